@@ -1,0 +1,80 @@
+"""Which pairs are in and out of distribution. A leaf: imports nothing else of this project.
+
+Everything here is small and explicit, so that it can be read in the manifest of a dataset and reviewed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Sequence
+
+# The paper's world (section 3, appendix A). The released generator gave the pentagon the square's numbers.
+CARDINALITY = {
+    "circle": (1, 5),
+    "hexagon": (2, 4),
+    "octagon": (3, 5),
+    "square": (4, 6),
+    "star": (1, 3),
+    "triangle": (2, 6),
+    "pentagon": (2, 5),
+}
+COLUMNS_OF_SIX = ((0, 4), (1, 3), (2, 5))
+ROWS_OF_SIX = ((1, 5), (0, 2), (3, 4))
+QUANTIFIERS = ((1, 3), (1, 4), (1, 5), (2, 4), (4, 4))
+COMPARED_SHAPES = (("circle", "square"), ("circle", "star"), ("hexagon", "square"), ("star", "triangle"))
+
+
+def held_out_positions(length: int, axis: str) -> list[tuple[int, int]]:
+    """Unordered pairs of columns (or rows) held out, counted from 0; no column or row is lost to training.
+
+    The paper's for six; otherwise each is paired once with the one half the grid away.
+    """
+    if length == 6:
+        return list(COLUMNS_OF_SIX if axis == "horizontal" else ROWS_OF_SIX)
+    return [(i, i + length // 2) for i in range(length // 2)] if length > 2 else []
+
+
+def held_out_numbers(attributes: Sequence[str], numbers: Sequence[int]) -> dict[str, list[int]]:
+    """Held-out numbers of each attribute: the paper's two where it has them, else two that wander with the list."""
+    chosen = {}
+    for i, attribute in enumerate(attributes):
+        paper = [n for n in CARDINALITY.get(attribute, ()) if n in numbers]
+        step = max(1, len(numbers) // 2)
+        fallback = sorted({numbers[i % len(numbers)], numbers[(i + step) % len(numbers)]})
+        chosen[attribute] = paper if len(paper) == 2 else fallback
+    return chosen
+
+
+def held_out_numbers_of_quantifiers(highest: int) -> list[tuple[int, int]]:
+    """The paper's held-out `<a, b>` in Table 1's order, as far as the range has them."""
+    return [p for p in QUANTIFIERS if max(p) <= highest]
+
+
+def hold_out_share(items: Iterable[tuple[str, str]], share: float, salt: str) -> list[tuple[str, str]]:
+    """A fixed share of the items, chosen by hash: the same whatever the order of the items and the seed of the data."""
+    items = sorted(items)
+    ranked = sorted(items, key=lambda item: hashlib.sha256(f"{salt}/{'/'.join(item)}".encode()).digest())
+    return sorted(ranked[: round(share * len(items))])
+
+
+def held_out_comparisons(attributes: Sequence[str]) -> list[tuple[str, str]]:
+    """Unordered pairs of compared attributes held out: four of 21 shape pairs in the paper's world, else a fifth."""
+    pairs = [tuple(sorted(p)) for p in itertools.combinations(attributes, 2)]
+    if all(p in pairs for p in COMPARED_SHAPES) and len(pairs) == 21:
+        return list(COMPARED_SHAPES)
+    return hold_out_share(pairs, 0.2, "comparison")  # type: ignore[arg-type]
+
+
+def held_out_attributes(shapes: Sequence[str], colours: Sequence[str]) -> list[tuple[str, str]]:
+    """One colour for each shape, so that a seventh to a fifth of what quantifiers relate is never seen related."""
+    return [(shape, colours[i % len(colours)]) for i, shape in enumerate(shapes)]
+
+
+def both_orders(pairs: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
+    return {ordered for a, b in pairs for ordered in ((a, b), (b, a))}
+
+
+def overlap(in_distribution: Iterable[object], out_of_distribution: Iterable[object]) -> list[object]:
+    """What the two sides share, in order: empty when they are held apart."""
+    return sorted(set(in_distribution) & set(out_of_distribution), key=str)
