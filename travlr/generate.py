@@ -1,0 +1,281 @@
+"""Make a dataset: `python -m travlr.generate task=spatiality`. The one place that sees tasks, splits and render."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from render.image import CONTENT_VERSION, Renderer
+from render.text import Captioner, query_text
+from travlr import cli, config
+from travlr.card import write_card
+from travlr.config import CONFIGS, Config
+from travlr.dataset import IMAGE, OBJECT, ROW_GROUP, SCHEMA, Example, config_dict, example_id, examples_of, query_form
+from travlr.formats import LAYOUTS, Part
+from travlr.scene import SPLITS, Batch, is_queried
+from travlr.tasks import make_task
+from travlr.writing import EXECUTORS, Plan, write_dataset
+
+
+class Generator:
+    """All examples of a config, any of them at once: as arrays, as table rows, or one by one.
+
+    Raises `ValueError` where the config cannot be satisfied, with the setting's name and its limit.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.task = make_task(config)
+        self.renderer = renderer_of(config)
+        self._captioner = Captioner(config.world)
+        queries, world = self.task.queries, config.world
+        self._texts = pa.array([query_text(q) for q in queries])
+        self._forms = pa.array([query_form(q) for q in queries])
+        self._pairs = pa.array([list(p) for p in self.task.pairs], pa.list_(pa.string()))
+        sizes, shapes, colours = zip(*(("", "", ""), *world.kinds), strict=True)
+        self._names = [pa.array(names) for names in (colours, shapes, sizes)]
+        named = {attribute: set(world.matching(attribute)) for attribute in _attributes(queries)}
+        self._queried = np.zeros((len(queries), len(world.kinds) + 1), bool)
+        for row, query in zip(self._queried, queries, strict=True):
+            for argument in query.args:
+                row[list(named.get(argument, ()))] = True
+
+    def batch(self, split: str, start: int, stop: int) -> Batch:
+        """Examples start to stop as arrays. Past `count.train`, `train` goes on without end and without repeats."""
+        return self.task.examples(split, start, stop)
+
+    def pictures(self, batch: Batch) -> np.ndarray:
+        """Pictures of a batch, (N, height, width, 3) uint8."""
+        return self.renderer.arrays(batch.grid)
+
+    def captions(self, batch: Batch) -> list[str]:
+        return self._captioner.captions(batch)
+
+    def query_texts(self, batch: Batch) -> list[str]:
+        return self._texts.take(pa.array(batch.query)).to_pylist()
+
+    def table(self, split: str, start: int, stop: int) -> pa.Table:
+        """Examples start to stop with all columns of a dataset."""
+        batch = self.batch(split, start, stop)
+        ids = [example_id(self.config.task, split, index) for index in range(start, stop)]
+        images = [pa.array(self.renderer.pngs(batch.grid), pa.binary()), pa.array([f"{name}.png" for name in ids])]
+        query = pa.array(batch.query)
+        columns = {
+            "id": pa.array(ids),
+            "image": pa.StructArray.from_arrays(images, fields=list(IMAGE)),
+            "caption": pa.array(self.captions(batch)),
+            "query": self._texts.take(query),
+            "answer": pa.array(batch.answer),
+            "task": pa.array([self.config.task] * len(ids)),
+            "pair": self._pairs.take(pa.array(batch.pair)),
+            "query_form": self._forms.take(query),
+            "objects": self._objects(batch),
+        }
+        return pa.Table.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+    def _objects(self, batch: Batch) -> pa.ListArray:
+        used = batch.order >= 0
+        cells = batch.order[used]
+        example = np.nonzero(used)[0]
+        kinds = batch.grid[example, cells]
+        rows, columns = np.divmod(cells, self.config.world.columns)
+        fields = [names.take(pa.array(kinds)) for names in self._names]
+        fields += [pa.array(rows.astype(np.int32)), pa.array(columns.astype(np.int32))]
+        fields.append(pa.array(self._queried[batch.query[example], kinds]))
+        ends = np.concatenate([[0], used.sum(axis=1).cumsum()]).astype(np.int32)
+        objects = pa.StructArray.from_arrays(fields, fields=list(OBJECT))
+        return pa.ListArray.from_arrays(pa.array(ends), objects, type=pa.list_(OBJECT))
+
+    def pixels_digest(self) -> str:
+        """Digest of every sprite: with the objects column it fixes every pixel."""
+        return sprites_digest(self.renderer)
+
+
+def _attributes(queries: Any) -> set[str]:
+    return {a for q in queries for a in q.args if isinstance(a, str)}
+
+
+def renderer_of(config: Config) -> Renderer:
+    image = config.image
+    return Renderer(config.world, image.cell, {size: getattr(image, size) for size in config.world.sizes})
+
+
+def sprites_digest(renderer: Renderer) -> str:
+    digest = hashlib.sha256(f"{CONTENT_VERSION} {renderer.rgb_sprites.shape}".encode())
+    digest.update(renderer.rgb_sprites.tobytes())
+    return digest.hexdigest()
+
+
+@functools.lru_cache(maxsize=4)
+def _generator(config_json: str) -> Generator:
+    return Generator(config.from_dict(json.loads(config_json)))
+
+
+def generator(config: Config) -> Generator:
+    """The generator of a config, kept for the next call."""
+    return _generator(json.dumps(config_dict(config)))
+
+
+def make_example(config: Config, split: str, index: int) -> Example:
+    """Example number `index` of a split, the same as in the written dataset."""
+    return next(examples_of(generator(config).table(split, index, index + 1)))
+
+
+def iterate(config: Config, split: str, start: int = 0, stop: int | None = None) -> Iterator[Example]:
+    """Examples from `start` to `stop`, made as they are asked for; without `stop`, all that `count` gives the split.
+
+    `stop` may lie beyond: `iterate(config, "train", config.count.train, 10**6)` streams more training examples.
+    """
+    end = getattr(config.count, split) if stop is None else stop
+    for begin in range(start, end, 256):
+        yield from examples_of(generator(config).table(split, begin, min(begin + 256, end)))
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Makes the rows of a part; travels to the workers as its config."""
+
+    config: str
+
+    def __call__(self, part: Part) -> Iterator[pa.Table]:
+        maker = _generator(self.config)
+        for start in range(part.start, part.stop, ROW_GROUP):
+            yield maker.table(part.split, start, min(start + ROW_GROUP, part.stop))
+
+
+@dataclass(frozen=True)
+class Job:
+    """Where and how to write: nothing here changes an example."""
+
+    out: str | None = None
+    format: str = "parquet"
+    rows_per_file: int = 8000
+    workers: int = 0
+    executor: str = "local"
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        for name, valid in (("format", tuple(LAYOUTS)), ("executor", EXECUTORS)):
+            if getattr(self, name) not in valid:
+                raise ValueError(f"{name}={getattr(self, name)}: choose one of {', '.join(valid)}")
+        if self.rows_per_file < 1:
+            raise ValueError(f"rows_per_file={self.rows_per_file}: must be at least 1")
+        if self.workers < 0:
+            raise ValueError(f"workers={self.workers}: must be 0 (one per core) or more")
+
+
+def generate_dataset(config: Config, job: Job = Job(), say: Any = print) -> dict[str, Any]:  # noqa: B008 - frozen
+    """Write the dataset of a config and give its manifest. Raises `ValueError` as `Generator` and `write_dataset`."""
+    maker = generator(config)
+    if job.format != "parquet" and not config.task:
+        raise ValueError("task: missing")
+    plan = Plan(
+        folder=Path(job.out or f"data/{config.task}"),
+        layout=job.format,
+        task=config.task,
+        counts={split: getattr(config.count, split) for split in SPLITS if getattr(config.count, split)},
+        rows_per_file=job.rows_per_file,
+        about={"config": config_dict(config), "held_out": maker.task.held_out()},
+        tables=Tables(json.dumps(config_dict(config))),
+        pixels=None if job.format == "original" else maker.pixels_digest(),
+    )
+    return write_dataset(
+        plan, card=write_card, workers=job.workers, executor=job.executor, overwrite=job.overwrite, say=say
+    )
+
+
+# Command line ----------------------------------------------------------------------------------------------------
+
+HELP = """\
+python -m travlr.generate task=TASK [NAME=VALUE ...]
+
+Write a dataset of visio-linguistic reasoning: every scene as a picture and as a caption that says the same.
+Killed or stopped, the same command goes on where it was. Settings and their defaults:
+
+{settings}
+
+examples
+  python -m travlr.generate task=spatiality
+  python -m travlr.generate task=cardinality out=data/small count.train=1000 count.validation=200 workers=2
+  python -m travlr.generate task=quantifiers preset=released
+  python -m travlr.generate task=comparison world.columns=8 world.rows=8 'numbers=[1,12]'
+"""
+
+
+def settings(arguments: list[str]) -> tuple[Config, Job]:
+    """Config and job of `name=value` arguments. Raises `cli.UsageError` for any wrong name or value."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    values = cli.compose("generate", arguments, free_text=("out",))
+    job = {name: values.pop(name) for name in Job.__dataclass_fields__}
+    try:
+        kind = CONFIGS[values["task"]]
+        typed = [OmegaConf.merge(_schema(t), v) for t, v in ((kind, values), (Job, job))]
+    except OmegaConfBaseException as error:
+        key = (error.full_key or "").removeprefix(".")
+        raise cli.UsageError(f"{key}: {str(error).splitlines()[0]}") from None
+    try:
+        return tuple(OmegaConf.to_object(t) for t in typed)  # type: ignore[return-value]
+    except (ValueError, OmegaConfBaseException) as error:
+        raise cli.UsageError(str(error).splitlines()[0]) from None
+
+
+def _schema(kind: type) -> Any:
+    """A dataclass as a typed config that can be filled in, though the dataclass is frozen."""
+    from omegaconf import Container, OmegaConf
+
+    def unfreeze(node: Any) -> Any:
+        if isinstance(node, Container):
+            OmegaConf.set_readonly(node, False)
+            for key in node if OmegaConf.is_dict(node) and not node._is_none() else ():
+                unfreeze(node._get_node(key))
+        return node
+
+    return unfreeze(OmegaConf.structured(kind))
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments or {"-h", "--help"} & set(arguments):
+        print(HELP.format(settings=_help_settings()), end="")
+        return 0 if arguments else 2
+    config, job = settings(arguments)
+    try:
+        generator(config)
+    except ValueError as error:
+        raise cli.UsageError(str(error)) from None
+    manifest = generate_dataset(config, job)
+    folder = job.out or f"data/{config.task}"
+    for split, counts in manifest["splits"].items():
+        print(f"{split:<10} {counts['rows']:>9,} examples  {counts['true']:>9,} true")
+    print(f"{folder}: content {manifest['content_digest'][:16]}; check it with: python -m travlr.audit {folder}")
+    return 0
+
+
+def _help_settings() -> str:
+    lines = [f"  task=  one of {', '.join(CONFIGS)}", "  preset=  paper or released", ""]
+    for path in ("generate.yaml", *(f"task/{task}.yaml" for task in CONFIGS)):
+        text = (cli.CONF / path).read_text().splitlines()
+        kept = itertools.dropwhile(lambda line: line.startswith(("#", "task:", "defaults", "  -")) or not line, text)
+        body = [line for line in kept if line]
+        if path != "generate.yaml":
+            shared = next(i for i, line in enumerate(body) if line.startswith("world:"))
+            lines.append(f"task={Path(path).stem}")
+            if path != "task/comparison.yaml":
+                body = body[:shared]
+        lines += [f"  {line}" for line in body] + [""]
+    return os.linesep.join(lines).rstrip()
+
+
+if __name__ == "__main__":
+    cli.run("generate", main)
