@@ -121,7 +121,9 @@ class Renderer:
         step = max(1, CHUNK // max(1, flat.shape[1]))
         for start in range(0, len(out), step):
             flat[start : start + step] = 255
-            self._stamp(out[start : start + step].reshape(-1, self.height, self.width * 3), grid[start : start + step], 3)
+            self._stamp(
+                out[start : start + step].reshape(-1, self.height, self.width * 3), grid[start : start + step], 3
+            )
         return out
 
     def pngs(self, grid: np.ndarray) -> list[bytes]:
@@ -134,7 +136,9 @@ class Renderer:
             part = grid[start : start + step]
             lines[:] = 0
             self._stamp(lines[: len(part), :, 1:], part, 0)
-            files += [self._head + _chunk(b"IDAT", isal_zlib.compress(picture, 2)) + _END for picture in lines[: len(part)]]
+            files += [
+                self._head + _chunk(b"IDAT", isal_zlib.compress(picture, 2)) + _END for picture in lines[: len(part)]
+            ]
         return files
 
     def _stamp(self, lines: np.ndarray, grid: np.ndarray, channels: int) -> None:
@@ -157,7 +161,9 @@ class Renderer:
         Each cell becomes the kind whose sprite is nearest, so a lossy picture reads well with an error above 0.
         """
         if picture.shape != (self.height, self.width, 3):
-            raise ValueError(f"the picture is {picture.shape[1]} x {picture.shape[0]}, not {self.width} x {self.height}")
+            raise ValueError(
+                f"the picture is {picture.shape[1]} x {picture.shape[0]}, not {self.width} x {self.height}"
+            )
         world, cell = self.world, self.cell
         tiles = picture.reshape(world.rows, cell, world.columns, cell, 3).swapaxes(1, 2).reshape(world.cells, -1)
         flat, norms = self._flat

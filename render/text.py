@@ -45,7 +45,9 @@ class Captioner:
     def __init__(self, world: World) -> None:
         self._start = f"{preface(world)} There is "
         where = [f"at {column_name(c)} {row_name(r)}" for r in range(world.rows) for c in range(world.columns)]
-        self._phrases = np.array([[""] * world.cells] + [[f"{phrase(world, *k)} {w}" for w in where] for k in world.kinds], object)
+        self._phrases = np.array(
+            [[""] * world.cells] + [[f"{phrase(world, *k)} {w}" for w in where] for k in world.kinds], object
+        )
 
     def captions(self, batch: Batch) -> list[str]:
         """One caption for each example, objects in the order of `batch.order`."""
@@ -69,7 +71,8 @@ def caption_of(scene: Scene, world: World) -> str:
 
 
 _PREFACE = re.compile(
-    r"Columns, left to right, are ordered A to ([A-Z])\. Rows, top to bottom, are ordered 1 to (\d{1,2})\. There is (.+)\.",
+    r"Columns, left to right, are ordered A to ([A-Z])\. "
+    r"Rows, top to bottom, are ordered 1 to (\d{1,2})\. There is (.+)\."
 )
 _OBJECT = re.compile(r"(an?) (?:(\w+) )?(\w+) (\w+) at ([A-Z]) (\d{1,2})")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from travlr.dataset import FEATURES
-from travlr.formats import LAYOUTS, replace_file
+from travlr.formats import LAYOUTS, WORK, replace_file
 
 TITLES = {
     "spatiality": "spatial relations between two objects",
@@ -20,16 +20,22 @@ TITLES = {
 
 def write_card(folder: Path, manifest: dict[str, Any]) -> None:
     """Write README.md and example.png into a dataset that is otherwise finished."""
-    from render.image import decode
-
     split = next(iter(manifest["splits"]))
     table = next(LAYOUTS[manifest["layout"]].read(folder, manifest, split))
     row = table.slice(0, 1).to_pylist()[0]
-    picture = io.BytesIO()
-    decode(row["image"]["bytes"]).save(picture, "PNG")
-    work = folder / ".travlr"
-    replace_file(folder / "example.png", work, [picture.getvalue()])
+    work = folder / WORK
+    replace_file(folder / "example.png", work, [_png(row["image"]["bytes"])])
     replace_file(folder / "README.md", work, [_text(manifest, row).encode()])
+
+
+def _png(data: bytes) -> bytes:
+    if data.startswith(b"\x89PNG"):
+        return data
+    from render.image import decode
+
+    buffer = io.BytesIO()
+    decode(data).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def _yaml_feature(name: str | None, feature: Any) -> list[str]:

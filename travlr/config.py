@@ -114,7 +114,7 @@ class Cardinality(Config):
     total_objects: list[int] = field(default_factory=lambda: [7, 11])
     scope: str = "scene"
     total: str = "independent"
-    held_out: dict[str, list[int]] | None = None
+    held_out: dict[str, list[int]] = field(default_factory=dict)  # where it says nothing, the paper's
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -192,6 +192,6 @@ def _build(kind: type[Any], values: dict[str, Any]) -> Any:
     nested = {"world": World, "image": Image, "count": Count}
     if kind in CONFIGS.values():
         default = kind.__dataclass_fields__["held_out"].default_factory
-        if isinstance(default, type):
+        if dataclasses.is_dataclass(default):
             nested["held_out"] = default
     return kind(**{k: _build(nested[k], v) if k in nested else v for k, v in values.items()})

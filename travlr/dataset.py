@@ -255,7 +255,9 @@ class Dataset:
                 f"python -m travlr.convert {folder} {folder}-parquet format=parquet"
             )
         self.splits = {
-            split: SplitReader([(self.folder / f["name"], f["rows"]) for f in self.manifest["files"] if f["split"] == split])
+            split: SplitReader(
+                [(self.folder / f["name"], f["rows"]) for f in self.manifest["files"] if f["split"] == split]
+            )
             for split in self.manifest["splits"]
         }
 

@@ -99,7 +99,9 @@ class Layout:
         raise NotImplementedError
 
     @staticmethod
-    def _join(folder: Path, name: str, parts: list[str], before: bytes = b"", between: bytes = b"", after: bytes = b"") -> None:
+    def _join(
+        folder: Path, name: str, parts: list[str], before: bytes = b"", between: bytes = b"", after: bytes = b""
+    ) -> None:
         work = folder / WORK
 
         def chunks() -> Iterator[bytes]:
@@ -358,9 +360,7 @@ def _from_published(folder: Path, line: dict[str, str], entry: Any, split: str, 
     said = parse_caption(line["caption"])[2]
     ordered = [scene.pop((o.row, o.column)) for o in said if (o.row, o.column) in scene] + list(scene.values())
     query = parse_query(line["query"])
-    objects = [
-        Object(o["colour"], o["shape"], o["size"], o["row"], o["column"], bool(o["queried"])) for o in ordered
-    ]
+    objects = [Object(o["colour"], o["shape"], o["size"], o["row"], o["column"], bool(o["queried"])) for o in ordered]
     name = example_id(query.task, split, number)
     return {
         "id": name,

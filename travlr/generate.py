@@ -22,7 +22,7 @@ from travlr.card import write_card
 from travlr.config import CONFIGS, Config
 from travlr.dataset import IMAGE, OBJECT, ROW_GROUP, SCHEMA, Example, config_dict, example_id, examples_of, query_form
 from travlr.formats import LAYOUTS, Part
-from travlr.scene import SPLITS, Batch, is_queried
+from travlr.scene import SPLITS, Batch
 from travlr.tasks import make_task
 from travlr.writing import EXECUTORS, Plan, write_dataset
 
@@ -174,11 +174,9 @@ class Job:
             raise ValueError(f"workers={self.workers}: must be 0 (one per core) or more")
 
 
-def generate_dataset(config: Config, job: Job = Job(), say: Any = print) -> dict[str, Any]:  # noqa: B008 - frozen
+def generate_dataset(config: Config, job: Job = Job(), say: Any = print) -> dict[str, Any]:
     """Write the dataset of a config and give its manifest. Raises `ValueError` as `Generator` and `write_dataset`."""
     maker = generator(config)
-    if job.format != "parquet" and not config.task:
-        raise ValueError("task: missing")
     plan = Plan(
         folder=Path(job.out or f"data/{config.task}"),
         layout=job.format,
@@ -214,41 +212,16 @@ examples
 
 def settings(arguments: list[str]) -> tuple[Config, Job]:
     """Config and job of `name=value` arguments. Raises `cli.UsageError` for any wrong name or value."""
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
     values = cli.compose("generate", arguments, free_text=("out",))
     job = {name: values.pop(name) for name in Job.__dataclass_fields__}
-    try:
-        kind = CONFIGS[values["task"]]
-        typed = [OmegaConf.merge(_schema(t), v) for t, v in ((kind, values), (Job, job))]
-    except OmegaConfBaseException as error:
-        key = (error.full_key or "").removeprefix(".")
-        raise cli.UsageError(f"{key}: {str(error).splitlines()[0]}") from None
-    try:
-        return tuple(OmegaConf.to_object(t) for t in typed)  # type: ignore[return-value]
-    except (ValueError, OmegaConfBaseException) as error:
-        raise cli.UsageError(str(error).splitlines()[0]) from None
-
-
-def _schema(kind: type) -> Any:
-    """A dataclass as a typed config that can be filled in, though the dataclass is frozen."""
-    from omegaconf import Container, OmegaConf
-
-    def unfreeze(node: Any) -> Any:
-        if isinstance(node, Container):
-            OmegaConf.set_readonly(node, False)
-            for key in node if OmegaConf.is_dict(node) and not node._is_none() else ():
-                unfreeze(node._get_node(key))
-        return node
-
-    return unfreeze(OmegaConf.structured(kind))
+    return cli.typed(CONFIGS[values["task"]], values), cli.typed(Job, job)
 
 
 def main(arguments: list[str]) -> int:
-    if not arguments or {"-h", "--help"} & set(arguments):
+    if {"-h", "--help"} & set(arguments):
         print(HELP.format(settings=_help_settings()), end="")
-        return 0 if arguments else 2
+        return 0
+    cli.without_pandas()
     config, job = settings(arguments)
     try:
         generator(config)

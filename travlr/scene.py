@@ -112,10 +112,14 @@ class World:
         """(size, shape, colour) -> kind number, counting from 1."""
         return {kind: i for i, kind in enumerate(self.kinds, 1)}
 
-    def matching(self, attribute: str) -> list[int]:
+    @functools.cached_property
+    def _kind_words(self) -> list[set[str]]:
+        return [set(kind) for kind in self.kinds]
+
+    @functools.cache  # noqa: B019 - worlds are few
+    def matching(self, attribute: str) -> tuple[int, ...]:
         """Kind numbers that an attribute describes: a colour, a shape, or "colour shape"."""
-        words = set(attribute.split())
-        return [i for i, kind in enumerate(self.kinds, 1) if words <= set(kind)]
+        return tuple(i for i, kind in enumerate(self._kind_words, 1) if kind.issuperset(attribute.split()))
 
     def attributes(self, query_by: str) -> list[str]:
         """The attributes that queries of this world name, by `shape`, `colour` or `both` ("red circle")."""

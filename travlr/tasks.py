@@ -257,8 +257,8 @@ class Task:
         if matchings is None:
             names = self._key(side, "any", str(len(self.templates[side])))
             matchings = streams.words(names, 0, MATCHINGS, len(true_pairs)).argsort(axis=1)
-        arrays = [np.array(values) for values in (true_pairs, false_pairs, texts)]
-        self.templates[side].append(Template(*arrays, matchings=matchings, by_pair=by_pair))
+        true, false, text = (np.array(values) for values in (true_pairs, false_pairs, texts))
+        self.templates[side].append(Template(true, false, text, matchings, by_pair))
 
     def number_range(self) -> list[int]:
         return list(range(self.config.numbers[0], self.config.numbers[1] + 1))
@@ -344,8 +344,9 @@ def _shuffled_cells(grid: np.ndarray, random: np.ndarray, most: int) -> np.ndarr
     return np.where(np.take_along_axis(grid, order, axis=1) > 0, order, -1)
 
 
-def _choose_from(low: np.ndarray | int, high: np.ndarray | int, word: np.ndarray) -> np.ndarray:
-    """A number from low to high for each word."""
+def _choose_from(lowest_highest: Sequence[Any], word: np.ndarray) -> np.ndarray:
+    """A number from the lowest to the highest (numbers or arrays) for each word."""
+    low, high = lowest_highest
     span = np.asarray(high) - low + 1
     return low + ((word >> np.uint64(32)) * span.astype(np.uint64) >> np.uint64(32)).astype(np.intp)
 
@@ -377,7 +378,8 @@ class SpatialityTask(Task):
             for relation, (axis, sign) in RELATIONS.items():
                 length, held_out = self._positions[axis]
                 name = column_name if axis == "horizontal" else row_name
-                true, false = [], []
+                true: list[int] = []
+                false: list[int] = []
                 for a, b in itertools.permutations(range(length), 2):
                     if ((a, b) in held_out) == (side == "out"):
                         number = self.pair_number((axis, name(a), name(b)))
@@ -415,7 +417,7 @@ class SpatialityTask(Task):
 
     def group_counts(self, draw: Draw) -> np.ndarray:
         counts = np.ones((len(draw.query), 3), np.intp)
-        counts[:, 2] = _choose_from(*self.config.distractors, draw.words[:, 1])
+        counts[:, 2] = _choose_from(self.config.distractors, draw.words[:, 1])
         return counts
 
     def _placements(self, counts: np.ndarray, draw: Draw) -> np.ndarray:
@@ -488,15 +490,14 @@ class CardinalityTask(Task):
 
     def _read_held_out(self, numbers: list[int]) -> dict[str, list[int]]:
         given = self.config.held_out
-        if given is None:
-            return splits.held_out_numbers(self._attributes, numbers)
         for attribute, held_out in given.items():
             if attribute not in self._attributes or any(n not in numbers for n in held_out):
                 raise ValueError(
                     f"held_out.{attribute}={held_out}: needs one of {', '.join(self._attributes)} "
                     f"with numbers from {numbers[0]} to {numbers[-1]}"
                 )
-        return {a: sorted(given.get(a, [])) for a in self._attributes}
+        default = splits.held_out_numbers(self._attributes, numbers)
+        return {a: sorted(given.get(a, default[a])) for a in self._attributes}
 
     def held_out(self) -> dict[str, Any]:
         pairs = [[a, str(n)] for a in self._attributes for n in self._held_out_numbers[a]]
@@ -540,9 +541,9 @@ class CardinalityTask(Task):
     def group_counts(self, draw: Draw) -> np.ndarray:
         queried, number = self._of_pair[draw.pair].T
         if self.config.total == "independent":
-            rest = _choose_from(*self.config.total_objects, draw.words[:, 1]) - number
+            rest = _choose_from(self.config.total_objects, draw.words[:, 1]) - number
         else:
-            rest = _choose_from(*self.config.distractors, draw.words[:, 1])
+            rest = _choose_from(self.config.distractors, draw.words[:, 1])
         if self._ways is None:
             return np.stack([number, rest], axis=1)
         counts = np.zeros((len(queried), len(self._attributes)), np.intp)
@@ -566,9 +567,11 @@ class CardinalityTask(Task):
         least = []
         for q in template.texts:
             number, attribute = self.queries[q].args
-            others = [self.others(attribute)] if self.config.scope == "queried" else [
-                self.world.matching(a) for a in self._attributes if a != attribute
-            ]
+            others = (
+                [self.others(attribute)]
+                if self.config.scope == "queried"
+                else [self.world.matching(a) for a in self._attributes if a != attribute]
+            )
             kinds = min(len(group) for group in [self.world.matching(attribute), *others])
             for total in range(self._totals(number)[0], self._totals(number)[1] + 1):
                 least.append((math.comb(self.world.cells, total) if self._ranked else 1) * kinds**total)
@@ -651,7 +654,9 @@ class QuantifiersTask(Task):
         pairs = []
         for family in QUANTIFIER_FAMILIES:
             for quantifier in family:
-                pairs += [[quantifier, str(a), str(b)] for a, b in (p[::-1] if quantifier == "some" else p for p in numbers)]
+                pairs += [
+                    [quantifier, str(a), str(b)] for a, b in (p[::-1] if quantifier == "some" else p for p in numbers)
+                ]
         return {"pairs": pairs, "queries": [list(n) for n in names]}
 
     def _region_lists(self, first: str, second: str) -> list[int]:
@@ -715,10 +720,10 @@ class QuantifiersTask(Task):
         counts[rows, 3 - own[:, 3] - own[:, 4]] = np.where(is_vacant, vacant[:, 2], spare_of_other)
         low, high = self.config.distractors
         if self.config.total == "released":
-            counts[:, 3] = _choose_from(low, high, draw.words[:, 1] ^ streams.mix(draw.pair.astype(np.uint64)))
+            counts[:, 3] = _choose_from((low, high), draw.words[:, 1] ^ streams.mix(draw.pair.astype(np.uint64)))
         else:
             sizes = np.stack([vacant[:, 1:3].sum(axis=1), other[:, 1:3].sum(axis=1) + spare_of_other])
-            total = _choose_from(sizes.max(axis=0) + low, sizes.min(axis=0) + high, draw.words[:, 1])
+            total = _choose_from((sizes.max(axis=0) + low, sizes.min(axis=0) + high), draw.words[:, 1])
             counts[:, 3] = total - counts.sum(axis=1)
         return counts
 
@@ -755,7 +760,8 @@ class ComparisonTask(Task):
         for side in SIDES:
             named = [n for n in names if (n in held_out_names) == (side == "out")]
             for relation, sign in COMPARISONS.items():
-                true, false = [], []
+                true: list[int] = []
+                false: list[int] = []
                 for a, b in itertools.permutations(numbers, 2):
                     if (abs(a - b) > largest) == (side == "out"):
                         number = self.pair_number(("comparison", a, b))
@@ -792,7 +798,7 @@ class ComparisonTask(Task):
         }
 
     def group_counts(self, draw: Draw) -> np.ndarray:
-        distractors = _choose_from(*self.config.distractors, draw.words[:, 1])
+        distractors = _choose_from(self.config.distractors, draw.words[:, 1])
         return np.concatenate([self._numbers[draw.pair], distractors[:, None]], axis=1)
 
     def capacity(self, side: str, template: Template) -> int:

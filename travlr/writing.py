@@ -26,6 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from travlr.cli import without_pandas
 from travlr.dataset import FORMAT_VERSION, MANIFEST, content_digest, read_manifest, rows_digest, versions
 from travlr.formats import LAYOUTS, WORK, Layout, Part, names_of, parts_of, remove, replace_file
 
@@ -189,7 +190,8 @@ def _open(folder: Path, plan: Plan, overwrite: bool) -> dict[str, Any] | None:
             manifest = read_manifest(folder)
             if not overwrite and (setting := _differs(manifest, plan)):
                 raise ValueError(
-                    f"out={folder}: holds a dataset with {setting}; name another folder, or replace it with overwrite=true"
+                    f"out={folder}: holds a dataset with {setting}; name another folder, or replace it with "
+                    "overwrite=true"
                 )
             return manifest
         if held and not (folder / WORK / "job.json").is_file():
@@ -254,7 +256,9 @@ def _locked(folder: Path) -> Iterator[None]:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             file.close()
-            raise ValueError(f"out={folder}: another process is writing there; wait for it, or name another folder") from None
+            raise ValueError(
+                f"out={folder}: another process is writing there; wait for it, or name another folder"
+            ) from None
         with contextlib.suppress(FileNotFoundError):
             if os.fstat(file.fileno()).st_ino == os.stat(path).st_ino:
                 break
@@ -352,6 +356,7 @@ def _run(plan: Plan, parts: list[Part], workers: int, executor: str) -> Iterator
 def _prepare_worker() -> None:
     """Let the parent alone answer Ctrl-C, and die with it at once, however it dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    without_pandas()
     parent = multiprocessing.parent_process()
 
     def die_with_parent() -> None:
