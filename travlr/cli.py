@@ -84,8 +84,9 @@ def typed(kind: type, values: dict[str, Any]) -> Any:
         return OmegaConf.to_object(OmegaConf.merge(_schema(kind), values))
     except ConfigKeyError as error:
         names = _names(OmegaConf.structured(kind), "")
-        near = difflib.get_close_matches(error.full_key, names, 3) or [n for n in names if "." not in n]
-        raise UsageError(f"there is no setting {error.full_key!r}; did you mean {' or '.join(near)}?") from None
+        wrong = str(error.full_key)
+        near = difflib.get_close_matches(wrong, names, 3) or [n for n in names if "." not in n]
+        raise UsageError(f"there is no setting {wrong!r}; did you mean {' or '.join(near)}?") from None
     except OmegaConfBaseException as error:
         message = str(error).splitlines()[0]
         if "is not a ListConfig" in message:

@@ -118,6 +118,7 @@ class Cardinality(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "held_out", dict(sorted(self.held_out.items())))  # one order, one manifest
         _range("numbers", self.numbers, 1)
         _range("distractors", self.distractors, 0)
         _range("total_objects", self.total_objects, 1)
@@ -189,7 +190,7 @@ def from_dict(values: dict[str, Any]) -> Config:
 
 
 def _build(kind: type[Any], values: dict[str, Any]) -> Any:
-    nested = {"world": World, "image": Image, "count": Count}
+    nested: dict[str, Any] = {"world": World, "image": Image, "count": Count}
     if kind in CONFIGS.values():
         default = kind.__dataclass_fields__["held_out"].default_factory
         if dataclasses.is_dataclass(default):
