@@ -38,14 +38,14 @@ def regular(corners: int, turn: float = 0.0, inner: float = 1.0) -> list[tuple[f
     return points
 
 
-# Shape -> outline, x to the right and y down; scaled so that the longer side of its box is 2 times the factor.
-# The factors even out the areas, and no outline is a slight change of another.
+# Shape -> factor and outline, x to the right and y down; the longer side of its box spans the factor times the span.
+# The factors keep circle, octagon and hexagon apart at every size.
 OUTLINES: dict[str, tuple[float, list[tuple[float, float]]]] = {
     "square": (0.88, [(-1, -1), (1, -1), (1, 1), (-1, 1)]),
     "triangle": (1.0, [(0, -0.9), (1, 0.9), (-1, 0.9)]),
     "star": (1.0, regular(10, inner=0.4)),
-    "hexagon": (1.0, regular(6)),
-    "octagon": (0.94, regular(8, turn=0.5)),
+    "hexagon": (0.94, regular(6)),
+    "octagon": (0.91, regular(8, turn=0.5)),
     "pentagon": (1.0, regular(5)),
     "trapezium": (1.0, [(-0.5, -0.62), (0.5, -0.62), (1, 0.62), (-1, 0.62)]),
     "parallelogram": (1.0, [(-0.4, -0.62), (1, -0.62), (0.4, 0.62), (-1, 0.62)]),

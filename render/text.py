@@ -89,8 +89,8 @@ def parse_caption(caption: str, size: str = "medium") -> tuple[int, int, Scene]:
     listed = whole[3]
     parts = listed.split(", ")
     parts[-1:] = parts[-1].split(" and ")
-    if len(parts) > 1 and " and " not in listed:
-        raise ValueError(f"no 'and' before the last object: {_short(caption)}")
+    if listed.count(" and ") != (len(parts) > 1):
+        raise ValueError(f"no 'and' before the last object, or several: {_short(caption)}")
     objects = []
     for part in parts:
         found = _OBJECT.fullmatch(part)

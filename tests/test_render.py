@@ -1,0 +1,307 @@
+"""Pictures and texts say exactly what the scene is: each is read back by something else than what wrote it."""
+
+import hashlib
+import io
+import itertools
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image as pillow
+
+from render.image import LEVELS, Renderer, coverage, decode
+from render.text import caption_of, parse_caption, parse_query, query_text
+from travlr.config import CONFIGS, Image
+from travlr.scene import COLOURS, SHAPES, SIZES, Object, Query, World, answer, pair
+from travlr.tasks import make_task
+
+SPANS = {size: getattr(Image(), size) for size in SIZES}
+EVERYTHING = World(colours=tuple(COLOURS), shapes=SHAPES, sizes=SIZES)
+
+
+def random_grid(world: World, count: int, seed: int = 0) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    kinds = random.integers(1, len(world.kinds) + 1, (count, world.cells))
+    return np.where(random.random((count, world.cells)) < 0.4, kinds, 0)
+
+
+# Pictures ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cell", [8, 9, 37, 64])
+@pytest.mark.parametrize("world", [World(), World(columns=5, rows=2), EVERYTHING], ids=["paper", "5x2", "everything"])
+def test_pngs_arrays_and_scenes_agree(world: World, cell: int) -> None:
+    renderer = Renderer(world, cell, SPANS)
+    grid = random_grid(world, 7)
+    arrays = renderer.arrays(grid)
+    assert arrays.shape == (7, world.rows * cell, world.columns * cell, 3)
+    for row, array, png in zip(grid, arrays, renderer.pngs(grid), strict=True):
+        picture = pillow.open(io.BytesIO(png))
+        picture.load()
+        assert picture.format == "PNG"
+        assert picture.mode == "P"
+        np.testing.assert_array_equal(np.asarray(picture.convert("RGB")), array)
+        np.testing.assert_array_equal(array, naive(renderer, row))
+        if cell >= 37:  # at 8 pixels an octagon and a circle are the same few pixels
+            np.testing.assert_array_equal(renderer.read(array)[0], row)
+
+
+def naive(renderer: Renderer, grid: np.ndarray) -> np.ndarray:
+    """One picture, cell by cell."""
+    rows = [
+        np.concatenate([renderer.rgb_sprites[k] for k in line], axis=1)
+        for line in grid.reshape(renderer.world.rows, renderer.world.columns)
+    ]
+    return np.concatenate(rows, axis=0)
+
+
+def test_arrays_fill_what_they_are_given() -> None:
+    renderer = Renderer(World(), 16, SPANS)
+    grid = random_grid(World(), 5)
+    out = np.full((5, 96, 96, 3), 7, np.uint8)
+    assert renderer.arrays(grid, out) is out
+    np.testing.assert_array_equal(out, renderer.arrays(grid))
+
+
+def test_pngs_are_small_and_standard() -> None:
+    png = Renderer(World(), 64, SPANS).pngs(random_grid(World(), 1))[0]
+    assert struct.unpack(">II", png[16:24]) == (384, 384)
+    assert png[24:26] == bytes([4, 3])  # four bits per pixel, palette
+    assert len(png) < 6000
+
+
+@pytest.mark.parametrize("cell", [37, 64, 112])
+@pytest.mark.parametrize("size", SIZES)
+def test_shapes_are_plainly_different(cell: int, size: str) -> None:
+    """No two shapes of one size share more than nine tenths of what they cover together."""
+    drawn = {shape: coverage(shape, SPANS[size] * cell, cell) / LEVELS for shape in SHAPES}
+    for (a, first), (b, second) in itertools.combinations(drawn.items(), 2):
+        shared = np.minimum(first, second).sum() / np.maximum(first, second).sum()
+        assert shared < 0.9, (a, b, shared)
+        assert np.abs(first - second).max() == 1
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes_are_centred_inside_their_cell_and_grow_with_size(shape: str) -> None:
+    areas = []
+    for size in SIZES:
+        drawn = coverage(shape, SPANS[size] * 64, 64)
+        assert not drawn[[0, -1]].any()
+        assert not drawn[:, [0, -1]].any()
+        for axis in (0, 1):
+            where = np.nonzero(drawn.any(axis=axis))[0]
+            assert abs(where[0] + where[-1] - 63) <= 1
+        areas.append(drawn.sum())
+    assert areas[0] * 1.5 < areas[1] < areas[2] / 1.3
+
+
+def test_edges_are_smooth_and_exact() -> None:
+    """A circle's covered share is its area; edge pixels are between white and full."""
+    drawn = coverage("circle", 50, 64)
+    assert drawn.sum() / LEVELS == pytest.approx(np.pi * 25**2, rel=0.005)
+    assert set(np.unique(drawn)) == set(range(LEVELS + 1))
+    assert coverage("square", 50, 64).sum() / LEVELS == pytest.approx((0.88 * 50) ** 2, rel=0.005)
+
+
+def test_pixels_are_the_same_everywhere() -> None:
+    # A change here changes every picture: raise image.CONTENT_VERSION with it, and say so.
+    sprites = Renderer(EVERYTHING, 64, SPANS).rgb_sprites
+    golden = json.loads((Path(__file__).parent / "data" / "golden.json").read_text())
+    assert hashlib.sha256(sprites.tobytes()).hexdigest()[:16] == golden["sprites"]
+
+
+def test_a_lossy_picture_reads_back() -> None:
+    renderer = Renderer(World(), 64, SPANS)
+    grid = random_grid(World(), 3)
+    for row, array in zip(grid, renderer.arrays(grid), strict=True):
+        buffer = io.BytesIO()
+        pillow.fromarray(array).save(buffer, "JPEG", quality=75)
+        read, error = renderer.read(np.asarray(decode(buffer.getvalue())))
+        np.testing.assert_array_equal(read, row)
+        assert error > 0
+    with pytest.raises(ValueError, match="not 384 x 384"):
+        renderer.read(np.zeros((10, 10, 3), np.uint8))
+
+
+@pytest.mark.parametrize("data", [b"", b"GIF89a", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0 not really"])
+def test_what_is_not_a_picture_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match="not a readable PNG or JPEG"):
+        decode(data)
+
+
+def test_a_truncated_picture_is_refused() -> None:
+    png = Renderer(World(), 16, SPANS).pngs(random_grid(World(), 1))[0]
+    with pytest.raises(ValueError, match="not a readable PNG or JPEG"):
+        decode(png[:-40])
+
+
+# Texts ---------------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> tuple[World, tuple[Object, ...]]:
+    columns, rows = draw(st.integers(1, 26)), draw(st.integers(1, 99))
+    sizes = draw(st.sampled_from([("medium",), SIZES]))
+    world = World(colours=tuple(COLOURS), shapes=SHAPES, sizes=sizes, columns=columns, rows=rows)
+    cells = draw(st.lists(st.integers(0, columns * rows - 1), min_size=1, max_size=20, unique=True))
+    kind = st.tuples(st.sampled_from(list(COLOURS)), st.sampled_from(SHAPES), st.sampled_from(sizes))
+    return world, tuple(Object(*draw(kind), *divmod(cell, columns)) for cell in cells)
+
+
+@given(scenes())
+def test_captions_say_the_scene(case: tuple[World, tuple[Object, ...]]) -> None:
+    world, scene = case
+    assert parse_caption(caption_of(scene, world)) == (world.columns, world.rows, scene)
+
+
+def test_captions_read_as_the_paper_writes_them() -> None:
+    scene = (Object("red", "circle", "medium", 0, 0), Object("orange", "octagon", "medium", 5, 5))
+    start = "Columns, left to right, are ordered A to F. Rows, top to bottom, are ordered 1 to 6. There is "
+    assert caption_of(scene, World()) == f"{start}a red circle at A 1 and an orange octagon at F 6."
+    assert caption_of(scene[:1], World()) == f"{start}a red circle at A 1."
+    three = (*scene, Object("blue", "star", "medium", 2, 3))
+    assert caption_of(three, World()).endswith("at A 1, an orange octagon at F 6 and a blue star at D 3.")
+
+
+GOOD = caption_of(
+    (
+        Object("red", "circle", "medium", 0, 0),
+        Object("blue", "star", "medium", 1, 1),
+        Object("red", "star", "medium", 2, 2),
+    ),
+    World(),
+)
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        "",
+        GOOD[:-1],
+        GOOD + " ",
+        GOOD.replace("a red circle", "an red circle"),
+        GOOD.replace("circle", "oval"),
+        GOOD.replace("red", "mauve", 1),
+        GOOD.replace("A 1", "G 1"),
+        GOOD.replace("A 1", "A 7"),
+        GOOD.replace("A 1", "A 0"),
+        GOOD.replace("B 2", "A 1"),
+        GOOD.replace(" and ", ", "),
+        GOOD.replace(", a blue", " and a blue"),
+        GOOD.replace("a red circle", "a huge red circle"),
+    ],
+)
+def test_spoiled_captions_are_refused(spoiled: str) -> None:
+    with pytest.raises(ValueError, match=r"^(not|no|wrong|outside|two)"):
+        parse_caption(spoiled)
+
+
+@given(st.text(max_size=200))
+@settings(max_examples=200)
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    for parse in (parse_caption, parse_query):
+        try:
+            parse(text)
+        except ValueError as error:
+            assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("query_by", ["shape", "colour", "both"])
+@pytest.mark.parametrize("task", CONFIGS)
+def test_query_texts_say_the_query(task: str, query_by: str) -> None:
+    queries = make_task(CONFIGS[task](query_by=query_by)).queries
+    texts = {query_text(q): q for q in queries}
+    assert len(texts) == len(queries)
+    for text, query in texts.items():
+        assert parse_query(text) == query
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        (
+            Query("spatiality", ("red circle", "to the right of", "blue square")),
+            "The red circle is to the right of the blue square.",
+        ),
+        (Query("spatiality", ("red", "above", "blue")), "The red object is above the blue object."),
+        (Query("cardinality", (3, "circle")), "There are 3 circle objects."),
+        (Query("cardinality", (1, "circle")), "There is 1 circle object."),
+        (Query("cardinality", (2, "red circle")), "There are 2 red circle objects."),
+        (Query("quantifiers", ("all", "circle", "red")), "All the circle objects are red objects."),
+        (Query("quantifiers", ("not all", "circle", "red")), "Not all the circle objects are red objects."),
+        (Query("quantifiers", ("some", "circle", "red")), "Some of the circle objects are red objects."),
+        (Query("quantifiers", ("none", "circle", "red")), "None of the circle objects are red objects."),
+        (Query("quantifiers", ("only", "circle", "red")), "Only the circle objects are red objects."),
+        (Query("quantifiers", ("not only", "circle", "red")), "Not only the circle objects are red objects."),
+        (Query("comparison", ("more", "circle", "square")), "There are more circles than squares."),
+        (Query("comparison", ("fewer", "red", "blue")), "There are fewer red objects than blue objects."),
+    ],
+)
+def test_query_texts_are_those_of_the_released_data(query: Query, text: str) -> None:
+    assert query_text(query) == text
+    assert parse_query(text) == query
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "There is 3 circle objects.",
+        "There are 1 circle objects.",
+        "There are 03 circle objects.",
+        "All the red circle star objects are red objects.",
+        "The circle is left of the square.",
+        "There are more circle than squares.",
+        "There are more circles than squares",
+        "There are three circle objects.",
+    ],
+)
+def test_spoiled_queries_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^not a "):
+        parse_query(text)
+
+
+# Truth of one scene, by hand -----------------------------------------------------------------------------------------
+
+# . 0 1 2
+# 0 R   b      R red circle, b blue star, r red star, y yellow circle
+# 1   r
+# 2 y
+HAND = (
+    Object("red", "circle", "medium", 0, 0),
+    Object("blue", "star", "medium", 0, 2),
+    Object("red", "star", "medium", 1, 1),
+    Object("yellow", "circle", "medium", 2, 0),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "truth", "shown"),
+    [
+        ("The red circle is to the left of the blue star.", True, ("horizontal", "A", "C")),
+        ("The red circle is above the blue star.", False, ("vertical", "1", "1")),
+        ("The yellow circle is below the red star.", True, ("vertical", "3", "2")),
+        ("There are 2 circle objects.", True, ("circle", "2")),
+        ("There is 1 star object.", False, ("star", "2")),
+        ("All the circle objects are red objects.", False, ("not all", "1", "1")),
+        ("Not all the star objects are red objects.", True, ("not all", "1", "1")),
+        ("Some of the star objects are red objects.", True, ("some", "1", "1")),
+        ("None of the star objects are yellow objects.", True, ("none", "2", "1")),
+        ("Only the circle objects are red objects.", False, ("not only", "1", "1")),
+        ("Only the circle objects are yellow objects.", True, ("only", "1", "1")),
+        ("There are more circles than stars.", False, ("comparison", "2", "2")),
+        ("There are fewer blue objects than red objects.", True, ("comparison", "1", "2")),
+    ],
+)
+def test_truth_and_pair_by_hand(text: str, truth: bool, shown: tuple[str, ...]) -> None:
+    query = parse_query(text)
+    assert answer(HAND, query) is truth
+    assert pair(HAND, query) == shown
+
+
+def test_a_spatial_query_must_name_one_object() -> None:
+    with pytest.raises(ValueError, match="names the circle, but the scene has 2"):
+        answer(HAND, parse_query("The circle is above the blue star."))

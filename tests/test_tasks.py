@@ -1,0 +1,441 @@
+"""One contract for all tasks: what DESIGN section 4 promises, recomputed from captions and query texts alone."""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from render.text import Captioner, query_text
+from travlr.config import (
+    Cardinality,
+    Comparison,
+    Config,
+    Count,
+    HeldOutComparisons,
+    HeldOutPositions,
+    HeldOutQuantified,
+    Quantifiers,
+    Spatiality,
+)
+from travlr.scene import IN_DISTRIBUTION, SPLITS, Batch, World
+from travlr.tasks import Task, make_task
+
+PAPER = {c.task: c for c in (Spatiality(), Cardinality(), Quantifiers(), Comparison())}
+SMALL = Count(train=400, validation=100, test_ind=100, test_ood=100)
+TWO_SIZES = World(sizes=("small", "large"))
+WIDE = World(columns=26, rows=20)
+OTHERS: dict[str, Config] = {
+    "spatiality by shape, three distractors": Spatiality(query_by="shape", distractors=[0, 3]),
+    "spatiality by colour, two sizes": Spatiality(query_by="colour", world=TWO_SIZES),
+    "spatiality on a wide grid": Spatiality(world=WIDE, distractors=[1, 12]),
+    "spatiality with given pairs": Spatiality(held_out=HeldOutPositions([["A", "B"]], [[1, 6], [2, 3]], 0.5)),
+    "cardinality by colour": Cardinality(query_by="colour"),
+    "cardinality by both": Cardinality(query_by="both"),
+    "cardinality as released": Cardinality(scope="queried", total="released"),
+    "cardinality with given numbers": Cardinality(held_out={"circle": [2, 3]}, world=TWO_SIZES),
+    "cardinality on a wide grid": Cardinality(world=WIDE),
+    "quantifiers by colour": Quantifiers(query_by="colour"),
+    "quantifiers by both": Quantifiers(query_by="both", world=TWO_SIZES),
+    "quantifiers as released": Quantifiers(third_region="empty", total="released"),
+    "quantifiers with given pairs": Quantifiers(held_out=HeldOutQuantified([[2, 2], [3, 1]], [["circle", "red"]])),
+    "comparison by colour": Comparison(query_by="colour"),
+    "comparison by both": Comparison(query_by="both", held_out=HeldOutComparisons(differences_above=1)),
+    "comparison on a wide grid": Comparison(world=WIDE, numbers=[1, 20], distractors=[5, 30]),
+}
+ALL = {**PAPER, **OTHERS}
+
+
+# A second reading of the texts, which shares nothing with the code under test ---------------------------------------
+
+
+def read_caption(caption: str) -> list[tuple[str, str, str, int]]:
+    """(colour, shape, column, row) of each object."""
+    listed = caption.split("There is ")[1].rstrip(".").replace(" and ", ", ").split(", ")
+    found = [re.fullmatch(r"an? (?:small |large )?(\w+) (\w+) at (\w) (\d+)", text) for text in listed]
+    return [(m[1], m[2], m[3], int(m[4])) for m in found if m]
+
+
+def named(words: str, objects: list[tuple[str, str, str, int]]) -> list[tuple[str, str, str, int]]:
+    """Objects that a noun phrase describes."""
+    wanted = {w.removesuffix("s") for w in words.split()} - {"object"}
+    return [o for o in objects if wanted <= {o[0], o[1]}]
+
+
+def truth(objects: list[tuple[str, str, str, int]], query: str) -> tuple[bool, tuple[str, ...], str]:
+    """Answer, pair and the phrases that the query names, by the rules of section 3 of the paper."""
+    if m := re.fullmatch(r"The (.+) is (to the left of|to the right of|above|below) the (.+)\.", query):
+        (first,), (second,) = named(m[1], objects), named(m[3], objects)
+        if "to the" in m[2]:
+            return (first[2] < second[2]) == ("left" in m[2]), ("horizontal", first[2], second[2]), m[1] + "|" + m[3]
+        return (
+            (first[3] < second[3]) == (m[2] == "above"),
+            ("vertical", str(first[3]), str(second[3])),
+            m[1] + "|" + m[3],
+        )
+    if m := re.fullmatch(r"There (?:is|are) (\d+) (.+) objects?\.", query):
+        count = len(named(m[2], objects))
+        return count == int(m[1]), (m[2], str(count)), m[2] + "|" + m[1]
+    if m := re.fullmatch(r"There are (more|fewer) (.+) than (.+)\.", query):
+        a, b = len(named(m[2], objects)), len(named(m[3], objects))
+        return (a > b if m[1] == "more" else a < b), ("comparison", str(a), str(b)), m[2] + "|" + m[3]
+    m = re.fullmatch(r"(All|Not all|Some of|None of|Only|Not only) the (.+) objects are (.+) objects\.", query)
+    assert m, query
+    x, y = set(named(m[2], objects)), set(named(m[3], objects))
+    facts = {"All": not x - y, "None of": not x & y, "Only": not y - x}
+    facts |= {"Not all": not facts["All"], "Some of": not facts["None of"], "Not only": not facts["Only"]}
+    opposite = {"All": "Not all", "Some of": "None of", "Only": "Not only"}
+    opposite |= {b: a for a, b in opposite.items()}
+    true = m[1] if facts[m[1]] else opposite[m[1]]
+    table_1 = {
+        "All": (x & y, y - x),
+        "Not all": (x & y, x - y),
+        "None of": (x - y, y - x),
+        "Some of": (x - y, x & y),
+        "Only": (x & y, x - y),
+        "Not only": (x & y, y - x),
+    }
+    quantifier = true.lower().removesuffix(" of")
+    return facts[m[1]], (quantifier, *(str(len(part)) for part in table_1[true])), m[2] + "|" + m[3]
+
+
+class Rows:
+    """Examples of a batch as texts."""
+
+    def __init__(self, task: Task, batch: Batch) -> None:
+        self.captions = Captioner(task.world).captions(batch)
+        self.queries = [query_text(batch.queries[q]) for q in batch.query]
+        self.pairs = [batch.pairs[p] for p in batch.pair]
+        self.answers = [bool(a) for a in batch.answer]
+
+    def __iter__(self) -> Iterator[tuple[str, str, tuple[str, ...], bool]]:
+        return zip(self.captions, self.queries, self.pairs, self.answers, strict=True)
+
+
+def rows_of(task: Task, split: str, count: int) -> Rows:
+    return Rows(task, task.examples(split, 0, count))
+
+
+@pytest.fixture(scope="module")
+def tasks() -> dict[str, Task]:
+    return {name: make_task(config) for name, config in ALL.items()}
+
+
+# The contract --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("name", ALL)
+def test_answers_and_pairs_are_those_of_the_texts(tasks: dict[str, Task], name: str, split: str) -> None:
+    for caption, query, pair, answer in rows_of(tasks[name], split, 600):
+        assert truth(read_caption(caption), query)[:2] == (answer, pair), (caption, query)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_pairs_and_queries_are_held_apart(tasks: dict[str, Task], name: str) -> None:
+    task = tasks[name]
+    seen: dict[str, tuple[set[Any], set[Any]]] = {}
+    for split in SPLITS:
+        rows = rows_of(task, split, 4000)
+        seen[split] = (set(rows.pairs), set(rows.queries))
+    held_out = {tuple(p) for p in task.held_out()["pairs"]}
+    assert seen["test_ood"][0] == held_out
+    for split in IN_DISTRIBUTION:
+        assert not seen[split][0] & held_out
+        assert not seen[split][1] & seen["test_ood"][1]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_example_depends_on_its_index_alone(tasks: dict[str, Task], name: str) -> None:
+    for split in SPLITS:
+        whole = tasks[name].examples(split, 100, 400)
+        for part in (tasks[name].examples(split, 250, 300), tasks[name].examples(split, 399, 400)):
+            rows = slice(part.start - 100, part.start - 100 + len(part.grid))
+            for field in ("grid", "order", "query", "pair", "answer"):
+                np.testing.assert_array_equal(getattr(part, field), getattr(whole, field)[rows], field)
+
+
+@pytest.mark.parametrize("task", PAPER)
+def test_counts_do_not_change_examples(task: str) -> None:
+    first = make_task(type(PAPER[task])(count=SMALL)).examples("train", 0, 400)
+    np.testing.assert_array_equal(first.grid, make_task(PAPER[task]).examples("train", 0, 400).grid)
+
+
+@given(st.sampled_from(sorted(ALL)), st.sampled_from(SPLITS), st.integers(1, 900))
+@settings(max_examples=60, deadline=None)
+def test_balance_holds_at_every_length(name: str, split: str, count: int) -> None:
+    rows = rows_of(make_task(ALL[name]), split, count)
+    for values in (rows.pairs, rows.queries):
+        total, true = Counter(values), Counter(v for v, a in zip(values, rows.answers, strict=True) if a)  # type: ignore[call-overload]
+        for value, number in total.items():
+            assert abs(number - 2 * true[value]) == number % 2, (value, number, true[value])
+    counts = [Counter(rows.pairs)[p] for p in set(rows.pairs)]
+    everything = 0 if count < 2 * len(make_task(ALL[name]).pairs) else min(counts)
+    assert max(counts) - everything <= 2 or everything == 0
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_example_occurs_twice(tasks: dict[str, Task], name: str) -> None:
+    """As a set of objects with a query text, within and across splits, streamed training examples included."""
+    seen: set[tuple[bytes, str]] = set()
+    total = 0
+    for split, start in [(s, 0) for s in SPLITS] + [("train", 40_000)]:
+        batch = tasks[name].examples(split, start, start + 4000)
+        texts = [query_text(q) for q in batch.queries]
+        seen |= {(grid.tobytes(), texts[q]) for grid, q in zip(batch.grid, batch.query, strict=True)}
+        total += 4000
+    assert len(seen) == total
+
+
+SCANT: dict[str, Config] = {
+    "spatiality": Spatiality(
+        world=World(colours=("red", "blue"), shapes=("circle", "square"), columns=3, rows=3), count=SMALL
+    ),
+    "cardinality": Cardinality(
+        world=World(colours=("red",), shapes=("circle", "square"), columns=4, rows=2),
+        numbers=[1, 4],
+        held_out={"circle": [1, 2], "square": [1, 2]},
+        distractors=[2, 3],
+        total="released",
+        scope="queried",
+        count=Count(2, 0, 0, 2),
+    ),
+    "quantifiers": Quantifiers(
+        world=World(colours=("red", "blue"), shapes=("circle", "square"), columns=3, rows=2),
+        numbers=[1, 2],
+        distractors=[0, 2],
+        held_out=HeldOutQuantified([[2, 2]], [["circle", "red"]]),
+        count=Count(4, 2, 2, 2),
+    ),
+    "comparison": Comparison(
+        world=World(colours=("red",), shapes=("circle", "square", "star"), columns=3, rows=2),
+        numbers=[1, 3],
+        distractors=[1, 1],
+        held_out=HeldOutComparisons(1, [["circle", "star"]]),
+        count=Count(2, 0, 0, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCANT)
+def test_scant_worlds_give_all_they_promise_and_refuse_more(name: str) -> None:
+    task = make_task(SCANT[name])
+    seen: set[tuple[bytes, int]] = set()
+    total = 0
+    for split in SPLITS:
+        limit = min(task.limit(split), 20_000)
+        if limit:
+            batch = task.examples(split, 0, limit)
+            seen |= {(g.tobytes(), int(q)) for g, q in zip(batch.grid, batch.query, strict=True)}
+            total += limit
+    assert total > 0
+    assert len(seen) == total
+    config = SCANT[name]
+    wanted = task.limit("train") + 1
+    with pytest.raises(ValueError, match=rf"count\.train={wanted}.*at most {wanted - 1} .*train"):
+        make_task(type(config)(**{**vars(config), "count": Count(train=wanted)}))
+
+
+@pytest.mark.parametrize("task", PAPER)
+def test_neighbouring_seeds_share_no_examples(task: str) -> None:
+    a, b = (make_task(type(PAPER[task])(seed=seed)).examples("train", 0, 2000) for seed in (0, 1))
+    shared = {g.tobytes() for g in a.grid} & {g.tobytes() for g in b.grid}
+    assert len(shared) <= 1
+
+
+# What the paper fixes, written down again ---------------------------------------------------------------------------
+
+
+def pairs_in(task: Task, split: str, count: int = 6000) -> set[tuple[str, ...]]:
+    return set(rows_of(task, split, count).pairs)
+
+
+def test_spatiality_holds_out_the_papers_columns_and_rows(tasks: dict[str, Task]) -> None:
+    columns = {frozenset(p) for p in ("AE", "BD", "CF")}
+    rows = {frozenset(p) for p in ("26", "13", "45")}
+    out = pairs_in(tasks["spatiality"], "test_ood")
+    assert {frozenset(p[1:]) for p in out if p[0] == "horizontal"} == columns
+    assert {frozenset(p[1:]) for p in out if p[0] == "vertical"} == rows
+    assert len(out) == 12  # both orders
+    assert len(pairs_in(tasks["spatiality"], "train")) == 60 - 12
+    named = [n for n in tasks["spatiality"].held_out()["queries"]]
+    assert len(named) == 119  # 20 % of the 595 pairs of 35 objects
+
+
+def test_spatiality_shows_three_different_objects(tasks: dict[str, Task]) -> None:
+    for caption, *_ in rows_of(tasks["spatiality"], "train", 1000):
+        assert len({o[:2] for o in read_caption(caption)}) == 3
+
+
+HELD_OUT_NUMBERS = {
+    "circle": {1, 5},
+    "hexagon": {2, 4},
+    "octagon": {3, 5},
+    "square": {4, 6},
+    "star": {1, 3},
+    "triangle": {2, 6},
+    "pentagon": {2, 5},
+}
+
+
+def test_cardinality_scenes_show_no_held_out_number_but_the_queried(tasks: dict[str, Task]) -> None:
+    for split in SPLITS:
+        for caption, _, pair, _ in rows_of(tasks["cardinality"], split, 2000):
+            shown = Counter(o[1] for o in read_caption(caption))
+            assert 7 <= sum(shown.values()) <= 11
+            for shape, number in shown.items():
+                is_held_out = number in HELD_OUT_NUMBERS[shape]
+                assert is_held_out == (split == "test_ood" and shape == pair[0]), (shape, number, split)
+
+
+def test_cardinality_false_queries_name_a_number_of_their_split(tasks: dict[str, Task]) -> None:
+    for split in ("train", "test_ood"):
+        for _, query, pair, _ in rows_of(tasks["cardinality"], split, 1000):
+            number = int(re.findall(r"\d+", query)[0])
+            assert (number in HELD_OUT_NUMBERS[pair[0]]) == (split == "test_ood")
+
+
+@pytest.mark.parametrize("name", ["cardinality", "quantifiers", "cardinality by colour", "quantifiers by both"])
+def test_query_and_number_of_objects_say_nothing(tasks: dict[str, Task], name: str) -> None:
+    """For each query text each total is as often true as false, to the example."""
+    counts: Counter[tuple[str, int]] = Counter()
+    for caption, query, _, answer in rows_of(tasks[name], "train", 4000):
+        counts[query, len(read_caption(caption))] += 1 if answer else -1
+    assert set(counts.values()) == {0}
+
+
+def test_released_cardinality_gives_the_answer_away(tasks: dict[str, Task]) -> None:
+    """The rule of query text and total, fitted on one half, is right well above chance on the other."""
+    table: dict[tuple[str, int], int] = defaultdict(int)
+    right = 0
+    rows = list(rows_of(tasks["cardinality as released"], "train", 20_000))
+    for i, (caption, query, _, answer) in enumerate(rows):
+        key = query, len(read_caption(caption))
+        if i < 10_000:
+            table[key] += 1 if answer else -1
+        else:
+            right += (table[key] > 0) == answer
+    assert 0.58 < right / 10_000 < 0.66
+
+
+def regions(caption: str, query: str) -> dict[str, int]:
+    first, second = truth(read_caption(caption), query)[2].split("|")
+    objects = read_caption(caption)
+    x, y = set(named(first, objects)), set(named(second, objects))
+    return {"both": len(x & y), "first": len(x - y), "second": len(y - x), "rest": len(set(objects) - x - y)}
+
+
+def test_quantifiers_hold_out_the_papers_pairs_reversed_for_some(tasks: dict[str, Task]) -> None:
+    listed = {("1", "3"), ("1", "4"), ("1", "5"), ("2", "4"), ("4", "4")}
+    out = pairs_in(tasks["quantifiers"], "test_ood")
+    assert len(out) == 30
+    for quantifier, a, b in out:
+        assert ((b, a) if quantifier == "some" else (a, b)) in listed
+    assert len(pairs_in(tasks["quantifiers"], "train")) == 6 * 20
+
+
+def test_quantifier_and_complement_differ_in_what_decides(tasks: dict[str, Task]) -> None:
+    """The set not asked about has the same sizes as often for true as for false; all regions are filled but one."""
+    sizes: dict[str, Counter[int]] = defaultdict(Counter)
+    for caption, query, pair, _ in rows_of(tasks["quantifiers"], "train", 9600):  # 40 rounds
+        found = regions(caption, query)
+        sizes[pair[0]][found["first" if "only" in pair[0] else "second"]] += 1
+        empty = [name for name in ("both", "first", "second") if not found[name]]
+        assert empty == {"all": ["first"], "none": ["both"], "only": ["second"]}.get(pair[0], [])
+        assert 2 <= found["rest"] <= 8
+        assert max(found["both"], found["first"], found["second"]) <= 5
+    for vacant, other in (("all", "not all"), ("none", "some"), ("only", "not only")):
+        assert sizes[vacant] == sizes[other]
+
+
+def test_released_quantifiers_are_solved_without_the_queried_set(tasks: dict[str, Task]) -> None:
+    for caption, query, _, answer in rows_of(tasks["quantifiers as released"], "train", 1000):
+        found = regions(caption, query)
+        spare = found["first" if "nly" in query else "second"]
+        vacant = query.startswith(("All", "None", "Only"))
+        assert answer == ((spare > 0) == vacant)
+
+
+def test_comparison_trains_on_differences_up_to_three(tasks: dict[str, Task]) -> None:
+    for split in SPLITS:
+        for _, a, b in pairs_in(tasks["comparison"], split):
+            assert (abs(int(a) - int(b)) > 3) == (split == "test_ood")
+            assert 1 <= min(int(a), int(b)) <= max(int(a), int(b)) <= 9
+    assert len(tasks["comparison"].held_out()["queries"]) == 4
+
+
+# Reproducible, and refused where impossible -------------------------------------------------------------------------
+
+DIGEST = """
+import hashlib, json, sys
+from travlr.config import CONFIGS
+from travlr.tasks import make_task
+out = {}
+for task, config in CONFIGS.items():
+    digest = hashlib.sha256()
+    for split in ("train", "test_ood"):
+        batch = make_task(config()).examples(split, 1000, 1300)
+        for field in ("grid", "order", "query", "pair", "answer"):
+            digest.update(getattr(batch, field).astype("int64").tobytes())
+    out[task] = digest.hexdigest()[:16]
+print(json.dumps(out))
+"""
+
+
+def digests(hash_seed: str) -> dict[str, str]:
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    done = subprocess.run([sys.executable, "-c", DIGEST], env=environment, capture_output=True, check=True)
+    return dict(json.loads(done.stdout))
+
+
+def test_examples_are_the_same_in_every_process_and_version() -> None:
+    # A change here changes every dataset: raise dataset.FORMAT_VERSION with it, and say so.
+    golden = json.loads((Path(__file__).parent / "data" / "golden.json").read_text())
+    assert digests("1") == digests("2") == golden["examples"]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (lambda: Spatiality(world=World(columns=2, rows=2)), "no pair left to train on|nothing held out"),
+        (lambda: Spatiality(held_out=HeldOutPositions([["A", "G"]])), "held_out.columns"),
+        (lambda: Spatiality(held_out=HeldOutPositions(None, [[1, 1]])), "held_out.rows"),
+        (lambda: Spatiality(held_out=HeldOutPositions(objects=1.0)), "held_out.objects"),
+        (lambda: Spatiality(distractors=[1, 40]), "cells"),
+        (lambda: Cardinality(world=World(columns=3, rows=3)), "cells"),
+        (lambda: Cardinality(held_out={"circle": [1, 2, 3, 4, 5]}), "circle has one number to train on"),
+        (lambda: Cardinality(held_out={"circle": [9]}), "held_out.circle"),
+        (lambda: Cardinality(total_objects=[3, 11]), "total_objects"),
+        (lambda: Cardinality(world=World(shapes=("circle", "square"))), "scope=scene"),
+        (lambda: Cardinality(numbers=[3, 2]), "numbers"),
+        (lambda: Cardinality(scope="all"), "scope=all: choose one of scene, queried"),
+        (lambda: Quantifiers(world=World(colours=("red",))), "two colours"),
+        (lambda: Quantifiers(distractors=[2, 3]), "distractors.*total=released"),
+        (lambda: Quantifiers(held_out=HeldOutQuantified([[1, 9]])), "held_out.numbers"),
+        (lambda: Quantifiers(held_out=HeldOutQuantified(None, [["red", "circle"]])), "held_out.attributes"),
+        (lambda: Comparison(held_out=HeldOutComparisons(differences_above=8)), "nothing held out"),
+        (lambda: Comparison(held_out=HeldOutComparisons(differences_above=0)), "no pair left to train on"),
+        (lambda: Comparison(world=World(shapes=("circle", "square"))), "distractor"),
+        (lambda: Comparison(count=Count(train=-1)), "count.train"),
+        (lambda: Comparison(count=Count(train=10**15)), "count.train=1000000000000000.*at most"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(config: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        make_task(config())
+    assert "\n" not in str(error.value)
+
+
+def test_the_digest_program_is_not_vacuous() -> None:
+    assert len(set(digests("0").values())) == 4
+    assert hashlib.sha256(b"").hexdigest()[:16] not in digests("0").values()
