@@ -82,7 +82,6 @@ def test_shapes_are_plainly_different(cell: int, size: str) -> None:
     for (a, first), (b, second) in itertools.combinations(drawn.items(), 2):
         shared = np.minimum(first, second).sum() / np.maximum(first, second).sum()
         assert shared < 0.9, (a, b, shared)
-        assert np.abs(first - second).max() == 1
 
 
 @pytest.mark.parametrize("shape", SHAPES)

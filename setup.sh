@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Set up everything in .venv from nothing but Python 3.11+ (Debian 12, Ubuntu), then:
+#   bash setup.sh generate task=cardinality     make a dataset
+#   bash setup.sh test                          run all tests
+#   bash setup.sh check                         ruff and mypy
+# Versions are those of requirements.lock. System packages that are missing are installed with apt-get.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+usage() { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+apt_install() { # PACKAGE...: for what pip cannot bring
+  local as_root=()
+  [ "$(id -u)" = 0 ] || as_root=(sudo)
+  command -v apt-get >/dev/null || { say "no apt-get here: install $* by other means, then run this again"; exit 1; }
+  say "installing $*"
+  "${as_root[@]}" apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq "$@" >/dev/null
+}
+
+find_python() {
+  for python in python3 python3.13 python3.12 python3.11; do
+    if command -v "$python" >/dev/null && "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+      echo "$python"
+      return
+    fi
+  done
+  say "needs Python 3.11 or newer"
+  exit 1
+}
+
+install() { # EXTRAS, such as [dev,ray]
+  local python stamp
+  python=$(find_python)
+  "$python" -c 'import ensurepip' 2>/dev/null || apt_install python3-venv
+  [ -x .venv/bin/python ] || "$python" -m venv .venv
+  stamp="$1 $(cat requirements.lock pyproject.toml | sha256sum)"
+  if [ "$(cat .venv/installed 2>/dev/null)" != "$stamp" ]; then
+    say "installing the packages of requirements.lock into .venv"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e ".$1"
+    echo "$stamp" >.venv/installed
+  fi
+}
+
+browser() { # for the tests of HTML pages
+  command -v chromium >/dev/null && command -v chromedriver >/dev/null || apt_install chromium chromium-driver
+}
+
+case "${1-}" in
+  generate) shift; install ""; exec .venv/bin/python -m travlr.generate "$@" ;;
+  test) shift; install "[dev,ray]"; browser; exec .venv/bin/python -m pytest "$@" ;;
+  check)
+    install "[dev,ray]"
+    .venv/bin/ruff check .
+    .venv/bin/ruff format --check .
+    .venv/bin/mypy
+    ;;
+  *) usage ;;
+esac

@@ -1,0 +1,195 @@
+"""How fast generation is, beside its floors, in one run: `python tests/benchmarks/bench_generate.py`.
+
+Prints Markdown tables. Rates are of this machine on this day: compare rows of one run, not of two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import io
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from isal import isal_zlib
+from PIL import Image as pillow
+
+from travlr.config import CONFIGS, Cardinality, Count, Image
+from travlr.dataset import rows_digest
+from travlr.formats import LAYOUTS, WORK, Part, parts_of
+from travlr.generate import Generator, Job, generate_dataset, generator
+
+TASK_ROWS = 8000
+
+
+def seconds(work: Callable[[], object], repeats: int = 5) -> float:
+    """Median wall time of a piece of work."""
+    times = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return statistics.median(times)
+
+
+def table(title: str, head: list[str], rows: list[list[str]]) -> None:
+    print(f"\n### {title}\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    for row in rows:
+        print(f"| {' | '.join(row)} |")
+
+
+def whole_job(folder: Path) -> None:
+    """Examples per second of the whole command's work at the paper's size, on one and on two processes."""
+    rows = []
+    for task, kind in CONFIGS.items():
+        config = kind()
+        generator(config)
+        total = sum(vars(config.count).values())
+        rates = []
+        for workers in (1, 2):
+            out = folder / f"{task}-{workers}"
+            took = seconds(functools.partial(job, config, out, workers), repeats=3)
+            rates.append(total / took)
+        size = sum(f.stat().st_size for f in out.iterdir()) / total
+        rows.append([task, f"{total:,}", f"{rates[0]:,.0f}", f"{rates[1]:,.0f}", f"{size:,.0f}"])
+    table(
+        "Whole job, 384 x 384 PNG in Parquet", ["task", "examples", "1 process/s", "2 processes/s", "bytes each"], rows
+    )
+
+
+def job(config: Any, out: Path, workers: int) -> None:
+    shutil.rmtree(out, ignore_errors=True)
+    generate_dataset(config, Job(out=str(out), workers=workers), say=lambda _: None)
+
+
+def breakdown(folder: Path) -> None:
+    """Where the time of one process goes, beside the floor: to deflate and write the same bytes and nothing else."""
+    rows = []
+    for task, kind in CONFIGS.items():
+        maker = Generator(kind())
+        batch = maker.batch("train", 0, TASK_ROWS)
+        written = maker.table("train", 0, TASK_ROWS)
+        part = parts_of(task, {"train": TASK_ROWS}, TASK_ROWS)[0]
+        (folder / WORK).mkdir(exist_ok=True)
+        lines = packed_lines(maker, batch.grid[:500])
+        captions = "".join(written["caption"].to_pylist()).encode()
+
+        def floor(lines: Any = lines, text: bytes = captions) -> None:
+            files = [isal_zlib.compress(picture, 2) for _ in range(TASK_ROWS // 500) for picture in lines]
+            (folder / "floor").write_bytes(b"".join([*files, isal_zlib.compress(text, 1)]))
+
+        steps: dict[str, Callable[[], object]] = {
+            "sample": functools.partial(maker.batch, "train", 0, TASK_ROWS),
+            "captions": functools.partial(maker.captions, batch),
+            "render and deflate": functools.partial(maker.renderer.pngs, batch.grid),
+            "all columns": functools.partial(maker.table, "train", 0, TASK_ROWS),
+            "digest": functools.partial(rows_digest, written),
+            "write Parquet": functools.partial(write, folder, part, written),
+            "floor": floor,
+        }
+        took = {name: seconds(step, 3) / TASK_ROWS * 1e6 for name, step in steps.items()}
+        whole = took["all columns"] + took["digest"] + took["write Parquet"]
+        rows.append([task, *(f"{t:.1f}" for t in took.values()), f"{whole:.1f}", f"{whole / took['floor']:.1f}"])
+    head = ["task", *steps, "whole", "whole / floor"]
+    table("Microseconds per example, one process (all columns = sample + captions + pictures + arrays)", head, rows)
+
+
+def write(folder: Path, part: Part, rows: pa.Table) -> None:
+    LAYOUTS["parquet"].write(folder, part, iter([rows]))
+
+
+def packed_lines(maker: Generator, grid: np.ndarray) -> list[bytes]:
+    """What the deflate of a picture reads: its PNG lines."""
+    return [zlib.decompress(png[png.index(b"IDAT") + 4 : -16]) for png in maker.renderer.pngs(grid)]
+
+
+def deflates() -> None:
+    """Why ISA-L at level 2: time and size of one picture's deflate by each candidate at hand."""
+    maker = Generator(Cardinality())
+    lines = packed_lines(maker, maker.batch("train", 0, 500).grid)
+    arrays = maker.pictures(maker.batch("train", 0, 50))
+    palettes = [pillow.fromarray(a).quantize(16) for a in arrays]
+
+    def through_pillow(picture: Any) -> bytes:
+        buffer = io.BytesIO()
+        picture.save(buffer, "PNG", bits=4)
+        return buffer.getvalue()
+
+    ways: dict[str, tuple[list[Any], Callable[[Any], bytes]]] = {
+        f"ISA-L, level {level}": (lines, functools.partial(isal_zlib.compress, level=level)) for level in range(4)
+    }
+    ways |= {f"zlib, level {level}": (lines, functools.partial(zlib.compress, level=level)) for level in (1, 6)}
+    ways["Pillow, 4-bit palette"] = (palettes, through_pillow)
+    rows = []
+    for name, (data, way) in ways.items():
+        took = seconds(functools.partial(list_of, way, data), 3) / len(data)
+        rows.append([name, f"{took * 1e6:.0f}", f"{statistics.mean(len(way(x)) for x in data):,.0f}"])
+    table("Deflate of one 384 x 384 picture", ["way", "microseconds", "bytes"], rows)
+
+
+def list_of(way: Callable[[Any], bytes], data: list[Any]) -> list[bytes]:
+    return [way(x) for x in data]
+
+
+def batches() -> None:
+    """Pictures per second as arrays, at 222 x 222, beside a white fill of the same array."""
+    maker = Generator(Cardinality(image=Image(cell=37)))
+    grid = maker.batch("train", 0, 2000).grid
+    out = np.zeros((2000, 222, 222, 3), np.uint8)
+    fill = 2000 / seconds(lambda: out.fill(255))
+    draw = 2000 / seconds(lambda: maker.renderer.arrays(grid, out))
+    table(
+        "Batch rendering, one core",
+        ["work", "pictures/s"],
+        [["render", f"{draw:,.0f}"], ["white fill", f"{fill:,.0f}"]],
+    )
+
+
+def start_up(folder: Path) -> None:
+    """Seconds from start to end of the command, for --help and for ten examples."""
+    ten = ["count.train=10", "count.validation=0", "count.test_ind=0", "count.test_ood=0"]
+    rows = []
+    for name, arguments in (("--help", ["--help"]), ("ten examples", ["task=spatiality", *ten])):
+
+        def run(arguments: list[str] = arguments) -> None:
+            shutil.rmtree(folder / "ten", ignore_errors=True)
+            more = [] if "--help" in arguments else [f"out={folder / 'ten'}"]
+            command = [sys.executable, "-m", "travlr.generate", *arguments, *more]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+        rows.append([name, f"{seconds(run):.2f}"])
+    rows.append(
+        ["python -c pass", f"{seconds(lambda: subprocess.run([sys.executable, '-c', 'pass'], check=True)):.2f}"]
+    )
+    table("Start-up", ["command", "seconds"], rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.parse_args()
+    cores = len(os.sched_getaffinity(0))
+    print(f"{platform.processor() or platform.machine()}, {cores} cores, Python {platform.python_version()}")
+    assert Count().train == TASK_ROWS
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        whole_job(folder)
+        breakdown(folder)
+        deflates()
+        batches()
+        start_up(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""The direction of imports (DESIGN section 3), read from the sources, and what generating may load."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+OURS = ("travlr", "render", "splits", "train", "analysis", "conf")
+SOURCES = sorted(p for package in ("travlr", "render", "splits") for p in (ROOT / package).rglob("*.py"))
+HEAVY = {"torch", "lightning", "transformers", "sklearn", "wandb", "pandas"}
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports(path: Path) -> set[str]:
+    """Full names of all modules that a file imports anywhere, names from packages included."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found.add(str(node.module))
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def ours(path: Path) -> set[str]:
+    return {name for name in imports(path) if name.split(".")[0] in OURS}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_of)
+def test_nothing_here_needs_a_deep_learning_stack(path: Path) -> None:
+    assert not {name.split(".")[0] for name in imports(path)} & HEAVY
+
+
+def test_leaves_import_nothing_of_ours() -> None:
+    for leaf in ("travlr/scene.py", "splits/__init__.py"):
+        assert not ours(ROOT / leaf)
+
+
+def test_render_imports_scenes_alone() -> None:
+    for path in (ROOT / "render").rglob("*.py"):
+        assert all(name.startswith(("travlr.scene", "render")) for name in ours(path)), path
+
+
+def test_only_generate_sees_tasks_splits_and_render() -> None:
+    for path in SOURCES:
+        seen = {name.split(".")[0] if not name.startswith("travlr.tasks") else "tasks" for name in ours(path)}
+        if {"tasks", "render"} <= seen:
+            assert module_of(path) == "travlr.generate"
+        if "tasks" in seen:
+            assert module_of(path) in ("travlr.generate", "travlr.tasks")
+
+
+def test_no_circles() -> None:
+    graph = {
+        module_of(p): {n for n in ours(p) if (ROOT / n.replace(".", "/")).with_suffix(".py").is_file()} for p in SOURCES
+    }
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " -> ".join((*path, name))
+        for other in graph.get(name, ()):
+            visit(other, (*path, name))
+
+    for name in graph:
+        visit(name, ())
+
+
+def test_generating_loads_nothing_heavy() -> None:
+    program = (
+        "import sys\n"
+        "from travlr.generate import main\n"
+        "main(['task=spatiality', 'out=' + sys.argv[1], 'count.train=10', 'count.validation=0', "
+        "'count.test_ind=0', 'count.test_ood=0'])\n"
+        f"print(sorted(set(sys.modules) & {HEAVY | {'PIL', 'datasets', 'ray'}}))"
+    )
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([sys.executable, "-c", program, f"{folder}/d"], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.splitlines()[-1:] == ["[]"], done.stdout + done.stderr
+
+
+def test_the_package_offers_its_names() -> None:
+    import travlr
+
+    for name in travlr.__all__:
+        assert getattr(travlr, name) is not None
+    with pytest.raises(AttributeError, match="nonsense"):
+        travlr.nonsense  # noqa: B018
+
+
+def test_importing_the_package_imports_no_parts() -> None:
+    program = "import sys, travlr; print([m for m in sys.modules if m.startswith(('travlr.', 'render', 'numpy'))])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"
