@@ -36,13 +36,17 @@ def held_out_positions(length: int, axis: str) -> list[tuple[int, int]]:
 
 
 def held_out_numbers(attributes: Sequence[str], numbers: Sequence[int]) -> dict[str, list[int]]:
-    """Held-out numbers of each attribute: the paper's two where it has them, else two that wander with the list."""
+    """Held-out numbers of each attribute: the paper's two where it has them, else two that wander with the list.
+
+    None where fewer than two would stay in training, as a false query must name another number of the same side.
+    """
+    if len(numbers) < 4:
+        return {attribute: [] for attribute in attributes}
     chosen = {}
     for i, attribute in enumerate(attributes):
         paper = [n for n in CARDINALITY.get(attribute, ()) if n in numbers]
-        step = max(1, len(numbers) // 2)
-        fallback = sorted({numbers[i % len(numbers)], numbers[(i + step) % len(numbers)]})
-        chosen[attribute] = paper if len(paper) == 2 else fallback
+        wandering = [numbers[i % len(numbers)], numbers[(i + len(numbers) // 2) % len(numbers)]]
+        chosen[attribute] = paper if len(paper) == 2 else sorted(wandering)
     return chosen
 
 

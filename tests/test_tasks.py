@@ -7,13 +7,13 @@ import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from render.text import Captioner, query_text
@@ -28,7 +28,7 @@ from travlr.config import (
     Quantifiers,
     Spatiality,
 )
-from travlr.scene import IN_DISTRIBUTION, SPLITS, Batch, World
+from travlr.scene import COLOURS, IN_DISTRIBUTION, SHAPES, SIZES, SPLITS, Batch, World
 from travlr.tasks import Task, make_task
 
 PAPER = {c.task: c for c in (Spatiality(), Cardinality(), Quantifiers(), Comparison())}
@@ -62,7 +62,7 @@ ALL = {**PAPER, **OTHERS}
 def read_caption(caption: str) -> list[tuple[str, str, str, int]]:
     """(colour, shape, column, row) of each object."""
     listed = caption.split("There is ")[1].rstrip(".").replace(" and ", ", ").split(", ")
-    found = [re.fullmatch(r"an? (?:small |large )?(\w+) (\w+) at (\w) (\d+)", text) for text in listed]
+    found = [re.fullmatch(r"an? (?:small |medium |large )?(\w+) (\w+) at (\w) (\d+)", text) for text in listed]
     return [(m[1], m[2], m[3], int(m[4])) for m in found if m]
 
 
@@ -233,7 +233,7 @@ def test_scant_worlds_give_all_they_promise_and_refuse_more(name: str) -> None:
     seen: set[tuple[bytes, int]] = set()
     total = 0
     for split in SPLITS:
-        limit = min(task.limit(split), 20_000)
+        limit = min(task.limits[split], 20_000)
         if limit:
             batch = task.examples(split, 0, limit)
             seen |= {(g.tobytes(), int(q)) for g, q in zip(batch.grid, batch.query, strict=True)}
@@ -241,7 +241,7 @@ def test_scant_worlds_give_all_they_promise_and_refuse_more(name: str) -> None:
     assert total > 0
     assert len(seen) == total
     config = SCANT[name]
-    wanted = task.limit("train") + 1
+    wanted = task.limits["train"] + 1
     with pytest.raises(ValueError, match=rf"count\.train={wanted}.*at most {wanted - 1} .*train"):
         make_task(type(config)(**{**vars(config), "count": Count(train=wanted)}))
 
@@ -439,3 +439,71 @@ def test_what_cannot_be_is_refused_by_name(config: Any, message: str) -> None:
 def test_the_digest_program_is_not_vacuous() -> None:
     assert len(set(digests("0").values())) == 4
     assert hashlib.sha256(b"").hexdigest()[:16] not in digests("0").values()
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> Config:
+    """Any config that the dataclasses admit, mostly small and odd."""
+
+    def some(names: tuple[str, ...]) -> tuple[str, ...]:
+        fewest = draw(st.sampled_from([1, 3]))
+        return tuple(draw(st.lists(st.sampled_from(names), min_size=fewest, max_size=5, unique=True)))
+
+    def span(low: int, high: int) -> list[int]:
+        return sorted(draw(st.tuples(st.integers(low, high), st.integers(low, high))))
+
+    world = World(
+        some(tuple(COLOURS)), some(SHAPES), some(SIZES), *(draw(st.sampled_from([1, 2, 3, 6, 8])) for _ in range(2))
+    )
+    count = Count(*(draw(st.sampled_from([0, 1, 2, 30, 300])) for _ in range(3)), test_ood=draw(st.integers(1, 50)))
+    common: dict[str, Any] = {
+        "world": world,
+        "count": count,
+        "query_by": draw(st.sampled_from(["shape", "colour", "both"])),
+    }
+    common |= {"seed": draw(st.integers(-3, 2**40)), "distractors": span(0, 5)}
+    numbers = span(1, 5)
+    released = st.sampled_from(["independent", "released"])
+    choices: list[Callable[[], Config]] = [
+        lambda: Spatiality(**common),
+        lambda: Cardinality(
+            **common,
+            numbers=numbers,
+            total_objects=span(1, 9),
+            total=draw(released),
+            scope=draw(st.sampled_from(["scene", "queried"])),
+        ),
+        lambda: Quantifiers(
+            **common,
+            numbers=numbers,
+            total=draw(released),
+            third_region=draw(st.sampled_from(["matched", "empty"])),
+        ),
+        lambda: Comparison(**common, numbers=numbers, held_out=HeldOutComparisons(draw(st.integers(0, 4)))),
+    ]
+    return draw(st.sampled_from(choices))()
+
+
+@given(configs())
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+def test_any_config_gives_what_it_promises_or_is_refused(config: Config) -> None:
+    try:
+        task = make_task(config)
+    except ValueError as error:
+        assert "\n" not in str(error)
+        assert re.match(r"[\w.]+(=|:| )", str(error)), error
+        return
+    seen: set[tuple[bytes, int]] = set()
+    total = 0
+    for split in SPLITS:
+        count = min(task.limits[split], 400)
+        assert count >= getattr(config.count, split) or count == 400
+        if count:
+            batch = task.examples(split, 0, count)
+            seen |= {(g.tobytes(), int(q)) for g, q in zip(batch.grid, batch.query, strict=True)}
+            total += count
+            for caption, query, pair, answer in Rows(task, batch):
+                assert truth(read_caption(caption), query)[:2] == (answer, pair), (caption, query)
+    assert len(seen) == total
+    with pytest.raises(ValueError, match="at most"):
+        task.examples("train", 0, task.limits["train"] + 1)

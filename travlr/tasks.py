@@ -70,6 +70,7 @@ class Task:
     """
 
     most_objects: int
+    limits: dict[str, int]  # split -> how many different, balanced examples it surely has
     group_lists: np.ndarray  # (queries, G): number of the kind list that each group draws from
 
     def __init__(self, config: Any) -> None:
@@ -83,6 +84,7 @@ class Task:
         self.build()
         self._check_fit()
         self._freeze()
+        self.limits = {split: self._limit(split) for split in SPLITS}
         self._check_counts()
 
     # What each task defines ------------------------------------------------------------------------------------
@@ -110,8 +112,8 @@ class Task:
         if split not in SPLITS:
             raise ValueError(f"split={split}: choose one of {', '.join(SPLITS)}")
         side = "out" if split == "test_ood" else "in"
-        if not self.templates[side]:
-            raise ValueError(f"split={split}: the held-out settings leave it no pair")
+        if not 0 <= start < stop <= self.limits[split]:
+            raise ValueError(f"examples {start} to {stop}: {split} has {self.limits[split]} examples at most, from 0 on")
         index = np.arange(start, stop)
         draw, answer, occurrence = self._draw(split, side, index)
         share = np.uint64(IN_DISTRIBUTION.index(split) if side == "in" else 0)
@@ -279,13 +281,13 @@ class Task:
             if wanted and not self.templates[side]:
                 what = "no pair left to train on" if side == "in" else "nothing held out to test on"
                 raise ValueError(f"count.{split}={wanted}: held_out leaves {what}; change held_out or the ranges")
-            if wanted and wanted > self.limit(split):
+            if wanted > self.limits[split]:
                 raise ValueError(
-                    f"count.{split}={wanted}: this world and these held-out pairs give at most {self.limit(split)} "
+                    f"count.{split}={wanted}: this world and these held-out pairs give at most {self.limits[split]} "
                     f"different examples of {split}; lower it, or widen world, numbers or distractors"
                 )
 
-    def limit(self, split: str) -> int:
+    def _limit(self, split: str) -> int:
         """How many different, balanced examples a split surely has."""
         side = "out" if split == "test_ood" else "in"
         rounds = []
@@ -304,7 +306,7 @@ class Task:
         if self._ranked:
             table = [[math.comb(n, k) for n in range(cells + 1)] for k in range(most + 1)]
             self._choose = np.array(table, np.uint64)
-        longest = max(len(kinds) for kinds in self._kind_lists)
+        longest = max((len(kinds) for kinds in self._kind_lists), default=1)
         self._kinds = np.zeros((len(self._kind_lists), max(longest, 1)), np.min_scalar_type(len(self.world.kinds)))
         for kinds, number in self._kind_lists.items():
             self._kinds[number, : len(kinds)] = kinds
