@@ -247,6 +247,28 @@ def test_scant_worlds_give_all_they_promise_and_refuse_more(name: str) -> None:
         make_task(type(config)(**{**vars(config), "count": Count(train=wanted)}))
 
 
+def far_from_uniform(counts: np.ndarray) -> float:
+    """Standard deviations between the chi-squared statistic of the counts and what a uniform draw gives."""
+    expected = counts.sum() / counts.size
+    freedom = counts.size - 1
+    return abs(((counts - expected) ** 2 / expected).sum() - freedom) / np.sqrt(2 * freedom)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("task", PAPER)
+def test_places_colours_and_caption_order_are_uniform(tasks: dict[str, Task], task: str, split: str) -> None:
+    batch = tasks[task].examples(split, 0, 20_000)
+    used = batch.order >= 0
+    first = batch.order[:, 0]  # one object each, so that the draws are independent
+    kinds = batch.grid[np.arange(len(first)), first]
+    if task != "spatiality":  # where held-out columns and rows are not uniform
+        assert far_from_uniform(np.bincount(first, minlength=36)) < 5
+    if task not in ("quantifiers", "spatiality"):  # where held-out attributes are not uniform
+        assert far_from_uniform(np.bincount((kinds - 1) % 5, minlength=5)) < 5
+    earlier = (batch.order[:, 0] < batch.order[:, 1])[used[:, 1]]
+    assert abs(earlier.mean() - 0.5) < 5 * 0.5 / np.sqrt(len(earlier))
+
+
 @pytest.mark.parametrize("task", PAPER)
 def test_neighbouring_seeds_share_no_examples(task: str) -> None:
     a, b = (make_task(type(PAPER[task])(seed=seed)).examples("train", 0, 2000) for seed in (0, 1))
