@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from travlr.dataset import FEATURES
-from travlr.formats import LAYOUTS, WORK, replace_file
+from travlr.files import put_file
+from travlr.formats import LAYOUTS
 
 TITLES = {
     "spatiality": "spatial relations between two objects",
@@ -16,16 +17,22 @@ TITLES = {
     "quantifiers": "all, not all, some, none, only, not only",
     "comparison": "which of two kinds of objects are more",
 }
+COLUMNS = """
+## Columns
+
+`id`; `image`; `caption`; `query`; `answer`; `task`; `pair`, what the scene shows along the task's dimension
+(the dimension and two values); `query_form`, the query as JSON; `objects` in the order of the caption, rows
+and columns counted from 0.
+"""
 
 
 def write_card(folder: Path, manifest: dict[str, Any]) -> None:
     """Write README.md and example.png into a dataset that is otherwise finished."""
     split = next(iter(manifest["splits"]))
-    table = next(LAYOUTS[manifest["layout"]].read(folder, manifest, split))
-    row = table.slice(0, 1).to_pylist()[0]
-    work = folder / WORK
-    replace_file(folder / "example.png", work, [_png(row["image"]["bytes"])])
-    replace_file(folder / "README.md", work, [_text(manifest, row).encode()])
+    table = next(LAYOUTS[manifest["layout"]].read(folder, manifest, split, 0, 1))
+    row = table.to_pylist()[0]
+    put_file(folder, "example.png", [_png(row["image"]["bytes"])])
+    put_file(folder, "README.md", [_text(manifest, row).encode()])
 
 
 def _png(data: bytes) -> bytes:
@@ -38,83 +45,94 @@ def _png(data: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def _yaml_feature(name: str | None, feature: Any) -> list[str]:
-    """Lines of a feature in the header's dialect."""
-    lead = [f"name: {name}"] if name else []
-    if feature.get("_type") == "Value":
-        return [*lead, f"dtype: {feature['dtype']}"]
+def _text(manifest: dict[str, Any], row: dict[str, Any]) -> str:
+    parts = [f"---\n{_header(manifest)}---\n", _example(row), _counts(manifest["splits"])]
+    if manifest.get("held_out"):
+        parts.append(_held_out(manifest["held_out"]))
+    return "\n".join([*parts, COLUMNS, _origin(manifest)])
+
+
+def _header(manifest: dict[str, Any]) -> str:
+    """The YAML in which `load_dataset` finds the splits, and for Parquet the features."""
+    import yaml
+
+    header: dict[str, Any] = {
+        "language": ["en"],
+        "task_categories": ["visual-question-answering"],
+        "pretty_name": "TraVLR",
+    }
+    splits = manifest["splits"]
+    if globs := manifest["data_files"]:
+        found = [{"split": split, "path": globs[split]} for split in splits]
+        header["configs"] = [{"config_name": "default", "data_files": found}]
+    if manifest["layout"] == "parquet":
+        header["dataset_info"] = {
+            "features": [{"name": name, **_feature(feature)} for name, feature in FEATURES.items()],
+            "splits": [{"name": split, "num_examples": counts["rows"]} for split, counts in splits.items()],
+        }
+    text: str = yaml.safe_dump(header, sort_keys=False)
+    return text
+
+
+def _feature(feature: Any) -> dict[str, Any]:
+    """A feature in the dialect of the header."""
     if feature.get("_type") == "Image":
-        return [*lead, "dtype: image"]
+        return {"dtype": "image"}
+    if feature.get("_type") == "Value":
+        return {"dtype": feature["dtype"]}
     inner = feature["feature"]
     if inner.get("_type") == "Value":
-        return [*lead, f"list: {inner['dtype']}"]
-    lines = [*lead, "list:"]
-    for key, value in inner.items():
-        first, *rest = _yaml_feature(key, value)
-        lines += [f"- {first}", *(f"  {line}" for line in rest)]
-    return lines
+        return {"list": inner["dtype"]}
+    return {"list": [{"name": name, **_feature(value)} for name, value in inner.items()]}
 
 
-def _text(manifest: dict[str, Any], row: dict[str, Any]) -> str:
-    config, splits, held_out = manifest["config"], manifest["splits"], manifest.get("held_out")
-    head = ["---", "language: [en]", "task_categories: [visual-question-answering]", "pretty_name: TraVLR"]
-    if manifest["data_files"]:
-        head += ["configs:", "- config_name: default", "  data_files:"]
-        for split, glob in manifest["data_files"].items():
-            head += [f"  - split: {split}", f"    path: {json.dumps(glob)}"]
-    if manifest["layout"] == "parquet":
-        head += ["dataset_info:", "  features:"]
-        for name, feature in FEATURES.items():
-            first, *rest = _yaml_feature(name, feature)
-            head += [f"  - {first}", *(f"    {line}" for line in rest)]
-        head += ["  splits:"]
-        for split, counts in splits.items():
-            head += [f"  - name: {split}", f"    num_examples: {counts['rows']}"]
-    task = row["task"]
-    body = [
-        "---",
-        "",
-        f"# TraVLR {task}: {TITLES[task]}",
-        "",
-        "Every example shows one scene twice, as a picture and as a caption that says exactly the same, with a query",
-        "that is true or false of it.",
-        "",
-        f"![{row['caption']}](example.png)",
-        "",
-        f"> {row['caption']}",
-        "",
-        f"**{row['query']}** {'True' if row['answer'] else 'False'}.",
-        "",
-        "| split | examples | true | false |",
-        "|---|---:|---:|---:|",
-    ]
-    body += [f"| {s} | {c['rows']:,} | {c['true']:,} | {c['rows'] - c['true']:,} |" for s, c in splits.items()]
-    if held_out:
-        queries = "; ".join(" ".join(str(part) for part in item) for item in held_out["queries"])
-        body += [
-            "",
-            "## Held out",
-            "",
-            "Only `test_ood` shows these pairs; `train`, `validation` and `test_ind` show all others.",
-            "",
-            ", ".join(f"`{' '.join(item)}`" for item in held_out["pairs"]) + ".",
-            "",
-            f"Only its queries name: {queries}.",
-        ]
-    body += [
-        "",
-        "## Columns",
-        "",
-        "`id`; `image`; `caption`; `query`; `answer`; `task`; `pair`, what the scene shows along the task's dimension",
-        "(the dimension and two values); `query_form`, the query as JSON; `objects` in the order of the caption, rows",
-        "and columns counted from 0.",
-        "",
-        "Examples 2k and 2k + 1 of a split ask the same question, once true and once false.",
-        "",
-        "## Made with",
-        "",
-        "```json",
-        json.dumps({"config": config, "content_digest": manifest["content_digest"]}, indent=1),
-        "```",
-    ]
-    return "\n".join([*head, *body]) + "\n"
+def _example(row: dict[str, Any]) -> str:
+    return f"""\
+# TraVLR {row["task"]}: {TITLES[row["task"]]}
+
+Every example shows one scene twice, as a picture and as a caption that says exactly the same, with a query
+that is true or false of it.
+
+![{row["caption"]}](example.png)
+
+> {row["caption"]}
+
+**{row["query"]}** {"True" if row["answer"] else "False"}.
+"""
+
+
+def _counts(splits: dict[str, dict[str, int]]) -> str:
+    lines = ["| split | examples | true | false |", "|---|---:|---:|---:|"]
+    for split, counts in splits.items():
+        rows, true = counts["rows"], counts["true"]
+        lines.append(f"| {split} | {rows:,} | {true:,} | {rows - true:,} |")
+    return "\n".join(lines)
+
+
+def _held_out(held_out: dict[str, Any]) -> str:
+    pairs = ", ".join(f"`{' '.join(pair)}`" for pair in held_out["pairs"])
+    queries = "; ".join(" ".join(str(part) for part in query) for query in held_out["queries"])
+    return f"""
+## Held out
+
+Only `test_ood` shows these pairs; `train`, `validation` and `test_ind` show all others.
+
+{pairs}.
+
+Only its queries name: {queries}."""
+
+
+def _origin(manifest: dict[str, Any]) -> str:
+    """How the dataset came about: its config, or that it was converted from one that has none."""
+    if not manifest["config"]:
+        return "Converted from a dataset in the published layout of TraVLR, which does not say how it was made.\n"
+    made = json.dumps({key: manifest[key] for key in ("config", "content_digest")}, indent=1)
+    return f"""\
+Examples 2k and 2k + 1 of a split ask the same question, once true and once false.
+
+## Made with
+
+```json
+{made}
+```
+"""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import bisect
+import contextlib
+import csv
 import dataclasses
-import functools
 import hashlib
+import itertools
 import json
 import os
 import platform
+import shlex
+import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -17,9 +22,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from travlr.scene import Object, Query, Scene
+from travlr.files import WORK
+from travlr.scene import SPLITS, Object, Query, Scene
 
 FORMAT_VERSION = 1
+FORMATS = ("parquet", "imagefolder", "webdataset", "original")  # `travlr.formats` has one class for each
 MANIFEST = "dataset.json"
 ROW_GROUP = 1000  # rows read or written at a time
 
@@ -162,33 +169,86 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
     if not Path(folder).is_dir():
         raise ValueError(f"{folder}: there is no such folder")
     if not path.is_file():
-        if (path.parent / ".travlr").is_dir():
+        if (path.parent / WORK).is_dir():
             raise ValueError(f"{folder}: unfinished; run the command that began it again to finish it")
         raise ValueError(f"{folder}: not a dataset (no {MANIFEST})")
-    try:
-        manifest = json.loads(path.read_text())
-        version = manifest["format_version"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: not a manifest ({error})") from None
-    if not isinstance(version, int) or version > FORMAT_VERSION:
+    return checked_manifest(path)
+
+
+def checked_manifest(path: Path) -> dict[str, Any]:
+    """A manifest, or the `job.json` of an unfinished dataset, as well formed as the rest of the program takes it.
+
+    Raises `ValueError` for one that is damaged, from a newer version, or that names files outside its folder.
+    """
+    with damage(path):
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        version = int(manifest["format_version"])
+    if version > FORMAT_VERSION:
         raise ValueError(f"{path}: format version {version}, newer than this program's {FORMAT_VERSION}; update TraVLR")
-    if missing := [key for key in ("layout", "files", "splits", "config") if key not in manifest]:
-        raise ValueError(f"{path}: not a manifest (no {missing[0]})")
-    for file in manifest["files"]:
-        name = Path(str(file.get("name")))
-        if name.is_absolute() or ".." in name.parts:
-            raise ValueError(f"{path}: names a file outside the dataset: {name}")
+    with damage(path):
+        for key, kind in {"layout": str, "config": dict | None, "splits": dict, "files": list}.items():
+            if not isinstance(manifest[key], kind):
+                raise ValueError(f"wrong {key}")
+        if manifest["layout"] not in FORMATS:
+            raise ValueError(f"unknown layout {manifest['layout']!r}")
+        for split, counts in manifest["splits"].items():
+            if split not in SPLITS or not isinstance(counts["rows"], int):
+                raise ValueError(f"wrong split {split!r}")
+        for file in manifest["files"]:
+            _check_file(file)
     return manifest
 
 
+def _check_file(file: dict[str, Any]) -> None:
+    name, rows = Path(file["name"]), file.get("rows", 0)
+    if name.is_absolute() or ".." in name.parts:
+        raise ValueError(f"names a file outside the dataset: {name}")
+    if file["split"] not in (None, *SPLITS) or not isinstance(rows, int) or rows < 0:
+        raise ValueError(f"wrong split or rows of {name}")
+    if "*" in file["name"] and not (isinstance(file["start"], int) and file["digits"] in ("d", "08d")):
+        raise ValueError(f"wrong numbers of {name}")
+
+
+DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+
+
+@contextlib.contextmanager
+def damage(path: Path) -> Iterator[None]:
+    """Turn what goes wrong in reading a file of a dataset into a `ValueError` that names it, in one line."""
+    try:
+        yield
+    except (*DAMAGE, pa.ArrowException, csv.Error, tarfile.TarError) as error:
+        message = (getattr(error, "strerror", None) or str(error) or repr(error)).splitlines()[0]
+        other = getattr(error, "filename", None) or path
+        raise ValueError(f"{other}: damaged or missing ({message})") from None
+
+
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """A shard, memory-mapped. Raises `ValueError` where it is damaged or has other columns."""
+    with damage(path):
+        file = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
+        if not file.schema_arrow.equals(SCHEMA, check_metadata=False):
+            raise ValueError("its columns are not those of a dataset")
+        return file
+
+
 class SplitReader:
-    """One split of a Parquet dataset: `len`, `[i]`, iteration, and columns, all straight from memory-mapped files."""
+    """One split of a Parquet dataset: `len`, `[i]`, iteration, and columns, all straight from memory-mapped files.
+
+    Of what was read by `[i]` the last `KEPT_GROUPS` thousands of rows stay in memory.
+    """
+
+    KEPT_GROUPS = 32
 
     def __init__(self, files: list[tuple[Path, int]]) -> None:
-        self._files = files
-        self._starts = [0]
-        for _, rows in files:
-            self._starts.append(self._starts[-1] + rows)
+        self._paths = [path for path, _ in files]
+        self._starts = [0, *itertools.accumulate(rows for _, rows in files)]
+        self._files: dict[int, pq.ParquetFile] = {}
+        self._groups: dict[tuple[int, int], pa.Table] = {}
+
+    def __reduce__(self) -> Any:  # to other processes goes where the files are, not what was read
+        rows = [stop - start for start, stop in itertools.pairwise(self._starts)]
+        return SplitReader, (list(zip(self._paths, rows, strict=True)),)
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -197,8 +257,8 @@ class SplitReader:
         if not -len(self) <= index < len(self):
             raise IndexError(f"index {index}: the split has {len(self)} examples")
         index %= len(self)
-        number = next(n for n, start in enumerate(self._starts) if index < start) - 1
-        return next(examples_of(self._rows(number, index - self._starts[number])))
+        number = bisect.bisect_right(self._starts, index) - 1
+        return next(examples_of(self._row(number, index - self._starts[number])))
 
     def __iter__(self) -> Iterator[Example]:
         for table in self.tables():
@@ -206,41 +266,53 @@ class SplitReader:
 
     def tables(self, *names: str) -> Iterator[pa.Table]:
         """All rows, or some columns of them, a thousand at a time."""
-        for number in range(len(self._files)):
-            for batch in self._file(number).iter_batches(ROW_GROUP, columns=list(names) or None):
-                yield pa.Table.from_batches([batch])
+        _check_columns(names)
+        for number, path in enumerate(self._paths):
+            file = self._file(number)
+            for group in range(file.num_row_groups):
+                with damage(path):
+                    table = file.read_row_group(group, columns=list(names) or None)
+                yield table
 
     def columns(self, *names: str) -> pa.Table:
         """Whole columns as one table; pictures are not touched unless `image` is named."""
-        if unknown := [name for name in names if name not in COLUMNS]:
-            raise ValueError(f"no column {unknown[0]!r}; choose from {', '.join(COLUMNS)}")
-        if not self._files:
-            return SCHEMA.empty_table().select(list(names))
-        return pa.concat_tables([self._file(n).read(columns=list(names)) for n in range(len(self._files))])
+        _check_columns(names)
+        tables = [SCHEMA.empty_table().select(list(names) or SCHEMA.names)]
+        for number, path in enumerate(self._paths):
+            file = self._file(number)
+            with damage(path):
+                tables.append(file.read(columns=list(names) or None))
+        return pa.concat_tables(tables)
 
-    def _rows(self, number: int, row: int) -> pa.Table:
-        file = self._file(number)
-        for group in range(file.num_row_groups):
-            length = file.metadata.row_group(group).num_rows
-            if row < length:
+    def _row(self, number: int, row: int) -> pa.Table:
+        metadata = self._file(number).metadata
+        for group in range(metadata.num_row_groups):
+            rows = metadata.row_group(group).num_rows
+            if row < rows:
                 return self._group(number, group).slice(row, 1)
-            row -= length
-        raise IndexError(row)
+            row -= rows
+        raise ValueError(f"{self._paths[number]}: has fewer rows than the manifest says")
 
-    @functools.cache  # noqa: B019 - a reader lives as long as its files are read
     def _file(self, number: int) -> pq.ParquetFile:
-        path = self._files[number][0]
-        try:
-            file = pq.ParquetFile(path, memory_map=True)
-        except (OSError, pa.ArrowInvalid) as error:
-            raise ValueError(f"{path}: damaged or missing ({str(error).splitlines()[0]})") from None
-        if not file.schema_arrow.equals(SCHEMA, check_metadata=False):
-            raise ValueError(f"{path}: its columns are not those of a dataset")
-        return file
+        if number not in self._files:
+            self._files[number] = open_parquet(self._paths[number])
+        return self._files[number]
 
-    @functools.lru_cache(maxsize=4)  # noqa: B019
     def _group(self, number: int, group: int) -> pa.Table:
-        return self._file(number).read_row_group(group)
+        table = self._groups.pop((number, group), None)
+        if table is None:
+            file = self._file(number)
+            with damage(self._paths[number]):
+                table = file.read_row_group(group)
+        self._groups[number, group] = table  # the last used is the last in the dict
+        if len(self._groups) > self.KEPT_GROUPS:
+            del self._groups[next(iter(self._groups))]
+        return table
+
+
+def _check_columns(names: tuple[str, ...]) -> None:
+    if unknown := [name for name in names if name not in COLUMNS]:
+        raise ValueError(f"no column {unknown[0]!r}; choose from {', '.join(COLUMNS)}")
 
 
 class Dataset:
@@ -250,13 +322,14 @@ class Dataset:
         self.folder = Path(folder)
         self.manifest = read_manifest(folder)
         if self.manifest["layout"] != "parquet":
+            parquet = shlex.join([str(folder), f"{self.folder}-parquet"])
             raise ValueError(
                 f"{folder}: has format={self.manifest['layout']}, random access needs parquet; "
-                f"python -m travlr.convert {folder} {folder}-parquet format=parquet"
+                f"python -m travlr.convert {parquet} format=parquet"
             )
         self.splits = {
             split: SplitReader(
-                [(self.folder / f["name"], f["rows"]) for f in self.manifest["files"] if f["split"] == split]
+                [(self.folder / f["name"], f.get("rows", 0)) for f in self.manifest["files"] if f["split"] == split]
             )
             for split in self.manifest["splits"]
         }

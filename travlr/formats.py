@@ -1,30 +1,34 @@
 """The four layouts of a dataset on disk. Each writes and reads the same tables (`travlr.dataset.SCHEMA`).
 
 A dataset is made in *parts*: rows start to stop of one split. A part's own files are put in place whole or not at
-all; what a part adds to a file that all parts share waits as a fragment in `.travlr/parts` until `finish` joins them.
+all; what a part adds to a file that all parts share waits as a fragment in `.travlr/parts` until all are there.
 """
 
 from __future__ import annotations
 
 import csv
-import functools
 import io
+import itertools
 import json
-import os
 import re
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from travlr.dataset import ROW_GROUP, SCHEMA, example_id, parse_query_form, query_form
-from travlr.scene import QUANTIFIERS, RELATIONS, SPLITS, Object, Query, is_queried, pair
+from travlr.dataset import MANIFEST, ROW_GROUP, SCHEMA, damage, example_id, open_parquet, parse_query_form, query_form
+from travlr.files import WORK as WORK
+from travlr.files import placed, put_file, read_chunks
+from travlr.scene import QUANTIFIERS, RELATIONS, Object, Query, is_queried, pair, quantifier_regions
 
-WORK = ".travlr"  # holds the lock, unfinished files and records of parts; gone when the dataset is finished
+T = TypeVar("T")
+PARTS = f"{WORK}/parts"  # records and fragments of finished parts
+CARD = ("README.md", "example.png")
+LARGEST = 99_999  # files of a split: five digits in their names keep them in order
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,13 @@ class Part:
 
 
 def parts_of(task: str, counts: dict[str, int], rows_per_file: int, suffix: str = "png") -> list[Part]:
-    """All parts of a dataset, in order."""
+    """All parts of a dataset, in order. Raises `ValueError` where there would be too many."""
     parts, offset = [], 0
     for split, count in counts.items():
         starts = range(0, count, rows_per_file)
+        if len(starts) > LARGEST:
+            needed = -(-count // LARGEST)
+            raise ValueError(f"rows_per_file={rows_per_file}: {split} has {count:,} rows, so use {needed} or more")
         for number, start in enumerate(starts):
             stop = min(start + rows_per_file, count)
             parts.append(Part(task, split, number, len(starts), start, stop, offset, suffix))
@@ -60,19 +67,31 @@ def parts_of(task: str, counts: dict[str, int], rows_per_file: int, suffix: str 
     return parts
 
 
-def replace_file(path: Path, work: Path, chunks: Iterable[bytes]) -> None:
-    """Write a file so that it is there whole or not at all."""
-    temporary = work / f"{path.name}.tmp"
-    with open(temporary, "wb") as file:
-        for chunk in chunks:
-            file.write(chunk)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+@dataclass(frozen=True)
+class Shared:
+    """A file that all parts add to: their fragments (names below `.travlr/parts`), joined."""
+
+    name: str
+    split: str | None
+    fragments: list[str]
+    before: bytes = b""
+    between: bytes = b""
+    after: bytes = b""
+
+    def join(self, folder: Path) -> None:
+        put_file(folder, self.name, self._chunks(folder / PARTS))
+
+    def _chunks(self, parts: Path) -> Iterator[bytes]:
+        yield self.before
+        for i, fragment in enumerate(self.fragments):
+            if i:
+                yield self.between
+            yield from read_chunks(parts / fragment)
+        yield self.after
 
 
 class Layout:
-    """Base of the layouts; `fragments` are names below `.travlr/parts`."""
+    """Base of the layouts."""
 
     name: str
 
@@ -84,37 +103,21 @@ class Layout:
         raise NotImplementedError
 
     def fragments(self, part: Part) -> list[str]:
+        """What `write` leaves below `.travlr/parts`."""
         return []
 
-    def finish(self, folder: Path, parts: list[Part]) -> list[str]:
-        """Join the fragments; the shared files made."""
+    def shared(self, parts: list[Part]) -> list[Shared]:
         return []
 
     def data_files(self, parts: list[Part]) -> dict[str, str]:
         """Split -> glob of its files, for the card."""
         raise NotImplementedError
 
-    def read(self, folder: Path, manifest: dict[str, Any], split: str) -> Iterator[pa.Table]:
-        """All rows of a split in order. Raises `ValueError` where files are damaged."""
+    def read(
+        self, folder: Path, manifest: dict[str, Any], split: str, start: int = 0, stop: int | None = None
+    ) -> Iterator[pa.Table]:
+        """Rows start to stop of a split in order. Raises `ValueError` where files are damaged."""
         raise NotImplementedError
-
-    @staticmethod
-    def _join(
-        folder: Path, name: str, parts: list[str], before: bytes = b"", between: bytes = b"", after: bytes = b""
-    ) -> None:
-        work = folder / WORK
-
-        def chunks() -> Iterator[bytes]:
-            yield before
-            for i, part in enumerate(parts):
-                if i:
-                    yield between
-                with open(work / "parts" / part, "rb") as file:
-                    while chunk := file.read(1 << 20):
-                        yield chunk
-            yield after
-
-        replace_file(folder / name, work, chunks())
 
 
 class Parquet(Layout):
@@ -123,23 +126,24 @@ class Parquet(Layout):
     name = "parquet"
 
     def write(self, folder: Path, part: Part, tables: Iterator[pa.Table]) -> None:
-        final = folder / f"{part.name}.parquet"
-        temporary = folder / WORK / f"{part.name}.tmp"
         text = ("query", "task", "query_form", "pair.list.element", "objects.list.element.colour")
         dictionaries = [*text, "objects.list.element.shape", "objects.list.element.size"]
         compression = {name: "zstd" for name in _leaves() if name != "image.bytes"} | {"image.bytes": "none"}
         plain = ("id", "image.bytes", "image.path", "caption")
-        with pq.ParquetWriter(
-            temporary,
-            SCHEMA,
-            compression=compression,
-            use_dictionary=dictionaries,
-            write_statistics=[name for name in _leaves() if name not in plain],
-        ) as writer:
-            for table in tables:
+        with (
+            placed(folder, f"{part.name}.parquet") as path,
+            open(path, "wb") as file,
+            pq.ParquetWriter(
+                file,
+                SCHEMA,
+                compression=compression,
+                use_dictionary=dictionaries,
+                write_statistics=[name for name in _leaves() if name not in plain],
+                write_page_checksum=True,
+            ) as writer,
+        ):
+            for table in _thousands(tables):
                 writer.write_table(table, ROW_GROUP)
-        _sync(temporary)
-        os.replace(temporary, final)
 
     def entry(self, part: Part) -> dict[str, Any]:
         return _entry(f"{part.name}.parquet", part)
@@ -147,18 +151,31 @@ class Parquet(Layout):
     def data_files(self, parts: list[Part]) -> dict[str, str]:
         return {part.split: f"{part.split}-*.parquet" for part in parts}
 
-    def read(self, folder: Path, manifest: dict[str, Any], split: str) -> Iterator[pa.Table]:
-        for file in manifest["files"]:
-            if file["split"] == split:
-                try:
-                    reader = pq.ParquetFile(folder / file["name"], memory_map=True)
-                    if not reader.schema_arrow.equals(SCHEMA, check_metadata=False):
-                        raise ValueError(f"{folder / file['name']}: its columns are not those of a dataset")
-                    for batch in reader.iter_batches(ROW_GROUP):
-                        yield pa.Table.from_batches([batch])
-                except (OSError, pa.ArrowException) as error:
-                    message = str(error).splitlines()[0]
-                    raise ValueError(f"{folder / file['name']}: damaged or missing ({message})") from None
+    def read(
+        self, folder: Path, manifest: dict[str, Any], split: str, start: int = 0, stop: int | None = None
+    ) -> Iterator[pa.Table]:
+        for path, first, last in _files_with(folder, manifest, split, start, stop):
+            file = open_parquet(path)
+            begin = 0
+            for group in range(file.num_row_groups):
+                end = begin + file.metadata.row_group(group).num_rows
+                if end > first and (last is None or begin < last):
+                    with damage(path):
+                        table = file.read_row_group(group)
+                    yield table[max(0, first - begin) : end - begin if last is None else last - begin]
+                begin = end
+
+
+def _thousands(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables of a thousand, each in one piece, so that a file's bytes depend on its rows alone."""
+    gathered = SCHEMA.empty_table()
+    for table in tables:
+        gathered = pa.concat_tables([gathered, table]) if gathered.num_rows else table
+        while gathered.num_rows >= ROW_GROUP:
+            yield gathered[:ROW_GROUP].combine_chunks()
+            gathered = gathered[ROW_GROUP:]
+    if gathered.num_rows:
+        yield gathered.combine_chunks()
 
 
 def _leaves() -> list[str]:
@@ -177,16 +194,16 @@ class WebDataset(Layout):
     name = "webdataset"
 
     def write(self, folder: Path, part: Part, tables: Iterator[pa.Table]) -> None:
-        temporary = folder / WORK / f"{part.name}.tmp"
-        with tarfile.open(temporary, "w", format=tarfile.USTAR_FORMAT) as tar:
+        with (
+            placed(folder, f"{part.name}.tar") as path,
+            tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar,
+        ):
             for row in _rows(tables):
                 picture, name = _picture(row)
                 for member, data in ((name, picture), (f"{row['id']}.json", json.dumps(row).encode())):
                     info = tarfile.TarInfo(member)
                     info.size, info.mode = len(data), 0o644
                     tar.addfile(info, io.BytesIO(data))
-        _sync(temporary)
-        os.replace(temporary, folder / f"{part.name}.tar")
 
     def entry(self, part: Part) -> dict[str, Any]:
         return _entry(f"{part.name}.tar", part)
@@ -194,28 +211,26 @@ class WebDataset(Layout):
     def data_files(self, parts: list[Part]) -> dict[str, str]:
         return {part.split: f"{part.split}-*.tar" for part in parts}
 
-    def read(self, folder: Path, manifest: dict[str, Any], split: str) -> Iterator[pa.Table]:
-        def rows() -> Iterator[dict[str, Any]]:
-            for file in manifest["files"]:
-                if file["split"] != split:
-                    continue
-                try:
-                    with tarfile.open(folder / file["name"], "r:") as tar:
-                        picture: tuple[str, bytes] = ("", b"")
-                        for member in tar:
-                            data = tar.extractfile(member)
-                            if data is None:
-                                raise ValueError("holds something that is not a file")
-                            if member.name.endswith(".json"):
-                                row = json.loads(data.read())
-                                row["image"] = {"bytes": picture[1], "path": picture[0]}
-                                yield row
-                            else:
-                                picture = (member.name, data.read())
-                except (OSError, tarfile.TarError, ValueError) as error:
-                    raise ValueError(f"{folder / file['name']}: damaged or missing ({error})") from None
+    def read(
+        self, folder: Path, manifest: dict[str, Any], split: str, start: int = 0, stop: int | None = None
+    ) -> Iterator[pa.Table]:
+        for path, first, last in _files_with(folder, manifest, split, start, stop):
+            yield from _tables(path, itertools.islice(self._examples(path), first, last), self._row)
 
-        return _tables(rows())
+    @staticmethod
+    def _examples(path: Path) -> Iterator[tuple[str, bytes, bytes]]:
+        """Name and bytes of each example's picture, and its JSON."""
+        with tarfile.open(path, "r:") as tar:
+            for picture, other in zip(members := iter(tar), members, strict=True):
+                opened = tar.extractfile(picture), tar.extractfile(other)
+                if not (opened[0] and opened[1] and other.name == f"{Path(picture.name).stem}.json"):
+                    raise ValueError(f"no picture and JSON of one name: {picture.name}, {other.name}")
+                yield picture.name, opened[0].read(), opened[1].read()
+
+    @staticmethod
+    def _row(example: tuple[str, bytes, bytes]) -> dict[str, Any]:
+        name, picture, other = example
+        return {**json.loads(other), "image": {"bytes": picture, "path": name}}
 
 
 class ImageFolder(Layout):
@@ -224,14 +239,15 @@ class ImageFolder(Layout):
     name = "imagefolder"
 
     def write(self, folder: Path, part: Part, tables: Iterator[pa.Table]) -> None:
-        target = folder / part.split
-        target.mkdir(exist_ok=True)
+        (folder / part.split).mkdir(exist_ok=True)
         lines = []
         for row in _rows(tables):
             picture, name = _picture(row)
-            replace_file(target / name, folder / WORK, [picture])
+            if not name.endswith(part.suffix):
+                raise ValueError(f"{row['id']}: its picture is no {part.suffix}, unlike the first of the dataset")
+            put_file(folder, f"{part.split}/{name}", [picture], sync=False)
             lines.append(json.dumps({"file_name": name, **row}).encode() + b"\n")
-        replace_file(folder / WORK / "parts" / self.fragments(part)[0], folder / WORK, lines)
+        put_file(folder, f"{PARTS}/{part.name}.jsonl", lines, sync=False)
 
     def fragments(self, part: Part) -> list[str]:
         return [f"{part.name}.jsonl"]
@@ -240,37 +256,33 @@ class ImageFolder(Layout):
         name = example_id(part.task, part.split, 0).removesuffix("00000000")
         return _entry(f"{part.split}/{name}*.{part.suffix}", part) | {"start": part.start, "digits": "08d"}
 
-    def finish(self, folder: Path, parts: list[Part]) -> list[str]:
-        made = []
-        for split in dict.fromkeys(part.split for part in parts):
-            made.append(f"{split}/metadata.jsonl")
-            self._join(folder, made[-1], [self.fragments(p)[0] for p in parts if p.split == split])
-        return made
+    def shared(self, parts: list[Part]) -> list[Shared]:
+        fragments: dict[str, list[str]] = {}
+        for part in parts:
+            fragments.setdefault(part.split, []).extend(self.fragments(part))
+        return [Shared(f"{split}/metadata.jsonl", split, names) for split, names in fragments.items()]
 
     def data_files(self, parts: list[Part]) -> dict[str, str]:
         return {part.split: f"{part.split}/*" for part in parts}
 
-    def read(self, folder: Path, manifest: dict[str, Any], split: str) -> Iterator[pa.Table]:
-        def rows() -> Iterator[dict[str, Any]]:
-            path = folder / split / "metadata.jsonl"
-            try:
-                with open(path, encoding="utf-8") as file:
-                    for line in file:
-                        row = json.loads(line)
-                        name = str(row.pop("file_name"))
-                        if Path(name).name != name:
-                            raise ValueError(f"{name} leaves its folder")
-                        row["image"] = {"bytes": (folder / split / name).read_bytes(), "path": name}
-                        yield row
-            except (OSError, ValueError, KeyError, AttributeError) as error:
-                raise ValueError(f"{path}: damaged or missing ({error})") from None
+    def read(
+        self, folder: Path, manifest: dict[str, Any], split: str, start: int = 0, stop: int | None = None
+    ) -> Iterator[pa.Table]:
+        def row(line: bytes) -> dict[str, Any]:
+            columns = json.loads(line)
+            name = columns.pop("file_name")
+            if Path(name).name != name:
+                raise ValueError(f"{name} leaves its folder")
+            return columns | {"image": {"bytes": (folder / split / name).read_bytes(), "path": name}}
 
-        return _tables(rows())
+        path = folder / split / "metadata.jsonl"
+        return _tables(path, itertools.islice(_lines(path), start, stop), row)
 
 
 # The published layout calls the splits, and the quantifiers *some* and *none*, by other names.
 PUBLISHED_SPLITS = {"train": "train", "validation": "val", "test_ind": "val_test", "test_ood": "test"}
 PUBLISHED_QUANTIFIERS = {q: f"{q} of" if q in ("some", "none") else q for q in QUANTIFIERS}
+PUBLISHED_COLUMNS = ("", "caption", "query", "answer", "image", "split")
 
 
 class Original(Layout):
@@ -279,25 +291,16 @@ class Original(Layout):
     name = "original"
 
     def write(self, folder: Path, part: Part, tables: Iterator[pa.Table]) -> None:
-        from render.image import decode
-
-        target = folder / "images"
-        target.mkdir(exist_ok=True)
-        table_text, entries = io.StringIO(), []
-        writer = csv.writer(table_text, lineterminator="\n")
+        (folder / "images").mkdir(exist_ok=True)
+        split = PUBLISHED_SPLITS[part.split]
+        lines, entries = io.StringIO(), []
+        writer = csv.writer(lines, lineterminator="\n")
         for number, row in enumerate(_rows(tables), part.offset + part.start):
-            picture = row.pop("image")["bytes"]
-            if not picture.startswith(b"\xff\xd8"):
-                buffer = io.BytesIO()
-                decode(picture).save(buffer, "JPEG", quality=95, subsampling=0)
-                picture = buffer.getvalue()
-            replace_file(target / f"{number}.jpg", folder / WORK, [picture])
-            split = PUBLISHED_SPLITS[part.split]
+            put_file(folder, f"images/{number}.jpg", [_jpeg(row)], sync=False)
             writer.writerow([number, row["caption"], row["query"], row["answer"], number, split])
             entries.append(f'"{number}": {json.dumps(_published(row, split))}')
-        parts = folder / WORK / "parts"
-        replace_file(parts / f"{part.name}.csv", folder / WORK, [table_text.getvalue().encode()])
-        replace_file(parts / f"{part.name}.jsonl", folder / WORK, [", ".join(entries).encode()])
+        put_file(folder, f"{PARTS}/{part.name}.csv", [lines.getvalue().encode()], sync=False)
+        put_file(folder, f"{PARTS}/{part.name}.jsonl", [", ".join(entries).encode()], sync=False)
 
     def fragments(self, part: Part) -> list[str]:
         return [f"{part.name}.csv", f"{part.name}.jsonl"]
@@ -305,57 +308,101 @@ class Original(Layout):
     def entry(self, part: Part) -> dict[str, Any]:
         return _entry("images/*.jpg", part) | {"start": part.offset + part.start, "digits": "d"}
 
-    def finish(self, folder: Path, parts: list[Part]) -> list[str]:
-        self._join(folder, "index.csv", [f"{p.name}.csv" for p in parts], b",caption,query,answer,image,split\n")
-        self._join(folder, "metadata.jsonl", [f"{p.name}.jsonl" for p in parts], b"{", b", ", b"}\n")
-        return ["index.csv", "metadata.jsonl"]
+    def shared(self, parts: list[Part]) -> list[Shared]:
+        header = ",".join(PUBLISHED_COLUMNS).encode() + b"\n"
+        return [
+            Shared("index.csv", None, [f"{part.name}.csv" for part in parts], header),
+            Shared("metadata.jsonl", None, [f"{part.name}.jsonl" for part in parts], b"{", b", ", b"}\n"),
+        ]
 
     def data_files(self, parts: list[Part]) -> dict[str, str]:
         return {}
 
-    def read(self, folder: Path, manifest: dict[str, Any], split: str) -> Iterator[pa.Table]:
-        def rows() -> Iterator[dict[str, Any]]:
-            index, entries = _published_index(folder)
-            published, number = PUBLISHED_SPLITS[split], 0
-            for line in index:
-                if line["split"] != published:
-                    continue
-                try:
-                    yield _from_published(folder, line, entries[line[""]], split, number)
-                except (KeyError, TypeError, ValueError, OSError) as error:
-                    raise ValueError(f"{folder / 'index.csv'}: row {line['']!r} is damaged ({error})") from None
-                number += 1
+    def read(
+        self, folder: Path, manifest: dict[str, Any], split: str, start: int = 0, stop: int | None = None
+    ) -> Iterator[pa.Table]:
+        def numbered() -> Iterator[tuple[int, dict[str, str], Any]]:
+            entries, waiting = _published_entries(folder / "metadata.jsonl"), {}
+            number = 0
+            for line in _published_index(folder / "index.csv"):
+                while line[""] not in waiting:  # in the published files the two are in the same order
+                    name, entry = next(entries, (None, None))
+                    if name is None:
+                        raise ValueError(f"row {line['']!r} is not in metadata.jsonl")
+                    waiting[name] = entry
+                entry = waiting.pop(line[""])
+                if line["split"] == PUBLISHED_SPLITS[split]:
+                    yield number, line, entry
+                    number += 1
 
-        return _tables(rows())
+        def row(found: tuple[int, dict[str, str], Any]) -> dict[str, Any]:
+            return _from_published(folder, split, *found)
+
+        return _tables(folder / "index.csv", itertools.islice(numbered(), start, stop), row)
 
 
-@functools.lru_cache(maxsize=1)
-def _published_index(folder: Path) -> tuple[list[dict[str, str]], dict[str, Any]]:
+def _jpeg(row: dict[str, Any]) -> bytes:
+    """Take the picture out of a row, as JPEG."""
+    from render.image import decode
+
+    picture: bytes = row.pop("image")["bytes"]
+    if suffix_of(picture) == "jpg":
+        return picture
     try:
-        with open(folder / "index.csv", newline="", encoding="utf-8") as file:
-            index = list(csv.DictReader(file))
-        entries = json.loads((folder / "metadata.jsonl").read_text(encoding="utf-8"))
-    except (OSError, ValueError, csv.Error) as error:
-        raise ValueError(f"{folder}: index.csv or metadata.jsonl is damaged or missing ({error})") from None
-    needed = {"", "caption", "query", "answer", "image", "split"}
-    if not isinstance(entries, dict) or (index and not needed <= set(index[0])):
-        raise ValueError(f"{folder}: index.csv and metadata.jsonl are not in the published layout")
-    return index, entries
+        image = decode(picture)
+    except ValueError as error:
+        raise ValueError(f"{row['id']}: {error}") from None
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=95, subsampling=0)
+    return buffer.getvalue()
+
+
+def _published_index(path: Path) -> Iterator[dict[str, str]]:
+    with open(path, newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file, strict=True)
+        if missing := set(PUBLISHED_COLUMNS) - set(reader.fieldnames or ()):
+            raise ValueError(f"not in the published layout: it has no column {min(missing)!r}")
+        yield from reader
+
+
+def _published_entries(path: Path) -> Iterator[tuple[str, Any]]:
+    """Names and values of one large JSON object, without ever holding all of it."""
+    decoder, text = json.JSONDecoder(), ""
+    space, colon = re.compile(r"[\s,{]*"), re.compile(r"\s*:\s*")
+    with open(path, encoding="utf-8") as file:
+        while chunk := file.read(1 << 20):
+            text, at = text + chunk, 0
+            while True:
+                begin = space.match(text, at).end()  # type: ignore[union-attr]
+                try:
+                    name, end = decoder.raw_decode(text, begin)
+                    value, end = decoder.raw_decode(text, colon.match(text, end).end())  # type: ignore[union-attr]
+                except (ValueError, AttributeError):
+                    break  # cut off by the end of the chunk
+                at = end
+                yield name, value
+            text = text[at:]
+    if text.strip() != "}":
+        raise ValueError(f"metadata.jsonl ends in the middle, or is no JSON object: {text[:40]!r}")
 
 
 def published_counts(folder: Path) -> dict[str, int]:
     """Rows per split of a dataset in the published layout, with this project's names of the splits."""
-    found = [line["split"] for line in _published_index(folder)[0]]
-    if unknown := set(found) - set(PUBLISHED_SPLITS.values()):
-        raise ValueError(f"{folder / 'index.csv'}: unknown split {min(unknown)!r}")
-    return {split: found.count(name) for split, name in PUBLISHED_SPLITS.items() if name in found}
+    path = folder / "index.csv"
+    found = dict.fromkeys(PUBLISHED_SPLITS.values(), 0)
+    with damage(path):
+        for line in _published_index(path):
+            if line["split"] not in found:
+                raise ValueError(f"unknown split {line['split']!r}")
+            found[line["split"]] += 1
+    return {split: found[name] for split, name in PUBLISHED_SPLITS.items() if found[name]}
 
 
-def _from_published(folder: Path, line: dict[str, str], entry: Any, split: str, number: int) -> dict[str, Any]:
+def _from_published(folder: Path, split: str, number: int, line: dict[str, str], entry: Any) -> dict[str, Any]:
     from render.text import parse_caption, parse_query
 
     if not re.fullmatch(r"\w+", line["image"]) or line["answer"] not in ("True", "False"):
-        raise ValueError(f"image {line['image']!r} or answer {line['answer']!r}")
+        raise ValueError(f"row {line['']}: image {line['image']!r} or answer {line['answer']!r}")
     scene = {(o["row"], o["column"]): o for o in entry["objects"]}
     said = parse_caption(line["caption"])[2]
     ordered = [scene.pop((o.row, o.column)) for o in said if (o.row, o.column) in scene] + list(scene.values())
@@ -385,21 +432,35 @@ def _published(row: dict[str, Any], split: str) -> dict[str, Any]:
 
 
 def _published_query(query: Query, objects: list[Object], shown: list[str]) -> dict[str, Any]:
+    """What metadata.jsonl says of the query: `case` gives the query's words, and the numbers that the scene shows."""
     args = query.args
     if query.task == "spatiality":
         first, second = (next(i for i, o in enumerate(objects) if o.matches(a)) for a in (args[0], args[2]))
         kind = "left/right" if RELATIONS[args[1]][0] == "horizontal" else "above/below"
         return {"relationship": kind, "query_abstract": [first, args[1], second]}
     if query.task == "cardinality":
-        case = [shown[0], int(shown[1])]
-        return {"case": case, "query_abstract": {"attr": args[1], "number": args[0], "rel": "equal"}}
+        return {"case": [args[1], args[0]], "query_abstract": {"attr": args[1], "number": args[0], "rel": "equal"}}
     attributes = {"attr1": args[1], "attr2": args[2]}
     if query.task == "comparison":
         rest = sum(not is_queried(o, query) for o in objects)
         case = [*args, int(shown[1]), int(shown[2]), rest]
         return {"case": case, "query_abstract": {**attributes, "rel": args[0]}}
-    case = [PUBLISHED_QUANTIFIERS[shown[0]], args[1], args[2], [int(shown[1]), int(shown[2])]]
-    return {"case": case, "query_abstract": {"rel": PUBLISHED_QUANTIFIERS[args[0]], **attributes}}
+    name = PUBLISHED_QUANTIFIERS[args[0]]
+    case = [name, args[1], args[2], _published_groups(objects, args[1], args[2], shown[0])]
+    return {"case": case, "query_abstract": {"rel": name, **attributes}}
+
+
+def _published_groups(objects: list[Object], first: str, second: str, true: str) -> list[list[Any]]:
+    """Number, shape and colour of what is in the two regions that Table 1 pairs for the true quantifier."""
+    groups: dict[tuple[int, str, str], int] = {}
+    for o in objects:
+        region = 3 - 2 * o.matches(first) - o.matches(second)
+        if region in quantifier_regions(true):
+            groups[region, o.shape, o.colour] = groups.get((region, o.shape, o.colour), 0) + 1
+    return [[number, shape, colour] for (_, shape, colour), number in sorted(groups.items())]
+
+
+# Rows and tables --------------------------------------------------------------------------------------------------
 
 
 def _rows(tables: Iterator[pa.Table]) -> Iterator[dict[str, Any]]:
@@ -410,51 +471,63 @@ def _rows(tables: Iterator[pa.Table]) -> Iterator[dict[str, Any]]:
 def _picture(row: dict[str, Any]) -> tuple[bytes, str]:
     """Take the picture out of a row: its bytes and a file name after the id and what the bytes are."""
     data = row.pop("image")["bytes"]
-    return data, f"{row['id']}.{'jpg' if data.startswith(bytes([0xFF, 0xD8])) else 'png'}"
+    return data, f"{row['id']}.{suffix_of(data)}"
 
 
-def _tables(rows: Iterator[dict[str, Any]]) -> Iterator[pa.Table]:
-    """Rows as tables of a thousand. Raises `ValueError` where one lacks a column or has another type."""
-    gathered: list[dict[str, Any]] = []
-
-    def table() -> pa.Table:
-        for row in gathered:
-            if set(row) != set(SCHEMA.names):
-                raise ValueError(f"{row.get('id', 'a row')}: its columns are not those of a dataset")
-        try:
-            return pa.Table.from_pylist(gathered, schema=SCHEMA)
-        except (pa.ArrowException, TypeError) as error:
-            raise ValueError(f"{gathered[0].get('id')} or after: {str(error).splitlines()[0]}") from None
-
-    for row in rows:
-        gathered.append(row)
-        if len(gathered) == ROW_GROUP:
-            yield table()
-            gathered = []
-    if gathered:
-        yield table()
+def suffix_of(picture: bytes) -> str:
+    return "jpg" if picture.startswith(b"\xff\xd8") else "png"
 
 
-def _sync(path: Path) -> None:
+def _lines(path: Path) -> Iterator[bytes]:
     with open(path, "rb") as file:
-        os.fsync(file.fileno())
+        yield from file
 
 
-LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (Parquet(), WebDataset(), ImageFolder(), Original())}
+def _tables(path: Path, found: Iterable[T], row: Callable[[T], dict[str, Any]]) -> Iterator[pa.Table]:
+    """What was found in a file as tables of a thousand rows. Raises `ValueError` for what is not as it should be."""
+    found = iter(found)
+    while True:
+        with damage(path):
+            gathered = [row(item) for item in itertools.islice(found, ROW_GROUP)]
+            if wrong := next((columns for columns in gathered if set(columns) != set(SCHEMA.names)), None):
+                raise ValueError(f"{wrong.get('id', 'a row')}: its columns are not those of a dataset")
+            table = pa.Table.from_pylist(gathered, schema=SCHEMA)
+        if not gathered:
+            return
+        yield table
+
+
+def _files_with(
+    folder: Path, manifest: dict[str, Any], split: str, start: int, stop: int | None
+) -> Iterator[tuple[Path, int, int | None]]:
+    """The files that hold rows start to stop of a split, and which of their rows; None for all that come."""
+    begin = 0
+    for file in manifest["files"]:
+        if file["split"] != split:
+            continue
+        end = begin + file.get("rows", 0)
+        ends_before, begins_after = 0 < start >= end, stop is not None and begin >= stop
+        if not (ends_before or begins_after):
+            yield folder / file["name"], max(0, start - begin), None if stop is None else stop - begin
+        begin = end
+
+
+LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (Parquet(), ImageFolder(), WebDataset(), Original())}
+
+
+# The files of a manifest -------------------------------------------------------------------------------------------
 
 
 def remove(folder: Path, manifest: dict[str, Any]) -> None:
-    """Take away the files of a dataset, finished or not, and nothing else."""
-    for file in manifest["files"]:
-        for path in [folder / name for name in names_of(file)]:
-            path.unlink(missing_ok=True)
-    for name in ("dataset.json", "README.md", "example.png", "index.csv", "metadata.jsonl"):
+    """Take away the files of a dataset, finished or not, and nothing else; its manifest last."""
+    names = [name for file in manifest["files"] for name in names_of(file)]
+    for name in names:
         (folder / name).unlink(missing_ok=True)
-    for split in SPLITS:
-        (folder / split / "metadata.jsonl").unlink(missing_ok=True)
-    for directory in (*SPLITS, "images"):
+    for directory in {str(Path(name).parent) for name in names} - {"."}:
         if (folder / directory).is_dir() and not any((folder / directory).iterdir()):
             (folder / directory).rmdir()
+    for name in (*CARD, MANIFEST):
+        (folder / name).unlink(missing_ok=True)
 
 
 def _entry(name: str, part: Part) -> dict[str, Any]:

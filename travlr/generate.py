@@ -24,7 +24,8 @@ from travlr.dataset import IMAGE, OBJECT, ROW_GROUP, SCHEMA, Example, config_dic
 from travlr.formats import LAYOUTS, Part
 from travlr.scene import SPLITS, Batch
 from travlr.tasks import make_task
-from travlr.writing import EXECUTORS, Plan, write_dataset
+from travlr.workers import EXECUTORS
+from travlr.writing import Plan, write_dataset
 
 
 class Generator:
@@ -251,4 +252,6 @@ def _help_settings() -> str:
 
 
 if __name__ == "__main__":
-    cli.run("generate", main)
+    from travlr import generate  # by its own name: workers elsewhere cannot find what belongs to `__main__`
+
+    cli.run("generate", generate.main)

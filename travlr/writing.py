@@ -1,36 +1,40 @@
 """Writing a dataset: part by part, by one or many workers, safe to kill at any moment and to run again.
 
-While a dataset is unfinished its folder has a `.travlr` folder: the lock, what is being made, unfinished files, and a
-record of each finished part. The manifest is written last, so a folder with a manifest is a finished dataset.
+A finished part has a record in `.travlr/parts` that says what its files hold, so a later run goes on after it. The
+manifest is written last: a folder with a manifest is a finished dataset, one with `.travlr` alone an unfinished one,
+and any other folder that is not empty is somebody else's.
 """
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
-import fcntl
-import hashlib
+import dataclasses
+import functools
 import json
-import multiprocessing
-import multiprocessing.connection
-import os
-import shutil
-import signal
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from travlr.cli import without_pandas
-from travlr.dataset import FORMAT_VERSION, MANIFEST, content_digest, read_manifest, rows_digest, versions
-from travlr.formats import LAYOUTS, WORK, Layout, Part, names_of, parts_of, remove, replace_file
+from travlr import files, formats
+from travlr.dataset import (
+    FORMAT_VERSION,
+    MANIFEST,
+    checked_manifest,
+    content_digest,
+    read_manifest,
+    rows_digest,
+    versions,
+)
+from travlr.files import KEPT, WORK, hashed, put_file
+from travlr.formats import CARD, LAYOUTS, PARTS, Part, names_of, remove
+from travlr.workers import Progress as Progress
+from travlr.workers import prepare_worker as _prepare_worker  # noqa: F401
+from travlr.workers import run
 
-EXECUTORS = ("local", "ray")
+JOB = f"{WORK}/job.json"  # of an unfinished dataset: what is being made
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,14 @@ class Plan:
         return {
             "format_version": FORMAT_VERSION,
             "layout": self.layout,
-            "rows_per_file": self.rows_per_file,
-            "config": self.about["config"],
             "source": self.about.get("source"),
+            "config": self.about["config"],
+            "rows_per_file": self.rows_per_file,
         }
+
+
+def parts_of(plan: Plan) -> list[Part]:
+    return formats.parts_of(plan.task, plan.counts, plan.rows_per_file, plan.suffix)
 
 
 def write_dataset(
@@ -75,57 +83,153 @@ def write_dataset(
 
     Raises `ValueError` for a folder that holds something else, or that another process is writing.
     """
-    folder, layout = plan.folder, LAYOUTS[plan.layout]
-    finished = _open(folder, plan, overwrite)
-    with _locked(folder):
-        if overwrite and finished and _differs(finished, plan):
-            remove_all(folder, finished)
-            finished = None
-        return _write(plan, layout, finished, card, workers, executor, say)
+    parts_of(plan)  # or why there are none, before anything is touched
+    _held(plan, overwrite)
+    with files.locked(plan.folder):
+        held = _held(plan, overwrite)  # once more, now that nobody else can change it
+        if held and _differs(held, plan):
+            remove(plan.folder, held)
+            files.clear(plan.folder)
+            held = None
+        damaged = damaged_files(plan.folder, held) if held and _is_finished(held) else []
+        if held and _is_finished(held) and not damaged:
+            say(f"{plan.folder} is complete: nothing to do")
+            manifest = held
+            if not all((plan.folder / name).is_file() for name in CARD):
+                card(plan.folder, manifest)
+        else:
+            _begin(plan, held, damaged, say)
+            manifest = _finish(plan, _write_parts(plan, workers, executor, say), card)
+        files.close(plan.folder)
+    return manifest
 
 
-def _write(
-    plan: Plan,
-    layout: Layout,
-    finished: dict[str, Any] | None,
-    card: Callable[[Path, dict[str, Any]], None],
-    workers: int,
-    executor: str,
-    say: Callable[[str], None],
-) -> dict[str, Any]:
+# The folder: whose it is, and what is already there ----------------------------------------------------------------
+
+
+def _held(plan: Plan, overwrite: bool) -> dict[str, Any] | None:
+    """The manifest of the dataset in the folder, the job of an unfinished one, None for a folder without.
+
+    Raises `ValueError` for a folder that is not ours to write in.
+    """
     folder = plan.folder
-    work = folder / WORK
-    parts = parts_of(plan.task, plan.counts, plan.rows_per_file, plan.suffix)
-    if finished:
-        if _intact(folder, finished, say):
-            say(f"{folder} is complete: all {len(finished['files'])} files are as the manifest says")
-            shutil.rmtree(work, ignore_errors=True)
-            return finished
-        layout_files = {entry["name"]: entry for entry in finished["files"]}
-        (folder / MANIFEST).replace(work / "damaged.json")
-        if not any(layout.fragments(p) for p in parts):  # each part stands alone: the records are in the manifest
-            (work / "parts").mkdir(exist_ok=True)
-            for part in parts:
-                entry = layout_files[layout.entry(part)["name"]]
-                _put_json(work / "parts" / f"{part.name}.json", entry, work)
-    (work / "parts").mkdir(exist_ok=True)
-    _put_json(work / "job.json", {**plan.identity, "files": [layout.entry(part) for part in parts]}, work)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        others = sorted({path.name for path in folder.iterdir()} - {WORK, KEPT})
+    except FileExistsError:
+        raise ValueError(f"{folder}: is a file; name a folder") from None
+    except OSError as error:
+        raise ValueError(f"{folder}: {error.strerror}") from None
+    if (folder / MANIFEST).exists():
+        held = read_manifest(folder)
+    elif (folder / JOB).exists():
+        held = checked_manifest(folder / JOB)
+    elif others and not (folder / WORK).is_dir():
+        raise ValueError(f"{folder}: is not empty and not a dataset ({others[0]}); name another folder")
+    else:
+        return None
+    if not overwrite and (setting := _differs(held, plan)):
+        unfinished = "" if _is_finished(held) else "n unfinished"
+        raise ValueError(
+            f"{folder}: holds a{unfinished} dataset with {setting}; name another folder, or replace it with "
+            "overwrite=true"
+        )
+    return held
 
-    records = {part.name: record for part in parts if (record := _record(folder, layout, part, say))}
+
+def _differs(held: dict[str, Any], plan: Plan) -> str:
+    """The first setting in which a folder's dataset differs from the plan, as `name=value`; empty where none."""
+
+    def flat(value: Any, name: str) -> dict[str, Any]:
+        if isinstance(value, dict) and value:
+            return {k: v for key, inner in value.items() for k, v in flat(inner, f"{name}.{key}").items()}
+        return {name.removeprefix(".").removeprefix("config."): value}
+
+    wanted = flat(json.loads(json.dumps(plan.identity)), "")
+    there = flat({key: held.get(key) for key in plan.identity}, "")
+    for name in [*there, *wanted]:
+        if wanted.get(name) != there.get(name):
+            return f"{'format' if name == 'layout' else name}={json.dumps(there.get(name))}"
+    return ""
+
+
+def _is_finished(held: dict[str, Any]) -> bool:
+    return "content_digest" in held
+
+
+def damaged_files(folder: Path, manifest: dict[str, Any]) -> list[str]:
+    """Names of the files of a finished dataset that are not what the manifest says."""
+    return [file["name"] for file in manifest["files"] if not _is_as_said(folder, file)]
+
+
+def _is_as_said(folder: Path, file: dict[str, Any]) -> bool:
+    try:
+        return _hashed(folder, file)["sha256"] == file["sha256"]
+    except (OSError, KeyError):
+        return False
+
+
+def _hashed(folder: Path, file: dict[str, Any]) -> dict[str, Any]:
+    return hashed(folder / name for name in names_of(file))
+
+
+# Parts -------------------------------------------------------------------------------------------------------------
+
+
+def _begin(plan: Plan, held: dict[str, Any] | None, damaged: list[str], say: Callable[[str], None]) -> None:
+    """Make `.travlr` say what is being made, and keep of an earlier run only what this one can go on from."""
+    folder, layout, parts = plan.folder, LAYOUTS[plan.layout], parts_of(plan)
+    now = versions()
+    reusable = held is not None and held.get("versions") == now
+    if damaged:
+        _say_damaged(folder, damaged, say)
+    if not reusable:
+        files.clear(folder)
+        if held:
+            say(f"{folder} was begun with other versions of the program or its packages: making all of it again")
+    for left in (folder / WORK).glob("*.tmp"):  # of a run that was killed
+        left.unlink(missing_ok=True)
+    (folder / PARTS).mkdir(exist_ok=True)
+    shared = [{"name": file.name, "split": file.split} for file in layout.shared(parts)]
+    job = {
+        **plan.identity,
+        "versions": now,
+        "splits": {split: {"rows": count} for split, count in plan.counts.items()},
+        "files": [*(layout.entry(part) for part in parts), *shared],
+    }
+    put_file(folder, JOB, [json.dumps(job).encode()])
+    if held and reusable and _is_finished(held) and not shared:  # to be repaired: the manifest has the records
+        for part, record in zip(parts, held["files"], strict=False):
+            if record["name"] not in damaged:
+                _put_record(folder, part, record)
+
+
+def _say_damaged(folder: Path, names: list[str], say: Callable[[str], None]) -> None:
+    more = f" and {len(names) - 1} more" if names[1:] else ""
+    say(f"{names[0]}{more}: damaged or missing, made again (what is there moves to {folder / KEPT})")
+
+
+def _write_parts(plan: Plan, workers: int, executor: str, say: Callable[[str], None]) -> dict[str, dict[str, Any]]:
+    """Make the parts that are not there yet; the records of all, by the name of the part."""
+    parts = parts_of(plan)
+    records = {part.name: record for part in parts if (record := _record(plan, part))}
     todo = [part for part in parts if part.name not in records]
+    if damaged := [part.name for part in todo if (plan.folder / PARTS / f"{part.name}.json").exists()]:
+        _say_damaged(plan.folder, damaged, say)
+    rows = sum(part.stop - part.start for part in todo)
     if records and todo:
-        done = sum(record["rows"] for record in records.values())
-        say(f"going on in {folder}: {done:,} of {sum(plan.counts.values()):,} examples are there")
-    with Progress(sum(p.stop - p.start for p in todo), say) as progress:
-        for part, record in _run(plan, todo, workers, executor):
+        total = sum(plan.counts.values())
+        say(f"going on in {plan.folder}: {total - rows:,} of {total:,} examples are there")
+    write = functools.partial(write_part, dataclasses.replace(plan, folder=plan.folder.absolute()))
+    with Progress(rows, say) as progress, contextlib.closing(run(write, todo, workers, executor)) as written:
+        for part, record in written:
+            if not (plan.folder / next(names_of(record))).is_file():
+                raise ValueError(
+                    f"{plan.folder}: {part.name} was written elsewhere; all machines must share this folder"
+                )
             records[part.name] = record
             progress.advance(record["rows"])
-
-    manifest = _manifest(plan, layout, parts, records)
-    card(folder, manifest)
-    replace_file(folder / MANIFEST, work, [json.dumps(manifest, indent=1).encode() + b"\n"])
-    shutil.rmtree(work)
-    return manifest
+    return records
 
 
 def write_part(plan: Plan, part: Part) -> dict[str, Any]:
@@ -143,27 +247,48 @@ def write_part(plan: Plan, part: Part) -> dict[str, Any]:
     layout.write(plan.folder, part, watched())
     if seen["rows"] != part.stop - part.start:
         raise ValueError(f"{part.name}: {seen['rows']} rows came where {part.stop - part.start} were due")
-    record = {**layout.entry(part), "true": seen["true"], "rows_digest": f"{seen['rows_digest']:064x}"}
-    record |= _hashed(plan.folder, record)
-    for name in layout.fragments(part):
-        record.setdefault("fragments", []).append(_sha256([plan.folder / WORK / "parts" / name])["sha256"])
-    _put_json(plan.folder / WORK / "parts" / f"{part.name}.json", record, plan.folder / WORK)
+    record = _measured(plan, part) | {"true": seen["true"], "rows_digest": f"{seen['rows_digest']:064x}"}
+    _put_record(plan.folder, part, record)
     return record
 
 
-def _manifest(plan: Plan, layout: Layout, parts: list[Part], records: dict[str, Any]) -> dict[str, Any]:
-    files = []
+def _put_record(folder: Path, part: Part, record: dict[str, Any]) -> None:
+    put_file(folder, f"{PARTS}/{part.name}.json", [json.dumps(record).encode()], sync=False)
+
+
+def _measured(plan: Plan, part: Part) -> dict[str, Any]:
+    """What of a part's record its files tell: names, sizes and hashes."""
+    layout = LAYOUTS[plan.layout]
+    entry = layout.entry(part)
+    fragments = [str(hashed([plan.folder / PARTS / name])["sha256"]) for name in layout.fragments(part)]
+    return {**entry, **_hashed(plan.folder, entry), **({"fragments": fragments} if fragments else {})}
+
+
+def _record(plan: Plan, part: Part) -> dict[str, Any] | None:
+    """The record of a finished part, if its files are still what it says."""
+    try:
+        record = json.loads((plan.folder / PARTS / f"{part.name}.json").read_text())
+        counted = {"true": int(record["true"]), "rows_digest": f"{int(record['rows_digest'], 16):064x}"}
+        return record if record == _measured(plan, part) | counted else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _finish(plan: Plan, records: dict[str, Any], card: Callable[[Path, dict[str, Any]], None]) -> dict[str, Any]:
+    """Write what all parts share, the card, and last of all the manifest."""
+    folder, layout, parts = plan.folder, LAYOUTS[plan.layout], parts_of(plan)
+    listed = []
     splits = {split: {"rows": count, "true": 0} for split, count in plan.counts.items() if count}
     digests = dict.fromkeys(splits, 0)
     for part in parts:
-        record = {k: v for k, v in records[part.name].items() if k != "fragments"}
-        files.append(record)
+        record = records[part.name]
+        listed.append({key: value for key, value in record.items() if key != "fragments"})
         splits[part.split]["true"] += record["true"]
         digests[part.split] = (digests[part.split] + int(record["rows_digest"], 16)) % (1 << 256)
-    for name in layout.finish(plan.folder, parts):
-        file = {"name": name, "split": name.split("/")[0] if "/" in name else None}
-        files.append(file | _hashed(plan.folder, file))
-    return {
+    for shared in layout.shared(parts):
+        shared.join(folder)
+        listed.append({"name": shared.name, "split": shared.split, **hashed([folder / shared.name])})
+    manifest = {
         "format": "travlr",
         **plan.identity,
         **plan.about,
@@ -172,250 +297,8 @@ def _manifest(plan: Plan, layout: Layout, parts: list[Part], records: dict[str, 
         "pixels": plan.pixels,
         "content_digest": content_digest(digests, plan.pixels),
         "versions": versions(),
-        "files": files,
+        "files": listed,
     }
-
-
-# The folder: whose it is, the lock, and what is already there -----------------------------------------------------
-
-
-def _open(folder: Path, plan: Plan, overwrite: bool) -> dict[str, Any] | None:
-    """Make sure that the folder is ours to write in; the manifest where it is finished."""
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"out={folder}: is a file; name a folder")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        held = [name for name in os.listdir(folder) if name != WORK]
-        if (folder / MANIFEST).is_file():
-            manifest = read_manifest(folder)
-            if not overwrite and (setting := _differs(manifest, plan)):
-                raise ValueError(
-                    f"out={folder}: holds a dataset with {setting}; name another folder, or replace it with "
-                    "overwrite=true"
-                )
-            return manifest
-        if held and not (folder / WORK / "job.json").is_file():
-            raise ValueError(f"out={folder}: is not empty and not a dataset ({held[0]}); name another folder")
-    except OSError as error:
-        raise ValueError(f"out={folder}: {error.strerror}") from None
-    job = folder / WORK / "job.json"
-    if job.is_file():
-        try:
-            begun = json.loads(job.read_text())
-        except ValueError:
-            raise ValueError(f"out={folder}: {job} is damaged; remove {folder}, or name another folder") from None
-        if setting := _differs(begun, plan):
-            if not overwrite:
-                raise ValueError(
-                    f"out={folder}: holds an unfinished dataset with {setting}; name another folder, or replace it "
-                    "with overwrite=true"
-                )
-            return begun
-    return None
-
-
-def _differs(held: dict[str, Any], plan: Plan) -> str:
-    """The first setting in which a folder's dataset differs from the plan, as `name=value`; empty where none."""
-
-    def flat(value: Any, name: str) -> dict[str, Any]:
-        if isinstance(value, dict) and value:
-            return {k: v for key, inner in value.items() for k, v in flat(inner, f"{name}.{key}").items()}
-        return {name.removeprefix(".").removeprefix("config."): value}
-
-    wanted = flat(json.loads(json.dumps(plan.identity)), "")
-    there = flat({key: held.get(key) for key in plan.identity}, "")
-    names = {"layout": "format"}
-    for name in [*wanted, *there]:
-        if wanted.get(name) != there.get(name):
-            return f"{names.get(name, name)}={there.get(name)}"
-    return ""
-
-
-def remove_all(folder: Path, manifest: dict[str, Any]) -> None:
-    """Take away a dataset to make room, keeping the lock."""
-    lock = folder / WORK / "lock"
-    for path in (folder / WORK).iterdir():
-        if path != lock:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    remove(folder, manifest)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock. A POSIX record lock: workers do not inherit it, and it dies with its process."""
-    path = folder / WORK / "lock"
-    while True:
-        try:
-            path.parent.mkdir(exist_ok=True)
-            file = open(path, "w")  # noqa: SIM115 - closed below, kept open in between
-        except FileNotFoundError:
-            continue  # another process has just finished and cleaned up
-        except OSError as error:
-            raise ValueError(f"out={folder}: {error.strerror}") from None
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            raise ValueError(
-                f"out={folder}: another process is writing there; wait for it, or name another folder"
-            ) from None
-        with contextlib.suppress(FileNotFoundError):
-            if os.fstat(file.fileno()).st_ino == os.stat(path).st_ino:
-                break
-        file.close()
-    try:
-        yield
-    finally:
-        file.close()
-
-
-def _record(folder: Path, layout: Layout, part: Part, say: Callable[[str], None]) -> dict[str, Any] | None:
-    """The record of a finished part, if its files are still what it says; a damaged one is put aside, not removed."""
-    path = folder / WORK / "parts" / f"{part.name}.json"
-    if not path.is_file():
-        return None
-    try:
-        record = json.loads(path.read_text())
-        expected = {**layout.entry(part), "sha256": record["sha256"], "bytes": record["bytes"]}
-        fragments = [_sha256([path.parent / name])["sha256"] for name in layout.fragments(part)]
-        if expected | _hashed(folder, expected) == expected and fragments == record.get("fragments", []):
-            return record
-    except (ValueError, KeyError, OSError, TypeError):
-        pass
-    _put_aside(folder, part.name, layout.entry(part), say)
-    return None
-
-
-def _put_aside(folder: Path, what: str, entry: dict[str, Any], say: Callable[[str], None]) -> None:
-    path = folder / entry["name"]
-    kept = ""
-    if path.is_file():
-        os.replace(path, path.with_name(f"{path.name}.damaged"))
-        kept = f" (the damaged one is kept as {path.name}.damaged)"
-    say(f"{what} is damaged or missing: making it again{kept}")
-
-
-def _intact(folder: Path, manifest: dict[str, Any], say: Callable[[str], None]) -> bool:
-    """Whether all files of a finished dataset are what the manifest says."""
-    for file in manifest["files"]:
-        try:
-            if _hashed(folder, file)["sha256"] == file["sha256"]:
-                continue
-        except (OSError, KeyError):
-            pass
-        say(f"{folder / file['name']} is damaged or missing")
-        return False
-    return True
-
-
-def _hashed(folder: Path, file: dict[str, Any]) -> dict[str, Any]:
-    return _sha256([folder / name for name in names_of(file)])
-
-
-def _sha256(paths: Iterable[Path]) -> dict[str, Any]:
-    digest, size = hashlib.sha256(), 0
-    for path in paths:
-        with open(path, "rb") as opened:
-            while chunk := opened.read(1 << 20):
-                digest.update(chunk)
-                size += len(chunk)
-    return {"bytes": size, "sha256": digest.hexdigest()}
-
-
-def _put_json(path: Path, value: Any, work: Path) -> None:
-    replace_file(path, work, [json.dumps(value).encode()])
-
-
-# Workers ---------------------------------------------------------------------------------------------------------
-
-
-def _run(plan: Plan, parts: list[Part], workers: int, executor: str) -> Iterator[tuple[Part, dict[str, Any]]]:
-    if executor == "ray":
-        yield from _run_ray(plan, parts)
-        return
-    workers = min(workers or len(os.sched_getaffinity(0)), len(parts))
-    if workers <= 1:
-        for part in parts:
-            yield part, write_part(plan, part)
-        return
-    context = multiprocessing.get_context("spawn")
-    pool = concurrent.futures.ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare_worker)
-    try:
-        waiting = {pool.submit(write_part, plan, part): part for part in parts}
-        for future in concurrent.futures.as_completed(waiting):
-            yield waiting[future], future.result()
-        pool.shutdown()
-    except concurrent.futures.process.BrokenProcessPool:
-        raise ValueError("a worker died (out of memory?); run the same command again with fewer workers=") from None
-    finally:
-        for process in list((pool._processes or {}).values()):  # nothing to wait for: what they write is not in place
-            process.kill()
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _prepare_worker() -> None:
-    """Let the parent alone answer Ctrl-C, and die with it at once, however it dies."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    without_pandas()
-    parent = multiprocessing.parent_process()
-
-    def die_with_parent() -> None:
-        if parent is not None:
-            multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=die_with_parent, daemon=True).start()
-
-
-def _run_ray(plan: Plan, parts: list[Part]) -> Iterator[tuple[Part, dict[str, Any]]]:
-    """The same parts on a Ray cluster; `plan.folder` must be the same place on every machine."""
-    try:
-        import ray
-    except ImportError:
-        raise ValueError("executor=ray: needs the extra, pip install -e .[ray]") from None
-    if not ray.is_initialized():
-        ray.init(log_to_driver=False, include_dashboard=False)
-    write = ray.remote(write_part)
-    waiting = {write.remote(plan, part): part for part in parts}
-    while waiting:
-        ready, _ = ray.wait(list(waiting))
-        for reference in ready:
-            try:
-                yield waiting.pop(reference), ray.get(reference)
-            except ray.exceptions.RayTaskError as error:
-                raise error.cause from None
-
-
-class Progress:
-    """A bar on a terminal, a plain line every few seconds elsewhere: examples, rate, time left."""
-
-    def __init__(self, total: int, say: Callable[[str], None]) -> None:
-        self._total, self._done, self._say = total, 0, say
-        self._begun = self._said = time.monotonic()
-        self._terminal = sys.stderr.isatty()
-
-    def __enter__(self) -> Progress:
-        if self._terminal and self._total:
-            print(f"[{'.' * 30}] 0 of {self._total:,} examples", end="", file=sys.stderr, flush=True)
-        return self
-
-    def advance(self, rows: int) -> None:
-        self._done += rows
-        now = time.monotonic()
-        rate = self._done / max(now - self._begun, 1e-9)
-        left = (self._total - self._done) / max(rate, 1e-9)
-        text = f"{self._done:,} of {self._total:,} examples, {rate:,.0f}/s, {_minutes(left)} left"
-        if self._terminal:
-            filled = 30 * self._done // max(self._total, 1)
-            print(f"\r[{'#' * filled}{'.' * (30 - filled)}] {text}\x1b[K", end="", file=sys.stderr, flush=True)
-        elif now - self._said > 5 or self._done == self._total:
-            self._said = now
-            self._say(text)
-
-    def __exit__(self, *_: object) -> None:
-        if self._terminal and self._total:
-            print(file=sys.stderr)
-
-
-def _minutes(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+    card(folder, manifest)
+    put_file(folder, MANIFEST, [json.dumps(manifest, indent=1).encode() + b"\n"])
+    return manifest

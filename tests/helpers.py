@@ -1,0 +1,86 @@
+"""What the tests of writing, formats and commands share: a small dataset, the command in a process, and hashes."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from travlr import Cardinality, Count, Image, Job, generate_dataset
+from travlr.config import Config
+from travlr.formats import LAYOUTS, Part
+from travlr.generate import Tables
+
+ROOT = Path(__file__).parent.parent
+FORMATS = tuple(LAYOUTS)
+COUNTS = {"train": 100, "validation": 50, "test_ind": 50, "test_ood": 60}
+SMALL = Cardinality(count=Count(**COUNTS), image=Image(cell=8))
+SETTINGS = ["task=cardinality", *(f"count.{s}={n}" for s, n in COUNTS.items()), "image.cell=8", "rows_per_file=50"]
+
+
+def write(folder: Path, config: Config = SMALL, **job: Any) -> tuple[dict[str, Any], list[str]]:
+    """Write a small dataset in this process; its manifest, and what was said."""
+    said: list[str] = []
+    manifest = generate_dataset(
+        config, Job(**{"out": str(folder), "rows_per_file": 50, "workers": 1, **job}), said.append
+    )
+    return manifest, said
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file below a folder, hidden ones too, and the empty folders."""
+    found = {}
+    for path in folder.rglob("*"):
+        name = str(path.relative_to(folder))
+        if path.is_file():
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        elif not any(path.iterdir()):
+            found[name] = "empty folder"
+    return found
+
+
+def start(module: str, *arguments: str, code: str = "", **changed: Any) -> subprocess.Popen[str]:
+    """Begin a command in a process group of its own, as a terminal does; `code` runs in place of `-m MODULE`."""
+    how = ["-c", code] if code else ["-m", f"travlr.{module}"]
+    options: dict[str, Any] = {"cwd": ROOT, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | changed
+    options["env"] = {**os.environ, "PYTHONPATH": str(ROOT), **options.get("env", {})}
+    return subprocess.Popen([sys.executable, *how, *arguments], start_new_session=True, text=True, **options)
+
+
+def command(module: str, *arguments: str, **options: Any) -> tuple[int, str, str]:
+    """Run a command to its end: exit code, stdout, stderr."""
+    process = start(module, *arguments, **options)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def one_line(text: str) -> str:
+    """The line of an error. Fails where there are more, such as those of a traceback."""
+    lines = text.strip().splitlines()
+    assert len(lines) == 1, text
+    return lines[0]
+
+
+@dataclass(frozen=True)
+class Failing(Tables):
+    """Makes rows, and fails in the last part of training: it `dies`, rows are `missing`, or the disk is `full`."""
+
+    how: str = ""
+
+    def __call__(self, part: Part) -> Iterator[pa.Table]:
+        tables = super().__call__(part)
+        if (part.split, part.number) == ("train", 1):
+            if self.how == "dies":
+                os._exit(1)
+            if self.how == "full":
+                raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
+            tables = (table.slice(1) for table in tables)
+        yield from tables

@@ -1,0 +1,659 @@
+"""The audit: sound datasets pass, each kind of damage fails the check that is for it and no other, nothing crashes."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from render.text import caption_of, parse_caption, parse_query, query_text
+from tests.helpers import FORMATS, command, one_line, write
+from travlr import Cardinality, Comparison, Count, Image, Object, Quantifiers, Query, Spatiality, World
+from travlr.audit import Check, audit, lower_bound, main
+from travlr.cli import UsageError
+from travlr.config import Config
+from travlr.dataset import MANIFEST, SCHEMA, content_digest, rows_digest
+from travlr.files import WORK, hashed
+from travlr.recount import inked_cells, places, recount
+from travlr.scene import COMPARISONS, QUANTIFIERS, RELATIONS, answer, pair
+
+FEW = {"count": Count(200, 60, 60, 80), "image": Image(cell=8)}
+CONFIGS: dict[str, Config] = {
+    "spatiality": Spatiality(**FEW),
+    "cardinality": Cardinality(**FEW),
+    "quantifiers": Quantifiers(**FEW),
+    "comparison": Comparison(**FEW),
+}
+MANY = {"count": Count(3001, 1501, 1500, 100), "image": Image(cell=8)}
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sound dataset of each task, never changed."""
+    folder = tmp_path_factory.mktemp("clean")
+    for task, config in CONFIGS.items():
+        write(folder / task, config, rows_per_file=100)
+    return folder
+
+
+def failed(folder: Path) -> set[str]:
+    return {check.name for check in audit(folder, workers=1) if check.status == "FAIL"}
+
+
+def named(checks: list[Check], name: str) -> Check:
+    return next(check for check in checks if check.name == name)
+
+
+def forge(folder: Path, split: str, change: Callable[[Rows], None]) -> None:
+    """Change the rows of a split's first file, and make the manifest agree, so that only what they say can be wrong."""
+    path = folder / f"{split}-00000-of-{len(list(folder.glob(f'{split}-*'))):05d}.parquet"
+    rows = pq.read_table(path).to_pylist()
+    change(rows)
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path)
+    mend(folder)
+
+
+def mend(folder: Path) -> None:
+    manifest = json.loads((folder / MANIFEST).read_text())
+    sums = dict.fromkeys(manifest["splits"], 0)
+    true = dict.fromkeys(manifest["splits"], 0)
+    for file in manifest["files"]:
+        table = pq.read_table(folder / file["name"])
+        sums[file["split"]] += rows_digest(table)
+        true[file["split"]] += sum(table["answer"].to_pylist())
+        file.update(hashed([folder / file["name"]]))
+    for split, counts in manifest["splits"].items():
+        counts["true"] = true[split]
+    digest = content_digest({split: n % (1 << 256) for split, n in sums.items()}, manifest["pixels"])
+    put(folder, {**manifest, "content_digest": digest})
+
+
+def told(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / MANIFEST).read_text())
+
+
+def put(folder: Path, manifest: dict[str, Any]) -> None:
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+
+
+# Sound datasets ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", CONFIGS)
+def test_a_sound_dataset_passes_every_check(task: str, clean: Path) -> None:
+    checks = audit(clean / task, workers=1)
+    assert {check.status for check in checks} <= {"ok", "note"}
+    assert named(checks, "answer").checked == named(checks, "image").checked == 400
+    assert ("held-out numbers in scenes" in {check.name for check in checks}) == (task == "cardinality")
+
+
+@pytest.mark.parametrize("layout", FORMATS)
+def test_every_format_passes(layout: str, tmp_path: Path) -> None:
+    write(tmp_path / "d", format=layout)
+    assert not failed(tmp_path / "d")
+
+
+def test_other_worlds_pass(tmp_path: Path) -> None:
+    world = World(("red", "pink", "black"), ("star", "trapezium", "circle"), ("small", "large"), columns=9, rows=5)
+    few = {"count": Count(101, 51, 33, 41), "world": world}
+    write(tmp_path / "s", Spatiality(**few, query_by="shape", image=Image(cell=9), distractors=[0, 4]))
+    write(tmp_path / "q", Quantifiers(**few, query_by="both", image=Image(cell=14)))
+    write(tmp_path / "c", Comparison(**few, query_by="colour", numbers=[1, 6]), format="original")
+    for name in "sqc":
+        assert not failed(tmp_path / name)
+
+
+def test_many_workers_find_the_same(clean: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(clean / "quantifiers", tmp_path / "d")
+    for split in ("train", "validation"):
+        forge(folder, split, wrong_pair)
+    assert audit(folder, workers=1) == audit(folder, workers=3)
+
+
+# Forged rows -------------------------------------------------------------------------------------------------------
+
+
+def flip_answer(rows: Rows) -> None:
+    rows[5]["answer"] = not rows[5]["answer"]
+
+
+def swap_mentions(rows: Rows) -> None:
+    objects = rows[5]["objects"]
+    rows[5]["caption"] = caption_of(scene_of([objects[1], objects[0], *objects[2:]]), World())
+
+
+def swap_images(rows: Rows) -> None:
+    first, second = rows[5]["image"], rows[6]["image"]
+    first["bytes"], second["bytes"] = second["bytes"], first["bytes"]
+
+
+def move_object(rows: Rows) -> None:
+    """In the objects column alone: a distractor goes to an empty cell."""
+    moved, cell = distractor_and_empty_cell(rows[5])
+    moved["row"], moved["column"] = cell
+
+
+def move_object_and_caption(rows: Rows) -> None:
+    move_object(rows)
+    rows[5]["caption"] = caption_of(scene_of(rows[5]["objects"]), World())
+
+
+def distractor_and_empty_cell(row: dict[str, Any]) -> tuple[dict[str, Any], tuple[int, int]]:
+    taken = {(o["row"], o["column"]) for o in row["objects"]}
+    empty = next((r, c) for r in range(6) for c in range(6) if (r, c) not in taken)
+    return next(o for o in row["objects"] if not o["queried"]), empty
+
+
+def move_outside(rows: Rows) -> None:
+    distractor_and_empty_cell(rows[5])[0]["column"] = 6
+
+
+def swap_ids(rows: Rows) -> None:
+    rows[5]["id"], rows[6]["id"] = rows[6]["id"], rows[5]["id"]
+
+
+def wrong_task(rows: Rows) -> None:
+    rows[5]["task"] = "comparison"
+
+
+def wrong_pair(rows: Rows) -> None:
+    rows[5]["pair"][1] = "7"
+
+
+def wrong_form(rows: Rows) -> None:
+    rows[5]["query_form"] = rows[5]["query_form"].replace('"args": [', '"args": [7, ')
+
+
+def unmarked(rows: Rows) -> None:
+    next(o for o in rows[5]["objects"] if o["queried"])["queried"] = False
+
+
+def no_picture(rows: Rows) -> None:
+    rows[5]["image"]["bytes"] = rows[5]["image"]["bytes"][:-40]
+
+
+def repeat(rows: Rows) -> None:
+    """One row again, its objects in another order, in place of one with the same query, pair and answer."""
+    kept = {(row["query"], *row["pair"], row["answer"]): row for row in rows[20:]}
+    for row in rows[:20]:
+        if other := kept.get((row["query"], *row["pair"], row["answer"])):
+            objects = other["objects"][::-1]
+            caption = caption_of(scene_of(objects), World())
+            picture = other["image"] | {"path": row["image"]["path"]}
+            row.update(objects=objects, caption=caption, image=picture)
+            return
+    raise AssertionError("no two rows of one query, pair and answer")
+
+
+def scene_of(objects: Rows) -> tuple[Object, ...]:
+    return tuple(Object(**o) for o in objects)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (flip_answer, {"answer", "balance by pair", "balance by query text"}),
+        (swap_mentions, {"caption"}),
+        (swap_images, {"image"}),
+        (move_object, {"caption", "image"}),
+        (move_object_and_caption, {"image"}),
+        (move_outside, {"caption", "image"}),
+        (swap_ids, {"ids"}),
+        (wrong_task, {"ids"}),
+        (wrong_pair, {"pair"}),
+        (wrong_form, {"query"}),
+        (unmarked, {"queried"}),
+        (no_picture, {"image"}),
+        (repeat, {"duplicates"}),
+    ],
+)
+def test_a_forged_row_fails_the_check_for_it(
+    change: Callable[[Rows], None], expected: set[str], clean: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(clean / "cardinality", tmp_path / "d")
+    forge(folder, "train", change)
+    checks = audit(folder, workers=1)
+    assert {check.name for check in checks if check.status == "FAIL"} == expected
+    if len(expected) == 1 and change is not repeat:
+        assert (
+            "train" in named(checks, *expected).detail
+            and "cardinality-train-0000000" in named(checks, *expected).detail
+        )
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "check"),
+    [
+        ("caption", "A red circle.", "caption"),
+        ("caption", "", "caption"),
+        ("query", "Is there a circle?", "query"),
+        ("query_form", "[1, 2", "query"),
+        ("query_form", '{"task": "spatiality", "args": 5}', "query"),
+        ("pair", [], "pair"),
+        ("objects", [], "caption"),
+        ("answer", None, "columns"),
+        ("objects", None, "columns"),
+        ("pair", ["circle", None], "columns"),
+        ("image", {"bytes": b"GIF89a", "path": "x"}, "image"),
+        ("image", {"bytes": b"", "path": ""}, "image"),
+        ("image", {"bytes": None, "path": "x"}, "columns"),
+    ],
+)
+def test_whatever_a_row_holds_is_reported(column: str, value: Any, check: str, clean: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(clean / "cardinality", tmp_path / "d")
+    path = folder / "train-00000-of-00002.parquet"
+    rows = pq.read_table(path).to_pylist()
+    rows[7][column] = value
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path)
+    assert {check, "files"} <= failed(folder)
+
+
+def test_a_moved_object_makes_a_spatial_query_void(clean: Path, tmp_path: Path) -> None:
+    def repaint(rows: Rows) -> None:
+        row = rows[5]
+        target = next(o for o in row["objects"] if o["queried"])
+        target["colour"] = next(c for c in World().colours if c not in {o["colour"] for o in row["objects"]})
+        row["caption"] = caption_of(scene_of(row["objects"]), World())
+
+    folder = shutil.copytree(clean / "spatiality", tmp_path / "d")
+    forge(folder, "train", repaint)
+    assert failed(folder) >= {"image", "queried", "answer"}
+
+
+def test_one_example_in_two_splits(clean: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(clean / "cardinality", tmp_path / "d")
+    rows = pq.read_table(folder / "train-00000-of-00002.parquet").to_pylist()
+
+    def take_one(others: Rows) -> None:
+        for other in others:
+            for row in rows:
+                if (row["query"], row["pair"], row["answer"]) == (other["query"], other["pair"], other["answer"]):
+                    other.update(row | {"id": other["id"], "image": row["image"] | {"path": other["image"]["path"]}})
+                    return
+
+    forge(folder, "test_ind", take_one)
+    checks = audit(folder, workers=1)
+    assert {check.name for check in checks if check.status == "FAIL"} == {"duplicates"}
+    assert "test_ind" in named(checks, "duplicates").detail and "train" in named(checks, "duplicates").detail
+
+
+# Held-out pairs ----------------------------------------------------------------------------------------------------
+
+
+def test_a_test_example_among_the_training_examples(clean: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(clean / "cardinality", tmp_path / "d")
+    rows = pq.read_table(folder / "test_ood-00000-of-00001.parquet").to_pylist()
+
+    def leak(train: Rows) -> None:
+        for place, row in enumerate(rows[:2]):
+            train[place] = row | {
+                "id": train[place]["id"],
+                "image": row["image"] | {"path": train[place]["image"]["path"]},
+            }
+
+    forge(folder, "train", leak)
+    leaks = {"held-out pairs", "held-out numbers in scenes", "held-out queries", "query texts", "duplicates"}
+    assert leaks <= failed(folder) <= leaks | {"balance by pair", "balance by query text", "pair totals"}
+
+
+@pytest.mark.parametrize("task", CONFIGS)
+def test_what_the_manifest_holds_out_is_what_counts(task: str, clean: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(clean / task, tmp_path / "d")
+    manifest = told(folder)
+    shown = pq.read_table(folder / "train-00000-of-00002.parquet")["pair"].to_pylist()[0]
+    manifest["held_out"]["pairs"].append(shown)
+    put(folder, manifest)
+    assert failed(folder) == {"held-out pairs"} | ({"held-out numbers in scenes"} if task == "cardinality" else set())
+
+    manifest["held_out"]["pairs"].pop()
+    asked = {frozenset(map(str, q)) for q in manifest["held_out"]["queries"]}
+    manifest["held_out"]["queries"] = manifest["held_out"]["queries"][1:]
+    put(folder, manifest)
+    assert failed(folder) <= {"held-out queries"}
+    manifest["held_out"]["queries"] = [["no", "such"]]
+    put(folder, manifest)
+    assert asked and failed(folder) == {"held-out queries"}
+
+
+def test_settings_are_checked(clean: Path, tmp_path: Path) -> None:
+    for task, setting in {
+        "spatiality": {"distractors": [2, 3]},
+        "cardinality": {"total_objects": [7, 8]},
+        "quantifiers": {"third_region": "empty"},
+        "comparison": {"numbers": [1, 8]},
+    }.items():
+        folder = shutil.copytree(clean / task, tmp_path / task)
+        manifest = told(folder)
+        manifest["config"].update(setting)
+        put(folder, manifest)
+        assert failed(folder) == {"settings"}, task
+    world = told(clean / "comparison")
+    world["config"]["world"]["columns"] = 7
+    put(tmp_path / "comparison", world)
+    assert {"caption", "content digest"} - failed(tmp_path / "comparison") == {"content digest"}
+
+
+# Shortcuts ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (Cardinality(**MANY), set()),
+        (
+            Cardinality(scope="queried", total="released", **MANY),
+            {"held-out numbers in scenes", "shortcut: query text and number of objects"},
+        ),
+        (Quantifiers(**MANY), set()),
+        (
+            Quantifiers(third_region="empty", total="released", **MANY),
+            {"shortcut: set not asked about", "shortcut: set not asked about, empty or not"},
+        ),
+        (Quantifiers(total="released", **MANY), {"shortcut: query text and number of objects"}),
+    ],
+    ids=["cardinality", "cardinality as released", "quantifiers", "quantifiers as released", "quantifiers, half"],
+)
+def test_shortcuts_of_the_released_generator_fail(config: Config, expected: set[str], tmp_path: Path) -> None:
+    write(tmp_path / "d", config, rows_per_file=8000)
+    checks = audit(tmp_path / "d", workers=1)
+    assert {check.name for check in checks if check.status == "FAIL"} == expected
+    if expected == {"shortcut: set not asked about", "shortcut: set not asked about, empty or not"}:
+        assert "accuracy 100.0%" in named(checks, "shortcut: set not asked about").detail
+    if config == Quantifiers(**MANY):
+        assert named(checks, "shortcut: X without Y").status == "note"
+        assert named(checks, "shortcut: number of distractors").status == "note"
+
+
+def test_lower_bound() -> None:
+    assert 0.93 > lower_bound(100, 100) > 0.9
+    assert lower_bound(10_400, 20_000) < 0.51 < lower_bound(10_450, 20_000)
+    assert 0 <= lower_bound(0, 1) <= lower_bound(0.5, 1) < 0.1
+    rng = np.random.default_rng(0)
+    too_high = sum(lower_bound(float(k), 500) > 0.51 for k in rng.binomial(500, 0.51, 20_000))
+    assert too_high / 20_000 < 0.003
+
+
+# Files -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", FORMATS)
+def test_cut_off_missing_and_changed_files(layout: str, tmp_path: Path) -> None:
+    write(tmp_path / "d", format=layout)
+    suffix = {"parquet": "parquet", "webdataset": "tar", "imagefolder": "png", "original": "jpg"}[layout]
+    path = next(path for path in sorted((tmp_path / "d").rglob(f"*.{suffix}")) if path.name != "example.png")
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    assert "files" in failed(tmp_path / "d")
+    path.write_bytes(data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :])
+    assert "files" in failed(tmp_path / "d")
+    path.unlink()
+    assert {"files", "rows"} <= failed(tmp_path / "d")
+    code, out, err = command("audit", str(tmp_path / "d"))
+    assert code == 1 and "FAILED" in out and not err
+
+
+@pytest.mark.parametrize("layout", ["imagefolder", "original"])
+def test_lines_cut_off(layout: str, tmp_path: Path) -> None:
+    write(tmp_path / "d", format=layout)
+    path = sorted((tmp_path / "d").rglob("metadata.jsonl"))[0]
+    text = path.read_text()
+    for changed in (text[:-100], "5\n" + text, text.replace('"row": 1', '"row": 100000000000000'), "", "[]"):
+        path.write_text(changed)
+        assert {"files", "rows"} <= failed(tmp_path / "d"), changed[:20]
+
+
+def test_other_columns(clean: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(clean / "comparison", tmp_path / "d")
+    pq.write_table(pa.table({"id": ["a"]}), folder / "validation-00000-of-00001.parquet")
+    checks = audit(folder, workers=1)
+    assert "columns are not those of a dataset" in named(checks, "rows").detail
+    assert {"files", "rows", "content digest"} == failed(folder)
+
+
+def test_other_files(clean: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(clean / "comparison", tmp_path / "d")
+    (folder / "notes.txt").write_text("mine")
+    assert named(audit(folder, workers=1), "other files").status == "note"
+    shutil.copy(folder / "train-00000-of-00002.parquet", folder / "train-00002-of-00003.parquet")
+    assert failed(folder) == {"other files"}
+
+
+def test_counts_and_digests_of_the_manifest(clean: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(clean / "comparison", tmp_path / "d")
+    manifest = told(folder)
+    manifest["splits"]["train"]["true"] += 1
+    put(folder, manifest)
+    assert failed(folder) == {"rows"}
+    put(folder, told(clean / "comparison") | {"content_digest": "0" * 64})
+    assert failed(folder) == {"content digest"}
+    manifest = told(clean / "comparison")
+    manifest["config"]["count"]["train"] = 300
+    put(folder, manifest)
+    assert failed(folder) == {"rows"}
+    manifest = told(clean / "comparison")
+    manifest["files"] = manifest["files"][1:]
+    put(folder, manifest)
+    assert {"rows", "other files", "content digest", "ids"} <= failed(folder)
+
+
+# The published layout ----------------------------------------------------------------------------------------------
+
+
+def published(folder: Path, config: Config) -> Path:
+    """A dataset in the published layout, as others publish it: without this project's manifest and card."""
+    write(folder, config, format="original")
+    for name in (MANIFEST, "README.md", "example.png"):
+        (folder / name).unlink(missing_ok=True)
+    return folder
+
+
+@pytest.mark.parametrize("task", CONFIGS)
+def test_published_data_is_audited_without_a_manifest(task: str, tmp_path: Path) -> None:
+    checks = audit(published(tmp_path / "d", CONFIGS[task]), workers=1)
+    assert {check.status for check in checks} == {"ok", "note"}
+    assert named(checks, "manifest").status == "note"
+    assert "which cells" in named(checks, "image").detail
+    assert named(checks, "caption_abstract").checked == named(checks, "answer").checked == 400
+
+
+def test_published_data_of_the_released_kind_fails(tmp_path: Path) -> None:
+    config = Cardinality(scope="queried", total="released", count=Count(300, 60, 60, 80), image=Image(cell=12))
+    folder = published(tmp_path / "d", config)
+    assert failed(folder) == {"held-out numbers in scenes"}
+    path = folder / "metadata.jsonl"
+    entries = json.loads(path.read_text())
+    for entry in entries.values():
+        random.Random(0).shuffle(entry["objects"])
+    entries["3"]["answer"] = not entries["3"]["answer"]
+    path.write_text(json.dumps(entries))
+    assert failed(folder) == {"held-out numbers in scenes", "caption_abstract", "metadata.jsonl"}
+    lines = (folder / "index.csv").read_text().splitlines()
+    lines[1] = lines[1].replace("True", "X").replace("False", "True").replace("X", "False")
+    (folder / "index.csv").write_text("\n".join(lines))
+    assert {"answer", "balance by pair", "balance by query text"} <= failed(folder)
+    shutil.copy(folder / "images" / "7.jpg", folder / "images" / "8.jpg")
+    assert "image" in failed(folder)
+
+
+def test_inked_cells() -> None:
+    picture = np.full((50, 40, 3), 255, np.uint8)
+    picture[0:9, 30:40] = (230, 230, 250)  # the lavender of the released purple
+    picture[41:50, 1:9] = 0
+    picture[25, 15] = 0  # a speck
+    assert inked_cells(picture, columns=4, rows=5) == {(0, 3), (4, 0)}
+
+
+# Answers -----------------------------------------------------------------------------------------------------------
+
+SCENE = parse_caption(
+    "Columns, left to right, are ordered A to F. Rows, top to bottom, are ordered 1 to 6. "
+    "There is a red circle at A 1, a red circle at B 3, a blue circle at F 2, a red square at C 3, "
+    "an orange star at D 6 and a red star at E 6."
+)[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("There are 3 circle objects.", (True, ("circle", "3"))),
+        ("There is 1 circle object.", (False, ("circle", "3"))),
+        ("There are 2 red circle objects.", (True, ("red circle", "2"))),
+        ("There are more circles than stars.", (True, ("comparison", "3", "2"))),
+        ("There are fewer red objects than stars.", (False, ("comparison", "4", "2"))),
+        ("The blue circle is to the right of the red square.", (True, ("horizontal", "F", "C"))),
+        ("The blue circle is below the red square.", (False, ("vertical", "2", "3"))),
+        ("The red square is above the orange star.", (True, ("vertical", "3", "6"))),
+        ("The orange star is below the red star.", (False, ("vertical", "6", "6"))),
+        ("All the circle objects are red objects.", (False, ("not all", "2", "1"))),
+        ("Not all the circle objects are red objects.", (True, ("not all", "2", "1"))),
+        ("All the square objects are red objects.", (True, ("all", "1", "3"))),
+        ("Some of the star objects are red objects.", (True, ("some", "1", "1"))),
+        ("None of the star objects are blue objects.", (True, ("none", "2", "1"))),
+        ("Some of the star objects are blue objects.", (False, ("none", "2", "1"))),
+        ("Only the star objects are orange objects.", (True, ("only", "1", "1"))),
+        ("Only the circle objects are red objects.", (False, ("not only", "2", "2"))),
+        ("Not only the circle objects are red objects.", (True, ("not only", "2", "2"))),
+    ],
+)
+def test_answers_and_pairs_worked_by_hand(text: str, expected: tuple[bool, tuple[str, ...]]) -> None:
+    assert recount(parse_query(text), places(SCENE)) == expected
+
+
+def test_the_generator_defines_answers_and_pairs_the_same_way() -> None:
+    chance = random.Random(3)
+    world, agreed = World(("red", "blue"), ("star", "circle", "square"), columns=4, rows=4), 0
+    attributes = [*world.colours, *world.shapes, *world.attributes("both")]
+    for _ in range(3000):
+        cells = chance.sample(range(16), chance.randint(1, 9))
+        scene = tuple(
+            Object(chance.choice(world.colours), chance.choice(world.shapes), "medium", *divmod(cell, 4))
+            for cell in cells
+        )
+        first, second = chance.sample(attributes, 2)
+        for query in (
+            Query("spatiality", (first, chance.choice(list(RELATIONS)), second)),
+            Query("cardinality", (chance.randint(1, 4), first)),
+            Query("comparison", (chance.choice(list(COMPARISONS)), first, second)),
+            Query("quantifiers", (chance.choice(QUANTIFIERS), first, second)),
+        ):
+            try:
+                expected = answer(scene, query), pair(scene, query)
+            except ValueError:
+                with pytest.raises(ValueError, match="not one each"):
+                    recount(query, places(scene))
+                continue
+            assert recount(query, places(scene)) == expected, query_text(query)
+            agreed += 1
+    assert agreed > 9000
+
+
+# The command -------------------------------------------------------------------------------------------------------
+
+
+def test_report_and_json(clean: Path, tmp_path: Path) -> None:
+    code, out, err = command("audit", str(clean / "spatiality"))
+    assert code == 0 and "every check passed" in out.splitlines()[-1] and not err
+    assert all(line.split()[0] in ("ok", "note") for line in out.splitlines()[:-1])
+    folder = shutil.copytree(clean / "cardinality", tmp_path / "d, (e) = f")
+    forge(folder, "validation", flip_answer)
+    code, out, err = command("audit", str(folder), "--json", "--workers", "2")
+    report = json.loads(out)
+    assert code == 1 and not report["ok"] and not err and report["dataset"] == str(folder)
+    wrong = {check["name"]: check for check in report["checks"] if check["status"] == "FAIL"}
+    assert set(wrong) == {"answer", "balance by pair", "balance by query text"}
+    assert wrong["answer"]["checked"] == 400 and "cardinality-validation-00000005" in wrong["answer"]["detail"]
+
+
+def leaving(manifest: dict[str, Any]) -> None:
+    manifest["files"][0]["name"] = "../elsewhere.parquet"
+
+
+def newer(manifest: dict[str, Any]) -> None:
+    manifest["format_version"] = 99
+
+
+def no_digest(manifest: dict[str, Any]) -> None:
+    del manifest["content_digest"]
+
+
+def strange_layout(manifest: dict[str, Any]) -> None:
+    manifest["layout"] = "zip"
+
+
+def strange_config(manifest: dict[str, Any]) -> None:
+    manifest["config"]["world"]["columns"] = 99
+
+
+def strange_pairs(manifest: dict[str, Any]) -> None:
+    manifest["held_out"]["pairs"] = 5
+
+
+@pytest.mark.parametrize("change", [leaving, newer, no_digest, strange_layout, strange_config, strange_pairs])
+def test_a_manifest_that_cannot_be_used_is_one_line(
+    change: Callable[[dict[str, Any]], None], clean: Path, tmp_path: Path
+) -> None:
+    manifest = told(clean / "cardinality")
+    change(manifest)
+    put(tmp_path, manifest)
+    with pytest.raises(ValueError, match=f"{MANIFEST}.*") as raised:
+        audit(tmp_path)
+    one_line(str(raised.value))
+
+
+def test_folders_without_a_dataset_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "begun" / WORK).mkdir(parents=True)
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "index.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "file").write_text("")
+    said = {"none": "no such", "empty": "not a dataset", "begun": "unfinished", "half": "column", "file": "no such"}
+    for name, words in said.items():
+        with pytest.raises(ValueError, match=words) as raised:
+            audit(tmp_path / name)
+        one_line(str(raised.value))
+    code, out, err = command("audit", str(tmp_path / "begun"))
+    assert code == 1 and not out and one_line(err).startswith("audit: ") and "unfinished" in err
+
+
+@pytest.mark.parametrize("arguments", [[], ["a", "b"], ["a", "--workers=x"], ["a", "--workers", "-1"], ["a", "--no"]])
+def test_wrong_usage(arguments: list[str]) -> None:
+    with pytest.raises(UsageError) as raised:
+        main(arguments)
+    one_line(str(raised.value))
+
+
+def test_wrong_usage_is_one_line_and_status_2() -> None:
+    code, out, err = command("audit")
+    assert code == 2 and not out and one_line(err).startswith("audit: ") and "DIR" in err
+
+
+def test_nothing_is_written(clean: Path) -> None:
+    def state() -> dict[str, str]:
+        files = (path for path in (clean / "comparison").rglob("*") if path.is_file())
+        return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+    before = state()
+    audit(clean / "comparison", workers=2)
+    assert state() == before
+
+
+def test_config_of_other_makers(tmp_path: Path) -> None:
+    """Converted published data has a manifest without settings: pairs are inferred, pictures compared by cells."""
+    from travlr.convert import convert_dataset
+
+    source = published(tmp_path / "source", dataclasses.replace(CONFIGS["cardinality"], image=Image(cell=16)))
+    convert_dataset(source, tmp_path / "d", "parquet", workers=1, say=lambda line: None)
+    checks = audit(tmp_path / "d", workers=1)
+    assert {check.status for check in checks} == {"ok"}
+    assert "which cells" in named(checks, "image").detail and named(checks, "held-out pairs").checked == 400

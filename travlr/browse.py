@@ -1,0 +1,330 @@
+"""A dataset as one web page to look at: `python -m travlr.browse DIR`. Examples, and how often each pair occurs.
+
+The page is one file that loads nothing else. It trusts no text of the dataset: all of it travels as JSON that cannot
+end its element, the page shows it as text only, and a content security policy runs no script but the page's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import hashlib
+import html
+import io
+import json
+import os
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from render.image import decode
+from travlr import cli
+from travlr.card import TITLES
+from travlr.dataset import MANIFEST, OBJECT, damage, read_manifest
+from travlr.files import WORK
+from travlr.formats import LAYOUTS, published_counts
+from travlr.scene import COLOURS, SHAPES, column_name, quantifier_regions
+
+TEMPLATE = Path(__file__).with_suffix(".html")
+MARK = b"<!doctype html><!-- a page of travlr.browse -->"  # how each page begins, so that no other file is overwritten
+NAME = "browse.html"
+SHRUNK = 384  # pixels along the longer side of a picture that is too large to embed as it is
+LARGEST = 6000  # bytes of a PNG that is embedded as it is
+LONGEST = 150  # values along one axis of a heat map
+ENDS_PREFACE = re.compile(r"ordered A to ([A-Z])\. Rows, top to bottom, are ordered 1 to (\d{1,2})\.")
+
+Pair = tuple[str, ...]
+
+# Task -> dimension of its pairs -> what the two values are. The quantifiers' are regions, in the order of `REGIONS`.
+REGIONS_SHOWN = ("objects in both sets", "objects in the first set only", "objects in the second set only")
+QUANTIFIERS_SHOWN = ("all", "not all", "some", "none", "only", "not only")
+DIMENSIONS: dict[str, dict[str, list[str]]] = {
+    "spatiality": {
+        "horizontal": ["first object's column", "second object's column"],
+        "vertical": ["first object's row", "second object's row"],
+    },
+    "cardinality": {"": ["queried objects", "their number"]},
+    "quantifiers": {q: [REGIONS_SHOWN[region] for region in quantifier_regions(q)] for q in QUANTIFIERS_SHOWN},
+    "comparison": {"comparison": ["number of the first named", "number of the second named"]},
+}
+NOTES = {
+    "spatiality": "The first object is the one that the query names first.",
+    "cardinality": "The pair is of the objects that the query names; the scene's other objects are not counted here.",
+    "quantifiers": "A scene counts in the map of the quantifier that is true of it; the first and the second set are "
+    "the objects that the query names first and second.",
+    "comparison": "The query names two kinds of objects; the numbers are in its order.",
+}
+
+
+# Reading ---------------------------------------------------------------------------------------------------------
+
+
+def described(folder: Path) -> dict[str, Any]:
+    """The manifest of a finished dataset, or what stands in for it in the published layout, which has none."""
+    if (folder / "index.csv").is_file() and not (folder / MANIFEST).exists() and not (folder / WORK).exists():
+        splits = {split: {"rows": rows} for split, rows in published_counts(folder).items()}
+        return {"layout": "original", "files": [], "splits": splits, "config": {}}
+    manifest = read_manifest(folder)
+    if manifest["layout"] not in LAYOUTS:
+        raise ValueError(f"{folder / MANIFEST}: unknown layout {manifest['layout']!r}; there are {', '.join(LAYOUTS)}")
+    return manifest
+
+
+@dataclass
+class Candidate:
+    """A row that may be shown: its place in a random order, what rows are spread by, and itself once taken out."""
+
+    place: float
+    kind: tuple[Pair, bool]
+    index: int
+    row: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a pass over a split finds: how often each pair occurs in true and in false examples, and rows to show."""
+
+    counts: dict[Pair, list[int]]
+    tasks: set[str]
+    rows: list[dict[str, Any]]
+
+
+def survey(tables: Iterable[pa.Table], limit: int, seed: str) -> Survey:
+    """One pass over a split, with one table in memory at a time. Raises `ValueError` for a row that lacks a value."""
+    places, kept = random.Random(seed), list[Candidate]()
+    counts: dict[Pair, list[int]] = {}
+    tasks: set[str] = set()
+    for table in tables:
+        if lacking := [name for name in table.column_names if table[name].null_count]:
+            raise ValueError(f"a row has no {lacking[0]}; the dataset is damaged")
+        pairs = [tuple(str(value) for value in pair) for pair in table["pair"].to_pylist()]
+        kinds = list(zip(pairs, table["answer"].to_pylist(), strict=True))
+        for pair, truth in kinds:
+            counts.setdefault(pair, [0, 0])[not truth] += 1
+        tasks.update(table["task"].unique().to_pylist())
+        kept = spread([*kept, *(Candidate(places.random(), kind, i) for i, kind in enumerate(kinds))], limit)
+        for candidate in kept:
+            if candidate.row is None:
+                candidate.row = table.slice(candidate.index, 1).to_pylist()[0]
+    return Survey(counts, tasks, [candidate.row for candidate in kept if candidate.row])
+
+
+def spread(candidates: list[Candidate], limit: int) -> list[Candidate]:
+    """At most `limit`, in rounds: one of each pair and answer, then another of each, and so on; random in a round.
+
+    Choosing among those chosen before and new ones gives the same as choosing among all at once.
+    """
+    rounds, seen = [], Counter[tuple[Pair, bool]]()
+    for candidate in sorted(candidates, key=lambda c: c.place):
+        rounds.append((seen[candidate.kind], candidate))
+        seen[candidate.kind] += 1
+    return [candidate for _, candidate in sorted(rounds, key=lambda r: r[0])[:limit]]
+
+
+def surveys_of(folder: Path, manifest: dict[str, Any], limit: int, seed: int) -> dict[str, Survey]:
+    """A survey of each split. Raises `ValueError` where the rows are not as many as the manifest says."""
+    found = {}
+    for split, said in manifest["splits"].items():
+        tables = LAYOUTS[manifest["layout"]].read(folder, manifest, split)
+        found[split] = survey(tables, limit, f"{seed} {split}")
+        if (rows := sum(map(sum, found[split].counts.values()))) != said["rows"]:
+            raise ValueError(f"{folder}: {split} has {rows} rows, its manifest says {said['rows']}; damaged")
+    return found
+
+
+def task_of(surveys: Iterable[Survey]) -> str:
+    """The one task of a dataset. Raises `ValueError` where there is not one, or a pair is not of that task."""
+    tasks = {task for s in surveys for task in s.tasks}
+    if len(tasks) != 1 or not tasks <= set(DIMENSIONS):
+        raise ValueError(f"task {', '.join(sorted(tasks)) or 'missing'}: needs one of {', '.join(DIMENSIONS)}")
+    task = tasks.pop()
+    for pair in (pair for s in surveys for pair in s.counts):
+        dimension, values = ("", pair) if task == "cardinality" else ("".join(pair[:1]), pair[1:])
+        if dimension not in DIMENSIONS[task] or len(values) != 2:
+            raise ValueError(f"pair {list(pair)} is not one of {task}; the dataset is damaged")
+    return task
+
+
+# What the page shows ---------------------------------------------------------------------------------------------
+
+
+def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
+    """All that the page of a dataset shows. Raises `ValueError` where the dataset is unfinished or damaged."""
+    manifest = described(folder)
+    surveys = surveys_of(folder, manifest, examples, seed)
+    task = task_of(list(surveys.values()))
+    with damage(folder / MANIFEST):
+        settings = dict(settings_of(manifest["config"] or {}))
+    return {
+        "task": task,
+        "facts": facts_of(manifest, settings),
+        "settings": list(settings.items()),
+        "splits": [{"name": name, "counts": list(map(_joined, s.counts.items()))} for name, s in surveys.items()],
+        "note": f"Each number counts the examples whose scene shows a pair, be the query true or false. {NOTES[task]}",
+        "maps": list(heat_maps(task, {pair for s in surveys.values() for pair in s.counts})),
+        "examples": [example(split, row) for split, s in surveys.items() for row in s.rows],
+    }
+
+
+def _joined(item: tuple[Pair, list[int]]) -> tuple[str, list[int]]:
+    return " ".join(item[0]), item[1]
+
+
+def heat_maps(task: str, pairs: set[Pair]) -> Iterator[dict[str, Any]]:
+    """The axes of each dimension's heat map, the same for every split; empty ones where they would be too long."""
+    for dimension, labels in DIMENSIONS[task].items():
+        shown = [pair[-2:] for pair in pairs if not dimension or pair[0] == dimension]
+        if shown:
+            rows, columns = (axis({pair[i] for pair in shown}) for i in (0, 1))
+            axes = {"rows": rows, "columns": columns} if max(len(rows), len(columns)) <= LONGEST else {}
+            title, prefix = (dimension, f"{dimension} ") if dimension else (" × ".join(labels), "")
+            yield {"title": title, "prefix": prefix, "labels": labels, "rows": [], "columns": [], **axes}
+
+
+def axis(values: set[str]) -> list[str]:
+    """The values along an axis, in the world's order; numbers and letters without gaps, to show what never occurs."""
+    if all(re.fullmatch(r"[0-9]{1,3}", value) for value in values):
+        numbers = {1, *map(int, values)}
+        return [str(n) for n in range(min(numbers), max(numbers) + 1)]
+    if all(re.fullmatch(r"[A-Z]", value) for value in values):
+        return [column_name(n) for n in range(ord(max(values)) - ord("A") + 1)]
+    places = {word: place for place, word in enumerate([*SHAPES, *COLOURS])}
+    return sorted(values, key=lambda value: ([places.get(w, len(places)) for w in reversed(value.split())], value))
+
+
+def example(split: str, row: dict[str, Any]) -> dict[str, Any]:
+    """One row as the page shows it."""
+    data, pixels = picture(row["image"]["bytes"] or b"", row["id"])
+    preface = ENDS_PREFACE.search(row["caption"])
+    return {
+        "split": split,
+        "picture": base64.b64encode(data).decode(),
+        "pixels": pixels,
+        "grid": [ord(preface[1]) - ord("A") + 1, int(preface[2])] if preface else None,
+        "pair": " ".join(row["pair"]),
+        "objects": [[o[field.name] for field in OBJECT] for o in row["objects"]],
+        **{name: row[name] for name in ("id", "caption", "query", "answer")},
+    }
+
+
+def picture(data: bytes, name: str) -> tuple[bytes, tuple[int, int]]:
+    """A small PNG of a picture, itself where it is one, with its width and height. Raises `ValueError` if damaged."""
+    try:
+        image = decode(data)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if data.startswith(b"\x89PNG") and len(data) <= LARGEST:
+        return data, image.size
+    image.thumbnail((SHRUNK, SHRUNK))
+    buffer = io.BytesIO()
+    image.quantize(256, method=2).save(buffer, "PNG")  # as many colours as there can be, or pale objects vanish
+    return buffer.getvalue(), image.size
+
+
+def settings_of(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """A config as the names and values that the command line has."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from settings_of(inner, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list) and all(isinstance(item, str) for item in value):
+        yield name, ", ".join(value)
+    else:
+        yield name, value if isinstance(value, str) else json.dumps(value)
+
+
+def facts_of(manifest: dict[str, Any], settings: dict[str, str]) -> list[tuple[str, str]]:
+    """What the head of the page says of a dataset; what its config does not say is left out."""
+    sides = [settings[name] for name in ("world.columns", "world.rows") if name in settings]
+    named = {"colours": "world.colours", "shapes": "world.shapes", "sizes": "world.sizes"}
+    named |= {"queries by": "query_by", "seed": "seed"}
+    facts = [("grid", " × ".join(sides)), *((label, settings.get(name, "")) for label, name in named.items())]
+    facts.append(("format", f"{manifest['layout']}{'' if settings else ' (as published, without a manifest)'}"))
+    facts.append(("content digest", str(manifest.get("content_digest") or "")))
+    return [(label, value) for label, value in facts if value]
+
+
+# Writing ---------------------------------------------------------------------------------------------------------
+
+
+def page(folder: Path, examples: int = 200, seed: int = 0) -> str:
+    """The page of a dataset, with up to `examples` of each split. Raises `ValueError` as `content` does."""
+    shown = content(folder, examples, seed)
+    template = TEMPLATE.read_text(encoding="utf-8")
+    script = template.rpartition("<script>")[2].partition("</script>")[0]
+    values = {
+        "name": html.escape(folder.resolve().name),
+        "lead": html.escape(f"{shown['task'].capitalize()}: {TITLES[shown['task']]}"),
+        "script_hash": "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "data": _embedded(shown),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template)
+
+
+def _embedded(value: Any) -> str:
+    """JSON in which no character means anything to HTML."""
+    text = json.dumps(value, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def refuse_foreign(out: Path) -> None:
+    """Raise `ValueError` where something is in the way that is not an earlier page."""
+    if out.is_file():
+        with open(out, "rb") as file:
+            if file.read(len(MARK)) == MARK:
+                return
+    if out.exists():
+        raise ValueError(f"{out}: exists and is not a page of travlr.browse; choose another file with --out")
+
+
+def write(out: Path, text: str) -> None:
+    """Write the page whole or not at all. Raises `ValueError` where that cannot be done."""
+    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "x", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, out)
+    except OSError as error:
+        raise ValueError(f"{out}: cannot be written ({error.strerror}); choose another file with --out") from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:
+        raise cli.UsageError(f"{message} (see --help)")
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return int(text)
+
+
+def main(arguments: list[str]) -> int:
+    parser = Parser(
+        "python -m travlr.browse", description="Write a web page to look at a dataset: one file, no network."
+    )
+    parser.add_argument("folder", metavar="DIR", type=Path, help="a dataset in any format, or the published one")
+    parser.add_argument("--out", metavar="FILE", type=Path, help=f"the page (default: DIR/{NAME})")
+    parser.add_argument("--examples", metavar="N", type=_count, default=200, help="of each split (default: 200)")
+    parser.add_argument("--seed", metavar="S", type=_count, default=0, help="chooses the examples (default: 0)")
+    given = parser.parse_args(arguments)
+    out = given.out or given.folder / NAME
+    refuse_foreign(out)
+    text = page(given.folder, given.examples, given.seed)
+    write(out, text)
+    print(f"{out}: {len(text.encode()) / 1e6:.1f} MB; open it in a browser")
+    return 0
+
+
+if __name__ == "__main__":
+    cli.without_pandas()
+    cli.run("browse", main)

@@ -1,0 +1,176 @@
+"""Write a dataset again in another format: `python -m travlr.convert SRC DST format=imagefolder`.
+
+Rows keep all their columns. Pictures keep their bytes, but for PNG pictures that go to `original`, which has JPEG.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from travlr import cli
+from travlr.card import write_card
+from travlr.dataset import MANIFEST, damage, example_id, read_manifest
+from travlr.files import WORK, hashed
+from travlr.formats import LAYOUTS, Part, published_counts, suffix_of
+from travlr.generate import Job
+from travlr.scene import SPLITS
+from travlr.writing import Plan, damaged_files, write_dataset
+
+HELP = """\
+Write a dataset again in another format. SRC stays as it is; killed or stopped, the same command goes on.
+
+settings
+  format=         parquet, imagefolder, webdataset or original (the published layout)
+  workers=0       processes, 0 for one per core
+  rows_per_file=  as in SRC, or 8000
+  executor=local  local or ray (an optional extra, for more than one machine)
+  overwrite=false replace another dataset in DST
+"""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Reads the rows of a part from a dataset in any format; travels to the workers."""
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    def __call__(self, part: Part) -> Iterator[pa.Table]:
+        number = part.start
+        layout = LAYOUTS[self.manifest["layout"]]
+        for table in layout.read(self.folder, self.manifest, part.split, part.start, part.stop):
+            for name in table["id"].to_pylist():
+                if name != example_id(part.task, part.split, number):
+                    raise ValueError(f"{self.folder}: row {number} of {part.split} has the id {name!r}")
+                number += 1
+            yield table
+
+
+def convert_dataset(
+    source: Path,
+    folder: Path,
+    layout: str,
+    *,
+    rows_per_file: int | None = None,
+    workers: int = 0,
+    executor: str = "local",
+    overwrite: bool = False,
+    say: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """Write the dataset `source` into `folder`, and give its manifest. `rows_per_file=None` keeps the source's.
+
+    Raises `ValueError` where the source is not a finished, sound dataset, and as `write_dataset`.
+    """
+    here, there = source.resolve(), folder.resolve()
+    if here == there or here in there.parents or there in here.parents:
+        raise ValueError(f"{folder}: is, holds or lies in {source}; name another folder")
+    manifest = read_source(source)
+    splits = {split: manifest["splits"][split]["rows"] for split in SPLITS if split in manifest["splits"]}
+    first = _first_row(source, manifest, next(iter(splits)))
+    to_jpeg = layout == "original" and manifest["layout"] != "original"
+    plan = Plan(
+        folder=folder,
+        layout=layout,
+        task=first["task"],
+        counts=splits,
+        rows_per_file=rows_per_file or manifest.get("rows_per_file") or Job.rows_per_file,
+        about={"config": manifest["config"], "held_out": manifest.get("held_out"), "source": _told(manifest)},
+        tables=Rows(source.absolute(), manifest),
+        pixels=None if to_jpeg else manifest.get("pixels"),
+        suffix=suffix_of(first["image"]["bytes"]),
+    )
+    return write_dataset(plan, card=write_card, workers=workers, executor=executor, overwrite=overwrite, say=say)
+
+
+def read_source(folder: Path) -> dict[str, Any]:
+    """The manifest of a finished dataset whose files are sound, or what stands for it in the published layout."""
+    names = ("index.csv", "metadata.jsonl")
+    if not any((folder / name).exists() for name in (MANIFEST, WORK)) and (folder / names[0]).is_file():
+        counts = published_counts(folder)
+        if not counts:
+            raise ValueError(f"{folder}: has no rows")
+        with damage(folder / names[1]):
+            files = [{"name": name, "split": None, **hashed([folder / name])} for name in names]
+        splits = {split: {"rows": rows} for split, rows in counts.items()}
+        return {"layout": "original", "config": None, "splits": splits, "files": files}
+    manifest = read_manifest(folder)
+    if damaged := damaged_files(folder, manifest):
+        raise ValueError(
+            f"{folder / damaged[0]}: damaged or missing; make {folder} again, with the command that made it"
+        )
+    return manifest
+
+
+def _told(manifest: dict[str, Any]) -> dict[str, Any]:
+    """What a dataset says of the one that it was converted from: which it was, never where."""
+    if "content_digest" not in manifest:
+        return {"layout": "original", **{file["name"]: file["sha256"] for file in manifest["files"]}}
+    return {key: manifest.get(key) for key in ("layout", "content_digest", "versions", "source")}
+
+
+def _first_row(folder: Path, manifest: dict[str, Any], split: str) -> dict[str, Any]:
+    for table in LAYOUTS[manifest["layout"]].read(folder, manifest, split, 0, 1):
+        return table.to_pylist()[0]
+    raise ValueError(f"{folder}: {split} has no rows")
+
+
+# Command line ------------------------------------------------------------------------------------------------------
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise cli.UsageError(f"{message}; see --help")
+
+
+def main(arguments: list[str]) -> int:
+    parser = _Parser(
+        prog="python -m travlr.convert", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("source", metavar="SRC", type=Path, help="folder of a dataset, in any format")
+    parser.add_argument("folder", metavar="DST", type=Path, help="folder to write")
+    parser.add_argument("settings", metavar="NAME=VALUE", nargs="*", help="format= is needed; see above")
+    given = parser.parse_args(arguments)
+    cli.without_pandas()
+    job, rows_per_file = _job(given.settings)
+    manifest = convert_dataset(
+        given.source,
+        given.folder,
+        job.format,
+        rows_per_file=rows_per_file,
+        workers=job.workers,
+        executor=job.executor,
+        overwrite=job.overwrite,
+    )
+    for split, counts in manifest["splits"].items():
+        print(f"{split:<10} {counts['rows']:>9,} examples  {counts['true']:>9,} true")
+    digest = manifest["content_digest"][:16]
+    print(f"{given.folder}: content {digest}; check it with: python -m travlr.audit {shlex.quote(str(given.folder))}")
+    return 0
+
+
+def _job(settings: list[str]) -> tuple[Job, int | None]:
+    """The settings, and the rows per file where given. Raises `cli.UsageError` for any wrong name or value."""
+    values = {}
+    names = [name for name in Job.__dataclass_fields__ if name != "out"]
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or name not in names:
+            raise cli.UsageError(f"{setting!r} is not a setting; choose from {'=, '.join(names)}=")
+        values[name] = value
+    if "format" not in values:
+        raise cli.UsageError(f"format= is missing; choose one of {', '.join(LAYOUTS)}")
+    job: Job = cli.typed(Job, values)
+    return job, job.rows_per_file if "rows_per_file" in values else None
+
+
+if __name__ == "__main__":
+    from travlr import convert  # by its own name: workers elsewhere cannot find what belongs to `__main__`
+
+    cli.run("convert", convert.main)

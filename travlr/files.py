@@ -1,0 +1,127 @@
+"""Files that are in place whole or not at all, and the lock of a folder that is being written. Imports nothing of ours.
+
+While a dataset is unfinished its folder has a `.travlr` folder (the lock, what is being made, unfinished files). What
+a new file would replace with other bytes moves to `.kept`: a damaged file, or one that somebody has edited.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import filecmp
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+WORK = ".travlr"
+KEPT = ".kept"
+
+
+@contextlib.contextmanager
+def placed(folder: Path, name: str, sync: bool = True) -> Iterator[Path]:
+    """A path to write to; on leaving it becomes `folder / name`, whole, and on an exception nothing is left of it.
+
+    sync: wait until it is on the disk, which takes long for many small files; those of a part need not, as a part
+    that a power failure damages is found by its record and made again. Raises `OSError` with the name of the file that
+    could not be written.
+    """
+    target = folder / name
+    temporary = folder / WORK / f"{target.name}.{secrets.token_hex(4)}.tmp"  # no two writers share one
+    try:
+        yield temporary
+        if sync:
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
+        if target.exists() and not name.startswith(WORK):
+            if filecmp.cmp(temporary, target, shallow=False):
+                return
+            kept = folder / KEPT / name
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(target, kept)
+        os.replace(temporary, target)
+    except OSError as error:
+        number = error.errno or errno.EIO
+        raise OSError(number, os.strerror(number), str(target)) from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def put_file(folder: Path, name: str, chunks: Iterable[bytes], sync: bool = True) -> None:
+    """Write `folder / name` so that it is there whole or not at all."""
+    with placed(folder, name, sync) as path, open(path, "wb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+
+
+def read_chunks(path: Path) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while chunk := file.read(1 << 20):
+            yield chunk
+
+
+def hashed(paths: Iterable[Path]) -> dict[str, str | int]:
+    """Bytes and SHA-256 of files, one after the other."""
+    digest, size = hashlib.sha256(), 0
+    for path in paths:
+        for chunk in read_chunks(path):
+            digest.update(chunk)
+            size += len(chunk)
+    return {"bytes": size, "sha256": digest.hexdigest()}
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder. Raises `ValueError` where another process holds it.
+
+    A POSIX record lock: workers do not inherit it, it dies with its process, and it works on network disks.
+    """
+    path = folder / WORK / "lock"
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = open(path, "w")  # noqa: SIM115 - closed below, kept open in between
+        except FileNotFoundError:
+            continue  # another process has just finished and removed it
+        except OSError as error:
+            raise ValueError(f"{folder}: {error.strerror}") from None
+        with file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                taken = error.errno in (errno.EACCES, errno.EAGAIN)
+                problem = "another process is writing there; wait for it" if taken else f"no lock: {error.strerror}"
+                raise ValueError(f"{folder}: {problem}, or name another folder") from None
+            if _is_still(file.fileno(), path):
+                yield
+                return
+
+
+def _is_still(file: int, path: Path) -> bool:
+    """Whether an open file is the one at this path: its last holder may have removed it before we locked it."""
+    try:
+        return os.fstat(file).st_ino == os.stat(path).st_ino
+    except FileNotFoundError:
+        return False
+
+
+def clear(folder: Path) -> None:
+    """Empty `.travlr` but for the lock; `job.json`, which says whose the rest is, goes last."""
+    last = ("job.json", "lock")
+    for path in sorted((folder / WORK).iterdir(), key=lambda path: path.name in last):
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != "lock":
+            path.unlink()
+
+
+def close(folder: Path) -> None:
+    """Remove `.travlr`, while its lock is held; another process may take the lock as soon as its file is gone."""
+    clear(folder)
+    (folder / WORK / "lock").unlink()
+    with contextlib.suppress(OSError):
+        (folder / WORK).rmdir()

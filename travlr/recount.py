@@ -1,0 +1,346 @@
+"""A second look at one row: what its caption, query text and pixels say, worked out by nothing that made them.
+
+`travlr.scene` defines answers and pairs for the generator; here they are restated from the paper with sets of cells,
+so that an audit compares two workings and not one with itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from render.image import Renderer
+from render.text import parse_caption, parse_query
+from travlr.config import Cardinality, Comparison, Config, Image, Quantifiers, Spatiality
+from travlr.dataset import example_id, parse_query_form
+from travlr.scene import COLOURS, SHAPES, Query, Scene, World
+
+Cells = set[tuple[int, int]]  # (row, column)
+Where = dict[str, Cells]  # "red", "circle" or "red circle" -> the cells of such objects
+Pair = tuple[str, ...]
+Thing = tuple[str, str, str, int, int]  # colour, shape, size, row, column
+
+# What each quantifier says of the sets X and Y that its query names, and the two sets that Table 1 counts for it.
+TRUE_WHEN: dict[str, Callable[[Cells, Cells], bool]] = {
+    "all": lambda x, y: x <= y,
+    "not all": lambda x, y: not x <= y,
+    "some": lambda x, y: not x.isdisjoint(y),
+    "none": lambda x, y: x.isdisjoint(y),
+    "only": lambda x, y: y <= x,
+    "not only": lambda x, y: not y <= x,
+}
+TABLE_1: dict[str, Callable[[Cells, Cells], tuple[Cells, Cells]]] = {
+    "all": lambda x, y: (x & y, y - x),
+    "not all": lambda x, y: (x & y, x - y),
+    "some": lambda x, y: (x - y, x & y),
+    "none": lambda x, y: (x - y, y - x),
+    "only": lambda x, y: (x & y, x - y),
+    "not only": lambda x, y: (x & y, y - x),
+}
+OPPOSITE = {"all": "not all", "some": "none", "only": "not only", "not all": "all", "none": "some", "not only": "only"}
+NAMES = {"spatiality": (0, 2), "cardinality": (1,), "quantifiers": (1, 2), "comparison": (1, 2)}  # arguments
+
+# What each row is checked for, and what it means that all is well.
+ROW_CHECKS = {
+    "ids": "numbered in order; one task",
+    "caption": "read back: the objects column, in its order",
+    "image": "read back: every pixel is as the objects column says",
+    "query": "read back: query_form",
+    "queried": "marked are the objects that the query names",
+    "answer": "worked out anew from the caption",
+    "pair": "worked out anew from the caption",
+    "settings": "objects, numbers and distractors are within the settings",
+    "held-out pairs": "shown by test_ood queries, and by no other split's",
+    "held-out numbers in scenes": "no scene shows one, but for what test_ood asks about",
+    "held-out queries": "asked in test_ood, and nowhere else",
+}
+# Rules that never look at what decides the answer, and what they look at. X and Y are the sets that a quantifier's
+# query names. NOTED ones follow from the design by arithmetic, so they are reported and cannot fail.
+QUERY, TOTAL = "shortcut: query text", "shortcut: query text and number of objects"
+UNASKED, EMPTY = "shortcut: set not asked about", "shortcut: set not asked about, empty or not"
+SHARED, REVERSED, REST = "shortcut: part of both pairs", "shortcut: X without Y", "shortcut: number of distractors"
+RULES = {
+    QUERY: "",
+    TOTAL: "",
+    UNASKED: "Y without X, and for only and not only X without Y",
+    EMPTY: "",
+    SHARED: "X and Y, for all, not all, only and not only",
+    REVERSED: "for some and none: Table 1 reverses the held-out numbers of one of them",
+    REST: "at equal totals they make up for the set that is empty where a quantifier, or its opposite, is true",
+}
+NOTED = (REVERSED, REST)
+
+WHITE, INK = 236, 0.04  # a cell holds an object where more than INK of it is darker; JPEG noise is less, shapes more
+JPEG_ERROR = 36  # of a channel; saving as JPEG leaves up to 29, another object makes 75 in the paper's world
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a row is held against: its dataset's settings, None where another program made it; the pairs and queries
+    that only test_ood may show; and whether pictures are exact, to the pixel."""
+
+    config: Config | None
+    pairs: frozenset[Pair]
+    queries: frozenset[frozenset[str]]
+    exact: bool
+
+
+class Row(NamedTuple):
+    id: str
+    image: dict[str, Any]
+    caption: str
+    query: str
+    answer: bool
+    task: str
+    pair: list[str]
+    form: str
+    things: list[Thing]
+    queried: list[bool]
+
+
+def malformed(table: pa.Table) -> str:
+    """What makes the rows of a table unreadable, if anything."""
+
+    def holes(array: pa.Array) -> int:
+        if pa.types.is_list(array.type):
+            return array.null_count + holes(array.flatten())
+        if pa.types.is_struct(array.type):
+            return array.null_count + sum(holes(array.field(i)) for i in range(array.type.num_fields))
+        return array.null_count
+
+    try:
+        table.validate(full=True)
+    except pa.ArrowException as error:
+        return str(error).splitlines()[0]
+    missing = [name for name in table.column_names if any(map(holes, table[name].chunks))]
+    return f"{missing[0]} is missing" if missing else ""
+
+
+def rows_of(table: pa.Table) -> Iterator[Row]:
+    names = ("id", "image", "caption", "query", "answer", "task", "pair", "query_form")
+    objects = table["objects"].combine_chunks()
+    *fields, queried = (column.to_pylist() for column in objects.flatten().flatten())
+    things, start = list(zip(*fields, strict=True)), 0
+    lengths = objects.value_lengths().to_pylist()
+    for length, *values in zip(lengths, *(table[name].to_pylist() for name in names), strict=True):
+        stop = start + length
+        yield Row._make([*values, things[start:stop], queried[start:stop]])
+        start = stop
+
+
+def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[str, str], list[tuple[str, Any]]]:
+    """Check -> what is wrong, or nothing, as far as the row can be read; and (rule, what it looks at) once it could."""
+    config = rules.config
+    task = config.task if config else row.task
+    due = example_id(task, split, number)
+    named_so = (row.id, Path(row.image["path"]).stem, row.task) == (due, due, task)
+    problems = {"ids": "" if named_so else f"id, picture or task is not that of {due}"}
+    try:
+        columns, rows, scene = parse_caption(row.caption, config.world.sizes[0] if config else "medium")
+        if config and (columns, rows) != (config.world.columns, config.world.rows):
+            raise ValueError(f"a grid of {columns} x {rows}")
+    except ValueError as error:
+        return problems | {"caption": str(error)}, []
+    problems["caption"] = misread(scene, row.things)
+    problems["image"] = misdrawn(rules, row, columns, rows)
+    try:
+        query, form = parse_query(row.query), parse_query_form(row.form)
+    except ValueError as error:
+        return problems | {"query": str(error)}, []
+    problems["query"] = "" if query == form and query.task == task else f"{row.query} is not {row.form}"
+    where = places(scene)
+    asked = set().union(*named(query, where))
+    marked = {thing[3:] for thing, flag in zip(row.things, row.queried, strict=True) if flag}
+    problems["queried"] = "" if marked == asked else f"{len(marked)} objects, but the query names {len(asked)} others"
+    try:
+        answer, pair = recount(query, where)
+    except ValueError as error:
+        return problems | {"answer": str(error)}, []
+    problems["answer"] = "" if answer == row.answer else f"says {row.answer}, the scene {answer}: {row.query}"
+    problems["pair"] = "" if list(pair) == row.pair else f"says {' '.join(row.pair)}, the scene {' '.join(pair)}"
+    if config:
+        problems["settings"] = unlike(config, query, pair, scene, where)
+    problems |= misplaced(rules, split, query, pair, where)
+    return problems, [("pair", " ".join(pair)), *features(query, row.query, scene, where)]
+
+
+def misplaced(rules: Rules, split: str, query: Query, pair: Pair, where: Where) -> dict[str, str]:
+    """Check -> problem, or nothing, of what is held out: exactly the rows of test_ood show such a thing."""
+    out, problems = split == "test_ood", {}
+    if rules.pairs:
+        held = pair in rules.pairs
+        problems["held-out pairs"] = "" if held == out else f"{' '.join(pair)} is {'' if held else 'not '}held out"
+        if query.task == "cardinality":
+            shown = numbers_shown(query.args[1], where) - ({pair} if out else set())
+            extra = " ".join(min(shown & rules.pairs, default=()))
+            problems["held-out numbers in scenes"] = f"shows {extra}" if extra else ""
+    if rules.queries:
+        words = query.args if query.task == "cardinality" else (query.args[i] for i in NAMES[query.task])
+        held = frozenset(map(str, words)) in rules.queries
+        problems["held-out queries"] = "" if held == out else f"what it asks is {'' if held else 'not '}held out"
+    return problems
+
+
+def features(query: Query, text: str, scene: Scene, where: Where) -> Iterator[tuple[str, Any]]:
+    """(rule, what it looks at) of a row."""
+    yield QUERY, text
+    yield TOTAL, (text, len(scene))
+    if query.task == "quantifiers":
+        quantifier = query.args[0]
+        x, y = named(query, where)
+        unasked = len(x - y if quantifier in ("only", "not only") else y - x)
+        yield UNASKED, (quantifier, unasked)
+        yield EMPTY, (quantifier, unasked > 0)
+        shared = TABLE_1[quantifier](x, y)[0]
+        yield REVERSED if quantifier in ("some", "none") else SHARED, (quantifier, len(shared))
+        yield REST, (quantifier, len(scene) - len(x | y))
+
+
+# What a scene says -------------------------------------------------------------------------------------------------
+
+
+def places(scene: Scene) -> Where:
+    where: Where = defaultdict(set)
+    for o in scene:
+        for words in (o.colour, o.shape, f"{o.colour} {o.shape}"):
+            where[words].add((o.row, o.column))
+    return where
+
+
+def named(query: Query, where: Where) -> list[Cells]:
+    """The cells of what a query names."""
+    return [where[query.args[i]] for i in NAMES[query.task]]
+
+
+def recount(query: Query, where: Where) -> tuple[bool, Pair]:
+    """Answer and pair (section 3.2 of the paper). Raises `ValueError` where a spatial query names not one object."""
+    args, (first, *others) = query.args, named(query, where)
+    if query.task == "cardinality":
+        return len(first) == args[0], (args[1], str(len(first)))
+    (second,) = others
+    if query.task == "comparison":
+        a, b = len(first), len(second)
+        return a > b if args[0] == "more" else a < b, ("comparison", str(a), str(b))
+    if query.task == "quantifiers":
+        true = TRUE_WHEN[args[0]](first, second)
+        holds: str = args[0] if true else OPPOSITE[args[0]]
+        return true, (holds, *(str(len(cells)) for cells in TABLE_1[holds](first, second)))
+    if len(first) != 1 or len(second) != 1:
+        raise ValueError(f"the scene has {len(first)} {args[0]} and {len(second)} {args[2]}, not one each")
+    (y, x), (v, u) = *first, *second
+    truth = {"to the left of": x < u, "to the right of": x > u, "above": y < v, "below": y > v}[args[1]]
+    if args[1] in ("above", "below"):
+        return truth, ("vertical", str(y + 1), str(v + 1))
+    return truth, ("horizontal", chr(65 + x), chr(65 + u))
+
+
+def numbers_shown(attribute: str, where: Where) -> set[Pair]:
+    """(attribute, number) of every attribute of the same kind in a scene: of the shapes, where a shape is asked for."""
+
+    def kind(words: str) -> tuple[bool, bool]:
+        return words in COLOURS, words in SHAPES
+
+    return {(words, str(len(cells))) for words, cells in where.items() if kind(words) == kind(attribute)}
+
+
+def unlike(config: Config, query: Query, pair: Pair, scene: Scene, where: Where) -> str:
+    """What a scene has that the settings of its dataset rule out, if anything."""
+    asked = named(query, where)
+    rest = len(scene) - len(set().union(*asked))
+    numbers: list[tuple[str, int, list[int]]] = []
+    if isinstance(config, Spatiality | Cardinality | Quantifiers | Comparison):
+        numbers.append(("distractors", rest, config.distractors))
+    if isinstance(config, Cardinality | Comparison):
+        numbers += [("numbers", len(cells), config.numbers) for cells in asked]
+    if isinstance(config, Cardinality) and config.total == "independent":
+        numbers.append(("total_objects", len(scene), config.total_objects))
+    if isinstance(config, Quantifiers):
+        parts = [int(part) for part in pair[1:]]
+        numbers += [("numbers", part, config.numbers) for part in parts]
+        filled = pair[0] not in ("all", "none", "only") and config.third_region == "matched"
+        numbers.append(("third_region", len(scene) - rest - sum(parts), config.numbers if filled else [0, 0]))
+    if strange := [o for o in scene if (o.size, o.shape, o.colour) not in config.world.number]:
+        return f"{strange[0].size} {strange[0].colour} {strange[0].shape} is not of this world"
+    return next((f"{name} {limits}, but {n}" for name, n, limits in numbers if not limits[0] <= n <= limits[1]), "")
+
+
+def misread(scene: Scene, things: list[Thing]) -> str:
+    """Where a caption and the objects column differ, if anywhere."""
+    said = [(o.colour, o.shape, o.size, o.row, o.column) for o in scene]
+    if len(said) != len(things):
+        return f"names {len(said)} objects, the objects column {len(things)}"
+    return next((f"says {a}, the objects column {b}" for a, b in zip(said, things, strict=True) if a != b), "")
+
+
+# Pictures ----------------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1)
+def renderer_of(world: World, image: Image) -> Renderer:
+    return Renderer(world, image.cell, {size: getattr(image, size) for size in world.sizes})
+
+
+def misdrawn(rules: Rules, row: Row, columns: int, rows: int) -> str:
+    """Where a picture and the objects column differ, if anywhere.
+
+    They are compared in every pixel, but for what JPEG loses where pictures are not exact; or, where without a config
+    the way of drawing is not known, in which cells are empty.
+    """
+    from PIL import Image as pillow
+
+    config, things = rules.config, row.things
+    try:
+        picture = pillow.open(io.BytesIO(row.image["bytes"]), formats=("PNG",) if rules.exact else ("PNG", "JPEG"))
+        if picture.width * picture.height > 1 << 26:
+            return f"a picture of {picture.width} x {picture.height} pixels"
+        picture.load()
+    except Exception as error:  # Pillow raises many kinds for damaged files
+        return f"not a readable picture ({type(error).__name__})"
+    if not all(0 <= y < rows and 0 <= x < columns for *_, y, x in things):
+        return "an object lies outside the grid"
+    if config is None:
+        wrong = inked_cells(np.asarray(picture.convert("RGB")), columns, rows) ^ {thing[3:] for thing in things}
+    else:
+        renderer = renderer_of(config.world, config.image)
+        if picture.size != (renderer.width, renderer.height):
+            return f"{picture.width} x {picture.height} pixels, not {renderer.width} x {renderer.height}"
+        grid = np.zeros((config.world.rows, config.world.columns), np.intp)
+        for colour, shape, size, y, x in things:
+            grid[y, x] = config.world.number.get((size, shape, colour), 0)
+        wrong = differing_cells(renderer, picture, grid)
+    return f"differs at {chr(65 + min(wrong)[1])} {min(wrong)[0] + 1}" if wrong else ""
+
+
+def differing_cells(renderer: Renderer, picture: Any, grid: np.ndarray) -> Cells:
+    """Cells where a picture is not what the sprites of a grid of kinds make."""
+    palette = renderer.palette.ravel().tolist()
+    indexed = picture.mode == "P" and picture.getpalette()[: len(palette)] == palette  # a third of the bytes
+    due = (renderer.sprites[..., None] if indexed else renderer.rgb_sprites)[grid]
+    rows, columns, cell, _, channels = due.shape
+    drawn = np.asarray(picture if indexed else picture.convert("RGB"))
+    tiles = drawn.reshape(rows, cell, columns, cell, channels).swapaxes(1, 2)
+    if np.array_equal(tiles, due):
+        return set()
+    error = np.maximum(tiles, due) - np.minimum(tiles, due)
+    return _cells((error > (JPEG_ERROR if picture.format == "JPEG" else 0)).any(axis=(2, 3, 4)))
+
+
+def inked_cells(picture: np.ndarray, columns: int, rows: int) -> Cells:
+    """Cells of a picture (height, width, 3) that are not empty."""
+    ink = (picture.min(axis=2) < WHITE).astype(np.int64)
+    tops, lefts = (np.arange(n) * length // n for n, length in zip((rows, columns), ink.shape, strict=True))
+    share = np.add.reduceat(np.add.reduceat(ink, tops, axis=0), lefts, axis=1) * rows * columns / ink.size
+    return _cells(share > INK)
+
+
+def _cells(mask: np.ndarray) -> Cells:
+    rows, columns = np.nonzero(mask)
+    return set(zip(rows.tolist(), columns.tolist(), strict=True))

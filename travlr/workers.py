@@ -1,0 +1,157 @@
+"""Work spread over processes or machines, and how far it is. Knows nothing of datasets."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import logging
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+from travlr.cli import without_pandas
+
+T = TypeVar("T")
+R = TypeVar("R")
+EXECUTORS = ("local", "ray")
+
+
+Results = Generator[tuple[T, R], None, None]
+
+
+def run(work: Callable[[T], R], items: list[T], workers: int = 0, executor: str = "local") -> Results[T, R]:
+    """Each item with what `work` makes of it, in the order in which they are done.
+
+    workers: processes on this machine, 0 for one per core. `work` and the items must be picklable. What `work` raises
+    is raised here; a worker that dies raises `ValueError`.
+    """
+    if executor == "ray":
+        return _run_on_ray(work, items, workers)
+    workers = min(workers or len(os.sched_getaffinity(0)), len(items))
+    if workers <= 1:
+        return ((item, work(item)) for item in items)
+    return _run_in_processes(work, items, workers)
+
+
+def _run_in_processes(work: Callable[[T], R], items: list[T], workers: int) -> Results[T, R]:
+    context = multiprocessing.get_context("spawn")
+    pool = concurrent.futures.ProcessPoolExecutor(workers, context, prepare_worker)
+    try:
+        with _interrupts_held():
+            waiting = {pool.submit(work, item): item for item in items}
+        for future in concurrent.futures.as_completed(waiting):
+            yield waiting[future], future.result()
+    except BrokenProcessPool:
+        raise ValueError("a worker died (out of memory?); run the same command again with fewer workers=") from None
+    finally:
+        for process in list((pool._processes or {}).values()):  # not waiting for what they are at: it is not in place
+            process.kill()
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Put Ctrl-C off while processes are started; they inherit that it is blocked, so this process alone answers it."""
+    held: list[int] = []
+    main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, lambda *_: held.append(1)) if main else None
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if main:
+            signal.signal(signal.SIGINT, handler)
+    if held:
+        raise KeyboardInterrupt
+
+
+def prepare_worker() -> None:
+    """Die with the parent at once, however it dies."""
+    without_pandas()
+    parent = multiprocessing.parent_process()
+
+    def die_with_parent() -> None:
+        if parent is not None:
+            multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=die_with_parent, daemon=True).start()
+
+
+def _run_on_ray(work: Callable[[T], R], items: list[T], workers: int) -> Results[T, R]:
+    """On the Ray cluster that RAY_ADDRESS or `ray.init` names, else on one of this machine's cores."""
+    try:
+        import ray
+    except ImportError:
+        raise ValueError("executor=ray: needs the extra ray: pip install -e '.[ray]'") from None
+    ours = not ray.is_initialized()
+    try:
+        if ours:
+            elsewhere = "RAY_ADDRESS" in os.environ
+            cores = None if elsewhere or not workers else workers
+            ray.init(
+                num_cpus=cores,
+                include_dashboard=None if elsewhere else False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+        call = ray.remote(_call)
+        waiting = {call.remote(work, item): item for item in items}
+        while waiting:
+            for reference in ray.wait(list(waiting))[0]:
+                yield waiting.pop(reference), ray.get(reference)
+    except (ray.exceptions.RayError, ConnectionError, RuntimeError) as error:
+        cause = getattr(error, "cause", None) or error  # what `work` raised, or what is wrong with Ray
+        if isinstance(cause, (ray.exceptions.RayError, ConnectionError, RuntimeError)):
+            raise ValueError(f"executor=ray: {str(cause).splitlines()[0]}") from None
+        raise cause from None
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def _call(work: Callable[[Any], Any], item: Any) -> Any:
+    return work(item)
+
+
+class Progress:
+    """A bar on a terminal, a plain line every few seconds elsewhere: examples, rate, time left."""
+
+    def __init__(self, total: int, say: Callable[[str], None]) -> None:
+        self._total, self._done, self._say = total, 0, say
+        self._begun = self._said = time.monotonic()
+        self._terminal = sys.stderr.isatty()
+
+    def __enter__(self) -> Progress:
+        if self._terminal and self._total:
+            print(f"[{'.' * 30}] 0 of {self._total:,} examples", end="", file=sys.stderr, flush=True)
+        return self
+
+    def advance(self, rows: int) -> None:
+        self._done += rows
+        now = time.monotonic()
+        rate = self._done / max(now - self._begun, 1e-9)
+        left = (self._total - self._done) / max(rate, 1e-9)
+        text = f"{self._done:,} of {self._total:,} examples, {rate:,.0f}/s, {_minutes(left)} left"
+        if self._terminal:
+            filled = 30 * self._done // max(self._total, 1)
+            print(f"\r[{'#' * filled}{'.' * (30 - filled)}] {text}\x1b[K", end="", file=sys.stderr, flush=True)
+        elif now - self._said > 5 or self._done == self._total:
+            self._said = now
+            self._say(text)
+
+    def __exit__(self, *_: object) -> None:
+        if self._terminal and self._total:
+            print(file=sys.stderr)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
