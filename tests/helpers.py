@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import pyarrow as pa
 
 from travlr import Cardinality, Count, Image, Job, generate_dataset
 from travlr.config import Config
+from travlr.dataset import MANIFEST
+from travlr.files import WORK
 from travlr.formats import LAYOUTS, Part
 from travlr.generate import Tables
 
@@ -35,6 +38,21 @@ def write(folder: Path, config: Config = SMALL, **job: Any) -> tuple[dict[str, A
     return manifest, said
 
 
+def unfinish(folder: Path) -> None:
+    """Write a small Parquet dataset whose last three parts are missing, as after a kill."""
+    manifest, _ = write(folder)
+    (folder / MANIFEST).unlink()
+    (folder / WORK / "parts").mkdir(parents=True)
+    names = ("format_version", "layout", "source", "config", "rows_per_file", "versions", "splits", "files")
+    (folder / WORK / "job.json").write_text(json.dumps({name: manifest[name] for name in names}))
+    for number, record in enumerate(manifest["files"]):
+        if number < len(manifest["files"]) - 3:
+            part = record["name"].removesuffix(".parquet")
+            (folder / WORK / "parts" / f"{part}.json").write_text(json.dumps(record))
+        else:
+            (folder / record["name"]).unlink()
+
+
 def hashes(folder: Path) -> dict[str, str]:
     """SHA-256 of every file below a folder, hidden ones too, and the empty folders."""
     found = {}
@@ -45,6 +63,13 @@ def hashes(folder: Path) -> dict[str, str]:
         elif not any(path.iterdir()):
             found[name] = "empty folder"
     return found
+
+
+def flip(path: Path, place: int | None = None) -> None:
+    """Change one bit of a file, in the middle where no place is given."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 if place is None else place] ^= 1
+    path.write_bytes(data)
 
 
 def start(module: str, *arguments: str, code: str = "", **changed: Any) -> subprocess.Popen[str]:

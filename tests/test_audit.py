@@ -70,9 +70,10 @@ def mend(folder: Path) -> None:
     true = dict.fromkeys(manifest["splits"], 0)
     for file in manifest["files"]:
         table = pq.read_table(folder / file["name"])
-        sums[file["split"]] += rows_digest(table)
-        true[file["split"]] += sum(table["answer"].to_pylist())
-        file.update(hashed([folder / file["name"]]))
+        digest, answers = rows_digest(table), sum(table["answer"].to_pylist())
+        sums[file["split"]] += digest
+        true[file["split"]] += answers
+        file.update(hashed([folder / file["name"]]), true=answers, rows_digest=f"{digest:064x}")
     for split, counts in manifest["splits"].items():
         counts["true"] = true[split]
     digest = content_digest({split: n % (1 << 256) for split, n in sums.items()}, manifest["pixels"])
@@ -136,6 +137,10 @@ def swap_mentions(rows: Rows) -> None:
 def swap_images(rows: Rows) -> None:
     first, second = rows[5]["image"], rows[6]["image"]
     first["bytes"], second["bytes"] = second["bytes"], first["bytes"]
+
+
+def say_size(rows: Rows) -> None:
+    rows[5]["caption"] = rows[5]["caption"].replace(" is a ", " is a medium ").replace(" is an ", " is a medium ")
 
 
 def move_object(rows: Rows) -> None:
@@ -205,6 +210,7 @@ def scene_of(objects: Rows) -> tuple[Object, ...]:
     [
         (flip_answer, {"answer", "balance by pair", "balance by query text"}),
         (swap_mentions, {"caption"}),
+        (say_size, {"caption"}),
         (swap_images, {"image"}),
         (move_object, {"caption", "image"}),
         (move_object_and_caption, {"image"}),
@@ -441,6 +447,15 @@ def test_counts_and_digests_of_the_manifest(clean: Path, tmp_path: Path) -> None
     manifest["config"]["count"]["train"] = 300
     put(folder, manifest)
     assert failed(folder) == {"rows"}
+    for key, value in {"rows": 7, "true": 7, "rows_digest": "0", "bytes": 7, "sha256": "0"}.items():
+        manifest = told(clean / "comparison")
+        manifest["files"][0][key] = value
+        put(folder, manifest)
+        assert failed(folder) & {"files", "rows"}, key
+    manifest = told(clean / "comparison")
+    del manifest["splits"]["test_ind"]
+    put(folder, manifest)
+    assert {"rows"} <= failed(folder)
     manifest = told(clean / "comparison")
     manifest["files"] = manifest["files"][1:]
     put(folder, manifest)

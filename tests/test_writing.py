@@ -20,13 +20,25 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import FORMATS, ROOT, SETTINGS, SMALL, Failing, command, hashes, one_line, start, write
+from tests.helpers import (
+    FORMATS,
+    ROOT,
+    SETTINGS,
+    SMALL,
+    Failing,
+    command,
+    flip,
+    hashes,
+    one_line,
+    start,
+    unfinish,
+    write,
+)
 from travlr import Count, formats, workers, writing
 from travlr.card import write_card
 from travlr.dataset import FORMAT_VERSION, MANIFEST, open_parquet, versions
 from travlr.files import KEPT, WORK
 from travlr.formats import Part
-from travlr.generate import Tables
 from travlr.writing import Plan, write_dataset
 
 OTHER = dataclasses.replace(SMALL, seed=1)
@@ -61,7 +73,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]
     return found
 
 
-# The same bytes ----------------------------------------------------------------------------------------------------
+# The same bytes -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layout", FORMATS)
@@ -104,7 +116,7 @@ def test_too_many_files_are_refused_before_anything_is_written(tmp_path: Path, m
     assert not (tmp_path / "d").exists()
 
 
-# Killed, stopped, and two at a time --------------------------------------------------------------------------------
+# Killed, stopped, and two at a time ---------------------------------------------------------------------------------
 
 KILLED = """
 # Runs a command in FOLDER/N for each N of MOMENTS, killed just before the N-th change that it makes there.
@@ -266,7 +278,7 @@ def test_a_second_process_is_refused_and_the_first_goes_on(long_hashes: dict[str
     assert hashes(folder) == long_hashes
 
 
-# A disk that fails -------------------------------------------------------------------------------------------------
+# A disk that fails --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("layout", "count"), [("parquet", 1), ("parquet", 2), ("original", 2), ("webdataset", 1)])
@@ -337,30 +349,13 @@ def newer(folder: Path) -> None:
 
 
 def newer_unfinished(folder: Path) -> None:
-    unfinished(folder)
+    unfinish(folder)
     edit(folder / WORK / "job.json", format_version=FORMAT_VERSION + 1)
-
-
-def unfinished(folder: Path, config: Any = SMALL, layout: str = "parquet") -> None:
-    """A dataset whose last three parts are missing, as after a kill."""
-    write(folder, config, format=layout)
-    manifest = json.loads((folder / MANIFEST).read_text())
-    (folder / MANIFEST).unlink()
-    plan = Plan(folder, layout, config.task, {}, 50, {"config": manifest["config"]}, tables=Tables(""))
-    parts = formats.parts_of(config.task, {s: n["rows"] for s, n in manifest["splits"].items()}, 50)
-    job = {**plan.identity, "versions": versions(), "splits": manifest["splits"], "files": manifest["files"]}
-    (folder / WORK / "parts").mkdir(parents=True)
-    (folder / WORK / "job.json").write_text(json.dumps(job))
-    for number, (part, record) in enumerate(zip(parts, manifest["files"], strict=False)):
-        if number < len(parts) - 3:
-            (folder / WORK / "parts" / f"{part.name}.json").write_text(json.dumps(record))
-        else:
-            (folder / record["name"]).unlink()
 
 
 def damaged(name: str, text: str) -> Callable[[Path], None]:
     def make(folder: Path) -> None:
-        (unfinished if name.startswith(WORK) else write)(folder)
+        (unfinish if name.startswith(WORK) else write)(folder)
         (folder / name).write_text(text)
 
     return make
@@ -438,13 +433,7 @@ def test_another_dataset_is_refused_by_its_first_differing_setting_or_replaced(
     assert after == whole["parquet"]
 
 
-# Damage ------------------------------------------------------------------------------------------------------------
-
-
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
+# Damage -------------------------------------------------------------------------------------------------------------
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
@@ -482,7 +471,7 @@ def test_a_damaged_part_of_an_unfinished_dataset_is_made_again_and_kept_aside(
     kind: str, whole: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
     folder, name = tmp_path / "d", "train-00000-of-00002.parquet"
-    unfinished(folder)
+    unfinish(folder)
     DAMAGE[kind](folder / name)
     _, said = write(folder)
     assert sum(line.startswith("train-00000-of-00002: damaged or missing, made again") for line in said) == 1
@@ -494,7 +483,7 @@ def test_a_damaged_part_of_an_unfinished_dataset_is_made_again_and_kept_aside(
 
 def test_damaged_records_and_leavings_do_no_harm(whole: dict[str, dict[str, str]], tmp_path: Path) -> None:
     folder = tmp_path / "d"
-    unfinished(folder)
+    unfinish(folder)
     records = sorted((folder / WORK / "parts").glob("*.json"))
     assert len(records) == 3
     for record, text in zip(records, ("", "[]", '{"true": "many", "rows_digest": "?"}'), strict=True):
@@ -534,7 +523,7 @@ def test_parts_of_other_versions_are_not_mixed_with_new_ones(
 ) -> None:
     folder, other = tmp_path / "d", {**versions(), "numpy": "0.1"}
     if state == "unfinished":
-        unfinished(folder)
+        unfinish(folder)
         edit(folder / WORK / "job.json", versions=other)
     else:
         write(folder)
@@ -547,7 +536,7 @@ def test_parts_of_other_versions_are_not_mixed_with_new_ones(
     assert hashes(folder) == whole["parquet"]
 
 
-# Work that fails -----------------------------------------------------------------------------------------------------
+# Work that fails ----------------------------------------------------------------------------------------------------
 
 
 def failing(folder: Path, how: str) -> Plan:
@@ -573,7 +562,7 @@ def test_a_worker_that_dies_is_one_line(tmp_path: Path) -> None:
         write_dataset(failing(tmp_path / "d", "dies"), card=write_card, workers=2, say=lambda _: None)
 
 
-# Ray ---------------------------------------------------------------------------------------------------------------
+# Ray ----------------------------------------------------------------------------------------------------------------
 
 
 def test_ray_writes_the_same_bytes_and_its_errors_are_one_line(

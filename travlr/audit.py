@@ -144,11 +144,11 @@ def read_told(folder: Path) -> Told:
 
 
 def _told(folder: Path, manifest: dict[str, Any]) -> Told:
-    held_out = manifest.get("held_out") or {}
+    held_out = manifest["held_out"] if manifest["config"] else {"pairs": [], "queries": []}
     rules = Rules(
         from_dict(manifest["config"]) if manifest["config"] else None,
-        frozenset(tuple(map(str, pair)) for pair in held_out.get("pairs", [])),
-        frozenset(frozenset(map(str, query)) for query in held_out.get("queries", [])),
+        frozenset(tuple(map(str, pair)) for pair in held_out["pairs"]),
+        frozenset(frozenset(map(str, query)) for query in held_out["queries"]),
         exact=manifest["pixels"] is not None,
     )
     return Told(
@@ -156,7 +156,7 @@ def _told(folder: Path, manifest: dict[str, Any]) -> Told:
         LAYOUTS[manifest["layout"]].name,
         {split: {"rows": n["rows"], "true": int(n["true"])} for split, n in manifest["splits"].items()},
         rules,
-        tuple(file | {"sha256": str(file["sha256"])} for file in manifest["files"]),
+        tuple(manifest["files"]),
         tuple(map(str, manifest["data_files"].values())),
         manifest["pixels"],
         str(manifest["content_digest"]),
@@ -170,7 +170,7 @@ def parts_of(told: Told) -> list[Part]:
     parts, starts = [], Counter[str]()
     last = {file["split"]: number for number, file in enumerate(told.files) if "rows" in file}
     for number, file in enumerate(told.files):
-        split = file["split"] if "rows" in file and file["split"] in told.splits else ""
+        split = file["split"] or "" if "rows" in file else ""
         stop = None if number == last.get(split) else starts[split] + file.get("rows", 0)
         parts.append(Part(number, split, starts[split], stop, file))
         starts[split] += file.get("rows", 0)
@@ -207,8 +207,10 @@ def examine(told: Told, part: Part) -> Found:
     try:
         for table in tables_of(told, part) if part.split else ():
             examine_table(told, part, table, found)
-        due = part.file.get("rows", found.rows[part.split])
-        problem = "" if found.rows[part.split] == due else f"{found.rows[part.split]:,} rows, not {due:,}"
+        digest = f"{found.digests[part.split] % (1 << 256):064x}"
+        there = {"rows": found.rows[part.split], "true": found.true[part.split], "rows_digest": digest}
+        wrong = [key for key in there if part.split and there[key] != part.file.get(key, there[key])]
+        problem = f"{wrong[0]} is {there[wrong[0]]}, not {part.file[wrong[0]]}" if wrong else ""
     except ValueError as error:
         problem = str(error)
     found.check("rows", part.split, problem and f"{part.file.get('name', part.split)}: {problem}")
@@ -217,10 +219,10 @@ def examine(told: Told, part: Part) -> Found:
 
 def file_problem(folder: Path, file: dict[str, Any]) -> str:
     try:
-        digest = hashed(folder / name for name in names_of(file))["sha256"]
+        there = hashed(folder / name for name in names_of(file))
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
-    return "" if digest == file["sha256"] else f"{file['name']}: not the bytes that were written"
+    return "" if there.items() <= file.items() else f"{file['name']}: not the bytes that were written"
 
 
 def examine_table(told: Told, part: Part, table: pa.Table, found: Found) -> None:
@@ -254,7 +256,7 @@ def file_checks(told: Told, found: Found) -> list[Check]:
         problems = [f"{wrong} of them; first {found.first['files'][1]}"] if wrong else []
         checks = [_check("files", found.done["files"], problems, "SHA-256 as in the manifest"), other_files(told)]
     problems = [found.first["rows"][1]] if "rows" in found.first else []
-    for split, n in told.splits.items():
+    for split, n in ({key: {"rows": 0, "true": 0} for key in found.rows} | told.splits).items():
         rows, true = found.rows[split], found.true[split]
         if (rows, true) != (n["rows"], n.get("true", true)):
             problems.append(

@@ -110,8 +110,8 @@ def _counts(splits: dict[str, dict[str, int]]) -> str:
 
 
 def _held_out(held_out: dict[str, Any]) -> str:
-    pairs = ", ".join(f"`{' '.join(pair)}`" for pair in held_out["pairs"])
-    queries = "; ".join(" ".join(str(part) for part in query) for query in held_out["queries"])
+    pairs = ", ".join(f"`{' '.join(map(str, pair))}`" for pair in held_out["pairs"])
+    queries = "; ".join(" ".join(map(str, query)) for query in held_out["queries"])
     return f"""
 ## Held out
 

@@ -6,6 +6,7 @@ import difflib
 import importlib.abc
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,7 @@ def run(program: str, main: Callable[[list[str]], int | None]) -> NoReturn:
     except ValueError as error:
         print(f"{program}: {error}", file=sys.stderr)
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough
         code = 130
         print(f"\n{program}: stopped; run the same command again to go on", file=sys.stderr)
     except BrokenPipeError:  # the reader of our output has gone
@@ -39,6 +41,7 @@ def run(program: str, main: Callable[[list[str]], int | None]) -> NoReturn:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         print(f"{program}: {where}{error.strerror or error}; mend it and run the same command again", file=sys.stderr)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to stop
     sys.exit(code)
 
 

@@ -196,6 +196,9 @@ def checked_manifest(path: Path) -> dict[str, Any]:
                 raise ValueError(f"wrong split {split!r}")
         for file in manifest["files"]:
             _check_file(file)
+        for name in ("pairs", "queries") if manifest.get("held_out") else ():
+            if not all(isinstance(item, list) for item in manifest["held_out"][name]):
+                raise ValueError(f"wrong held_out {name}")
     return manifest
 
 
@@ -205,7 +208,9 @@ def _check_file(file: dict[str, Any]) -> None:
         raise ValueError(f"names a file outside the dataset: {name}")
     if file["split"] not in (None, *SPLITS) or not isinstance(rows, int) or rows < 0:
         raise ValueError(f"wrong split or rows of {name}")
-    if "*" in file["name"] and not (isinstance(file["start"], int) and file["digits"] in ("d", "08d")):
+    if "*" in file["name"] and not (
+        "rows" in file and isinstance(file["start"], int) and file["digits"] in ("d", "08d")
+    ):
         raise ValueError(f"wrong numbers of {name}")
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from render.image import Renderer
-from render.text import parse_caption, parse_query
+from render.text import caption_of, parse_caption, parse_query
 from travlr.config import Cardinality, Comparison, Config, Image, Quantifiers, Spatiality
 from travlr.dataset import example_id, parse_query_form
 from travlr.scene import COLOURS, SHAPES, Query, Scene, World
@@ -145,12 +145,11 @@ def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[s
     problems = {"ids": "" if named_so else f"id, picture or task is not that of {due}"}
     try:
         columns, rows, scene = parse_caption(row.caption, config.world.sizes[0] if config else "medium")
-        if config and (columns, rows) != (config.world.columns, config.world.rows):
-            raise ValueError(f"a grid of {columns} x {rows}")
+        world = config.world if config else World(columns=columns, rows=rows)
     except ValueError as error:
         return problems | {"caption": str(error)}, []
-    problems["caption"] = misread(scene, row.things)
-    problems["image"] = misdrawn(rules, row, columns, rows)
+    problems["caption"] = misread(row, scene, world)
+    problems["image"] = misdrawn(rules, row, world)
     try:
         query, form = parse_query(row.query), parse_query_form(row.form)
     except ValueError as error:
@@ -272,12 +271,14 @@ def unlike(config: Config, query: Query, pair: Pair, scene: Scene, where: Where)
     return next((f"{name} {limits}, but {n}" for name, n, limits in numbers if not limits[0] <= n <= limits[1]), "")
 
 
-def misread(scene: Scene, things: list[Thing]) -> str:
+def misread(row: Row, scene: Scene, world: World) -> str:
     """Where a caption and the objects column differ, if anywhere."""
     said = [(o.colour, o.shape, o.size, o.row, o.column) for o in scene]
-    if len(said) != len(things):
-        return f"names {len(said)} objects, the objects column {len(things)}"
-    return next((f"says {a}, the objects column {b}" for a, b in zip(said, things, strict=True) if a != b), "")
+    if len(said) != len(row.things):
+        return f"names {len(said)} objects, the objects column {len(row.things)}"
+    if differing := [(a, b) for a, b in zip(said, row.things, strict=True) if a != b]:
+        return f"says {differing[0][0]}, the objects column {differing[0][1]}"
+    return "" if caption_of(scene, world) == row.caption else f"another wording or grid: {row.caption[:120]}"
 
 
 # Pictures ----------------------------------------------------------------------------------------------------------
@@ -288,7 +289,7 @@ def renderer_of(world: World, image: Image) -> Renderer:
     return Renderer(world, image.cell, {size: getattr(image, size) for size in world.sizes})
 
 
-def misdrawn(rules: Rules, row: Row, columns: int, rows: int) -> str:
+def misdrawn(rules: Rules, row: Row, world: World) -> str:
     """Where a picture and the objects column differ, if anywhere.
 
     They are compared in every pixel, but for what JPEG loses where pictures are not exact; or, where without a config
@@ -304,17 +305,19 @@ def misdrawn(rules: Rules, row: Row, columns: int, rows: int) -> str:
         picture.load()
     except Exception as error:  # Pillow raises many kinds for damaged files
         return f"not a readable picture ({type(error).__name__})"
-    if not all(0 <= y < rows and 0 <= x < columns for *_, y, x in things):
+    if not all(0 <= y < world.rows and 0 <= x < world.columns for *_, y, x in things):
         return "an object lies outside the grid"
     if config is None:
-        wrong = inked_cells(np.asarray(picture.convert("RGB")), columns, rows) ^ {thing[3:] for thing in things}
+        wrong = inked_cells(np.asarray(picture.convert("RGB")), world.columns, world.rows) ^ {
+            thing[3:] for thing in things
+        }
     else:
-        renderer = renderer_of(config.world, config.image)
+        renderer = renderer_of(world, config.image)
         if picture.size != (renderer.width, renderer.height):
             return f"{picture.width} x {picture.height} pixels, not {renderer.width} x {renderer.height}"
-        grid = np.zeros((config.world.rows, config.world.columns), np.intp)
+        grid = np.zeros((world.rows, world.columns), np.intp)
         for colour, shape, size, y, x in things:
-            grid[y, x] = config.world.number.get((size, shape, colour), 0)
+            grid[y, x] = world.number.get((size, shape, colour), 0)
         wrong = differing_cells(renderer, picture, grid)
     return f"differs at {chr(65 + min(wrong)[1])} {min(wrong)[0] + 1}" if wrong else ""
 

@@ -1,0 +1,169 @@
+"""Opening a written dataset: lazily, at random, by column; and manifests that are not to be trusted."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.helpers import COUNTS, SMALL, flip, unfinish, write
+from travlr import iterate, make_example, open_dataset
+from travlr.dataset import COLUMNS, FORMAT_VERSION, SplitReader, read_manifest
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dataset") / "d"
+    write(folder)
+    return folder
+
+
+def test_random_access_iteration_and_make_example_agree(folder: Path) -> None:
+    dataset = open_dataset(folder)
+    assert {split: len(reader) for split, reader in dataset.splits.items()} == COUNTS
+    for split, reader in dataset.splits.items():
+        examples = list(reader)
+        assert examples == list(iterate(SMALL, split))
+        for index in (0, 1, 49, len(reader) - 1, -1, -len(reader), np.int64(7)):
+            assert (
+                reader[int(index)]
+                == reader[index]
+                == examples[index]
+                == make_example(SMALL, split, index % len(reader))
+            )
+
+
+def test_outside_the_split_is_an_index_error_and_unknown_names_are_answered(folder: Path) -> None:
+    dataset = open_dataset(folder)
+    for index in (100, -101, 10**9):
+        with pytest.raises(IndexError, match=f"index {index}: the split has 100 examples"):
+            dataset["train"][index]
+    with pytest.raises(KeyError, match="no split 'test'; there are train, validation, test_ind, test_ood"):
+        dataset["test"]
+    for read in (dataset["train"].columns, lambda *names: list(dataset["train"].tables(*names))):
+        with pytest.raises(ValueError, match="no column 'legend'; choose from id, image, caption"):
+            read("legend")
+
+
+def test_columns_come_without_pictures(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = open_dataset(folder)["train"]
+    asked: list[list[str]] = []
+    for file in (reader._file(0), reader._file(1)):
+
+        def watched(columns: list[str], read: Callable[..., Any] = file.read) -> Any:
+            asked.append(columns)
+            return read(columns=columns)
+
+        monkeypatch.setattr(file, "read", watched)
+    table = reader.columns("query", "answer")
+    assert table.column_names == ["query", "answer"] and table.num_rows == 100
+    assert asked == [["query", "answer"]] * 2
+    assert table["query"].to_pylist() == [example.query for example in reader]
+    assert open_dataset(folder)["train"].columns().column_names == list(COLUMNS)
+    assert [t.column_names for t in reader.tables("caption")] == [["caption"]] * 2
+
+
+def test_opening_reads_no_rows_and_maps_the_files(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "d"
+    shutil.copytree(folder, copy)
+    dataset = open_dataset(copy)
+    (copy / "train-00001-of-00002.parquet").unlink()
+    assert dataset["train"][49].id.endswith("00000049")  # the other file is not touched
+    assert str(copy / "train-00000-of-00002.parquet") in Path("/proc/self/maps").read_text()
+    with pytest.raises(ValueError, match=r"train-00001-of-00002\.parquet: damaged or missing"):
+        dataset["train"][50]
+
+
+def test_readers_go_to_other_processes_and_keep_few_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SplitReader, "KEPT_GROUPS", 1)
+    reader = open_dataset(folder)["train"]
+    assert [reader[i].id for i in (0, 99, 1)] == [f"cardinality-train-{i:08d}" for i in (0, 99, 1)]
+    assert len(reader._groups) == 1
+    again = pickle.loads(pickle.dumps(reader))
+    assert len(again) == 100 and again[99] == reader[99]
+
+
+@pytest.mark.parametrize("place", ["picture", "text"])
+def test_damage_is_found_when_it_is_read(place: str, folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "d"
+    shutil.copytree(folder, copy)
+    path = copy / "train-00000-of-00002.parquet"
+    flip(path, path.read_bytes().index(b"\x89PNG") + 60 if place == "picture" else path.stat().st_size // 2)
+    reader = open_dataset(copy)["train"]
+    for read in (lambda: reader[3], lambda: list(reader), lambda: reader.columns()):
+        with pytest.raises(ValueError, match=f"{path}: damaged or missing"):
+            read()
+
+
+def test_a_file_with_fewer_rows_than_said_is_found(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "d"
+    shutil.copytree(folder, copy)
+    (copy / "train-00001-of-00002.parquet").write_bytes((copy / "test_ood-00001-of-00002.parquet").read_bytes())
+    with pytest.raises(ValueError, match="has fewer rows than the manifest says"):
+        open_dataset(copy)["train"][99]
+
+
+def test_other_formats_say_how_to_convert(tmp_path: Path) -> None:
+    write(tmp_path / "my data", format="webdataset")
+    with pytest.raises(ValueError, match=r"travlr\.convert '.*my data' '.*my data-parquet' format=parquet"):
+        open_dataset(tmp_path / "my data")
+
+
+def test_a_folder_without_a_finished_dataset_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="nowhere: there is no such folder"):
+        open_dataset(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match=r"not a dataset \(no dataset.json\)"):
+        open_dataset(tmp_path)
+    unfinish(tmp_path / "d")
+    with pytest.raises(ValueError, match="unfinished; run the command that began it again to finish it"):
+        open_dataset(tmp_path / "d")
+
+
+WRONG: dict[str, Any] = {
+    "outside": {"files": [{"name": "../x.parquet", "split": "train", "rows": 1}]},
+    "absolute": {"files": [{"name": "/etc/passwd", "split": "train", "rows": 1}]},
+    "negative rows": {"files": [{"name": "x.parquet", "split": "train", "rows": -1}]},
+    "rows no number": {"files": [{"name": "x.parquet", "split": "train", "rows": "1"}]},
+    "unknown split": {"files": [{"name": "x.parquet", "split": "dev", "rows": 1}]},
+    "no name": {"files": [{"split": "train", "rows": 1}]},
+    "digits": {"files": [{"name": "x*", "split": "train", "rows": 1, "start": 0, "digits": "999999999d"}]},
+    "files no list": {"files": {"name": "x"}},
+    "file no dict": {"files": ["x.parquet"]},
+    "splits no dict": {"splits": ["train"]},
+    "unknown layout": {"layout": "zip"},
+    "layout no text": {"layout": ["parquet"]},
+    "config no dict": {"config": "cardinality"},
+    "held out": {"held_out": {"pairs": 3}},
+    "version no number": {"format_version": "one"},
+    "version none": {"format_version": None},
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_manifest_that_is_not_to_be_trusted_is_refused(case: str, folder: Path, tmp_path: Path) -> None:
+    manifest = read_manifest(folder) | WRONG[case]
+    (tmp_path / "dataset.json").write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match=r"dataset.json: damaged or missing") as caught:
+        open_dataset(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '"x"', "[" * 100_000, "\x00", "\udcff"])
+def test_what_is_no_manifest_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "dataset.json").write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(ValueError, match=r"dataset.json: damaged or missing") as caught:
+        read_manifest(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_newer_format_is_refused_by_name(folder: Path, tmp_path: Path) -> None:
+    manifest = read_manifest(folder) | {"format_version": FORMAT_VERSION + 1, "files": "in some new way"}
+    (tmp_path / "dataset.json").write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match=f"format version {FORMAT_VERSION + 1}, newer than .* update TraVLR"):
+        open_dataset(tmp_path)
