@@ -100,6 +100,7 @@ class Renderer:
         first = {c: 1 + LEVELS * i for i, c in enumerate(world.colours)}
         drawn = [np.where(shapes[z, s] > 0, shapes[z, s] + first[c] - 1, 0) for z, s, c in world.kinds]
         self.sprites = np.stack([np.zeros((cell, cell)), *drawn]).astype(np.uint8)  # (kinds + 1, cell, cell)
+        self._check_sprites()
         self.rgb_sprites = self.palette[self.sprites]  # (kinds + 1, cell, cell, 3)
         packs = len(self.palette) <= 16 and cell % 2 == 0
         self.depth = 4 if packs else 8
@@ -111,6 +112,15 @@ class Renderer:
                 (b"PLTE", self.palette.tobytes()),
             )
         )
+
+    def _check_sprites(self) -> None:
+        """Raise `ValueError` where two kinds look the same, as small circles and octagons do in a few pixels."""
+        looks: dict[bytes, tuple[str, str, str]] = {}
+        for kind, sprite in zip(self.world.kinds, self.sprites[1:], strict=True):
+            other = looks.setdefault(sprite.tobytes(), kind)
+            if other != kind or not sprite.any():
+                alike = " and a ".join(f"{size} {colour} {shape}" for size, shape, colour in (other, kind))
+                raise ValueError(f"image.cell={self.cell}: a {alike} look the same; use larger cells or other sizes")
 
     def arrays(self, grid: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Pictures as (N, height, width, 3) uint8; into `out` where given."""

@@ -72,9 +72,9 @@ def caption_of(scene: Scene, world: World) -> str:
 
 _PREFACE = re.compile(
     r"Columns, left to right, are ordered A to ([A-Z])\. "
-    r"Rows, top to bottom, are ordered 1 to (\d{1,2})\. There is (.+)\."
+    r"Rows, top to bottom, are ordered 1 to ([1-9][0-9]?)\. There is (.+)\."
 )
-_OBJECT = re.compile(r"(an?) (?:(\w+) )?(\w+) (\w+) at ([A-Z]) (\d{1,2})")
+_OBJECT = re.compile(r"(an?) (?:(\w+) )?(\w+) (\w+) at ([A-Z]) ([1-9][0-9]?)")
 
 
 def parse_caption(caption: str, size: str = "medium") -> tuple[int, int, Scene]:
@@ -121,7 +121,7 @@ def query_text(query: Query) -> str:
 
 _QUERIES = {
     "spatiality": re.compile(rf"The ([\w ]+?) is ({'|'.join(RELATIONS)}) the ([\w ]+)\."),
-    "cardinality": re.compile(r"There (is|are) (\d+) ([\w ]+?) object(s?)\."),
+    "cardinality": re.compile(r"There (is|are) ([0-9]+) ([\w ]+?) object(s?)\."),
     "quantifiers": re.compile(rf"({'|'.join(QUANTIFIER_WORDS.values())}) ([\w ]+?) objects are ([\w ]+?) objects\."),
     "comparison": re.compile(rf"There are ({'|'.join(COMPARISONS)}) ([\w ]+?) than ([\w ]+?)\."),
 }

@@ -77,8 +77,3 @@ def held_out_attributes(shapes: Sequence[str], colours: Sequence[str]) -> list[t
 
 def both_orders(pairs: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
     return {ordered for a, b in pairs for ordered in ((a, b), (b, a))}
-
-
-def overlap(in_distribution: Iterable[object], out_of_distribution: Iterable[object]) -> list[object]:
-    """What the two sides share, in order: empty when they are held apart."""
-    return sorted(set(in_distribution) & set(out_of_distribution), key=str)

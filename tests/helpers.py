@@ -43,7 +43,7 @@ def unfinish(folder: Path) -> None:
     manifest, _ = write(folder)
     (folder / MANIFEST).unlink()
     (folder / WORK / "parts").mkdir(parents=True)
-    names = ("format_version", "layout", "source", "config", "rows_per_file", "versions", "splits", "files")
+    names = ("format_version", "layout", "source", "config", "rows_per_file", "pixels", "versions", "splits", "files")
     (folder / WORK / "job.json").write_text(json.dumps({name: manifest[name] for name in names}))
     for number, record in enumerate(manifest["files"]):
         if number < len(manifest["files"]) - 3:

@@ -70,10 +70,10 @@ def mend(folder: Path) -> None:
     true = dict.fromkeys(manifest["splits"], 0)
     for file in manifest["files"]:
         table = pq.read_table(folder / file["name"])
-        digest, answers = rows_digest(table), sum(table["answer"].to_pylist())
-        sums[file["split"]] += digest
+        total, answers = rows_digest(table), sum(table["answer"].to_pylist())
+        sums[file["split"]] += total
         true[file["split"]] += answers
-        file.update(hashed([folder / file["name"]]), true=answers, rows_digest=f"{digest:064x}")
+        file.update(hashed([folder / file["name"]]), true=answers, rows_digest=f"{total:064x}")
     for split, counts in manifest["splits"].items():
         counts["true"] = true[split]
     digest = content_digest({split: n % (1 << 256) for split, n in sums.items()}, manifest["pixels"])

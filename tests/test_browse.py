@@ -478,10 +478,13 @@ def test_published_layout_without_a_manifest(tmp_path: Path, open_page: Open) ->
     wanted = embedded(browse.page(folder))
     (folder / "dataset.json").unlink()
     (folder / "README.md").unlink()
-    assert browse.main([str(folder)]) == 0
-    shown = embedded((folder / browse.NAME).read_text())
+    with pytest.raises(cli.UsageError, match="--out"):  # nothing of ours goes into others' data unasked
+        browse.main([str(folder)])
+    out = tmp_path / browse.NAME
+    assert browse.main([str(folder), "--out", str(out)]) == 0
+    shown = embedded(out.read_text())
     assert shown["splits"] == wanted["splits"] and shown["examples"] == wanted["examples"] and not shown["settings"]
-    driver = open_page(folder / browse.NAME)
+    driver = open_page(out)
     until(driver, lambda: driver.execute_script("return [...document.images].every((i) => i.complete)"))
     assert driver.execute_script("return [...document.images].every((i) => i.naturalWidth === 96)")
 

@@ -242,8 +242,9 @@ from travlr import convert
 seen = 0
 def watch(event, values):
     global seen
-    seen += event == "os.rename"
-    if seen == 7:
+    if event == "os.rename":
+        seen += 1
+    if event == "os.rename" and seen == 7:
         os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(watch)
 convert.main(sys.argv[1:])

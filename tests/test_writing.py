@@ -311,7 +311,9 @@ def test_no_space_left_takes_back_what_it_began(tmp_path: Path, monkeypatch: pyt
 
 def test_a_folder_that_cannot_be_made_or_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, _, err = command("generate", *SETTINGS, "out=/proc/travlr/d")
-    assert code == 1 and one_line(err) == "generate: /proc/travlr/d: No such file or directory"
+    assert code == 1 and one_line(err) == (
+        "generate: /proc/travlr/d: cannot be written (No such file or directory); name another folder"
+    )
 
     def read_only(path: Path, *_: object, **__: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system", str(path))
@@ -320,7 +322,7 @@ def test_a_folder_that_cannot_be_made_or_written_is_one_line(tmp_path: Path, mon
     before = hashes(tmp_path / "d")
     monkeypatch.setattr(Path, "mkdir", read_only)
     for config in (SMALL, OTHER):
-        with pytest.raises(ValueError, match="d: Read-only file system") as caught:
+        with pytest.raises(ValueError, match=r"d: cannot be written .Read-only file system.") as caught:
             write(tmp_path / "d", config, overwrite=True)
         one_line(str(caught.value))
     assert hashes(tmp_path / "d") == before
@@ -376,9 +378,9 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
             '{"format_version": 1, "layout": "parquet", "config": {}, "splits": {},'
             ' "files": [{"name": "../photo.jpg", "split": "train"}]}',
         ),
-        "names a file outside the dataset",
+        "names a file that no dataset has",
     ),
-    ".travlr is a file": (not_a_folder, "File exists"),
+    ".travlr is a file": (not_a_folder, "not empty and not a dataset"),
 }
 
 

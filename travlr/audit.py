@@ -6,7 +6,6 @@ shortcuts are worked out anew. Each row leaves behind counts and one 16-byte has
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import csv
 import fnmatch
@@ -19,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -421,14 +420,9 @@ def _check(name: str, checked: int, problems: list[str], good: str, what: str = 
 # Command line ------------------------------------------------------------------------------------------------------
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise cli.UsageError(f"{message}; see --help")
-
-
 def main(arguments: list[str]) -> int:
-    parser = _Parser(prog="python -m travlr.audit", description="Check a dataset from its files alone.")
-    parser.add_argument("dir", metavar="DIR", type=Path, help="folder of a dataset, in any format")
+    parser = cli.Parser(prog="python -m travlr.audit", description="Check a dataset from its files alone.")
+    parser.add_argument("dir", metavar="DIR", type=cli.folder, help="folder of a dataset, in any format")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--workers", type=int, default=0, metavar="N", help="processes (default: one per core)")
     options = parser.parse_args(arguments)

@@ -297,11 +297,6 @@ def write(out: Path, text: str) -> None:
             temporary.unlink()
 
 
-class Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        raise cli.UsageError(f"{message} (see --help)")
-
-
 def _count(text: str) -> int:
     if not re.fullmatch("[0-9]{1,9}", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
@@ -309,14 +304,16 @@ def _count(text: str) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser(
+    parser = cli.Parser(
         "python -m travlr.browse", description="Write a web page to look at a dataset: one file, no network."
     )
-    parser.add_argument("folder", metavar="DIR", type=Path, help="a dataset in any format, or the published one")
+    parser.add_argument("folder", metavar="DIR", type=cli.folder, help="a dataset in any format, or the published one")
     parser.add_argument("--out", metavar="FILE", type=Path, help=f"the page (default: DIR/{NAME})")
     parser.add_argument("--examples", metavar="N", type=_count, default=200, help="of each split (default: 200)")
     parser.add_argument("--seed", metavar="S", type=_count, default=0, help="chooses the examples (default: 0)")
     given = parser.parse_args(arguments)
+    if not given.out and (given.folder / "index.csv").is_file() and not (given.folder / MANIFEST).is_file():
+        raise cli.UsageError(f"{given.folder} is published data: say with --out where to write the page")
     out = given.out or given.folder / NAME
     refuse_foreign(out)
     text = page(given.folder, given.examples, given.seed)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
+import importlib
 import importlib.abc
 import os
 import re
@@ -19,12 +21,30 @@ class UsageError(Exception):
     """A command was called wrongly: exit code 2."""
 
 
+class Parser(argparse.ArgumentParser):
+    """For the commands with plain options: what argparse would print in several lines is one."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see --help)")
+
+
+def folder(text: str) -> Path:
+    """An argument that names a folder; an empty one would quietly be the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name of the folder is empty")
+    return Path(text)
+
+
 def run(program: str, main: Callable[[list[str]], int | None]) -> NoReturn:
     """Run a command: every failure that a user can cause becomes one line on stderr."""
+    spec = sys.modules["__main__"].__spec__
+    if spec and main.__module__ == "__main__":  # workers cannot find what belongs to `__main__`: use its own name
+        main = importlib.import_module(spec.name).main
     code = 1
     try:
         code = main(sys.argv[1:]) or 0
-        sys.stdout.flush()
+        if sys.stdout:  # None where it was closed from the start
+            sys.stdout.flush()
     except UsageError as error:
         code = 2
         print(f"{program}: {error}", file=sys.stderr)
@@ -36,10 +56,11 @@ def run(program: str, main: Callable[[list[str]], int | None]) -> NoReturn:
         print(f"\n{program}: stopped; run the same command again to go on", file=sys.stderr)
     except BrokenPipeError:  # the reader of our output has gone
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        print(f"{program}: stopped, as its output was closed; run the same command again to go on", file=sys.stderr)
     except MemoryError:
         print(f"{program}: out of memory; use fewer workers= or a smaller image.cell=", file=sys.stderr)
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
+        where = f"{error.filename}: " if error.filename else "output: "
         print(f"{program}: {where}{error.strerror or error}; mend it and run the same command again", file=sys.stderr)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to stop
     sys.exit(code)
@@ -56,26 +77,43 @@ def compose(name: str, arguments: list[str], free_text: tuple[str, ...]) -> dict
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    overrides = []
+    overrides: list[str] = []
+    literal: dict[str, str | None] = {}
     groups = {path.name: sorted(p.stem for p in path.glob("*.yaml")) for path in CONF.iterdir() if path.is_dir()}
     for argument in arguments:
         key, equals, value = argument.partition("=")
-        if not equals or not re.fullmatch(r"\w+(\.\w+)*", key):
+        if not equals or not re.fullmatch(r"\w+(\.\w+)*", key) or key.startswith("hydra"):
             raise UsageError(f"{argument!r} is not a setting; write it as name=value (see --help)")
         if key in groups and value not in groups[key]:
             raise UsageError(f"{key}={value}: choose one of {', '.join(groups[key])}")
-        if key in free_text and value:
-            value = "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        if key in free_text:
+            literal[key] = None if value in ("", "null") else value
+            continue
         overrides.append(f"{key}={value}" if key in groups else f"++{key}={value}")  # the schema finds wrong names
+        _check_value(argument, overrides[-1], value)
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
-            return _plain(OmegaConf.to_container(hydra_compose(name, overrides), resolve=True))
+            return _plain(OmegaConf.to_container(hydra_compose(name, overrides), resolve=True)) | literal
     except (HydraException, OmegaConfBaseException) as error:
         message = str(error).splitlines()[0].replace("++", "")
         if "must specify" in message:
             missing = message.split("'")[1]
             message = f"{missing}= is missing; choose one of {', '.join(groups[missing])}"
         raise UsageError(message) from None
+
+
+def _check_value(argument: str, override: str, value: str) -> None:
+    """Raise `UsageError` where Hydra cannot read a value, such as a list without its end."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        if value != "???" and len(value.splitlines()) <= 1:  # three question marks are Hydra's for no value
+            OverridesParser.create().parse_override(override)
+            return
+    except HydraException:
+        pass
+    raise UsageError(f"{argument!r}: its value cannot be read; write a word, a number or a list such as [a,b]")
 
 
 def typed(kind: type, values: dict[str, Any]) -> Any:
@@ -94,6 +132,11 @@ def typed(kind: type, values: dict[str, Any]) -> Any:
         message = str(error).splitlines()[0]
         if "is not a ListConfig" in message:
             message = "needs a list, such as [a,b]"
+        names = _names(OmegaConf.structured(kind), "")
+        for group in {name.partition(".")[0] for name in names if "." in name}:
+            if group in values and not isinstance(values[group], dict):
+                inner = ", ".join(name for name in names if name.startswith(f"{group}."))
+                raise UsageError(f"{group}={values[group]}: is a group of settings; choose from {inner}") from None
         raise UsageError(f"{error.full_key or kind.__name__}: {message}") from None
     except ValueError as error:
         raise UsageError(str(error)) from None

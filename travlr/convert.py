@@ -10,12 +10,13 @@ import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 
 from travlr import cli
 from travlr.card import write_card
+from travlr.config import from_dict
 from travlr.dataset import MANIFEST, damage, example_id, read_manifest
 from travlr.files import WORK, hashed
 from travlr.formats import LAYOUTS, Part, published_counts, suffix_of
@@ -101,6 +102,9 @@ def read_source(folder: Path) -> dict[str, Any]:
         splits = {split: {"rows": rows} for split, rows in counts.items()}
         return {"layout": "original", "config": None, "splits": splits, "files": files}
     manifest = read_manifest(folder)
+    if manifest["config"] is not None:
+        with damage(folder / MANIFEST):
+            from_dict(manifest["config"])
     if damaged := damaged_files(folder, manifest):
         raise ValueError(
             f"{folder / damaged[0]}: damaged or missing; make {folder} again, with the command that made it"
@@ -124,17 +128,12 @@ def _first_row(folder: Path, manifest: dict[str, Any], split: str) -> dict[str, 
 # Command line ------------------------------------------------------------------------------------------------------
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise cli.UsageError(f"{message}; see --help")
-
-
 def main(arguments: list[str]) -> int:
-    parser = _Parser(
+    parser = cli.Parser(
         prog="python -m travlr.convert", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("source", metavar="SRC", type=Path, help="folder of a dataset, in any format")
-    parser.add_argument("folder", metavar="DST", type=Path, help="folder to write")
+    parser.add_argument("source", metavar="SRC", type=cli.folder, help="folder of a dataset, in any format")
+    parser.add_argument("folder", metavar="DST", type=cli.folder, help="folder to write")
     parser.add_argument("settings", metavar="NAME=VALUE", nargs="*", help="format= is needed; see above")
     given = parser.parse_args(arguments)
     cli.without_pandas()
@@ -171,6 +170,4 @@ def _job(settings: list[str]) -> tuple[Job, int | None]:
 
 
 if __name__ == "__main__":
-    from travlr import convert  # by its own name: workers elsewhere cannot find what belongs to `__main__`
-
-    cli.run("convert", convert.main)
+    cli.run("convert", main)

@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import platform
+import re
 import shlex
 import tarfile
 from collections.abc import Iterator
@@ -191,21 +192,35 @@ def checked_manifest(path: Path) -> dict[str, Any]:
                 raise ValueError(f"wrong {key}")
         if manifest["layout"] not in FORMATS:
             raise ValueError(f"unknown layout {manifest['layout']!r}")
-        for split, counts in manifest["splits"].items():
-            if split not in SPLITS or not isinstance(counts["rows"], int):
-                raise ValueError(f"wrong split {split!r}")
+        if not isinstance(rows_per_file := manifest.get("rows_per_file", 1), int) or rows_per_file < 1:
+            raise ValueError(f"wrong rows_per_file {rows_per_file!r}")
         for file in manifest["files"]:
             _check_file(file)
+        for split, counts in manifest["splits"].items():
+            if split not in SPLITS or not isinstance(counts["rows"], int) or counts["rows"] < 1:
+                raise ValueError(f"wrong split {split!r}")
+        if not manifest["splits"]:
+            raise ValueError("no splits")
+        if any("*" in f["name"] and f["rows"] > manifest["splits"][f["split"]]["rows"] for f in manifest["files"]):
+            raise ValueError("more pictures than rows")
         for name in ("pairs", "queries") if manifest.get("held_out") else ():
             if not all(isinstance(item, list) for item in manifest["held_out"][name]):
                 raise ValueError(f"wrong held_out {name}")
     return manifest
 
 
+_SPLIT = f"(?:{'|'.join(SPLITS)})"
+OURS = re.compile(  # every name that a layout gives to a file
+    rf"{_SPLIT}-\d{{5,}}-of-\d{{5,}}\.(?:parquet|tar)"
+    rf"|{_SPLIT}/(?:metadata\.jsonl|\w+-{_SPLIT}-\*\.(?:png|jpg))"
+    r"|index\.csv|metadata\.jsonl|images/\*\.jpg"
+)
+
+
 def _check_file(file: dict[str, Any]) -> None:
-    name, rows = Path(file["name"]), file.get("rows", 0)
-    if name.is_absolute() or ".." in name.parts:
-        raise ValueError(f"names a file outside the dataset: {name}")
+    name, rows = file["name"], file.get("rows", 0)
+    if not OURS.fullmatch(name):  # also keeps `overwrite=true` from removing anything else
+        raise ValueError(f"names a file that no dataset has: {name}")
     if file["split"] not in (None, *SPLITS) or not isinstance(rows, int) or rows < 0:
         raise ValueError(f"wrong split or rows of {name}")
     if "*" in file["name"] and not (
@@ -259,6 +274,8 @@ class SplitReader:
         return self._starts[-1]
 
     def __getitem__(self, index: int) -> Example:
+        if not hasattr(index, "__index__"):
+            raise TypeError(f"{index!r}: a split gives one example for a number; columns(…) gives whole columns")
         if not -len(self) <= index < len(self):
             raise IndexError(f"index {index}: the split has {len(self)} examples")
         index %= len(self)

@@ -39,9 +39,7 @@ def placed(folder: Path, name: str, sync: bool = True) -> Iterator[Path]:
         if target.exists() and not name.startswith(WORK):
             if filecmp.cmp(temporary, target, shallow=False):
                 return
-            kept = folder / KEPT / name
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(target, kept)
+            _keep(folder, name)
         os.replace(temporary, target)
     except OSError as error:
         number = error.errno or errno.EIO
@@ -49,6 +47,17 @@ def placed(folder: Path, name: str, sync: bool = True) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _keep(folder: Path, name: str) -> None:
+    """Move a file to `.kept`, under a name that no earlier one has."""
+    kept = folder / KEPT / name
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while kept.exists():
+        number += 1
+        kept = folder / KEPT / f"{name}.{number}"
+    os.replace(folder / name, kept)
 
 
 def put_file(folder: Path, name: str, chunks: Iterable[bytes], sync: bool = True) -> None:
@@ -109,19 +118,24 @@ def _is_still(file: int, path: Path) -> bool:
         return False
 
 
-def clear(folder: Path) -> None:
-    """Empty `.travlr` but for the lock; `job.json`, which says whose the rest is, goes last."""
-    last = ("job.json", "lock")
-    for path in sorted((folder / WORK).iterdir(), key=lambda path: path.name in last):
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != "lock":
-            path.unlink()
+def clear(folder: Path, keep: tuple[str, ...]) -> None:
+    """Empty `.travlr` but for some names."""
+    for path in (folder / WORK).iterdir():
+        if path.name not in keep:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def is_work_alone(folder: Path) -> bool:
+    """Whether `.travlr` holds nothing but what a run leaves that ended before it began."""
+    work = folder / WORK
+    if not work.is_dir():
+        return not work.exists()
+    return all(p.name in ("lock", "parts") or p.suffix == ".tmp" for p in work.iterdir())
 
 
 def close(folder: Path) -> None:
     """Remove `.travlr`, while its lock is held; another process may take the lock as soon as its file is gone."""
-    clear(folder)
+    clear(folder, keep=("lock",))
     (folder / WORK / "lock").unlink()
     with contextlib.suppress(OSError):
         (folder / WORK).rmdir()

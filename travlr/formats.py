@@ -519,11 +519,17 @@ LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (Parquet(), Imag
 
 
 def remove(folder: Path, manifest: dict[str, Any]) -> None:
-    """Take away the files of a dataset, finished or not, and nothing else; its manifest last."""
+    """Take away the files of a dataset, finished or not, and nothing else; its manifest last.
+
+    Raises `ValueError`, before anything is gone, where a folder in it is a link to elsewhere.
+    """
     names = [name for file in manifest["files"] for name in names_of(file)]
+    directories = {str(Path(name).parent) for name in names} - {"."}
+    if links := sorted(name for name in directories if (folder / name).is_symlink()):
+        raise ValueError(f"{folder / links[0]}: is a link to elsewhere; remove the link, or name another folder")
     for name in names:
         (folder / name).unlink(missing_ok=True)
-    for directory in {str(Path(name).parent) for name in names} - {"."}:
+    for directory in directories:
         if (folder / directory).is_dir() and not any((folder / directory).iterdir()):
             (folder / directory).rmdir()
     for name in (*CARD, MANIFEST):

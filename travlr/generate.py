@@ -7,8 +7,9 @@ import hashlib
 import itertools
 import json
 import os
+import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -214,8 +215,9 @@ examples
 def settings(arguments: list[str]) -> tuple[Config, Job]:
     """Config and job of `name=value` arguments. Raises `cli.UsageError` for any wrong name or value."""
     values = cli.compose("generate", arguments, free_text=("out",))
-    job = {name: values.pop(name) for name in Job.__dataclass_fields__}
-    return cli.typed(CONFIGS[values["task"]], values), cli.typed(Job, job)
+    out = values.pop("out")
+    job = {name: values.pop(name) for name in Job.__dataclass_fields__ if name != "out"}
+    return cli.typed(CONFIGS[values["task"]], values), replace(cli.typed(Job, job), out=out)
 
 
 def main(arguments: list[str]) -> int:
@@ -232,7 +234,8 @@ def main(arguments: list[str]) -> int:
     folder = job.out or f"data/{config.task}"
     for split, counts in manifest["splits"].items():
         print(f"{split:<10} {counts['rows']:>9,} examples  {counts['true']:>9,} true")
-    print(f"{folder}: content {manifest['content_digest'][:16]}; check it with: python -m travlr.audit {folder}")
+    content, checked = manifest["content_digest"][:16], shlex.quote(folder)
+    print(f"{folder}: content {content}; check it with: python -m travlr.audit {checked}")
     return 0
 
 
@@ -252,6 +255,4 @@ def _help_settings() -> str:
 
 
 if __name__ == "__main__":
-    from travlr import generate  # by its own name: workers elsewhere cannot find what belongs to `__main__`
-
-    cli.run("generate", generate.main)
+    cli.run("generate", main)

@@ -98,6 +98,7 @@ def _run_on_ray(work: Callable[[T], R], items: list[T], workers: int) -> Results
             elsewhere = "RAY_ADDRESS" in os.environ
             cores = None if elsewhere or not workers else workers
             ray.init(
+                address=None if elsewhere else "local",  # not one that happens to run here
                 num_cpus=cores,
                 include_dashboard=None if elsewhere else False,
                 log_to_driver=False,

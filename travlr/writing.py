@@ -30,9 +30,7 @@ from travlr.dataset import (
 )
 from travlr.files import KEPT, WORK, hashed, put_file
 from travlr.formats import CARD, LAYOUTS, PARTS, Part, names_of, remove
-from travlr.workers import Progress as Progress
-from travlr.workers import prepare_worker as _prepare_worker  # noqa: F401
-from travlr.workers import run
+from travlr.workers import Progress, run
 
 JOB = f"{WORK}/job.json"  # of an unfinished dataset: what is being made
 
@@ -63,6 +61,7 @@ class Plan:
             "source": self.about.get("source"),
             "config": self.about["config"],
             "rows_per_file": self.rows_per_file,
+            "pixels": self.pixels,
         }
 
 
@@ -88,8 +87,9 @@ def write_dataset(
     with files.locked(plan.folder):
         held = _held(plan, overwrite)  # once more, now that nobody else can change it
         if held and _differs(held, plan):
+            _put_job(plan.folder, held)  # so that a run killed in between leaves no folder that is nobody's
             remove(plan.folder, held)
-            files.clear(plan.folder)
+            files.clear(plan.folder, keep=("lock", "job.json"))
             held = None
         damaged = damaged_files(plan.folder, held) if held and _is_finished(held) else []
         if held and _is_finished(held) and not damaged:
@@ -113,19 +113,22 @@ def _held(plan: Plan, overwrite: bool) -> dict[str, Any] | None:
     Raises `ValueError` for a folder that is not ours to write in.
     """
     folder = plan.folder
+    if any("\udc80" <= letter <= "\udcff" for letter in str(folder)):
+        raise ValueError(f"{str(folder)!a}: is not a name in UTF-8; name another folder, or use a UTF-8 locale")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         others = sorted({path.name for path in folder.iterdir()} - {WORK, KEPT})
     except FileExistsError:
         raise ValueError(f"{folder}: is a file; name a folder") from None
     except OSError as error:
-        raise ValueError(f"{folder}: {error.strerror}") from None
+        raise ValueError(f"{folder}: cannot be written ({error.strerror}); name another folder") from None
     if (folder / MANIFEST).exists():
         held = read_manifest(folder)
     elif (folder / JOB).exists():
         held = checked_manifest(folder / JOB)
-    elif others and not (folder / WORK).is_dir():
-        raise ValueError(f"{folder}: is not empty and not a dataset ({others[0]}); name another folder")
+    elif others or not files.is_work_alone(folder):
+        name = others[0] if others else WORK
+        raise ValueError(f"{folder}: is not empty and not a dataset ({name}); name another folder")
     else:
         return None
     if not overwrite and (setting := _differs(held, plan)):
@@ -184,7 +187,7 @@ def _begin(plan: Plan, held: dict[str, Any] | None, damaged: list[str], say: Cal
     if damaged:
         _say_damaged(folder, damaged, say)
     if not reusable:
-        files.clear(folder)
+        files.clear(folder, keep=("lock", "job.json"))
         if held:
             say(f"{folder} was begun with other versions of the program or its packages: making all of it again")
     for left in (folder / WORK).glob("*.tmp"):  # of a run that was killed
@@ -197,11 +200,17 @@ def _begin(plan: Plan, held: dict[str, Any] | None, damaged: list[str], say: Cal
         "splits": {split: {"rows": count} for split, count in plan.counts.items()},
         "files": [*(layout.entry(part) for part in parts), *shared],
     }
-    put_file(folder, JOB, [json.dumps(job).encode()])
+    _put_job(folder, job)
     if held and reusable and _is_finished(held) and not shared:  # to be repaired: the manifest has the records
         for part, record in zip(parts, held["files"], strict=False):
             if record["name"] not in damaged:
                 _put_record(folder, part, record)
+
+
+def _put_job(folder: Path, job: dict[str, Any]) -> None:
+    """Say in `.travlr` whose the folder's files are; what has no content digest is unfinished."""
+    unfinished = {key: value for key, value in job.items() if key != "content_digest"}
+    put_file(folder, JOB, [json.dumps(unfinished).encode()])
 
 
 def _say_damaged(folder: Path, names: list[str], say: Callable[[str], None]) -> None:
@@ -294,7 +303,6 @@ def _finish(plan: Plan, records: dict[str, Any], card: Callable[[Path, dict[str,
         **plan.about,
         "data_files": layout.data_files(parts),
         "splits": splits,
-        "pixels": plan.pixels,
         "content_digest": content_digest(digests, plan.pixels),
         "versions": versions(),
         "files": listed,

@@ -1,0 +1,249 @@
+"""`python -m travlr.generate` as a person meets it: settings, refusals of one line, progress, nothing left behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pty
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers import ROOT, SETTINGS, SMALL, command, hashes, one_line, start, write
+from travlr import cli
+from travlr.config import CONFIGS
+from travlr.generate import Job, settings
+
+TINY = ["count.train=4", "count.validation=0", "count.test_ind=0", "count.test_ood=2", "image.cell=8"]
+
+
+def test_it_writes_where_it_is_told_and_leaves_nothing_else(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    code, out, err = command("generate", *SETTINGS, cwd=work)
+    assert (code, err) == (0, "")
+    assert os.listdir(work) == ["data"] and os.listdir(work / "data") == ["cardinality"]  # no outputs/, no .hydra/
+    write(tmp_path / "expected")
+    assert hashes(work / "data" / "cardinality") == hashes(tmp_path / "expected")
+    assert "train            100 examples         50 true" in out
+    assert "data/cardinality: content " in out and "python -m travlr.audit data/cardinality" in out
+
+
+NAMES = [
+    "two words",
+    "a,b",
+    "k=v",
+    "(x)",
+    "~tilde",
+    "it's",
+    'say "hi"',
+    "back\\slash\\'",
+    "${x}",
+    "[1,2",
+    "é{",
+    "x:y #z",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_paths_are_taken_to_the_letter(name: str, tmp_path: Path) -> None:
+    _, job = settings([*SETTINGS, f"out={tmp_path / name}"])
+    assert job.out == str(tmp_path / name)
+
+
+def test_a_path_with_everything_works_with_workers(tmp_path: Path) -> None:
+    name = "a b,c=d (e) ~f 'g' \\h"
+    assert command("generate", *SETTINGS, f"out={name}", "workers=2", cwd=tmp_path)[0] == 0
+    assert os.listdir(tmp_path) == [name]
+    assert command("generate", *SETTINGS, f"out={name}", cwd=tmp_path)[1].startswith(f"{name} is complete")
+
+
+@pytest.mark.parametrize("value", ["", "null"])
+def test_no_path_means_the_default(value: str) -> None:
+    assert settings([*SETTINGS, f"out={value}"])[1].out is None
+
+
+def test_settings_become_config_and_job() -> None:
+    config, job = settings(
+        [*SETTINGS, "held_out.circle=[2,3]", "world.colours=[red,blue]", "overwrite=true", "workers=3"]
+    )
+    world = dataclasses.replace(SMALL.world, colours=("red", "blue"))
+    assert config == dataclasses.replace(SMALL, held_out={"circle": [2, 3]}, world=world)
+    assert job == Job(rows_per_file=50, workers=3, overwrite=True)
+
+
+# Wrong usage -------------------------------------------------------------------------------------------------------
+
+C = "task=cardinality"
+USAGE: dict[str, tuple[list[str], str]] = {
+    "no task": ([], "task= is missing; choose one of cardinality, comparison, quantifiers, spatiality"),
+    "unknown task": (["task=spatial"], "task=spatial: choose one of cardinality, comparison"),
+    "unknown preset": ([C, "preset=papre"], "preset=papre: choose one of paper, released"),
+    "near miss": ([C, "sed=3"], "there is no setting 'sed'; did you mean seed?"),
+    "near miss inside": ([C, "world.colums=3"], "there is no setting 'world.colums'; did you mean world.columns"),
+    "another task's": ([C, "third_region=empty"], "there is no setting 'third_region'"),
+    "no match": ([C, "zzz=3"], "there is no setting 'zzz'; did you mean "),
+    "no number": ([C, "count.train=many"], "count.train: Value 'many'"),
+    "no whole number": ([C, "workers=2.5"], "workers: Value '2.5'"),
+    "below zero": ([C, "count.train=-1"], "count.train=-1: must not be negative"),
+    "no examples": ([C, *TINY, "count.train=0", "count.test_ood=0"], "count: every split is empty"),
+    "no value": ([C, "seed="], "seed: "),
+    "null": ([C, "seed=null"], "seed: "),
+    "question marks": ([C, "seed=???"], "'seed=???': its value cannot be read"),
+    "a list is due": ([C, "world.colours=red"], "world.colours: needs a list, such as [a,b]"),
+    "unbalanced brackets": (
+        [C, "numbers=[1,2"],
+        "'numbers=[1,2': its value cannot be read; write a word, a number or a",
+    ),
+    "stray quote": ([C, "scope=it's"], "its value cannot be read"),
+    "two lines": ([C, "seed=1\n2"], "its value cannot be read"),
+    "a group": ([C, "count=3"], "count=3: is a group of settings; choose from count.train, count.validation"),
+    "a group of names": ([C, "held_out=3"], "held_out"),
+    "unknown colour": ([C, "world.colours=[red,mauve]"], "world.colours: 'mauve' is unknown; choose from red, blue"),
+    "unknown choice": ([C, "scope=all"], "scope=all: choose one of scene, queried"),
+    "unknown format": ([C, "format=zip"], "format=zip: choose one of parquet, imagefolder, webdataset, original"),
+    "unknown executor": ([C, "executor=spark"], "executor=spark: choose one of local, ray"),
+    "backwards": ([C, "numbers=[6,1]"], "numbers=[6, 1]: needs [lowest, highest]"),
+    "does not fit": (["task=spatiality", "distractors=[1,99]"], "enlarge the grid or lower the ranges"),
+    "too many": (["task=spatiality", *TINY, "count.train=100000000000000"], "count.train=100000000000000: "),
+    "columns": ([C, "world.columns=27"], "world.columns=27: must be 1 to 26"),
+    "too small": ([C, "image.cell=7"], "image.cell=7: must be 8 to 512 pixels"),
+    "no rows": ([C, "rows_per_file=0"], "rows_per_file=0: must be at least 1"),
+    "no bool": ([C, "overwrite=maybe"], "overwrite: "),
+    "no setting": (["cardinality"], "'cardinality' is not a setting; write it as name=value (see --help)"),
+    "an option": (["--task=cardinality"], "'--task=cardinality' is not a setting"),
+    "hydra's": ([C, "hydra.run.dir=x"], "'hydra.run.dir=x' is not a setting"),
+    "hydra's grammar": ([C, "+seed=3"], "'+seed=3' is not a setting"),
+    "hydra's sweep": ([C, "seed=1,2"], "seed"),
+}
+
+
+@pytest.mark.parametrize("case", USAGE)
+def test_wrong_usage_is_one_line_that_says_what_would_be_right(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from travlr import generate
+
+    arguments, message = USAGE[case]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["generate", *arguments])
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # this process goes on
+    monkeypatch.setattr(cli, "without_pandas", lambda: None)
+    with pytest.raises(SystemExit) as caught:
+        cli.run("generate", generate.main)
+    out, err = capsys.readouterr()
+    assert (caught.value.code, out) == (2, "")
+    assert one_line(err).startswith("generate: ") and message in err
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([C, "sed=3"], 2, "generate: there is no setting 'sed'; did you mean seed?"),
+        ([*SETTINGS, "out=file"], 1, "generate: file: is a file; name a folder"),
+    ],
+)
+def test_the_process_ends_with_its_code(arguments: list[str], code: int, message: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert command("generate", *arguments, cwd=tmp_path) == (code, "", message + "\n")
+
+
+def failures() -> dict[str, tuple[BaseException, int, str]]:
+    return {
+        "a file": (PermissionError(13, "Permission denied", "d/x"), 1, "x: d/x: Permission denied; mend it and run"),
+        "no file": (OSError(28, "No space left on device"), 1, "x: output: No space left on device; mend it and run"),
+        "value": (ValueError("d: is damaged"), 1, "x: d: is damaged"),
+        "memory": (MemoryError(), 1, "x: out of memory; use fewer workers="),
+        "interrupt": (KeyboardInterrupt(), 130, "x: stopped; run the same command again to go on"),
+        "usage": (cli.UsageError("no"), 2, "x: no"),
+    }
+
+
+@pytest.mark.parametrize("case", failures())
+def test_every_failure_has_its_line_and_code(
+    case: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error, code, message = failures()[case]
+
+    def main(_: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    with pytest.raises(SystemExit) as caught:
+        cli.run("x", main)
+    assert caught.value.code == code
+    assert one_line(capsys.readouterr().err).startswith(message)
+
+
+# Help, progress ------------------------------------------------------------------------------------------------------
+
+
+def test_help_is_quick_and_names_every_setting(tmp_path: Path) -> None:
+    began = time.monotonic()
+    code, out, err = command("generate", "--help", cwd=tmp_path)
+    assert time.monotonic() - began < 3  # below one on a machine with nothing else to do
+    assert (code, err) == (0, "") and not any(tmp_path.iterdir())
+    for name in [field.name for kind in (*CONFIGS.values(), Job) for field in dataclasses.fields(kind)]:
+        assert f" {name}:" in out or f" {name}=" in out, name
+    for inner in (
+        "colours",
+        "shapes",
+        "sizes",
+        "columns",
+        "rows",
+        "cell",
+        "small",
+        "train",
+        "test_ood",
+        "differences_above",
+    ):
+        assert f" {inner}:" in out, inner
+    assert all(f"task={task}" in out for task in CONFIGS) and "preset=" in out
+
+
+def test_progress_is_plain_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
+    _, out, err = command("generate", *SETTINGS, "out=d", "workers=1", cwd=tmp_path)
+    assert err == "" and "\r" not in out and "\x1b" not in out
+    assert out.splitlines()[0].startswith("260 of 260 examples, ") and "/s, 0:00 left" in out
+
+
+def test_progress_is_a_bar_on_a_terminal(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    process = start("generate", *SETTINGS, "out=d", "workers=1", cwd=tmp_path, stderr=theirs)
+    os.close(theirs)
+    out, _ = process.communicate(timeout=60)
+    shown = read_all(ours)
+    assert process.returncode == 0 and "examples, " not in out
+    assert "[" + "." * 30 + "] 0 of 260 examples" in shown
+    assert shown.count("\r[") == 6 and "\r[" + "#" * 30 + "] 260 of 260 examples, " in shown
+    assert shown.endswith("\r\n")
+
+
+def read_all(terminal: int) -> str:
+    shown = b""
+    while True:
+        try:
+            shown += os.read(terminal, 1 << 16)
+        except OSError:  # the other end is closed
+            os.close(terminal)
+            return shown.decode()
+
+
+def test_a_reader_that_goes_away_is_told_in_one_line(tmp_path: Path) -> None:
+    process: Any = start("generate", "--help", cwd=tmp_path)
+    process.stdout.close()
+    assert process.wait(60) == 1
+    assert process.stderr.read() == "generate: stopped, as its output was closed; run the same command again to go on\n"
+
+
+def test_every_yaml_below_conf_composes() -> None:
+    for preset in ("paper", "released"):
+        for task in CONFIGS:
+            config, _ = settings([f"task={task}", f"preset={preset}"])
+            assert config.task == task
+    assert settings([C])[0] == CONFIGS["cardinality"]()  # the YAML and the dataclasses agree
+    used = {path.relative_to(ROOT / "conf").parts[0] for path in (ROOT / "conf").rglob("*.yaml")}
+    assert {"generate.yaml", "task", "preset"} <= used
