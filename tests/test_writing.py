@@ -575,7 +575,11 @@ def test_ray_writes_the_same_bytes_and_its_errors_are_one_line(
     except ImportError:
         pytest.fail("Ray is missing; install the extra: pip install -e '.[ray]'")
     ray.init(
-        num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}}
+        address="local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}},
     )
     try:
         for layout in ("parquet", "imagefolder"):
