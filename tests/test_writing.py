@@ -574,13 +574,8 @@ def test_ray_writes_the_same_bytes_and_its_errors_are_one_line(
         import ray
     except ImportError:
         pytest.fail("Ray is missing; install the extra: pip install -e '.[ray]'")
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}},
-    )
+    environment = {"env_vars": {"PYTHONPATH": str(ROOT)}}
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env=environment)
     try:
         for layout in ("parquet", "imagefolder"):
             write(tmp_path / layout, format=layout, executor="ray")
@@ -621,3 +616,56 @@ def test_the_unguarded_script_of_a_beginner_does_no_harm(tmp_path: Path) -> None
     )
     assert done.returncode == 1 and "a worker died" in done.stderr.splitlines()[-1]
     write(tmp_path / "d")
+
+
+# What others put there ---------------------------------------------------------------------------------------------
+
+
+def test_a_work_folder_with_other_things_is_not_ours(tmp_path: Path) -> None:
+    (tmp_path / "d" / WORK).mkdir(parents=True)
+    (tmp_path / "d" / WORK / "notes").write_text("mine")
+    before = hashes(tmp_path)
+    with pytest.raises(ValueError, match="not empty and not a dataset"):
+        write(tmp_path / "d", overwrite=True)
+    assert hashes(tmp_path) == before
+
+
+def test_replacing_a_dataset_follows_no_link(tmp_path: Path) -> None:
+    folder, outside = tmp_path / "d", tmp_path / "outside"
+    write(folder, format="imagefolder")
+    shutil.move(folder / "train", outside)
+    (folder / "train").symlink_to(outside)
+    before = hashes(outside)
+    with pytest.raises(ValueError, match="train: is a link to elsewhere"):
+        write(folder, dataclasses.replace(SMALL, seed=1), format="imagefolder", overwrite=True)
+    assert hashes(outside) == before
+
+
+@pytest.mark.parametrize(
+    "name", ["notes.txt", "link/p.txt", "train/../../p", "/etc/passwd", "train/*.png", "train-0.tar"]
+)
+def test_a_manifest_names_no_other_files(name: str, tmp_path: Path) -> None:
+    write(tmp_path / "d")
+    manifest = json.loads((tmp_path / "d" / MANIFEST).read_text())
+    manifest["files"].append({"name": name, "split": None})
+    (tmp_path / "d" / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match="names a file that no dataset has"):
+        write(tmp_path / "d", dataclasses.replace(SMALL, seed=1), overwrite=True)
+
+
+def test_every_damaged_copy_is_kept(tmp_path: Path) -> None:
+    write(tmp_path / "d")
+    shard = next((tmp_path / "d").glob("train-*.parquet"))
+    for text in ("one", "two", "three"):
+        shard.write_text(text)
+        write(tmp_path / "d")
+    kept = sorted((tmp_path / "d" / ".kept").iterdir())
+    assert [path.read_text() for path in kept] == ["one", "two", "three"]
+
+
+def test_new_sprites_are_not_mixed_with_old_ones(tmp_path: Path) -> None:
+    write(tmp_path / "d")
+    manifest = json.loads((tmp_path / "d" / MANIFEST).read_text())
+    (tmp_path / "d" / MANIFEST).write_text(json.dumps({**manifest, "pixels": "0" * 64}))
+    with pytest.raises(ValueError, match='holds a dataset with pixels="000'):
+        write(tmp_path / "d")

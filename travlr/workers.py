@@ -87,7 +87,7 @@ def prepare_worker() -> None:
 
 
 def _run_on_ray(work: Callable[[T], R], items: list[T], workers: int) -> Results[T, R]:
-    """On the Ray cluster that RAY_ADDRESS or `ray.init` names, else on one of this machine's cores."""
+    """On the Ray cluster that RAY_ADDRESS names or the program uses already, else on one of this machine's cores."""
     try:
         import ray
     except ImportError:
@@ -95,15 +95,9 @@ def _run_on_ray(work: Callable[[T], R], items: list[T], workers: int) -> Results
     ours = not ray.is_initialized()
     try:
         if ours:
-            elsewhere = "RAY_ADDRESS" in os.environ
-            cores = None if elsewhere or not workers else workers
-            ray.init(
-                address=None if elsewhere else "local",  # not one that happens to run here
-                num_cpus=cores,
-                include_dashboard=None if elsewhere else False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
+            address = os.environ.get("RAY_ADDRESS", "local")
+            cores = workers or None if address == "local" else None
+            ray.init(address, num_cpus=cores, log_to_driver=False, logging_level=logging.ERROR)
         call = ray.remote(_call)
         waiting = {call.remote(work, item): item for item in items}
         while waiting:
