@@ -244,11 +244,13 @@ def test_killing_the_parent_ends_its_workers_and_frees_the_folder(long_hashes: d
     assert hashes(folder) == long_hashes
 
 
-@pytest.mark.parametrize("moment", ["workers start", "parts are written"])
-def test_ctrl_c_stops_at_once_and_says_how_to_go_on(moment: str, long_hashes: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("moment", "count"), [("start", 2), ("parts", 2), ("parts", 1)])
+def test_ctrl_c_stops_at_once_and_says_how_to_go_on(
+    moment: str, count: int, long_hashes: dict[str, str], tmp_path: Path
+) -> None:
     folder = tmp_path / "d"
-    process = start("generate", *LONG, f"out={folder}", "workers=2")
-    if moment == "workers start":
+    process = start("generate", *LONG, f"out={folder}", f"workers={count}")
+    if moment == "start":
         wait_for(lambda: (folder / WORK / "job.json").exists() and children(process.pid), 20)
     else:
         wait_for(begun(folder, 2), 20)
@@ -258,7 +260,7 @@ def test_ctrl_c_stops_at_once_and_says_how_to_go_on(moment: str, long_hashes: di
     assert time.monotonic() - began < 3
     assert process.returncode == 130
     assert "run the same command again to go on" in one_line(err)
-    assert not list((folder / WORK).glob("*.tmp")) or moment == "parts are written"  # of workers, which were killed
+    assert not list((folder / WORK).glob("*.tmp")) or count == 2  # of workers, which were killed
     for path in folder.glob("*.parquet"):
         open_parquet(path)
     assert command("generate", *LONG, f"out={folder}", "workers=2")[0] == 0

@@ -99,7 +99,10 @@ def compose(name: str, arguments: list[str], free_text: tuple[str, ...]) -> dict
         if "must specify" in message:
             missing = message.split("'")[1]
             message = f"{missing}= is missing; choose one of {', '.join(groups[missing])}"
-        raise UsageError(message) from None
+            if slip := difflib.get_close_matches(missing, [argument.partition("=")[0] for argument in arguments], 1):
+                message += f" (there is no setting {slip[0]!r})"
+        setting = getattr(error, "full_key", None)
+        raise UsageError(f"{setting}: {message}" if setting else message) from None
 
 
 def _check_value(argument: str, override: str, value: str) -> None:
@@ -131,13 +134,13 @@ def typed(kind: type, values: dict[str, Any]) -> Any:
     except OmegaConfBaseException as error:
         message = str(error).splitlines()[0]
         if "is not a ListConfig" in message:
-            message = "needs a list, such as [a,b]"
+            message = "needs a list, such as [a,b], or for pairs [[a,b],[c,d]]"
         names = _names(OmegaConf.structured(kind), "")
         for group in {name.partition(".")[0] for name in names if "." in name}:
             if group in values and not isinstance(values[group], dict):
                 inner = ", ".join(name for name in names if name.startswith(f"{group}."))
                 raise UsageError(f"{group}={values[group]}: is a group of settings; choose from {inner}") from None
-        raise UsageError(f"{error.full_key or kind.__name__}: {message}") from None
+        raise UsageError(f"{error.full_key or 'a setting'}: {message}") from None
     except ValueError as error:
         raise UsageError(str(error)) from None
 

@@ -96,8 +96,14 @@ def _run_on_ray(work: Callable[[T], R], items: list[T], workers: int) -> Results
     try:
         if ours:
             address = os.environ.get("RAY_ADDRESS", "local")
-            cores = workers or None if address == "local" else None
-            ray.init(address, num_cpus=cores, log_to_driver=False, logging_level=logging.ERROR)
+            cores, dashboard = (workers or None, False) if address == "local" else (None, None)
+            ray.init(
+                address,
+                num_cpus=cores,
+                include_dashboard=dashboard,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
         call = ray.remote(_call)
         waiting = {call.remote(work, item): item for item in items}
         while waiting:
