@@ -239,11 +239,27 @@ def test_a_reader_that_goes_away_is_told_in_one_line(tmp_path: Path) -> None:
     assert process.stderr.read() == "generate: stopped, as its output was closed; run the same command again to go on\n"
 
 
-def test_every_yaml_below_conf_composes() -> None:
-    for preset in ("paper", "released"):
-        for task in CONFIGS:
-            config, _ = settings([f"task={task}", f"preset={preset}"])
-            assert config.task == task
-    assert settings([C])[0] == CONFIGS["cardinality"]()  # the YAML and the dataclasses agree
-    used = {path.relative_to(ROOT / "conf").parts[0] for path in (ROOT / "conf").rglob("*.yaml")}
-    assert {"generate.yaml", "task", "preset"} <= used
+@pytest.mark.parametrize("path", sorted(Path(ROOT / "conf").rglob("*.yaml")), ids=lambda p: p.stem)
+def test_every_yaml_composes(path: Path) -> None:
+    group, name = path.parent.name, path.stem
+    for task in CONFIGS:
+        arguments = {"task": f"task={name}", "preset": f"preset={name}"}
+        chosen = {"task": f"task={task}"} | ({group: arguments[group]} if group in arguments else {})
+        if group == "of":
+            preset, _, of_task = name.partition("_")
+            chosen = {"task": f"task={of_task}", "preset": f"preset={preset}"}
+        config, _ = settings(list(chosen.values()))
+        assert config.task == chosen["task"].removeprefix("task=")
+
+
+@pytest.mark.parametrize("task", CONFIGS)
+def test_yaml_and_python_defaults_are_the_same(task: str) -> None:
+    assert settings([f"task={task}"])[0] == CONFIGS[task]()
+
+
+def test_the_released_preset_sets_every_released_way() -> None:
+    cardinality = vars(settings(["task=cardinality", "preset=released"])[0])
+    assert (cardinality["scope"], cardinality["total"]) == ("queried", "released")
+    assert cardinality["held_out"] == {"pentagon": [4, 6]}
+    quantifiers = vars(settings(["task=quantifiers", "preset=released"])[0])
+    assert (quantifiers["third_region"], quantifiers["total"]) == ("empty", "released")

@@ -2,13 +2,10 @@
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
 from docs.gallery import ROOT, gallery, markdown
-from travlr import cli
-from travlr.config import CONFIGS
 from travlr.generate import generator, settings
 
 README = (ROOT / "README.md").read_text()
@@ -35,29 +32,3 @@ def test_generate_commands_are_valid(command: str) -> None:
 
 def test_there_are_commands_to_check() -> None:
     assert len(commands()) >= 5
-
-
-@pytest.mark.parametrize("path", sorted(Path(cli.CONF).rglob("*.yaml")), ids=lambda p: p.stem)
-def test_every_yaml_composes(path: Path) -> None:
-    group, name = path.parent.name, path.stem
-    for task in CONFIGS:
-        arguments = {"task": f"task={name}", "preset": f"preset={name}"}
-        chosen = {"task": f"task={task}"} | ({group: arguments[group]} if group in arguments else {})
-        if group == "of":
-            preset, _, of_task = name.partition("_")
-            chosen = {"task": f"task={of_task}", "preset": f"preset={preset}"}
-        config, _ = settings(list(chosen.values()))
-        assert config.task == chosen["task"].removeprefix("task=")
-
-
-@pytest.mark.parametrize("task", CONFIGS)
-def test_yaml_and_python_defaults_are_the_same(task: str) -> None:
-    assert settings([f"task={task}"])[0] == CONFIGS[task]()
-
-
-def test_the_released_preset_sets_every_released_way() -> None:
-    cardinality = vars(settings(["task=cardinality", "preset=released"])[0])
-    assert (cardinality["scope"], cardinality["total"]) == ("queried", "released")
-    assert cardinality["held_out"] == {"pentagon": [4, 6]}
-    quantifiers = vars(settings(["task=quantifiers", "preset=released"])[0])
-    assert (quantifiers["third_region"], quantifiers["total"]) == ("empty", "released")

@@ -579,9 +579,8 @@ def test_ray_writes_the_same_bytes_and_its_errors_are_one_line(
     environment = {"env_vars": {"PYTHONPATH": str(ROOT)}}
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env=environment)
     try:
-        for layout in ("parquet", "imagefolder"):
-            write(tmp_path / layout, format=layout, executor="ray")
-            assert hashes(tmp_path / layout) == whole[layout]
+        write(tmp_path / "imagefolder", format="imagefolder", executor="ray")
+        assert hashes(tmp_path / "imagefolder") == whole["imagefolder"]
         with pytest.raises(ValueError, match="49 rows came where 50 were due"):
             plan = failing(tmp_path / "d", "missing")
             write_dataset(plan, card=write_card, executor="ray", say=lambda _: None)
