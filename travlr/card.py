@@ -66,9 +66,15 @@ def _header(manifest: dict[str, Any]) -> str:
         found = [{"split": split, "path": globs[split]} for split in splits]
         header["configs"] = [{"config_name": "default", "data_files": found}]
     if manifest["layout"] == "parquet":
+        size = {split: sum(f["bytes"] for f in manifest["files"] if f["split"] == split) for split in splits}
         header["dataset_info"] = {
             "features": [{"name": name, **_feature(feature)} for name, feature in FEATURES.items()],
-            "splits": [{"name": split, "num_examples": counts["rows"]} for split, counts in splits.items()],
+            "splits": [
+                {"name": split, "num_bytes": size[split], "num_examples": counts["rows"]}
+                for split, counts in splits.items()
+            ],
+            "download_size": sum(size.values()),
+            "dataset_size": sum(size.values()),
         }
     text: str = yaml.safe_dump(header, sort_keys=False)
     return text
