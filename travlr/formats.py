@@ -21,8 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from travlr.dataset import MANIFEST, ROW_GROUP, SCHEMA, damage, example_id, open_parquet, parse_query_form, query_form
-from travlr.files import WORK as WORK
-from travlr.files import placed, put_file, read_chunks
+from travlr.files import WORK, placed, put_file, read_chunks
 from travlr.scene import QUANTIFIERS, RELATIONS, Object, Query, is_queried, pair, quantifier_regions
 
 T = TypeVar("T")

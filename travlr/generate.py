@@ -98,10 +98,6 @@ class Generator:
         objects = pa.StructArray.from_arrays(fields, fields=list(OBJECT))
         return pa.ListArray.from_arrays(pa.array(ends), objects, type=pa.list_(OBJECT))
 
-    def pixels_digest(self) -> str:
-        """Digest of every sprite: with the objects column it fixes every pixel."""
-        return sprites_digest(self.renderer)
-
 
 def _attributes(queries: Any) -> set[str]:
     return {a for q in queries for a in q.args if isinstance(a, str)}
@@ -113,6 +109,7 @@ def renderer_of(config: Config) -> Renderer:
 
 
 def sprites_digest(renderer: Renderer) -> str:
+    """Digest of every sprite: with the objects column it fixes every pixel."""
     digest = hashlib.sha256(f"{CONTENT_VERSION} {renderer.rgb_sprites.shape}".encode())
     digest.update(renderer.rgb_sprites.tobytes())
     return digest.hexdigest()
@@ -187,7 +184,7 @@ def generate_dataset(config: Config, job: Job = Job(), say: Any = print) -> dict
         rows_per_file=job.rows_per_file,
         about={"config": config_dict(config), "held_out": maker.task.held_out()},
         tables=Tables(json.dumps(config_dict(config))),
-        pixels=None if job.format == "original" else maker.pixels_digest(),
+        pixels=None if job.format == "original" else sprites_digest(maker.renderer),
     )
     return write_dataset(
         plan, card=write_card, workers=job.workers, executor=job.executor, overwrite=job.overwrite, say=say

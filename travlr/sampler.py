@@ -48,7 +48,7 @@ class Draw:
 
 
 class Task:
-    """Base: couples, rounds and scenes. A task gives `pairs`, `queries`, `templates` and `groups`.
+    """Base: couples, rounds and scenes. What a task adds is under "What each task defines".
 
     Raises `ValueError`, naming the setting and the limit, where a config leaves nothing to train on, asks for objects
     that do not fit the grid, or for more examples than there are.
@@ -82,7 +82,7 @@ class Task:
         """Numbers of objects in each group of each scene, (N, G)."""
         raise NotImplementedError
 
-    def capacity(self, side: str, template: Template) -> int:
+    def capacity(self, template: Template) -> int:
         """How many scenes each query of a template surely has, true and false alike."""
         raise NotImplementedError
 
@@ -223,7 +223,7 @@ class Task:
         return len(self.queries) - 1
 
     def kind_list(self, kinds: Iterable[int]) -> int:
-        """Number of a list of kinds that a group draws from; raises where it is empty."""
+        """Number of a list of kinds that a group draws from."""
         listed = tuple(kinds)
         return self._kind_lists.setdefault(listed, len(self._kind_lists))
 
@@ -279,7 +279,7 @@ class Task:
         side = "out" if split == "test_ood" else "in"
         rounds = []
         for template in self.templates[side]:
-            scenes = self.capacity(side, template)
+            scenes = self.capacity(template)
             if side == "in":  # every third number belongs to this split
                 scenes = (scenes - IN_DISTRIBUTION.index(split) + 2) // 3
             length = len(template.true_pairs)

@@ -100,7 +100,7 @@ class SpatialityTask(Task):
             labels[np.arange(len(labels)), cell] = g
         return self._place_groups(labels, counts, ranks, random, first=2)
 
-    def capacity(self, side: str, template: Template) -> int:
+    def capacity(self, template: Template) -> int:
         axis = self.queries[template.texts[0]].args[1]
         across = self.world.rows if RELATIONS[axis][0] == "horizontal" else self.world.columns
         d = self.config.distractors[0]
@@ -226,7 +226,7 @@ class CardinalityTask(Task):
         counts[np.arange(len(queried)), queried] = number
         return counts
 
-    def capacity(self, side: str, template: Template) -> int:
+    def capacity(self, template: Template) -> int:
         """Without the ways to share the cells out among attributes: never more than there are."""
         least = []
         for q in template.texts:
@@ -391,7 +391,7 @@ class QuantifiersTask(Task):
             counts[:, 3] = total - counts.sum(axis=1)
         return counts
 
-    def capacity(self, side: str, template: Template) -> int:
+    def capacity(self, template: Template) -> int:
         least = []
         for number in {*template.true_pairs.tolist(), *template.false_pairs.tolist()}:
             vacant, a, b, shared, decides = self._pair_table[number].tolist()
@@ -465,7 +465,7 @@ class ComparisonTask(Task):
         distractors = choose_from(self.config.distractors, draw.words[:, 1])
         return np.concatenate([self._numbers[draw.pair], distractors[:, None]], axis=1)
 
-    def capacity(self, side: str, template: Template) -> int:
+    def capacity(self, template: Template) -> int:
         least = []
         for number in {*template.true_pairs.tolist(), *template.false_pairs.tolist()}:
             counts = (*self._numbers[number].tolist(), self.config.distractors[0])

@@ -28,7 +28,8 @@ from PIL import Image as pillow
 
 from travlr.config import CONFIGS, Cardinality, Count, Image
 from travlr.dataset import rows_digest
-from travlr.formats import LAYOUTS, WORK, Part, parts_of
+from travlr.files import WORK
+from travlr.formats import LAYOUTS, Part, parts_of
 from travlr.generate import Generator, Job, generate_dataset, generator
 
 TASK_ROWS = 8000
