@@ -1,0 +1,561 @@
+"""Results on disk: rows and predictions that come back, runs that were killed, and what the printed tables claim."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped, unused-ignore]
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.helpers import ROOT, flip, one_line
+from train import results
+from train.evaluate import Floor, by_group, score
+from train.results import (
+    RESULT_COLUMNS,
+    Row,
+    collect,
+    commit,
+    environment,
+    finish_run,
+    grid_table,
+    hardware,
+    has_converged,
+    is_finished,
+    predictions_table,
+    read_config,
+    read_curve,
+    read_predictions,
+    read_results,
+    rebuild,
+    result_row,
+    run_id,
+    run_name,
+    start_run,
+    surroundings,
+    transfer_table,
+    write_curve,
+    write_predictions,
+)
+
+CONFIG: dict[str, Any] = {
+    "model": "uniter",
+    "size": "tiny",
+    "setting": "caption",
+    "task": "cardinality",
+    "seed": 0,
+    "rate": 1e-3,
+}
+FLOORS = {"query": Floor(50.0, 50.0), "query_objects": Floor(61.5, 62.25)}
+SIZES = {"test_ind": 200, "test_ood": 400}
+
+
+def predict(setting: str, split: str, seed: int, trained: str = "caption") -> tuple[list[str], Any, Any]:
+    """Ids, logits and answers of a model that is right 90 % of the time where it is shown what it was trained on."""
+    random = np.random.default_rng([seed, len(setting), SIZES[split]])
+    answers = np.arange(SIZES[split]) % 2 == 0
+    right = random.random(SIZES[split]) < (0.9 if setting == trained else 0.5)
+    logits = np.where(right == answers, 1, -1) * random.exponential(size=SIZES[split])
+    return [f"cardinality-{split}-{i:08d}" for i in range(SIZES[split])], logits, answers
+
+
+def run(runs: Path, **changed: Any) -> Path:
+    """Make and finish a run; its folder."""
+    config = CONFIG | changed
+    folder = start_run(runs, config)
+    shared = {k: v for k, v in config.items() if k in RESULT_COLUMNS}
+    shared |= {"weights": "random", "parameters": 1_234_567, "steps": 1500, "train_seconds": 61.25, **surroundings()}
+    rows, tables = [], []
+    for setting in results.TEST_SETTINGS:
+        for split in SIZES:
+            ids, logits, answers = predict(setting, split, config["seed"], config["setting"])
+            groups = by_group(answers, logits, ["circle", "star"] * (len(ids) // 2))
+            rows.append(result_row(shared, setting, split, score(answers, logits), FLOORS, groups, 25.0))
+            tables.append(predictions_table(ids, split, setting, logits, answers))
+    finish_run(folder, rows, tables)
+    return folder
+
+
+# Names ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_named_after_all_that_is_in_its_config() -> None:
+    name = run_name(CONFIG)
+    assert name == f"uniter-caption-cardinality-s0-{run_id(CONFIG)}"
+    assert run_id(dict(reversed(CONFIG.items()))) == run_id(CONFIG)
+    assert run_id({**CONFIG, "rate": 0.001, "seed": 0.0}) == run_id(CONFIG)
+    others = [{**CONFIG, key: value} for key, value in (("seed", 1), ("rate", 1e-4), ("frozen", True), ("frozen", 1))]
+    assert len({run_id(config) for config in (CONFIG, *others)}) == 5
+    assert run_name({**CONFIG, "task": "../a b"}).count("/") == 0
+
+
+@pytest.mark.parametrize("value", [float("nan"), Path("a"), {1: 2}])
+def test_a_config_that_json_cannot_hold_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"^config: .+; settings must be"):
+        run_id({"rate": value})
+
+
+def test_a_run_id_does_not_change_between_versions() -> None:
+    text = '{"model":"uniter","rate":0.001,"seed":0,"setting":"caption","size":"tiny","task":"cardinality"}'
+    hashed = subprocess.run(["sha256sum"], input=text, capture_output=True, text=True, check=True).stdout
+    assert run_id(CONFIG) == hashed[:8]
+
+
+# Rows ----------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_come_back_from_the_folder_the_table_and_pandas(tmp_path: Path) -> None:
+    folder = run(tmp_path)
+    rows = read_results(folder)
+    assert len(rows) == 6
+    assert all(set(row) == set(RESULT_COLUMNS) for row in rows)
+    _, logits, answers = predict("caption", "test_ood", 0)
+    row = next(r for r in rows if (r["test_setting"], r["split"]) == ("caption", "test_ood"))
+    expected = score(answers, logits)
+    assert [row[name] for name in expected.__dataclass_fields__] == list(vars(expected).values())
+    assert row["run"] == run_id(CONFIG) and row["name"] == folder.name and json.loads(row["config"]) == CONFIG
+    assert (row["floor_query_objects"], row["floor_query_objects_accuracy"], row["couples_right"]) == (61.5, 62.25, 25)
+    assert json.loads(row["groups"])["star"]["examples"] == 200
+    assert row["regions"] is None and row["train_examples"] is None
+    assert "0.01" in row["test"] and row["above_random"] is True
+
+    second = run(tmp_path, seed=1)
+    frame = pd.read_csv(tmp_path / "results.csv")
+    assert list(frame.columns) == list(RESULT_COLUMNS) and len(frame) == 12
+    assert set(frame["name"]) == {folder.name, second.name}
+    scores = {(r["name"], r["test_setting"], r["split"]): r["macro_f1"] for r in [*rows, *read_results(second)]}
+    listed = zip(frame["name"], frame["test_setting"], frame["split"], strict=True)
+    assert dict(zip(listed, frame["macro_f1"], strict=True)) == pytest.approx(scores, rel=1e-12)
+    assert frame["above_random"].dtype == bool
+
+
+def test_a_row_takes_only_columns_that_hold_for_the_whole_run() -> None:
+    scores = score(np.array([True]), np.array([1.0]))
+    for wrong in ({"modle": "uniter"}, {"macro_f1": 99.0}):
+        with pytest.raises(ValueError, match="is not a column that holds for a whole run"):
+            result_row(wrong, "caption", "test_ind", scores, {})
+
+
+def test_results_of_an_older_version_have_empty_columns(tmp_path: Path) -> None:
+    folder = run(tmp_path)
+    frame = pd.read_csv(folder / "results.csv").drop(columns=["floor_query", "couples_right"]).assign(energy=3)
+    frame.to_csv(folder / "results.csv", index=False)
+    rows = rebuild(tmp_path)
+    assert [row["floor_query"] for row in rows] == [None] * 6
+    assert [row["floor_query_objects"] for row in rows] == [61.5] * 6
+    assert pd.read_csv(tmp_path / "results.csv")["couples_right"].isna().all()
+    assert "query alone" in transfer_table(rows)
+
+
+def damaged(folder: Path, how: str) -> None:
+    path = folder / "results.csv"
+    if how == "no config":
+        (folder / "config.json").unlink()
+    elif how == "half a config":
+        (folder / "config.json").write_text('{"version": 1, "ru')
+    elif how in ("newer", "edited config"):
+        told = json.loads((folder / "config.json").read_text())
+        told |= {"version": 2} if how == "newer" else {"config": CONFIG | {"seed": 9}}
+        (folder / "config.json").write_text(json.dumps(told))
+    elif how == "unfinished":
+        path.unlink()
+    elif how == "cut":
+        path.write_bytes(path.read_bytes()[:-150])
+    elif how == "no rows":
+        path.write_text(path.read_text().splitlines()[0] + "\n")
+    elif how == "not a number":
+        path.write_text(path.read_text().replace("61.5", "high"))
+    elif how == "binary":
+        path.write_bytes(os.urandom(2000))
+    elif how == "twice":
+        lines = path.read_text().splitlines()
+        path.write_text("\n".join([*lines, lines[-1]]))
+    elif how == "of another run":
+        path.write_text(path.read_text().replace(run_id(CONFIG), "0" * 8))
+
+
+HOW = {
+    "no config": "stopped before it began",
+    "half a config": "damaged",
+    "newer": "update TraVLR",
+    "edited config": "damaged",
+    "unfinished": "run the command that began it again",
+    "cut": "damaged",
+    "no rows": "damaged",
+    "not a number": "damaged",
+    "binary": "damaged",
+    "twice": "damaged",
+    "of another run": "another run",
+}
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_damaged_run_is_left_out_with_one_line_and_the_others_stay(tmp_path: Path, how: str) -> None:
+    folder, other = run(tmp_path), run(tmp_path, seed=1)
+    damaged(folder, how)
+    said: list[str] = []
+    rows = collect(tmp_path, said.append)
+    assert {row["name"] for row in rows} == {other.name} and len(rows) == 6
+    assert len(said) == 1
+    line = one_line(said[0])
+    assert HOW[how] in line and str(folder) in line
+    assert rebuild(tmp_path, said.append) == rows
+    assert len(pd.read_csv(tmp_path / "results.csv")) == 6
+
+
+def test_a_copy_of_a_run_does_not_count_as_another_seed(tmp_path: Path) -> None:
+    folder = run(tmp_path)
+    copy = tmp_path / "z-copy"
+    copy.mkdir()
+    for name in ("config.json", "results.csv"):
+        (copy / name).write_bytes((folder / name).read_bytes())
+    (tmp_path / "notes.txt").write_text("mine")
+    said: list[str] = []
+    assert len(collect(tmp_path, said.append)) == 6
+    assert len(said) == 1 and "the same run" in said[0]
+
+
+def test_folders_without_runs(tmp_path: Path) -> None:
+    assert collect(tmp_path) == [] and collect(tmp_path / "none") == []
+    assert rebuild(tmp_path) == []
+    assert list(pd.read_csv(tmp_path / "results.csv").columns) == list(RESULT_COLUMNS)
+    with pytest.raises(ValueError, match="no such folder"):
+        rebuild(tmp_path / "none")
+
+
+def test_a_run_is_found_again_and_another_config_does_not_take_its_folder(tmp_path: Path) -> None:
+    folder = start_run(tmp_path, CONFIG, note="first")
+    before = (folder / "config.json").read_bytes()
+    assert start_run(tmp_path, CONFIG) == folder and not is_finished(folder)
+    assert (folder / "config.json").read_bytes() == before
+    assert read_config(folder) == {"note": "first", "version": 1, "run": run_id(CONFIG), "config": CONFIG}
+    (folder / "config.json").write_text(json.dumps({"version": 1, "run": run_id({"a": 1}), "config": {"a": 1}}))
+    with pytest.raises(ValueError, match="another run"):
+        start_run(tmp_path, CONFIG)
+
+
+# Predictions ---------------------------------------------------------------------------------------------------------
+
+
+def test_scores_recomputed_from_the_predictions_file_are_those_of_the_table(tmp_path: Path) -> None:
+    folder = run(tmp_path)
+    frame = pd.read_parquet(folder / "predictions.parquet")
+    assert list(frame.columns) == ["id", "split", "test_setting", "logit", "prediction", "answer"]
+    assert len(frame) == 3 * 600
+    for row in read_results(folder):
+        part = frame[(frame.split == row["split"]) & (frame.test_setting == row["test_setting"])]
+        f1 = []
+        for side in (True, False):
+            both = ((part.prediction == side) & (part.answer == side)).sum()
+            precision, recall = both / (part.prediction == side).sum(), both / (part.answer == side).sum()
+            f1.append(100 * 2 * precision * recall / (precision + recall))
+        assert [row["f1_true"], row["f1_false"], row["macro_f1"]] == pytest.approx([*f1, sum(f1) / 2])
+        assert row["accuracy"] == pytest.approx(100 * (part.prediction == part.answer).mean())
+
+
+def test_predictions_come_back(tmp_path: Path) -> None:
+    ids, logits, answers = predict("image", "test_ood", 3)
+    logits[:3] = [0, 1e-60, -np.inf]
+    table = predictions_table(ids, "test_ood", "image", logits, answers)
+    write_predictions(tmp_path, [table, table.slice(0, 0)])
+    found = read_predictions(tmp_path)
+    assert found.equals(table)
+    assert found["id"].to_pylist() == ids
+    assert found["logit"].type == pa.float32()
+    np.testing.assert_array_equal(found["logit"], logits.astype(np.float32))
+    np.testing.assert_array_equal(found["prediction"], logits.astype(np.float32) > 0)
+    assert read_predictions(tmp_path, ["logit", "answer"]).column_names == ["logit", "answer"]
+
+
+def test_predictions_that_are_not_numbers_or_do_not_match_are_refused() -> None:
+    with pytest.raises(ValueError, match="not numbers"):
+        predictions_table(["a"], "test_ind", "image", np.array([np.nan]), np.array([True]))
+    with pytest.raises(ValueError, match="as many of each"):
+        predictions_table(["a", "b"], "test_ind", "image", np.array([1.0]), np.array([True]))
+
+
+@pytest.mark.parametrize("how", ["missing", "cut", "flipped", "other columns", "text"])
+def test_damaged_predictions_are_one_line(tmp_path: Path, how: str) -> None:
+    path = run(tmp_path) / "predictions.parquet"
+    if how == "missing":
+        path.unlink()
+    elif how == "cut":
+        path.write_bytes(path.read_bytes()[:-20])
+    elif how == "flipped":
+        column = pq.read_metadata(path).row_group(2).column(3)  # logits; the checksum of their page tells
+        flip(path, column.data_page_offset + column.total_compressed_size // 2)
+    elif how == "other columns":
+        pd.DataFrame({"id": ["a"], "logit": [1.0]}).to_parquet(path)
+    else:
+        path.write_text("no table")
+    with pytest.raises(ValueError, match=r"predictions\.parquet: damaged or missing") as error:
+        read_predictions(path.parent)
+    one_line(str(error.value))
+
+
+def test_a_training_curve_comes_back(tmp_path: Path) -> None:
+    points = [{"step": 1, "loss": 0.1 + 0.2}, {"step": 2, "loss": 0.25, "validation_f1": 50.5}]
+    write_curve(tmp_path, points)
+    assert read_curve(tmp_path) == [{**points[0], "validation_f1": None}, points[1]]
+    with pytest.raises(ValueError, match=r"curve\.csv: damaged or missing"):
+        read_curve(tmp_path / "none")
+
+
+# Kills and neighbours ------------------------------------------------------------------------------------------------
+
+DYING = """
+import os, sys
+from pathlib import Path
+from tests.test_results import CONFIG, predict, predictions_table, start_run, finish_run
+
+def tables():
+    ids, logits, answers = predict("image", "test_ind", 0)
+    yield predictions_table(ids, "test_ind", "image", logits, answers)
+    os._exit(9)
+
+finish_run(start_run(Path(sys.argv[1]), CONFIG), [], tables())
+"""
+
+MANY = """
+import sys
+from pathlib import Path
+from tests.test_results import run
+for seed in range(int(sys.argv[2]), int(sys.argv[3])):
+    run(Path(sys.argv[1]), seed=seed)
+"""
+
+
+SLOW = """
+import sys, time
+from pathlib import Path
+from train.results import rebuild
+runs = Path(sys.argv[1])
+
+def wait(line):  # called when the folders have been listed and the first is left out
+    (runs / "listed").touch()
+    while not (runs / "go").exists():
+        time.sleep(0.01)
+
+rebuild(runs, wait)
+"""
+
+
+def begin(code: str, *arguments: object) -> subprocess.Popen[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], cwd=ROOT, env=env, text=True)
+
+
+def test_a_run_killed_while_it_writes_is_unfinished_and_can_be_finished(tmp_path: Path) -> None:
+    assert begin(DYING, tmp_path).wait(60) == 9
+    folder = tmp_path / run_name(CONFIG)
+    said: list[str] = []
+    assert not is_finished(folder) and not (folder / "predictions.parquet").exists()
+    assert collect(tmp_path, said.append) == []
+    assert len(said) == 1 and "unfinished" in said[0]
+    assert run(tmp_path) == folder
+    assert is_finished(folder) and len(collect(tmp_path)) == 6 and len(read_predictions(folder)) == 1800
+
+
+def test_processes_that_finish_at_the_same_time_lose_no_row(tmp_path: Path) -> None:
+    processes = [begin(MANY, tmp_path, first, first + 8) for first in (0, 100, 200)]
+    reads = 0
+    while any(process.poll() is None for process in processes):
+        if (tmp_path / "results.csv").exists():
+            with open(tmp_path / "results.csv", newline="") as file:
+                rows = list(csv.DictReader(file, strict=True))
+            assert len(rows) % 6 == 0 and all(None not in row.values() and None not in row for row in rows)
+            reads += 1
+        time.sleep(0.01)
+    assert [process.returncode for process in processes] == [0, 0, 0] and reads > 1
+    frame = pd.read_csv(tmp_path / "results.csv")
+    assert sorted(frame["seed"].unique()) == [*range(8), *range(100, 108), *range(200, 208)]
+    assert len(frame) == 24 * 6
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_slow_process_does_not_put_back_a_table_without_the_latest_run(tmp_path: Path) -> None:
+    (tmp_path / "a-broken-run").mkdir()
+    slow = begin(SLOW, tmp_path)
+    wait_for(tmp_path / "listed")
+    late = begin(MANY, tmp_path, 0, 1)
+    wait_for(tmp_path / run_name(CONFIG) / "results.csv")
+    time.sleep(0.3)  # time enough to write the table, were it not for the lock
+    (tmp_path / "go").touch()
+    assert (slow.wait(60), late.wait(60)) == (0, 0)
+    assert len(pd.read_csv(tmp_path / "results.csv")) == 6
+
+
+def wait_for(path: Path) -> None:
+    for _ in range(3000):
+        if path.exists():
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{path} did not come")
+
+
+def test_evaluating_imports_no_deep_learning_library() -> None:
+    code = "import sys, train.results; raise SystemExit('torch' in sys.modules or 'transformers' in sys.modules)"
+    assert begin(code).wait(60) == 0
+
+
+# Surroundings --------------------------------------------------------------------------------------------------------
+
+
+def test_hardware_names_gpus_and_the_cores_that_may_be_used() -> None:
+    assert hardware().endswith(f"({len(os.sched_getaffinity(0))} cores)") or hardware().endswith("(1 core)")
+    assert hardware(["H100", "H100"]) == f"2 x H100, {hardware()}"
+
+
+def test_the_environment_lists_versions_of_what_is_installed() -> None:
+    found = environment()
+    assert found["numpy"] == np.__version__ and found["python"] == sys.version.split()[0]
+    assert set(surroundings()) <= set(RESULT_COLUMNS)
+    assert json.loads(surroundings()["versions"]) == {k: v for k, v in found.items() if k != "commit"}
+
+
+def test_the_commit_says_whether_the_code_had_been_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_DIR", "/nowhere")  # as inside a hook
+
+    def git(*arguments: str) -> str:
+        named = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        env = {k: v for k, v in os.environ.items() if k != "GIT_DIR"}
+        command = ["git", *named, "-C", str(tmp_path), *arguments]
+        return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout.strip()
+
+    assert commit(tmp_path) == ""
+    git("init", "-q")
+    assert commit(tmp_path) == ""
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "a.py").write_text("1")
+    git("add", ".")
+    git("commit", "-q", "-m", "first")
+    head = git("rev-parse", "HEAD")
+    (tmp_path / "notes.txt").write_text("not code")
+    assert commit(tmp_path) == head
+    assert commit(tmp_path / "train") == ""  # a folder inside another checkout
+    (tmp_path / "train" / "b.py").write_text("new")
+    assert commit(tmp_path) == f"{head}-dirty"
+
+
+# Printed tables ------------------------------------------------------------------------------------------------------
+
+
+def row(tested: str, split: str, macro_f1: float, above: bool | None = None, **changed: Any) -> Row:
+    """A row as it is read back; above random from 55 on where not told."""
+    filled = {"macro_f1": macro_f1, "above_random": macro_f1 > 55 if above is None else above}
+    config = {**CONFIG, **{k: changed[k] for k in CONFIG if k in changed}}
+    known = {k: v for k, v in config.items() if k in RESULT_COLUMNS} | {"run": run_id(config), "weights": "random"}
+    known |= {"test_setting": tested, "split": split, "config": json.dumps(config), "hardware": "a computer"}
+    return dict.fromkeys(RESULT_COLUMNS) | known | filled | {k: v for k, v in changed.items() if k in RESULT_COLUMNS}
+
+
+def test_the_table_of_a_run_says_what_was_measured(tmp_path: Path) -> None:
+    rows = read_results(run(tmp_path))
+    text = transfer_table(rows)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert "from random weights" in text and hardware() in text.replace("\n", " ") and "61.2 s of training" in text
+    own = next(line for line in lines if line.startswith("caption (own)"))
+    for name in ("test_ind", "test_ood"):
+        cell = next(r for r in rows if (r["test_setting"], r["split"]) == ("caption", name))
+        assert f"{cell['macro_f1']:.2f}* [{cell['interval_low']:.2f}, {cell['interval_high']:.2f}]" in own
+    image = next(line for line in lines if line.startswith("image "))
+    assert image.count("*") == sum(bool(r["above_random"]) for r in rows if r["test_setting"] == "image")
+    assert next(line for line in lines if "number of objects" in line).split()[-2:] == ["61.50", "61.50"]
+    assert "by the pair's first item: circle" in text and "p < 0.01" in text
+
+
+def test_a_table_never_rounds_up_to_100_and_leaves_empty_what_is_not_known() -> None:
+    text = transfer_table([row("caption", "test_ood", 99.997), row("image", "test_ind", 100.0, weights=None)])
+    caption = next(line for line in text.splitlines() if line.startswith("caption (own)"))
+    assert caption.split() == ["caption", "(own)", "99.99*"]
+    image = next(line for line in text.splitlines() if line.startswith("image"))
+    assert image.split() == ["image", "100.00*"]
+    assert "image+caption" not in text
+    assert "origin of its weights unknown" in transfer_table([row("image", "test_ind", 100.0, weights=None)])
+    for rows in ([], three_seeds([90, 80], [50, 50])):
+        with pytest.raises(ValueError, match=f"rows of {len(rows) // 4} runs"):
+            transfer_table(rows)
+
+
+def three_seeds(own: list[float], other: list[float], **changed: Any) -> list[Row]:
+    rows = []
+    for seed, (a, b) in enumerate(zip(own, other, strict=True)):
+        for setting, value in (("caption", a), ("image", b)):
+            rows += [row(setting, "test_ind", value, seed=seed, **changed)]
+            rows += [row(setting, "test_ood", value - 2, seed=seed, **changed)]
+    return rows
+
+
+def grid_line(text: str, *words: str) -> str:
+    return next(line for line in text.splitlines() if all(word in line for word in words))
+
+
+def test_a_grid_averages_converged_seeds_alone() -> None:
+    text = grid_table(three_seeds([90, 80, 50], [50, 52, 10]))
+    assert grid_line(text, "cardinality", "uniter").split("[1]")[1].split() == [
+        "49.00", "(-2.00)", "83.00*(-2.00)", "2", "of", "3",
+    ]  # fmt: skip
+    assert max(map(len, text.splitlines())) <= 100
+    assert "[1] from random weights" in text and "a computer" in text
+
+
+def test_a_grid_averages_all_seeds_where_none_has_converged() -> None:
+    text = grid_table(three_seeds([50, 40, 51], [50, 52, 54]))
+    assert grid_line(text, "cardinality", "uniter").split("[1]")[1].split() == [
+        "50.00", "(-2.00)", "45.00", "(-2.00)", "0", "of", "3",
+    ]  # fmt: skip
+
+
+def test_long_names_and_scores_fit_a_grid_of_100_columns() -> None:
+    rows = three_seeds([100] * 12, [100] * 12) + three_seeds([100], [0], model="visualbert_controlled", size="small")
+    lines = grid_table(rows).splitlines()
+    assert max(map(len, lines)) <= 100
+    starts = {line.index("98.00*") for line in lines if "98.00*" in line}
+    assert starts == {lines[1].index("caption"), lines[1].index("image")}
+
+
+def test_a_mark_in_a_grid_needs_every_run_above_random() -> None:
+    cell = grid_line(grid_table(three_seeds([90, 80, 70], [90, 90, 40])), "uniter").split("[1]")[1]
+    assert cell.split()[:2] == ["71.33", "(-2.00)"]
+
+
+def test_a_grid_leaves_a_cell_empty_where_a_run_was_not_tested() -> None:
+    rows = [r for r in three_seeds([90, 80], [50, 52]) if not (r["seed"] == 1 and r["test_setting"] == "image")]
+    assert grid_line(grid_table(rows), "uniter").split("[1]")[1].split() == ["83.00*(-2.00)", "2", "of", "2"]
+
+
+def test_a_grid_keeps_apart_runs_that_differ_in_more_than_the_seed() -> None:
+    rows = three_seeds([90, 80], [50, 52]) + three_seeds([60, 62], [50, 52], rate=1e-4)
+    lines = [line for line in grid_table(rows).splitlines() if line.startswith("cardinality")]
+    assert [line.split("]")[1].split()[-4] for line in lines] in (
+        ["83.00*(-2.00)", "59.00*(-2.00)"],
+        ["59.00*(-2.00)", "83.00*(-2.00)"],
+    )
+    assert grid_table(rows).count("(but for the seed)") == 2
+
+
+def test_a_grid_has_a_part_for_each_training_setting_and_a_note_for_each_origin() -> None:
+    rows = three_seeds([90], [50]) + three_seeds([95], [50], setting="mixed", weights="bert.pth, sha256 12ab")
+    text = grid_table(rows)
+    assert text.index("trained in caption") < text.index("trained in mixed")
+    assert "from random weights" in text and "from bert.pth, sha256 12ab" in text
+
+
+def test_a_mixed_run_has_converged_where_image_and_caption_together_are_above_random() -> None:
+    both = row("image+caption", "test_ind", 60, setting="mixed")
+    assert has_converged([both])
+    assert not has_converged([row("caption", "test_ind", 60, setting="mixed")])
+    assert not has_converged([row("caption", "test_ood", 60)])
+    assert not has_converged([row("caption", "test_ind", 60, above=False)])
+    assert has_converged([row("caption", "test_ind", 51, above=True)])

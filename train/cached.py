@@ -1,0 +1,89 @@
+"""Arrays that take long to make: kept in a folder, memory-mapped, and gone on with where an earlier process stopped."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm  # type: ignore[import-untyped]
+
+Block = dict[str, np.ndarray]
+
+
+def cached(
+    folder: Path | None,
+    key: str,
+    rows: int,
+    columns: dict[str, tuple[tuple[int, ...], str]],
+    make: Callable[[int], Iterator[Block]],
+    say: str,
+) -> Block:
+    """Arrays by name, each of `rows` rows; columns: name -> (shape of a row, dtype).
+
+    make: called with a row number, gives from there on blocks of consecutive rows, by name. folder: None to keep the
+    arrays in memory alone. key: what the content depends on, made a file name by the caller. The rows of a block count
+    as made when the whole block is on the disk. Another process that makes the same waits for this one.
+    """
+    if folder is None:
+        arrays = {name: np.empty((rows, *shape), kind) for name, (shape, kind) in columns.items()}
+        _fill(arrays, 0, make, say, lambda done: None)
+        return arrays
+    place = folder / key
+    place.mkdir(parents=True, exist_ok=True)
+    with open(place / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        start = _done(place, rows, columns)
+        if start < rows:
+            mode = "r+" if start else "w+"
+            arrays = {
+                name: np.lib.format.open_memmap(place / f"{name}.npy", mode, np.dtype(kind), (rows, *shape))
+                for name, (shape, kind) in columns.items()
+            }
+            _fill(arrays, start, make, say, lambda done: _note(place, arrays, done))
+            del arrays
+        return {name: _opened(place, name) for name in columns}
+
+
+def _opened(place: Path, name: str) -> np.ndarray:
+    return np.load(place / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+
+
+def _done(place: Path, rows: int, columns: dict[str, tuple[tuple[int, ...], str]]) -> int:
+    """How many rows an earlier process has made; none where a file is missing, damaged or of another shape."""
+    try:
+        done = int((place / "done").read_text())
+        found = {name: _opened(place, name) for name in columns}
+    except (OSError, ValueError):
+        return 0
+    fits = all(
+        found[name].shape == (rows, *shape) and found[name].dtype == kind for name, (shape, kind) in columns.items()
+    )
+    return done if fits and 0 <= done <= rows else 0
+
+
+def _note(place: Path, arrays: Block, done: int) -> None:
+    for array in arrays.values():
+        if isinstance(array, np.memmap):
+            array.flush()
+    temporary = place / "done.tmp"
+    temporary.write_text(str(done))
+    os.replace(temporary, place / "done")
+
+
+def _fill(
+    arrays: Block, start: int, make: Callable[[int], Iterator[Block]], say: str, note: Callable[[int], None]
+) -> None:
+    rows = len(next(iter(arrays.values())))
+    with tqdm(total=rows, initial=start, desc=say, disable=None, leave=False) as bar:
+        for block in make(start):
+            stop = start + len(next(iter(block.values())))
+            for name, values in block.items():
+                arrays[name][start:stop] = values
+            note(stop)
+            bar.update(stop - start)
+            start = stop
+    if start != rows:
+        raise ValueError(f"{say}: {start} of {rows} rows could be made")

@@ -1,0 +1,232 @@
+"""What determines a run: frozen dataclasses, the same names as the settings of conf/train.yaml.
+
+A value that no run can have raises `ValueError` with the setting's name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from train.models import MODELS, SIZES
+from train.regions import RegionSettings
+from travlr.scene import TASKS
+
+SETTINGS = ("image", "caption", "image+caption", "mixed")
+PRECISIONS = ("auto", "float32", "bf16")
+DECAYS = ("linear", "cosine", "constant")
+LOSSES = ("cross_entropy", "binary")
+LOGGERS = ("csv", "tensorboard", "wandb")
+TEXT_ONLY = tuple(name for name, model in MODELS.items() if model.sees == "nothing")
+
+# Table 5 of the paper: batch size and learning rate; LXMERT needs the larger rate for spatiality only.
+TABLE_5 = {
+    "visualbert": (64, 2e-5),
+    "uniter": (32, 5e-6),
+    "lxmert": (32, 5e-6),
+    "albef": (256, 2e-5),
+    "bert": (32, 2e-5),  # the paper does not give the text-only models' values; these are BERT's own
+    "roberta": (32, 2e-5),
+}
+LXMERT_SPATIALITY = 5e-5
+CONTROLLED = (32, 5e-6)
+
+
+def _choice(name: str, value: Any, valid: tuple[str, ...]) -> None:
+    if value not in valid:
+        raise ValueError(f"{name}={value}: choose one of {', '.join(valid)}")
+
+
+def _at_least(name: str, value: float | None, lowest: float) -> None:
+    if value is not None and not value >= lowest:
+        raise ValueError(f"{name}={value}: must be at least {lowest}")
+
+
+def _part(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name}={value}: must be a part from 0 to 1")
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """AdamW. batch_size and learning_rate: null for the paper's (Table 5).
+
+    warmup: the part of all steps in which the rate rises from 0. decay: how it falls after that. clip: the largest norm
+    of the gradient, null for any. accumulate: batches to a step.
+    """
+
+    batch_size: int | None = 64
+    learning_rate: float | None = 1e-3
+    weight_decay: float = 0.01
+    betas: list[float] = field(default_factory=lambda: [0.9, 0.98])
+    warmup: float = 0.1
+    decay: str = "linear"
+    clip: float | None = 1.0
+    accumulate: int = 1
+
+    def __post_init__(self) -> None:
+        _choice("optimiser.decay", self.decay, DECAYS)
+        _part("optimiser.warmup", self.warmup)
+        _at_least("optimiser.batch_size", self.batch_size, 1)
+        _at_least("optimiser.accumulate", self.accumulate, 1)
+        _at_least("optimiser.weight_decay", self.weight_decay, 0)
+        for name in ("learning_rate", "clip"):
+            if (value := getattr(self, name)) is not None and not value > 0:
+                raise ValueError(f"optimiser.{name}={value}: must be above 0")
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"optimiser.betas={self.betas}: needs two numbers from 0 to below 1")
+
+
+@dataclass(frozen=True)
+class Training:
+    """Fine-tuning. One of `steps` and `epochs` (of the training split) is given.
+
+    stream: examples past the dataset's own, of the same distribution and never repeated; else the dataset's train split.
+    examples: how much of the train split: a part up to 1, or a number above.
+    check_every: steps between validations, null for an epoch. validation: examples of each.
+    frozen: train the classification head alone (section 5.2). loss: `binary` is that of the code the paper fine-tuned.
+    shuffled: give the training answers to other examples, which no model can learn from: a check of the whole chain.
+    keep: which weights are tested, the last (the paper) or the best on validation.
+    """
+
+    steps: int | None = 1500
+    epochs: int | None = None
+    stream: bool = True
+    examples: float = 1.0
+    check_every: int | None = 250
+    validation: int = 2000
+    frozen: bool = False
+    loss: str = "cross_entropy"
+    shuffled: bool = False
+    keep: str = "last"
+
+    def __post_init__(self) -> None:
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("training: give one of training.steps and training.epochs, and null for the other")
+        for name in ("steps", "epochs", "check_every", "validation"):
+            _at_least(f"training.{name}", getattr(self, name), 1)
+        _choice("training.loss", self.loss, LOSSES)
+        _choice("training.keep", self.keep, ("last", "best"))
+        if not self.examples > 0 or (self.examples > 1 and self.examples != int(self.examples)):
+            raise ValueError(f"training.examples={self.examples}: must be a part up to 1, or a whole number above")
+        if self.stream and self.epochs is not None:
+            raise ValueError("training.stream=true: a stream has no epochs; give training.steps, or stream=false")
+        if self.stream and self.examples != 1:
+            raise ValueError(f"training.examples={self.examples}: a part of the train split needs training.stream=false")
+
+
+@dataclass(frozen=True)
+class Words:
+    """Masked words of the query, beside the classification: what the paper does not do (`scale=paper` turns it off).
+
+    A part `share` of the batches shows true queries only, with the word that decides masked or exchanged; the model
+    names the right one. It rewards the step before the answer: a number, say, and not only whether it is that number.
+    """
+
+    share: float = 0.5
+    exchanged: float = 0.6
+
+    def __post_init__(self) -> None:
+        _part("masked_query.share", self.share)
+        _part("masked_query.exchanged", self.exchanged)
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """Reading unlabelled scenes before fine-tuning, streamed from the task's training distribution; no answer is seen.
+
+    on: what the scene is shown as: `image`, `caption`, `image+caption`, `mixed`, or `each` (image or caption alone).
+    The statement in the place of the query lists objects of the scene; some of its words are masked.
+    """
+
+    steps: int = 0
+    on: str = "each"
+
+    def __post_init__(self) -> None:
+        _at_least("pretraining.steps", self.steps, 0)
+        _choice("pretraining.on", self.on, (*SETTINGS, "each"))
+
+
+@dataclass(frozen=True)
+class Run:
+    """One trained model. `data`: a dataset's folder, null for data/TASK, which is made where it is missing.
+
+    pretrained: a checkpoint's file, folder or hub name; null starts from random weights. tokenizer: where the
+    checkpoint's own is not beside it. start: the folder of a finished run whose weights are fine-tuned further
+    (few-shot, appendix B.5). controlled: the architectures of section 5.1. boxes, visual_token_type: of UNITER and
+    VisualBERT, as the code the paper fine-tuned has them or as the models were made (null).
+    """
+
+    model: str = "uniter"
+    setting: str = "caption"
+    task: str = "cardinality"
+    data: str | None = None
+    seed: int = 0
+    size: str = "small"
+    pretrained: str | None = None
+    tokenizer: str | None = None
+    start: str | None = None
+    controlled: bool = False
+    boxes: str | None = None
+    visual_token_type: int | None = None
+    experiment: str | None = None
+    scale: str | None = None
+    runs: str = "runs"
+    device: str = "auto"
+    devices: int = 1
+    strategy: str = "auto"
+    precision: str = "auto"
+    compile: bool = False
+    logger: list[str] = field(default_factory=list)
+    overwrite: bool = False
+    regions: RegionSettings = field(default_factory=RegionSettings)
+    optimiser: Optimiser = field(default_factory=Optimiser)
+    training: Training = field(default_factory=Training)
+    masked_query: Words = field(default_factory=Words)
+    pretraining: Pretraining = field(default_factory=Pretraining)
+
+    def __post_init__(self) -> None:
+        _choice("model", self.model, tuple(MODELS))
+        _choice("setting", self.setting, SETTINGS)
+        _choice("task", self.task, TASKS)
+        _choice("size", self.size, tuple(SIZES))
+        _choice("device", self.device, ("auto", "cpu", "gpu"))
+        _choice("precision", self.precision, PRECISIONS)
+        _at_least("seed", self.seed, 0)
+        _at_least("devices", self.devices, 1)
+        for logger in self.logger:
+            _choice("logger", logger, LOGGERS)
+        if self.model in TEXT_ONLY and self.setting != "caption":
+            raise ValueError(f"setting={self.setting}: model={self.model} sees text alone; use setting=caption")
+        if self.start and self.pretrained:
+            raise ValueError(f"start={self.start}: a finished run has its weights; leave out pretrained=")
+
+    @property
+    def batch_size(self) -> int:
+        return self.optimiser.batch_size or self._table_5()[0]
+
+    @property
+    def learning_rate(self) -> float:
+        return self.optimiser.learning_rate or self._table_5()[1]
+
+    def _table_5(self) -> tuple[int, float]:
+        if self.controlled:
+            return CONTROLLED
+        batch, rate = TABLE_5[self.model]
+        if self.model == "lxmert" and self.task == "spatiality":
+            rate = LXMERT_SPATIALITY
+        return batch, rate
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """The test settings: text-only models have one (section 4)."""
+        return ("caption",) if self.model in TEXT_ONLY else ("image", "caption", "image+caption")
+
+
+def identity(run: Run, **resolved: Any) -> dict[str, Any]:
+    """What the result depends on: all settings but where things lie and what they run on, and what was `resolved`."""
+    values = dataclasses.asdict(run)
+    for name in ("runs", "device", "devices", "strategy", "logger", "overwrite", "data", "compile", "experiment"):
+        del values[name]
+    return values | resolved

@@ -1,0 +1,243 @@
+"""Examples as arrays, and batches of them: from a dataset's files, or streamed from its generator without end.
+
+Text is tokenised once, features of regions are looked up, pictures are stamped from scaled sprites; nothing is decoded
+but pictures that come from elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as compute
+import torch
+
+from render.image import Renderer, decode
+from travlr.config import Config, from_dict
+from travlr.dataset import Dataset, open_dataset
+from travlr.generate import Generator, generator, renderer_of
+from travlr.scene import SPLITS, World
+from train.inputs import Inputs
+from train.pictures import Pictures, normalised, scaled
+from train.regions import Regions, RegionSettings, Scenes, grid_of, make_regions
+from train.text import Ragged, Words, tokenise
+
+SHOWN = {"image": (True, False), "caption": (False, True), "image+caption": (True, True)}  # image, caption
+WINDOW = 50  # batches among which examples of like length are brought together
+DROPPED = 0.25  # of each modality in the mixed setting (paper, appendix F)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What the model is shown beside text: `sees` of the model, how regions are made, the side of its pictures."""
+
+    sees: str
+    regions: RegionSettings
+    side: int = 0
+    cache: Path | None = None
+
+
+@dataclass(frozen=True)
+class Raw:
+    """N examples before tokens and regions. grid: (N, cells). decoded: whole pictures, where none can be rendered."""
+
+    ids: Sequence[str]
+    captions: Sequence[str]
+    queries: Sequence[str]
+    answers: np.ndarray
+    groups: np.ndarray
+    grid: np.ndarray
+    world: World
+    renderer: Renderer | None
+    decoded: Any = None
+
+
+class Examples:
+    """N examples, ready for batches.
+
+    texts: 2 N token sequences, row i with the caption and row N + i without. answers: (N,) bool. groups: (N,) first
+    item of each pair. objects: (N,) numbers of objects.
+    """
+
+    def __init__(self, raw: Raw, words: Words, sight: Sight) -> None:
+        self.ids, self.queries, self.answers, self.groups = raw.ids, raw.queries, raw.answers, raw.groups
+        self.words, self.grid = words, raw.grid
+        self.objects = (raw.grid > 0).sum(axis=1)
+        captions, queries = tokenise(words, raw.captions), tokenise(words, raw.queries)
+        self.texts = _stacked(words.join(captions, queries), words.join(queries))
+        self.phrases = np.array([len(caption) for caption in captions])  # tokens of each caption
+        scenes = Scenes(raw.ids, raw.grid, raw.world.rows, raw.world.columns, raw.renderer, raw.decoded)
+        self.regions: Regions | None = None
+        self.pixels: Any = None
+        if sight.sees == "regions":
+            self.regions = make_regions(sight.regions, scenes, sight.cache)
+        elif sight.sees == "pixels":
+            self.pixels = Pictures(raw.renderer, sight.side) if raw.renderer else _Decoded(scenes, sight.side)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def text_rows(self, rows: np.ndarray, caption: np.ndarray) -> np.ndarray:
+        """Rows of `texts` for examples `rows` with or without their captions, both (B,)."""
+        return np.where(caption, rows, rows + len(self))
+
+    def inputs(self, rows: np.ndarray, image: np.ndarray, caption: np.ndarray) -> Inputs:
+        """A batch of examples `rows` (B,). image, caption: (B,) bool, what each is shown; an image not shown is blank."""
+        tokens, mask = self.texts.padded(self.text_rows(rows, caption), self.words.pad)
+        made = Inputs(
+            torch.from_numpy(tokens),
+            torch.from_numpy(mask),
+            answer=torch.from_numpy(self.answers[rows].astype(np.int64)),
+        )
+        if self.regions is not None:
+            features, boxes, seen = self.regions.take(np.where(image, rows, Regions.BLANK))
+            made = replace(
+                made,
+                features=torch.from_numpy(features),
+                boxes=torch.from_numpy(np.ascontiguousarray(boxes)),
+                region_mask=torch.from_numpy(seen),
+            )
+        if self.pixels is not None:
+            made = replace(made, pixels=self.pixels(self._pictured(rows, image)))
+        return made
+
+    def _pictured(self, rows: np.ndarray, image: np.ndarray) -> np.ndarray:
+        if isinstance(self.pixels, _Decoded):
+            return np.where(image, rows, _Decoded.BLANK)
+        return np.where(image[:, None], self.grid[rows], 0)
+
+
+class _Decoded:
+    """Pictures from files, scaled once and kept as bytes: (B,) rows -> (B, 3, side, side) float32."""
+
+    BLANK = -1
+
+    def __init__(self, scenes: Scenes, side: int) -> None:
+        white = np.full((side, side, 3), 255, np.uint8)
+        self._pictures = np.stack([*(scaled(picture, side) for picture in scenes.pictures()), white])
+
+    def __call__(self, rows: np.ndarray) -> torch.Tensor:
+        return normalised(self._pictures[rows]).permute(0, 3, 1, 2).contiguous()
+
+
+def _stacked(first: Ragged, second: Ragged) -> Ragged:
+    """The sequences of both, one after the other."""
+    starts = np.concatenate([first.starts, second.starts[1:] + first.starts[-1]])
+    return Ragged(np.concatenate([first.flat, second.flat]), starts)
+
+
+# Where examples come from ----------------------------------------------------------------------------------------
+
+
+def streamed(maker: Generator, start: int, stop: int, split: str = "train") -> Raw:
+    """Examples start to stop of a generator. Those of `train` past `count.train` are in no split of the dataset."""
+    batch = maker.batch(split, start, stop)
+    groups = np.array([pair[0] for pair in maker.task.pairs])[batch.pair]
+    return Raw(
+        ids=[f"{split}-{index}" for index in range(start, stop)],
+        captions=maker.captions(batch),
+        queries=maker.query_texts(batch),
+        answers=batch.answer.astype(bool),
+        groups=groups,
+        grid=batch.grid,
+        world=maker.config.world,
+        renderer=maker.renderer,
+    )
+
+
+class Source:
+    """A dataset on disk: its splits as `Raw`, and its generator where its manifest says how it was made.
+
+    Raises `ValueError` where a split is missing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.dataset: Dataset = open_dataset(folder)
+        self.folder, manifest = folder, self.dataset.manifest
+        if missing := [split for split in SPLITS if split not in self.dataset.splits]:
+            raise ValueError(f"data={folder}: has no split {missing[0]}; training needs {', '.join(SPLITS)}")
+        self.task: str = manifest["task"]
+        self.digest: str = manifest["content_digest"]
+        self.config: Config | None = from_dict(manifest["config"]) if manifest.get("config") else None
+
+    @property
+    def generator(self) -> Generator:
+        if self.config is None:
+            raise ValueError(f"data={self.folder}: does not say how it was made; set train.stream=false")
+        return generator(self.config)
+
+    def raw(self, split: str, limit: int | None = None) -> Raw:
+        """A split, or its first examples."""
+        reader = self.dataset[split]
+        table = reader.columns("id", "caption", "query", "answer", "pair", "objects").slice(0, limit)
+        world = self.config.world if self.config else _world(table)
+        pairs = compute.list_element(table["pair"], 0).to_pylist()
+        return Raw(
+            ids=table["id"].to_pylist(),
+            captions=table["caption"].to_pylist(),
+            queries=table["query"].to_pylist(),
+            answers=table["answer"].to_numpy().astype(bool),
+            groups=np.array(pairs),
+            grid=grid_of(table["objects"], world),
+            world=world,
+            renderer=renderer_of(self.config) if self.config else None,
+            decoded=None if self.config else lambda: (_decoded(example.image) for example in reader),
+        )
+
+
+def _decoded(image: bytes) -> np.ndarray:
+    return np.asarray(decode(image))
+
+
+def _world(table: pa.Table) -> World:
+    """The world of a dataset that does not tell: what its objects show, on the grid that its captions speak of."""
+    from render.text import parse_caption
+
+    objects = table["objects"].combine_chunks().flatten()
+    names = {name: sorted(set(objects.field(name).to_pylist())) for name in ("colour", "shape", "size")}
+    columns, rows, _ = parse_caption(table["caption"][0].as_py())
+    return World(tuple(names["colour"]), tuple(names["shape"]), tuple(names["size"]), columns, rows)
+
+
+# Batches ---------------------------------------------------------------------------------------------------------
+
+
+def shown(setting: str, rows: np.ndarray, random: np.random.Generator | None) -> tuple[np.ndarray, np.ndarray]:
+    """Which of B examples show their image and which their caption. `mixed` drops either, never both (appendix F)."""
+    if setting != "mixed":
+        image, caption = SHOWN[setting]
+        return np.full(len(rows), image), np.full(len(rows), caption)
+    if random is None:
+        raise ValueError("setting=mixed: is for training; a test shows image, caption or image+caption")
+    draw = random.random(len(rows))
+    return draw >= DROPPED, ~((draw >= DROPPED) & (draw < 2 * DROPPED))
+
+
+def bucketed(lengths: np.ndarray, size: int, random: np.random.Generator) -> Iterator[np.ndarray]:
+    """All of N rows in batches of `size`, shuffled; within a window of batches those of like length come together.
+
+    What is left over, less than a batch, is dropped. Little of a batch is padding then: see the benchmark.
+    """
+    order = random.permutation(len(lengths))
+    order = order[: len(order) // size * size]
+    for start in range(0, len(order), WINDOW * size):
+        window = order[start : start + WINDOW * size]
+        window = window[np.argsort(lengths[window], kind="stable")]
+        for batch in random.permutation(len(window) // size):
+            yield window[batch * size : (batch + 1) * size]
+
+
+def in_order(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
+    """All of N rows by length, in batches of at most `tokens` padded tokens (at least one row): for evaluation."""
+    order = np.argsort(lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        stop = start + max(1, tokens // max(1, int(lengths[order[min(len(order) - 1, start)]])))
+        while stop > start + 1 and (stop - start) * lengths[order[min(stop, len(order)) - 1]] > tokens:
+            stop -= 1
+        yield order[start : min(stop, len(order))]
+        start = min(stop, len(order))

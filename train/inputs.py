@@ -1,0 +1,47 @@
+"""What every model is given, and what it gives back. Shapes: B examples, L text tokens, R regions, H model width."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """B examples. Text is `[CLS] caption [SEP] query [SEP]`, or `[CLS] query [SEP]` where no caption is shown.
+
+    tokens: (B, L) int64, padded. token_mask: (B, L) bool, False for padding.
+    features: (B, R, D) float. boxes: (B, R, 4) float: left, top, right, bottom as parts of the picture, 0 to 1.
+    region_mask: (B, R) bool, False for padding. Regions are None for models that see none.
+    pixels: (B, 3, height, width) float, normalised; None for models that see regions or text alone.
+    answer: (B,) int64, 1 for true; None where it is not known.
+    targets: (B, L) int64, the words behind masked tokens and -100 elsewhere; None where no words are asked for.
+    matched: (B,) int64, 1 where the image belongs to the text; None where that is not asked.
+    """
+
+    tokens: Tensor
+    token_mask: Tensor
+    features: Tensor | None = None
+    boxes: Tensor | None = None
+    region_mask: Tensor | None = None
+    pixels: Tensor | None = None
+    answer: Tensor | None = None
+    targets: Tensor | None = None
+    matched: Tensor | None = None
+
+    def to(self, device: object) -> Inputs:
+        moved = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{k: v.to(device, non_blocking=True) for k, v in moved.items() if v is not None})
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """text: (B, L, H), image: (B, R, H) (patches for a model that sees pixels) or None, pooled: (B, H)."""
+
+    text: Tensor
+    image: Tensor | None
+    pooled: Tensor

@@ -1,0 +1,72 @@
+"""The six models by name, and how large they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from train.models.albef import Albef
+from train.models.bert import Bert, Roberta
+from train.models.layers import Model, Shape
+from train.models.lxmert import Lxmert
+from train.models.uniter import Uniter
+from train.models.visualbert import VisualBert
+
+MODELS: dict[str, type[Model]] = {
+    "visualbert": VisualBert,
+    "uniter": Uniter,
+    "lxmert": Lxmert,
+    "albef": Albef,
+    "bert": Bert,
+    "roberta": Roberta,
+}
+
+# `base` is the published architecture. The others train on a CPU: without dropout, which in attention forbids the
+# fused kernel there, and with ALBEF on smaller pictures.
+SIZES: dict[str, dict[str, Any]] = {
+    "tiny": {"layers": 2, "width": 64, "heads": 2, "intermediate": 256, "dropout": 0.0, "attention_dropout": 0.0},
+    "small": {"layers": 4, "width": 128, "heads": 4, "intermediate": 512, "dropout": 0.0, "attention_dropout": 0.0},
+    "base": {"layers": 12, "width": 768, "heads": 12, "intermediate": 3072, "dropout": 0.1, "attention_dropout": 0.1},
+}
+
+# What a model has of its own, at every size (under "") and at one.
+OWN: dict[str, dict[str, dict[str, Any]]] = {
+    "visualbert": {},
+    "uniter": {"": {"vocabulary": 28996}},
+    "lxmert": {
+        "tiny": {"layers": 1, "image_layers": 1, "cross_layers": 1},
+        "small": {"layers": 2, "image_layers": 2, "cross_layers": 2},
+        "base": {"layers": 9, "image_layers": 5, "cross_layers": 5},
+    },
+    "albef": {
+        "tiny": {"layers": 1, "image_layers": 1, "cross_layers": 1, "picture": 192},
+        "small": {"layers": 2, "image_layers": 2, "cross_layers": 2, "picture": 192},
+        "base": {"layers": 6, "image_layers": 12, "cross_layers": 6, "picture": 384},
+    },
+    "bert": {"": {"vocabulary": 28996}},
+    "roberta": {"": {"vocabulary": 50265, "positions": 514, "types": 1, "epsilon": 1e-5}},
+}
+
+
+def shape_of(name: str, size: str = "base", **changes: Any) -> Shape:
+    """The shape of a model of a size, with `changes` to any field of Shape (usually `vocabulary`, `feature_width`).
+
+    Raises ValueError for an unknown name or size, TypeError for an unknown field.
+    """
+    if name not in MODELS:
+        raise ValueError(f"model={name}: must be one of {', '.join(MODELS)}")
+    if size not in SIZES:
+        raise ValueError(f"size={size}: must be one of {', '.join(SIZES)}")
+    return Shape(**{**SIZES[size], **OWN[name].get("", {}), **OWN[name].get(size, {}), **changes})
+
+
+def make_model(name: str, size: str = "base", options: dict[str, Any] | None = None, **changes: Any) -> Model:
+    """A model with random weights. `options` go to its class (`matching`, `controlled`, `boxes`, ...), `changes` to its
+    shape. Raises ValueError for an unknown name, size or option value, and for an option that the model does not have.
+    """
+    shape = shape_of(name, size, **changes)
+    options = options or {}
+    known = MODELS[name].__init__.__kwdefaults__ or {}
+    for option in options:
+        if option not in known:
+            raise ValueError(f"{option}: not an option of model={name}, which has {', '.join(known) or 'none'}")
+    return MODELS[name](shape, **options)

@@ -1,0 +1,263 @@
+"""Published weights into a model, with the tokenizer and the pixel statistics that belong to them.
+
+A path is a file (.pt, .pth, .th, .bin, .safetensors), a folder as `transformers` saves it, or the name of a repository
+on the Hugging Face hub. Pickles are opened for tensors only: one that would run code is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase, RobertaTokenizer
+
+from train.models.layers import Model
+
+SUFFIXES = (".pt", ".pth", ".th", ".bin", ".safetensors")
+FOLDER_FILES = ("model.safetensors", "pytorch_model.bin")
+WRAPPERS = ("model_state_dict", "state_dict", "model")
+OLD_NAMES = ((r"\.gamma$", ".weight"), (r"\.beta$", ".bias"))  # of LayerNorm, in files from TensorFlow
+CAN_START_AFRESH = ("head.", "matching.", "head_m.", "visual_encoder_m.", "text_encoder_m.")
+
+OTHER = "choose its own model= and size=base"
+
+TOKENIZERS = {
+    "visualbert": "bert-base-uncased",
+    "uniter": "bert-base-cased",
+    "lxmert": "bert-base-uncased",
+    "albef": "bert-base-uncased",
+    "bert": "bert-base-cased",
+    "roberta": "roberta-base",
+}
+PIXEL_MEAN = (0.48145466, 0.4578275, 0.40821073)  # ALBEF's
+PIXEL_STD = (0.26862954, 0.26130258, 0.27577711)
+
+
+@dataclass(frozen=True)
+class Report:
+    """missing: parameters, by the model's names, that the file lacks and that keep their start: heads only.
+    unexpected: what the file holds, by the file's names, that the model has no use for."""
+
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"not in the checkpoint, start at random: {', '.join(self.missing) or 'nothing'}; "
+            f"in the checkpoint, not used: {', '.join(self.unexpected) or 'nothing'}"
+        )
+
+
+def load_published(model: Model, path: str | Path) -> Report:
+    """Fills `model`, in place, from a checkpoint in any of the layouts its authors or `transformers` published.
+
+    Raises ValueError, in one line, where the checkpoint cannot be read, is of another architecture or size, or lacks
+    any part of the encoder. A classification head with another number of classes is left out, and reported.
+    """
+    content = read_checkpoint(path)
+    expected = model.state_dict()
+    given: dict[str, Tensor] = {}
+    sources: dict[str, str] = {}
+    unexpected = []
+    for source, value in content.items():
+        name = renamed(source, (*model.renames, *OLD_NAMES))
+        if name.endswith("embeddings.position_ids"):  # 0, 1, 2, ...: no weights, and no longer stored
+            continue
+        if name not in expected or not isinstance(value, Tensor):
+            check_depth(path, expected, source, name)
+            unexpected.append(source)
+            continue
+        if name in given:
+            raise ValueError(f"pretrained={path}: both {sources[name]} and {source} would become {name}")
+        tensor = model.adapt(name, value)
+        if tensor.shape != expected[name].shape and name.startswith("head"):
+            unexpected.append(source)
+            continue
+        given[name], sources[name] = tensor, source
+    missing = [name for name in expected if name not in given]
+    check_complete(path, expected, given, sources)
+    model.load_state_dict(given, strict=False)
+    model.after_loading(missing)
+    return Report(tuple(missing), tuple(unexpected))
+
+
+def renamed(name: str, rules: tuple[tuple[str, str], ...]) -> str:
+    for pattern, replacement in rules:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+def check_depth(path: str | Path, expected: dict[str, Tensor], source: str, name: str) -> None:
+    """Raises ValueError for a tensor of a layer that the model's own stack of layers does not have."""
+    stack = re.match(r"(.*\.(layer|blocks|r_layers|x_layers)\.)\d+\.", name)
+    if stack and any(key.startswith(stack[1]) for key in expected):
+        raise ValueError(
+            f"pretrained={path}: checkpoint of another architecture: it has {source}, which this model lacks; {OTHER}"
+        )
+
+
+def check_complete(
+    path: str | Path, expected: dict[str, Tensor], given: dict[str, Tensor], sources: dict[str, str]
+) -> None:
+    """Raises ValueError at the first part of the encoder that is absent or of another shape."""
+    for name, own in expected.items():
+        if name not in given:
+            if name.startswith(CAN_START_AFRESH):
+                continue
+            encoder = [key for key in expected if not key.startswith(CAN_START_AFRESH)]
+            absent = sum(key not in given for key in encoder)
+            raise ValueError(
+                f"pretrained={path}: checkpoint of another architecture: it has no {name} {tuple(own.shape)} "
+                f"({absent} of the encoder's {len(encoder)} tensors are missing); {OTHER}"
+            )
+        if given[name].shape != own.shape:
+            fix = OTHER
+            if name.endswith("word_embeddings.weight") and given[name].shape[1:] == own.shape[1:]:
+                fix = f"use its own tokenizer and vocabulary={len(given[name])}"
+            raise ValueError(
+                f"pretrained={path}: checkpoint of another architecture: {sources[name]} is "
+                f"{tuple(given[name].shape)} there and {tuple(own.shape)} in this model; {fix}"
+            )
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Any]:
+    """The state dict in a checkpoint, out of any container around it. Raises ValueError where there is none."""
+    content: dict[str, Any] = {}
+    for file in weight_files(local_path(path)):
+        content |= read_file(file)
+    if not any(isinstance(value, Tensor) for value in content.values()):
+        raise ValueError(f"pretrained={path}: no tensors in it")
+    return content
+
+
+def read_file(file: Path) -> dict[str, Any]:
+    try:
+        if file.suffix == ".safetensors":
+            content: Any = load_file(file)
+        else:
+            content = torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise ValueError(
+            f"pretrained={file}: refused: it holds Python objects, not tensors alone, and opening them can run code"
+        ) from None
+    except Exception as error:  # a file that is no checkpoint fails in the reader in any way
+        reason = (str(error).splitlines() or [""])[0]
+        raise ValueError(f"pretrained={file}: cannot be read: {type(error).__name__} {reason}") from None
+    for wrapper in WRAPPERS:
+        if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
+            content = content[wrapper]
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise ValueError(f"pretrained={file}: holds no state dict (names and tensors)")
+    return content
+
+
+def local_path(path: str | Path) -> Path:
+    """The file or folder itself; a hub repository is downloaded (or found in the cache) first."""
+    local = Path(path).expanduser()
+    if local.exists():
+        return local
+    name = str(path)
+    if local.suffix in SUFFIXES or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
+        raise ValueError(f"pretrained={path}: no such file or folder")
+    wanted = ["*.json", "*.txt", "*.safetensors", "pytorch_model*.bin"]
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted))
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"pretrained={path}: no such file or folder, nor could it be fetched from the hub: {reason}"
+        ) from None
+
+
+def weight_files(path: Path) -> list[Path]:
+    """The file itself, or what a folder holds: one file, or the shards that its index names."""
+    if path.is_file():
+        return [path]
+    for name in FOLDER_FILES:
+        if (path / name).is_file():
+            return [path / name]
+        index = path / f"{name}.index.json"
+        if index.is_file():
+            return shards(index)
+    found = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
+    if len(found) == 1:
+        return found
+    what = "no weights" if not found else f"{len(found)} files of weights"
+    raise ValueError(f"pretrained={path}: {what} in this folder: name one file ({', '.join(SUFFIXES)})")
+
+
+def shards(index: Path) -> list[Path]:
+    content = read_json(index)
+    names = sorted(set(content["weight_map"].values())) if isinstance(content.get("weight_map"), dict) else []
+    for name in names:
+        if not isinstance(name, str) or Path(name).name != name:
+            raise ValueError(f"pretrained={index}: a shard outside its folder: {name!r}")
+    if not names:
+        raise ValueError(f"pretrained={index}: names no shards (weight_map)")
+    return [index.parent / name for name in names]
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"pretrained={file}: cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"pretrained={file}: must hold a JSON object")
+    return content
+
+
+def folder_of(path: str | Path) -> Path:
+    local = local_path(path)
+    return local if local.is_dir() else local.parent
+
+
+def tokenizer_of(path: str | Path, name: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of a checkpoint of the model `name`: the one in its folder or beside the file, else the published.
+
+    A bare `vocab.txt` lower-cases text when it holds no capital letter itself. Raises ValueError where the published
+    tokenizer is needed and cannot be fetched.
+    """
+    folder = folder_of(path)
+    kind = RobertaTokenizer if name == "roberta" else BertTokenizer
+    options: dict[str, Any] = {}
+    vocabulary = folder / "vocab.txt"
+    if vocabulary.is_file() and not (folder / "tokenizer_config.json").is_file():
+        words = [word for word in vocabulary.read_text(encoding="utf-8").split("\n") if not word.startswith("[")]
+        options["do_lower_case"] = all(word == word.lower() for word in words)
+    try:
+        if any((folder / file).is_file() for file in ("tokenizer.json", "vocab.txt", "vocab.json")):
+            return kind.from_pretrained(folder, **options)
+        return AutoTokenizer.from_pretrained(TOKENIZERS[name])
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"pretrained={path}: no tokenizer beside it, nor could {TOKENIZERS[name]} be fetched "
+            f"(put its vocab.txt or tokenizer.json into {folder}): {reason}"
+        ) from None
+
+
+def pixel_statistics(path: str | Path) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation, per channel of 0..1, that a checkpoint's pixels are normalised by.
+
+    From `preprocessor_config.json` in its folder or beside the file, else ALBEF's published ones.
+    """
+    file = folder_of(path) / "preprocessor_config.json"
+    if not file.is_file():
+        return PIXEL_MEAN, PIXEL_STD
+    content = read_json(file)
+    mean, std = content.get("image_mean", PIXEL_MEAN), content.get("image_std", PIXEL_STD)
+    for name, values in (("image_mean", mean), ("image_std", std)):
+        numbers = isinstance(values, list | tuple) and all(isinstance(value, float | int) for value in values)
+        if not numbers or len(values) != 3 or (name == "image_std" and min(values) <= 0):
+            raise ValueError(f"pretrained={file}: {name} must be three numbers, not {values!r}")
+    return tuple(map(float, mean)), tuple(map(float, std))

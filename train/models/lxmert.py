@@ -1,0 +1,138 @@
+"""LXMERT (Tan and Bansal 2019): a text and a region encoder, joined by cross-attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import LxmertConfig, LxmertModel
+
+from train.inputs import Encoded, Inputs
+from train.models.layers import Attention, Fusion, Model, Shape, classifier, initialise, regions_of
+
+
+class Lxmert(Model):
+    """The LXMERT of `transformers` with fused attention and the two-way head of the paper's fine-tuning code.
+
+    `Shape.layers` counts text layers, `image_layers` those over regions, `cross_layers` those that join them.
+    matching: also build the published head (`cls.seq_relationship`).
+    controlled: the "Volta" variant of section 5.1: two poolers, a whole-image region, boxes of 5 numbers (with area).
+    The regions' side of the last cross layer is not computed for `forward` and `match`, where nothing depends on it:
+    its parameters then have no gradient (for distributed training: `find_unused_parameters`).
+    """
+
+    sees = "regions"
+    renames = (
+        (r"^module\.", ""),
+        (r"^bert\.", "lxmert."),
+        (r"^logit_fc\.", "head."),
+        (r"^cls\.seq_relationship\.", "matching."),
+    )
+
+    def __init__(self, shape: Shape, *, matching: bool = False, controlled: bool = False) -> None:
+        super().__init__()
+        self.shape = shape
+        self.lxmert = LxmertModel(lxmert_config(shape, box_width=5 if controlled else 4))
+        fuse(self.lxmert.encoder, shape)
+        self.fusion = None
+        if controlled:
+            del self.lxmert.pooler
+            self.fusion = Fusion(shape)
+        pooled = shape.width if self.fusion is None else self.fusion.width
+        self.head = classifier(pooled, 2 * shape.width)
+        self.matching = nn.Linear(pooled, 2).apply(initialise) if matching else None
+
+    @property
+    def embeddings(self) -> nn.Embedding:
+        return self.lxmert.embeddings.word_embeddings
+
+    def encode(self, inputs: Inputs, image_states: bool = True) -> Encoded:
+        """Raises ValueError without regions: text states are defined by attention to them."""
+        self.check(inputs)
+        regions = regions_of(inputs, controlled=self.fusion is not None)
+        if regions is None:
+            raise ValueError("LXMERT needs regions: give it a blank image's, not none")
+        boxes = regions.boxes
+        if self.fusion is not None:
+            left, top, right, bottom = boxes.unbind(-1)
+            boxes = torch.cat([boxes, ((right - left) * (bottom - top))[..., None]], -1)  # (B, R, 5)
+            text, image = self.states(inputs.tokens, inputs.token_mask, regions.features, boxes, regions.mask)
+            assert image is not None
+            return Encoded(text, image[:, 1:], self.fusion(text, image))
+        text, image = self.states(
+            inputs.tokens, inputs.token_mask, regions.features, boxes, regions.mask, image_states=image_states
+        )
+        return Encoded(text, image, self.lxmert.pooler(text))
+
+    def states(
+        self,
+        tokens: Tensor,
+        token_mask: Tensor,
+        features: Tensor,
+        boxes: Tensor,
+        region_mask: Tensor | None,
+        segments: Tensor | None = None,
+        image_states: bool = True,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Text (B, L, H) and regions (B, R, H) after the last layer; None for regions without `image_states`."""
+        encoder: Any = self.lxmert.encoder
+        segments = torch.zeros_like(tokens) if segments is None else segments
+        text = self.lxmert.embeddings(tokens, segments)
+        image = encoder.visn_fc(features, boxes)
+        for layer in encoder.layer:
+            text = layer(text, token_mask)[0]
+        for layer in encoder.r_layers:
+            image = layer(image, region_mask)[0]
+        joint, last = encoder.x_layers[:-1], encoder.x_layers[-1]
+        for layer in joint:
+            text, image = layer(text, token_mask, image, region_mask)
+        if image_states:
+            return last(text, token_mask, image, region_mask)
+        return language_side(last, text, token_mask, image, region_mask), None
+
+
+def language_side(layer: Any, text: Tensor, token_mask: Tensor, image: Tensor, region_mask: Tensor | None) -> Tensor:
+    """What a cross layer does to text: attend to regions, to text, inner layer. (B, L, H) to (B, L, H)."""
+    text = layer.visual_attention(text, image, region_mask)[0]
+    text = layer.lang_self_att(text, token_mask)[0]
+    return layer.lang_output(layer.lang_inter(text), text)
+
+
+class FusedAttention(Attention):
+    """Stands in for `LxmertAttention`, which knows no fused kernel: same parameters, same numbers."""
+
+    def forward(  # type: ignore[override]
+        self, states: Tensor, context: Tensor, mask: Tensor | None = None, output_attentions: bool = False
+    ) -> tuple[Tensor]:
+        return (super().forward(states, context, mask),)
+
+
+def fuse(encoder: Any, shape: Shape) -> None:
+    def fused() -> FusedAttention:
+        return FusedAttention(shape.width, shape.heads, shape.attention_dropout).apply(initialise)
+
+    for layer in [*encoder.layer, *encoder.r_layers]:
+        layer.attention.self = fused()
+    for layer in encoder.x_layers:
+        layer.visual_attention.att = fused()
+        layer.lang_self_att.self = fused()
+        layer.visn_self_att.self = fused()
+
+
+def lxmert_config(shape: Shape, box_width: int) -> LxmertConfig:
+    return LxmertConfig(
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.width,
+        num_attention_heads=shape.heads,
+        intermediate_size=shape.intermediate,
+        l_layers=shape.layers,
+        r_layers=shape.image_layers,
+        x_layers=shape.cross_layers,
+        visual_feat_dim=shape.feature_width,
+        visual_pos_dim=box_width,
+        hidden_dropout_prob=shape.dropout,
+        attention_probs_dropout_prob=shape.attention_dropout,
+        max_position_embeddings=shape.positions,
+        type_vocab_size=shape.types,
+    )

@@ -1,0 +1,148 @@
+"""UNITER (Chen et al. 2020): words and regions in one BERT."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from train.inputs import Encoded, Inputs
+from train.models.layers import (
+    Fusion,
+    Layer,
+    Model,
+    Pooler,
+    Shape,
+    Stack,
+    TextEmbeddings,
+    classifier,
+    initialise,
+    regions_of,
+)
+
+BOXES = ("normalised", "pixels_y_first")
+
+
+class Uniter(Model):
+    """UNITER with the two-way head of the paper's fine-tuning code.
+
+    boxes: "normalised" is the model's own definition: left, top, right, bottom, width, height and area, all in 0 to 1.
+    "pixels_y_first" is what the code that the paper fine-tuned fed it: top, left, bottom, right, width, height and area
+    in pixels of a picture of the size `picture` (width, height).
+    matching: also build the published image-text matching head (`itm_output`).
+    controlled: the "Volta" variant of section 5.1: two poolers and a whole-image region; give it `vocabulary=30522`.
+    Its boxes have 5 numbers: left, top, right, bottom and area.
+    """
+
+    sees = "regions"
+    renames = (
+        (r"^module\.", ""),
+        (r"^bert\.", "uniter."),
+        (r"^(embeddings|img_embeddings|encoder|pooler)\.", r"uniter.\1."),
+        (r"^vqa_output\.", "head."),
+        (r"^itm_output\.", "matching."),
+    )
+
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        matching: bool = False,
+        controlled: bool = False,
+        boxes: str = "normalised",
+        picture: tuple[int, int] = (384, 384),
+    ) -> None:
+        super().__init__()
+        if boxes not in BOXES:
+            raise ValueError(f"boxes={boxes}: must be one of {', '.join(BOXES)}")
+        if controlled and boxes != "normalised":
+            raise ValueError(f"boxes={boxes}: the controlled models take normalised boxes only")
+        self.shape, self.boxes, self.picture = shape, boxes, picture
+        self.uniter = UniterEncoder(shape, box_width=5 if controlled else 7, pooled=not controlled)
+        self.fusion = Fusion(shape) if controlled else None
+        pooled = shape.width if self.fusion is None else self.fusion.width
+        self.head = classifier(pooled, 2 * shape.width)
+        self.matching = nn.Linear(pooled, 2).apply(initialise) if matching else None
+
+    @property
+    def embeddings(self) -> nn.Embedding:
+        return self.uniter.embeddings.word_embeddings
+
+    def encode(self, inputs: Inputs, image_states: bool = True) -> Encoded:
+        """Text alone where the batch has no regions; the model is then a BERT."""
+        self.check(inputs)
+        regions = regions_of(inputs, controlled=self.fusion is not None)
+        length = inputs.tokens.shape[1]
+        if regions is None:
+            states = self.uniter(inputs.tokens, inputs.token_mask)
+        else:
+            mask = torch.cat([inputs.token_mask, regions.mask], 1)  # (B, S)
+            states = self.uniter(inputs.tokens, mask, regions.features, self.box_numbers(regions.boxes))
+        text, image = states[:, :length], states[:, length:]
+        if self.fusion is not None:
+            return Encoded(text, image[:, 1:], self.fusion(text, image))
+        return Encoded(text, image if regions is not None else None, self.uniter.pooler(states))
+
+    def box_numbers(self, boxes: Tensor) -> Tensor:
+        """(B, R, 4) in 0 to 1 to what the position branch takes, (B, R, 7), or (B, R, 5) in the controlled model."""
+        if self.boxes == "pixels_y_first":
+            boxes = boxes * boxes.new_tensor(self.picture).repeat(2)
+        left, top, right, bottom = boxes.unbind(-1)
+        width, height = right - left, bottom - top
+        if self.fusion is not None:
+            return torch.stack([left, top, right, bottom, width * height], -1)
+        corners = [left, top, right, bottom] if self.boxes == "normalised" else [top, left, bottom, right]
+        return torch.stack([*corners, width, height, width * height], -1)
+
+
+class UniterEncoder(nn.Module):
+    """Everything under the published prefix `uniter.`, but `mask_embedding`, which only pretraining uses."""
+
+    def __init__(self, shape: Shape, box_width: int = 7, pooled: bool = True) -> None:
+        super().__init__()
+        self.embeddings = TextEmbeddings(shape)
+        self.img_embeddings = RegionEmbeddings(shape, box_width)
+        self.encoder = Stack(Layer(shape) for _ in range(shape.layers))
+        if pooled:
+            self.pooler = Pooler(shape.width)
+        self.apply(initialise)
+
+    def forward(
+        self,
+        tokens: Tensor | None,
+        mask: Tensor,
+        features: Tensor | None = None,
+        boxes: Tensor | None = None,
+        segments: Tensor | None = None,
+        region_types: Tensor | None = None,
+    ) -> Tensor:
+        """tokens: (B, L); mask: (B, L + R); features: (B, R, D); boxes: (B, R, 7). Either part may be None, not both.
+
+        region_types: (B, R), rows of the *text* segment table, 1 by default. Returns (B, L + R, H), text first.
+        """
+        parts = []
+        if tokens is not None:
+            parts.append(self.embeddings(tokens, segments))
+        if features is not None:
+            if region_types is None:
+                region_types = torch.ones(features.shape[:2], dtype=torch.long, device=features.device)
+            parts.append(self.img_embeddings(features, boxes, self.embeddings.token_type_embeddings(region_types)))
+        return self.encoder(torch.cat(parts, 1), mask)  # (B, S, H)
+
+
+class RegionEmbeddings(nn.Module):
+    """Features and boxes, each projected and normalised, summed with the region type and normalised again."""
+
+    def __init__(self, shape: Shape, box_width: int) -> None:
+        super().__init__()
+        self.img_linear = nn.Linear(shape.feature_width, shape.width)
+        self.img_layer_norm = nn.LayerNorm(shape.width, eps=shape.epsilon)
+        self.pos_linear = nn.Linear(box_width, shape.width)
+        self.pos_layer_norm = nn.LayerNorm(shape.width, eps=shape.epsilon)
+        self.LayerNorm = nn.LayerNorm(shape.width, eps=shape.epsilon)
+        self.dropout = nn.Dropout(shape.dropout)
+
+    def forward(self, features: Tensor, boxes: Tensor, types: Tensor) -> Tensor:
+        """features: (B, R, D), boxes: (B, R, 7), types: (B, R, H). Returns (B, R, H)."""
+        seen = self.img_layer_norm(self.img_linear(features))
+        place = self.pos_layer_norm(self.pos_linear(boxes))
+        return self.dropout(self.LayerNorm(seen + place + types))

@@ -1,0 +1,112 @@
+"""VisualBERT (Li et al. 2019): regions appended to the text of a BERT, without their boxes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import VisualBertConfig, VisualBertModel
+
+from train.inputs import Encoded, Inputs
+from train.models.layers import Attention, Fusion, Model, Shape, classifier, initialise, regions_of
+
+
+class VisualBert(Model):
+    """The VisualBERT of `transformers` with fused attention and the two-way head of the paper's fine-tuning code.
+
+    visual_token_type: the segment of regions. Pretraining fed 0, the default; the code that the paper fine-tuned fed 1.
+    matching: also build the published head (`cls.seq_relationship`). The published pretraining code labels a caption of
+    this image 1, though under the name `is_random_next`; the documentation of `transformers` says the opposite. It was
+    trained on two captions, the first always of this image, and not in the question-answering phase.
+    controlled: the "Volta" variant of section 5.1: two poolers and a whole-image region.
+    """
+
+    sees = "regions"
+    renames = (
+        (r"^module\.", ""),
+        (r"^bert\.(bert|cls|classifier)\.", r"\1."),
+        (r"^bert\.", "visual_bert."),
+        (r"embeddings\.token_type_embeddings_visual\.", "embeddings.visual_token_type_embeddings."),
+        (r"embeddings\.position_embeddings_visual\.", "embeddings.visual_position_embeddings."),
+        (r"embeddings\.projection\.", "embeddings.visual_projection."),
+        (r"^logit_fc\.", "head."),
+        (r"^cls\.seq_relationship\.", "matching."),
+    )
+
+    def __init__(
+        self, shape: Shape, *, matching: bool = False, controlled: bool = False, visual_token_type: int = 0
+    ) -> None:
+        super().__init__()
+        if visual_token_type not in (0, 1):
+            raise ValueError(f"visual_token_type={visual_token_type}: must be 0 or 1")
+        self.shape, self.visual_token_type = shape, visual_token_type
+        self.visual_bert = VisualBertModel(visualbert_config(shape), add_pooling_layer=not controlled)
+        for layer in self.visual_bert.encoder.layer:
+            attention: Any = layer.attention
+            attention.self = FusedSelfAttention(shape.width, shape.heads, shape.attention_dropout).apply(initialise)
+        self.fusion = Fusion(shape) if controlled else None
+        pooled = shape.width if self.fusion is None else self.fusion.width
+        self.head = classifier(pooled, 2 * shape.width)
+        self.matching = nn.Linear(pooled, 2).apply(initialise) if matching else None
+
+    @property
+    def embeddings(self) -> nn.Embedding:
+        return self.visual_bert.embeddings.word_embeddings
+
+    def encode(self, inputs: Inputs, image_states: bool = True) -> Encoded:
+        """Text alone where the batch has no regions; the model is then a BERT. Boxes are not looked at."""
+        self.check(inputs)
+        regions = regions_of(inputs, controlled=self.fusion is not None)
+        features, mask = None, inputs.token_mask
+        if regions is not None:
+            features, mask = regions.features, torch.cat([mask, regions.mask], 1)  # (B, S)
+        states = self.states(inputs.tokens, mask, features)
+        length = inputs.tokens.shape[1]
+        text, image = states[:, :length], states[:, length:]
+        if self.fusion is not None:
+            return Encoded(text, image[:, 1:], self.fusion(text, image))
+        pooler: Any = self.visual_bert.pooler
+        return Encoded(text, image if regions is not None else None, pooler(states))
+
+    def states(
+        self,
+        tokens: Tensor,
+        mask: Tensor,
+        features: Tensor | None = None,
+        segments: Tensor | None = None,
+        region_types: Tensor | None = None,
+    ) -> Tensor:
+        """tokens, segments: (B, L); mask: (B, L + R); features: (B, R, D); region_types: (B, R). Returns (B, S, H)."""
+        if features is not None and region_types is None:
+            region_types = tokens.new_full(features.shape[:2], self.visual_token_type)
+        states = self.visual_bert.embeddings(
+            input_ids=tokens, token_type_ids=segments, visual_embeds=features, visual_token_type_ids=region_types
+        )
+        for layer in self.visual_bert.encoder.layer:
+            states = layer(states, mask)[0]
+        return states
+
+
+class FusedSelfAttention(Attention):
+    """Stands in for `VisualBertSelfAttention`, which knows no fused kernel: same parameters, same numbers."""
+
+    def forward(self, states: Tensor, mask: Tensor, *_: object) -> tuple[Tensor]:  # type: ignore[override]
+        return (super().forward(states, mask=mask),)
+
+
+def visualbert_config(shape: Shape) -> VisualBertConfig:
+    return VisualBertConfig(
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.width,
+        visual_embedding_dim=shape.feature_width,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        intermediate_size=shape.intermediate,
+        hidden_dropout_prob=shape.dropout,
+        attention_probs_dropout_prob=shape.attention_dropout,
+        max_position_embeddings=shape.positions,
+        type_vocab_size=shape.types,
+        layer_norm_eps=shape.epsilon,
+        pad_token_id=0,  # the library's default of 1 would freeze an ordinary word instead of padding
+    )

@@ -1,0 +1,149 @@
+"""The Lightning module: losses, optimiser and schedule. The loop, checkpoints and devices are Lightning's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import lightning as L
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from train.config import Optimiser
+from train.evaluate import score
+from train.inputs import Encoded, Inputs
+from train.models import Model
+
+Batches = Callable[[int], Iterable[Inputs]]  # epoch -> its batches
+
+
+class WordHead(nn.Module):
+    """BERT's masked-word head: states (…, H) to logits (…, V), its last layer tied to the word embeddings."""
+
+    def __init__(self, embeddings: nn.Embedding) -> None:
+        super().__init__()
+        width = embeddings.embedding_dim
+        self.transform = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width, eps=1e-12))
+        self.bias = nn.Parameter(torch.zeros(embeddings.num_embeddings))
+        nn.init.normal_(self.transform[0].weight, std=0.02)
+        nn.init.zeros_(self.transform[0].bias)
+
+    def forward(self, states: Tensor, embeddings: nn.Embedding) -> Tensor:
+        return functional.linear(self.transform(states), embeddings.weight, self.bias)
+
+
+class Learner(L.LightningModule):
+    """A model with what it learns from: whatever of answers, masked words and matches a batch has.
+
+    An epoch is a pure function of its number, the weights and the optimiser's state: `batches(epoch)` gives the same
+    batches every time, and dropout starts from (seed, epoch). So a run that is resumed after its last whole epoch ends
+    with the weights of one that was never stopped.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        optimiser: Optimiser,
+        rate: float,
+        steps: int,
+        batches: Batches,
+        validation: Callable[[], list[Inputs]],
+        seed: int,
+        loss: str = "cross_entropy",
+    ) -> None:
+        super().__init__()
+        self.model, self.words = model, WordHead(model.embeddings)
+        self.settings, self.rate, self.steps, self.seed = optimiser, rate, steps, seed
+        self.batches, self.validation, self.loss_name = batches, validation, loss
+        self.curve: list[dict[str, float]] = []
+        self._seen: list[tuple[Tensor, Tensor]] = []
+
+    # Data ---------------------------------------------------------------------------------------------------------
+
+    def train_dataloader(self) -> Iterable[Inputs]:
+        return self.batches(self.current_epoch)
+
+    def val_dataloader(self) -> Iterable[Inputs]:
+        return self.validation()
+
+    def transfer_batch_to_device(self, batch: Inputs, device: torch.device, dataloader_idx: int) -> Inputs:
+        return batch.to(device)
+
+    # Learning -----------------------------------------------------------------------------------------------------
+
+    def on_train_epoch_start(self) -> None:
+        torch.manual_seed((self.seed << 20) + self.current_epoch * 1_000 + self.global_rank)
+
+    def training_step(self, batch: Inputs, number: int) -> Tensor:
+        losses = self.losses(batch)
+        loss = torch.stack(list(losses.values())).sum()
+        if not torch.isfinite(loss):
+            raise ValueError(
+                f"optimiser.learning_rate={self.rate}: the loss is not a number at step {self.global_step + 1}; "
+                "use a lower rate or a larger optimiser.warmup (the last good checkpoint is kept)"
+            )
+        self.log_dict({"loss": loss, **losses}, prog_bar=False)
+        self.log("loss", loss, prog_bar=True)
+        return loss
+
+    def losses(self, batch: Inputs) -> dict[str, Tensor]:
+        """The loss of each kind of target that the batch has."""
+        encoded = self.model.encode(batch, image_states=False)
+        losses = {}
+        if batch.answer is not None:
+            losses["answer_loss"] = self._answer_loss(self.model.head(encoded.pooled).float(), batch.answer)
+        if batch.targets is not None:
+            losses["word_loss"] = self._word_loss(encoded, batch.targets)
+        if batch.matched is not None:
+            assert self.model.matching is not None
+            losses["match_loss"] = functional.cross_entropy(self.model.matching(encoded.pooled).float(), batch.matched)
+        return losses
+
+    def _answer_loss(self, logits: Tensor, answer: Tensor) -> Tensor:
+        if self.loss_name == "cross_entropy":
+            return functional.cross_entropy(logits, answer)
+        truth = functional.one_hot(answer, 2).to(logits.dtype)  # the mean over classes times their number
+        return 2 * functional.binary_cross_entropy_with_logits(logits, truth)
+
+    def _word_loss(self, encoded: Encoded, targets: Tensor) -> Tensor:
+        asked = targets != -100
+        logits = self.words(encoded.text[asked], self.model.embeddings).float()
+        return functional.cross_entropy(logits, targets[asked])
+
+    def configure_optimizers(self) -> Any:
+        decayed = [p for p in self.parameters() if p.requires_grad and p.ndim > 1]
+        others = [p for p in self.parameters() if p.requires_grad and p.ndim <= 1]
+        groups = [
+            {"params": decayed, "weight_decay": self.settings.weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ]
+        first, second = self.settings.betas
+        optimiser = torch.optim.AdamW(groups, lr=self.rate, betas=(first, second), fused=True)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, self.factor)
+        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def factor(self, step: int) -> float:
+        """What the learning rate is multiplied by at a step."""
+        rise = max(1, round(self.settings.warmup * self.steps))
+        if step < rise:
+            return (step + 1) / rise
+        done = min(1.0, (step - rise) / max(1, self.steps - rise))
+        if self.settings.decay == "constant":
+            return 1.0
+        return 1 - done if self.settings.decay == "linear" else 0.5 * (1 + math.cos(math.pi * done))
+
+    # Validation ---------------------------------------------------------------------------------------------------
+
+    def validation_step(self, batch: Inputs, number: int) -> None:
+        logits = self.model(batch).float()
+        assert batch.answer is not None
+        self._seen.append(((logits[:, 1] - logits[:, 0]).cpu(), batch.answer.cpu()))
+
+    def on_validation_epoch_end(self) -> None:
+        logits, answers = (torch.cat(parts).numpy() for parts in zip(*self._seen, strict=True))
+        self._seen.clear()
+        found = score(answers.astype(bool), logits)
+        self.log("f1", found.macro_f1, prog_bar=True, sync_dist=True)
+        self.log("accuracy", found.accuracy, sync_dist=True)

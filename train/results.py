@@ -1,0 +1,623 @@
+"""What a run leaves behind: its folder, its rows in the one table of results, its predictions, and printed tables.
+
+RUNS/NAME/config.json          what the run is; written first
+RUNS/NAME/curve.csv            what was logged in training
+RUNS/NAME/predictions.parquet  one row per (example, test setting)
+RUNS/NAME/results.csv          one row per (test setting, split); written last, so a folder that has it is finished
+RUNS/results.csv               the rows of all finished runs
+
+Every file is in place whole or not at all. Rows are dicts with the keys of `RESULT_COLUMNS`; None where not known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import fcntl
+import hashlib
+import io
+import json
+import math
+import os
+import platform
+import re
+import secrets
+import statistics
+import subprocess
+import textwrap
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from train.evaluate import TEST, Floor, Scores, predicted
+from travlr.dataset import damage
+
+VERSION = 1  # of a run's folder; a newer one is not read
+CONFIG, RESULTS, PREDICTIONS, CURVE = "config.json", "results.csv", "predictions.parquet", "curve.csv"
+TEST_SETTINGS = ("image", "caption", "image+caption")
+TEST_SPLITS = ("test_ind", "test_ood")
+WIDTH, LABEL = 100, 40  # of what is printed, and of the first column of a grid
+
+RESULT_COLUMNS: dict[str, type] = {
+    "run": str,  # hash of the config
+    "name": str,  # of the run's folder
+    "experiment": str,
+    "model": str,
+    "size": str,
+    "setting": str,  # trained in
+    "task": str,
+    "seed": int,
+    "test_setting": str,
+    "split": str,
+    "macro_f1": float,  # percent, as are the next five
+    "accuracy": float,
+    "f1_true": float,
+    "f1_false": float,
+    "interval_low": float,  # 95 %, of macro_f1
+    "interval_high": float,
+    "p_value": float,
+    "above_random": bool,
+    "test": str,  # what above_random means
+    "floor_query": float,  # macro-F1 of text-only rules, percent
+    "floor_query_objects": float,
+    "floor_query_accuracy": float,
+    "floor_query_objects_accuracy": float,
+    "couples_right": float,  # percent of couples with both answers right
+    "groups": str,  # JSON: first item of the pair -> its scores
+    "examples": int,
+    "parameters": int,  # trainable
+    "weights": str,  # "random", or the checkpoint's name and SHA-256
+    "regions": str,
+    "hardware": str,
+    "precision": str,
+    "steps": int,
+    "train_examples": int,
+    "train_seconds": float,
+    "evaluate_seconds": float,
+    "dataset": str,  # content digest
+    "versions": str,  # JSON
+    "commit": str,  # of the code, "-dirty" where it had been changed
+    "created": str,  # UTC, ISO 8601
+    "config": str,  # JSON
+}
+MEASURED = ("test_setting", "split", "groups", "test", *Scores.__dataclass_fields__)  # set by `result_row` alone
+Row = dict[str, Any]
+Say = Callable[[str], object]
+
+
+# Names and surroundings ----------------------------------------------------------------------------------------------
+
+
+def canonical(config: Mapping[str, Any]) -> str:
+    """A config as JSON that equal configs share: keys sorted, 1.0 as 1. Raises `ValueError` for what JSON lacks."""
+    try:
+        return json.dumps(_plain(config), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"config: {error}; settings must be text, numbers, lists and null") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        if wrong := [key for key in value if not isinstance(key, str)]:
+            raise ValueError(f"key {wrong[0]!r} is not text")
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def run_id(config: Mapping[str, Any]) -> str:
+    """Eight hex digits of what determines a run's results: pass no paths, loggers or numbers of workers."""
+    return hashlib.sha256(canonical(config).encode()).hexdigest()[:8]
+
+
+def run_name(config: Mapping[str, Any]) -> str:
+    """Name of a run's folder, such as `uniter-caption-cardinality-s0-1a2b3c4d`."""
+    named = [str(config[key]) for key in ("model", "setting", "task") if config.get(key)]
+    seed = [f"s{config['seed']}"] if config.get("seed") is not None else []
+    return re.sub(r"[^\w+-]", "_", "-".join([*named, *seed, run_id(config)]))
+
+
+def hardware(gpus: Sequence[str] = ()) -> str:
+    """The processor and the cores this process may use, after the names of the GPUs that the run uses."""
+    processor = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        if found := re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
+            processor = found[1].strip()
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    counted = [f"{gpus.count(name)} x {name}" for name in dict.fromkeys(gpus)]
+    return ", ".join([*counted, f"{processor} ({cores} core{'s' * (cores > 1)})"])
+
+
+PACKAGES = ("travlr", "torch", "transformers", "lightning", "tokenizers", "safetensors", "numpy", "scikit-learn")
+
+
+def environment() -> dict[str, str]:
+    """Versions of Python and of installed packages (nothing is imported), and the commit of the code, "" if none."""
+    found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    for package in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return {**found, "commit": commit(Path(__file__).resolve().parent.parent)}
+
+
+CODE = ("train", "train.py", "travlr", "render", "splits", "conf")
+
+
+def commit(checkout: Path) -> str:
+    """The commit that is checked out there, "-dirty" where the code is not that of it; "" where it is no checkout."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+
+    def git(*arguments: str) -> str:
+        command = ["git", "--no-optional-locks", "-C", str(checkout), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, env=clean, check=True)
+        return done.stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != checkout.resolve():
+            return ""  # another project's checkout, in which this one is installed
+        head = git("rev-parse", "HEAD")
+        return head + "-dirty" * bool(git("status", "--porcelain", "--", *CODE))
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def surroundings(gpus: Sequence[str] = ()) -> Row:
+    """The columns of a row that say where and with what a run was made; gpus: names of those it uses."""
+    versions = environment()
+    checked_out = versions.pop("commit")
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    return {
+        "hardware": hardware(gpus),
+        "versions": json.dumps(versions),
+        "commit": checked_out,
+        "created": created,
+    }
+
+
+# A run's folder ------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _placing(path: Path) -> Iterator[Path]:
+    """A path beside `path` to write to; on leaving it takes that name, on an exception it is removed.
+
+    Not `travlr.files.placed`, which keeps what it replaces: tables are rebuilt after every run.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def start_run(runs: Path, config: Mapping[str, Any], **about: Any) -> Path:
+    """Make a run's folder, or find it again, and write what the run is; `about` adds to config.json.
+
+    Raises `ValueError` where the folder's config.json is damaged, newer, or tells of another config.
+    """
+    folder = Path(runs) / run_name(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / CONFIG).exists():
+        if canonical(read_config(folder)["config"]) != canonical(config):
+            raise ValueError(f"{folder / CONFIG}: tells of another run; move that folder away")
+        return folder
+    told = {**about, "version": VERSION, "run": run_id(config), "config": json.loads(canonical(config))}
+    with _placing(folder / CONFIG) as path:
+        path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    return folder
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """A run's config.json. Raises `ValueError`, in one line, where it is missing, damaged or newer."""
+    path = Path(folder) / CONFIG
+    if not path.is_file():
+        raise ValueError(f"{folder}: no {CONFIG}, so not a run, or one that stopped before it began")
+    with damage(path):
+        told = json.loads(path.read_text(encoding="utf-8"))
+        version, name = int(told["version"]), told["run"]
+        if not isinstance(told["config"], dict) or name != run_id(told["config"]):
+            raise ValueError("its config is not the one that its run is named after")
+    if version > VERSION:
+        raise ValueError(f"{path}: version {version}, newer than this program's {VERSION}; update TraVLR")
+    return told
+
+
+def is_finished(folder: Path) -> bool:
+    return (Path(folder) / RESULTS).is_file()
+
+
+def result_row(
+    run: Mapping[str, Any],
+    test_setting: str,
+    split: str,
+    scores: Scores,
+    floors: Mapping[str, Floor],
+    groups: Mapping[str, Scores] | None = None,
+    couples_right: float | None = None,
+) -> Row:
+    """One row: `run` holds what all rows of the run share, by name of column; what it lacks stays empty.
+
+    floors: as `evaluate.floors` gives them, for this split. groups: as `evaluate.by_group` does.
+    """
+    if wrong := [name for name in run if name not in RESULT_COLUMNS or name in MEASURED]:
+        raise ValueError(f"{wrong[0]!r} is not a column that holds for a whole run")
+    by_group = {name: asdict(part) for name, part in (groups or {}).items()}
+    measured = {"test_setting": test_setting, "split": split, "test": TEST, **asdict(scores)}
+    measured |= {"groups": json.dumps(by_group) if by_group else None, "couples_right": couples_right}
+    for name, floor in floors.items():
+        measured |= {f"floor_{name}": floor.macro_f1, f"floor_{name}_accuracy": floor.accuracy}
+    return dict.fromkeys(RESULT_COLUMNS) | dict(run) | measured
+
+
+def finish_run(folder: Path, rows: Sequence[Row], predictions: Iterable[pa.Table], say: Say = print) -> None:
+    """Write predictions, then results, then the table of all runs beside the folder.
+
+    What config.json says (run, name, config) goes into every row, in place of what it may hold.
+    """
+    told = read_config(folder)
+    known = {"run": told["run"], "name": Path(folder).name, "config": canonical(told["config"])}
+    write_predictions(folder, predictions)
+    _write_table(Path(folder) / RESULTS, list(RESULT_COLUMNS), [row | known for row in rows])
+    rebuild(Path(folder).parent, say)
+
+
+def write_curve(folder: Path, points: Sequence[Mapping[str, float | None]]) -> None:
+    """Write the training curve: a row per point, columns such as step, loss and validation_f1, empty where lacking."""
+    names = list(dict.fromkeys(name for point in points for name in point))
+    _write_table(Path(folder) / CURVE, names, points)
+
+
+def read_curve(folder: Path) -> list[dict[str, float | None]]:
+    """The points of a training curve. Raises `ValueError`, in one line, where it is missing or damaged."""
+    path = Path(folder) / CURVE
+    with damage(path), open(path, encoding="utf-8", newline="") as file:
+        return [{k: float(v) if v else None for k, v in point.items()} for point in csv.DictReader(file, strict=True)]
+
+
+# The table of results ------------------------------------------------------------------------------------------------
+
+
+def _write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_written(row.get(name)) for name in columns] for row in rows)
+    with _placing(path) as temporary:
+        temporary.write_text(text.getvalue(), encoding="utf-8", newline="")
+
+
+def _written(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return repr(float(value)) if isinstance(value, float) else str(value)  # repr: every digit, to be compared exactly
+
+
+def read_results(folder: Path) -> list[Row]:
+    """Rows of a finished run. Columns that its version did not have are None, others it had are left out.
+
+    Raises `ValueError`, in one line, where the run is unfinished, damaged or newer.
+    """
+    folder = Path(folder)
+    told, path = read_config(folder), folder / RESULTS
+    if not path.is_file():
+        raise ValueError(f"{folder}: unfinished; run the command that began it again to finish it")
+    with damage(path):
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = [_read_row(texts) for texts in csv.DictReader(file, strict=True)]
+        keys = [(row["test_setting"], row["split"]) for row in rows]
+        if not rows or len(set(keys)) < len(keys):
+            raise ValueError(f"{len(rows)} rows for {len(set(keys))} pairs of test setting and split")
+        if any(row["run"] != told["run"] for row in rows):
+            raise ValueError("its rows are of another run")
+    return rows
+
+
+def _read_row(texts: dict[str, str | None]) -> Row:
+    if None in texts or None in texts.values():
+        raise ValueError("a row has more or fewer values than there are columns")
+    row: Row = {}
+    for name, kind in RESULT_COLUMNS.items():
+        text = texts.get(name) or ""
+        if kind is bool and text not in ("", "True", "False"):
+            raise ValueError(f"{name} is {text[:40]!r}")
+        row[name] = None if text == "" else text == "True" if kind is bool else kind(text)
+    if lacking := [name for name in ("run", "test_setting", "split", "macro_f1") if row[name] is None]:
+        raise ValueError(f"a row has no {lacking[0]}")
+    return row
+
+
+def collect(runs: Path, say: Say = print) -> list[Row]:
+    """Rows of every finished run below a folder; of what is left out, `say` is told in one line each."""
+    rows: list[Row] = []
+    places: dict[str, Path] = {}
+    folders = sorted(p for p in Path(runs).iterdir() if p.is_dir() and p.name[0] != ".") if Path(runs).is_dir() else []
+    for folder in folders:
+        try:
+            found = read_results(folder)
+        except ValueError as error:
+            say(f"left out: {error}")
+            continue
+        first = places.setdefault(found[0]["run"], folder)
+        if first != folder:
+            say(f"left out: {folder}: the same run as {first}")
+            continue
+        rows += found
+    return rows
+
+
+def rebuild(runs: Path, say: Say = print) -> list[Row]:
+    """Write RUNS/results.csv anew from the folders of all runs, and give its rows.
+
+    One process at a time, the others wait: so whoever is last has seen every run that has finished.
+    """
+    runs = Path(runs)
+    if not runs.is_dir():
+        raise ValueError(f"{runs}: there is no such folder of runs")
+    with open(runs / ".results.lock", "w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        rows = collect(runs, say)
+        _write_table(runs / RESULTS, list(RESULT_COLUMNS), rows)
+    return rows
+
+
+# Predictions ---------------------------------------------------------------------------------------------------------
+
+PREDICTION_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("split", pa.string()),
+        ("test_setting", pa.string()),
+        ("logit", pa.float32()),  # log-odds of true
+        ("prediction", pa.bool_()),
+        ("answer", pa.bool_()),
+    ]
+)
+
+
+def predictions_table(
+    ids: Sequence[str], split: str, test_setting: str, logits: np.ndarray, answers: np.ndarray
+) -> pa.Table:
+    """Predictions of one (test setting, split): N ids, logits (N,) log-odds of true, answers (N,) bool."""
+    count = len(ids)
+    if not count == len(logits) == len(answers):
+        raise ValueError(f"{count} ids, {len(logits)} logits, {len(answers)} answers: needs as many of each")
+    columns = [
+        pa.array(ids, pa.string()),
+        pa.repeat(split, count),
+        pa.repeat(test_setting, count),
+        pa.array(np.asarray(logits, np.float32)),
+        pa.array(predicted(logits)),
+        pa.array(np.asarray(answers, bool)),
+    ]
+    return pa.Table.from_arrays(columns, schema=PREDICTION_SCHEMA)
+
+
+def write_predictions(folder: Path, tables: Iterable[pa.Table]) -> None:
+    """Write a run's predictions, each table a row group, so that one test setting can be read without the others."""
+    options: dict[str, Any] = {
+        "compression": "zstd",
+        "use_dictionary": ["split", "test_setting"],
+        "column_encoding": {"id": "DELTA_BYTE_ARRAY"},  # an id differs from the one before in its last digits
+    }
+    with (
+        _placing(Path(folder) / PREDICTIONS) as path,
+        pq.ParquetWriter(path, PREDICTION_SCHEMA, write_page_checksum=True, **options) as writer,
+    ):
+        for table in tables:
+            writer.write_table(table, row_group_size=max(1, len(table)))
+
+
+def read_predictions(folder: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """A run's predictions, or some columns of them. Raises `ValueError`, in one line, where missing or damaged."""
+    path = Path(folder) / PREDICTIONS
+    with damage(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        if not file.schema_arrow.equals(PREDICTION_SCHEMA, check_metadata=False):
+            raise ValueError("its columns are not those of predictions")
+        return file.read(columns=None if columns is None else list(columns))
+
+
+# Printed tables ------------------------------------------------------------------------------------------------------
+
+
+def own_setting(setting: str) -> str:
+    """The test setting that is a training setting's own: image+caption for mixed."""
+    return "image+caption" if setting == "mixed" else setting
+
+
+def has_converged(rows: Iterable[Row]) -> bool:
+    """Whether a run's own setting is above random on test_ind (the paper's #sd counts such runs)."""
+    return any(
+        row["split"] == "test_ind" and row["test_setting"] == own_setting(row["setting"] or "") and row["above_random"]
+        for row in rows
+    )
+
+
+def origin(row: Row) -> str:
+    """Where the weights were from, in words."""
+    if row["weights"] is None:
+        return "origin of its weights unknown"
+    return "from random weights" if row["weights"] == "random" else f"from {row['weights']}"
+
+
+def _scored(row: Row | None) -> str:
+    if row is None:
+        return ""
+    low, high = (row[name] for name in ("interval_low", "interval_high"))
+    interval = "" if low is None or high is None else f" [{_two_digits(low)}, {high:.2f}]"
+    return f"{_two_digits(row['macro_f1'])}{'*' if row['above_random'] else ' '}{interval}"
+
+
+def _two_digits(score: float) -> str:
+    """Two digits; what is below 100 does not read 100.00."""
+    return f"{math.floor(score * 100) / 100 if 99.995 <= score < 100 else score:.2f}"
+
+
+def _fill(text: str) -> str:
+    return textwrap.fill(text, WIDTH, break_on_hyphens=False)
+
+
+def _number(value: float | None, unit: str, digits: int = 0) -> list[str]:
+    return [] if value is None else [f"{value:,.{digits}f} {unit}"]
+
+
+def transfer_table(rows: Sequence[Row]) -> str:
+    """One run's scores in every test setting and split, at most 100 columns wide."""
+    if len({row["run"] for row in rows}) != 1:
+        raise ValueError(f"rows of {len({row['run'] for row in rows})} runs: this table is of one")
+    first = rows[0]
+    named = {(row["test_setting"], row["split"]): row for row in rows}
+    sized = f" ({first['size']})" if first["size"] else ""
+    trained = f"{first['model']}{sized} trained in {first['setting']} on {first['task']}, seed {first['seed']}"
+    facts = [
+        *_number(first["parameters"], "trainable parameters"),
+        *_number(first["steps"], "steps"),
+        *_number(first["train_examples"], "training examples"),
+        *_number(first["train_seconds"], "s of training", 1),
+        *([first["precision"]] if first["precision"] else []),
+        first["hardware"] or "unknown hardware",
+    ]
+    lines = [_fill(f"{trained}, {origin(first)}"), _fill("; ".join(facts)), ""]
+    lines.append(f"{'macro-F1 [95 %] tested in':<27}{'test_ind':<28}test_ood".rstrip())
+    for setting in (s for s in TEST_SETTINGS if any((s, split) in named for split in TEST_SPLITS)):
+        own = " (own)" if setting == own_setting(first["setting"] or "") else ""
+        cells = [f"{_scored(named.get((setting, split))):<28}" for split in TEST_SPLITS]
+        lines.append(f"{setting + own:<27}{''.join(cells)}".rstrip())
+    for label, column in (("floor: query alone", "floor_query"), ("  and number of objects", "floor_query_objects")):
+        cells = [f"{_floor_of(rows, split, column):<28}" for split in TEST_SPLITS]
+        lines.append(f"{label:<27}{''.join(cells)}".rstrip())
+    lines += _group_lines(named, own_setting(first["setting"] or ""))
+    tests = sorted({row["test"] for row in rows if row["test"]})
+    lines += ["", _fill(f"* above random: {' or '.join(tests) or 'test not recorded'}. Floors: what a rule reaches "
+                        "that sees text only, fitted on the training split.")]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _group_lines(named: Mapping[tuple[str, str], Row], own: str) -> list[str]:
+    """Scores by the pair's first item, for an average hides a model that learned one axis and not the other."""
+    lines = []
+    for split in TEST_SPLITS:
+        if (own, split) in named and (groups := named[own, split]["groups"]):
+            parts = [f"{name} {_two_digits(part['macro_f1'])}" for name, part in json.loads(groups).items()]
+            lines.append(_fill(f"{own}, {split}, by the pair's first item: {', '.join(parts)}"))
+    return ["", *lines] if lines else []
+
+
+def _floor_of(rows: Iterable[Row], split: str, column: str) -> str:
+    found = {row[column] for row in rows if row["split"] == split and row[column] is not None}
+    return " / ".join(f"{value:.2f}" for value in sorted(found))
+
+
+def grid_table(rows: Sequence[Row]) -> str:
+    """Several runs in the form of the paper's Table 2, at most 100 columns wide.
+
+    A cell is mean macro-F1 on test_ood (difference from test_ind), over the converged seeds or, where none has
+    converged, over all; runs are seeds of one another where their configs differ in nothing else. Empty where no run
+    was tested. An asterisk where every run averaged is above random.
+    """
+    runs: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        runs[row["run"]].append(row)
+    seeds: dict[str, list[list[Row]]] = defaultdict(list)
+    for of_run in runs.values():
+        seeds[_but_seed(of_run[0])].append(of_run)
+    kinds = sorted(seeds.items(), key=lambda item: tuple(str(item[1][0][0][k]) for k in ("task", "model", "size")))
+    lines, notes = [], [note for note, _ in _notes(kinds)]
+    legend = list(dict.fromkeys(notes))
+    for setting in sorted({run[0]["setting"] or "" for run in runs.values()}, key=_setting_order):
+        head = "".join(f"{name:<17}" for name in TEST_SETTINGS)
+        lines += [f"trained in {setting or 'an unknown setting'}, tested in", f"{'':<{LABEL}}{head}converged"]
+        for (_, group), note in zip(kinds, notes, strict=True):
+            if (group[0][0]["setting"] or "") == setting:
+                lines.append(_grid_row(group, legend.index(note) + 1))
+        lines.append("")
+    lines.append(_fill("Mean macro-F1 on test_ood (difference from test_ind) of the converged runs, or of all where "
+                       "none has converged. Converged: of how many runs the own setting (image+caption for mixed) is "
+                       "above random on test_ind. * every run averaged is above random."))  # fmt: skip
+    lines += [_fill(f"[{number}] {note}") for number, note in enumerate(legend, 1)]
+    return "\n".join([*lines, *_grid_floors(rows)])
+
+
+def _but_seed(row: Row) -> str:
+    if row["config"] is None:
+        return f"run {row['run']}"
+    return canonical({key: value for key, value in json.loads(row["config"]).items() if key != "seed"})
+
+
+def _setting_order(setting: str) -> tuple[int, str]:
+    known = (*TEST_SETTINGS, "mixed")
+    return known.index(setting) if setting in known else len(known), setting
+
+
+def _notes(kinds: Sequence[tuple[str, list[list[Row]]]]) -> Iterator[tuple[str, str]]:
+    """What a row of the grid must say beside its label; of rows that would look alike, the hash of the config too."""
+    looks: dict[tuple[Any, ...], int] = defaultdict(int)
+    said = []
+    for key, group in kinds:
+        row = group[0][0]
+        where = " or ".join(sorted({run[0]["hardware"] or "unknown hardware" for run in group}))
+        experiment = [f"experiment {row['experiment']}"] if row["experiment"] else []
+        note = "; ".join([origin(row), *experiment, *_number(row["steps"], "steps"),
+                          *_number(row["train_examples"], "training examples"), where])  # fmt: skip
+        look = (*(row[name] for name in ("task", "model", "size", "setting")), note)
+        looks[look] += 1
+        said.append((key, note, look))
+    for key, note, look in said:
+        alike = f"; settings {hashlib.sha256(key.encode()).hexdigest()[:8]} (but for the seed)"
+        yield note + alike * (looks[look] > 1), key
+
+
+def _grid_row(group: list[list[Row]], note: int) -> str:
+    converged = [run for run in group if has_converged(run)]
+    cells = []
+    for setting in TEST_SETTINGS:
+        scores = {split: [_find(run, setting, split) for run in converged or group] for split in TEST_SPLITS}
+        cells.append(f"{_mean_cell(scores):<17}")
+    first = group[0][0]
+    words = [str(first["task"]), str(first["model"]), first["size"] or "", f"[{note}]"]
+    label = "".join(f"{word:<{width}}" for word, width in zip(words, (12, 13, 7, 7), strict=True))
+    fits = len(label) < LABEL  # else it has a line of its own
+    label = f"{label:<{LABEL}}" if fits else f"{' '.join(words)}\n{'':<{LABEL}}"
+    return f"{label}{''.join(cells)}{len(converged)} of {len(group)}"
+
+
+def _find(run: Iterable[Row], setting: str, split: str) -> Row | None:
+    return next((row for row in run if (row["test_setting"], row["split"]) == (setting, split)), None)
+
+
+def _mean_cell(scores: dict[str, list[Row | None]]) -> str:
+    """Empty where a run that should be averaged was not tested on test_ood; no difference where not on test_ind."""
+    out = [row for row in scores["test_ood"] if row is not None]
+    if not out or len(out) < len(scores["test_ood"]):
+        return ""
+    mean = statistics.fmean(row["macro_f1"] for row in out)
+    within = [row for row in scores["test_ind"] if row is not None]
+    mark = "*" if all(row["above_random"] for row in out) else " "
+    if len(within) < len(out):
+        return f"{_two_digits(mean)}{mark}"
+    change = round(mean - statistics.fmean(row["macro_f1"] for row in within), 2) + 0.0  # never -0.00
+    return f"{_two_digits(mean)}{mark}({change:+.2f})"
+
+
+def _grid_floors(rows: Sequence[Row]) -> list[str]:
+    said = []
+    for task in sorted({row["task"] or "" for row in rows}):
+        here = [row for row in rows if (row["task"] or "") == task]
+        pair = [_floor_of(here, "test_ood", column) for column in ("floor_query", "floor_query_objects")]
+        if all(pair):
+            said.append(f"{task} {pair[0]} and {pair[1]}")
+    return [_fill(f"Text alone reaches on test_ood (query; query and number of objects): {'; '.join(said)}.")] * bool(
+        said
+    )

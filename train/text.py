@@ -1,0 +1,127 @@
+"""Text to token ids: `[CLS] caption [SEP] query [SEP]`, each distinct word of a data set tokenised once.
+
+The tokenizers of BERT and RoBERTa never look beyond the next space, so a text's tokens are those of its words
+(a test holds this against the tokenizers themselves). Captions come from a closed grammar: a few dozen words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from render.text import preface, query_text
+from travlr.scene import (
+    COLOURS,
+    COMPARISONS,
+    QUANTIFIERS,
+    RELATIONS,
+    SHAPES,
+    SIZES,
+    Query,
+    World,
+    column_name,
+    row_name,
+)
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+WORDS_AND_MARKS = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """N token sequences in one array: sequence i is `flat[starts[i] : starts[i + 1]]`."""
+
+    flat: np.ndarray  # (tokens,) int32
+    starts: np.ndarray  # (N + 1,) int64
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.starts)
+
+    def __getitem__(self, i: int) -> np.ndarray:
+        return self.flat[self.starts[i] : self.starts[i + 1]]
+
+    def padded(self, rows: np.ndarray, pad: int) -> tuple[np.ndarray, np.ndarray]:
+        """Sequences `rows` as (B, L) int64, padded at the end to the longest, and which are tokens, (B, L) bool."""
+        lengths = self.starts[rows + 1] - self.starts[rows]
+        columns = np.arange(lengths.max(initial=0))
+        mask = columns < lengths[:, None]  # (B, L)
+        places = np.where(mask, self.starts[rows][:, None] + columns, 0)
+        return np.where(mask, self.flat[places], pad).astype(np.int64), mask
+
+
+class Words:
+    """Token ids of texts through any tokenizer of `transformers`, word by word."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.size = len(tokenizer)
+        names = ("cls", "sep", "pad", "mask", "unk")
+        self.cls, self.sep, self.pad, self.mask, self.unknown = (getattr(tokenizer, f"{n}_token_id") for n in names)
+        self._known: dict[str, list[int]] = {}
+
+    def ids(self, text: str) -> list[int]:
+        """Tokens of a text, without special ones."""
+        first, *rest = text.split(" ")
+        ids = list(self._ids(first))
+        for word in rest:
+            ids += self._ids(f" {word}")
+        return ids
+
+    def _ids(self, word: str) -> list[int]:
+        if word not in self._known:
+            self._known[word] = self.tokenizer.encode(word, add_special_tokens=False)
+        return self._known[word]
+
+    def join(self, *parts: Sequence[list[int]]) -> Ragged:
+        """N sequences `[CLS] first [SEP] second [SEP] …` of as many lists of token lists."""
+        rows = []
+        for texts in zip(*parts, strict=True):
+            row = [self.cls]
+            for text in texts:
+                row += text
+                row.append(self.sep)
+            rows.append(row)
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        flat = np.fromiter((token for row in rows for token in row), np.int32, int(lengths.sum()))
+        return Ragged(flat, np.concatenate([[0], lengths.cumsum()]))
+
+
+def tokenise(words: Words, texts: Sequence[str]) -> list[list[int]]:
+    """Token lists of texts; texts that repeat, as queries do, are looked up whole."""
+    known = {text: words.ids(text) for text in dict.fromkeys(texts)}
+    return [known[text] for text in texts]
+
+
+def grammar_tokenizer() -> Any:
+    """A lower-case WordPiece tokenizer of every word that captions and queries of any world can hold: some 200."""
+    from tokenizers import Tokenizer, normalizers, pre_tokenizers
+    from tokenizers.models import WordPiece
+    from transformers import PreTrainedTokenizerFast
+
+    names = ("pad", "unk", "cls", "sep", "mask")
+    vocabulary = {token: number for number, token in enumerate(dict.fromkeys([*SPECIAL, *_words()]))}
+    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = {f"{name}_token": token for name, token in zip(names, SPECIAL, strict=True)}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+
+
+def _words() -> list[str]:
+    """The words of the grammar, in a fixed order."""
+    attributes = ("red", "circle")
+    largest = World(columns=26, rows=99)
+    queries = [Query("spatiality", ("red circle", relation, "blue square")) for relation in RELATIONS]
+    queries += [Query("cardinality", (number, "circle")) for number in (1, 2)]
+    queries += [Query("quantifiers", (quantifier, *attributes)) for quantifier in QUANTIFIERS]
+    queries += [Query("comparison", (comparison, *attributes)) for comparison in COMPARISONS]
+    texts = [preface(largest), "There is a circle at A 1, an orange square at B 2 and"]
+    texts += [query_text(query) for query in queries]
+    texts += [*COLOURS, *SHAPES, *(f"{shape}s" for shape in SHAPES), *SIZES]
+    texts += [column_name(column) for column in range(26)] + [row_name(row) for row in range(99)]
+    return [word for text in texts for word in WORDS_AND_MARKS.findall(text.lower())]
