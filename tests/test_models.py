@@ -195,7 +195,7 @@ def test_uniter_takes_its_seven_box_numbers_from_the_batch_contract(tmp_path: Pa
 
 
 def test_uniter_boxes_as_the_fine_tuning_code_fed_them() -> None:
-    model = Uniter(shape_of("uniter", "tiny"), boxes="pixels_y_first", picture=(200, 100))
+    model = Uniter(shape_of("uniter", "tiny"), boxes="pixels_y_first", picture_size=(200, 100))
     box = torch.tensor([[[0.25, 0.5, 0.75, 0.9]]])
     expected = torch.tensor([[[50.0, 50.0, 90.0, 150.0, 100.0, 40.0, 4000.0]]])
     torch.testing.assert_close(model.box_numbers(box), expected)
@@ -472,6 +472,18 @@ def test_gradients_reach_every_trainable_parameter(name: str, options: dict[str,
         assert all(parameter.grad is not None for parameter in model.parameters())
 
 
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("kind", ["dropout", "attention_dropout"])
+def test_dropout_is_where_training_is(name: str, kind: str) -> None:
+    model = build(name, {}, **{"dropout": 0.0, "attention_dropout": 0.0, kind: 0.5})
+    batch = batch_for(name, model.shape)
+    with torch.no_grad():
+        assert not torch.equal(model.train()(batch), model(batch))
+        assert torch.equal(model.eval()(batch), model(batch))
+        still = build(name, {}).train()
+        assert torch.equal(still(batch), still(batch))
+
+
 @pytest.mark.parametrize("name", ["visualbert", "uniter", "lxmert", "albef"])
 def test_matching_scores(name: str) -> None:
     model = build(name, {"matching": True}).eval()
@@ -566,6 +578,15 @@ def test_controlled_models_pool_the_mean_region_first(name: str) -> None:
     assert seen[0].shape == (3, 7, 20)
     torch.testing.assert_close(seen[0][:, 0], mean)
     torch.testing.assert_close(seen[0][:, 1:], batch.features)
+    states: list[tuple[Tensor, Tensor]] = []
+    model.fusion.register_forward_pre_hook(lambda _, given: states.append(given))
+    with torch.no_grad():
+        encoded = model.encode(batch)
+        text, image = states[0]
+        torch.testing.assert_close(encoded.text, text)
+        torch.testing.assert_close(encoded.image, image[:, 1:])
+        product = model.fusion.text(text[:, 0]).clamp(min=0) * model.fusion.image(image[:, 0]).clamp(min=0)
+        torch.testing.assert_close(encoded.pooled, product)
     with pytest.raises(ValueError, match="controlled"):
         model(Inputs(batch.tokens, batch.token_mask))
 

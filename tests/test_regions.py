@@ -224,7 +224,7 @@ def test_the_objects_column_gives_the_grid() -> None:
 def test_a_large_split_fits_in_memory() -> None:
     grid = random_grid(World(), 32_000)
     tracemalloc.start()
-    found = make_regions(RegionSettings(number=36, misses=0.1), scenes_of(PAPER, grid))
+    found = make_regions(RegionSettings(number=36), scenes_of(PAPER, grid))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found.table.nbytes + found.index.nbytes + found.boxes.nbytes < 1 << 25
@@ -258,7 +258,7 @@ def test_lossy_pictures_of_odd_size_are_understood(tmp_path: Path) -> None:
     features, boxes, mask = make_regions(RegionSettings(), lossy, tmp_path).take([0, 1, 2, 3])
     truth = make_regions(RegionSettings(), scenes).take([0, 1, 2, 3])
     np.testing.assert_array_equal(mask, truth[2])
-    np.testing.assert_allclose(boxes[mask] * 500, truth[1][mask] * 498 + 1, atol=3.5)
+    np.testing.assert_allclose(boxes[mask] * 500, truth[1][mask] * 498 + 1, atol=3)
     names = [(colour, shape, size) for size, shape, colour in World().kinds]
     assert names_of(features[mask]) == [names[k - 1] for row in scenes.grid for k in row if k]
 
@@ -312,10 +312,10 @@ def test_the_weights_are_small_and_damaged_ones_are_refused(tmp_path: Path) -> N
 def test_training_learns_and_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recogniser, "TRAINED_CELLS", (32,))
     monkeypatch.setattr(recogniser, "TRAINED_SPANS", (1.0,))
-    one, two = (recogniser.trained(steps=60, batch=64, seed=4) for _ in range(2))
+    one, two = (recogniser.trained(steps=4, batch=48, seed=4) for _ in range(2))
     for a, b in zip(one.state_dict().values(), two.state_dict().values(), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
-    recogniser.save(one, tmp_path / "new.safetensors", {"note": "a test"})
+    recogniser.save(recogniser.trained(steps=80, batch=48, seed=4), tmp_path / "new.safetensors", {"note": "a test"})
     assert [path.name for path in tmp_path.iterdir()] == ["new.safetensors"]
     sprites = Renderer(World(colours=tuple(COLOURS)), 32, SPANS).rgb_sprites[1:]
     network = recogniser.recogniser(tmp_path / "new.safetensors")
@@ -749,10 +749,10 @@ DAMAGED: dict[str, tuple[Damage, str]] = {
     "dimension": (lambda f: write_npz(f, _with("blank", [[1.0] * 5], BOX)), r"image blank: has features of 5 numbers"),
     "outside": (lambda f: write_npz(f, _with("picture-0", GOOD, [[0, 0, 3, 1]])), r"image picture-0: has a box"),
     "backwards": (lambda f: write_lxmert(f, _with("picture-0", GOOD, [[0.5, 0, 0.1, 1]])), r"picture-0: has a box"),
-    "cut npz": (_cut_npz, r"uniter: picture-1: damaged"),
+    "cut npz": (_cut_npz, r"uniter: picture-1: is not an .npz file"),
     "pickle in npz": (_pickled_npz, r"uniter: image picture-1: .*allow_pickle"),
     "npz lacks boxes": (_one_array_npz, r"uniter: picture-1: has no array norm_bb"),
-    "npy": (_plain_npy, r"uniter: picture-1: has no array norm_bb"),
+    "npy": (_plain_npy, r"uniter: picture-1: is not an .npz file"),
     "linked": (_linked_hdf5, r"linked.h5: has no dataset features"),
     "external": (_external_hdf5, r"features.h5: boxes is not a dataset stored in the file itself"),
     "misshapen": (_misshapen_hdf5, r"features.h5: shapes of ids, features and boxes"),
@@ -767,7 +767,7 @@ def test_damaged_feature_files_are_refused_in_one_line(damage: Damage, message: 
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "a/b", ".."])
+@pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "a/b"])
 def test_ids_do_not_lead_out_of_a_folder(name: str, tmp_path: Path) -> None:
     path = write_npz(tmp_path, images())
     write_npz(tmp_path / "uniter", {})

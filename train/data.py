@@ -6,7 +6,7 @@ but pictures that come from elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,20 @@ class Raw:
     world: World
     renderer: Renderer | None
     decoded: Any = None
+
+    def take(self, rows: np.ndarray) -> Raw:
+        """Examples `rows`, increasing."""
+        return replace(
+            self,
+            **{name: [getattr(self, name)[row] for row in rows] for name in ("ids", "captions", "queries")},
+            **{name: getattr(self, name)[rows] for name in ("answers", "groups", "grid")},
+            decoded=self.decoded and (lambda: _some(self.decoded(), rows)),
+        )
+
+
+def _some(pictures: Iterable[np.ndarray], rows: np.ndarray) -> Iterator[np.ndarray]:
+    wanted = set(rows.tolist())
+    return (picture for row, picture in enumerate(pictures) if row in wanted)
 
 
 class Examples:
@@ -160,7 +174,7 @@ class Source:
         self.folder, manifest = folder, self.dataset.manifest
         if missing := [split for split in SPLITS if split not in self.dataset.splits]:
             raise ValueError(f"data={folder}: has no split {missing[0]}; training needs {', '.join(SPLITS)}")
-        self.task: str = manifest["task"]
+        self.task = str(self.dataset["train"].columns("task")["task"][0])
         self.digest: str = manifest["content_digest"]
         self.config: Config | None = from_dict(manifest["config"]) if manifest.get("config") else None
 

@@ -61,7 +61,7 @@ class Detector:
         # A model with a class for "no object" chooses among the classes, any other judges each class apart.
         chooses = found.logits.shape[-1] == self.model.config.num_labels + 1
         scores = found.logits.softmax(-1)[..., :-1] if chooses else found.logits.sigmoid()
-        best = scores.amax(-1).argsort(-1, descending=True, stable=True)[:, : self.number, None]
+        best = scores.amax(-1).argsort(dim=-1, descending=True, stable=True)[:, : self.number, None]
         states = found.last_hidden_state[:, -found.logits.shape[1] :]  # YOLOS: its queries come after the patches
         centre, size = found.pred_boxes.gather(1, best.expand(-1, -1, 4)).chunk(2, -1)
         boxes = torch.cat([centre - size / 2, centre + size / 2], -1).clamp(0, 1)

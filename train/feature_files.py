@@ -112,8 +112,11 @@ class NpzFolder:
 
     def _array(self, image: str, name: str) -> np.ndarray:
         """Two-dimensional. Raises `ValueError` for any other, and for one that would fill the memory."""
-        with np.load(self.path / f"{image}.npz", allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile) or not file.zip or name not in file.files:
+        path = self.path / f"{image}.npz"
+        if not zipfile.is_zipfile(path):
+            raise ValueError("is not an .npz file")
+        with np.load(path, allow_pickle=False) as file:
+            if name not in file.files:
                 raise ValueError(f"has no array {name}")
             member = name if name in file.zip.namelist() else f"{name}.npy"
             if file.zip.getinfo(member).file_size > MOST_BYTES:

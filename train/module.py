@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import lightning as L
@@ -17,6 +18,16 @@ from train.inputs import Encoded, Inputs
 from train.models import Model
 
 Batches = Callable[[int], Iterable[Inputs]]  # epoch -> its batches
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Batches that are made anew for each iteration."""
+
+    make: Callable[[], Iterable[Inputs]]
+
+    def __iter__(self) -> Iterator[Inputs]:
+        return iter(self.make())
 
 
 class WordHead(nn.Module):
@@ -49,7 +60,7 @@ class Learner(L.LightningModule):
         rate: float,
         steps: int,
         batches: Batches,
-        validation: Callable[[], list[Inputs]],
+        validation: Callable[[], Iterable[Inputs]],
         seed: int,
         loss: str = "cross_entropy",
     ) -> None:
@@ -62,11 +73,11 @@ class Learner(L.LightningModule):
 
     # Data ---------------------------------------------------------------------------------------------------------
 
-    def train_dataloader(self) -> Iterable[Inputs]:
-        return self.batches(self.current_epoch)
+    def train_dataloader(self) -> Loader:
+        return Loader(lambda: self.batches(self.current_epoch))
 
-    def val_dataloader(self) -> Iterable[Inputs]:
-        return self.validation()
+    def val_dataloader(self) -> Loader:
+        return Loader(self.validation)
 
     def transfer_batch_to_device(self, batch: Inputs, device: torch.device, dataloader_idx: int) -> Inputs:
         return batch.to(device)
@@ -84,8 +95,8 @@ class Learner(L.LightningModule):
                 f"optimiser.learning_rate={self.rate}: the loss is not a number at step {self.global_step + 1}; "
                 "use a lower rate or a larger optimiser.warmup (the last good checkpoint is kept)"
             )
-        self.log_dict({"loss": loss, **losses}, prog_bar=False)
-        self.log("loss", loss, prog_bar=True)
+        self.log_dict(losses, batch_size=len(batch))
+        self.log("loss", loss, prog_bar=True, batch_size=len(batch))
         return loss
 
     def losses(self, batch: Inputs) -> dict[str, Tensor]:
@@ -124,6 +135,11 @@ class Learner(L.LightningModule):
         schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, self.factor)
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
+    def configure_gradient_clipping(self, optimizer: Any, gradient_clip_val: Any = None, *_: Any, **__: Any) -> None:
+        """Lightning itself refuses to clip for fused optimisers; without a gradient scaler there is no reason to."""
+        if gradient_clip_val is not None:
+            nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+
     def factor(self, step: int) -> float:
         """What the learning rate is multiplied by at a step."""
         rise = max(1, round(self.settings.warmup * self.steps))
@@ -145,5 +161,5 @@ class Learner(L.LightningModule):
         logits, answers = (torch.cat(parts).numpy() for parts in zip(*self._seen, strict=True))
         self._seen.clear()
         found = score(answers.astype(bool), logits)
-        self.log("f1", found.macro_f1, prog_bar=True, sync_dist=True)
-        self.log("accuracy", found.accuracy, sync_dist=True)
+        self.log("f1", found.macro_f1, prog_bar=True, batch_size=len(answers))
+        self.log("accuracy", found.accuracy, batch_size=len(answers))

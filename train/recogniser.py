@@ -183,7 +183,7 @@ def trained(steps: int = 2000, batch: int = 192, seed: int = 0) -> Recogniser:
     network, basis = Recogniser(), _cosines()
     small = (labels[:, 1] == SIZES.index("small")).nonzero()[:, 0]
     optimiser = torch.optim.AdamW(network.parameters(), lr=1.0, weight_decay=0.01)
-    rate = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda i: 2e-3 * min(i / 100, 1 - i / steps))
+    rate = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda i: 2e-3 * min(i / min(100, steps / 4), 1 - i / steps))
     for step in range(steps):
         rows = torch.randint(len(shares), (batch,))
         rows[::4] = small[torch.randint(len(small), rows[::4].shape)]  # the hardest to tell apart

@@ -23,7 +23,7 @@ from train.recogniser import DIMENSION, features_of, weights_digest
 from travlr.scene import World
 
 WHOLE = (0.0, 0.0, 1.0, 1.0)  # the box of a whole picture
-PALEST = 240  # a pixel is an object's where its darkest channel is below; white in lossy files is a little darker
+FAINTEST = 12  # of 255: what a lossy file may show where nothing is
 MOST = 1 << 16  # regions of a picture
 
 
@@ -100,6 +100,8 @@ class Scenes:
         if self.renderer is not None:
             for start in range(0, len(rows), 16):
                 yield from self.renderer.arrays(self.grid[rows[start : start + 16]])
+            return
+        if not len(rows):
             return
         wanted = set(rows.tolist())
         for number, picture in enumerate(self._decoded()):
@@ -312,8 +314,9 @@ def _decoded_cells(scenes: Scenes, wanted: np.ndarray, cache: Path | None) -> tu
     for row, picture in enumerate(scenes.pictures(everything)):
         crops = _crops(picture, scenes)
         for cell in np.flatnonzero(wanted[row]):
-            if (shown := crops[cell].min(axis=2) < PALEST).any():
-                inside[row, cell] = tight(shown)
+            ink = 255 - crops[cell].min(axis=2)
+            if (strongest := int(ink.max())) > FAINTEST:
+                inside[row, cell] = tight(ink > strongest // 4)  # a lossy file has a halo around what is drawn
                 digest = hashlib.blake2b(crops[cell].tobytes(), digest_size=16).digest()
                 if digest not in numbers:
                     numbers[digest] = len(firsts) + 1

@@ -133,16 +133,30 @@ def initialise(module: nn.Module) -> None:
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
-    """Softmax attention in one kernel. query: (B, A, Q, d), key and value: (B, A, K, d), mask: (B, K) bool or None.
+    """Softmax attention. query: (B, A, Q, d), key and value: (B, A, K, d), mask: (B, K) bool or None.
 
     Masked keys get the most negative finite score, as in `transformers`: where *every* key of an example is masked,
     attention is uniform rather than NaN. (The published LXMERT adds -10000, and differs in that case alone.)
+
+    One fused kernel, but on a CPU in bf16, where its backward pass is several times slower than two batched products,
+    and with dropout, which it does not fuse there.
     """
     bias = None
     if mask is not None:
         bias = torch.zeros(mask.shape, dtype=query.dtype, device=mask.device)
         bias = bias.masked_fill(~mask, torch.finfo(query.dtype).min)[:, None, None, :]  # (B, 1, 1, K)
+    if query.device.type == "cpu" and (query.dtype == torch.bfloat16 or dropout):
+        return _attend_in_products(query, key, value, bias, dropout)
     return functional.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
+
+
+def _attend_in_products(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: float) -> Tensor:
+    *batch, rows, width = query.shape
+    query, key, value = (x.reshape(-1, x.shape[-2], width) for x in (query, key, value))  # (B A, Q or K, d)
+    start = query.new_zeros(1, 1, 1) if bias is None else bias.expand(*batch, rows, -1).flatten(0, 1)  # (B A, Q, K)
+    scores = torch.baddbmm(start, query, key.transpose(1, 2), beta=float(bias is not None), alpha=width**-0.5)
+    weights = functional.dropout(scores.softmax(-1), dropout)
+    return torch.bmm(weights.to(value.dtype), value).unflatten(0, batch)
 
 
 class Attention(nn.Module):

@@ -27,7 +27,7 @@ class Uniter(Model):
 
     boxes: "normalised" is the model's own definition: left, top, right, bottom, width, height and area, all in 0 to 1.
     "pixels_y_first" is what the code that the paper fine-tuned fed it: top, left, bottom, right, width, height and area
-    in pixels of a picture of the size `picture` (width, height).
+    in pixels of a picture of `picture_size` (width, height).
     matching: also build the published image-text matching head (`itm_output`).
     controlled: the "Volta" variant of section 5.1: two poolers and a whole-image region; give it `vocabulary=30522`.
     Its boxes have 5 numbers: left, top, right, bottom and area.
@@ -49,14 +49,14 @@ class Uniter(Model):
         matching: bool = False,
         controlled: bool = False,
         boxes: str = "normalised",
-        picture: tuple[int, int] = (384, 384),
+        picture_size: tuple[int, int] = (384, 384),
     ) -> None:
         super().__init__()
         if boxes not in BOXES:
             raise ValueError(f"boxes={boxes}: must be one of {', '.join(BOXES)}")
         if controlled and boxes != "normalised":
             raise ValueError(f"boxes={boxes}: the controlled models take normalised boxes only")
-        self.shape, self.boxes, self.picture = shape, boxes, picture
+        self.shape, self.boxes, self.picture_size = shape, boxes, picture_size
         self.uniter = UniterEncoder(shape, box_width=5 if controlled else 7, pooled=not controlled)
         self.fusion = Fusion(shape) if controlled else None
         pooled = shape.width if self.fusion is None else self.fusion.width
@@ -85,7 +85,7 @@ class Uniter(Model):
     def box_numbers(self, boxes: Tensor) -> Tensor:
         """(B, R, 4) in 0 to 1 to what the position branch takes, (B, R, 7), or (B, R, 5) in the controlled model."""
         if self.boxes == "pixels_y_first":
-            boxes = boxes * boxes.new_tensor(self.picture).repeat(2)
+            boxes = boxes * boxes.new_tensor(self.picture_size).repeat(2)
         left, top, right, bottom = boxes.unbind(-1)
         width, height = right - left, bottom - top
         if self.fusion is not None:

@@ -1,0 +1,64 @@
+"""What a run computes on: device, precision, memory."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+
+import torch
+
+from train.config import Run
+
+TRIAL = (1024, 768, 1024)  # rows, inner and columns of the matrix products that are timed
+FASTER = 1.5  # bf16 is taken where it is at least this much faster
+
+
+def accelerator(run: Run) -> str:
+    """`gpu` or `cpu`. Raises `ValueError` where a GPU is asked for and absent."""
+    if run.device == "gpu" and not torch.cuda.is_available():
+        raise ValueError("device=gpu: there is no GPU that torch can use here; use device=auto or device=cpu")
+    if run.device == "gpu" or (run.device == "auto" and torch.cuda.is_available()):
+        if run.devices > torch.cuda.device_count():
+            raise ValueError(f"devices={run.devices}: there are {torch.cuda.device_count()} GPUs here")
+        return "gpu"
+    return "cpu"
+
+
+def gpu_names(device: str) -> list[str]:
+    return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if device == "gpu" else []
+
+
+def matmul_rate(precision: torch.dtype, device: str = "cpu", seconds: float = 0.1) -> float:
+    """GFLOP/s of matrix products of the size that base models are made of."""
+    rows, inner, columns = TRIAL
+    first = torch.randn(rows, inner, dtype=precision, device=device)
+    second = torch.randn(columns, inner, dtype=precision, device=device)
+    best, end = 0.0, time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        torch.nn.functional.linear(first, second)
+        if device != "cpu":
+            torch.cuda.synchronize()
+        best = max(best, 2 * rows * inner * columns / (time.perf_counter() - start) / 1e9)
+    return best
+
+
+def chosen_precision(run: Run, device: str) -> tuple[str, str]:
+    """`float32` or `bf16`, and why. `auto` takes bf16 where a short trial is 1.5 times faster in it."""
+    if run.precision != "auto":
+        return run.precision, "as asked"
+    where = "cuda" if device == "gpu" else "cpu"
+    full, half = (matmul_rate(kind, where) for kind in (torch.float32, torch.bfloat16))
+    chosen = "bf16" if half >= FASTER * full else "float32"
+    return chosen, f"matrix products reach {full:,.0f} GFLOP/s in float32, {half:,.0f} in bf16"
+
+
+def keep_memory() -> None:
+    """Let the C library keep freed memory instead of asking for zeroed pages at every step: a third less time a step
+    in long texts (glibc; elsewhere nothing happens)."""
+    try:
+        libc = ctypes.CDLL(None)
+        for parameter in (-3, -1):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+            libc.mallopt(parameter, 1 << 30)
+    except (OSError, AttributeError):
+        pass

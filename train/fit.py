@@ -1,0 +1,114 @@
+"""Lightning's loop around a learner: checkpoints, loggers, progress, resuming."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint, TQDMProgressBar
+
+from train.config import Run
+from train.module import Learner
+from train.results import write_curve
+
+CHECKPOINTS = "checkpoints"
+
+
+def fit(learner: Learner, run: Run, folder: Path, device: str, precision: str, say: Callable[[str], object]) -> None:
+    """Train to the last step, going on from the last checkpoint where there is one; then load the weights to test."""
+    quieten()
+    checkpoints = ModelCheckpoint(
+        folder / CHECKPOINTS, "best", monitor="f1", mode="max", save_last=True, enable_version_counter=False
+    )
+    last = folder / CHECKPOINTS / "last.ckpt"
+    bar = progress_bar()
+    trainer = L.Trainer(
+        accelerator=device,
+        devices=run.devices if device == "gpu" else 1,
+        strategy=run.strategy,
+        precision="bf16-mixed" if precision == "bf16" else "32-true",
+        max_steps=learner.steps,
+        max_epochs=-1,
+        accumulate_grad_batches=run.optimiser.accumulate,
+        gradient_clip_val=run.optimiser.clip,
+        logger=loggers(run, folder),
+        callbacks=[checkpoints, Curve(folder), *bar],
+        enable_progress_bar=sys.stderr.isatty(),
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        reload_dataloaders_every_n_epochs=1,
+        use_distributed_sampler=False,
+        log_every_n_steps=10,
+        default_root_dir=folder,
+    )
+    if last.is_file():
+        say(f"{folder}: going on from its last checkpoint")
+    trainer.fit(learner, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
+    chosen = Path(checkpoints.best_model_path) if run.training.keep == "best" else None
+    if chosen is not None and chosen.is_file():
+        learner.load_state_dict(torch.load(chosen, weights_only=True, map_location="cpu")["state_dict"])
+
+
+class Curve(Callback):
+    """curve.csv: loss and validation scores by step; it is part of the checkpoint, so a resumed run has all of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.points: list[dict[str, float | None]] = []
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"points": self.points}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.points = state["points"]
+
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        if trainer.global_step % trainer.log_every_n_steps == 0:
+            found = {name: float(value) for name, value in trainer.callback_metrics.items() if "loss" in name}
+            self.points.append({"step": trainer.global_step, **found})
+
+    def on_validation_end(self, trainer: L.Trainer, *_: Any) -> None:
+        metrics = trainer.callback_metrics
+        point = {"step": trainer.global_step, "validation_f1": float(metrics["f1"])}
+        self.points.append(point)
+        if trainer.is_global_zero:
+            write_curve(self.folder, self.points)
+
+
+def loggers(run: Run, folder: Path) -> list[Any]:
+    """CSV always; TensorBoard and Weights & Biases by name (offline unless its own settings say otherwise)."""
+    from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
+
+    made: list[Any] = [CSVLogger(folder, name="log", version="")]
+    if "tensorboard" in run.logger:
+        made.append(TensorBoardLogger(folder, name="tensorboard", version=""))
+    if "wandb" in run.logger:
+        made.append(WandbLogger(name=folder.name, project="travlr", save_dir=folder, id=folder.name, resume="allow"))
+    return made
+
+
+def progress_bar() -> list[Callback]:
+    return [TQDMProgressBar(refresh_rate=5)] if sys.stderr.isatty() else [Lines()]
+
+
+class Lines(Callback):
+    """One plain line for each validation, where there is no terminal."""
+
+    def on_validation_end(self, trainer: L.Trainer, *_: Any) -> None:
+        found = {k: float(v) for k, v in trainer.callback_metrics.items()}
+        told = "  ".join(f"{name} {found[name]:.3f}" for name in ("answer_loss", "word_loss") if name in found)
+        print(f"step {trainer.global_step:>6}  {told}  validation F1 {found['f1']:.2f}", flush=True)
+
+
+def quieten() -> None:
+    """What Lightning says of our choices is not for users."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    logging.getLogger("lightning.fabric").setLevel(logging.ERROR)
+    for message in (".*does not have many workers.*", ".*checkpoint directory.*", ".*`isinstance.treespec.*"):
+        warnings.filterwarnings("ignore", message)

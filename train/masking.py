@@ -1,0 +1,118 @@
+"""Batches that ask for words: of a query (fine-tuning), or of a statement about an unlabelled scene (pretraining)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from render.text import QUANTIFIER_WORDS
+from train.data import Examples, Raw, shown
+from train.inputs import Inputs
+from train.text import Ragged, Words
+from travlr.scene import COMPARISONS
+
+IGNORED = -100  # what cross-entropy leaves out
+# The words of each task's queries on which the answer turns.
+DECIDING = {
+    "spatiality": ("left", "right", "above", "below"),
+    "cardinality": tuple(str(number) for number in range(1, 100)),
+    "quantifiers": tuple(dict.fromkeys(word for text in QUANTIFIER_WORDS.values() for word in text.split())),
+    "comparison": tuple(COMPARISONS),
+}
+MENTIONED = 3  # objects of a statement at most
+_LISTED = re.compile(r", | and ")
+
+
+def masked_queries(
+    examples: Examples, rows: np.ndarray, setting: str, deciding: np.ndarray, exchanged: float, random: np.random.Generator
+) -> Inputs:
+    """Examples `rows`, all true, whose deciding words are masked or, a part of them, exchanged for others.
+
+    deciding: token ids of the words that decide, as `deciding_tokens` gives them.
+    """
+    inputs = examples.inputs(rows, *shown(setting, rows, random))
+    tokens = inputs.tokens.numpy()
+    queries = examples.texts.lengths[rows + len(examples)] - 2  # tokens of each query, without [CLS] and [SEP]
+    ends = inputs.token_mask.numpy().sum(axis=1)
+    columns = np.arange(tokens.shape[1])
+    asked = (columns >= (ends - 1 - queries)[:, None]) & (columns < ends[:, None]) & np.isin(tokens, deciding)
+    shuffled = random.choice(deciding, tokens.shape)
+    hidden = np.where(random.random(tokens.shape) < exchanged, shuffled, examples.words.mask)
+    targets = np.where(asked, tokens, IGNORED)
+    tokens = np.where(asked, hidden, tokens)
+    return replace(inputs, tokens=torch.from_numpy(tokens), targets=torch.from_numpy(targets), answer=None)
+
+
+def deciding_tokens(task: str, queries: Sequence[str], words: Words) -> np.ndarray:
+    """Ids of the words on which the answers to these queries turn."""
+    used = {word for query in set(queries) for word in re.findall(r"\w+", query.lower())}
+    return np.array(sorted({words.ids(f" {word}")[0] for word in DECIDING[task] if word in used}))
+
+
+class Statements:
+    """What unlabelled scenes are asked: "a red circle at [MASK] [MASK], a [MASK] [MASK] at B 2" in the query's place.
+
+    Of each object either the description or the place is masked. Statements come from the captions alone.
+    """
+
+    def __init__(self, raw: Raw, words: Words) -> None:
+        self.words = words
+        self._comma = words.ids("a,")[len(words.ids("a")) :]
+        self._kept = {token for word in ("a", " a", " an", " at") for token in words.ids(word)}
+        self._phrases: dict[str, list[int]] = {}
+        self._listed = [self._of(caption) for caption in raw.captions]
+
+    def _of(self, caption: str) -> list[list[int]]:
+        """The tokens of each object that a caption lists."""
+        listed = _LISTED.split(caption.partition("There is ")[2].removesuffix("."))
+        for phrase in listed:
+            if phrase not in self._phrases:
+                self._phrases[phrase] = self.words.ids(f" {phrase}")
+        return [self._phrases[phrase] for phrase in listed]
+
+    def inputs(self, examples: Examples, rows: np.ndarray, on: str, random: np.random.Generator) -> Inputs:
+        """A batch with `targets` and without answers. on: a setting, or `each` for the image or the caption alone."""
+        setting = str(random.choice(["image", "caption"])) if on == "each" else on
+        image, caption = shown(setting, rows, random)
+        stated, behind = zip(*(self._masked(self._listed[row], random) for row in rows), strict=True)
+        contexts = [
+            examples.texts[row][1 : 1 + examples.phrases[row]].tolist() if told else None
+            for row, told in zip(rows, caption, strict=True)
+        ]
+        sequences, targets = [], []
+        for context, tokens, target in zip(contexts, stated, behind, strict=True):
+            start = [self.words.cls] if context is None else [self.words.cls, *context, self.words.sep]
+            sequences.append([*start, *tokens, self.words.sep])
+            targets.append([*[IGNORED] * len(start), *target, IGNORED])
+        inputs = examples.inputs(rows, image, caption)
+        padded, mask = _ragged(sequences).padded(np.arange(len(rows)), self.words.pad)
+        asked, _ = _ragged(targets).padded(np.arange(len(rows)), IGNORED)
+        tensors = (torch.from_numpy(array) for array in (padded, mask, asked))
+        return replace(inputs, **dict(zip(("tokens", "token_mask", "targets"), tensors, strict=True)), answer=None)
+
+    def _masked(self, phrases: list[list[int]], random: np.random.Generator) -> tuple[list[int], list[int]]:
+        """Tokens of a statement about some of the objects, and what is behind its masks."""
+        tokens: list[int] = []
+        targets: list[int] = []
+        for number in random.permutation(len(phrases))[:MENTIONED]:
+            phrase = phrases[number]
+            content = [place for place, token in enumerate(phrase) if token not in self._kept]
+            split = max(place for place, token in enumerate(phrase) if token in self._kept)  # "at"
+            first = random.random() < 0.5
+            hidden = {place for place in content if (place < split) == first}
+            if tokens:
+                tokens += self._comma
+                targets += [IGNORED] * len(self._comma)
+            tokens += [self.words.mask if place in hidden else token for place, token in enumerate(phrase)]
+            targets += [token if place in hidden else IGNORED for place, token in enumerate(phrase)]
+        return tokens, targets
+
+
+def _ragged(sequences: Sequence[Sequence[int]]) -> Ragged:
+    lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
+    flat = np.fromiter((token for sequence in sequences for token in sequence), np.int32, int(lengths.sum()))
+    return Ragged(flat, np.concatenate([[0], lengths.cumsum()]))
