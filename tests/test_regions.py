@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image as pillow
+from PIL import ImageDraw
 
 from render.image import Renderer
 from train import cached, detector, feature_files, recogniser
@@ -261,6 +262,36 @@ def test_lossy_pictures_of_odd_size_are_understood(tmp_path: Path) -> None:
     np.testing.assert_allclose(boxes[mask] * 500, truth[1][mask] * 498 + 1, atol=3)
     names = [(colour, shape, size) for size, shape, colour in World().kinds]
     assert names_of(features[mask]) == [names[k - 1] for row in scenes.grid for k in row if k]
+
+
+def released_picture(objects: list[tuple[str, str]]) -> np.ndarray:
+    """A row of six objects drawn as the released generator's pictures look, 500 x 500 pixels through a JPEG file."""
+    picture = pillow.new("RGB", (500, 500), "white")
+    draw = ImageDraw.Draw(picture)
+    corners = {"triangle": 3, "square": 4, "pentagon": 5, "hexagon": 6, "octagon": 8, "star": 10, "circle": 90}
+    for place, (colour, shape) in enumerate(objects):
+        points = []
+        for corner in range(corners[shape]):
+            angle = 2 * np.pi * (corner + (0.5 if shape == "square" else 0)) / corners[shape]
+            radius = 8.5 if shape == "star" and corner % 2 else 21
+            points.append((500 / 6 * (place + 0.5) + radius * np.sin(angle), 500 / 6 * 2.5 - radius * np.cos(angle)))
+        draw.polygon(points, fill={"green": "lime"}.get(colour, colour))
+    file = io.BytesIO()
+    picture.save(file, "JPEG", quality=90)
+    return np.asarray(pillow.open(file))
+
+
+def test_pictures_like_the_released_ones_are_understood() -> None:
+    kinds = [(c, s) for c in World().colours for s in World().shapes]
+    pictures = [released_picture(kinds[i : i + 6]) for i in range(0, 35, 6)]
+    grid = np.zeros((6, 36), int)
+    grid[:, 12:18] = 1
+    grid[5, 17] = 0  # 35 kinds
+    found = make_regions(RegionSettings(), Scenes(list("abcdef"), grid, 6, 6, decoded=lambda: pictures))
+    features, boxes, mask = found.take(np.arange(6))
+    assert [names[:2] for names in names_of(features[mask])] == kinds
+    sides = (boxes[..., 2:] - boxes[..., :2])[mask] * 500
+    assert sides.min() > 25 and sides.max() < 48
 
 
 def test_pictures_that_do_not_fit_the_ids() -> None:

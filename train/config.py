@@ -57,7 +57,7 @@ class Optimiser:
     """
 
     batch_size: int | None = 64
-    learning_rate: float | None = 1e-3
+    learning_rate: float | None = 6e-4
     weight_decay: float = 0.01
     betas: list[float] = field(default_factory=lambda: [0.9, 0.98])
     warmup: float = 0.1
@@ -113,7 +113,9 @@ class Training:
         if self.stream and self.epochs is not None:
             raise ValueError("training.stream=true: a stream has no epochs; give training.steps, or stream=false")
         if self.stream and self.examples != 1:
-            raise ValueError(f"training.examples={self.examples}: a part of the train split needs training.stream=false")
+            raise ValueError(
+                f"training.examples={self.examples}: a part of the train split needs training.stream=false"
+            )
 
 
 @dataclass(frozen=True)
@@ -142,9 +144,12 @@ class Pretraining:
 
     steps: int = 0
     on: str = "each"
+    learning_rate: float = 6e-4
 
     def __post_init__(self) -> None:
         _at_least("pretraining.steps", self.steps, 0)
+        if not self.learning_rate > 0:
+            raise ValueError(f"pretraining.learning_rate={self.learning_rate}: must be above 0")
         _choice("pretraining.on", self.on, (*SETTINGS, "each"))
 
 

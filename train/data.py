@@ -17,14 +17,14 @@ import pyarrow.compute as compute
 import torch
 
 from render.image import Renderer, decode
-from travlr.config import Config, from_dict
-from travlr.dataset import Dataset, open_dataset
-from travlr.generate import Generator, generator, renderer_of
-from travlr.scene import SPLITS, World
 from train.inputs import Inputs
 from train.pictures import Pictures, normalised, scaled
 from train.regions import Regions, RegionSettings, Scenes, grid_of, make_regions
 from train.text import Ragged, Words, tokenise
+from travlr.config import Config, from_dict
+from travlr.dataset import Dataset, open_dataset
+from travlr.generate import Generator, generator, renderer_of
+from travlr.scene import SPLITS, World
 
 SHOWN = {"image": (True, False), "caption": (False, True), "image+caption": (True, True)}  # image, caption
 WINDOW = 50  # batches among which examples of like length are brought together

@@ -32,7 +32,7 @@ class Detector:
         try:
             self.processor: Any = AutoImageProcessor.from_pretrained(name)  # type: ignore[no-untyped-call]
             self.model, about = AutoModelForObjectDetection.from_pretrained(
-                name, use_safetensors=True, output_loading_info=True, dtype=torch.float32
+                name, use_safetensors=True, output_loading_info=True
             )
         except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
             problem = (str(error).strip() or repr(error)).splitlines()[0]
@@ -40,7 +40,7 @@ class Detector:
         if missing := sorted(about["missing_keys"]):
             raise ValueError(f"regions.detector={name}: lacks {len(missing)} weights, the first is {missing[0]}")
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.model = self.model.eval().requires_grad_(False).to(self.device)
+        self.model = self.model.float().eval().requires_grad_(False).to(self.device)
         probe = self._run([np.full((64, 64, 3), 255, np.uint8)])
         queries, self.dimension = probe.logits.shape[1], probe.last_hidden_state.shape[-1]
         self.number = queries if number == "exact" else int(number)

@@ -12,6 +12,8 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint, TQDMProgressBar
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 
 from train.config import Run
 from train.module import Learner
@@ -20,11 +22,22 @@ from train.results import write_curve
 CHECKPOINTS = "checkpoints"
 
 
-def fit(learner: Learner, run: Run, folder: Path, device: str, precision: str, say: Callable[[str], object]) -> None:
-    """Train to the last step, going on from the last checkpoint where there is one; then load the weights to test."""
+def fit(
+    learner: Learner,
+    run: Run,
+    folder: Path,
+    device: str,
+    precision: str,
+    say: Callable[[str], object],
+    monitor: str = "f1",
+) -> None:
+    """Train to the last step, going on from the last checkpoint where there is one; keep the weights asked for.
+
+    monitor: the validation metric by which weights are the best.
+    """
     quieten()
     checkpoints = ModelCheckpoint(
-        folder / CHECKPOINTS, "best", monitor="f1", mode="max", save_last=True, enable_version_counter=False
+        folder / CHECKPOINTS, "best", monitor=monitor, mode="max", save_last=True, enable_version_counter=False
     )
     last = folder / CHECKPOINTS / "last.ckpt"
     bar = progress_bar()
@@ -55,6 +68,22 @@ def fit(learner: Learner, run: Run, folder: Path, device: str, precision: str, s
         learner.load_state_dict(torch.load(chosen, weights_only=True, map_location="cpu")["state_dict"])
 
 
+def save_weights(learner: Learner, path: Path) -> None:
+    """The model and its word head as safetensors; whole or not at all."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in learner.state_dict().items()}
+    temporary = path.with_suffix(".tmp")
+    save_file(tensors, temporary)
+    temporary.replace(path)
+
+
+def load_weights(learner: Learner, path: Path) -> None:
+    """Weights of `save_weights`. Raises `ValueError` where they are of another architecture."""
+    try:
+        learner.load_state_dict(load_file(path))
+    except (RuntimeError, SafetensorError) as error:
+        raise ValueError(f"{path}: not weights of this model: {str(error).splitlines()[-1].strip()}") from None
+
+
 class Curve(Callback):
     """curve.csv: loss and validation scores by step; it is part of the checkpoint, so a resumed run has all of it."""
 
@@ -75,8 +104,8 @@ class Curve(Callback):
 
     def on_validation_end(self, trainer: L.Trainer, *_: Any) -> None:
         metrics = trainer.callback_metrics
-        point = {"step": trainer.global_step, "validation_f1": float(metrics["f1"])}
-        self.points.append(point)
+        found = {f"validation_{name}": float(metrics[name]) for name in ("f1", "word_accuracy") if name in metrics}
+        self.points.append({"step": trainer.global_step, **found})
         if trainer.is_global_zero:
             write_curve(self.folder, self.points)
 
@@ -103,7 +132,9 @@ class Lines(Callback):
     def on_validation_end(self, trainer: L.Trainer, *_: Any) -> None:
         found = {k: float(v) for k, v in trainer.callback_metrics.items()}
         told = "  ".join(f"{name} {found[name]:.3f}" for name in ("answer_loss", "word_loss") if name in found)
-        print(f"step {trainer.global_step:>6}  {told}  validation F1 {found['f1']:.2f}", flush=True)
+        scores = {"f1": "F1", "word_accuracy": "words right %"}
+        told += "".join(f"  validation {says} {found[name]:.2f}" for name, says in scores.items() if name in found)
+        print(f"step {trainer.global_step:>6}  {told}", flush=True)
 
 
 def quieten() -> None:

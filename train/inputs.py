@@ -6,6 +6,8 @@ from dataclasses import dataclass, fields, replace
 
 from torch import Tensor
 
+IGNORED = -100  # a target that no word is asked for
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -16,7 +18,7 @@ class Inputs:
     region_mask: (B, R) bool, False for padding. Regions are None for models that see none.
     pixels: (B, 3, height, width) float, normalised; None for models that see regions or text alone.
     answer: (B,) int64, 1 for true; None where it is not known.
-    targets: (B, L) int64, the words behind masked tokens and -100 elsewhere; None where no words are asked for.
+    targets: (B, L) int64, the words behind masked tokens and `IGNORED` elsewhere; None where no words are asked for.
     matched: (B,) int64, 1 where the image belongs to the text; None where that is not asked.
     """
 

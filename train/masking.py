@@ -11,11 +11,10 @@ import torch
 
 from render.text import QUANTIFIER_WORDS
 from train.data import Examples, Raw, shown
-from train.inputs import Inputs
+from train.inputs import IGNORED, Inputs
 from train.text import Ragged, Words
 from travlr.scene import COMPARISONS
 
-IGNORED = -100  # what cross-entropy leaves out
 # The words of each task's queries on which the answer turns.
 DECIDING = {
     "spatiality": ("left", "right", "above", "below"),
@@ -28,7 +27,12 @@ _LISTED = re.compile(r", | and ")
 
 
 def masked_queries(
-    examples: Examples, rows: np.ndarray, setting: str, deciding: np.ndarray, exchanged: float, random: np.random.Generator
+    examples: Examples,
+    rows: np.ndarray,
+    setting: str,
+    deciding: np.ndarray,
+    exchanged: float,
+    random: np.random.Generator,
 ) -> Inputs:
     """Examples `rows`, all true, whose deciding words are masked or, a part of them, exchanged for others.
 

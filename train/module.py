@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from train.config import Optimiser
 from train.evaluate import score
-from train.inputs import Encoded, Inputs
+from train.inputs import IGNORED, Encoded, Inputs
 from train.models import Model
 
 Batches = Callable[[int], Iterable[Inputs]]  # epoch -> its batches
@@ -63,9 +63,10 @@ class Learner(L.LightningModule):
         validation: Callable[[], Iterable[Inputs]],
         seed: int,
         loss: str = "cross_entropy",
+        words: WordHead | None = None,
     ) -> None:
         super().__init__()
-        self.model, self.words = model, WordHead(model.embeddings)
+        self.model, self.words = model, words or WordHead(model.embeddings)
         self.settings, self.rate, self.steps, self.seed = optimiser, rate, steps, seed
         self.batches, self.validation, self.loss_name = batches, validation, loss
         self.curve: list[dict[str, float]] = []
@@ -119,7 +120,7 @@ class Learner(L.LightningModule):
         return 2 * functional.binary_cross_entropy_with_logits(logits, truth)
 
     def _word_loss(self, encoded: Encoded, targets: Tensor) -> Tensor:
-        asked = targets != -100
+        asked = targets != IGNORED
         logits = self.words(encoded.text[asked], self.model.embeddings).float()
         return functional.cross_entropy(logits, targets[asked])
 
@@ -153,11 +154,19 @@ class Learner(L.LightningModule):
     # Validation ---------------------------------------------------------------------------------------------------
 
     def validation_step(self, batch: Inputs, number: int) -> None:
-        logits = self.model(batch).float()
-        assert batch.answer is not None
-        self._seen.append(((logits[:, 1] - logits[:, 0]).cpu(), batch.answer.cpu()))
+        encoded = self.model.encode(batch, image_states=False)
+        if batch.targets is not None:
+            asked = batch.targets != IGNORED
+            named = self.words(encoded.text[asked], self.model.embeddings).argmax(-1)
+            right = (named == batch.targets[asked]).float()
+            self.log("word_accuracy", 100 * right.mean(), prog_bar=True, batch_size=len(right))
+        if batch.answer is not None:
+            logits = self.model.head(encoded.pooled).float()
+            self._seen.append(((logits[:, 1] - logits[:, 0]).cpu(), batch.answer.cpu()))
 
     def on_validation_epoch_end(self) -> None:
+        if not self._seen:
+            return
         logits, answers = (torch.cat(parts).numpy() for parts in zip(*self._seen, strict=True))
         self._seen.clear()
         found = score(answers.astype(bool), logits)

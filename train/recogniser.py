@@ -39,9 +39,17 @@ HEADS = {"colour": tuple(COLOURS), "shape": SHAPES, "size": SIZES}
 # What training and the held-out renderings draw from: no cell size and no span is in both. Shifts are parts of a cell.
 TRAINED_CELLS = (16, 20, 24, 28, 32, 37, 40, 44, 48, 56, 64, 72, 80, 96)
 HELD_OUT_CELLS = (18, 22, 26, 30, 34, 38, 42, 46, 52, 60, 68, 76, 90)
-TRAINED_SPANS = (0.94, 0.97, 1.0, 1.03, 1.06)  # times the default span of a size
+TRAINED_SPANS = (0.94, 0.97, 1.0, 1.03, 1.06, 1.12)  # times the default span of a size
 HELD_OUT_SPANS = (0.955, 0.985, 1.015, 1.045)
 SHIFT = 0.05
+# The released pictures differ: these colours, and octagons that stand on a corner.
+RELEASED = {
+    "red": (255, 0, 0),
+    "blue": (0, 0, 255),
+    "green": (0, 255, 0),
+    "yellow": (255, 255, 0),
+    "orange": (255, 165, 0),
+}
 FEWEST_PIXELS = 10  # of an object's span: below it a circle and an octagon are the same few pixels
 
 
@@ -140,10 +148,18 @@ def _shifted(share: np.ndarray, down: int, right: int) -> np.ndarray:
     return moved
 
 
+def _turned(share: np.ndarray) -> np.ndarray:
+    """By a sixteenth of a full turn."""
+    return np.asarray(pillow.fromarray(share.astype(np.float32)).rotate(22.5, pillow.Resampling.BICUBIC)).clip(0, 1)
+
+
 def _pool(random: np.random.Generator) -> tuple[Tensor, Tensor]:
     """Covered shares (M, 1, 32, 32) of all trained renderings, and their (shape, size); the last one is empty."""
     shares, labels = [], []
-    for shape, size, share in _shares(TRAINED_CELLS, TRAINED_SPANS):
+    drawn = _shares(TRAINED_CELLS, TRAINED_SPANS)
+    octagon = SHAPES.index("octagon")
+    drawn += [(shape, size, _turned(share)) for shape, size, share in drawn if shape == octagon]
+    for shape, size, share in drawn:
         steps = random.choice((-SHIFT, 0.0, SHIFT), (2, 2)) * len(share)
         for down, right in ((0, 0), *np.rint(steps).astype(int).tolist()):
             shares.append(resized(torch.from_numpy(_shifted(share, down, right)).float()[None, None])[0])
@@ -179,7 +195,7 @@ def trained(steps: int = 2000, batch: int = 192, seed: int = 0) -> Recogniser:
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
     shares, labels = _pool(random)
-    colours = torch.tensor(list(COLOURS.values())) / 255
+    colours = torch.tensor([list(COLOURS.values()), list((COLOURS | RELEASED).values())]) / 255
     network, basis = Recogniser(), _cosines()
     small = (labels[:, 1] == SIZES.index("small")).nonzero()[:, 0]
     optimiser = torch.optim.AdamW(network.parameters(), lr=1.0, weight_decay=0.01)
@@ -188,11 +204,11 @@ def trained(steps: int = 2000, batch: int = 192, seed: int = 0) -> Recogniser:
         rows = torch.randint(len(shares), (batch,))
         rows[::4] = small[torch.randint(len(small), rows[::4].shape)]  # the hardest to tell apart
         rows[torch.rand(batch) < 0.02] = len(shares) - 1
-        colour = torch.randint(len(colours), (batch,))
-        paint = (colours[colour] + 0.02 * torch.randn(batch, 3))[:, :, None, None]
+        colour = torch.randint(len(COLOURS), (batch,))
+        paint = (colours[(torch.rand(batch) < 0.2).long(), colour] + 0.02 * torch.randn(batch, 3))[:, :, None, None]
         share = shares[rows]
         crops = _perturbed(1 - share * (1 - paint), basis)
-        colour[rows == len(shares) - 1] = len(colours)
+        colour[rows == len(shares) - 1] = len(COLOURS)
         truth = {"colour": colour, "shape": labels[rows, 0], "size": labels[rows, 1]}
         logits = network.named(network(crops))
         loss = torch.stack([F.cross_entropy(logits[name], truth[name]) for name in HEADS]).sum()

@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -71,31 +71,31 @@ def compose(name: str, arguments: list[str], free_text: tuple[str, ...]) -> dict
 
     free_text: keys whose values are taken to the letter (paths), whatever characters they hold.
     """
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    overrides: list[str] = []
+    chosen: list[str] = []
+    changes: dict[str, Any] = {}
     literal: dict[str, str | None] = {}
-    groups = {path.name: sorted(p.stem for p in path.glob("*.yaml")) for path in CONF.iterdir() if path.is_dir()}
+    groups = groups_of(name)
     for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if not equals or not re.fullmatch(r"\w+(\.\w+)*", key) or key.startswith("hydra"):
-            raise UsageError(f"{argument!r} is not a setting; write it as name=value (see --help)")
+        key, value = named(argument, groups)
         if key in groups and value not in groups[key]:
             raise UsageError(f"{key}={value}: choose one of {', '.join(groups[key])}")
-        if key in free_text:
+        if key in groups:
+            chosen.append(f"{key}={value}")
+        elif key in free_text:
             literal[key] = None if value in ("", "null") else value
-            continue
-        overrides.append(f"{key}={value}" if key in groups else f"++{key}={value}")  # the schema finds wrong names
-        _check_value(argument, overrides[-1], value)
+        else:
+            changes[key] = _value(argument, key, value)
     try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            return _plain(OmegaConf.to_container(hydra_compose(name, overrides), resolve=True)) | literal
+        config = copy.deepcopy(_composed(name, tuple(chosen)))
+        for key, value in changes.items():
+            OmegaConf.update(config, key, value, merge=True, force_add=True)  # the schema finds wrong names
+        values = _plain(OmegaConf.to_container(config, resolve=True))
     except (HydraException, OmegaConfBaseException) as error:
-        message = str(error).splitlines()[0].replace("++", "")
+        message = str(error).splitlines()[0]
         if "must specify" in message:
             missing = message.split("'")[1]
             message = f"{missing}= is missing; choose one of {', '.join(groups[missing])}"
@@ -103,20 +103,57 @@ def compose(name: str, arguments: list[str], free_text: tuple[str, ...]) -> dict
                 message += f" (there is no setting {slip[0]!r})"
         setting = getattr(error, "full_key", None)
         raise UsageError(f"{setting}: {message}" if setting else message) from None
+    for key, text in literal.items():
+        _put(values, key, text)
+    return values
 
 
-def _check_value(argument: str, override: str, value: str) -> None:
-    """Raise `UsageError` where Hydra cannot read a value, such as a list without its end."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
+@functools.cache
+def _composed(name: str, chosen: tuple[str, ...]) -> Any:
+    """conf/NAME.yaml with some of its groups, kept for the next call: a sweep has many settings, but few groups."""
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
 
-    try:
-        if value != "???" and len(value.splitlines()) <= 1:  # three question marks are Hydra's for no value
-            OverridesParser.create().parse_override(override)
-            return
-    except HydraException:
-        pass
-    raise UsageError(f"{argument!r}: its value cannot be read; write a word, a number or a list such as [a,b]")
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return hydra_compose(name, list(chosen))
+
+
+@functools.cache
+def groups_of(name: str) -> dict[str, list[str]]:
+    """The groups that conf/NAME.yaml lets a user choose from, and what there is to choose."""
+    import yaml
+
+    entries = yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8")).get("defaults", [])
+    plain = [key for entry in entries if isinstance(entry, dict) for key in entry if re.fullmatch(r"\w+", key)]
+    return {key: sorted(path.stem for path in (CONF / key).glob("*.yaml")) for key in plain}
+
+
+def named(argument: str, groups: Container[str]) -> tuple[str, str]:
+    """Name and value of a setting; `+` before a group is allowed, as Hydra's users write it. Raises `UsageError`."""
+    key, equals, value = argument.partition("=")
+    if key.startswith("+") and key[1:] in groups:
+        key = key[1:]
+    if not equals or not re.fullmatch(r"\w+(\.\w+)*", key) or key.startswith("hydra"):
+        raise UsageError(f"{argument!r} is not a setting; write it as name=value (see --help)")
+    return key, value
+
+
+def _put(values: dict[str, Any], key: str, text: str | None) -> None:
+    """Set a value by its name with dots."""
+    *path, last = key.split(".")
+    for name in path:
+        values = values.setdefault(name, {})
+        if not isinstance(values, dict):
+            raise UsageError(f"{key}: {name}= was given a value of its own")
+    values[last] = text
+
+
+def _value(argument: str, key: str, value: str) -> Any:
+    """The value that Hydra reads in a text. Raises `UsageError`, for a list without its end and the like."""
+    values = sweep(argument, key, value)
+    if len(values) != 1 or isinstance(values[0], _Several):
+        raise UsageError
+    return values[0]
 
 
 def typed(kind: type, values: dict[str, Any]) -> Any:

@@ -1,0 +1,81 @@
+"""Pretraining on unlabelled scenes: read masked words of statements about what the image or the caption shows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from train.batches import Parts, random_of
+from train.data import Examples, bucketed, streamed
+from train.fit import fit, load_weights, save_weights
+from train.inputs import Inputs
+from train.masking import Statements
+from train.module import Learner
+from train.results import run_id
+from travlr.files import locked
+
+CHECKED = 1_000  # validation scenes
+WEIGHTS = "model.safetensors"
+
+
+def pretrain(learner: Learner, parts: Parts, device: str, precision: str, say: Callable[[str], object]) -> None:
+    """Give a learner's model (and word head) weights that read scenes, made once for all runs that start from them."""
+    run = parts.run
+    folder = Path(run.runs) / ".pretrained" / identity(parts)
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        if not (folder / WEIGHTS).is_file():
+            say(f"{folder}: pretraining on unlabelled scenes, {run.pretraining.steps} steps")
+            reading = Learner(
+                learner.model,
+                run.optimiser,
+                run.pretraining.learning_rate,
+                run.pretraining.steps,
+                scenes(parts),
+                validation(parts),
+                run.seed,
+                words=learner.words,
+            )
+            fit(reading, run, folder, device, precision, say, monitor="word_accuracy")
+            save_weights(learner, folder / WEIGHTS)
+    load_weights(learner, folder / WEIGHTS)
+    say(f"{folder}: weights pretrained on unlabelled scenes")
+
+
+def identity(parts: Parts) -> str:
+    """A name for all that pretraining depends on: not on the setting, nor on what is fine-tuned."""
+    run = parts.run
+    names = ("model", "task", "seed", "size", "pretrained", "tokenizer", "controlled", "boxes", "visual_token_type")
+    values = {name: getattr(run, name) for name in names}
+    nested = {name: dataclasses.asdict(getattr(run, name)) for name in ("regions", "optimiser", "pretraining")}
+    return run_id(values | nested | {"dataset": parts.source.digest, "batch_size": run.batch_size})
+
+
+def scenes(parts: Parts) -> Callable[[int], Iterator[Inputs]]:
+    """Batches of an epoch: statements about training scenes that no split of the dataset holds."""
+    run, maker = parts.run, parts.source.generator
+    steps = min(run.training.check_every or run.pretraining.steps, run.pretraining.steps)
+    rows = steps * run.batch_size
+
+    def batches(epoch: int) -> Iterator[Inputs]:
+        random = random_of(run.seed, 3, epoch)
+        first = maker.config.count.train + epoch * rows
+        raw = streamed(maker, first, first + rows)
+        examples, statements = Examples(raw, parts.words, parts.sight), Statements(raw, parts.words)
+        for batch in bucketed(examples.texts.lengths[: len(examples)], run.batch_size, random):
+            yield statements.inputs(examples, batch, run.pretraining.on, random)
+
+    return batches
+
+
+def validation(parts: Parts) -> Callable[[], Iterator[Inputs]]:
+    raw = parts.source.raw("validation", CHECKED)
+    examples, statements = Examples(raw, parts.words, parts.sight), Statements(raw, parts.words)
+
+    def batches() -> Iterator[Inputs]:
+        random = random_of(parts.run.seed, 4)
+        for batch in bucketed(examples.texts.lengths[: len(examples)], 100, random):
+            yield statements.inputs(examples, batch, parts.run.pretraining.on, random)
+
+    return batches
