@@ -16,7 +16,7 @@ from travlr.scene import TASKS
 SETTINGS = ("image", "caption", "image+caption", "mixed")
 PRECISIONS = ("auto", "float32", "bf16")
 DECAYS = ("linear", "cosine", "constant")
-LOSSES = ("cross_entropy", "binary")
+LOSSES = ("cross_entropy", "binary", "distillation")
 LOGGERS = ("csv", "tensorboard", "wandb")
 TEXT_ONLY = tuple(name for name, model in MODELS.items() if model.sees == "nothing")
 
@@ -160,7 +160,8 @@ class Run:
     pretrained: a checkpoint's file, folder or hub name; null starts from random weights. tokenizer: where the
     checkpoint's own is not beside it. start: the folder of a finished run whose weights are fine-tuned further
     (few-shot, appendix B.5). controlled: the architectures of section 5.1. boxes, visual_token_type: of UNITER and
-    VisualBERT, as the code the paper fine-tuned has them or as the models were made (null).
+    VisualBERT, as the code the paper fine-tuned has them or as the models were made (null). positions: how position
+    embeddings start where nothing is pretrained; `random` is BERT's way.
     """
 
     model: str = "uniter"
@@ -173,6 +174,7 @@ class Run:
     tokenizer: str | None = None
     start: str | None = None
     controlled: bool = False
+    positions: str = "sinusoidal"
     boxes: str | None = None
     visual_token_type: int | None = None
     experiment: str | None = None
@@ -196,6 +198,7 @@ class Run:
         _choice("setting", self.setting, SETTINGS)
         _choice("task", self.task, TASKS)
         _choice("size", self.size, tuple(SIZES))
+        _choice("positions", self.positions, ("sinusoidal", "random"))
         _choice("device", self.device, ("auto", "cpu", "gpu"))
         _choice("precision", self.precision, PRECISIONS)
         _at_least("seed", self.seed, 0)
@@ -204,6 +207,8 @@ class Run:
             _choice("logger", logger, LOGGERS)
         if self.model in TEXT_ONLY and self.setting != "caption":
             raise ValueError(f"setting={self.setting}: model={self.model} sees text alone; use setting=caption")
+        if self.training.loss == "distillation" and self.model != "albef":
+            raise ValueError(f"training.loss=distillation: only model=albef has a momentum teacher, not {self.model}")
         if self.start and self.pretrained:
             raise ValueError(f"start={self.start}: a finished run has its weights; leave out pretrained=")
 

@@ -179,6 +179,13 @@ class Source:
         self.config: Config | None = from_dict(manifest["config"]) if manifest.get("config") else None
 
     @property
+    def picture(self) -> tuple[int, int]:
+        """Width and height of the pictures, in pixels."""
+        if self.config is None:
+            return self.dataset["train"][0].picture().size
+        return self.config.world.columns * self.config.image.cell, self.config.world.rows * self.config.image.cell
+
+    @property
     def generator(self) -> Generator:
         if self.config is None:
             raise ValueError(f"data={self.folder}: does not say how it was made; set train.stream=false")

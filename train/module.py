@@ -102,6 +102,8 @@ class Learner(L.LightningModule):
 
     def losses(self, batch: Inputs) -> dict[str, Tensor]:
         """The loss of each kind of target that the batch has."""
+        if self.loss_name == "distillation" and batch.answer is not None:
+            return {"answer_loss": self.model.distillation_loss(batch)}
         encoded = self.model.encode(batch, image_states=False)
         losses = {}
         if batch.answer is not None:

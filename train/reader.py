@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from train.data import Examples, Raw, Sight, streamed
 from train.inputs import Inputs
 from train.models import MODELS, make_model
+from train.pictures import Pictures
 from train.text import Words
 from travlr.dataset import config_dict
 from travlr.generate import Generator
@@ -128,8 +129,10 @@ def distinct(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
     if examples.regions is not None:
         keys = zip(examples.regions.index[:-1], examples.regions.boxes[:-1], strict=True)
         contents = [index.tobytes() + boxes.tobytes() for index, boxes in keys]
-    else:
+    elif isinstance(examples.pixels, Pictures):
         contents = [row.tobytes() for row in examples.grid]
+    else:  # files may show the same scene in other pixels
+        return np.arange(len(examples)), np.arange(len(examples))
     numbers: dict[bytes, int] = {}
     which = np.array([numbers.setdefault(content, len(numbers)) for content in contents], np.int64)
     return np.unique(which, return_index=True)[1], which
@@ -218,10 +221,13 @@ def train_reader(
     """A reader of the pictures that `maker` makes, trained on `steps` batches of its (image, caption) pairs.
 
     They are streamed from past the training split, so none is in the dataset. The same arguments give the same weights.
-    Raises `ValueError` for a model that sees no images, and where the loss is not a number.
+    Raises `ValueError` for a model that sees no images, for more steps than the world has scenes for, and where the loss
+    is not a number.
     """
-    first = maker.config.count.train
-    sample = _unlabelled(streamed(maker, first, first + SAMPLE))
+    first, last = maker.config.count.train, maker.task.limits["train"]
+    if steps < 1 or first + steps * BATCH > last:
+        raise ValueError(f"reader.steps={steps}: must be 1 to {(last - first) // BATCH}, for which there are scenes")
+    sample = _unlabelled(streamed(maker, first, min(first + SAMPLE, last)))
     preface, known, longest = words_of(sample.captions)
     changes = {} if size == "base" else {"vocabulary": words.size}
     regions = Examples(sample.take(np.arange(1)), words, sight).regions

@@ -50,7 +50,7 @@ RELEASED = {
     "yellow": (255, 255, 0),
     "orange": (255, 165, 0),
 }
-FEWEST_PIXELS = 10  # of an object's span: below it a circle and an octagon are the same few pixels
+FEWEST_PIXELS = 12  # of an object's span: below it a circle and an octagon are nearly the same few pixels
 
 
 class Recogniser(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,8 +18,9 @@ from train.config import Run, identity
 from train.data import Examples, Sight, Source, shown
 from train.devices import accelerator, chosen_precision, gpu_names, keep_memory
 from train.evaluate import Scores, Texts, by_group, couples_right, floors, score
-from train.fit import fit, save_weights
+from train.fit import fit, load_weights, save_weights
 from train.models import MODELS, Model, make_model, shape_of
+from train.models.loading import load_published, local_path, tokenizer_of, weight_files
 from train.module import Learner
 from train.pretrain import WEIGHTS, pretrain
 from train.results import (
@@ -27,6 +29,7 @@ from train.results import (
     finish_run,
     is_finished,
     predictions_table,
+    read_config,
     read_results,
     result_row,
     start_run,
@@ -35,7 +38,7 @@ from train.results import (
 from train.text import Words, grammar_tokenizer
 from travlr.config import CONFIGS
 from travlr.dataset import MANIFEST
-from travlr.files import locked
+from travlr.files import locked, read_chunks
 
 Say = Callable[[str], object]
 
@@ -76,13 +79,14 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
     precision, why = chosen_precision(config, device)
     say(f"{folder}: {device}, {precision} ({why})")
     torch.manual_seed(config.seed)
-    words = Words(grammar_tokenizer())
+    words = words_of(config)
     sees = MODELS[config.model].sees
     side = shape_of(config.model, config.size).picture if sees == "pixels" else 0
     parts = Parts(config, source, words, Sight(sees, config.regions, side, folder.parent / ".features"))
-    model = build(config, words)
-    batches, steps, count = fine_tuning(parts)
     validation = parts.examples("validation", config.training.validation)
+    dimension = validation.regions.dimension if validation.regions is not None else 0
+    model, origin = build(config, words, source.picture, dimension, say)
+    batches, steps, count = fine_tuning(parts)
     learner = Learner(
         model,
         config.optimiser,
@@ -94,7 +98,9 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
         config.training.loss,
     )
     started = time.monotonic()
-    if config.pretraining.steps:
+    if config.start:
+        origin = start_from(config, learner)
+    elif config.pretraining.steps:
         pretrain(learner, parts, device, precision, say)
     fit(learner, config, folder, device, precision, say)
     save_weights(learner, folder / WEIGHTS)
@@ -107,7 +113,7 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
         "task": config.task,
         "seed": config.seed,
         "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
-        "weights": "random",
+        "weights": origin,
         "regions": config.regions.source if sees == "regions" else None,
         "precision": precision,
         "steps": steps,
@@ -123,20 +129,87 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
     return read_results(folder)
 
 
-def build(config: Run, words: Words) -> Model:
-    """The model with random weights. At `base` it has the published vocabulary, of which our words are the first."""
-    options: dict[str, Any] = {}
-    if config.controlled:
-        options["controlled"] = True
+def start_from(config: Run, learner: Learner) -> str:
+    """Load the weights of a finished run; returns where they come from. Raises `ValueError` where there are none, or of
+    another model."""
+    folder = Path(str(config.start))
+    told = read_config(folder)["config"]
+    for name in ("model", "size", "controlled", "pretrained", "tokenizer"):
+        if told.get(name) != getattr(config, name):
+            raise ValueError(f"start={folder}: has {name}={told.get(name)}; give the same, not {getattr(config, name)}")
+    if not is_finished(folder):
+        raise ValueError(f"start={folder}: this run is not finished; run it to its end first")
+    load_weights(learner, folder / WEIGHTS)
+    return f"run {folder.name}"
+
+
+def words_of(config: Run) -> Words:
+    """The checkpoint's own tokenizer, or the grammar's."""
+    if config.pretrained is None and config.tokenizer is None:
+        return Words(grammar_tokenizer())
+    return Words(tokenizer_of(config.tokenizer or str(config.pretrained), config.model))
+
+
+def build(config: Run, words: Words, picture: tuple[int, int], dimension: int, say: Say) -> tuple[Model, str]:
+    """The model, and where its weights come from. At `base` a model that starts at random has the published vocabulary,
+    of which our words are the first. picture: width and height. dimension: numbers of a region.
+
+    Raises `ValueError` for an option that the model does not have, and for a checkpoint of another architecture.
+    """
+    options: dict[str, Any] = {"controlled": True} if config.controlled else {}
     for name in ("boxes", "visual_token_type"):
         if getattr(config, name) is not None:
             options[name] = getattr(config, name)
-    changes = {} if config.size == "base" else {"vocabulary": words.size}
+    if config.boxes is not None:
+        options["picture_size"] = picture
+    if config.training.loss == "distillation":
+        options["distil"] = True
+    changes: dict[str, Any] = {"feature_width": dimension} if dimension else {}
+    if config.pretrained or config.tokenizer or config.size != "base":
+        changes["vocabulary"] = words.size
     model = make_model(config.model, config.size, options, **changes)
+    origin = "random"
+    if config.pretrained:
+        report = load_published(model, config.pretrained)
+        say(f"pretrained={config.pretrained}: {report}")
+        origin = f"{Path(config.pretrained).name} {sha256(config.pretrained)}"
+    elif config.positions == "sinusoidal":
+        sinusoidal(model)
     if config.training.frozen:
         for parameter in model.encoder_parameters():
             parameter.requires_grad_(False)
-    return model
+    return model, origin
+
+
+def sha256(checkpoint: str) -> str:
+    digest = hashlib.sha256()
+    for path in weight_files(local_path(checkpoint)):
+        for chunk in read_chunks(path):
+            digest.update(chunk)
+    return digest.hexdigest()[:16]
+
+
+@torch.no_grad()
+def sinusoidal(model: Model) -> None:
+    """Position embeddings start as waves, so that "two words on" is the same step everywhere, instead of at random.
+
+    The architecture is the same, and they learn like the others. ALBEF's patches get the waves of row and column.
+    """
+    for name, table in model.named_parameters():
+        if name.endswith(".position_embeddings.weight"):
+            table.copy_(waves(torch.arange(len(table)), table.shape[1]))
+        elif name.endswith("visual_encoder.pos_embed"):
+            side = int((table.shape[1] - 1) ** 0.5)
+            down, right = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
+            halves = [waves(axis.flatten(), table.shape[2] // 2) for axis in (down, right)]
+            table[0, 1:] = torch.cat(halves, 1)
+
+
+def waves(places: torch.Tensor, width: int) -> torch.Tensor:
+    """(N,) whole numbers -> (N, width): sines and cosines (Vaswani et al. 2017) as large as BERT's random start."""
+    rates = 10_000 ** (-torch.arange(0, width, 2) / width)
+    angles = places[:, None] * rates
+    return 0.02 * torch.stack([angles.sin(), angles.cos()], 2).flatten(1)[:, :width]
 
 
 # Evaluation ------------------------------------------------------------------------------------------------------

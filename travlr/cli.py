@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import difflib
+import functools
 import importlib
 import importlib.abc
 import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -66,17 +68,20 @@ def run(program: str, main: Callable[[list[str]], int | None]) -> NoReturn:
     sys.exit(code)
 
 
-def compose(name: str, arguments: list[str], free_text: tuple[str, ...]) -> dict[str, Any]:
+def compose(
+    name: str, arguments: Sequence[str], free_text: tuple[str, ...], changes: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Settings of conf/NAME.yaml with `key=value` arguments, as plain values. Raises `UsageError`.
 
-    free_text: keys whose values are taken to the letter (paths), whatever characters they hold.
+    free_text: keys whose values are taken to the letter (paths), whatever characters they hold. changes: settings that
+    are values already; they come last.
     """
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     chosen: list[str] = []
-    changes: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     literal: dict[str, str | None] = {}
     groups = groups_of(name)
     for argument in arguments:
@@ -88,10 +93,10 @@ def compose(name: str, arguments: list[str], free_text: tuple[str, ...]) -> dict
         elif key in free_text:
             literal[key] = None if value in ("", "null") else value
         else:
-            changes[key] = _value(argument, key, value)
+            changed[key] = _value(argument)
     try:
         config = copy.deepcopy(_composed(name, tuple(chosen)))
-        for key, value in changes.items():
+        for key, value in {**changed, **(changes or {})}.items():
             OmegaConf.update(config, key, value, merge=True, force_add=True)  # the schema finds wrong names
         values = _plain(OmegaConf.to_container(config, resolve=True))
     except (HydraException, OmegaConfBaseException) as error:
@@ -148,11 +153,31 @@ def _put(values: dict[str, Any], key: str, text: str | None) -> None:
     values[last] = text
 
 
-def _value(argument: str, key: str, value: str) -> Any:
-    """The value that Hydra reads in a text. Raises `UsageError`, for a list without its end and the like."""
-    values = sweep(argument, key, value)
-    if len(values) != 1 or isinstance(values[0], _Several):
-        raise UsageError
+def values_of(argument: str) -> list[Any]:
+    """The values that Hydra reads in a setting: one, or those that it sweeps over, as in seed=0,1 or seed=range(0,3).
+
+    Raises `UsageError` for what cannot be read, such as a list without its end.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    name, _, text = argument.partition("=")
+    try:
+        if text != "???" and len(text.splitlines()) <= 1:  # three question marks are Hydra's for no value
+            read = OverridesParser.create().parse_override(f"++{name.lstrip('+')}={text}")
+            if not read.is_sweep_override():
+                return [read.value()]
+            if read.is_discrete_sweep():
+                return [value for text in read.sweep_string_iterator() for value in values_of(f"{name}={text}")]
+    except HydraException:
+        pass
+    raise UsageError(f"{argument!r}: its value cannot be read; write a word, a number or a list such as [a,b]")
+
+
+def _value(argument: str) -> Any:
+    values = values_of(argument)
+    if len(values) > 1:
+        raise UsageError(f"{argument}: one value is needed; a list is written [a,b]")
     return values[0]
 
 

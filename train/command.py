@@ -1,0 +1,218 @@
+"""`python train.py`: settings become a run, or many, and whatever goes wrong becomes one line.
+
+Nothing slow is imported before the settings are read: `--help` and many mistakes are answered at once.
+"""
+
+from __future__ import annotations
+
+import shlex
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from travlr import cli
+
+if TYPE_CHECKING:
+    from train.config import Run
+    from train.results import Row
+
+FREE_TEXT = ("data", "pretrained", "tokenizer", "start", "runs", "regions.detector", "regions.file")
+ROOT = Path(__file__).resolve().parent.parent
+OURS = ("train", "travlr", "render", "splits")  # packages whose `ValueError` is written for users
+Say = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that is asked for; start_setting: which finished run it starts from is looked up when its turn comes."""
+
+    config: Run
+    start_setting: str | None = None
+
+    def run(self, say: Say = print) -> list[Row]:
+        """The results. Raises `ValueError`, in one line, for whatever goes wrong."""
+        return attempt(self.resolved(), say)
+
+    def resolved(self) -> Run:
+        if self.start_setting is None:
+            return self.config
+        return replace(self.config, start=str(seen_run(self.config, self.start_setting)))
+
+
+def settings(arguments: Sequence[str], changes: Mapping[str, Any] | None = None) -> Job:
+    """What `name=value` arguments, and then `changes`, ask for. Raises `cli.UsageError` for a wrong name or value."""
+    values = cli.compose("train", arguments, FREE_TEXT, changes)
+    from train.config import Run
+
+    for name in ("grid", "recipe"):  # of the YAML files alone
+        values.pop(name, None)
+    wanted = values.pop("start_setting")
+    if isinstance(values["logger"], str | None):
+        values["logger"] = [values["logger"]] if values["logger"] else []
+    config = cli.typed(Run, values)
+    if config.start:
+        return Job(config)
+    if wanted == "???":
+        raise cli.UsageError(f"experiment={config.experiment}: needs start_setting= or start=, or -m to run all of it")
+    if wanted not in (None, "image", "caption", "image+caption", "mixed"):
+        raise cli.UsageError(f"start_setting={wanted}: choose one of image, caption, image+caption, mixed")
+    return Job(config, wanted)
+
+
+# One run -------------------------------------------------------------------------------------------------------------
+
+ALIKE = ("model", "task", "seed", "size", "scale", "controlled", "boxes", "visual_token_type", "regions")
+
+
+def seen_run(config: Run, setting: str) -> Path:
+    """The finished run of a setting that is otherwise alike, trained on all examples.
+
+    Raises `ValueError` where there is none, with the command that makes it, and where there are several.
+    """
+    from train.config import identity
+    from train.results import canonical, is_finished, read_config
+
+    def look(known: Mapping[str, Any]) -> str:
+        return canonical({name: known[name] for name in ALIKE})
+
+    def fits(known: Mapping[str, Any]) -> bool:
+        training = known["training"]
+        whole = training["examples"] == 1 and not training["frozen"] and not training["shuffled"]
+        return known["setting"] == setting and known["start"] is None and whole and look(known) == look(wanted)
+
+    wanted = identity(config)
+    folders = sorted(Path(config.runs).glob("*")) if Path(config.runs).is_dir() else []
+    found = [folder for folder in folders if is_finished(folder) and fits(read_config(folder)["config"])]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = " or ".join(folder.name for folder in found)
+        raise ValueError(f"start_setting={setting}: several finished runs fit; choose start={config.runs}/{names}")
+    like = [f"{name}={getattr(config, name)}" for name in ("model", "task", "seed", "size", "runs")]
+    scale = [f"+scale={config.scale}"] if config.scale else []
+    command = shlex.join(["python", "train.py", "experiment=table2", *scale, *like, f"setting={setting}"])
+    raise ValueError(f"start_setting={setting}: no finished run fits; make it with {command}")
+
+
+def folder_of(config: Run) -> Path | None:
+    """The folder that the run has or will have; None where its dataset is not made yet."""
+    from train.config import identity
+    from train.results import run_name
+    from travlr.dataset import read_manifest
+
+    try:
+        digest = read_manifest(Path(config.data or f"data/{config.task}"))["content_digest"]
+    except ValueError:
+        return None
+    return Path(config.runs) / run_name(identity(config, dataset=digest))
+
+
+def attempt(config: Run, say: Say) -> list[Row]:
+    """`train.run.run`, but every failure that is not ours to explain becomes a `ValueError` of one line too."""
+    from train.run import run
+
+    try:
+        return run(config, say)
+    except SystemExit:  # what Lightning makes of Ctrl-C
+        raise KeyboardInterrupt from None
+    except OSError:
+        raise
+    except Exception as error:
+        if isinstance(error, ValueError) and _is_ours(error):
+            raise
+        raise ValueError(_explained(error, config)) from None
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether an exception was raised by our own code, not by a library that it calls."""
+    last = traceback.extract_tb(error.__traceback__)[-1].filename
+    return Path(last).is_relative_to(ROOT) and Path(last).relative_to(ROOT).parts[0] in OURS
+
+
+def _explained(error: Exception, config: Run) -> str:
+    import torch
+    from lightning.pytorch.utilities.exceptions import MisconfigurationException
+
+    said = " ".join(str(error).split())
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in said:
+        return (
+            f"optimiser.batch_size={config.batch_size}: out of memory; use fewer, with optimiser.accumulate=, or size="
+        )
+    if isinstance(error, MisconfigurationException):
+        return f"device, devices, strategy or precision: {said}"
+    folder = folder_of(config) or Path(config.runs)
+    folder.mkdir(parents=True, exist_ok=True)
+    report = folder / "error.txt"
+    report.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    return f"{folder}: {type(error).__name__}: {said[:300]} (in full in {report})"
+
+
+# Command line --------------------------------------------------------------------------------------------------------
+
+HELP = """\
+python train.py [NAME=VALUE ...]              train a model, test it in every setting
+python train.py -m NAME=VALUE,VALUE [...]     every combination; with experiment=, its whole grid
+python train.py -m [...] --list               what that would run, and what of it is finished
+
+Killed or stopped, the same command goes on where it was; what is finished is not run again. Settings and their
+defaults:
+
+{settings}
+
+experiments (experiment=NAME), whose grids -m runs; a setting beside it takes the place of the grid's
+{experiments}
+
+scales (+scale=NAME)
+{scales}
+
+examples
+  python train.py model=uniter setting=caption
+  python train.py model=lxmert setting=image task=spatiality seed=1 optimiser.batch_size=32
+  python train.py -m model=uniter,albef setting=image,caption seed=0,1,2
+  python train.py -m experiment=table2 --list
+  python train.py -m experiment=table2 model=uniter +scale=paper pretrained=uniter-base.pt device=gpu
+"""
+
+
+def main(arguments: list[str]) -> int:
+    options = {argument for argument in arguments if argument.startswith("-")}
+    given = [argument for argument in arguments if argument not in options]
+    if {"-h", "--help"} & options:
+        print(_help(), end="")
+        return 0
+    if unknown := options - {"-m", "--multirun", "--list"}:
+        raise cli.UsageError(f"there is no option {min(unknown)}; there are -m, --list and --help")
+    if {"-m", "--multirun"} & options:
+        from train.sweep import expand, go_through, listed
+
+        jobs = expand(given)
+        if "--list" in options:
+            print(listed(jobs))
+        else:
+            go_through(jobs)
+        return 0
+    if options:
+        raise cli.UsageError("--list is for -m")
+    rows = settings(given).run()
+    from train.results import transfer_table
+
+    print(f"\n{transfer_table(rows)}")
+    return 0
+
+
+def _help() -> str:
+    lines = (cli.CONF / "train.yaml").read_text(encoding="utf-8").splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("model:"))
+    return HELP.format(
+        settings="\n".join(f"  {line}".rstrip() for line in lines[start:]),
+        experiments=_first_lines("experiment"),
+        scales=_first_lines("scale"),
+    )
+
+
+def _first_lines(group: str) -> str:
+    """What each file of a group says of itself in its second line."""
+    said = {path.stem: path.read_text(encoding="utf-8").splitlines()[1] for path in (cli.CONF / group).glob("*.yaml")}
+    return "\n".join(f"  {name:<10} {said[name].removeprefix('# ')}" for name in sorted(said))

@@ -1,0 +1,202 @@
+"""Many runs: the grid of an experiment, or the combinations of what the command line lists (`python train.py -m`).
+
+Processes that share a folder of runs share the work: a run that another one has is left to it.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from train.command import FREE_TEXT, Job, Say, folder_of, settings
+from travlr import cli
+
+TAKEN = "another process is writing there"
+PAUSE = 10.0  # seconds between looks at runs that other processes have
+NAMED = ("model", "task", "setting", "seed")  # what a run is called by, beside what differs
+
+
+# What there is to run ------------------------------------------------------------------------------------------------
+
+
+def expand(arguments: Sequence[str]) -> dict[str, Job]:
+    """All runs that arguments ask for, by name. Raises `cli.UsageError` where any of them cannot be."""
+    groups = cli.groups_of("train")
+    fixed: list[str] = []
+    given: dict[str, list[Any]] = {}
+    for argument in arguments:
+        name, _ = cli.named(argument, groups)
+        if name in FREE_TEXT:
+            fixed.append(argument)
+        else:
+            given[name] = cli.values_of(argument)
+    chosen = [[f"{name}={value}" for value in given.pop(name)] for name in groups if name in given]
+    jobs: dict[str, tuple[dict[str, Any], Job]] = {}
+    for choices in itertools.product(*chosen):
+        grid = cli.compose("train", [*fixed, *choices], FREE_TEXT).get("grid") or [{}]
+        for changes in combinations(grid, given):
+            job = _checked([*fixed, *choices], changes)
+            jobs.setdefault(repr(job), (changes, job))
+    if not jobs:
+        raise cli.UsageError("nothing to run: no line of the grid has all these settings")
+    return _named(list(jobs.values()))
+
+
+def combinations(grid: Sequence[Mapping[str, Any]], given: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
+    """Settings of each run. A line of the grid has one run for each combination of its values.
+
+    `given` takes the place of what the lines have. A value that some lines have narrows the grid to those; one that no
+    line has goes into all of them.
+    """
+    lines = [{name: value if isinstance(value, list) else [value] for name, value in line.items()} for line in grid]
+    known = {name: [value for line in lines for value in line.get(name, [])] for name in given}
+    for line in lines:
+        axes = dict(line)
+        for name, values in given.items():
+            axes[name] = [value for value in values if value in line.get(name, []) or value not in known[name]]
+        for combination in itertools.product(*axes.values()):
+            yield dict(zip(axes, combination, strict=True))
+
+
+def _checked(arguments: Sequence[str], changes: Mapping[str, Any]) -> Job:
+    try:
+        return settings(arguments, changes)
+    except cli.UsageError as error:
+        named = " ".join(f"{name}={value}" for name, value in changes.items() if name in NAMED)
+        raise cli.UsageError(f"{error} (in {named})" if named else str(error)) from None
+
+
+def _named(jobs: Sequence[tuple[Mapping[str, Any], Job]]) -> dict[str, Job]:
+    """Jobs by what tells them apart."""
+    names = dict.fromkeys(name for changes, _ in jobs for name in changes)
+    varied = [n for n in names if len({repr(changes.get(n)) for changes, _ in jobs}) > 1 and n not in NAMED]
+    experiments = {job.config.experiment for _, job in jobs}
+    named: dict[str, Job] = {}
+    for changes, job in jobs:
+        words = [f"{name}={getattr(job.config, name)}" for name in NAMED]
+        words += [f"{name}={changes[name]}" for name in varied if name in changes]
+        words += [f"experiment={job.config.experiment}"] if len(experiments) > 1 else []
+        named[" ".join(words)] = job
+    return named
+
+
+# Running it ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Progress:
+    """What has become of the runs of a sweep."""
+
+    jobs: Mapping[str, Job]
+    say: Say
+    rows: list[Any] = field(default_factory=list)
+    done: set[str] = field(default_factory=set)
+    failed: dict[str, str] = field(default_factory=dict)
+    seconds: list[float] = field(default_factory=list)  # of each run that was trained here
+    began: float = field(default_factory=time.monotonic)
+
+    def tell(self) -> None:
+        """One line: how many runs are over, since when, and how long the rest takes if they are like those so far."""
+        over = len(self.done) + len(self.failed)
+        line = f"{over} of {len(self.jobs)} runs"
+        line += f" ({len(self.failed)} failed)" if self.failed else ""
+        line += f", {_clock(time.monotonic() - self.began)}"
+        if self.seconds and over < len(self.jobs):
+            line += f", about {_clock((len(self.jobs) - over) * sum(self.seconds) / len(self.seconds))} left"
+        self.say(line)
+
+
+def go_through(jobs: Mapping[str, Job], say: Say = print) -> list[Any]:
+    """Run what is not finished, one after the other; then print the table of all. Gives the rows of all.
+
+    A failing run is told in one line and the others go on. Raises `ValueError` at the end where any failed.
+    """
+    from train.results import grid_table
+
+    progress = Progress(jobs, say)
+    for name in jobs:
+        if (rows := _finished(jobs[name])) is not None:
+            progress.rows += rows
+            progress.done.add(name)
+    if progress.done:
+        say(f"{len(progress.done)} of {len(jobs)} runs are finished already")
+    waiting = [name for name in jobs if name not in progress.done]
+    while waiting:
+        taken = [name for name in waiting if not _go(name, progress)]
+        if taken == waiting:
+            time.sleep(PAUSE)
+        waiting = taken
+    if progress.rows:
+        say(f"\n{grid_table(progress.rows)}")
+    if progress.failed:
+        names = "; ".join(progress.failed)
+        raise ValueError(f"{len(progress.failed)} of {len(jobs)} runs failed: {names}; the same command tries again")
+    return progress.rows
+
+
+def _go(name: str, progress: Progress) -> bool:
+    """Run one; whether it is over. It is not where another process has it."""
+    began = time.monotonic()
+    progress.say(f"\n{name}")
+    try:
+        progress.rows += progress.jobs[name].run(progress.say)
+    except BrokenPipeError:
+        raise
+    except (ValueError, OSError) as error:
+        if TAKEN in str(error):
+            progress.say("another process is at it: left for later")
+            return False
+        progress.failed[name] = str(error)
+        progress.say(f"failed: {error}")
+    else:
+        progress.done.add(name)
+        progress.seconds.append(time.monotonic() - began)
+    _free_memory()
+    progress.tell()
+    return True
+
+
+def _free_memory() -> None:
+    gc.collect()
+    if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _finished(job: Job) -> list[Any] | None:
+    """The results of a job that is finished already; None where it is not, or must run again."""
+    from train.results import is_finished, read_results
+
+    try:
+        folder = folder_of(job.resolved())
+        if folder is None or job.config.overwrite or not is_finished(folder):
+            return None
+        return read_results(folder)
+    except ValueError:
+        return None  # running it tells what is wrong
+
+
+def listed(jobs: Mapping[str, Job]) -> str:
+    """All jobs, a line each, and how many there are to do."""
+    finished = {name for name in jobs if _finished(jobs[name]) is not None}
+    begun = {name for name in jobs if name not in finished and _begun(jobs[name])}
+    words = {name: "finished" if name in finished else "begun" if name in begun else "to do" for name in jobs}
+    total = f"{len(jobs)} runs: {len(finished)} finished, {len(begun)} begun, {len(jobs) - len(finished | begun)} to do"
+    return "\n".join([*(f"{words[name]:<9} {name}" for name in jobs), total])
+
+
+def _begun(job: Job) -> bool:
+    try:
+        folder = folder_of(job.resolved())
+    except ValueError:
+        return False
+    return folder is not None and folder.is_dir()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
