@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Set up everything in .venv from nothing but Python 3.11+ (Debian 12, Ubuntu), then:
 #   bash setup.sh generate task=cardinality     make a dataset
+#   bash setup.sh train model=uniter            train and test a model
 #   bash setup.sh test                          run all tests
 #   bash setup.sh check                         ruff and mypy
 # Versions are those of requirements.lock. System packages that are missing are installed with apt-get.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-usage() { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 say() { printf 'setup: %s\n' "$*" >&2; }
 
 apt_install() { # PACKAGE...: for what pip cannot bring
@@ -30,7 +31,7 @@ find_python() {
   exit 1
 }
 
-install() { # EXTRAS, such as [dev,ray]
+install() { # EXTRAS, such as [dev,train]
   local python stamp
   python=$(find_python)
   "$python" -c 'import ensurepip' 2>/dev/null || apt_install python3-venv
@@ -49,9 +50,10 @@ browser() { # for the tests of HTML pages
 
 case "${1-}" in
   generate) shift; install ""; exec .venv/bin/python -m travlr.generate "$@" ;;
-  test) shift; install "[dev,ray]"; browser; exec .venv/bin/python -m pytest "$@" ;;
+  train) shift; install "[train,hdf5]"; exec .venv/bin/python train.py "$@" ;;
+  test) shift; install "[dev,ray,train,hdf5]"; browser; exec .venv/bin/python -m pytest "$@" ;;
   check)
-    install "[dev,ray]"
+    install "[dev,ray,train,hdf5]"
     .venv/bin/ruff check .
     .venv/bin/ruff format --check .
     .venv/bin/mypy

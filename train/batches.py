@@ -63,7 +63,7 @@ def fine_tuning(parts: Parts) -> tuple[Callable[[int], Iterator[Inputs]], int, i
 
         def batches(epoch: int) -> Iterator[Inputs]:
             random = random_of(config.seed, 1, epoch)
-            asked = int(round(config.masked_query.share * per_epoch)) if len(deciding) else 0
+            asked = round(config.masked_query.share * per_epoch) if len(deciding) else 0
             rows = (per_epoch - asked) * size + 2 * asked * size
             first = maker.config.count.train + epoch * rows
             examples = parts.checked(Examples(streamed(maker, first, first + rows), parts.words, parts.sight))
@@ -76,7 +76,7 @@ def fine_tuning(parts: Parts) -> tuple[Callable[[int], Iterator[Inputs]], int, i
     if len(examples) < size:
         raise ValueError(f"optimiser.batch_size={size}: there are only {len(examples)} training examples")
     deciding = deciding_tokens(config.task, examples.queries, parts.words)
-    asked = int(round(config.masked_query.share * len(examples) / size)) if len(deciding) else 0
+    asked = round(config.masked_query.share * len(examples) / size) if len(deciding) else 0
     return (
         lambda epoch: _mixed(parts, examples, asked, deciding, random_of(config.seed, 1, epoch)),
         steps,
@@ -109,10 +109,7 @@ def _mixed(
     if config.training.shuffled:
         examples.answers = random.permutation(examples.answers)
     words = iter(true[part] for part in bucketed(lengths[true], size, random)) if asked else iter(())
-    if config.training.stream:
-        kept = np.arange(len(examples) - 2 * asked * size)
-    else:
-        kept = np.arange(len(examples))
+    kept = np.arange(len(examples) - (2 * asked * size if config.training.stream else 0))
     answers = bucketed(lengths[kept], size, random)
     plan = random.permutation(np.arange(len(kept) // size + asked) < asked)
     for masked in plan:
@@ -120,7 +117,7 @@ def _mixed(
             rows = next(words, None)
             if rows is None:
                 continue
-            yield masked_queries(examples, rows, setting, deciding, config.masked_query.exchanged, random)
+            yield masked_queries(examples, rows, setting, deciding, random)
         else:
             rows = next(answers)
             yield examples.inputs(rows, *shown(setting, rows, random))

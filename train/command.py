@@ -5,6 +5,7 @@ Nothing slow is imported before the settings are read: `--help` and many mistake
 
 from __future__ import annotations
 
+import re
 import shlex
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +44,12 @@ class Job:
 
 def settings(arguments: Sequence[str], changes: Mapping[str, Any] | None = None) -> Job:
     """What `name=value` arguments, and then `changes`, ask for. Raises `cli.UsageError` for a wrong name or value."""
-    values = cli.compose("train", arguments, FREE_TEXT, changes)
+    try:
+        values = cli.compose("train", arguments, FREE_TEXT, changes)
+    except cli.UsageError as error:
+        if lacking := re.search(r"'recipe\.(\w+)\.", str(error)):  # what a scale sets for each model
+            raise cli.UsageError(f"model={lacking[1]}: choose one of {', '.join(_models())}") from None
+        raise
     from train.config import Run
 
     for name in ("grid", "recipe"):  # of the YAML files alone
@@ -61,9 +67,27 @@ def settings(arguments: Sequence[str], changes: Mapping[str, Any] | None = None)
     return Job(config, wanted)
 
 
+def _models() -> list[str]:
+    from train.models import MODELS
+
+    return list(MODELS)
+
+
 # One run -------------------------------------------------------------------------------------------------------------
 
-ALIKE = ("model", "task", "seed", "size", "scale", "controlled", "boxes", "visual_token_type", "regions")
+ALIKE = (
+    "model",
+    "task",
+    "seed",
+    "size",
+    "scale",
+    "controlled",
+    "boxes",
+    "visual_token_type",
+    "regions",
+    "pretrained",
+    "tokenizer",
+)
 
 
 def seen_run(config: Run, setting: str) -> Path:
@@ -133,7 +157,7 @@ def _is_ours(error: BaseException) -> bool:
 
 def _explained(error: Exception, config: Run) -> str:
     import torch
-    from lightning.pytorch.utilities.exceptions import MisconfigurationException
+    from lightning.fabric.utilities.exceptions import MisconfigurationException
 
     said = " ".join(str(error).split())
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in said:
@@ -195,10 +219,11 @@ def main(arguments: list[str]) -> int:
         return 0
     if options:
         raise cli.UsageError("--list is for -m")
-    rows = settings(given).run()
+    job = settings(given)
+    rows = job.run()
     from train.results import transfer_table
 
-    print(f"\n{transfer_table(rows)}")
+    print(f"\n{transfer_table(rows)}\n\nPredictions, weights and curve: {Path(job.config.runs) / rows[0]['name']}")
     return 0
 
 

@@ -82,7 +82,7 @@ class Optimiser:
 class Training:
     """Fine-tuning. One of `steps` and `epochs` (of the training split) is given.
 
-    stream: examples past the dataset's own, of the same distribution and never repeated; else the dataset's train split.
+    stream: examples past the dataset's own, of the same distribution and never repeated; else its train split.
     examples: how much of the train split: a part up to 1, or a number above.
     check_every: steps between validations, null for an epoch. validation: examples of each.
     frozen: train the classification head alone (section 5.2). loss: `binary` is that of the code the paper fine-tuned.
@@ -90,7 +90,7 @@ class Training:
     keep: which weights are tested, the last (the paper) or the best on validation.
     """
 
-    steps: int | None = 1500
+    steps: int | None = 2000
     epochs: int | None = None
     stream: bool = True
     examples: float = 1.0
@@ -119,38 +119,36 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Words:
+class MaskedQuery:
     """Masked words of the query, beside the classification: what the paper does not do (`scale=paper` turns it off).
 
-    A part `share` of the batches shows true queries only, with the word that decides masked or exchanged; the model
-    names the right one. It rewards the step before the answer: a number, say, and not only whether it is that number.
+    A part `share` of the batches shows true queries only, with the word that decides masked; the model names it. It
+    rewards the step before the answer: a number, say, and not only whether it is that number.
     """
 
-    share: float = 0.5
-    exchanged: float = 0.6
+    share: float = 0.7
 
     def __post_init__(self) -> None:
         _part("masked_query.share", self.share)
-        _part("masked_query.exchanged", self.exchanged)
 
 
 @dataclass(frozen=True)
 class Pretraining:
     """Reading unlabelled scenes before fine-tuning, streamed from the task's training distribution; no answer is seen.
 
-    on: what the scene is shown as: `image`, `caption`, `image+caption`, `mixed`, or `each` (image or caption alone).
+    shown: what the scene is shown as: `image`, `caption`, `image+caption`, `mixed`, or `each` (image or caption alone).
     The statement in the place of the query lists objects of the scene; some of its words are masked.
     """
 
     steps: int = 0
-    on: str = "each"
+    shown: str = "each"
     learning_rate: float = 6e-4
 
     def __post_init__(self) -> None:
         _at_least("pretraining.steps", self.steps, 0)
         if not self.learning_rate > 0:
             raise ValueError(f"pretraining.learning_rate={self.learning_rate}: must be above 0")
-        _choice("pretraining.on", self.on, (*SETTINGS, "each"))
+        _choice("pretraining.shown", self.shown, (*SETTINGS, "each"))
 
 
 @dataclass(frozen=True)
@@ -184,13 +182,11 @@ class Run:
     devices: int = 1
     strategy: str = "auto"
     precision: str = "auto"
-    compile: bool = False
     logger: list[str] = field(default_factory=list)
-    overwrite: bool = False
     regions: RegionSettings = field(default_factory=RegionSettings)
     optimiser: Optimiser = field(default_factory=Optimiser)
     training: Training = field(default_factory=Training)
-    masked_query: Words = field(default_factory=Words)
+    masked_query: MaskedQuery = field(default_factory=MaskedQuery)
     pretraining: Pretraining = field(default_factory=Pretraining)
 
     def __post_init__(self) -> None:
@@ -237,6 +233,6 @@ class Run:
 def identity(run: Run, **resolved: Any) -> dict[str, Any]:
     """What the result depends on: all settings but where things lie and what they run on, and what was `resolved`."""
     values = dataclasses.asdict(run)
-    for name in ("runs", "device", "devices", "strategy", "logger", "overwrite", "data", "compile", "experiment"):
+    for name in ("runs", "device", "devices", "strategy", "logger", "data", "experiment"):
         del values[name]
     return values | resolved

@@ -59,8 +59,12 @@ class Raw:
         """Examples `rows`, increasing."""
         return replace(
             self,
-            **{name: [getattr(self, name)[row] for row in rows] for name in ("ids", "captions", "queries")},
-            **{name: getattr(self, name)[rows] for name in ("answers", "groups", "grid")},
+            ids=[self.ids[row] for row in rows],
+            captions=[self.captions[row] for row in rows],
+            queries=[self.queries[row] for row in rows],
+            answers=self.answers[rows],
+            groups=self.groups[rows],
+            grid=self.grid[rows],
             decoded=self.decoded and (lambda: _some(self.decoded(), rows)),
         )
 
@@ -100,7 +104,7 @@ class Examples:
         return np.where(caption, rows, rows + len(self))
 
     def inputs(self, rows: np.ndarray, image: np.ndarray, caption: np.ndarray) -> Inputs:
-        """A batch of examples `rows` (B,). image, caption: (B,) bool, what each is shown; an image not shown is blank."""
+        """A batch of examples `rows` (B,). image, caption: (B,) bool, what each is shown; else the image is blank."""
         tokens, mask = self.texts.padded(self.text_rows(rows, caption), self.words.pad)
         made = Inputs(
             torch.from_numpy(tokens),
@@ -132,7 +136,9 @@ class _Decoded:
 
     def __init__(self, scenes: Scenes, side: int) -> None:
         white = np.full((side, side, 3), 255, np.uint8)
-        self._pictures = np.stack([*(scaled(picture, side) for picture in scenes.pictures()), white])
+        self._pictures = np.stack(
+            [*(scaled(picture, side) for picture in scenes.pictures(np.arange(len(scenes)))), white]
+        )
 
     def __call__(self, rows: np.ndarray) -> torch.Tensor:
         return normalised(self._pictures[rows]).permute(0, 3, 1, 2).contiguous()

@@ -130,7 +130,7 @@ class NpzFolder:
 class Hdf5:
     def __init__(self, path: Path) -> None:
         try:
-            import h5py  # type: ignore[import-untyped]
+            import h5py
         except ImportError:
             raise ValueError("HDF5 needs another package; install it with: pip install h5py") from None
         self.path = path

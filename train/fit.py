@@ -20,6 +20,7 @@ from train.module import Learner
 from train.results import write_curve
 
 CHECKPOINTS = "checkpoints"
+LOGGED = 10  # steps between points of the loss curve
 
 
 def fit(
@@ -57,7 +58,7 @@ def fit(
         num_sanity_val_steps=0,
         reload_dataloaders_every_n_epochs=1,
         use_distributed_sampler=False,
-        log_every_n_steps=10,
+        log_every_n_steps=LOGGED,
         default_root_dir=folder,
     )
     if last.is_file():
@@ -98,7 +99,7 @@ class Curve(Callback):
         self.points = state["points"]
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        if trainer.global_step % trainer.log_every_n_steps == 0:
+        if trainer.global_step % LOGGED == 0:
             found = {name: float(value) for name, value in trainer.callback_metrics.items() if "loss" in name}
             self.points.append({"step": trainer.global_step, **found})
 

@@ -31,10 +31,9 @@ def masked_queries(
     rows: np.ndarray,
     setting: str,
     deciding: np.ndarray,
-    exchanged: float,
     random: np.random.Generator,
 ) -> Inputs:
-    """Examples `rows`, all true, whose deciding words are masked or, a part of them, exchanged for others.
+    """Examples `rows`, all true, whose deciding words are masked.
 
     deciding: token ids of the words that decide, as `deciding_tokens` gives them.
     """
@@ -44,10 +43,8 @@ def masked_queries(
     ends = inputs.token_mask.numpy().sum(axis=1)
     columns = np.arange(tokens.shape[1])
     asked = (columns >= (ends - 1 - queries)[:, None]) & (columns < ends[:, None]) & np.isin(tokens, deciding)
-    shuffled = random.choice(deciding, tokens.shape)
-    hidden = np.where(random.random(tokens.shape) < exchanged, shuffled, examples.words.mask)
     targets = np.where(asked, tokens, IGNORED)
-    tokens = np.where(asked, hidden, tokens)
+    tokens = np.where(asked, examples.words.mask, tokens)
     return replace(inputs, tokens=torch.from_numpy(tokens), targets=torch.from_numpy(targets), answer=None)
 
 
@@ -78,9 +75,9 @@ class Statements:
                 self._phrases[phrase] = self.words.ids(f" {phrase}")
         return [self._phrases[phrase] for phrase in listed]
 
-    def inputs(self, examples: Examples, rows: np.ndarray, on: str, random: np.random.Generator) -> Inputs:
-        """A batch with `targets` and without answers. on: a setting, or `each` for the image or the caption alone."""
-        setting = str(random.choice(["image", "caption"])) if on == "each" else on
+    def inputs(self, examples: Examples, rows: np.ndarray, setting: str, random: np.random.Generator) -> Inputs:
+        """A batch with `targets`, without answers. setting: as of training, or `each`: image or caption alone."""
+        setting = str(random.choice(["image", "caption"])) if setting == "each" else setting
         image, caption = shown(setting, rows, random)
         stated, behind = zip(*(self._masked(self._listed[row], random) for row in rows), strict=True)
         contexts = [

@@ -15,7 +15,8 @@ from torch.nn import functional
 from train.config import Optimiser
 from train.evaluate import score
 from train.inputs import IGNORED, Encoded, Inputs
-from train.models import Model
+from train.models.albef import Albef
+from train.models.layers import Model
 
 Batches = Callable[[int], Iterable[Inputs]]  # epoch -> its batches
 
@@ -36,10 +37,11 @@ class WordHead(nn.Module):
     def __init__(self, embeddings: nn.Embedding) -> None:
         super().__init__()
         width = embeddings.embedding_dim
-        self.transform = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width, eps=1e-12))
+        first = nn.Linear(width, width)
+        self.transform = nn.Sequential(first, nn.GELU(), nn.LayerNorm(width, eps=1e-12))
         self.bias = nn.Parameter(torch.zeros(embeddings.num_embeddings))
-        nn.init.normal_(self.transform[0].weight, std=0.02)
-        nn.init.zeros_(self.transform[0].bias)
+        nn.init.normal_(first.weight, std=0.02)
+        nn.init.zeros_(first.bias)
 
     def forward(self, states: Tensor, embeddings: nn.Embedding) -> Tensor:
         return functional.linear(self.transform(states), embeddings.weight, self.bias)
@@ -103,6 +105,7 @@ class Learner(L.LightningModule):
     def losses(self, batch: Inputs) -> dict[str, Tensor]:
         """The loss of each kind of target that the batch has."""
         if self.loss_name == "distillation" and batch.answer is not None:
+            assert isinstance(self.model, Albef)
             return {"answer_loss": self.model.distillation_loss(batch)}
         encoded = self.model.encode(batch, image_states=False)
         losses = {}

@@ -4,7 +4,8 @@ The paper finds no model that carries what it learned over to the other modality
 intermediates between image and reasoning (section 6). A reader learns from unlabelled (image, caption) pairs alone: no
 query, no answer, no symbolic scene, and nothing says which object of the caption is where in the picture. Every region
 (or patch) names the words of one phrase of the caption, or nothing; as the phrases of a caption are a set, they are
-assigned to the regions at the least loss (as in DETR, Carion et al. 2020).
+assigned to the regions at the least loss (as in DETR, Carion et al. 2020), once a first part of the training has found
+out by co-occurrence what region goes with what words.
 
 VisualBERT may be a reader, but is given no boxes: it can name objects, not their places, and will not read a caption
 right. Shapes: B pictures, R regions, P phrases of a caption, W words of a phrase, V words known.
@@ -25,7 +26,7 @@ import numpy as np
 import safetensors
 import torch
 from safetensors.torch import save_file
-from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from train.data import Examples, Raw, Sight, streamed
@@ -43,6 +44,7 @@ UNMATCHED = 0.2  # weight of the loss of regions that no phrase is left for
 BATCH = 64
 CHUNK = 50  # batches that are made at once
 READ = 512  # pictures read at once
+ALIGNING = 0.3  # the part of all steps before phrases are assigned
 RATE, WARMUP, DECAY, CLIP = 1e-3, 0.1, 0.01, 1.0
 SAMPLE = 2000  # captions in which words are looked for
 
@@ -57,7 +59,7 @@ class About:
 
     model: str
     size: str
-    changes: dict[str, int]
+    changes: dict[str, Any]
     empty: list[int]
     preface: str
     words: list[str]
@@ -73,7 +75,7 @@ class Reader(nn.Module):
             seeing = ", ".join(name for name, model in MODELS.items() if model.sees != "nothing")
             raise ValueError(f"reader.model={about.model}: sees no images; choose one of {seeing}")
         self.about = about
-        self.model = make_model(about.model, about.size, **about.changes)
+        self.model = make_model(about.model, about.size, None, **about.changes)
         width = self.model.shape.width
         self.names = nn.Sequential(
             nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width), nn.Linear(width, about.longest * len(about.words))
@@ -180,15 +182,37 @@ def assignment(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rows, columns
 
 
+def costs(named: Tensor, targets: Tensor) -> Tensor:
+    """-log P(phrase) by each region, (B, R, P), of log-probabilities (B, R, W, V) and words of phrases (B, P, W)."""
+    words = nn.functional.one_hot(targets, named.shape[-1]).to(named.dtype)  # (B, P, W, V)
+    return -torch.bmm(named.flatten(2), words.flatten(2).transpose(1, 2))
+
+
+def mixture_loss(named: Tensor, seen: Tensor | None, targets: Tensor, counts: np.ndarray) -> Tensor:
+    """Mean over phrases of -log P(phrase) where any region, all as likely, may be the one that is spoken of.
+
+    Arguments as of `set_loss`. Before a reader knows anything, the best assignment is chance, and learning from it
+    makes it permanent; here each phrase still teaches every region, by how well that region names it. (This is how
+    words of two languages were first aligned: Model 1 of Brown et al. 1993.)
+    """
+    likely = -costs(named, targets)
+    if seen is not None:
+        likely = likely.masked_fill(~seen[..., None], torch.finfo(likely.dtype).min)
+        number = seen.sum(1, keepdim=True)
+    else:
+        number = torch.full((len(likely), 1), likely.shape[1], device=likely.device)
+    used = torch.arange(likely.shape[2]) < torch.from_numpy(counts)[:, None]  # (B, P)
+    return (number.log() - likely.logsumexp(1))[used.to(likely.device)].mean()
+
+
 def set_loss(named: Tensor, seen: Tensor | None, targets: Tensor, counts: np.ndarray) -> Tensor:
     """Mean over phrases of -log P(phrase), at the assignment of phrases to regions that makes the whole loss least.
 
-    named: log-probabilities (B, R, W, V). seen: (B, R), False for padding, None where there is none. targets: (B, P, W)
-    words of phrases, of which the first `counts` (B,) are used. Regions without a phrase should name nothing; their loss
-    counts by `UNMATCHED`. Phrases for which no region is left do not count.
+    named: log-probabilities (B, R, W, V). seen: (B, R), False for padding, None where there is none. targets:
+    (B, P, W) words of phrases, of which the first `counts` (B,) are used. Regions without a phrase should name nothing;
+    their loss counts by `UNMATCHED`. Phrases for which no region is left do not count.
     """
-    words = nn.functional.one_hot(targets, named.shape[-1]).to(named.dtype)  # (B, P, W, V)
-    cost = -torch.bmm(named.flatten(2), words.flatten(2).transpose(1, 2))  # (B, R, P)
+    cost = costs(named, targets)
     empty = -UNMATCHED * named[..., NOTHING].sum(-1)  # (B, R)
     if seen is not None:
         empty = empty.masked_fill(~seen, 0.0)
@@ -199,8 +223,8 @@ def set_loss(named: Tensor, seen: Tensor | None, targets: Tensor, counts: np.nda
         regions = np.flatnonzero(whole[example])
         rows, columns = assignment(gains[example][regions, :count])
         chosen += [(example, row, column) for row, column in zip(regions[rows].tolist(), columns.tolist(), strict=True)]
-    examples, rows, columns = torch.tensor(chosen, device=named.device).reshape(-1, 3).unbind(1)
-    matched = cost[examples, rows, columns].sum() - empty[examples, rows].sum()
+    of, region, phrase = torch.tensor(chosen, device=named.device).reshape(-1, 3).unbind(1)
+    matched = cost[of, region, phrase].sum() - empty[of, region].sum()
     return (matched + empty.sum()) / max(1, int(counts.sum()))
 
 
@@ -221,15 +245,15 @@ def train_reader(
     """A reader of the pictures that `maker` makes, trained on `steps` batches of its (image, caption) pairs.
 
     They are streamed from past the training split, so none is in the dataset. The same arguments give the same weights.
-    Raises `ValueError` for a model that sees no images, for more steps than the world has scenes for, and where the loss
-    is not a number.
+    Raises `ValueError` for a model that sees no images, for more steps than the world has scenes for, and where
+    the loss is not a number.
     """
     first, last = maker.config.count.train, maker.task.limits["train"]
     if steps < 1 or first + steps * BATCH > last:
         raise ValueError(f"reader.steps={steps}: must be 1 to {(last - first) // BATCH}, for which there are scenes")
     sample = _unlabelled(streamed(maker, first, min(first + SAMPLE, last)))
     preface, known, longest = words_of(sample.captions)
-    changes = {} if size == "base" else {"vocabulary": words.size}
+    changes: dict[str, Any] = {} if size == "base" else {"vocabulary": words.size}
     regions = Examples(sample.take(np.arange(1)), words, sight).regions
     if regions is not None:
         changes["feature_width"] = regions.dimension
@@ -242,11 +266,12 @@ def train_reader(
             reader.train()
             targets, counts = targets_of(captions, reader.about)
             inputs = inputs.to(device)
-            loss = set_loss(reader(inputs), inputs.region_mask, torch.from_numpy(targets).to(device), counts)
+            loss_of = mixture_loss if step <= ALIGNING * steps else set_loss
+            loss = loss_of(reader(inputs), inputs.region_mask, torch.from_numpy(targets).to(device), counts)
             if not torch.isfinite(loss):
                 raise ValueError(f"reader.steps={steps}: the loss is not a number at step {step}; try another seed")
             optimiser.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(reader.parameters(), CLIP)
             optimiser.step()
             schedule.step()

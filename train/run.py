@@ -19,7 +19,8 @@ from train.data import Examples, Sight, Source, shown
 from train.devices import accelerator, chosen_precision, gpu_names, keep_memory
 from train.evaluate import Scores, Texts, by_group, couples_right, floors, score
 from train.fit import fit, load_weights, save_weights
-from train.models import MODELS, Model, make_model, shape_of
+from train.models import MODELS, make_model, shape_of
+from train.models.layers import Model
 from train.models.loading import load_published, local_path, tokenizer_of, weight_files
 from train.module import Learner
 from train.pretrain import WEIGHTS, pretrain
@@ -58,6 +59,8 @@ def run(config: Run, say: Say = print) -> list[Row]:
         say(f"{folder}: finished before; its results follow")
         return read_results(folder)
     with locked(folder):
+        if is_finished(folder):  # by another process, in between
+            return read_results(folder)
         return train_and_test(config, source, folder, device, say)
 
 

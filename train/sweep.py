@@ -168,33 +168,34 @@ def _free_memory() -> None:
 
 
 def _finished(job: Job) -> list[Any] | None:
-    """The results of a job that is finished already; None where it is not, or must run again."""
-    from train.results import is_finished, read_results
+    """The results of a job that is finished already; None where it is not. Running it tells what is wrong."""
+    from train.results import read_results
 
     try:
-        folder = folder_of(job.resolved())
-        if folder is None or job.config.overwrite or not is_finished(folder):
-            return None
-        return read_results(folder)
+        return read_results(folder) if (folder := folder_of(job.resolved())) else None
     except ValueError:
-        return None  # running it tells what is wrong
+        return None
 
 
 def listed(jobs: Mapping[str, Job]) -> str:
-    """All jobs, a line each, and how many there are to do."""
-    finished = {name for name in jobs if _finished(jobs[name]) is not None}
-    begun = {name for name in jobs if name not in finished and _begun(jobs[name])}
-    words = {name: "finished" if name in finished else "begun" if name in begun else "to do" for name in jobs}
-    total = f"{len(jobs)} runs: {len(finished)} finished, {len(begun)} begun, {len(jobs) - len(finished | begun)} to do"
-    return "\n".join([*(f"{words[name]:<9} {name}" for name in jobs), total])
+    """All jobs, a line each, and how many are in which state."""
+    states = {name: _state(job) for name, job in jobs.items()}
+    counts = [f"{list(states.values()).count(state)} {state}" for state in dict.fromkeys(states.values())]
+    return "\n".join(
+        [*(f"{state:<9} {name}" for name, state in states.items()), f"{len(jobs)} runs: {', '.join(counts)}"]
+    )
 
 
-def _begun(job: Job) -> bool:
+def _state(job: Job) -> str:
+    from train.results import is_finished
+
     try:
         folder = folder_of(job.resolved())
     except ValueError:
-        return False
-    return folder is not None and folder.is_dir()
+        return "no start"  # the run that it goes on from is not finished
+    if folder is None or not folder.is_dir():
+        return "to do"
+    return "finished" if is_finished(folder) else "begun"
 
 
 def _clock(seconds: float) -> str:

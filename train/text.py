@@ -109,7 +109,7 @@ def grammar_tokenizer() -> Any:
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     special = {f"{name}_token": token for name, token in zip(names, SPECIAL, strict=True)}
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)  # type: ignore[no-untyped-call]
 
 
 def _words() -> list[str]:

@@ -156,7 +156,7 @@ def _attend_in_products(query: Tensor, key: Tensor, value: Tensor, bias: Tensor 
     start = query.new_zeros(1, 1, 1) if bias is None else bias.expand(*batch, rows, -1).flatten(0, 1)  # (B A, Q, K)
     scores = torch.baddbmm(start, query, key.transpose(1, 2), beta=float(bias is not None), alpha=width**-0.5)
     weights = functional.dropout(scores.softmax(-1), dropout)
-    return torch.bmm(weights.to(value.dtype), value).unflatten(0, batch)
+    return torch.bmm(weights.to(value.dtype), value).reshape(*batch, rows, width)
 
 
 class Attention(nn.Module):

@@ -1,0 +1,181 @@
+"""Runs from config to results at tiny size: every model and setting, resuming, and what a model cannot know."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import f1_score
+
+from train.batches import test_batches as batches_of_test
+from train.config import Optimiser, Run, Training
+from train.data import Examples, Sight, Source, streamed
+from train.models import MODELS
+from train.regions import RegionSettings
+from train.results import read_curve, read_predictions, read_results
+from train.run import run
+from train.text import Words, grammar_tokenizer, tokenise
+from travlr.config import Cardinality, Count
+from travlr.generate import Generator, Job, generate_dataset
+
+SMALL = Training(steps=4, check_every=2, validation=60)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = str(tmp_path_factory.mktemp("data") / "cardinality")
+    count = Count(train=200, validation=60, test_ind=60, test_ood=60)
+    generate_dataset(Cardinality(count=count), Job(out=folder, workers=1), say=lambda line: None)
+    return folder
+
+
+def tiny(data: str, runs: Path, **changes: Any) -> Run:
+    values = {"size": "tiny", "training": SMALL, "precision": "float32", "device": "cpu"}
+    return Run(data=data, runs=str(runs), optimiser=Optimiser(batch_size=10), **(values | changes))
+
+
+@pytest.mark.parametrize(
+    ("model", "setting"),
+    [
+        (model, setting)
+        for model in MODELS
+        for setting in ("image", "caption", "image+caption", "mixed")
+        if setting == "caption" or model not in ("bert", "roberta")
+    ],
+)
+def test_every_model_in_every_setting(data: str, tmp_path: Path, model: str, setting: str) -> None:
+    config = tiny(data, tmp_path, model=model, setting=setting)
+    rows = run(config, say=lambda line: None)
+    assert [(row["test_setting"], row["split"]) for row in rows] == [
+        (test, split) for split in ("test_ind", "test_ood") for test in config.tests
+    ]
+    folder = tmp_path / rows[0]["name"]
+    found = read_predictions(folder).to_pandas()
+    assert len(found) == 60 * len(rows)
+    for row in rows:
+        part = found[(found.test_setting == row["test_setting"]) & (found.split == row["split"])]
+        assert row["macro_f1"] == pytest.approx(100 * f1_score(part.answer, part.logit > 0, average="macro"))
+    assert {point["step"] for point in read_curve(folder)} >= {2, 4}
+
+
+def test_a_finished_run_is_not_repeated(data: str, tmp_path: Path) -> None:
+    config = tiny(data, tmp_path)
+    first, said = run(config, say=lambda line: None), []
+    assert run(config, say=said.append) == first
+    assert "finished before" in said[0]
+
+
+def test_a_resumed_run_ends_like_one_that_was_not_stopped(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run(tiny(data, tmp_path / "whole"), say=lambda line: None)
+    config = tiny(data, tmp_path / "stopped")
+    steps = iter(range(100))
+
+    def stops(self: Any, batch: Any, number: int, step: Any = None) -> Any:
+        if next(steps) == 3:  # in the second of two epochs
+            raise RuntimeError("killed")
+        return learn(self, batch, number)
+
+    from train.module import Learner
+
+    learn = Learner.training_step
+    monkeypatch.setattr(Learner, "training_step", stops)
+    with pytest.raises(RuntimeError, match="killed"):
+        run(config, say=lambda line: None)
+    monkeypatch.setattr(Learner, "training_step", learn)
+    said: list[str] = []
+    resumed = run(config, say=said.append)
+    assert any("going on from its last checkpoint" in line for line in said)
+    logits = [read_predictions(Path(c.runs) / r[0]["name"])["logit"].to_numpy() for c, r in
+              ((tiny(data, tmp_path / "whole"), whole), (config, resumed))]  # fmt: skip
+    np.testing.assert_array_equal(*logits)
+
+
+def test_seeds_differ_and_zero_is_one(data: str, tmp_path: Path) -> None:
+    logits = []
+    for seed, folder in ((0, "a"), (0, "b"), (1, "c")):
+        rows = run(tiny(data, tmp_path / folder, seed=seed), say=lambda line: None)
+        logits.append(read_predictions(tmp_path / folder / rows[0]["name"])["logit"].to_numpy())
+    np.testing.assert_array_equal(logits[0], logits[1])
+    assert not np.array_equal(logits[0], logits[2])
+
+
+def test_a_setting_shows_nothing_of_the_other_modality(data: str) -> None:
+    maker = Generator(Cardinality())
+    raw = streamed(maker, 0, 20)
+    other = streamed(maker, 500, 520)
+    words = Words(grammar_tokenizer())
+    sight = Sight("regions", RegionSettings())
+
+    def batch(setting: str, **changes: Any) -> dict[str, Any]:
+        examples = Examples(replace(raw, **changes), words, sight)
+        parts = vars(next(batches_of_test(examples, setting)))
+        return {name: value for name, value in parts.items() if value is not None}
+
+    for setting, changes in (("caption", {"grid": other.grid}), ("image", {"captions": other.captions})):
+        before, after = batch(setting), batch(setting, **changes)
+        assert all(torch.equal(before[name], after[name]) for name in before)
+        shown = batch("image+caption", **changes)
+        assert not all(
+            shown[name].shape == value.shape and torch.equal(shown[name], value)
+            for name, value in batch("image+caption").items()
+        )
+
+
+def test_tokens_are_those_of_the_tokenizer() -> None:
+    tokenizer = grammar_tokenizer()
+    words = Words(tokenizer)
+    raw = streamed(Generator(Cardinality()), 0, 50)
+    for text, tokens in zip(raw.captions, tokenise(words, raw.captions), strict=True):
+        assert tokens == tokenizer.encode(text, add_special_tokens=False)
+        assert words.unknown not in tokens
+
+
+def test_streamed_examples_are_in_no_split(data: str) -> None:
+    source = Source(Path(data))
+    first = source.config.count.train if source.config else 0
+    new = streamed(source.generator, first, first + 500)
+    new_keys = {(row.tobytes(), query) for row, query in zip(new.grid.astype(np.int16), new.queries, strict=True)}
+    for split in ("train", "validation", "test_ind", "test_ood"):
+        raw = source.raw(split)
+        keys = {(row.tobytes(), query) for row, query in zip(raw.grid.astype(np.int16), raw.queries, strict=True)}
+        assert not keys & new_keys
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": "unter"}, "model=unter"),
+        ({"setting": "captions"}, "setting=captions"),
+        ({"model": "bert", "setting": "image"}, "sees text alone"),
+        ({"seed": -1}, "seed=-1"),
+        ({"training": {"steps": None}}, "one of training.steps"),
+    ],
+)
+def test_what_no_run_can_have_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Run(**{k: Training(**v) if k == "training" else v for k, v in changes.items()})
+
+
+def test_a_task_that_the_data_are_not_of_is_refused(data: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds task=cardinality"):
+        run(tiny(data, tmp_path, task="quantifiers"))
+
+
+def test_start_goes_on_from_a_finished_run(data: str, tmp_path: Path) -> None:
+    first = run(tiny(data, tmp_path), say=lambda line: None)
+    training = Training(steps=None, epochs=2, stream=False, examples=50, check_every=None, validation=60)
+    start = str(tmp_path / first[0]["name"])
+    rows = run(tiny(data, tmp_path, setting="image", start=start, training=training), say=lambda line: None)
+    assert rows[0]["weights"] == f"run {first[0]['name']}"
+    with pytest.raises(ValueError, match="model=uniter"):
+        run(tiny(data, tmp_path, model="lxmert", start=start), say=lambda line: None)
+    assert len(read_results(tmp_path / rows[0]["name"])) == 6

@@ -1,0 +1,460 @@
+"""`python train.py` as a person meets it: settings, experiments, sweeps, refusals of one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+import train.run
+from tests.helpers import ROOT, one_line
+from train import command, sweep
+from train.command import Job, settings
+from train.config import Run
+from train.results import collect, read_results
+from train.sweep import combinations, expand, go_through, listed
+from travlr import Cardinality, Count, Image, cli, generate_dataset
+from travlr.files import locked
+from travlr.generate import Job as Writing
+
+TINY = [
+    "size=tiny",
+    "training.steps=3",
+    "training.check_every=3",
+    "training.validation=20",
+    "optimiser.batch_size=8",
+    "precision=float32",
+    "device=cpu",
+]
+NAME = "two words, a=b"  # of the dataset's folder
+EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
+SIZES = {"table2": 144, "text_only": 24, "subsets": 168, "frozen": 56, "mixed": 48, "few_shot": 10, "volta": 36}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small dataset in it."""
+    folder = tmp_path_factory.mktemp("work")
+    config = Cardinality(count=Count(train=400, validation=40, test_ind=40, test_ood=40), image=Image(cell=8))
+    generate_dataset(config, Writing(out=str(folder / NAME), workers=1), lambda _: None)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(work: Path) -> tuple[Path, str]:
+    """One run, made by the command in a process of its own; its folder of runs, and what was printed."""
+    done = process(work, f"data={NAME}", "runs=my runs", "setting=image+caption", "seed=0", *TINY)
+    assert done.returncode == 0, done.stderr
+    return work / "my runs", done.stdout
+
+
+def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    line = [sys.executable, str(ROOT / "train.py"), *arguments]
+    return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """Exit code of the command, run in this process."""
+    monkeypatch.setattr("sys.argv", ["train.py", *arguments])
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # this process goes on
+    with pytest.raises(SystemExit) as caught:
+        cli.run("train", command.main)
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+def runs_of(*arguments: str) -> list[Run]:
+    return [job.config for job in expand(arguments).values()]
+
+
+# Settings ------------------------------------------------------------------------------------------------------------
+
+
+def dotted(values: dict[str, Any], prefix: str = "") -> set[str]:
+    inner = [dotted(value, f"{prefix}{name}.") for name, value in values.items() if isinstance(value, dict)]
+    return {f"{prefix}{name}" for name in values}.union(*inner)
+
+
+def test_yaml_and_python_have_the_same_settings_and_defaults() -> None:
+    text = yaml.safe_load((ROOT / "conf" / "train.yaml").read_text())
+    ours = dotted({name: value for name, value in text.items() if name not in ("defaults", "start_setting")})
+    assert ours == dotted(dataclasses.asdict(Run())) - {"experiment", "scale"}
+    assert settings([]) == Job(Run())
+
+
+def test_every_setting_has_a_comment_but_where_its_name_says_it() -> None:
+    plain = [
+        line for line in (ROOT / "conf" / "train.yaml").read_text().splitlines() if ": " in line and "#" not in line
+    ]
+    silent = {line.partition(":")[0].strip() for line in plain} - {"- scale", "- experiment"}
+    assert silent <= {"seed", "weight_decay", "betas", "steps", "learning_rate"}
+
+
+def test_settings_become_a_run() -> None:
+    job = settings(
+        ["setting=image+caption", "model=lxmert", "optimiser.betas=[0.8,0.9]", "regions.number=36", "seed=7"]
+    )
+    expected = Run(
+        model="lxmert",
+        setting="image+caption",
+        seed=7,
+        optimiser=dataclasses.replace(Run().optimiser, betas=[0.8, 0.9]),
+        regions=dataclasses.replace(Run().regions, number=36),
+    )
+    assert job == Job(expected)
+
+
+def test_a_logger_needs_no_brackets() -> None:
+    assert settings(["logger=wandb"]).config.logger == ["wandb"]
+    assert settings(["logger=[wandb,tensorboard]"]).config.logger == ["wandb", "tensorboard"]
+    assert settings(["logger=null"]).config.logger == []
+
+
+@pytest.mark.parametrize(
+    "name", ["two words", "a,b", "k=v", "(x)", "~tilde", "it's", "${x}", "[1,2", "x:y #z", "range(1,2)"]
+)
+def test_paths_are_taken_to_the_letter(name: str) -> None:
+    for key in ("data", "pretrained", "tokenizer", "start", "runs"):
+        assert getattr(settings([f"{key}={name}"]).config, key) == name
+        assert [getattr(run, key) for run in runs_of(f"{key}={name}")] == [name]
+    regions = settings(["regions.source=file", f"regions.file={name}"]).config.regions
+    assert (regions.source, regions.file) == ("file", name)
+
+
+def test_a_scale_may_have_its_plus() -> None:
+    assert settings(["+scale=paper"]) == settings(["scale=paper"])
+    assert settings(["+experiment=mixed"]).config.setting == "mixed"
+
+
+# What the paper says: model -> batch, rate, decay of weights, clipping, schedule, loss.
+PAPER = {
+    "visualbert": (64, 2e-5, 0.01, 5.0, "linear", "binary"),
+    "uniter": (32, 5e-6, 0.01, 5.0, "linear", "binary"),
+    "lxmert": (32, 5e-6, 0.01, 5.0, "linear", "binary"),
+    "albef": (256, 2e-5, 0.02, None, "cosine", "distillation"),
+}
+
+
+@pytest.mark.parametrize("model", PAPER)
+def test_the_paper_s_scale(model: str) -> None:
+    run = settings([f"model={model}", "+scale=paper"]).config
+    optimiser, training = run.optimiser, run.training
+    found = (run.batch_size, run.learning_rate, optimiser.weight_decay, optimiser.clip, optimiser.decay, training.loss)
+    assert found == PAPER[model]
+    assert (run.size, run.scale, run.regions.number, optimiser.betas) == ("base", "paper", 36, [0.9, 0.999])
+    assert (training.epochs, training.steps, training.stream, training.keep) == (80, None, False, "last")
+    assert (run.masked_query.share, run.pretraining.steps, run.positions) == (0, 0, "random")
+    assert settings(["model=lxmert", "task=spatiality", "+scale=paper"]).config.learning_rate == 5e-5
+
+
+def test_the_command_line_has_the_last_word() -> None:
+    run = settings(["training.epochs=3", "model=albef", "optimiser.clip=2", "+scale=paper", "size=tiny"]).config
+    assert (run.training.epochs, run.optimiser.clip, run.size) == (3, 2.0, "tiny")
+    assert settings(["experiment=few_shot", "+scale=paper", "start=x"]).config.training.epochs == 20
+
+
+# Wrong usage ---------------------------------------------------------------------------------------------------------
+
+USAGE: dict[str, tuple[list[str], str]] = {
+    "model": (["model=unter"], "model=unter: choose one of visualbert, uniter, lxmert, albef, bert, roberta"),
+    "model at scale": (["model=unter", "+scale=paper"], "model=unter: choose one of visualbert, uniter"),
+    "setting": (["setting=images"], "setting=images: choose one of image, caption, image+caption, mixed"),
+    "task": (["task=spatial"], "task=spatial: choose one of "),
+    "experiment": (["experiment=table3"], "experiment=table3: choose one of few_shot, frozen, mixed, subsets, table2"),
+    "scale": (["+scale=papre"], "scale=papre: choose one of paper"),
+    "another command's group": (["preset=paper"], "there is no setting 'preset'"),
+    "near miss": (["modle=uniter"], "there is no setting 'modle'; did you mean model"),
+    "near miss inside": (["optimiser.learningrate=1"], "did you mean optimiser.learning_rate"),
+    "plus": (["+seed=1"], "'+seed=1' is not a setting; write it as name=value"),
+    "no number": (["seed=x"], "seed: Value 'x'"),
+    "negative": (["seed=-1"], "seed=-1: must be at least 0"),
+    "a group": (["optimiser=3"], "optimiser=3: is a group of settings; choose from optimiser.batch_size"),
+    "both lengths": (["training.epochs=3"], "give one of training.steps and training.epochs"),
+    "text only": (["model=bert", "setting=image"], "setting=image: model=bert sees text alone"),
+    "logger": (["logger=tensorbord"], "logger=tensorbord: choose one of csv, tensorboard, wandb"),
+    "a sweep without -m": (["seed=0,1"], "seed=0,1: one value is needed"),
+    "unreadable": (["optimiser.betas=[1,2"], "its value cannot be read"),
+    "no setting": (["uniter"], "'uniter' is not a setting; write it as name=value (see --help)"),
+    "option": (["--dry-run"], "there is no option --dry-run; there are -m, --list and --help"),
+    "list alone": (["--list"], "--list is for -m"),
+    "no start": (["experiment=few_shot"], "experiment=few_shot: needs start_setting= or start=, or -m"),
+    "start setting": (["start_setting=images"], "start_setting=images: choose one of image, caption"),
+    "one of many": (["-m", "model=uniter,unter"], "model=unter: choose one of"),
+    "one of many fits not": (["-m", "model=uniter,bert", "setting=image"], "sees text alone; use setting=caption (in "),
+    "experiments": (["-m", "experiment=table2,table3"], "experiment=table3: choose one of"),
+    "no line": (["-m", "experiment=few_shot", "model=albef", "start_setting=image"], "nothing to run"),
+}
+
+
+@pytest.mark.parametrize("case", USAGE)
+def test_wrong_usage_is_one_line_that_says_what_would_be_right(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments, message = USAGE[case]
+    monkeypatch.chdir(tmp_path)
+    assert called(monkeypatch, *arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and one_line(err).startswith("train: ") and message in err
+    assert not any(tmp_path.iterdir())
+
+
+def test_help_needs_nothing_heavy_and_names_every_setting(tmp_path: Path) -> None:
+    heavy = "{'torch', 'lightning', 'transformers', 'hydra', 'numpy'}"
+    code = f"import sys; from train.command import main; main(['--help']); print(sorted(set(sys.modules) & {heavy}))"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.stderr == "" and done.stdout.splitlines()[-1] == "[]"
+    for name in dotted(dataclasses.asdict(Run())) - {"experiment", "scale"}:
+        assert f" {name.rpartition('.')[2]}:" in done.stdout, name
+    for name, size in SIZES.items():
+        line = next(line for line in done.stdout.splitlines() if line.strip().startswith(f"{name} "))
+        assert f"({size} runs)" in line
+    assert "+scale=" in done.stdout and " paper " in done.stdout and max(map(len, done.stdout.splitlines())) <= 120
+
+
+# Experiments ---------------------------------------------------------------------------------------------------------
+
+
+def test_there_is_a_size_for_every_experiment() -> None:
+    assert sorted(SIZES) == EXPERIMENTS
+
+
+@pytest.mark.parametrize("scale", [[], ["+scale=paper"]], ids=["default", "paper"])
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_run_of_every_experiment_is_valid(name: str, scale: list[str]) -> None:
+    runs = runs_of(f"experiment={name}", *scale)
+    assert len({repr(run) for run in runs}) == len(runs) == SIZES[name]
+    assert {run.experiment for run in runs} == {name}
+    assert {run.scale for run in runs} == {"paper" if scale else None}
+
+
+def test_the_grids_are_the_paper_s() -> None:
+    models = Counter((run.model, run.setting, run.seed) for run in runs_of("experiment=table2"))
+    assert len(models) == 36 and set(models.values()) == {4}  # each on every task
+    parts = Counter((run.training.examples, run.model) for run in runs_of("experiment=subsets"))
+    assert parts[0.125, "albef"] == 12 and parts[0.5, "roberta"] == 4
+    assert all(not run.training.stream for run in runs_of("experiment=subsets"))
+    assert all(run.training.frozen for run in runs_of("experiment=frozen"))
+    assert {run.setting for run in runs_of("experiment=mixed")} == {"mixed"}
+    volta = Counter((r.controlled, r.task, r.setting, r.training.examples) for r in runs_of("experiment=volta"))
+    spatial, cardinal = (True, "spatiality", "image"), (True, "cardinality")
+    expected = [(*spatial, 1.0), (*spatial, 8000.0), (*cardinal, "image", 1.0), (*cardinal, "caption", 1.0)]
+    assert volta == dict.fromkeys(expected, 9)
+
+
+def test_few_shot_is_table_9() -> None:
+    jobs = expand(["experiment=few_shot"]).values()
+    found = {(job.start_setting, job.config.task, job.config.model, job.config.seed) for job in jobs}
+    assert found == {
+        ("image", "spatiality", "uniter", 0),
+        ("image", "spatiality", "lxmert", 0),
+        ("image", "quantifiers", "visualbert", 2),
+        ("image", "quantifiers", "uniter", 2),
+        ("image", "quantifiers", "lxmert", 2),
+        ("caption", "spatiality", "uniter", 0),
+        ("caption", "spatiality", "albef", 2),
+        ("caption", "quantifiers", "visualbert", 2),
+        ("caption", "quantifiers", "uniter", 2),
+        ("caption", "quantifiers", "albef", 2),
+    }
+    assert {(job.start_setting, job.config.setting) for job in jobs} == {("image", "caption"), ("caption", "image")}
+    assert {(j.config.training.examples, j.config.training.epochs) for j in jobs} == {(200, 20)}
+
+
+def test_a_setting_beside_an_experiment_takes_the_place_of_the_grid_s() -> None:
+    assert len(runs_of("experiment=table2", "model=uniter")) == 36
+    assert len(runs_of("experiment=table2", "model=uniter,albef", "seed=5")) == 4 * 3 * 2
+    assert len(runs_of("experiment=subsets", "model=bert")) == 12  # the line of the text-only models alone
+    assert len(runs_of("experiment=subsets", "model=uniter,bert", "training.examples=0.5")) == 12 + 4
+    assert {run.size for run in runs_of("experiment=mixed", "size=tiny")} == {"tiny"}
+
+
+def test_combinations() -> None:
+    grid = [{"a": [1, 2], "b": 0}, {"a": 3, "c": [0, 1]}]
+    assert list(combinations(grid, {"a": [2, 9]})) == [
+        {"a": 2, "b": 0},
+        {"a": 9, "b": 0},
+        {"a": 9, "c": 0},
+        {"a": 9, "c": 1},
+    ]
+    assert list(combinations(grid, {"c": [1]})) == [{"a": 3, "c": 1}]
+    assert list(combinations([{}], {"d": [4, 5]})) == [{"d": 4}, {"d": 5}]
+
+
+def test_hydra_s_sweeps() -> None:
+    runs = runs_of("model=uniter,lxmert", "seed=range(0,3)", "setting=image+caption,image", "experiment=table2")
+    assert {(run.model, run.seed, run.setting) for run in runs} == {
+        (m, s, setting) for m in ("uniter", "lxmert") for s in (0, 1, 2) for setting in ("image+caption", "image")
+    }
+    assert len(runs_of("seed=0,1")) == 2 and len(runs_of("seed=0")) == 1
+    assert [run.optimiser.betas for run in runs_of("optimiser.betas=[0.8,0.9],[0.7,0.9]")] == [[0.8, 0.9], [0.7, 0.9]]
+
+
+# Running -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_from_the_command_line(finished: tuple[Path, str]) -> None:
+    runs, out = finished
+    (folder,) = [path for path in runs.iterdir() if path.is_dir() and path.name[0] != "."]
+    rows = read_results(folder)
+    assert {(row["setting"], row["seed"], row["size"], row["steps"]) for row in rows} == {
+        ("image+caption", 0, "tiny", 3)
+    }
+    assert len(rows) == 6 and "image+caption (own)" in out and f"my runs/{folder.name}" in out
+    assert sorted(path.name for path in runs.parent.iterdir()) == ["my runs", NAME]  # no outputs/, no lightning_logs/
+
+
+def here(work: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.chdir(work)
+    return [f"data={NAME}", "runs=my runs", *TINY]
+
+
+def test_a_finished_run_is_not_run_again(
+    finished: tuple[Path, str], work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*here(work, monkeypatch), "setting=image+caption"]
+    monkeypatch.setattr(train.run, "train_and_test", lambda *_: pytest.fail("trained again"))
+    assert called(monkeypatch, *arguments) == 0
+    assert "finished before" in capsys.readouterr().out
+    assert called(monkeypatch, "-m", *arguments) == 0
+    out = capsys.readouterr().out
+    assert "1 of 1 runs are finished already" in out and "trained in image+caption" in out
+    assert called(monkeypatch, "-m", "seed=0,1", *arguments, "--list") == 0
+    states = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert states == ["finished", "to", "2"]
+
+
+def test_a_failing_run_does_not_stop_the_others(
+    finished: tuple[Path, str], work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*here(work, monkeypatch), "training.stream=false", "training.examples=1000,0.5"]
+    assert called(monkeypatch, "-m", *arguments, "runs=others") == 1
+    out, err = capsys.readouterr()
+    assert "failed: training.examples=1000" in out and "1 of 2 runs (1 failed), " in out
+    assert "2 of 2 runs (1 failed), " in out and "trained in caption, tested in" in out
+    assert one_line(err).startswith("train: 1 of 2 runs failed: model=uniter task=cardinality setting=caption seed=0 ")
+    assert "training.examples=1000" in err and "0.5" not in err
+    assert len({row["run"] for row in collect(work / "others")}) == 1
+    assert listed(expand([*arguments, "runs=others"])).endswith("2 runs: 1 begun, 1 finished")
+    shutil.rmtree(work / "others")
+
+
+def test_few_shot_starts_from_the_finished_run(
+    finished: tuple[Path, str], work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*here(work, monkeypatch)[:3], "setting=image", "model=uniter"]
+    job = settings([*arguments, "start_setting=image+caption"])
+    assert job.resolved().start == str(next(Path("my runs").glob("uniter-image+caption-*")))
+    for lacking in ("seed=3", "size=small", "regions.number=36", "model=lxmert", "runs=none", "+scale=paper"):
+        with pytest.raises(ValueError, match="no finished run fits; make it with python train.py experiment=table2"):
+            settings([*arguments, "start_setting=image+caption", lacking]).resolved()
+    with pytest.raises(ValueError, match=r"start_setting=caption: no finished run fits.* setting=caption"):
+        settings([*arguments, "start_setting=caption"]).resolved()
+    assert listed({"x": settings([*arguments, "start_setting=caption"])}).startswith("no start  x")
+    assert called(monkeypatch, *arguments, "start_setting=caption") == 1
+    assert "make it with python train.py experiment=table2" in one_line(capsys.readouterr().err)
+
+
+def test_an_unknown_failure_is_one_line_and_its_traceback_is_kept(
+    finished: tuple[Path, str], work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*here(work, monkeypatch), "seed=9"]
+
+    def breaks(*_: Any) -> None:
+        torch.zeros(2) @ torch.zeros(3)
+
+    monkeypatch.setattr(train.run, "train_and_test", breaks)
+    assert called(monkeypatch, *arguments) == 1
+    line = one_line(capsys.readouterr().err)
+    (report,) = Path("my runs").glob("*-s9-*/error.txt")
+    assert line.startswith(f"train: {report.parent}: RuntimeError: ") and str(report) in line
+    assert "Traceback" in report.read_text() and "torch.zeros(2)" in report.read_text()
+    shutil.rmtree(report.parent)
+
+
+FAILURES: dict[str, tuple[BaseException, int, str]] = {
+    "memory": (torch.OutOfMemoryError("CUDA out of memory"), 1, "optimiser.batch_size=64: out of memory"),
+    "ctrl-c in Lightning": (SystemExit(1), 130, "stopped; run the same command again to go on"),
+    "disk": (OSError(28, "No space left on device", "x"), 1, "x: No space left on device"),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+@pytest.mark.parametrize("many", [[], ["-m"]], ids=["one", "many"])
+def test_failures_have_their_line_and_code(
+    case: str, many: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error, code, message = FAILURES[case]
+
+    def breaks(*_: Any) -> None:
+        raise error
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(train.run, "run", breaks)
+    assert called(monkeypatch, *many) == code
+    out, err = capsys.readouterr()
+    assert message in (out if many and code == 1 else err) and "Traceback" not in out + one_line(err)
+
+
+def test_a_run_that_another_process_has_is_tried_again_at_the_end(
+    finished: tuple[Path, str], work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = [*here(work, monkeypatch), "setting=image+caption"]
+    order: list[int] = []
+    rows = read_results(next(Path("my runs").glob("uniter-image+caption-*")))
+
+    def run(config: Run, say: Any) -> list[Any]:
+        order.append(config.seed)
+        if order.count(config.seed) == 1 and config.seed < 3:
+            raise taken(work)
+        return [row | {"run": f"{config.seed}"} for row in rows]
+
+    monkeypatch.setattr(train.run, "run", run)
+    monkeypatch.setattr(sweep, "PAUSE", 0.0)
+    said: list[str] = []
+    assert len(go_through(expand([*arguments, "seed=1,2,3"]), said.append)) == 18
+    assert order == [1, 2, 3, 1, 2]
+    assert sum("left for later" in line for line in said) == 2 and said[-2].startswith("3 of 3 runs, 0:00:00")
+
+
+def taken(folder: Path) -> ValueError:
+    """What `locked` really raises where another process has the lock."""
+    code = f"from travlr.files import locked\nfrom pathlib import Path\nwith locked(Path({str(folder / 'l')!r})): pass"
+    with locked(folder / "l"):
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    return ValueError(done.stderr.splitlines()[-1].removeprefix("ValueError: "))
+
+
+def test_ctrl_c_stops_the_whole_sweep_and_the_next_one_goes_on(work: Path) -> None:
+    steps = ["training.steps=100000", "training.check_every=2"]
+    line = [str(ROOT / "train.py"), "-m", "seed=0,1", f"data={NAME}", "runs=stopped", *TINY, *steps]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    started: Any = subprocess.Popen(
+        [sys.executable, *line], cwd=work, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    next(line for line in started.stdout if line.startswith("step "))
+    started.send_signal(signal.SIGINT)
+    _, err = started.communicate(timeout=60)
+    assert started.returncode == 130
+    assert one_line(err) == "train: stopped; run the same command again to go on"
+    assert len(list((work / "stopped").glob("*-s*"))) == 1  # the second was not begun
