@@ -37,7 +37,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def tiny(data: str, runs: Path, **changes: Any) -> Run:
-    values = {"size": "tiny", "training": SMALL, "precision": "float32", "device": "cpu"}
+    values: dict[str, Any] = {"size": "tiny", "training": SMALL, "precision": "float32", "device": "cpu"}
     return Run(data=data, runs=str(runs), optimiser=Optimiser(batch_size=10), **(values | changes))
 
 
@@ -67,7 +67,8 @@ def test_every_model_in_every_setting(data: str, tmp_path: Path, model: str, set
 
 def test_a_finished_run_is_not_repeated(data: str, tmp_path: Path) -> None:
     config = tiny(data, tmp_path)
-    first, said = run(config, say=lambda line: None), []
+    first = run(config, say=lambda line: None)
+    said: list[str] = []
     assert run(config, say=said.append) == first
     assert "finished before" in said[0]
 
@@ -162,7 +163,8 @@ def test_streamed_examples_are_in_no_split(data: str) -> None:
 )
 def test_what_no_run_can_have_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Run(**{k: Training(**v) if k == "training" else v for k, v in changes.items()})
+        values: dict[str, Any] = {k: Training(**v) if k == "training" else v for k, v in changes.items()}
+        Run(**values)
 
 
 def test_a_task_that_the_data_are_not_of_is_refused(data: str, tmp_path: Path) -> None:

@@ -366,7 +366,7 @@ def test_few_shot_starts_from_the_finished_run(
     job = settings([*arguments, "start_setting=image+caption"])
     assert job.resolved().start == str(next(Path("my runs").glob("uniter-image+caption-*")))
     for lacking in ("seed=3", "size=small", "regions.number=36", "model=lxmert", "runs=none", "+scale=paper"):
-        with pytest.raises(ValueError, match="no finished run fits; make it with python train.py experiment=table2"):
+        with pytest.raises(ValueError, match=r"no finished run fits; make it with python train.py experiment=table2"):
             settings([*arguments, "start_setting=image+caption", lacking]).resolved()
     with pytest.raises(ValueError, match=r"start_setting=caption: no finished run fits.* setting=caption"):
         settings([*arguments, "start_setting=caption"]).resolved()

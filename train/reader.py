@@ -102,7 +102,7 @@ class Reader(nn.Module):
         device = next(self.parameters()).device
         for start in range(0, len(order), READ):
             rows = order[start : start + READ]
-            inputs = pictures(examples, rows)
+            inputs = pictures(examples, rows, np.ones(len(rows), bool))
             words = self(inputs.to(device)).argmax(-1).cpu().numpy()  # (B, R, W)
             if inputs.region_mask is not None:
                 words[~inputs.region_mask.numpy()] = NOTHING
@@ -120,10 +120,9 @@ class Reader(nn.Module):
         return f"{self.about.preface}{', '.join(most)}{' and ' if most else ''}{last}." if last else ""
 
 
-def pictures(examples: Examples, rows: np.ndarray) -> Inputs:
-    """Examples `rows` without caption and without answer; their queries are in `tokens`, which a reader ignores."""
-    shows = np.ones(len(rows), bool)
-    return replace(examples.inputs(rows, shows, ~shows), answer=None)
+def pictures(examples: Examples, rows: np.ndarray, shown: np.ndarray) -> Inputs:
+    """Examples `rows` without caption and answer, blank where not `shown`; a reader ignores the query in `tokens`."""
+    return replace(examples.inputs(rows, shown, np.zeros(len(rows), bool)), answer=None)
 
 
 def distinct(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
@@ -144,8 +143,9 @@ def distinct(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
 
 
 def phrases_of(caption: str) -> list[str]:
-    """What a caption lists: `a red circle at A 1` and so on."""
-    return BETWEEN.split(caption.partition(LISTS)[2].removesuffix("."))
+    """What a caption lists: `a red circle at A 1` and so on; nothing where it is empty."""
+    listed = caption.partition(LISTS)[2].removesuffix(".")
+    return BETWEEN.split(listed) if listed else []
 
 
 def words_of(captions: Sequence[str]) -> tuple[str, list[str], int]:
@@ -202,7 +202,7 @@ def mixture_loss(named: Tensor, seen: Tensor | None, targets: Tensor, counts: np
     else:
         number = torch.full((len(likely), 1), likely.shape[1], device=likely.device)
     used = torch.arange(likely.shape[2]) < torch.from_numpy(counts)[:, None]  # (B, P)
-    return (number.log() - likely.logsumexp(1))[used.to(likely.device)].mean()
+    return (number.to(likely.dtype).log() - likely.logsumexp(1))[used.to(likely.device)].mean()
 
 
 def set_loss(named: Tensor, seen: Tensor | None, targets: Tensor, counts: np.ndarray) -> Tensor:
@@ -292,13 +292,15 @@ def _unlabelled(raw: Raw) -> Raw:
 
 
 def _batches(maker: Generator, words: Words, sight: Sight, steps: int) -> Iterator[tuple[Inputs, Sequence[str]]]:
-    """Pictures and their captions."""
+    """Pictures and their captions. The first picture of each batch is blank, and nothing is said of it."""
+    shown = np.arange(BATCH) > 0
     for done in range(0, steps, CHUNK):
         first = maker.config.count.train + done * BATCH
         raw = _unlabelled(streamed(maker, first, first + min(CHUNK, steps - done) * BATCH))
         examples = Examples(replace(raw, captions=raw.queries), words, sight)
         for start in range(0, len(examples), BATCH):
-            yield pictures(examples, np.arange(start, start + BATCH)), raw.captions[start : start + BATCH]
+            rows = np.arange(start, start + BATCH)
+            yield pictures(examples, rows, shown), ["", *raw.captions[start + 1 : start + BATCH]]
 
 
 # Files -----------------------------------------------------------------------------------------------------------
