@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import shutil
 import signal
@@ -83,6 +84,7 @@ def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return caught.value.code
 
 
+@functools.cache
 def runs_of(*arguments: str) -> list[Run]:
     return [job.config for job in expand(arguments).values()]
 
@@ -131,7 +133,7 @@ def test_a_logger_needs_no_brackets() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["two words", "a,b", "k=v", "(x)", "~tilde", "it's", "${x}", "[1,2", "x:y #z", "range(1,2)"]
+    "name", ["two words", "a,b", "k=v", "(x)", "~tilde", "it's", "${x}", "[1,2", "x:y #z", "a\\${x}", "range(1,2)"]
 )
 def test_paths_are_taken_to_the_letter(name: str) -> None:
     for key in ("data", "pretrained", "tokenizer", "start", "runs"):
@@ -197,7 +199,10 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "no setting": (["uniter"], "'uniter' is not a setting; write it as name=value (see --help)"),
     "option": (["--dry-run"], "there is no option --dry-run; there are -m, --list and --help"),
     "list alone": (["--list"], "--list is for -m"),
-    "no start": (["experiment=few_shot"], "experiment=few_shot: needs start_setting= or start=, or -m"),
+    "no start": (
+        ["experiment=few_shot"],
+        "start_setting=needed: choose one of image, caption, image+caption, mixed, or give start=",
+    ),
     "start setting": (["start_setting=images"], "start_setting=images: choose one of image, caption"),
     "one of many": (["-m", "model=uniter,unter"], "model=unter: choose one of"),
     "one of many fits not": (["-m", "model=uniter,bert", "setting=image"], "sees text alone; use setting=caption (in "),
@@ -434,7 +439,7 @@ def test_a_run_that_another_process_has_is_tried_again_at_the_end(
     said: list[str] = []
     assert len(go_through(expand([*arguments, "seed=1,2,3"]), said.append)) == 18
     assert order == [1, 2, 3, 1, 2]
-    assert sum("left for later" in line for line in said) == 2 and said[-2].startswith("3 of 3 runs, 0:00:00")
+    assert sum("left for later" in line for line in said) == 2 and said[-2].startswith("3 of 3 runs, ")
 
 
 def taken(folder: Path) -> ValueError:

@@ -50,7 +50,7 @@ def settings(arguments: Sequence[str], changes: Mapping[str, Any] | None = None)
         if lacking := re.search(r"'recipe\.(\w+)\.", str(error)):  # what a scale sets for each model
             raise cli.UsageError(f"model={lacking[1]}: choose one of {', '.join(_models())}") from None
         raise
-    from train.config import Run
+    from train.config import SETTINGS, Run
 
     for name in ("grid", "recipe"):  # of the YAML files alone
         values.pop(name, None)
@@ -60,10 +60,8 @@ def settings(arguments: Sequence[str], changes: Mapping[str, Any] | None = None)
     config = cli.typed(Run, values)
     if config.start:
         return Job(config)
-    if wanted == "???":
-        raise cli.UsageError(f"experiment={config.experiment}: needs start_setting= or start=, or -m to run all of it")
-    if wanted not in (None, "image", "caption", "image+caption", "mixed"):
-        raise cli.UsageError(f"start_setting={wanted}: choose one of image, caption, image+caption, mixed")
+    if wanted not in (None, *SETTINGS):
+        raise cli.UsageError(f"start_setting={wanted}: choose one of {', '.join(SETTINGS)}, or give start=FOLDER")
     return Job(config, wanted)
 
 
@@ -99,7 +97,7 @@ def seen_run(config: Run, setting: str) -> Path:
     from train.results import canonical, is_finished, read_config
 
     def look(known: Mapping[str, Any]) -> str:
-        return canonical({name: known[name] for name in ALIKE})
+        return canonical({name: known.get(name) for name in ALIKE})
 
     def fits(known: Mapping[str, Any]) -> bool:
         training = known["training"]

@@ -33,10 +33,12 @@ from train.data import Examples, Raw, Sight, streamed
 from train.inputs import Inputs
 from train.models import MODELS, make_model
 from train.pictures import Pictures
+from train.recogniser import weights_digest
 from train.text import Words
 from travlr.dataset import config_dict
 from travlr.generate import Generator
 
+VERSION = 1  # of how readers are trained: kept ones of another are trained anew
 LISTS = "There is "  # what comes before the phrases of a caption
 BETWEEN = re.compile(r", | and ")
 NOTHING = 0  # the word that ends a phrase: a phrase that begins with it is empty
@@ -237,7 +239,7 @@ def train_reader(
     sight: Sight,
     model: str = "uniter",
     size: str = "small",
-    steps: int = 1500,
+    steps: int = 500,
     seed: int = 0,
     device: str = "cpu",
     say: Callable[[str], object] = print,
@@ -326,14 +328,28 @@ def load(path: Path) -> Reader:
     return reader.eval()
 
 
-def kept_reader(folder: Path, maker: Generator, words: Words, sight: Sight, **settings: Any) -> Reader:
-    """`train_reader`, or the reader that it has made of the same arguments before."""
-    known = {"config": config_dict(maker.config), "sight": [asdict(sight.regions), sight.side], "words": words.size}
-    known |= {name: value for name, value in settings.items() if name not in ("say", "device")}
-    digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
-    path = folder / f"reader-{digest}.safetensors"
+def kept_reader(
+    folder: Path,
+    maker: Generator,
+    words: Words,
+    sight: Sight,
+    model: str,
+    size: str,
+    steps: int,
+    seed: int,
+    device: str = "cpu",
+    say: Callable[[str], object] = print,
+) -> Reader:
+    """`train_reader`, or the reader that it has made of the same arguments before, which `folder` keeps."""
+    known = {
+        "version": VERSION,
+        "config": config_dict(maker.config),
+        "sight": [asdict(sight.regions), sight.side, weights_digest().hex()],
+        "model": [model, size, words.size, steps, seed],
+    }
+    path = folder / f"reader-{hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]}.safetensors"
     if path.is_file():
-        return load(path)
-    reader = train_reader(maker, words, sight, **settings)
+        return load(path).to(device)
+    reader = train_reader(maker, words, sight, model, size, steps, seed, device, say)
     save(reader, path)
     return reader

@@ -151,8 +151,9 @@ def _go(name: str, progress: Progress) -> bool:
         if TAKEN in str(error):
             progress.say("another process is at it: left for later")
             return False
-        progress.failed[name] = str(error)
-        progress.say(f"failed: {error}")
+        told = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+        progress.failed[name] = told
+        progress.say(f"failed: {told}")
     else:
         progress.done.add(name)
         progress.seconds.append(time.monotonic() - began)

@@ -187,7 +187,7 @@ def typed(kind: type, values: dict[str, Any]) -> Any:
     from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
     try:
-        return OmegaConf.to_object(OmegaConf.merge(_schema(kind), values))
+        return OmegaConf.to_object(OmegaConf.merge(_schema(kind), _literal(values)))
     except ConfigKeyError as error:
         names = _names(OmegaConf.structured(kind), "")
         wrong = str(error.full_key)
@@ -207,6 +207,7 @@ def typed(kind: type, values: dict[str, Any]) -> Any:
         raise UsageError(str(error)) from None
 
 
+@functools.cache
 def _schema(kind: type) -> Any:
     """A dataclass as a typed config that can be filled in, though the dataclass is frozen."""
     from omegaconf import Container, OmegaConf
@@ -219,6 +220,15 @@ def _schema(kind: type) -> Any:
         return node
 
     return unfreeze(OmegaConf.structured(kind))
+
+
+def _literal(value: Any) -> Any:
+    """Values whose texts OmegaConf takes as they are, though they hold `${`."""
+    if isinstance(value, dict):
+        return {name: _literal(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_literal(inner) for inner in value]
+    return re.sub(r"(\\*)\$\{", r"\1\1\\${", value) if isinstance(value, str) else value
 
 
 def _names(node: Any, prefix: str) -> list[str]:
