@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from train.batches import Parts, fine_tuning, own_setting, test_batches, test_rows
+from train.batches import Parts, fine_tuning, own_setting, test_batches
 from train.config import Run, identity
-from train.data import Examples, Sight, Source, shown
+from train.data import Sight, Source
 from train.devices import accelerator, chosen_precision, gpu_names, keep_memory
-from train.evaluate import Scores, Texts, by_group, couples_right, floors, score
 from train.fit import fit, load_weights, save_weights
 from train.models import MODELS, make_model, shape_of
 from train.models.layers import Model
@@ -25,17 +21,16 @@ from train.models.loading import load_published, local_path, tokenizer_of, weigh
 from train.module import Learner
 from train.pretrain import WEIGHTS, pretrain
 from train.results import (
-    TEST_SPLITS,
     Row,
     finish_run,
     is_finished,
-    predictions_table,
     read_config,
     read_results,
     result_row,
     start_run,
     surroundings,
 )
+from train.testing import test_matrix
 from train.text import Words, grammar_tokenizer
 from travlr.config import CONFIGS
 from travlr.dataset import MANIFEST
@@ -213,46 +208,3 @@ def waves(places: torch.Tensor, width: int) -> torch.Tensor:
     rates = 10_000 ** (-torch.arange(0, width, 2) / width)
     angles = places[:, None] * rates
     return 0.02 * torch.stack([angles.sin(), angles.cos()], 2).flatten(1)[:, :width]
-
-
-# Evaluation ------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Tested:
-    rows: list[tuple[tuple[str, str, Scores, Any], dict[str, Any]]]
-    predictions: list[Any]
-
-
-def test_matrix(parts: Parts, model: Model, device: str, precision: str) -> Tested:
-    """Scores and predictions in every test setting, in and out of distribution."""
-    where = torch.device("cuda" if device == "gpu" else "cpu")
-    model.to(where).eval()
-    train = parts.source.raw("train")
-    seen = Texts(train.queries, train.answers, (train.grid > 0).sum(axis=1))
-    tested = Tested([], [])
-    for split in TEST_SPLITS:
-        examples = parts.examples(split)
-        floor = floors(seen, Texts(examples.queries, examples.answers, examples.objects))
-        for setting in parts.run.tests:
-            logits = predict(model, examples, setting, where, precision)
-            found = {
-                "groups": by_group(examples.answers, logits, examples.groups.tolist()),
-                "couples_right": couples_right(examples.answers, logits),
-            }
-            tested.rows.append(((setting, split, score(examples.answers, logits), floor), found))
-            tested.predictions.append(predictions_table(examples.ids, split, setting, logits, examples.answers))
-    return tested
-
-
-@torch.inference_mode()
-def predict(model: Model, examples: Examples, setting: str, device: torch.device, precision: str) -> np.ndarray:
-    """Log-odds of true, (N,) float32."""
-    logits = np.zeros(len(examples), np.float32)
-    cast = torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
-    for rows in test_rows(examples, setting):
-        inputs = examples.inputs(rows, *shown(setting, rows, None)).to(device)
-        with cast:
-            out = model(inputs).float()
-        logits[rows] = (out[:, 1] - out[:, 0]).cpu().numpy()
-    return logits
