@@ -1,5 +1,6 @@
 """Runs from config to results at tiny size: every model and setting, resuming, and what a model cannot know."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ import pytest
 import torch
 from sklearn.metrics import f1_score
 
+from train import config as names
 from train.batches import test_batches as batches_of_test
 from train.config import Optimiser, Run, Training
 from train.data import Examples, Sight, Source, streamed
-from train.models import MODELS
-from train.regions import RegionSettings
+from train.models import MODELS, SIZES
+from train.regions import SOURCES, RegionSettings
 from train.results import read_curve, read_predictions, read_results
 from train.run import run
 from train.text import Words, grammar_tokenizer, tokenise
@@ -34,6 +36,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     count = Count(train=200, validation=60, test_ind=60, test_ood=60)
     generate_dataset(Cardinality(count=count), Job(out=folder, workers=1), say=lambda line: None)
     return folder
+
+
+def test_names_that_are_known_without_torch_are_those_of_what_there_is() -> None:
+    assert tuple(MODELS) == names.MODELS and tuple(SIZES) == names.SIZES and tuple(SOURCES) == names.SOURCES
+    assert names.TEXT_ONLY == tuple(name for name, model in MODELS.items() if model.sees == "nothing")
+    assert tuple(names.TABLE_5) == names.MODELS
 
 
 def tiny(data: str, runs: Path, **changes: Any) -> Run:
@@ -178,6 +186,13 @@ def test_start_goes_on_from_a_finished_run(data: str, tmp_path: Path) -> None:
     start = str(tmp_path / first[0]["name"])
     rows = run(tiny(data, tmp_path, setting="image", start=start, training=training), say=lambda line: None)
     assert rows[0]["weights"] == f"run {first[0]['name']}"
+    here = Path.cwd()
+    os.chdir(tmp_path)  # the same run by another name of its folder
+    try:
+        again = run(tiny(data, tmp_path, setting="image", start=first[0]["name"], training=training), lambda line: None)
+    finally:
+        os.chdir(here)
+    assert again == rows
     with pytest.raises(ValueError, match="model=uniter"):
         run(tiny(data, tmp_path, model="lxmert", start=start), say=lambda line: None)
     assert len(read_results(tmp_path / rows[0]["name"])) == 6

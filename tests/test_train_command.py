@@ -23,10 +23,11 @@ from tests.helpers import ROOT, one_line
 from train import command, sweep
 from train.command import Job, settings
 from train.config import Run
-from train.results import collect, read_results
+from train.identity import identity
+from train.results import collect, read_results, start_run
 from train.sweep import combinations, expand, go_through, listed
 from travlr import Cardinality, Count, Image, cli, generate_dataset
-from travlr.files import locked
+from travlr.files import Locked, locked
 from travlr.generate import Job as Writing
 
 TINY = [
@@ -224,7 +225,7 @@ def test_wrong_usage_is_one_line_that_says_what_would_be_right(
 
 
 def test_help_needs_nothing_heavy_and_names_every_setting(tmp_path: Path) -> None:
-    heavy = "{'torch', 'lightning', 'transformers', 'hydra', 'numpy'}"
+    heavy = "{'torch', 'lightning', 'transformers', 'hydra', 'pyarrow'}"
     code = f"import sys; from train.command import main; main(['--help']); print(sorted(set(sys.modules) & {heavy}))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
@@ -235,6 +236,20 @@ def test_help_needs_nothing_heavy_and_names_every_setting(tmp_path: Path) -> Non
         line = next(line for line in done.stdout.splitlines() if line.strip().startswith(f"{name} "))
         assert f"({size} runs)" in line
     assert "+scale=" in done.stdout and " paper " in done.stdout and max(map(len, done.stdout.splitlines())) <= 120
+
+
+def test_a_wrong_setting_is_answered_without_the_deep_learning_stack(tmp_path: Path) -> None:
+    heavy = "{'torch', 'lightning', 'transformers', 'sklearn', 'pyarrow'}"
+    code = (
+        "import sys\nfrom train.command import main\nfrom travlr.cli import UsageError\n"
+        "for wrong in (['model=foo'], ['+scale=paper', 'regions.source=foo'], ['-m', 'size=tiny,foo'], ['seeed=1']):\n"
+        "    try:\n        main(wrong)\n    except UsageError as error:\n        print(error)\n"
+        f"print(sorted(set(sys.modules) & {heavy}))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    answers = done.stdout.splitlines()
+    assert done.stderr == "" and len(answers) == 5 and answers[-1] == "[]"
 
 
 # Experiments ---------------------------------------------------------------------------------------------------------
@@ -380,6 +395,28 @@ def test_few_shot_starts_from_the_finished_run(
     assert "make it with python train.py experiment=table2" in one_line(capsys.readouterr().err)
 
 
+def test_few_shot_of_the_paper_starts_from_runs_of_published_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("uniter.pt").write_bytes(b"weights")
+    grid = ["experiment=few_shot", "+scale=paper", "pretrained=uniter.pt", "model=uniter", "task=spatiality"]
+    jobs = expand(grid)
+    assert len(jobs) == 2 and listed(jobs).startswith("no start")
+    with pytest.raises(ValueError, match=r"make it with python train.py experiment=table2 .* pretrained=uniter.pt"):
+        next(iter(jobs.values())).resolved()
+    for setting in ("image", "caption"):
+        run = settings(["experiment=table2", *grid[1:], f"setting={setting}"]).config
+        folder = start_run(Path("runs"), identity(run, dataset="digest"))
+        (folder / "results.csv").touch()  # what makes a run finished
+    Path("uniter.pt").rename("elsewhere.pt")
+    moved = [*(word for word in grid if "=uniter.pt" not in word), f"pretrained={tmp_path}/elsewhere.pt"]
+    starts = {job.config.setting: Path(str(job.resolved().start)).name for job in expand(moved).values()}
+    assert starts["image"].startswith("uniter-caption-") and starts["caption"].startswith("uniter-image-")
+    Path("elsewhere.pt").write_bytes(b"others")
+    assert listed(expand(moved)).startswith("no start")
+
+
 def test_an_unknown_failure_is_one_line_and_its_traceback_is_kept(
     finished: tuple[Path, str], work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -431,7 +468,7 @@ def test_a_run_that_another_process_has_is_tried_again_at_the_end(
     def run(config: Run, say: Any) -> list[Any]:
         order.append(config.seed)
         if order.count(config.seed) == 1 and config.seed < 3:
-            raise taken(work)
+            raise Locked("taken")
         return [row | {"run": f"{config.seed}"} for row in rows]
 
     monkeypatch.setattr(train.run, "run", run)
@@ -442,12 +479,11 @@ def test_a_run_that_another_process_has_is_tried_again_at_the_end(
     assert sum("left for later" in line for line in said) == 2 and said[-2].startswith("3 of 3 runs, ")
 
 
-def taken(folder: Path) -> ValueError:
-    """What `locked` really raises where another process has the lock."""
-    code = f"from travlr.files import locked\nfrom pathlib import Path\nwith locked(Path({str(folder / 'l')!r})): pass"
-    with locked(folder / "l"):
+def test_a_lock_that_another_process_has_is_told_apart(tmp_path: Path) -> None:
+    code = f"from travlr.files import locked\nfrom pathlib import Path\nwith locked(Path({str(tmp_path)!r})): pass"
+    with locked(tmp_path):
         done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    return ValueError(done.stderr.splitlines()[-1].removeprefix("ValueError: "))
+    assert done.stderr.splitlines()[-1].startswith("travlr.files.Locked: ")
 
 
 def test_ctrl_c_stops_the_whole_sweep_and_the_next_one_goes_on(work: Path) -> None:

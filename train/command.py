@@ -5,6 +5,7 @@ Nothing slow is imported before the settings are read: `--help` and many mistake
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 import traceback
@@ -13,10 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from train.config import MODELS, SETTINGS, Run
 from travlr import cli
+from travlr.files import Locked
 
 if TYPE_CHECKING:
-    from train.config import Run
     from train.results import Row
 
 FREE_TEXT = ("data", "pretrained", "tokenizer", "start", "runs", "regions.detector", "regions.file")
@@ -48,9 +50,8 @@ def settings(arguments: Sequence[str], changes: Mapping[str, Any] | None = None)
         values = cli.compose("train", arguments, FREE_TEXT, changes)
     except cli.UsageError as error:
         if lacking := re.search(r"'recipe\.(\w+)\.", str(error)):  # what a scale sets for each model
-            raise cli.UsageError(f"model={lacking[1]}: choose one of {', '.join(_models())}") from None
+            raise cli.UsageError(f"model={lacking[1]}: choose one of {', '.join(MODELS)}") from None
         raise
-    from train.config import SETTINGS, Run
 
     for name in ("grid", "recipe"):  # of the YAML files alone
         values.pop(name, None)
@@ -63,12 +64,6 @@ def settings(arguments: Sequence[str], changes: Mapping[str, Any] | None = None)
     if wanted not in (None, *SETTINGS):
         raise cli.UsageError(f"start_setting={wanted}: choose one of {', '.join(SETTINGS)}, or give start=FOLDER")
     return Job(config, wanted)
-
-
-def _models() -> list[str]:
-    from train.models import MODELS
-
-    return list(MODELS)
 
 
 # One run -------------------------------------------------------------------------------------------------------------
@@ -93,7 +88,7 @@ def seen_run(config: Run, setting: str) -> Path:
 
     Raises `ValueError` where there is none, with the command that makes it, and where there are several.
     """
-    from train.config import identity
+    from train.identity import identity
     from train.results import canonical, is_finished, read_config
 
     def look(known: Mapping[str, Any]) -> str:
@@ -112,23 +107,11 @@ def seen_run(config: Run, setting: str) -> Path:
     if found:
         names = " or ".join(folder.name for folder in found)
         raise ValueError(f"start_setting={setting}: several finished runs fit; choose start={config.runs}/{names}")
-    like = [f"{name}={getattr(config, name)}" for name in ("model", "task", "seed", "size", "runs")]
+    given = ("model", "task", "seed", "size", "runs", "pretrained", "tokenizer")
+    like = [f"{name}={getattr(config, name)}" for name in given if getattr(config, name) is not None]
     scale = [f"+scale={config.scale}"] if config.scale else []
     command = shlex.join(["python", "train.py", "experiment=table2", *scale, *like, f"setting={setting}"])
     raise ValueError(f"start_setting={setting}: no finished run fits; make it with {command}")
-
-
-def folder_of(config: Run) -> Path | None:
-    """The folder that the run has or will have; None where its dataset is not made yet."""
-    from train.config import identity
-    from train.results import run_name
-    from travlr.dataset import read_manifest
-
-    try:
-        digest = read_manifest(Path(config.data or f"data/{config.task}"))["content_digest"]
-    except ValueError:
-        return None
-    return Path(config.runs) / run_name(identity(config, dataset=digest))
 
 
 def attempt(config: Run, say: Say) -> list[Row]:
@@ -139,7 +122,7 @@ def attempt(config: Run, say: Say) -> list[Row]:
         return run(config, say)
     except SystemExit:  # what Lightning makes of Ctrl-C
         raise KeyboardInterrupt from None
-    except OSError:
+    except (OSError, Locked):
         raise
     except Exception as error:
         if isinstance(error, ValueError) and _is_ours(error):
@@ -157,6 +140,8 @@ def _explained(error: Exception, config: Run) -> str:
     import torch
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 
+    from train.identity import run_folder
+
     said = " ".join(str(error).split())
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in said:
         return (
@@ -164,7 +149,9 @@ def _explained(error: Exception, config: Run) -> str:
         )
     if isinstance(error, MisconfigurationException):
         return f"device, devices, strategy or precision: {said}"
-    folder = folder_of(config) or Path(config.runs)
+    folder = Path(config.runs)
+    with contextlib.suppress(ValueError):
+        folder = run_folder(config)
     folder.mkdir(parents=True, exist_ok=True)
     report = folder / "error.txt"
     report.write_text("".join(traceback.format_exception(error)), encoding="utf-8")

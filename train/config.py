@@ -5,20 +5,23 @@ A value that no run can have raises `ValueError` with the setting's name.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from train.models import MODELS, SIZES
-from train.regions import RegionSettings
 from travlr.scene import TASKS
+
+# Names of what has classes and functions in `train.models` and `train.regions`, which take seconds to import.
+MODELS = ("visualbert", "uniter", "lxmert", "albef", "bert", "roberta")
+TEXT_ONLY = ("bert", "roberta")
+SIZES = ("tiny", "small", "base")
+SOURCES = ("scene", "grid", "detector", "file")
 
 SETTINGS = ("image", "caption", "image+caption", "mixed")
 PRECISIONS = ("auto", "float32", "bf16")
 DECAYS = ("linear", "cosine", "constant")
 LOSSES = ("cross_entropy", "binary", "distillation")
 LOGGERS = ("csv", "tensorboard", "wandb")
-TEXT_ONLY = tuple(name for name, model in MODELS.items() if model.sees == "nothing")
+MOST_REGIONS = 1 << 16  # of a picture
 
 # Table 5 of the paper: batch size and learning rate; LXMERT needs the larger rate for spatiality only.
 TABLE_5 = {
@@ -46,6 +49,49 @@ def _at_least(name: str, value: float | None, lowest: float) -> None:
 def _part(name: str, value: float) -> None:
     if not 0 <= value <= 1:
         raise ValueError(f"{name}={value}: must be a part from 0 to 1")
+
+
+@dataclass(frozen=True)
+class RegionSettings:
+    """Where regions come from, and how many.
+
+    number: regions of a picture. For `scene`, `exact` gives the objects only and a number pads with empty cells; for
+    `detector` and `file`, `exact` takes all there are and a number the first so many (a detector's most confident).
+    misses, jitter: of `scene`, as if a detector found the boxes: the probability that an object is missed, and the
+    standard deviation of each edge as a part of the box's width or height. Both depend on the seed and on what the
+    picture shows, not on its place in the data.
+    detector: a folder or hub name of a `transformers` object-detection model. file: features made elsewhere.
+
+    Raises `ValueError` for a value or a combination that no source has.
+    """
+
+    source: str = "scene"
+    number: int | str = "exact"
+    misses: float = 0.0
+    jitter: float = 0.0
+    detector: str | None = None
+    file: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.source not in SOURCES:
+            raise ValueError(f"regions.source={self.source}: choose one of {', '.join(SOURCES)}")
+        whole = isinstance(self.number, int) and not isinstance(self.number, bool)
+        if self.number != "exact" and not (whole and 1 <= int(self.number) <= MOST_REGIONS):
+            raise ValueError(f"regions.number={self.number}: must be exact, or a number from 1 to {MOST_REGIONS}")
+        if not 0 <= self.misses < 1:
+            raise ValueError(f"regions.misses={self.misses}: must be a probability from 0 to below 1")
+        if not 0 <= self.jitter <= 0.5:
+            raise ValueError(f"regions.jitter={self.jitter}: must be a part of the box from 0 to 0.5")
+        if not 0 <= self.seed < 1 << 64:
+            raise ValueError(f"regions.seed={self.seed}: must be 0 or more, below 2**64")
+        for name in ("misses", "jitter"):
+            if getattr(self, name) and self.source != "scene":
+                raise ValueError(f"regions.{name}={getattr(self, name)}: only regions.source=scene has it")
+        for name in ("detector", "file"):
+            if (getattr(self, name) is not None) != (self.source == name):
+                needs = f"give regions.{name}" if self.source == name else f"leave out regions.{name}"
+                raise ValueError(f"regions.source={self.source}: {needs}")
 
 
 @dataclass(frozen=True)
@@ -190,10 +236,10 @@ class Run:
     pretraining: Pretraining = field(default_factory=Pretraining)
 
     def __post_init__(self) -> None:
-        _choice("model", self.model, tuple(MODELS))
+        _choice("model", self.model, MODELS)
         _choice("setting", self.setting, SETTINGS)
         _choice("task", self.task, TASKS)
-        _choice("size", self.size, tuple(SIZES))
+        _choice("size", self.size, SIZES)
         _choice("positions", self.positions, ("sinusoidal", "random"))
         _choice("device", self.device, ("auto", "cpu", "gpu"))
         _choice("precision", self.precision, PRECISIONS)
@@ -205,8 +251,6 @@ class Run:
             raise ValueError(f"setting={self.setting}: model={self.model} sees text alone; use setting=caption")
         if self.training.loss == "distillation" and self.model != "albef":
             raise ValueError(f"training.loss=distillation: only model=albef has a momentum teacher, not {self.model}")
-        if self.start and self.pretrained:
-            raise ValueError(f"start={self.start}: a finished run has its weights; leave out pretrained=")
 
     @property
     def batch_size(self) -> int:
@@ -228,11 +272,3 @@ class Run:
     def tests(self) -> tuple[str, ...]:
         """The test settings: text-only models have one (section 4)."""
         return ("caption",) if self.model in TEXT_ONLY else ("image", "caption", "image+caption")
-
-
-def identity(run: Run, **resolved: Any) -> dict[str, Any]:
-    """What the result depends on: all settings but where things lie and what they run on, and what was `resolved`."""
-    values = dataclasses.asdict(run)
-    for name in ("runs", "device", "devices", "strategy", "logger", "data", "experiment"):
-        del values[name]
-    return values | resolved

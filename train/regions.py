@@ -19,55 +19,12 @@ from pyarrow import compute
 
 from render.image import Renderer
 from train.cached import Block, cached
+from train.config import RegionSettings as RegionSettings
 from train.recogniser import DIMENSION, features_of, weights_digest
 from travlr.scene import World
 
 WHOLE = (0.0, 0.0, 1.0, 1.0)  # the box of a whole picture
 FAINTEST = 12  # of 255: what a lossy file may show where nothing is
-MOST = 1 << 16  # regions of a picture
-
-
-@dataclass(frozen=True)
-class RegionSettings:
-    """Where regions come from, and how many.
-
-    number: regions of a picture. For `scene`, `exact` gives the objects only and a number pads with empty cells; for
-    `detector` and `file`, `exact` takes all there are and a number the first so many (a detector's most confident).
-    misses, jitter: of `scene`, as if a detector found the boxes: the probability that an object is missed, and the
-    standard deviation of each edge as a part of the box's width or height. Both depend on the seed and on what the
-    picture shows, not on its place in the data.
-    detector: a folder or hub name of a `transformers` object-detection model. file: features made elsewhere.
-
-    Raises `ValueError` for a value or a combination that no source has.
-    """
-
-    source: str = "scene"
-    number: int | str = "exact"
-    misses: float = 0.0
-    jitter: float = 0.0
-    detector: str | None = None
-    file: str | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.source not in SOURCES:
-            raise ValueError(f"regions.source={self.source}: choose one of {', '.join(SOURCES)}")
-        whole = isinstance(self.number, int) and not isinstance(self.number, bool)
-        if self.number != "exact" and not (whole and 1 <= int(self.number) <= MOST):
-            raise ValueError(f"regions.number={self.number}: must be exact, or a number from 1 to {MOST}")
-        if not 0 <= self.misses < 1:
-            raise ValueError(f"regions.misses={self.misses}: must be a probability from 0 to below 1")
-        if not 0 <= self.jitter <= 0.5:
-            raise ValueError(f"regions.jitter={self.jitter}: must be a part of the box from 0 to 0.5")
-        if not 0 <= self.seed < 1 << 64:
-            raise ValueError(f"regions.seed={self.seed}: must be 0 or more, below 2**64")
-        for name in ("misses", "jitter"):
-            if getattr(self, name) and self.source != "scene":
-                raise ValueError(f"regions.{name}={getattr(self, name)}: only regions.source=scene has it")
-        for name in ("detector", "file"):
-            if (getattr(self, name) is not None) != (self.source == name):
-                needs = f"give regions.{name}" if self.source == name else f"leave out regions.{name}"
-                raise ValueError(f"regions.source={self.source}: {needs}")
 
 
 @dataclass(frozen=True)

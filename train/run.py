@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +10,14 @@ from typing import Any
 import torch
 
 from train.batches import Parts, fine_tuning, own_setting, test_batches
-from train.config import Run, identity
+from train.config import Run
 from train.data import Sight, Source
 from train.devices import accelerator, chosen_precision, gpu_names, keep_memory
 from train.fit import fit, load_weights, save_weights
+from train.identity import content, dataset_folder, identity
 from train.models import MODELS, make_model, shape_of
 from train.models.layers import Model
-from train.models.loading import load_published, local_path, tokenizer_of, weight_files
+from train.models.loading import load_published, local_path, tokenizer_of
 from train.module import Learner
 from train.pretrain import WEIGHTS, pretrain
 from train.results import (
@@ -34,7 +34,7 @@ from train.testing import test_matrix
 from train.text import Words, grammar_tokenizer
 from travlr.config import CONFIGS
 from travlr.dataset import MANIFEST
-from travlr.files import locked, read_chunks
+from travlr.files import locked
 
 Say = Callable[[str], object]
 
@@ -61,7 +61,7 @@ def run(config: Run, say: Say = print) -> list[Row]:
 
 def prepare_data(config: Run, say: Say) -> Path:
     """The dataset's folder; data/TASK is made where it is missing."""
-    folder = Path(config.data or f"data/{config.task}")
+    folder = dataset_folder(config)
     if not (folder / MANIFEST).is_file():
         if config.data is not None:
             raise ValueError(f"data={folder}: holds no dataset; make it with python -m travlr.generate out={folder}")
@@ -131,10 +131,10 @@ def start_from(config: Run, learner: Learner) -> str:
     """Load the weights of a finished run; returns where they come from. Raises `ValueError` where there are none, or of
     another model."""
     folder = Path(str(config.start))
-    told = read_config(folder)["config"]
+    told, known = read_config(folder)["config"], identity(config)
     for name in ("model", "size", "controlled", "pretrained", "tokenizer"):
-        if told.get(name) != getattr(config, name):
-            raise ValueError(f"start={folder}: has {name}={told.get(name)}; give the same, not {getattr(config, name)}")
+        if told.get(name) != known[name]:
+            raise ValueError(f"start={folder}: has {name}={told.get(name)}; give the same, not {known[name]}")
     if not is_finished(folder):
         raise ValueError(f"start={folder}: this run is not finished; run it to its end first")
     load_weights(learner, folder / WEIGHTS)
@@ -170,21 +170,13 @@ def build(config: Run, words: Words, picture: tuple[int, int], dimension: int, s
     if config.pretrained:
         report = load_published(model, config.pretrained)
         say(f"pretrained={config.pretrained}: {report}")
-        origin = f"{Path(config.pretrained).name} {sha256(config.pretrained)}"
+        origin = f"{Path(config.pretrained).name} {str(content(str(local_path(config.pretrained))))[:16]}"
     elif config.positions == "sinusoidal":
         sinusoidal(model)
     if config.training.frozen:
         for parameter in model.encoder_parameters():
             parameter.requires_grad_(False)
     return model, origin
-
-
-def sha256(checkpoint: str) -> str:
-    digest = hashlib.sha256()
-    for path in weight_files(local_path(checkpoint)):
-        for chunk in read_chunks(path):
-            digest.update(chunk)
-    return digest.hexdigest()[:16]
 
 
 @torch.no_grad()

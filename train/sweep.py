@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from train.command import FREE_TEXT, Job, Say, folder_of, settings
+from train.command import FREE_TEXT, Job, Say, settings
 from travlr import cli
+from travlr.files import Locked
 
-TAKEN = "another process is writing there"
 PAUSE = 10.0  # seconds between looks at runs that other processes have
 NAMED = ("model", "task", "setting", "seed")  # what a run is called by, beside what differs
 
@@ -147,10 +147,10 @@ def _go(name: str, progress: Progress) -> bool:
         progress.rows += progress.jobs[name].run(progress.say)
     except BrokenPipeError:
         raise
+    except Locked:
+        progress.say("another process is at it: left for later")
+        return False
     except (ValueError, OSError) as error:
-        if TAKEN in str(error):
-            progress.say("another process is at it: left for later")
-            return False
         told = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
         progress.failed[name] = told
         progress.say(f"failed: {told}")
@@ -170,10 +170,11 @@ def _free_memory() -> None:
 
 def _finished(job: Job) -> list[Any] | None:
     """The results of a job that is finished already; None where it is not. Running it tells what is wrong."""
+    from train.identity import run_folder
     from train.results import read_results
 
     try:
-        return read_results(folder) if (folder := folder_of(job.resolved())) else None
+        return read_results(run_folder(job.resolved()))
     except ValueError:
         return None
 
@@ -188,15 +189,18 @@ def listed(jobs: Mapping[str, Job]) -> str:
 
 
 def _state(job: Job) -> str:
+    from train.identity import run_folder
     from train.results import is_finished
 
     try:
-        folder = folder_of(job.resolved())
+        config = job.resolved()
     except ValueError:
         return "no start"  # the run that it goes on from is not finished
-    if folder is None or not folder.is_dir():
-        return "to do"
-    return "finished" if is_finished(folder) else "begun"
+    try:
+        folder = run_folder(config)
+    except ValueError:
+        return "to do"  # its dataset too
+    return "finished" if is_finished(folder) else "begun" if folder.is_dir() else "to do"
 
 
 def _clock(seconds: float) -> str:

@@ -21,6 +21,10 @@ WORK = ".travlr"
 KEPT = ".kept"
 
 
+class Locked(ValueError):
+    """Another process has the lock of a folder."""
+
+
 @contextlib.contextmanager
 def placed(folder: Path, name: str, sync: bool = True) -> Iterator[Path]:
     """A path to write to; on leaving it becomes `folder / name`, whole, and on an exception nothing is left of it.
@@ -85,7 +89,7 @@ def hashed(paths: Iterable[Path]) -> dict[str, str | int]:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder. Raises `ValueError` where another process holds it.
+    """Hold the lock of a folder. Raises `Locked` where another process holds it.
 
     A POSIX record lock: workers do not inherit it, it dies with its process, and it works on network disks.
     """
@@ -102,9 +106,10 @@ def locked(folder: Path) -> Iterator[None]:
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                taken = error.errno in (errno.EACCES, errno.EAGAIN)
-                problem = "another process is writing there; wait for it" if taken else f"no lock: {error.strerror}"
-                raise ValueError(f"{folder}: {problem}, or name another folder") from None
+                if error.errno in (errno.EACCES, errno.EAGAIN):
+                    told = f"{folder}: another process is writing there; wait for it, or name another folder"
+                    raise Locked(told) from None
+                raise ValueError(f"{folder}: no lock: {error.strerror}, or name another folder") from None
             if _is_still(file.fileno(), path):
                 yield
                 return
