@@ -245,6 +245,10 @@ class Run:
         _choice("precision", self.precision, PRECISIONS)
         _at_least("seed", self.seed, 0)
         _at_least("devices", self.devices, 1)
+        if self.batch_size % self.devices:
+            raise ValueError(
+                f"devices={self.devices}: must divide optimiser.batch_size={self.batch_size}, shared out among them"
+            )
         for logger in self.logger:
             _choice("logger", logger, LOGGERS)
         if self.model in TEXT_ONLY and self.setting != "caption":

@@ -16,10 +16,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from train.config import Run
+from train.devices import leads
 from train.module import Learner
 from train.results import write_curve
 
 CHECKPOINTS = "checkpoints"
+SEVERAL = "ddp_find_unused_parameters_true"  # a batch asks for words or for answers: either head may go unused
 LOGGED = 10  # steps between points of the loss curve
 
 
@@ -44,8 +46,8 @@ def fit(
     bar = progress_bar()
     trainer = L.Trainer(
         accelerator=device,
-        devices=run.devices if device == "gpu" else 1,
-        strategy=run.strategy,
+        devices=run.devices,
+        strategy=SEVERAL if run.devices > 1 and run.strategy in ("auto", "ddp") else run.strategy,
         precision="bf16-mixed" if precision == "bf16" else "32-true",
         max_steps=learner.steps,
         max_epochs=-1,
@@ -70,11 +72,14 @@ def fit(
 
 
 def save_weights(learner: Learner, path: Path) -> None:
-    """The model and its word head as safetensors; whole or not at all."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in learner.state_dict().items()}
-    temporary = path.with_suffix(".tmp")
-    save_file(tensors, temporary)
-    temporary.replace(path)
+    """The model and its word head as safetensors; whole or not at all, and there for every process of the run."""
+    if leads():
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in learner.state_dict().items()}
+        temporary = path.with_suffix(".tmp")
+        save_file(tensors, temporary)
+        temporary.replace(path)
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()
 
 
 def load_weights(learner: Learner, path: Path) -> None:
@@ -124,7 +129,9 @@ def loggers(run: Run, folder: Path) -> list[Any]:
 
 
 def progress_bar() -> list[Callback]:
-    return [TQDMProgressBar(refresh_rate=5)] if sys.stderr.isatty() else [Lines()]
+    if sys.stderr.isatty():
+        return [TQDMProgressBar(refresh_rate=5)]
+    return [Lines()] if leads() else []
 
 
 class Lines(Callback):
