@@ -161,7 +161,9 @@ class Learner(L.LightningModule):
         done = min(1.0, (step - rise) / max(1, self.steps - rise))
         if self.settings.decay == "constant":
             return 1.0
-        return 1 - done if self.settings.decay == "linear" else 0.5 * (1 + math.cos(math.pi * done))
+        fall = 1 - done if self.settings.decay == "linear" else 0.5 * (1 + math.cos(math.pi * done))
+        final = self.settings.final_rate / self.rate
+        return final + (1 - final) * fall
 
     # Validation ---------------------------------------------------------------------------------------------------
 

@@ -81,13 +81,13 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
     keep_memory()
     precision, why = chosen_precision(config, device, folder)
     say(f"{folder}: {device}, {precision} ({why})")
-    torch.manual_seed(config.seed)
     words = words_of(config)
     sees = MODELS[config.model].sees
     side = shape_of(config.model, config.size).picture if sees == "pixels" else 0
     parts = Parts(config, source, words, Sight(sees, config.regions, side, folder.parent / ".features"))
     validation = parts.examples("validation", config.training.validation)
     dimension = validation.regions.dimension if validation.regions is not None else 0
+    torch.manual_seed(config.seed)  # only now: features that are made, and not looked up, draw random numbers too
     model, origin = build(config, words, source.picture, dimension, say)
     batches, steps, count = fine_tuning(parts)
     learner = Learner(
