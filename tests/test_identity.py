@@ -19,7 +19,15 @@ def same(first: Run, second: Run) -> bool:
 
 
 def test_where_a_run_lies_and_runs_is_no_part_of_it() -> None:
-    elsewhere = {"runs": "x", "data": "y", "experiment": "z", "device": "cpu", "devices": 2, "strategy": "ddp"}
+    elsewhere = {
+        "runs": "x",
+        "data": "y",
+        "audit": False,
+        "experiment": "z",
+        "device": "cpu",
+        "devices": 2,
+        "strategy": "ddp",
+    }
     assert same(Run(), Run(**elsewhere, logger=["wandb"]))  # type: ignore[arg-type]
     for change in (replace(Run(), seed=1), replace(Run(), model="albef"), replace(Run(), precision="bf16")):
         assert not same(Run(), change)

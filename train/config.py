@@ -201,7 +201,8 @@ class Pretraining:
 
 @dataclass(frozen=True)
 class Run:
-    """One trained model. `data`: a dataset's folder, null for data/TASK, which is made where it is missing.
+    """One trained model. `data`: a dataset's folder, null for data/TASK, which is made where it is missing. audit:
+    refuse a dataset that fails its audit.
 
     pretrained: a checkpoint's file, folder or hub name; null starts from random weights. tokenizer: where the
     checkpoint's own is not beside it. start: the folder of a finished run whose weights are fine-tuned further
@@ -214,6 +215,7 @@ class Run:
     setting: str = "caption"
     task: str = "cardinality"
     data: str | None = None
+    audit: bool = True
     seed: int = 0
     size: str = "small"
     pretrained: str | None = None

@@ -15,7 +15,7 @@ from travlr.dataset import read_manifest
 from travlr.files import hashed
 
 # Where things lie, what they run on, what is told: none of it changes a result.
-NO_PART = ("runs", "data", "experiment", "device", "devices", "strategy", "logger")
+NO_PART = ("runs", "data", "audit", "experiment", "device", "devices", "strategy", "logger")
 
 
 def identity(config: Run, **resolved: Any) -> dict[str, Any]:

@@ -217,7 +217,10 @@ def _detector(settings: RegionSettings, scenes: Scenes, cache: Path | None) -> R
 def _file(settings: RegionSettings, scenes: Scenes, cache: Path | None) -> Regions:
     from train.feature_files import read_features
 
-    return Regions(*read_features(Path(str(settings.file)), scenes.ids, settings.number, cache))
+    try:
+        return Regions(*read_features(Path(str(settings.file)), scenes.ids, settings.number, cache))
+    except ValueError as error:
+        raise ValueError(f"regions.file={error}") from None
 
 
 Source = Callable[[RegionSettings, Scenes, Path | None], Regions]

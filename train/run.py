@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from train.batches import Parts, fine_tuning, own_setting, test_batches
+from train.checks import prepare_data
 from train.config import Run
 from train.data import Sight, Source
 from train.devices import accelerator, chosen_precision, gpu_names, keep_memory, leads, locked_by_leader
@@ -32,8 +33,6 @@ from train.results import (
 )
 from train.testing import test_matrix
 from train.text import Words, grammar_tokenizer
-from travlr.config import CONFIGS
-from travlr.dataset import MANIFEST
 
 Say = Callable[[str], object]
 
@@ -46,7 +45,7 @@ def run(config: Run, say: Say = print) -> list[Row]:
     """
     device = accelerator(config)
     say = say if leads() else _nothing
-    source = Source(prepare_data(config, say))
+    source = Source(prepare_data(config, say) if leads() else dataset_folder(config))
     if source.task != config.task:
         raise ValueError(f"data={source.folder}: holds task={source.task}, not task={config.task}")
     known = identity(config, dataset=source.digest)
@@ -62,19 +61,6 @@ def run(config: Run, say: Say = print) -> list[Row]:
 
 def _nothing(line: str) -> None:
     """Said by a process that does not lead."""
-
-
-def prepare_data(config: Run, say: Say) -> Path:
-    """The dataset's folder; data/TASK is made where it is missing."""
-    folder = dataset_folder(config)
-    if not (folder / MANIFEST).is_file():
-        if config.data is not None:
-            raise ValueError(f"data={folder}: holds no dataset; make it with python -m travlr.generate out={folder}")
-        from travlr.generate import Job, generate_dataset
-
-        say(f"{folder}: making the dataset")
-        generate_dataset(CONFIGS[config.task](), Job(out=str(folder)), say)
-    return folder
 
 
 def train_and_test(config: Run, source: Source, folder: Path, device: str, say: Say) -> list[Row]:

@@ -1,0 +1,205 @@
+"""What cannot be trained on, or goes wrong in training: one line that names the setting, exit code 1, no traceback."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers import flip, one_line
+from train import command
+from train.checks import PASSED
+from train.models import SIZES
+from train.module import Learner
+from train.results import collect
+from train.text import grammar_tokenizer
+from travlr import Cardinality, Count, Image, cli, generate_dataset
+from travlr.generate import Job
+
+COUNTS = {"train": 100, "validation": 20, "test_ind": 20, "test_ood": 20}
+TINY = ["size=tiny", "optimiser.batch_size=10", "precision=float32", "device=cpu"]
+STEPS = ["training.steps=6", "training.check_every=2", "training.validation=20"]
+Damage = Callable[[Path], object]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def write(folder: Path, **counts: int) -> Path:
+    config = Cardinality(count=Count(**(COUNTS | counts)), image=Image(cell=8))
+    generate_dataset(config, Job(out=str(folder), workers=1), lambda line: None)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("whole") / "d")
+
+
+@pytest.fixture
+def data(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A dataset that may be damaged, named `d` from the current folder."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(whole, tmp_path / "d")
+    return tmp_path / "d"
+
+
+def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr("sys.argv", ["train.py", "data=d", *TINY, *STEPS, *arguments])
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # this process goes on
+    with pytest.raises(SystemExit) as caught:
+        cli.run("train", command.main)
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+@pytest.fixture
+def refused(data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    def line(*arguments: str) -> str:
+        assert called(monkeypatch, *arguments) == 1
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out
+        return one_line(err)
+
+    return line
+
+
+# Data ----------------------------------------------------------------------------------------------------------------
+
+
+def manifest(folder: Path, **changes: Any) -> None:
+    path = folder / "dataset.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def without_a_split(folder: Path) -> None:
+    shutil.rmtree(folder)
+    write(folder, test_ood=0)
+
+
+def first(folder: Path, split: str) -> Path:
+    return next(folder.glob(f"{split}-*"))
+
+
+DATA: dict[str, tuple[Damage, str]] = {
+    "newer": (functools.partial(manifest, format_version=99), "train: data=d/dataset.json: format version 99, newer"),
+    "older": (functools.partial(manifest, format_version=0), "train: data=d: format version 0, not this program's 1; "),
+    "a file": (lambda folder: first(folder, "test_ood").unlink(), "No such file or directory; make it anew with "),
+    "a bit": (lambda folder: flip(first(folder, "train")), ".parquet: not the bytes that were written; make it anew"),
+    "split": (without_a_split, "train: data=d: has no split test_ood; training needs train, validation, test_ind, "),
+    "audit": (functools.partial(manifest, content_digest="0" * 64), "train: data=d: fails its audit (content digest: "),
+    "nothing": (lambda folder: (folder / "dataset.json").unlink(), "train: data=d: holds no dataset; make it with "),
+    "unreadable": (lambda folder: (folder / "dataset.json").write_text("{"), "train: data=d/dataset.json: damaged"),
+}
+
+
+@pytest.mark.parametrize("case", DATA)
+def test_data_that_are_not_what_they_say(case: str, data: Path, refused: Callable[..., str]) -> None:
+    damage, message = DATA[case]
+    damage(data)
+    assert message in refused()
+
+
+def test_an_audit_is_done_once_and_can_be_left_out(
+    data: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quick = ("training.steps=2",)
+    assert called(monkeypatch, *quick) == 0
+    assert called(monkeypatch, *quick, "seed=1") == 0
+    assert capsys.readouterr().out.count("auditing the dataset, this once") == 1
+    manifest(data, content_digest="0" * 64)
+    assert "with audit=false" in refused(*quick)
+    assert called(monkeypatch, *quick, "audit=false") == 0
+    assert len({row["run"] for row in collect(Path("runs"))}) == 3
+    assert len(list(Path("runs", PASSED).iterdir())) == 1
+
+
+# The rest ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_gpu_that_is_not_there(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    expected = "train: device=gpu: there is no GPU that torch can use here; use device=auto or device=cpu"
+    assert refused("device=gpu") == expected
+
+
+def test_a_text_longer_than_the_model_takes(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SIZES["tiny"], "positions", 60)
+    line = refused()
+    assert (
+        line.startswith("train: size=tiny: ") and "texts have more than the 60 tokens that model=uniter takes" in line
+    )
+
+
+def test_a_rate_that_is_too_high(refused: Callable[..., str]) -> None:
+    line = refused("optimiser.learning_rate=1e30")
+    assert line.startswith("train: optimiser.learning_rate=1e+30: the loss is not a number at step 2; use a lower rate")
+
+
+def test_a_loss_that_is_no_number_leaves_the_last_good_checkpoint(
+    refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn, calls = Learner.losses, iter(range(100))
+
+    def losses(self: Learner, batch: Any) -> dict[str, torch.Tensor]:
+        found = learn(self, batch)
+        return found if next(calls) < 3 else {name: loss * torch.nan for name, loss in found.items()}
+
+    monkeypatch.setattr(Learner, "losses", losses)
+    assert "the loss is not a number at step 4;" in refused()
+    (kept,) = Path("runs").glob("*/checkpoints/last.ckpt")
+    state = torch.load(kept, weights_only=True)
+    assert state["global_step"] == 2 and all(value.isfinite().all() for value in state["state_dict"].values())
+    monkeypatch.setattr(Learner, "losses", learn)
+    assert called(monkeypatch) == 0
+
+
+def test_a_checkpoint_of_another_architecture(
+    refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    grammar_tokenizer().save_pretrained(tmp_path / "words")
+    torch.save({"bert.embeddings.word_embeddings.weight": torch.zeros(9, 7)}, "other.pt")
+    line = refused("pretrained=other.pt", "tokenizer=words")
+    assert line.startswith("train: pretrained=other.pt: checkpoint of another architecture: ")
+    assert called(monkeypatch, "training.steps=2") == 0
+    start = next(Path("runs").glob("uniter-*"))
+    assert refused("model=lxmert", f"start={start}").startswith(
+        f"train: start={start}: has model=uniter; give the same"
+    )
+    assert refused("start=nowhere").startswith("train: start=nowhere: no config.json, so not a run")
+
+
+def features(folder: Path, dimensions: dict[str, int]) -> None:
+    """UNITER's format: a file for each image, with features as wide as its split has them."""
+    folder.mkdir()
+    for split, width in dimensions.items():
+        for number in range(COUNTS.get(split, 1)):
+            name = f"cardinality-{split}-{number:08d}" if split in COUNTS else split
+            np.savez(folder / name, features=np.ones((2, width), np.float32), norm_bb=np.zeros((2, 6), np.float32))
+
+
+FEATURES: dict[str, tuple[dict[str, int], str]] = {
+    "no blank picture": ({"train": 6, "validation": 6}, "lacks 1 of 21 images, the first is blank"),
+    "a split": ({"validation": 6, "blank": 6}, "lacks 100 of 101 images, the first is cardinality-train-00000000"),
+    "dimensions": ({"train": 5, "validation": 6, "blank": 6}, "image blank: has features of 6 numbers, others of 5"),
+}
+
+
+@pytest.mark.parametrize("case", FEATURES)
+def test_features_that_do_not_fit(case: str, refused: Callable[..., str]) -> None:
+    dimensions, told = FEATURES[case]
+    features(Path("made"), dimensions)
+    line = refused("training.stream=false", "regions.source=file", "regions.file=made")
+    assert line.startswith("train: regions.file=made: ") and told in line
