@@ -73,6 +73,25 @@ def test_no_circles() -> None:
         visit(name, ())
 
 
+TRAINER = sorted((ROOT / "train").rglob("*.py"))
+LIGHT = ("train.command", "train.sweep", "train.config")  # what answers a wrong setting
+
+
+def test_the_trainer_imports_no_analysis() -> None:
+    assert len(TRAINER) > 10
+    for path in TRAINER:
+        allowed = ("travlr", "render", "splits", "train")
+        assert {name.split(".")[0] for name in ours(path)} <= set(allowed), path
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_what_reads_settings_loads_nothing_heavy(name: str) -> None:
+    heavy = HEAVY | {"pyarrow", "scipy", "PIL"}
+    program = f"import sys, {name}; print(sorted(set(sys.modules) & {heavy}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
 def test_generating_loads_nothing_heavy() -> None:
     program = (
         "import sys\n"
