@@ -1,0 +1,371 @@
+"""How fast training is, beside the plain loop: `python tests/benchmarks/bench_train.py`, some twenty minutes.
+
+The plain loop: the same `transformers` modules, float32, random batches padded to the longest, text tokenised for each
+batch. Ours: the project's model, batches of like length, precision `auto`, text tokenised once. Both take the same
+examples (scenes of 3 to 30 objects, 36 regions each), step by step in turn, forward, backward and AdamW. A plain UNITER
+is a BERT over words and regions, a plain ALBEF a ViT and two halves of a BERT: there are none in `transformers`.
+
+`--batches 2 --models visualbert` ends in a minute. Rates are of this machine on this day, and of what else it does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import (
+    BertConfig,
+    BertModel,
+    LxmertConfig,
+    LxmertModel,
+    RobertaConfig,
+    RobertaModel,
+    VisualBertConfig,
+    VisualBertModel,
+    ViTConfig,
+    ViTModel,
+)
+
+from train.batches import Parts, fine_tuning
+from train.config import Run, Training
+from train.data import Examples, Raw, Sight, Source, bucketed
+from train.devices import chosen_precision, keep_memory, matmul_rate
+from train.inputs import Inputs
+from train.models import MODELS, make_model, shape_of
+from train.models.layers import Model
+from train.module import Learner
+from train.regions import RegionSettings
+from train.run import build, words_of
+from train.text import Words, grammar_tokenizer
+from travlr.config import Cardinality, Count, Spatiality
+from travlr.generate import Job, generate_dataset, generator
+from travlr.scene import Batch
+
+OBJECTS = (3, 30)
+REGIONS = 36
+TYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
+
+
+def table(title: str, head: list[str], rows: list[list[str]]) -> None:
+    print(f"\n### {title}\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    for row in rows:
+        print(f"| {' | '.join(row)} |", flush=True)
+
+
+# The plain loop --------------------------------------------------------------------------------------------------
+
+
+class Plain(nn.Module):
+    """A model of `transformers` as its documentation shows it, and a linear head. Batches are those of its tokenizer,
+    with `features` (B, R, D) and `boxes` (B, R, 4), or `pixels`."""
+
+    def __init__(self, name: str, dimension: int) -> None:
+        super().__init__()
+        self.name = name
+        if name == "visualbert":
+            self.model: nn.Module = VisualBertModel(VisualBertConfig(visual_embedding_dim=dimension))
+        elif name == "lxmert":
+            self.model = LxmertModel(LxmertConfig(visual_feat_dim=dimension))
+        elif name == "roberta":
+            self.model = RobertaModel(RobertaConfig(vocab_size=50265, max_position_embeddings=514, type_vocab_size=2))
+        elif name == "albef":
+            self.model = ViTModel(ViTConfig(image_size=384), add_pooling_layer=False)
+            self.text = BertModel(BertConfig(num_hidden_layers=6), add_pooling_layer=False)
+            self.joint = BertModel(BertConfig(num_hidden_layers=6, is_decoder=True, add_cross_attention=True))
+        else:
+            self.model = BertModel(BertConfig(vocab_size=28996))
+        if name == "uniter":
+            self.features, self.boxes = nn.Linear(dimension, 768), nn.Linear(4, 768)
+        self.head = nn.Linear(768, 2)
+
+    def forward(self, text: dict[str, Tensor], seen: dict[str, Tensor]) -> Tensor:
+        return self.head(getattr(self, self.name, self.text_only)(text, **seen))
+
+    def text_only(self, text: dict[str, Tensor]) -> Tensor:
+        return self.model(**text).pooler_output
+
+    def visualbert(self, text: dict[str, Tensor], features: Tensor, boxes: Tensor) -> Tensor:
+        ones = torch.ones(features.shape[:2], dtype=torch.long)
+        seen = {"visual_embeds": features, "visual_attention_mask": ones, "visual_token_type_ids": ones}
+        return self.model(**text, **seen).pooler_output
+
+    def lxmert(self, text: dict[str, Tensor], features: Tensor, boxes: Tensor) -> Tensor:
+        return self.model(**text, visual_feats=features, visual_pos=boxes).pooled_output
+
+    def uniter(self, text: dict[str, Tensor], features: Tensor, boxes: Tensor) -> Tensor:
+        words: Any = self.model.get_submodule("embeddings.word_embeddings")
+        states = torch.cat([words(text["input_ids"]), self.features(features) + self.boxes(boxes)], 1)
+        mask = torch.cat([text["attention_mask"], text["attention_mask"].new_ones(features.shape[:2])], 1)
+        return self.model(inputs_embeds=states, attention_mask=mask).pooler_output
+
+    def albef(self, text: dict[str, Tensor], pixels: Tensor) -> Tensor:
+        image = self.model(pixel_values=pixels).last_hidden_state
+        words = self.text(**text).last_hidden_state
+        mask = text["attention_mask"]
+        return self.joint(inputs_embeds=words, attention_mask=mask, encoder_hidden_states=image).pooler_output
+
+
+# Examples --------------------------------------------------------------------------------------------------------
+
+
+def scenes(count: int) -> Raw:
+    """Examples of evenly mixed length, with a query of comparison."""
+    maker = generator(Cardinality())
+    random = np.random.default_rng(0)
+    world = maker.config.world
+    grid = np.zeros((count, world.cells), np.int16)
+    order = np.full((count, OBJECTS[1]), -1)
+    for row, number in enumerate(random.integers(OBJECTS[0], OBJECTS[1], count, endpoint=True)):
+        order[row, :number] = random.permutation(world.cells)[:number]
+        grid[row, order[row, :number]] = random.integers(1, len(world.kinds), number, endpoint=True)
+    nothing = np.zeros(count, np.int64)
+    batch = Batch(grid, order, nothing, nothing, nothing > 0, [], [], 0)
+    queries = ["There are more circles than squares."] * count
+    ids = [str(row) for row in range(count)]
+    answers = random.random(count) < 0.5
+    return Raw(ids, maker.captions(batch), queries, answers, nothing, grid, world, maker.renderer)
+
+
+def sight_of(name: str, size: str = "base") -> Sight:
+    sees = MODELS[name].sees
+    return Sight(sees, RegionSettings(number=REGIONS), shape_of(name, size).picture if sees == "pixels" else 0)
+
+
+# One pair of loops -----------------------------------------------------------------------------------------------
+
+
+def plain_batches(raw: Raw, examples: Examples, size: int) -> Iterator[tuple[Any, Any, Tensor]]:
+    tokenizer = grammar_tokenizer()
+    order = np.random.default_rng(1).permutation(len(raw.ids))
+
+    for start in range(0, len(order), size):
+        rows = order[start : start + size]
+        pairs = [raw.captions[row] for row in rows], [raw.queries[row] for row in rows]
+        text = dict(tokenizer(*pairs, padding=True, return_tensors="pt"))
+        seen = {}
+        if examples.regions is not None:
+            features, boxes, _ = examples.regions.take(rows)
+            seen = {"features": torch.from_numpy(features), "boxes": torch.from_numpy(boxes)}
+        elif examples.pixels is not None:
+            seen = {"pixels": examples.pixels(raw.grid[rows])}
+        yield text, seen, torch.from_numpy(raw.answers[rows].astype(np.int64))
+
+
+def our_batches(examples: Examples, size: int) -> Iterator[Inputs]:
+    shown = np.ones(size, bool)
+    for rows in bucketed(examples.texts.lengths[: len(examples)], size, np.random.default_rng(1)):
+        yield examples.inputs(rows, shown, shown)
+
+
+def warmed(batches: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    """The first batch once more, before all: its step makes the optimiser's state, and is not timed."""
+    yield next(batches())
+    yield from batches()
+
+
+def step(optimiser: torch.optim.Optimizer, precision: str, logits: Callable[[], Tensor], answers: Any) -> None:
+    with autocast(precision):
+        loss: Any = functional.cross_entropy(logits().float(), answers)
+    loss.backward()
+    optimiser.step()
+    optimiser.zero_grad()
+
+
+def autocast(precision: str) -> contextlib.AbstractContextManager[Any]:
+    return torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16")
+
+
+def flops(model: Model, inputs: Inputs, useful: bool = False) -> int:
+    """Of a step's matrix products, backward twice forward, as each is defined: counted, not run. useful: without
+    padding."""
+    parts = [inputs]
+    if useful:
+        lengths = inputs.token_mask.sum(1).tolist()
+        names = ("features", "boxes", "region_mask", "pixels")
+        tensors = {name: getattr(inputs, name) for name in names if getattr(inputs, name) is not None}
+        parts = [
+            Inputs(
+                inputs.tokens[i : i + 1, :length],
+                inputs.token_mask[i : i + 1, :length],
+                **{name: tensor[i : i + 1] for name, tensor in tensors.items()},
+            )
+            for i, length in enumerate(lengths)
+        ]
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        for part in parts:
+            model(part.to("meta"))
+    return 3 * counter.get_total_flops()
+
+
+def compare(name: str, size: int, batches: int, precision: str, now: Callable[[], float]) -> list[str]:
+    """A row of the table for one model. now: the clock."""
+    raw = scenes(size * batches)
+    begun = now()
+    examples = Examples(raw, Words(grammar_tokenizer()), sight_of(name))
+    took = Counter({"input": now() - begun})
+    dimension = examples.regions.dimension if examples.regions is not None else 2048
+    torch.manual_seed(0)
+    theirs, ours = Plain(name, dimension).train(), make_model(name, feature_width=dimension).train()
+    counted = make_model(name, feature_width=dimension).to("meta").eval()
+    rivals = torch.optim.AdamW(theirs.parameters(), lr=1e-5), torch.optim.AdamW(ours.parameters(), lr=1e-5, fused=True)
+    work = useful = 0
+    peaks = [matmul_rate(TYPES[precision])]
+    plain, own = warmed(partial(plain_batches, raw, examples, size)), warmed(partial(our_batches, examples, size))
+    for number in range(-1, batches):
+        clock = [now()]
+        text, seen, answers = next(plain)
+        step(rivals[0], "float32", partial(theirs, text, seen), answers)
+        clock.append(now())
+        inputs = next(own)
+        clock.append(now())
+        step(rivals[1], precision, partial(ours, inputs), inputs.answer)
+        clock.append(now())
+        if number >= 0:
+            took.update(dict(zip(("plain", "input", "ours"), np.diff(clock), strict=True)))
+            work += flops(counted, inputs)
+            useful += flops(counted, inputs, useful=True)
+            peaks.append(matmul_rate(TYPES[precision]))
+    count, whole = size * batches, took["ours"] + took["input"]
+    rate, peak = work / took["ours"] / 1e9, max(peaks)
+    return [
+        name,
+        f"{count / took['plain']:.2f}",
+        f"{count / whole:.2f}",
+        f"{took['plain'] / whole:.1f}",
+        f"{rate:,.0f}",
+        f"{useful / took['ours'] / 1e9:,.0f}",
+        f"{peak:,.0f}",
+        f"{100 * rate / peak:.0f}",
+        f"{100 * took['input'] / whole:.2f}",
+    ]
+
+
+# The default run -------------------------------------------------------------------------------------------------
+
+
+def default_run(name: str, setting: str, folder: Path, steps: int, precision: str) -> list[str]:
+    """Milliseconds of a step of the default run: where they go, and how many steps a second that makes."""
+    run = Run(model=name, setting=setting, data=str(folder), training=Training(steps=250))
+    source, words = Source(folder), words_of(run)
+    sees = MODELS[name].sees
+    parts = Parts(run, source, words, Sight(sees, run.regions, shape_of(name, run.size).picture))
+    regions = parts.examples("validation").regions
+    model, _ = build(run, words, source.picture, regions.dimension if regions else 0, lambda _: None)
+    batches, total, _ = fine_tuning(parts)
+    learner = Learner(model, run.optimiser, run.learning_rate, total, batches, lambda: [], 0).train()
+    optimiser = learner.configure_optimizers()["optimizer"]
+    begun = time.perf_counter()
+    taken = list(batches(0))
+    took: dict[str, list[float]] = {
+        "input": [(time.perf_counter() - begun) / len(taken)],
+        "forward": [],
+        "backward": [],
+        "optimiser": [],
+    }
+    for batch in itertools.islice(taken, steps):
+        clock = [time.perf_counter()]
+        with autocast(precision):
+            loss: Any = torch.stack(list(learner.losses(batch).values())).sum()
+        clock.append(time.perf_counter())
+        loss.backward()
+        clock.append(time.perf_counter())
+        learner.configure_gradient_clipping(optimiser, run.optimiser.clip)
+        optimiser.step()
+        optimiser.zero_grad()
+        clock.append(time.perf_counter())
+        for part, seconds in zip(("forward", "backward", "optimiser"), np.diff(clock), strict=True):
+            took[part].append(seconds)
+    times = {part: 1e3 * float(np.median(values)) for part, values in took.items()}
+    whole = sum(times.values())
+    share = 100 * times["input"] / whole
+    return [name, setting, *(f"{t:.1f}" for t in times.values()), f"{1e3 / whole:.1f}", f"{share:.1f}"]
+
+
+# Memory ----------------------------------------------------------------------------------------------------------
+
+
+def memory(name: str, folder: str) -> None:
+    """Print MiB that the splits of a dataset take with what a model sees of them, at the most and when made."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    source = Source(Path(folder))
+    parts = Parts(Run(model=name, size="base", task=source.task), source, Words(grammar_tokenizer()), sight_of(name))
+    kept = [parts.examples(split) for split in ("train", "validation")]
+    assert len(kept[0]) == 32_000
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+
+
+def memories(folder: Path) -> None:
+    generate_dataset(Spatiality(), Job(out=str(folder), workers=2), say=lambda _: None)
+    rows = []
+    for name in ("uniter", "albef", "bert"):
+        command = [sys.executable, __file__, "--memory-of", name, str(folder)]
+        rows.append([name, subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()])
+    table("Most memory of 32,000 training and 10,000 validation examples of spatiality, base size", ["", "MiB"], rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="*", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--batches", type=int, default=8, help="batches of each loop and model (8)")
+    parser.add_argument("--size", type=int, default=16, help="examples of a batch (16; ALBEF a quarter)")
+    parser.add_argument("--steps", type=int, default=60, help="steps of the default run (60)")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads (all cores)")
+    parser.add_argument(
+        "--processor-time",
+        action="store_true",
+        help="at base size, count this process's seconds on one thread, not the wall's: where others use the machine",
+    )
+    parser.add_argument("--only", choices=("base", "small", "memory"), help="one of the three tables")
+    parser.add_argument("--memory-of", nargs=2, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.memory_of:
+        return memory(*asked.memory_of)
+    torch.set_num_threads(1 if asked.processor_time else asked.threads)
+    now = time.process_time if asked.processor_time else time.perf_counter
+    keep_memory()
+    precision, why = chosen_precision(Run(), "cpu")
+    print(f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}")
+    print(f"precision {precision}: {why}")
+    if asked.only in (None, "base"):
+        head = ["model", "plain, examples/s", "ours, examples/s", "times", "GFLOP/s", "without padding", "peak"]
+        rows = []
+        for name in asked.models:
+            rows.append(compare(name, asked.size // (4 if name == "albef" else 1), asked.batches, precision, now))
+            print("  ".join(rows[-1]), file=sys.stderr, flush=True)
+        table("Training at base size", [*head, "% of peak", "input, % of time"], rows)
+    with tempfile.TemporaryDirectory() as place:
+        if asked.only in (None, "small"):
+            count = Count(train=100, validation=100, test_ind=100, test_ood=100)
+            generate_dataset(Cardinality(count=count), Job(out=f"{place}/small", workers=1), say=lambda _: None)
+            head = ["model", "setting", "input", "forward", "backward", "optimiser", "steps/s", "input, % of time"]
+            rows = [
+                default_run(name, setting, Path(place) / "small", asked.steps, precision)
+                for name in asked.models
+                for setting in ("caption", "image")
+                if setting == "caption" or MODELS[name].sees != "nothing"
+            ]
+            table("A step of the default run (small, batch of 64), milliseconds", head, rows)
+        if asked.only in (None, "memory"):
+            memories(Path(place) / "spatiality")
+
+
+if __name__ == "__main__":
+    main()
