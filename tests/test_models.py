@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import BertConfig, BertForPreTraining, LxmertModel, RobertaConfig, RobertaForMaskedLM, VisualBertModel
 
+from train.data import Examples, Sight, shown, streamed
 from train.inputs import Inputs
 from train.models import MODELS, make_model, shape_of
 from train.models.albef import Albef, fit_positions
@@ -34,6 +36,11 @@ from train.models.loading import (
 from train.models.lxmert import Lxmert, lxmert_config
 from train.models.uniter import Uniter
 from train.models.visualbert import VisualBert, visualbert_config
+from train.regions import RegionSettings
+from train.testing import predict
+from train.text import Words, grammar_tokenizer
+from travlr.config import Cardinality
+from travlr.generate import Generator
 
 DATA = Path(__file__).parent / "data"
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5}
@@ -1062,3 +1069,30 @@ def test_batches_a_model_cannot_take_are_refused(name: str) -> None:
     if name in ("lxmert", "albef"):
         with pytest.raises(ValueError, match="give it a blank image"):
             model(Inputs(batch.tokens, batch.token_mask))
+
+
+# --- Evaluation -----------------------------------------------------------------------------------------------------
+
+
+def test_pictures_seen_once_give_the_answers_of_pictures_seen_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = streamed(Generator(Cardinality()), 0, 24)
+    raw = raw.take(np.array([*range(20), 3, 3, 11]))  # three pictures repeat
+    model = make_model("albef", "tiny", vocabulary=200).eval()
+    examples = Examples(raw, Words(grammar_tokenizer()), Sight("pixels", RegionSettings(), model.shape.picture))
+    assert isinstance(model, Albef)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(6 if parameter.ndim > 1 else 1)  # answers that depend on picture and text
+    monkeypatch.setattr("train.testing.SEEN", 7 * model.visual_encoder.pos_embed.numel())  # three portions
+    seen: list[int] = []
+    model.visual_encoder.register_forward_hook(lambda module, given, out: seen.append(len(out)))
+    settings = ("image", "caption", "image+caption")
+    found = predict(model, examples, settings, torch.device("cpu"), "float32")
+    assert sum(seen) == 20 + 1
+    for setting in settings:
+        rows = np.arange(len(examples))
+        with torch.no_grad():
+            logits = model(examples.inputs(rows, *shown(setting, rows, None)))
+        expected = (logits[:, 1] - logits[:, 0]).numpy()
+        assert np.ptp(expected) > 0.05
+        np.testing.assert_allclose(found[setting], expected, rtol=0, atol=1e-5)

@@ -17,6 +17,7 @@ class Inputs:
     features: (B, R, D) float. boxes: (B, R, 4) float: left, top, right, bottom as parts of the picture, 0 to 1.
     region_mask: (B, R) bool, False for padding. Regions are None for models that see none.
     pixels: (B, 3, height, width) float, normalised; None for models that see regions or text alone.
+    seen: (B or 1, 1 + R, H) float, what a model that sees pixels made of them before; it is then used in their place.
     answer: (B,) int64, 1 for true; None where it is not known.
     targets: (B, L) int64, the words behind masked tokens and `IGNORED` elsewhere; None where no words are asked for.
     matched: (B,) int64, 1 where the image belongs to the text; None where that is not asked.
@@ -28,6 +29,7 @@ class Inputs:
     boxes: Tensor | None = None
     region_mask: Tensor | None = None
     pixels: Tensor | None = None
+    seen: Tensor | None = None
     answer: Tensor | None = None
     targets: Tensor | None = None
     matched: Tensor | None = None

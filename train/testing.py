@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-from dataclasses import dataclass
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from train.batches import Parts, test_rows
-from train.data import Examples, shown
+from train.batches import TOKENS, Parts, test_rows
+from train.data import SHOWN, Examples, in_order, shown
 from train.evaluate import Scores, Texts, by_group, couples_right, floors, score
+from train.inputs import Inputs
+from train.models.albef import Albef
 from train.models.layers import Model
+from train.pictures import Pictures
 from train.results import TEST_SPLITS, predictions_table
+
+SEEN = 1 << 26  # numbers that ALBEF makes of pictures and that are kept at a time: 256 MiB
+
+Batches = Iterator[tuple[str, np.ndarray, Inputs]]  # setting, rows, and what the model is given
 
 
 @dataclass
@@ -32,8 +40,7 @@ def test_matrix(parts: Parts, model: Model, device: str, precision: str) -> Test
     for split in TEST_SPLITS:
         examples = parts.examples(split)
         floor = floors(seen, Texts(examples.queries, examples.answers, examples.objects))
-        for setting in parts.run.tests:
-            logits = predict(model, examples, setting, where, precision)
+        for setting, logits in predict(model, examples, parts.run.tests, where, precision).items():
             found = {
                 "groups": by_group(examples.answers, logits, examples.groups.tolist()),
                 "couples_right": couples_right(examples.answers, logits),
@@ -44,13 +51,60 @@ def test_matrix(parts: Parts, model: Model, device: str, precision: str) -> Test
 
 
 @torch.inference_mode()
-def predict(model: Model, examples: Examples, setting: str, device: torch.device, precision: str) -> np.ndarray:
-    """Log-odds of true, (N,) float32."""
-    logits = np.zeros(len(examples), np.float32)
-    cast = torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
-    for rows in test_rows(examples, setting):
-        inputs = examples.inputs(rows, *shown(setting, rows, None)).to(device)
-        with cast:
-            out = model(inputs).float()
-        logits[rows] = (out[:, 1] - out[:, 0]).cpu().numpy()
-    return logits
+def predict(
+    model: Model, examples: Examples, settings: Sequence[str], device: torch.device, precision: str
+) -> dict[str, np.ndarray]:
+    """Log-odds of true, (N,) float32, in each setting."""
+    found = {setting: np.zeros(len(examples), np.float32) for setting in settings}
+    with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+        if isinstance(model, Albef):
+            batches = _seen_once(model, examples, settings, device)
+        else:
+            batches = _batches(examples, settings)
+        for setting, rows, inputs in batches:
+            logits = model(inputs.to(device)).float()
+            found[setting][rows] = (logits[:, 1] - logits[:, 0]).cpu().numpy()
+    return found
+
+
+def _batches(examples: Examples, settings: Sequence[str]) -> Batches:
+    for setting in settings:
+        for rows in test_rows(examples, setting):
+            yield setting, rows, examples.inputs(rows, *shown(setting, rows, None))
+
+
+def _seen_once(model: Albef, examples: Examples, settings: Sequence[str], device: torch.device) -> Batches:
+    """As `_batches`, but the model has seen the pictures: each distinct one, the blank one too, once for all settings.
+    What it makes of them is kept for a portion of the pictures at a time."""
+
+    def see(rows: np.ndarray, image: bool) -> torch.Tensor:
+        return model.see(examples.inputs(rows, np.full(len(rows), image), np.zeros(len(rows), bool)).to(device))
+
+    texts = copy.copy(examples)
+    texts.pixels = None
+    shows = [setting for setting in settings if SHOWN[setting][0]]
+    if blank := [setting for setting in settings if setting not in shows]:
+        seen = see(np.arange(1), False)  # (1, 1 + R, H)
+        for setting, rows, inputs in _batches(texts, blank):
+            yield setting, rows, replace(inputs, seen=seen)
+    first, which = _distinct(examples)
+    order = np.argsort(which, kind="stable")
+    positions = model.visual_encoder.pos_embed.numel()
+    portion, batch = max(1, SEEN // positions), max(1, TOKENS * model.shape.width // positions)
+    for start in range(0, len(first) if shows else 0, portion):
+        pictures = first[start : start + portion]
+        seen = torch.cat([see(pictures[i : i + batch], True) for i in range(0, len(pictures), batch)])
+        rows = order[slice(*np.searchsorted(which[order], (start, start + portion)))]
+        for setting in shows:
+            captions = np.full(len(rows), SHOWN[setting][1])
+            for part in in_order(examples.texts.lengths[examples.text_rows(rows, captions)], TOKENS):
+                inputs = texts.inputs(rows[part], *shown(setting, rows[part], None))
+                yield setting, rows[part], replace(inputs, seen=seen[which[rows[part]] - start])
+
+
+def _distinct(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
+    """The first row of each distinct picture, and which of these N rows show. Pictures from files count as distinct."""
+    if not isinstance(examples.pixels, Pictures):
+        return np.arange(len(examples)), np.arange(len(examples))
+    _, first, which = np.unique(examples.grid, axis=0, return_index=True, return_inverse=True)
+    return first, which.ravel()

@@ -53,10 +53,16 @@ class Albef(Model):
 
         Raises ValueError without pixels, or where the picture is not `Shape.picture` pixels wide and high.
         """
-        pixels = self.pixels_of(inputs)
-        image = self.visual_encoder(pixels)  # (B, 1 + R, H)
+        image = self.see(inputs)  # (B or 1, 1 + R, H)
         text = self.text_encoder(inputs.tokens, inputs.token_mask, image)
         return Encoded(text, image[:, 1:], text[:, 0])
+
+    def see(self, inputs: Inputs) -> Tensor:
+        """What `encode` makes of the pictures alone, (B, 1 + R, H): other batches of them can have it as `seen`."""
+        if inputs.seen is not None:
+            self.check(inputs)
+            return inputs.seen
+        return self.visual_encoder(self.pixels_of(inputs))
 
     def adapt(self, name: str, tensor: Tensor) -> Tensor:
         """Position embeddings of another resolution are interpolated, as the published fine-tuning does."""

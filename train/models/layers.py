@@ -189,12 +189,16 @@ class Attention(nn.Module):
         self.value = nn.Linear(width, width)
 
     def forward(self, states: Tensor, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """states: (B, Q, H); context: (B, K, H), the states themselves by default; mask: (B, K). Returns (B, Q, H)."""
+        """states: (B, Q, H); context: (B or 1, K, H), the states themselves by default; mask: (B, K) for the keys.
+
+        Returns (B, Q, H).
+        """
         context = states if context is None else context
         query, key, value = (
             layer(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, A, Q or K, d)
             for layer, x in ((self.query, states), (self.key, context), (self.value, context))
         )
+        key, value = (x.expand(len(query), -1, -1, -1) for x in (key, value))
         dropout = self.dropout if self.training else 0.0
         return attend(query, key, value, mask, dropout).transpose(1, 2).flatten(2)  # (B, Q, H)
 
@@ -254,7 +258,7 @@ class Layer(nn.Module):
         self.output = Residual(shape.intermediate, shape)
 
     def forward(self, states: Tensor, mask: Tensor, image: Tensor | None = None) -> Tensor:
-        """states: (B, S, H); mask: (B, S); image: (B, R, H), attended to whole. Returns (B, S, H)."""
+        """states: (B, S, H); mask: (B, S); image: (B or 1, R, H), attended to whole. Returns (B, S, H)."""
         states = self.attention(states, mask=mask)
         if image is not None:
             states = self.crossattention(states, image)
