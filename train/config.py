@@ -132,6 +132,8 @@ class Training:
     examples: how much of the train split: a part up to 1, or a number above.
     check_every: steps between validations, null for an epoch. validation: examples of each.
     frozen: train the classification head alone (section 5.2). loss: `binary` is that of the code the paper fine-tuned.
+    naming: beside the answer, name the word that makes the query true (the number, say) from the state that answers. It
+    rewards the step before the answer, which the paper does not do.
     shuffled: give the training answers to other examples, which no model can learn from: a check of the whole chain.
     keep: which weights are tested, the last (the paper) or the best on validation.
     """
@@ -144,6 +146,7 @@ class Training:
     validation: int = 2000
     frozen: bool = False
     loss: str = "cross_entropy"
+    naming: bool = True
     shuffled: bool = False
     keep: str = "last"
 
@@ -162,20 +165,6 @@ class Training:
             raise ValueError(
                 f"training.examples={self.examples}: a part of the train split needs training.stream=false"
             )
-
-
-@dataclass(frozen=True)
-class MaskedQuery:
-    """Masked words of the query, beside the classification: what the paper does not do (`scale=paper` turns it off).
-
-    A part `share` of the batches shows true queries only, with the word that decides masked; the model names it. It
-    rewards the step before the answer: a number, say, and not only whether it is that number.
-    """
-
-    share: float = 0.7
-
-    def __post_init__(self) -> None:
-        _part("masked_query.share", self.share)
 
 
 @dataclass(frozen=True)
@@ -232,7 +221,6 @@ class Run:
     regions: RegionSettings = field(default_factory=RegionSettings)
     optimiser: Optimiser = field(default_factory=Optimiser)
     training: Training = field(default_factory=Training)
-    masked_query: MaskedQuery = field(default_factory=MaskedQuery)
     pretraining: Pretraining = field(default_factory=Pretraining)
 
     def __post_init__(self) -> None:

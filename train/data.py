@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as compute
 import torch
 
 from render.image import Renderer, decode
@@ -49,7 +48,7 @@ class Raw:
     captions: Sequence[str]
     queries: Sequence[str]
     answers: np.ndarray
-    groups: np.ndarray
+    pairs: Sequence[Sequence[str]]
     grid: np.ndarray
     world: World
     renderer: Renderer | None
@@ -63,10 +62,24 @@ class Raw:
             captions=[self.captions[row] for row in rows],
             queries=[self.queries[row] for row in rows],
             answers=self.answers[rows],
-            groups=self.groups[rows],
+            pairs=[self.pairs[row] for row in rows],
             grid=self.grid[rows],
             decoded=self.decoded and (lambda: _some(self.decoded(), rows)),
         )
+
+
+def true_word(pair: Sequence[str]) -> str:
+    """The word that makes the query of a pair true: the relation, number, quantifier or comparison of its scene.
+
+    Of `not all` and `not only` it is "not": which of the two is asked, the query tells.
+    """
+    kind, *shown = pair
+    if kind in ("horizontal", "vertical"):
+        first, second = ((len(place), place) for place in shown)
+        return ("left", "right", "above", "below")[2 * (kind == "vertical") + (first > second)]
+    if kind == "comparison":
+        return "more" if int(shown[0]) > int(shown[1]) else "fewer"
+    return shown[0] if len(shown) == 1 else kind.partition(" ")[0]
 
 
 def _some(pictures: Iterable[np.ndarray], rows: np.ndarray) -> Iterator[np.ndarray]:
@@ -78,11 +91,14 @@ class Examples:
     """N examples, ready for batches.
 
     texts: 2 N token sequences, row i with the caption and row N + i without. answers: (N,) bool. groups: (N,) first
-    item of each pair. objects: (N,) numbers of objects.
+    item of each pair. true_words: (N,) tokens of the words that make each query true. objects: (N,) numbers of objects.
     """
 
     def __init__(self, raw: Raw, words: Words, sight: Sight) -> None:
-        self.ids, self.queries, self.answers, self.groups = raw.ids, raw.queries, raw.answers, raw.groups
+        self.ids, self.queries, self.answers = raw.ids, raw.queries, raw.answers
+        self.groups = np.array([pair[0] for pair in raw.pairs])
+        tokens = {pair: words.ids(f" {true_word(pair)}")[0] for pair in set(map(tuple, raw.pairs))}
+        self.true_words = np.array([tokens[tuple(pair)] for pair in raw.pairs])
         self.words, self.grid = words, raw.grid
         self.objects = (raw.grid > 0).sum(axis=1)
         captions, queries = tokenise(words, raw.captions), tokenise(words, raw.queries)
@@ -156,13 +172,12 @@ def _stacked(first: Ragged, second: Ragged) -> Ragged:
 def streamed(maker: Generator, start: int, stop: int, split: str = "train") -> Raw:
     """Examples start to stop of a generator. Those of `train` past `count.train` are in no split of the dataset."""
     batch = maker.batch(split, start, stop)
-    groups = np.array([pair[0] for pair in maker.task.pairs])[batch.pair]
     return Raw(
         ids=[f"{split}-{index}" for index in range(start, stop)],
         captions=maker.captions(batch),
         queries=maker.query_texts(batch),
         answers=batch.answer.astype(bool),
-        groups=groups,
+        pairs=[maker.task.pairs[pair] for pair in batch.pair],
         grid=batch.grid,
         world=maker.config.world,
         renderer=maker.renderer,
@@ -202,13 +217,12 @@ class Source:
         reader = self.dataset[split]
         table = reader.columns("id", "caption", "query", "answer", "pair", "objects").slice(0, limit)
         world = self.config.world if self.config else _world(table)
-        pairs = compute.list_element(table["pair"], 0).to_pylist()
         return Raw(
             ids=table["id"].to_pylist(),
             captions=table["caption"].to_pylist(),
             queries=table["query"].to_pylist(),
             answers=table["answer"].to_numpy().astype(bool),
-            groups=np.array(pairs),
+            pairs=table["pair"].to_pylist(),
             grid=grid_of(table["objects"], world),
             world=world,
             renderer=renderer_of(self.config) if self.config else None,
