@@ -10,7 +10,7 @@ import torch
 
 from train.config import Run
 from train.data import Examples, Sight, Source, bucketed, in_order, shown, streamed
-from train.inputs import IGNORED, Inputs
+from train.inputs import Inputs
 from train.models import shape_of
 from train.text import Words
 
@@ -92,21 +92,19 @@ def _chosen(parts: Parts) -> Examples:
 def _shuffle(examples: Examples, random: np.random.Generator) -> None:
     """Give all that tells the truth to other examples."""
     order = random.permutation(len(examples))
-    examples.answers, examples.true_words = examples.answers[order], examples.true_words[order]
+    examples.answers, examples.pairs = examples.answers[order], examples.pairs[order]
 
 
 def _batches(parts: Parts, examples: Examples, size: int, epoch: int) -> Iterator[Inputs]:
-    """All examples in batches of `size`; with `training.naming`, the first token's target is the true word."""
+    """All examples in batches of `size`; with `training.naming`, with the pairs."""
     config, setting = parts.run, parts.run.setting
     random = random_of(config.seed, 1, epoch)
     caption = np.full(len(examples), setting != "image")
     lengths = examples.texts.lengths[examples.text_rows(np.arange(len(examples)), caption)]
     for rows in bucketed(lengths, size, random):
         inputs = examples.inputs(rows, *shown(setting, rows, random))
-        if config.training.naming:
-            targets = torch.full_like(inputs.tokens, IGNORED)
-            targets[:, 0] = torch.from_numpy(examples.true_words[rows])
-            inputs = replace(inputs, targets=targets)
+        if config.training.naming and not config.training.frozen:
+            inputs = replace(inputs, pair=torch.from_numpy(examples.pairs[rows]))
         yield inputs
 
 

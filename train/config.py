@@ -132,8 +132,8 @@ class Training:
     examples: how much of the train split: a part up to 1, or a number above.
     check_every: steps between validations, null for an epoch. validation: examples of each.
     frozen: train the classification head alone (section 5.2). loss: `binary` is that of the code the paper fine-tuned.
-    naming: beside the answer, name the word that makes the query true (the number, say) from the state that answers. It
-    rewards the step before the answer, which the paper does not do.
+    naming: beside the answer, name the pair (what the scene shows: the number, say, or two columns and their relation)
+    from the first token's state. It rewards the step before the answer, which the paper does not do.
     shuffled: give the training answers to other examples, which no model can learn from: a check of the whole chain.
     keep: which weights are tested, the last (the paper) or the best on validation.
     """

@@ -16,7 +16,7 @@ import pyarrow as pa
 import torch
 
 from render.image import Renderer, decode
-from train.inputs import Inputs
+from train.inputs import IGNORED, PAIR, Inputs
 from train.pictures import Pictures, normalised, scaled
 from train.regions import Regions, RegionSettings, Scenes, grid_of, make_regions
 from train.text import Ragged, Words, tokenise
@@ -68,18 +68,17 @@ class Raw:
         )
 
 
-def true_word(pair: Sequence[str]) -> str:
-    """The word that makes the query of a pair true: the relation, number, quantifier or comparison of its scene.
-
-    Of `not all` and `not only` it is "not": which of the two is asked, the query tells.
+def told(pair: Sequence[str]) -> list[str]:
+    """A pair as three words or fewer: what makes the query true (relation, number, quantifier, comparison), and the two
+    values that it follows from. Of `not all` and `not only` it is "not": which of the two is asked, the query tells.
     """
-    kind, *shown = pair
+    kind, *values = pair
     if kind in ("horizontal", "vertical"):
-        first, second = ((len(place), place) for place in shown)
-        return ("left", "right", "above", "below")[2 * (kind == "vertical") + (first > second)]
+        first, second = ((len(place), place) for place in values)
+        return [("left", "right", "above", "below")[2 * (kind == "vertical") + (first > second)], *values]
     if kind == "comparison":
-        return "more" if int(shown[0]) > int(shown[1]) else "fewer"
-    return shown[0] if len(shown) == 1 else kind.partition(" ")[0]
+        return ["more" if int(values[0]) > int(values[1]) else "fewer", *values]
+    return values if len(values) == 1 else [kind.partition(" ")[0], *values]
 
 
 def _some(pictures: Iterable[np.ndarray], rows: np.ndarray) -> Iterator[np.ndarray]:
@@ -91,14 +90,16 @@ class Examples:
     """N examples, ready for batches.
 
     texts: 2 N token sequences, row i with the caption and row N + i without. answers: (N,) bool. groups: (N,) first
-    item of each pair. true_words: (N,) tokens of the words that make each query true. objects: (N,) numbers of objects.
+    item of each pair. pairs: (N, 3) tokens of what each scene shows, see `told`. objects: (N,) numbers of objects.
     """
 
     def __init__(self, raw: Raw, words: Words, sight: Sight) -> None:
         self.ids, self.queries, self.answers = raw.ids, raw.queries, raw.answers
         self.groups = np.array([pair[0] for pair in raw.pairs])
-        tokens = {pair: words.ids(f" {true_word(pair)}")[0] for pair in set(map(tuple, raw.pairs))}
-        self.true_words = np.array([tokens[tuple(pair)] for pair in raw.pairs])
+        self.pairs = np.full((len(raw.ids), PAIR), IGNORED)
+        known = {pair: [words.ids(f" {word}")[0] for word in told(pair)] for pair in set(map(tuple, raw.pairs))}
+        for row, pair in zip(self.pairs, raw.pairs, strict=True):
+            row[: len(known[tuple(pair)])] = known[tuple(pair)]
         self.words, self.grid = words, raw.grid
         self.objects = (raw.grid > 0).sum(axis=1)
         captions, queries = tokenise(words, raw.captions), tokenise(words, raw.queries)
