@@ -14,6 +14,7 @@ from train.inputs import Inputs
 from train.models import shape_of
 from train.text import Words
 
+CHOICE = 8  # examples from which one with few objects is taken, where training begins with those
 TOKENS = 16_384  # padded tokens of a batch in evaluation
 
 
@@ -56,12 +57,16 @@ def fine_tuning(parts: Parts) -> tuple[Callable[[int], Iterator[Inputs]], int, i
     accumulate = config.optimiser.accumulate
     if training.stream:
         steps = training.steps or 0
-        rows = min(training.check_every or steps, steps) * accumulate * config.batch_size
+        per_epoch = min(training.check_every or steps, steps)
+        rows = per_epoch * accumulate * config.batch_size
         maker = parts.source.generator
 
         def batches(epoch: int) -> Iterator[Inputs]:
-            first = maker.config.count.train + epoch * rows
-            examples = parts.checked(Examples(streamed(maker, first, first + rows), parts.words, parts.sight))
+            first = maker.config.count.train + epoch * rows * CHOICE
+            through = epoch * per_epoch / (training.shortest_first * steps) if training.shortest_first else 1.0
+            made = round(rows * CHOICE ** (1 - min(1.0, through)) / 2) * 2
+            raw = streamed(maker, first, first + made, keep=rows)
+            examples = parts.checked(Examples(raw, parts.words, parts.sight))
             if training.shuffled:
                 _shuffle(examples, random_of(config.seed, 5, epoch))
             return _batches(parts, examples, config.batch_size, epoch)

@@ -129,6 +129,7 @@ class Training:
     """Fine-tuning. One of `steps` and `epochs` (of the training split) is given.
 
     stream: examples past the dataset's own, of the same distribution and never repeated; else its train split.
+    shortest_first: the part of the steps in which a stream goes from scenes with few objects (an eighth of all) to any.
     examples: how much of the train split: a part up to 1, or a number above.
     check_every: steps between validations, null for an epoch. validation: examples of each.
     frozen: train the classification head alone (section 5.2). loss: `binary` is that of the code the paper fine-tuned.
@@ -141,6 +142,7 @@ class Training:
     steps: int | None = 2000
     epochs: int | None = None
     stream: bool = True
+    shortest_first: float = 0.0
     examples: float = 1.0
     check_every: int | None = 250
     validation: int = 2000
@@ -157,6 +159,7 @@ class Training:
             _at_least(f"training.{name}", getattr(self, name), 1)
         _choice("training.loss", self.loss, LOSSES)
         _choice("training.keep", self.keep, ("last", "best"))
+        _part("training.shortest_first", self.shortest_first)
         if not self.examples > 0 or (self.examples > 1 and self.examples != int(self.examples)):
             raise ValueError(f"training.examples={self.examples}: must be a part up to 1, or a whole number above")
         if self.stream and self.epochs is not None:

@@ -170,11 +170,21 @@ def _stacked(first: Ragged, second: Ragged) -> Ragged:
 # Where examples come from ----------------------------------------------------------------------------------------
 
 
-def streamed(maker: Generator, start: int, stop: int, split: str = "train") -> Raw:
-    """Examples start to stop of a generator. Those of `train` past `count.train` are in no split of the dataset."""
+def streamed(maker: Generator, start: int, stop: int, split: str = "train", keep: int | None = None) -> Raw:
+    """Examples start to stop of a generator. Those of `train` past `count.train` are in no split of the dataset.
+
+    keep: only so many, those with the fewest objects; of each couple (true and false) both or neither.
+    """
     batch = maker.batch(split, start, stop)
+    ids = np.arange(start, stop)
+    if keep is not None and keep < len(ids):
+        objects = (batch.grid.reshape(len(ids) // 2, -1) > 0).sum(axis=1)  # of each couple
+        couples = np.sort(np.argsort(objects, kind="stable")[: keep // 2])
+        rows = (2 * couples[:, None] + [0, 1]).ravel()
+        kept = {name: getattr(batch, name)[rows] for name in ("grid", "order", "query", "pair", "answer")}
+        batch, ids = replace(batch, **kept), ids[rows]
     return Raw(
-        ids=[f"{split}-{index}" for index in range(start, stop)],
+        ids=[f"{split}-{index}" for index in ids],
         captions=maker.captions(batch),
         queries=maker.query_texts(batch),
         answers=batch.answer.astype(bool),
