@@ -22,7 +22,7 @@ from transformers import BertConfig, BertForPreTraining, LxmertModel, RobertaCon
 from train.inputs import Inputs
 from train.models import MODELS, make_model, shape_of
 from train.models.albef import Albef, fit_positions
-from train.models.layers import Model, Shape
+from train.models.layers import Model, Shape, drop
 from train.models.loading import (
     PIXEL_MEAN,
     load_published,
@@ -482,6 +482,20 @@ def test_dropout_is_where_training_is(name: str, kind: str) -> None:
         assert torch.equal(model.eval()(batch), model(batch))
         still = build(name, {}).train()
         assert torch.equal(still(batch), still(batch))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_dropout_drops_its_part_independently_and_scales_the_rest(dtype: torch.dtype) -> None:
+    values = torch.ones(999, 1001, dtype=dtype, requires_grad=True)  # not a multiple of the four that share a draw
+    out = drop(values, 0.1)
+    kept = out > 0
+    assert kept.float().mean().item() == pytest.approx(0.9, abs=0.0015)  # five standard deviations
+    for step in (1, 2, 3, 4):
+        both = (kept[:, :-step] & kept[:, step:]).float().mean().item()
+        assert both == pytest.approx(0.81, abs=0.003)
+    assert torch.equal(out[kept], torch.full_like(out[kept], 1 / 0.9))
+    out.sum().backward()  # type: ignore[no-untyped-call]
+    assert values.grad is not None and torch.equal(values.grad, out)
 
 
 @pytest.mark.parametrize("name", ["visualbert", "uniter", "lxmert", "albef"])

@@ -1,6 +1,7 @@
 """Runs from config to results at tiny size: every model and setting, resuming, and what a model cannot know."""
 
 import os
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from train.batches import test_batches as batches_of_test
 from train.config import Optimiser, Run, Training
 from train.data import Examples, Sight, Source, streamed
 from train.models import MODELS, SIZES
+from train.module import Learner
 from train.regions import SOURCES, RegionSettings
 from train.results import read_curve, read_predictions, read_results
 from train.run import run
@@ -40,7 +42,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_names_that_are_known_without_torch_are_those_of_what_there_is() -> None:
     assert tuple(MODELS) == names.MODELS and tuple(SIZES) == names.SIZES and tuple(SOURCES) == names.SOURCES
-    assert names.TEXT_ONLY == tuple(name for name, model in MODELS.items() if model.sees == "nothing")
+    assert tuple(name for name, model in MODELS.items() if model.sees == "nothing") == names.TEXT_ONLY
     assert tuple(names.TABLE_5) == names.MODELS
 
 
@@ -82,7 +84,7 @@ def test_a_finished_run_is_not_repeated(data: str, tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_ends_like_one_that_was_not_stopped(
-    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
     whole = run(tiny(data, tmp_path / "whole"), say=lambda line: None)
     config = tiny(data, tmp_path / "stopped")
@@ -92,8 +94,6 @@ def test_a_resumed_run_ends_like_one_that_was_not_stopped(
         if next(steps) == 3:  # in the second of two epochs
             raise RuntimeError("killed")
         return learn(self, batch, number)
-
-    from train.module import Learner
 
     learn = Learner.training_step
     monkeypatch.setattr(Learner, "training_step", stops)
@@ -106,6 +106,48 @@ def test_a_resumed_run_ends_like_one_that_was_not_stopped(
     logits = [read_predictions(Path(c.runs) / r[0]["name"])["logit"].to_numpy() for c, r in
               ((tiny(data, tmp_path / "whole"), whole), (config, resumed))]  # fmt: skip
     np.testing.assert_array_equal(*logits)
+    assert not [warning for warning in recwarn if "lightning" in warning.filename]
+    points = [
+        (point["step"], point["validation_f1"]) for point in read_curve(tmp_path / "stopped" / resumed[0]["name"])
+    ]
+    assert points == [
+        (point["step"], point["validation_f1"]) for point in read_curve(tmp_path / "whole" / whole[0]["name"])
+    ]
+
+
+@pytest.mark.parametrize(("decay", "middle"), [("linear", 0.55), ("cosine", 0.55), ("constant", 1.0)])
+def test_the_rate_rises_and_falls_to_its_end(decay: str, middle: float) -> None:
+    class Only(Learner):
+        def __init__(self) -> None:
+            self.settings, self.rate, self.steps = Optimiser(warmup=0.2, decay=decay, final_rate=1e-4), 1e-3, 10
+
+    factors = [Only().factor(step) for step in (0, 1, 2, 6, 10, 11)]
+    assert factors == pytest.approx([0.5, 1.0, 1.0, middle, *[1.0 if decay == "constant" else 0.1] * 2])
+
+
+def test_loggers_write_into_the_run_s_folder_without_a_network(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    network = socket.create_server(("127.0.0.1", 0))  # what asks for anything from outside asks here
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{network.getsockname()[1]}")
+    ids = set()
+    for seed in (0, 1):
+        rows = run(tiny(data, Path("runs"), seed=seed, logger=["tensorboard", "wandb"]), say=lambda line: None)
+        folder = Path("runs") / rows[0]["name"]
+        assert {point["step"] for point in read_curve(folder)} >= {2, 4}
+        (events,) = folder.glob("tensorboard/events.out.tfevents.*")
+        assert b"f1" in events.read_bytes()
+        (kept,) = folder.glob(f"wandb/offline-run-*-{folder.name}/run-{folder.name}.wandb")
+        assert b"f1" in kept.read_bytes()
+        ids.add(kept)
+    network.setblocking(False)
+    with network, pytest.raises(BlockingIOError):
+        network.accept()
+    assert len(ids) == 2 and [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
 def test_seeds_differ_and_zero_is_one(data: str, tmp_path: Path) -> None:

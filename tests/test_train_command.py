@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -24,7 +25,7 @@ from train import command, sweep
 from train.command import Job, settings
 from train.config import Run
 from train.identity import identity
-from train.results import collect, read_results, start_run
+from train.results import collect, read_predictions, read_results, start_run
 from train.sweep import combinations, expand, go_through, listed
 from travlr import Cardinality, Count, Image, cli, generate_dataset
 from travlr.files import Locked, locked
@@ -149,12 +150,12 @@ def test_a_scale_may_have_its_plus() -> None:
     assert settings(["+experiment=mixed"]).config.setting == "mixed"
 
 
-# What the paper says: model -> batch, rate, decay of weights, clipping, schedule, loss.
+# What the paper says: model -> batch, rate, decay of weights, clipping, schedule and its end, loss.
 PAPER = {
-    "visualbert": (64, 2e-5, 0.01, 5.0, "linear", "binary"),
-    "uniter": (32, 5e-6, 0.01, 5.0, "linear", "binary"),
-    "lxmert": (32, 5e-6, 0.01, 5.0, "linear", "binary"),
-    "albef": (256, 2e-5, 0.02, None, "cosine", "distillation"),
+    "visualbert": (64, 2e-5, 0.01, 5.0, "linear", 0.0, "binary"),
+    "uniter": (32, 5e-6, 0.01, 5.0, "linear", 0.0, "binary"),
+    "lxmert": (32, 5e-6, 0.01, 5.0, "linear", 0.0, "binary"),
+    "albef": (256, 2e-5, 0.02, None, "cosine", 1e-6, "distillation"),
 }
 
 
@@ -162,7 +163,8 @@ PAPER = {
 def test_the_paper_s_scale(model: str) -> None:
     run = settings([f"model={model}", "+scale=paper"]).config
     optimiser, training = run.optimiser, run.training
-    found = (run.batch_size, run.learning_rate, optimiser.weight_decay, optimiser.clip, optimiser.decay, training.loss)
+    schedule = (optimiser.decay, optimiser.final_rate)
+    found = (run.batch_size, run.learning_rate, optimiser.weight_decay, optimiser.clip, *schedule, training.loss)
     assert found == PAPER[model]
     assert (run.size, run.scale, run.regions.number, optimiser.betas) == ("base", "paper", 36, [0.9, 0.999])
     assert (training.epochs, training.steps, training.stream, training.keep) == (80, None, False, "last")
@@ -208,6 +210,9 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "one of many": (["-m", "model=uniter,unter"], "model=unter: choose one of"),
     "one of many fits not": (["-m", "model=uniter,bert", "setting=image"], "sees text alone; use setting=caption (in "),
     "experiments": (["-m", "experiment=table2,table3"], "experiment=table3: choose one of"),
+    "final rate": (["optimiser.final_rate=1"], "optimiser.final_rate=1.0: must not be above the rate it falls from"),
+    "devices": (["devices=3"], "devices=3: must divide optimiser.batch_size=64"),
+    "devices of a sweep": (["-m", "seed=0,1", "devices=2"], "devices=2: -m gives each run one; start the command once"),
     "no line": (["-m", "experiment=few_shot", "model=albef", "start_setting=image"], "nothing to run"),
 }
 
@@ -342,6 +347,19 @@ def test_a_run_from_the_command_line(finished: tuple[Path, str]) -> None:
     }
     assert len(rows) == 6 and "image+caption (own)" in out and f"my runs/{folder.name}" in out
     assert sorted(path.name for path in runs.parent.iterdir()) == ["my runs", NAME]  # no outputs/, no lightning_logs/
+
+
+def test_two_processes_learn_what_one_does(finished: tuple[Path, str], work: Path) -> None:
+    arguments = [f"data={NAME}", "setting=image+caption", "seed=0", *TINY]
+    done = process(work, *arguments, "runs=two", "devices=2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("trained in image+caption") == 1 and done.stdout.count("step      3") == 1
+    (one,), (two,) = (list((work / runs).glob("uniter-*")) for runs in ("my runs", "two"))
+    assert one.name == two.name
+    logits = [read_predictions(folder)["logit"].to_numpy() for folder in (one, two)]
+    assert not np.array_equal(*logits)  # sums of other parts: were they equal, there would have been one process
+    np.testing.assert_allclose(logits[0], logits[1], atol=1e-5)
+    shutil.rmtree(work / "two")
 
 
 def here(work: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:

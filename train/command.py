@@ -206,6 +206,8 @@ def main(arguments: list[str]) -> int:
         raise cli.UsageError("--list is for -m")
     job = settings(given)
     rows = job.run()
+    if not rows:  # not the process that leads
+        return 0
     from train.results import transfer_table
 
     print(f"\n{transfer_table(rows)}\n\nPredictions, weights and curve: {Path(job.config.runs) / rows[0]['name']}")

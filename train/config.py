@@ -98,8 +98,8 @@ class RegionSettings:
 class Optimiser:
     """AdamW. batch_size and learning_rate: null for the paper's (Table 5).
 
-    warmup: the part of all steps in which the rate rises from 0. decay: how it falls after that. clip: the largest norm
-    of the gradient, null for any. accumulate: batches to a step.
+    warmup: the part of all steps in which the rate rises from 0. decay: how it falls after that, to final_rate.
+    clip: the largest norm of the gradient, null for any. accumulate: batches to a step.
     """
 
     batch_size: int | None = 64
@@ -108,6 +108,7 @@ class Optimiser:
     betas: list[float] = field(default_factory=lambda: [0.9, 0.98])
     warmup: float = 0.1
     decay: str = "linear"
+    final_rate: float = 0.0
     clip: float | None = 1.0
     accumulate: int = 1
 
@@ -117,6 +118,7 @@ class Optimiser:
         _at_least("optimiser.batch_size", self.batch_size, 1)
         _at_least("optimiser.accumulate", self.accumulate, 1)
         _at_least("optimiser.weight_decay", self.weight_decay, 0)
+        _at_least("optimiser.final_rate", self.final_rate, 0)
         for name in ("learning_rate", "clip"):
             if (value := getattr(self, name)) is not None and not value > 0:
                 raise ValueError(f"optimiser.{name}={value}: must be above 0")
@@ -236,6 +238,15 @@ class Run:
         _choice("precision", self.precision, PRECISIONS)
         _at_least("seed", self.seed, 0)
         _at_least("devices", self.devices, 1)
+        if self.optimiser.final_rate > self.learning_rate:
+            raise ValueError(
+                f"optimiser.final_rate={self.optimiser.final_rate}: must not be above the rate it falls from, "
+                f"optimiser.learning_rate={self.learning_rate}"
+            )
+        if self.batch_size % self.devices:
+            raise ValueError(
+                f"devices={self.devices}: must divide optimiser.batch_size={self.batch_size}, shared out among them"
+            )
         for logger in self.logger:
             _choice("logger", logger, LOGGERS)
         if self.model in TEXT_ONLY and self.setting != "caption":

@@ -1,16 +1,34 @@
-"""What a run computes on: device, precision, memory."""
+"""What a run computes on: device, precision, memory, and which of its processes leads."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import torch
+from lightning.fabric.utilities.rank_zero import rank_zero_only
 
-from train.config import Run
+from train.config import PRECISIONS, Run
+from travlr.files import locked
 
 TRIAL = (1024, 768, 1024)  # rows, inner and columns of the matrix products that are timed
 FASTER = 1.5  # bf16 is taken where it is at least this much faster
+
+
+def leads() -> bool:
+    """Whether this is the process that writes and tells: with `devices` above 1 Lightning starts others, which run the
+    same command to learn from their part of every batch, and no more."""
+    return getattr(rank_zero_only, "rank", 0) == 0
+
+
+@contextlib.contextmanager
+def locked_by_leader(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder for all processes of a run. Raises `Locked` where another run has it."""
+    with locked(folder) if leads() else contextlib.nullcontext():
+        yield
 
 
 def accelerator(run: Run) -> str:
@@ -43,13 +61,21 @@ def matmul_rate(precision: torch.dtype, device: str = "cpu", seconds: float = 0.
     return best
 
 
-def chosen_precision(run: Run, device: str) -> tuple[str, str]:
-    """`float32` or `bf16`, and why. `auto` takes bf16 where a short trial is 1.5 times faster in it."""
+def chosen_precision(run: Run, device: str, folder: Path | None = None) -> tuple[str, str]:
+    """`float32` or `bf16`, and why. `auto` takes bf16 where a short trial is 1.5 times faster in it.
+
+    The choice is kept in the run's folder: a run that is resumed goes on in it, and its other processes use it too.
+    """
     if run.precision != "auto":
         return run.precision, "as asked"
+    kept = folder and folder / "precision"
+    if kept and kept.is_file() and (before := kept.read_text()) in PRECISIONS:
+        return before, "as when it began"
     where = "cuda" if device == "gpu" else "cpu"
     full, half = (matmul_rate(kind, where) for kind in (torch.float32, torch.bfloat16))
     chosen = "bf16" if half >= FASTER * full else "float32"
+    if kept:
+        kept.write_text(chosen)
     return chosen, f"matrix products reach {full:,.0f} GFLOP/s in float32, {half:,.0f} in bf16"
 
 

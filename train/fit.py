@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -16,10 +17,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from train.config import Run
+from train.devices import leads
 from train.module import Learner
 from train.results import write_curve
 
 CHECKPOINTS = "checkpoints"
+SEVERAL = "ddp_find_unused_parameters_true"  # a batch asks for words or for answers: either head may go unused
 LOGGED = 10  # steps between points of the loss curve
 
 
@@ -37,15 +40,15 @@ def fit(
     monitor: the validation metric by which weights are the best.
     """
     quieten()
-    checkpoints = ModelCheckpoint(
+    checkpoints = Checkpoints(
         folder / CHECKPOINTS, "best", monitor=monitor, mode="max", save_last=True, enable_version_counter=False
     )
     last = folder / CHECKPOINTS / "last.ckpt"
     bar = progress_bar()
     trainer = L.Trainer(
         accelerator=device,
-        devices=run.devices if device == "gpu" else 1,
-        strategy=run.strategy,
+        devices=run.devices,
+        strategy=SEVERAL if run.devices > 1 and run.strategy in ("auto", "ddp") else run.strategy,
         precision="bf16-mixed" if precision == "bf16" else "32-true",
         max_steps=learner.steps,
         max_epochs=-1,
@@ -63,18 +66,27 @@ def fit(
     )
     if last.is_file():
         say(f"{folder}: going on from its last checkpoint")
-    trainer.fit(learner, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
+    try:
+        trainer.fit(learner, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
+    finally:
+        if "wandb" in run.logger:
+            import wandb
+
+            wandb.finish()  # or the next run of this process would go on in it
     chosen = Path(checkpoints.best_model_path) if run.training.keep == "best" else None
     if chosen is not None and chosen.is_file():
         learner.load_state_dict(torch.load(chosen, weights_only=True, map_location="cpu")["state_dict"])
 
 
 def save_weights(learner: Learner, path: Path) -> None:
-    """The model and its word head as safetensors; whole or not at all."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in learner.state_dict().items()}
-    temporary = path.with_suffix(".tmp")
-    save_file(tensors, temporary)
-    temporary.replace(path)
+    """The model and its word head as safetensors; whole or not at all, and there for every process of the run."""
+    if leads():
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in learner.state_dict().items()}
+        temporary = path.with_suffix(".tmp")
+        save_file(tensors, temporary)
+        temporary.replace(path)
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()
 
 
 def load_weights(learner: Learner, path: Path) -> None:
@@ -83,6 +95,14 @@ def load_weights(learner: Learner, path: Path) -> None:
         learner.load_state_dict(load_file(path))
     except (RuntimeError, SafetensorError) as error:
         raise ValueError(f"{path}: not weights of this model: {str(error).splitlines()[-1].strip()}") from None
+
+
+class Checkpoints(ModelCheckpoint):
+    """Of whole epochs, those that end in a validation. A resumed run comes to the end of its last one once more."""
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if self.monitor in trainer.callback_metrics:
+            super().on_train_epoch_end(trainer, pl_module)
 
 
 class Curve(Callback):
@@ -112,19 +132,33 @@ class Curve(Callback):
 
 
 def loggers(run: Run, folder: Path) -> list[Any]:
-    """CSV always; TensorBoard and Weights & Biases by name (offline unless its own settings say otherwise)."""
-    from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
+    """TensorBoard and Weights & Biases by name, the latter offline unless WANDB_MODE says otherwise; `Curve` is the CSV
+    that is always written."""
+    from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
 
-    made: list[Any] = [CSVLogger(folder, name="log", version="")]
+    made: list[Any] = []
     if "tensorboard" in run.logger:
         made.append(TensorBoardLogger(folder, name="tensorboard", version=""))
-    if "wandb" in run.logger:
-        made.append(WandbLogger(name=folder.name, project="travlr", save_dir=folder, id=folder.name, resume="allow"))
+    if "wandb" in run.logger and leads():
+        import wandb
+
+        begun = wandb.init(
+            project="travlr",
+            name=folder.name,
+            id=folder.name,
+            dir=folder,
+            resume="allow",
+            mode="online" if os.environ.get("WANDB_MODE") == "online" else "offline",
+            settings=wandb.Settings(silent=True, console="off"),
+        )
+        made.append(WandbLogger(experiment=begun))
     return made
 
 
 def progress_bar() -> list[Callback]:
-    return [TQDMProgressBar(refresh_rate=5)] if sys.stderr.isatty() else [Lines()]
+    if sys.stderr.isatty():
+        return [TQDMProgressBar(refresh_rate=5)]
+    return [Lines()] if leads() else []
 
 
 class Lines(Callback):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import lightning as L
@@ -81,7 +81,14 @@ class Learner(L.LightningModule):
     # Data ---------------------------------------------------------------------------------------------------------
 
     def train_dataloader(self) -> Loader:
-        return Loader(lambda: self.batches(self.current_epoch))
+        return Loader(lambda: map(self._own, self.batches(self.current_epoch)))
+
+    def _own(self, batch: Inputs) -> Inputs:
+        """What this process learns from a batch: with n processes every n-th example, so that a step stays a step."""
+        if (count := self.trainer.world_size) == 1:
+            return batch
+        there = {f.name: value for f in fields(batch) if (value := getattr(batch, f.name)) is not None}
+        return replace(batch, **{name: value[self.global_rank :: count] for name, value in there.items()})
 
     def val_dataloader(self) -> Loader:
         return Loader(self.validation)
@@ -97,7 +104,7 @@ class Learner(L.LightningModule):
     def training_step(self, batch: Inputs, number: int) -> Tensor:
         losses = self.losses(batch)
         loss = torch.stack(list(losses.values())).sum()
-        if not torch.isfinite(loss):
+        if not torch.isfinite(self.trainer.strategy.reduce(loss.detach())):  # a mean: wherever one is not a number
             raise ValueError(
                 f"optimiser.learning_rate={self.rate}: the loss is not a number at step {self.global_step + 1}; "
                 "use a lower rate or a larger optimiser.warmup (the last good checkpoint is kept)"
@@ -161,7 +168,9 @@ class Learner(L.LightningModule):
         done = min(1.0, (step - rise) / max(1, self.steps - rise))
         if self.settings.decay == "constant":
             return 1.0
-        return 1 - done if self.settings.decay == "linear" else 0.5 * (1 + math.cos(math.pi * done))
+        fall = 1 - done if self.settings.decay == "linear" else 0.5 * (1 + math.cos(math.pi * done))
+        final = self.settings.final_rate / self.rate
+        return final + (1 - final) * fall
 
     # Validation ---------------------------------------------------------------------------------------------------
 
@@ -171,7 +180,7 @@ class Learner(L.LightningModule):
             asked = batch.targets != IGNORED
             named = self.words(encoded.text[asked], self.model.embeddings).argmax(-1)
             right = (named == batch.targets[asked]).float()
-            self.log("word_accuracy", 100 * right.mean(), prog_bar=True, batch_size=len(right))
+            self.log("word_accuracy", 100 * right.mean(), prog_bar=True, batch_size=len(right), sync_dist=True)
         if batch.answer is not None:
             logits = self.model.head(encoded.pooled).float()
             self._seen.append(((logits[:, 1] - logits[:, 0]).cpu(), batch.answer.cpu()))
@@ -182,5 +191,5 @@ class Learner(L.LightningModule):
         logits, answers = (torch.cat(parts).numpy() for parts in zip(*self._seen, strict=True))
         self._seen.clear()
         found = score(answers.astype(bool), logits)
-        self.log("f1", found.macro_f1, prog_bar=True, batch_size=len(answers))
-        self.log("accuracy", found.accuracy, batch_size=len(answers))
+        self.log("f1", found.macro_f1, prog_bar=True, batch_size=len(answers), sync_dist=True)
+        self.log("accuracy", found.accuracy, batch_size=len(answers), sync_dist=True)

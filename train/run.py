@@ -12,7 +12,7 @@ import torch
 from train.batches import Parts, fine_tuning, own_setting, test_batches
 from train.config import Run
 from train.data import Sight, Source
-from train.devices import accelerator, chosen_precision, gpu_names, keep_memory
+from train.devices import accelerator, chosen_precision, gpu_names, keep_memory, leads, locked_by_leader
 from train.fit import fit, load_weights, save_weights
 from train.identity import content, dataset_folder, identity
 from train.models import MODELS, make_model, shape_of
@@ -34,7 +34,6 @@ from train.testing import test_matrix
 from train.text import Words, grammar_tokenizer
 from travlr.config import CONFIGS
 from travlr.dataset import MANIFEST
-from travlr.files import locked
 
 Say = Callable[[str], object]
 
@@ -42,9 +41,11 @@ Say = Callable[[str], object]
 def run(config: Run, say: Say = print) -> list[Row]:
     """Train and test; returns the results, one row for each test setting and split. A finished run is only read.
 
+    Where it has several processes (`devices`), those that Lightning starts return no rows.
     Raises `ValueError`, in one line that names the setting, for whatever cannot be done.
     """
     device = accelerator(config)
+    say = say if leads() else _nothing
     source = Source(prepare_data(config, say))
     if source.task != config.task:
         raise ValueError(f"data={source.folder}: holds task={source.task}, not task={config.task}")
@@ -53,10 +54,14 @@ def run(config: Run, say: Say = print) -> list[Row]:
     if is_finished(folder):
         say(f"{folder}: finished before; its results follow")
         return read_results(folder)
-    with locked(folder):
+    with locked_by_leader(folder):
         if is_finished(folder):  # by another process, in between
             return read_results(folder)
         return train_and_test(config, source, folder, device, say)
+
+
+def _nothing(line: str) -> None:
+    """Said by a process that does not lead."""
 
 
 def prepare_data(config: Run, say: Say) -> Path:
@@ -74,15 +79,15 @@ def prepare_data(config: Run, say: Say) -> Path:
 
 def train_and_test(config: Run, source: Source, folder: Path, device: str, say: Say) -> list[Row]:
     keep_memory()
-    precision, why = chosen_precision(config, device)
+    precision, why = chosen_precision(config, device, folder)
     say(f"{folder}: {device}, {precision} ({why})")
-    torch.manual_seed(config.seed)
     words = words_of(config)
     sees = MODELS[config.model].sees
     side = shape_of(config.model, config.size).picture if sees == "pixels" else 0
     parts = Parts(config, source, words, Sight(sees, config.regions, side, folder.parent / ".features"))
     validation = parts.examples("validation", config.training.validation)
     dimension = validation.regions.dimension if validation.regions is not None else 0
+    torch.manual_seed(config.seed)  # only now: features that are made, and not looked up, draw random numbers too
     model, origin = build(config, words, source.picture, dimension, say)
     batches, steps, count = fine_tuning(parts)
     learner = Learner(
@@ -102,6 +107,8 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
         pretrain(learner, parts, device, precision, say)
     fit(learner, config, folder, device, precision, say)
     save_weights(learner, folder / WEIGHTS)
+    if not leads():
+        return []
     trained = time.monotonic()
     shared = {
         "experiment": config.experiment,

@@ -42,6 +42,11 @@ def expand(arguments: Sequence[str]) -> dict[str, Job]:
         for changes in combinations(grid, given):
             job = _checked([*fixed, *choices], changes)
             jobs.setdefault(repr(job), (changes, job))
+    if len(jobs) > 1 and (several := [job.config.devices for _, job in jobs.values() if job.config.devices > 1]):
+        raise cli.UsageError(
+            f"devices={several[0]}: -m gives each run one; start the command once for each GPU, with another "
+            "CUDA_VISIBLE_DEVICES, and they share the work"
+        )
     if not jobs:
         raise cli.UsageError("nothing to run: no line of the grid has all these settings")
     return _named(list(jobs.values()))

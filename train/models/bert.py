@@ -8,11 +8,11 @@ from torch import nn
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 
 from train.inputs import Encoded, Inputs
-from train.models.layers import Model, Shape, initialise
+from train.models.layers import Dropout, Model, Shape, hasten, initialise
 
 
 class Bert(Model):
-    """The BERT of `transformers` and its sequence-classification head. Regions and pixels are not looked at."""
+    """The BERT of `transformers` with fused attention, and its classification head. Regions and pixels are not seen."""
 
     sees = "nothing"
     renames = (
@@ -25,7 +25,8 @@ class Bert(Model):
         super().__init__()
         self.shape, self.matching = shape, None
         self.bert = BertModel(BertConfig(**config_of(shape), pad_token_id=0))
-        self.head = nn.Sequential(nn.Dropout(shape.dropout), nn.Linear(shape.width, 2)).apply(initialise)
+        hasten(self.bert, shape)
+        self.head = nn.Sequential(Dropout(shape.dropout), nn.Linear(shape.width, 2)).apply(initialise)
 
     @property
     def embeddings(self) -> nn.Embedding:
@@ -33,12 +34,14 @@ class Bert(Model):
 
     def encode(self, inputs: Inputs, image_states: bool = True) -> Encoded:
         self.check(inputs)
-        out = self.bert(input_ids=inputs.tokens, attention_mask=inputs.token_mask)
-        return Encoded(out.last_hidden_state, None, out.pooler_output)
+        states = self.bert.embeddings(inputs.tokens)
+        states = self.bert.encoder(states, inputs.token_mask).last_hidden_state
+        pooler: Any = self.bert.pooler
+        return Encoded(states, None, pooler(states))
 
 
 class Roberta(Model):
-    """The RoBERTa of `transformers` and its sequence-classification head; `pooled` is the first state itself.
+    """The RoBERTa of `transformers` with fused attention, and its classification head; `pooled` is the first state.
 
     Positions count from 2 (0 and 1 are unused in the published weights), so `Shape.positions` is two more than the
     longest text. They come from the mask: any padding token will do.
@@ -57,11 +60,12 @@ class Roberta(Model):
         self.shape, self.matching = shape, None
         config = RobertaConfig(**config_of(shape), pad_token_id=1)
         self.roberta = RobertaModel(config, add_pooling_layer=False)
+        hasten(self.roberta, shape)
         self.head = nn.Sequential(
-            nn.Dropout(shape.dropout),
+            Dropout(shape.dropout),
             nn.Linear(shape.width, shape.width),
             nn.Tanh(),
-            nn.Dropout(shape.dropout),
+            Dropout(shape.dropout),
             nn.Linear(shape.width, 2),
         ).apply(initialise)
 
@@ -73,8 +77,9 @@ class Roberta(Model):
         self.check(inputs)
         mask = inputs.token_mask.long()
         positions = mask.cumsum(1) * mask + 1
-        out = self.roberta(input_ids=inputs.tokens, attention_mask=inputs.token_mask, position_ids=positions)
-        return Encoded(out.last_hidden_state, None, out.last_hidden_state[:, 0])
+        states = self.roberta.embeddings(inputs.tokens, position_ids=positions)
+        states = self.roberta.encoder(states, inputs.token_mask).last_hidden_state
+        return Encoded(states, None, states[:, 0])
 
     def check(self, inputs: Inputs) -> None:
         longest = self.shape.positions - 2
@@ -84,7 +89,6 @@ class Roberta(Model):
 
 def config_of(shape: Shape) -> dict[str, Any]:
     return {
-        "attn_implementation": "sdpa",
         "vocab_size": shape.vocabulary,
         "hidden_size": shape.width,
         "num_hidden_layers": shape.layers,

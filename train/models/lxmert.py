@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers import LxmertConfig, LxmertModel
 
 from train.inputs import Encoded, Inputs
-from train.models.layers import Attention, Fusion, Model, Shape, classifier, initialise, regions_of
+from train.models.layers import Attention, Fusion, Model, Shape, classifier, hasten, initialise, regions_of
 
 
 class Lxmert(Model):
@@ -34,7 +34,7 @@ class Lxmert(Model):
         super().__init__()
         self.shape = shape
         self.lxmert = LxmertModel(lxmert_config(shape, box_width=5 if controlled else 4))
-        fuse(self.lxmert.encoder, shape)
+        hasten(self.lxmert, shape, FusedCrossAttention)
         self.fusion = None
         if controlled:
             del self.lxmert.pooler
@@ -99,25 +99,13 @@ def language_side(layer: Any, text: Tensor, token_mask: Tensor, image: Tensor, r
     return layer.lang_output(layer.lang_inter(text), text)
 
 
-class FusedAttention(Attention):
-    """Stands in for `LxmertAttention`, which knows no fused kernel: same parameters, same numbers."""
+class FusedCrossAttention(Attention):
+    """Stands in for `LxmertAttention`, as `FusedAttention` does for others."""
 
     def forward(  # type: ignore[override]
         self, states: Tensor, context: Tensor, mask: Tensor | None = None, output_attentions: bool = False
     ) -> tuple[Tensor]:
         return (super().forward(states, context, mask),)
-
-
-def fuse(encoder: Any, shape: Shape) -> None:
-    def fused() -> FusedAttention:
-        return FusedAttention(shape.width, shape.heads, shape.attention_dropout).apply(initialise)
-
-    for layer in [*encoder.layer, *encoder.r_layers]:
-        layer.attention.self = fused()
-    for layer in encoder.x_layers:
-        layer.visual_attention.att = fused()
-        layer.lang_self_att.self = fused()
-        layer.visn_self_att.self = fused()
 
 
 def lxmert_config(shape: Shape, box_width: int) -> LxmertConfig:

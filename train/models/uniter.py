@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from train.inputs import Encoded, Inputs
 from train.models.layers import (
+    Dropout,
     Fusion,
     Layer,
     Model,
@@ -139,7 +140,7 @@ class RegionEmbeddings(nn.Module):
         self.pos_linear = nn.Linear(box_width, shape.width)
         self.pos_layer_norm = nn.LayerNorm(shape.width, eps=shape.epsilon)
         self.LayerNorm = nn.LayerNorm(shape.width, eps=shape.epsilon)
-        self.dropout = nn.Dropout(shape.dropout)
+        self.dropout = Dropout(shape.dropout)
 
     def forward(self, features: Tensor, boxes: Tensor, types: Tensor) -> Tensor:
         """features: (B, R, D), boxes: (B, R, 7), types: (B, R, H). Returns (B, R, H)."""

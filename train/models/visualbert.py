@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers import VisualBertConfig, VisualBertModel
 
 from train.inputs import Encoded, Inputs
-from train.models.layers import Attention, Fusion, Model, Shape, classifier, initialise, regions_of
+from train.models.layers import Fusion, Model, Shape, classifier, hasten, initialise, regions_of
 
 
 class VisualBert(Model):
@@ -42,9 +42,7 @@ class VisualBert(Model):
             raise ValueError(f"visual_token_type={visual_token_type}: must be 0 or 1")
         self.shape, self.visual_token_type = shape, visual_token_type
         self.visual_bert = VisualBertModel(visualbert_config(shape), add_pooling_layer=not controlled)
-        for layer in self.visual_bert.encoder.layer:
-            attention: Any = layer.attention
-            attention.self = FusedSelfAttention(shape.width, shape.heads, shape.attention_dropout).apply(initialise)
+        hasten(self.visual_bert, shape)
         self.fusion = Fusion(shape) if controlled else None
         pooled = shape.width if self.fusion is None else self.fusion.width
         self.head = classifier(pooled, 2 * shape.width)
@@ -86,13 +84,6 @@ class VisualBert(Model):
         for layer in self.visual_bert.encoder.layer:
             states = layer(states, mask)[0]
         return states
-
-
-class FusedSelfAttention(Attention):
-    """Stands in for `VisualBertSelfAttention`, which knows no fused kernel: same parameters, same numbers."""
-
-    def forward(self, states: Tensor, mask: Tensor, *_: object) -> tuple[Tensor]:  # type: ignore[override]
-        return (super().forward(states, mask=mask),)
 
 
 def visualbert_config(shape: Shape) -> VisualBertConfig:
