@@ -168,7 +168,7 @@ def test_the_paper_s_scale(model: str) -> None:
     assert found == PAPER[model]
     assert (run.size, run.scale, run.regions.number, optimiser.betas) == ("base", "paper", 36, [0.9, 0.999])
     assert (training.epochs, training.steps, training.stream, training.keep) == (80, None, False, "last")
-    assert (run.masked_query.share, run.pretraining.steps, run.positions) == (0, 0, "random")
+    assert (run.training.naming, run.pretraining.steps, run.positions) == (False, 0, "random")
     assert settings(["model=lxmert", "task=spatiality", "+scale=paper"]).config.learning_rate == 5e-5
 
 

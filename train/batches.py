@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 
-from render.text import query_text
 from train.config import Run
 from train.data import Examples, Sight, Source, bucketed, in_order, shown, streamed
 from train.inputs import Inputs
-from train.masking import deciding_tokens, masked_queries
 from train.models import shape_of
 from train.text import Words
 
+CHOICE = 8  # examples from which one with few objects is taken, where training begins with those
 TOKENS = 16_384  # padded tokens of a batch in evaluation
 
 
@@ -53,39 +53,34 @@ def random_of(*key: int) -> np.random.Generator:
 
 def fine_tuning(parts: Parts) -> tuple[Callable[[int], Iterator[Inputs]], int, int]:
     """Batches of an epoch, optimiser steps in all, and how many examples there are to see."""
-    config = parts.run
-    size, accumulate = config.batch_size, config.optimiser.accumulate
-    if config.training.stream:
-        steps = config.training.steps or 0
-        per_epoch = min(config.training.check_every or steps, steps) * accumulate
+    config, training = parts.run, parts.run.training
+    accumulate = config.optimiser.accumulate
+    if training.stream:
+        steps = training.steps or 0
+        per_epoch = min(training.check_every or steps, steps)
+        rows = per_epoch * accumulate * config.batch_size
         maker = parts.source.generator
-        deciding = deciding_tokens(config.task, [query_text(query) for query in maker.task.queries], parts.words)
 
         def batches(epoch: int) -> Iterator[Inputs]:
-            random = random_of(config.seed, 1, epoch)
-            asked = round(config.masked_query.share * per_epoch) if len(deciding) else 0
-            rows = (per_epoch - asked) * size + 2 * asked * size
-            first = maker.config.count.train + epoch * rows
-            examples = parts.checked(Examples(streamed(maker, first, first + rows), parts.words, parts.sight))
-            return _mixed(parts, examples, asked, deciding, random)
+            first = maker.config.count.train + epoch * rows * CHOICE
+            through = epoch * per_epoch / (training.shortest_first * steps) if training.shortest_first else 1.0
+            made = round(rows * CHOICE ** (1 - min(1.0, through)) / 2) * 2
+            raw = streamed(maker, first, first + made, keep=rows)
+            examples = parts.checked(Examples(raw, parts.words, parts.sight))
+            if training.shuffled:
+                _shuffle(examples, random_of(config.seed, 5, epoch))
+            return _batches(parts, examples, config.batch_size, epoch)
 
-        return batches, steps, steps * accumulate * size
+        return batches, steps, steps * accumulate * config.batch_size
     examples = _chosen(parts)
+    size = min(config.batch_size, len(examples))  # the paper's few-shot batch of ALBEF is larger than its 200 examples
     per_epoch = max(1, len(examples) // size // accumulate)
-    steps = config.training.steps or per_epoch * (config.training.epochs or 0)
-    if len(examples) < size:
-        raise ValueError(f"optimiser.batch_size={size}: there are only {len(examples)} training examples")
-    deciding = deciding_tokens(config.task, examples.queries, parts.words)
-    asked = round(config.masked_query.share * len(examples) / size) if len(deciding) else 0
-    return (
-        lambda epoch: _mixed(parts, examples, asked, deciding, random_of(config.seed, 1, epoch)),
-        steps,
-        len(examples),
-    )
+    steps = training.steps or per_epoch * (training.epochs or 0)
+    return lambda epoch: _batches(parts, examples, size, epoch), steps, len(examples)
 
 
 def _chosen(parts: Parts) -> Examples:
-    """The train split, or the part of it that `training.examples` asks for, answers shuffled where that is asked."""
+    """The train split, or the part of it that `training.examples` asks for."""
     training, seed = parts.run.training, parts.run.seed
     raw = parts.source.raw("train")
     total = len(raw.ids)
@@ -93,34 +88,29 @@ def _chosen(parts: Parts) -> Examples:
     if not 1 <= count <= total:
         raise ValueError(f"training.examples={training.examples}: the train split has {total}")
     rows = np.sort(random_of(seed, 2).permutation(total)[:count])
-    return parts.checked(Examples(raw.take(rows), parts.words, parts.sight))
+    examples = parts.checked(Examples(raw.take(rows), parts.words, parts.sight))
+    if training.shuffled:
+        _shuffle(examples, random_of(seed, 5))
+    return examples
 
 
-def _mixed(
-    parts: Parts, examples: Examples, asked: int, deciding: np.ndarray, random: np.random.Generator
-) -> Iterator[Inputs]:
-    """Batches of answers and, `asked` of them, of masked words of true queries, in random order."""
-    config = parts.run
-    size, setting = config.batch_size, config.setting
-    lengths = examples.texts.lengths[
-        examples.text_rows(np.arange(len(examples)), np.full(len(examples), setting != "image"))
-    ]
-    true = np.flatnonzero(examples.answers)
-    if config.training.shuffled:
-        examples.answers = random.permutation(examples.answers)
-    words = iter(true[part] for part in bucketed(lengths[true], size, random)) if asked else iter(())
-    kept = np.arange(len(examples) - (2 * asked * size if config.training.stream else 0))
-    answers = bucketed(lengths[kept], size, random)
-    plan = random.permutation(np.arange(len(kept) // size + asked) < asked)
-    for masked in plan:
-        if masked:
-            rows = next(words, None)
-            if rows is None:
-                continue
-            yield masked_queries(examples, rows, setting, deciding, random)
-        else:
-            rows = next(answers)
-            yield examples.inputs(rows, *shown(setting, rows, random))
+def _shuffle(examples: Examples, random: np.random.Generator) -> None:
+    """Give all that tells the truth to other examples."""
+    order = random.permutation(len(examples))
+    examples.answers, examples.pairs = examples.answers[order], examples.pairs[order]
+
+
+def _batches(parts: Parts, examples: Examples, size: int, epoch: int) -> Iterator[Inputs]:
+    """All examples in batches of `size`; with `training.naming`, with the pairs."""
+    config, setting = parts.run, parts.run.setting
+    random = random_of(config.seed, 1, epoch)
+    caption = np.full(len(examples), setting != "image")
+    lengths = examples.texts.lengths[examples.text_rows(np.arange(len(examples)), caption)]
+    for rows in bucketed(lengths, size, random):
+        inputs = examples.inputs(rows, *shown(setting, rows, random))
+        if config.training.naming and not config.training.frozen:
+            inputs = replace(inputs, pair=torch.from_numpy(examples.pairs[rows]))
+        yield inputs
 
 
 def test_batches(examples: Examples, setting: str) -> Iterator[Inputs]:

@@ -131,9 +131,12 @@ class Training:
     """Fine-tuning. One of `steps` and `epochs` (of the training split) is given.
 
     stream: examples past the dataset's own, of the same distribution and never repeated; else its train split.
+    shortest_first: the part of the steps in which a stream goes from scenes with few objects (an eighth of all) to any.
     examples: how much of the train split: a part up to 1, or a number above.
     check_every: steps between validations, null for an epoch. validation: examples of each.
     frozen: train the classification head alone (section 5.2). loss: `binary` is that of the code the paper fine-tuned.
+    naming: beside the answer, name the pair (what the scene shows: the number, say, or two columns and their relation)
+    from the first token's state. It rewards the step before the answer, which the paper does not do.
     shuffled: give the training answers to other examples, which no model can learn from: a check of the whole chain.
     keep: which weights are tested, the last (the paper) or the best on validation.
     """
@@ -141,11 +144,13 @@ class Training:
     steps: int | None = 2000
     epochs: int | None = None
     stream: bool = True
+    shortest_first: float = 0.0
     examples: float = 1.0
     check_every: int | None = 250
     validation: int = 2000
     frozen: bool = False
     loss: str = "cross_entropy"
+    naming: bool = True
     shuffled: bool = False
     keep: str = "last"
 
@@ -156,6 +161,7 @@ class Training:
             _at_least(f"training.{name}", getattr(self, name), 1)
         _choice("training.loss", self.loss, LOSSES)
         _choice("training.keep", self.keep, ("last", "best"))
+        _part("training.shortest_first", self.shortest_first)
         if not self.examples > 0 or (self.examples > 1 and self.examples != int(self.examples)):
             raise ValueError(f"training.examples={self.examples}: must be a part up to 1, or a whole number above")
         if self.stream and self.epochs is not None:
@@ -164,20 +170,6 @@ class Training:
             raise ValueError(
                 f"training.examples={self.examples}: a part of the train split needs training.stream=false"
             )
-
-
-@dataclass(frozen=True)
-class MaskedQuery:
-    """Masked words of the query, beside the classification: what the paper does not do (`scale=paper` turns it off).
-
-    A part `share` of the batches shows true queries only, with the word that decides masked; the model names it. It
-    rewards the step before the answer: a number, say, and not only whether it is that number.
-    """
-
-    share: float = 0.7
-
-    def __post_init__(self) -> None:
-        _part("masked_query.share", self.share)
 
 
 @dataclass(frozen=True)
@@ -236,7 +228,6 @@ class Run:
     regions: RegionSettings = field(default_factory=RegionSettings)
     optimiser: Optimiser = field(default_factory=Optimiser)
     training: Training = field(default_factory=Training)
-    masked_query: MaskedQuery = field(default_factory=MaskedQuery)
     pretraining: Pretraining = field(default_factory=Pretraining)
 
     def __post_init__(self) -> None:

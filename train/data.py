@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as compute
 import torch
 
 from render.image import Renderer, decode
-from train.inputs import Inputs
+from train.inputs import IGNORED, PAIR, Inputs
 from train.pictures import Pictures, normalised, scaled
 from train.regions import Regions, RegionSettings, Scenes, grid_of, make_regions
 from train.text import Ragged, Words, tokenise
@@ -49,7 +48,7 @@ class Raw:
     captions: Sequence[str]
     queries: Sequence[str]
     answers: np.ndarray
-    groups: np.ndarray
+    pairs: Sequence[Sequence[str]]
     grid: np.ndarray
     world: World
     renderer: Renderer | None
@@ -63,10 +62,23 @@ class Raw:
             captions=[self.captions[row] for row in rows],
             queries=[self.queries[row] for row in rows],
             answers=self.answers[rows],
-            groups=self.groups[rows],
+            pairs=[self.pairs[row] for row in rows],
             grid=self.grid[rows],
             decoded=self.decoded and (lambda: _some(self.decoded(), rows)),
         )
+
+
+def told(pair: Sequence[str]) -> list[str]:
+    """A pair as three words or fewer: what makes the query true (relation, number, quantifier, comparison), and the two
+    values that it follows from. Of `not all` and `not only` it is "not": which of the two is asked, the query tells.
+    """
+    kind, *values = pair
+    if kind in ("horizontal", "vertical"):
+        first, second = ((len(place), place) for place in values)
+        return [("left", "right", "above", "below")[2 * (kind == "vertical") + (first > second)], *values]
+    if kind == "comparison":
+        return ["more" if int(values[0]) > int(values[1]) else "fewer", *values]
+    return values if len(values) == 1 else [kind.partition(" ")[0], *values]
 
 
 def _some(pictures: Iterable[np.ndarray], rows: np.ndarray) -> Iterator[np.ndarray]:
@@ -78,11 +90,16 @@ class Examples:
     """N examples, ready for batches.
 
     texts: 2 N token sequences, row i with the caption and row N + i without. answers: (N,) bool. groups: (N,) first
-    item of each pair. objects: (N,) numbers of objects.
+    item of each pair. pairs: (N, 3) tokens of what each scene shows, see `told`. objects: (N,) numbers of objects.
     """
 
     def __init__(self, raw: Raw, words: Words, sight: Sight) -> None:
-        self.ids, self.queries, self.answers, self.groups = raw.ids, raw.queries, raw.answers, raw.groups
+        self.ids, self.queries, self.answers = raw.ids, raw.queries, raw.answers
+        self.groups = np.array([pair[0] for pair in raw.pairs])
+        self.pairs = np.full((len(raw.ids), PAIR), IGNORED)
+        known = {pair: [words.ids(f" {word}")[0] for word in told(pair)] for pair in set(map(tuple, raw.pairs))}
+        for row, pair in zip(self.pairs, raw.pairs, strict=True):
+            row[: len(known[tuple(pair)])] = known[tuple(pair)]
         self.words, self.grid = words, raw.grid
         self.objects = (raw.grid > 0).sum(axis=1)
         captions, queries = tokenise(words, raw.captions), tokenise(words, raw.queries)
@@ -153,16 +170,25 @@ def _stacked(first: Ragged, second: Ragged) -> Ragged:
 # Where examples come from ----------------------------------------------------------------------------------------
 
 
-def streamed(maker: Generator, start: int, stop: int, split: str = "train") -> Raw:
-    """Examples start to stop of a generator. Those of `train` past `count.train` are in no split of the dataset."""
+def streamed(maker: Generator, start: int, stop: int, split: str = "train", keep: int | None = None) -> Raw:
+    """Examples start to stop of a generator. Those of `train` past `count.train` are in no split of the dataset.
+
+    keep: only so many, those with the fewest objects; of each couple (true and false) both or neither.
+    """
     batch = maker.batch(split, start, stop)
-    groups = np.array([pair[0] for pair in maker.task.pairs])[batch.pair]
+    ids = np.arange(start, stop)
+    if keep is not None and keep < len(ids):
+        objects = (batch.grid.reshape(len(ids) // 2, -1) > 0).sum(axis=1)  # of each couple
+        couples = np.sort(np.argsort(objects, kind="stable")[: keep // 2])
+        rows = (2 * couples[:, None] + [0, 1]).ravel()
+        kept = {name: getattr(batch, name)[rows] for name in ("grid", "order", "query", "pair", "answer")}
+        batch, ids = replace(batch, **kept), ids[rows]
     return Raw(
-        ids=[f"{split}-{index}" for index in range(start, stop)],
+        ids=[f"{split}-{index}" for index in ids],
         captions=maker.captions(batch),
         queries=maker.query_texts(batch),
         answers=batch.answer.astype(bool),
-        groups=groups,
+        pairs=[maker.task.pairs[pair] for pair in batch.pair],
         grid=batch.grid,
         world=maker.config.world,
         renderer=maker.renderer,
@@ -202,13 +228,12 @@ class Source:
         reader = self.dataset[split]
         table = reader.columns("id", "caption", "query", "answer", "pair", "objects").slice(0, limit)
         world = self.config.world if self.config else _world(table)
-        pairs = compute.list_element(table["pair"], 0).to_pylist()
         return Raw(
             ids=table["id"].to_pylist(),
             captions=table["caption"].to_pylist(),
             queries=table["query"].to_pylist(),
             answers=table["answer"].to_numpy().astype(bool),
-            groups=np.array(pairs),
+            pairs=table["pair"].to_pylist(),
             grid=grid_of(table["objects"], world),
             world=world,
             renderer=renderer_of(self.config) if self.config else None,

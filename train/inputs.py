@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields, replace
 
 from torch import Tensor
 
-IGNORED = -100  # a target that no word is asked for
+IGNORED = -100  # a target where no word is asked for
+PAIR = 3  # words of a pair at most
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class Inputs:
     seen: (B or 1, 1 + R, H) float, what a model that sees pixels made of them before; it is then used in their place.
     answer: (B,) int64, 1 for true; None where it is not known.
     targets: (B, L) int64, the words behind masked tokens and `IGNORED` elsewhere; None where no words are asked for.
+    pair: (B, 3) int64, tokens of what the scene shows along the task's dimension, `IGNORED` where there are fewer; None
+    where it is not asked.
     matched: (B,) int64, 1 where the image belongs to the text; None where that is not asked.
     """
 
@@ -32,6 +35,7 @@ class Inputs:
     seen: Tensor | None = None
     answer: Tensor | None = None
     targets: Tensor | None = None
+    pair: Tensor | None = None
     matched: Tensor | None = None
 
     def to(self, device: object) -> Inputs:

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from train.config import Optimiser
 from train.evaluate import score
-from train.inputs import IGNORED, Encoded, Inputs
+from train.inputs import IGNORED, PAIR, Encoded, Inputs
 from train.models.albef import Albef
 from train.models.layers import Model
 
@@ -32,19 +32,23 @@ class Loader:
 
 
 class WordHead(nn.Module):
-    """BERT's masked-word head: states (…, H) to logits (…, V), its last layer tied to the word embeddings."""
+    """BERT's masked-word head, for one or more words: states (…, H) to logits (…, V), or (…, words, V) where there are
+    several. Its last layer is tied to the word embeddings."""
 
-    def __init__(self, embeddings: nn.Embedding) -> None:
+    def __init__(self, embeddings: nn.Embedding, words: int = 1) -> None:
         super().__init__()
-        width = embeddings.embedding_dim
-        first = nn.Linear(width, width)
-        self.transform = nn.Sequential(first, nn.GELU(), nn.LayerNorm(width, eps=1e-12))
+        self.words, width = words, embeddings.embedding_dim
+        self.first = nn.Linear(width, words * width)
+        self.norm = nn.LayerNorm(width, eps=1e-12)
         self.bias = nn.Parameter(torch.zeros(embeddings.num_embeddings))
-        nn.init.normal_(first.weight, std=0.02)
-        nn.init.zeros_(first.bias)
+        nn.init.normal_(self.first.weight, std=0.02)
+        nn.init.zeros_(self.first.bias)
 
     def forward(self, states: Tensor, embeddings: nn.Embedding) -> Tensor:
-        return functional.linear(self.transform(states), embeddings.weight, self.bias)
+        inner = functional.gelu(self.first(states))
+        if self.words > 1:
+            inner = inner.reshape(*states.shape[:-1], self.words, -1)
+        return functional.linear(self.norm(inner), embeddings.weight, self.bias)
 
 
 class Learner(L.LightningModule):
@@ -68,7 +72,7 @@ class Learner(L.LightningModule):
         words: WordHead | None = None,
     ) -> None:
         super().__init__()
-        self.model, self.words = model, words or WordHead(model.embeddings)
+        self.model, self.words, self.pair = model, words or WordHead(model.embeddings), WordHead(model.embeddings, PAIR)
         self.settings, self.rate, self.steps, self.seed = optimiser, rate, steps, seed
         self.batches, self.validation, self.loss_name = batches, validation, loss
         self.curve: list[dict[str, float]] = []
@@ -120,6 +124,9 @@ class Learner(L.LightningModule):
             losses["answer_loss"] = self._answer_loss(self.model.head(encoded.pooled).float(), batch.answer)
         if batch.targets is not None:
             losses["word_loss"] = self._word_loss(encoded, batch.targets)
+        if batch.pair is not None:
+            logits = self.pair(encoded.text[:, 0], self.model.embeddings).float()
+            losses["pair_loss"] = functional.cross_entropy(logits.flatten(0, 1), batch.pair.flatten())
         if batch.matched is not None:
             assert self.model.matching is not None
             losses["match_loss"] = functional.cross_entropy(self.model.matching(encoded.pooled).float(), batch.matched)

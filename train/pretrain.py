@@ -10,9 +10,9 @@ from train.batches import Parts, random_of
 from train.data import Examples, bucketed, streamed
 from train.fit import fit, load_weights, save_weights
 from train.inputs import Inputs
-from train.masking import Statements
 from train.module import Learner
 from train.results import run_id
+from train.statements import Statements
 from travlr.files import locked
 
 CHECKED = 1_000  # validation scenes

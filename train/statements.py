@@ -1,4 +1,4 @@
-"""Batches that ask for words: of a query (fine-tuning), or of a statement about an unlabelled scene (pretraining)."""
+"""Statements about unlabelled scenes, some of whose words are masked: what pretraining reads."""
 
 from __future__ import annotations
 
@@ -9,49 +9,12 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from render.text import QUANTIFIER_WORDS
 from train.data import Examples, Raw, shown
 from train.inputs import IGNORED, Inputs
 from train.text import Ragged, Words
-from travlr.scene import COMPARISONS
 
-# The words of each task's queries on which the answer turns.
-DECIDING = {
-    "spatiality": ("left", "right", "above", "below"),
-    "cardinality": tuple(str(number) for number in range(1, 100)),
-    "quantifiers": tuple(dict.fromkeys(word for text in QUANTIFIER_WORDS.values() for word in text.split())),
-    "comparison": tuple(COMPARISONS),
-}
 MENTIONED = 3  # objects of a statement at most
 _LISTED = re.compile(r", | and ")
-
-
-def masked_queries(
-    examples: Examples,
-    rows: np.ndarray,
-    setting: str,
-    deciding: np.ndarray,
-    random: np.random.Generator,
-) -> Inputs:
-    """Examples `rows`, all true, whose deciding words are masked.
-
-    deciding: token ids of the words that decide, as `deciding_tokens` gives them.
-    """
-    inputs = examples.inputs(rows, *shown(setting, rows, random))
-    tokens = inputs.tokens.numpy()
-    queries = examples.texts.lengths[rows + len(examples)] - 2  # tokens of each query, without [CLS] and [SEP]
-    ends = inputs.token_mask.numpy().sum(axis=1)
-    columns = np.arange(tokens.shape[1])
-    asked = (columns >= (ends - 1 - queries)[:, None]) & (columns < ends[:, None]) & np.isin(tokens, deciding)
-    targets = np.where(asked, tokens, IGNORED)
-    tokens = np.where(asked, examples.words.mask, tokens)
-    return replace(inputs, tokens=torch.from_numpy(tokens), targets=torch.from_numpy(targets), answer=None)
-
-
-def deciding_tokens(task: str, queries: Sequence[str], words: Words) -> np.ndarray:
-    """Ids of the words on which the answers to these queries turn."""
-    used = {word for query in set(queries) for word in re.findall(r"\w+", query.lower())}
-    return np.array(sorted({words.ids(f" {word}")[0] for word in DECIDING[task] if word in used}))
 
 
 class Statements:
