@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from train.config import Run
-from train.data import Examples, Sight, Source, bucketed, in_order, shown, streamed
+from train.data import SHOWN, Examples, Sight, Source, bucketed, in_order, shown, streamed
 from train.inputs import Inputs
 from train.models import shape_of
 from train.text import Words
@@ -26,6 +26,11 @@ class Parts:
     source: Source
     words: Words
     sight: Sight
+
+    @property
+    def sight_in_training(self) -> Sight:
+        """Pictures are read only where they are shown without a caption."""
+        return self.sight if self.run.setting in ("image", "mixed") else replace(self.sight, reader=None)
 
     def examples(self, split: str, limit: int | None = None) -> Examples:
         return self.checked(Examples(self.source.raw(split, limit), self.words, self.sight))
@@ -66,7 +71,7 @@ def fine_tuning(parts: Parts) -> tuple[Callable[[int], Iterator[Inputs]], int, i
             through = epoch * per_epoch / (training.shortest_first * steps) if training.shortest_first else 1.0
             made = round(rows * CHOICE ** (1 - min(1.0, through)) / 2) * 2
             raw = streamed(maker, first, first + made, keep=rows)
-            examples = parts.checked(Examples(raw, parts.words, parts.sight))
+            examples = parts.checked(Examples(raw, parts.words, parts.sight_in_training))
             if training.shuffled:
                 _shuffle(examples, random_of(config.seed, 5, epoch))
             return _batches(parts, examples, config.batch_size, epoch)
@@ -88,7 +93,7 @@ def _chosen(parts: Parts) -> Examples:
     if not 1 <= count <= total:
         raise ValueError(f"training.examples={training.examples}: the train split has {total}")
     rows = np.sort(random_of(seed, 2).permutation(total)[:count])
-    examples = parts.checked(Examples(raw.take(rows), parts.words, parts.sight))
+    examples = parts.checked(Examples(raw.take(rows), parts.words, parts.sight_in_training))
     if training.shuffled:
         _shuffle(examples, random_of(seed, 5))
     return examples
@@ -104,9 +109,7 @@ def _batches(parts: Parts, examples: Examples, size: int, epoch: int) -> Iterato
     """All examples in batches of `size`; with `training.naming`, with the pairs."""
     config, setting = parts.run, parts.run.setting
     random = random_of(config.seed, 1, epoch)
-    caption = np.full(len(examples), setting != "image")
-    lengths = examples.texts.lengths[examples.text_rows(np.arange(len(examples)), caption)]
-    for rows in bucketed(lengths, size, random):
+    for rows in bucketed(_lengths(examples, setting), size, random):
         inputs = examples.inputs(rows, *shown(setting, rows, random))
         if config.training.naming and not config.training.frozen:
             inputs = replace(inputs, pair=torch.from_numpy(examples.pairs[rows]))
@@ -120,6 +123,11 @@ def test_batches(examples: Examples, setting: str) -> Iterator[Inputs]:
 
 
 def test_rows(examples: Examples, setting: str) -> Iterator[np.ndarray]:
-    caption = np.full(len(examples), setting != "image")
     extra = 0 if examples.regions is None or setting == "caption" else examples.regions.index.shape[1]
-    return in_order(examples.texts.lengths[examples.text_rows(np.arange(len(examples)), caption)] + extra, TOKENS)
+    return in_order(_lengths(examples, setting) + extra, TOKENS)
+
+
+def _lengths(examples: Examples, setting: str) -> np.ndarray:
+    """Tokens of N examples in a setting; those of `mixed` as if nothing were dropped."""
+    image, caption = (np.full(len(examples), is_shown) for is_shown in SHOWN[own_setting(setting)])
+    return examples.texts.lengths[examples.text_rows(np.arange(len(examples)), image, caption)]

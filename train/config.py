@@ -192,6 +192,18 @@ class Pretraining:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """Language-like intermediates (the paper's section 6): a reader, trained on `steps` batches of unlabelled (image,
+    caption) pairs, writes the caption of an image; the model that reasons is shown that in the place of the image.
+    """
+
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        _at_least("reader.steps", self.steps, 0)
+
+
+@dataclass(frozen=True)
 class Run:
     """One trained model. `data`: a dataset's folder, null for data/TASK, which is made where it is missing. audit:
     refuse a dataset that fails its audit.
@@ -229,6 +241,7 @@ class Run:
     optimiser: Optimiser = field(default_factory=Optimiser)
     training: Training = field(default_factory=Training)
     pretraining: Pretraining = field(default_factory=Pretraining)
+    reader: Reading = field(default_factory=Reading)
 
     def __post_init__(self) -> None:
         _choice("model", self.model, MODELS)
@@ -255,6 +268,9 @@ class Run:
             raise ValueError(f"setting={self.setting}: model={self.model} sees text alone; use setting=caption")
         if self.training.loss == "distillation" and self.model != "albef":
             raise ValueError(f"training.loss=distillation: only model=albef has a momentum teacher, not {self.model}")
+
+        if self.reader.steps and self.model in TEXT_ONLY:
+            raise ValueError(f"reader.steps={self.reader.steps}: model={self.model} sees no images that could be read")
 
     @property
     def batch_size(self) -> int:

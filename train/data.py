@@ -6,7 +6,7 @@ but pictures that come from elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,16 @@ DROPPED = 0.25  # of each modality in the mixed setting (paper, appendix F)
 
 @dataclass(frozen=True)
 class Sight:
-    """What the model is shown beside text: `sees` of the model, how regions are made, the side of its pictures."""
+    """What the model is shown beside text: `sees` of the model, how regions are made, the side of its pictures.
+
+    reader: reads examples' pictures as captions; the model is then shown what was read, and the blank image.
+    """
 
     sees: str
     regions: RegionSettings
     side: int = 0
     cache: Path | None = None
+    reader: Callable[[Examples], list[str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,8 @@ def _some(pictures: Iterable[np.ndarray], rows: np.ndarray) -> Iterator[np.ndarr
 class Examples:
     """N examples, ready for batches.
 
-    texts: 2 N token sequences, row i with the caption and row N + i without. answers: (N,) bool. groups: (N,) first
+    texts: 2 N token sequences, row i with the caption and row N + i without; 3 N where pictures are read, row 2 N + i
+    with what was read. answers: (N,) bool. groups: (N,) first
     item of each pair. pairs: (N, 3) tokens of what each scene shows, see `told`. objects: (N,) numbers of objects.
     """
 
@@ -112,17 +117,21 @@ class Examples:
             self.regions = make_regions(sight.regions, scenes, sight.cache)
         elif sight.sees == "pixels":
             self.pixels = Pictures(raw.renderer, sight.side) if raw.renderer else _Decoded(scenes, sight.side)
+        self.read = sight.reader is not None
+        if sight.reader is not None:
+            self.texts = _stacked(self.texts, words.join(tokenise(words, sight.reader(self)), queries))
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def text_rows(self, rows: np.ndarray, caption: np.ndarray) -> np.ndarray:
-        """Rows of `texts` for examples `rows` with or without their captions, both (B,)."""
-        return np.where(caption, rows, rows + len(self))
+    def text_rows(self, rows: np.ndarray, image: np.ndarray, caption: np.ndarray) -> np.ndarray:
+        """Rows of `texts` for examples `rows` that are shown an image and a caption, or not; all (B,)."""
+        return rows + len(self) * np.where(caption, 0, np.where(image & self.read, 2, 1))
 
     def inputs(self, rows: np.ndarray, image: np.ndarray, caption: np.ndarray) -> Inputs:
         """A batch of examples `rows` (B,). image, caption: (B,) bool, what each is shown; else the image is blank."""
-        tokens, mask = self.texts.padded(self.text_rows(rows, caption), self.words.pad)
+        tokens, mask = self.texts.padded(self.text_rows(rows, image, caption), self.words.pad)
+        image = image & (not self.read)
         made = Inputs(
             torch.from_numpy(tokens),
             torch.from_numpy(mask),

@@ -16,7 +16,7 @@ from train.config import Optimiser
 from train.evaluate import score
 from train.inputs import IGNORED, PAIR, Encoded, Inputs
 from train.models.albef import Albef
-from train.models.layers import Model
+from train.models.layers import Model, start_of
 
 Batches = Callable[[int], Iterable[Inputs]]  # epoch -> its batches
 
@@ -41,7 +41,7 @@ class WordHead(nn.Module):
         self.first = nn.Linear(width, words * width)
         self.norm = nn.LayerNorm(width, eps=1e-12)
         self.bias = nn.Parameter(torch.zeros(embeddings.num_embeddings))
-        nn.init.normal_(self.first.weight, std=0.02)
+        nn.init.normal_(self.first.weight, std=start_of(width))
         nn.init.zeros_(self.first.bias)
 
     def forward(self, states: Tensor, embeddings: nn.Embedding) -> Tensor:

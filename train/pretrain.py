@@ -8,12 +8,13 @@ from pathlib import Path
 
 from train.batches import Parts, random_of
 from train.data import Examples, bucketed, streamed
+from train.devices import locked_by_leader
 from train.fit import fit, load_weights, save_weights
+from train.identity import by_content
 from train.inputs import Inputs
 from train.module import Learner
 from train.results import run_id
 from train.statements import Statements
-from travlr.files import locked
 
 CHECKED = 1_000  # validation scenes
 WEIGHTS = "model.safetensors"
@@ -24,7 +25,7 @@ def pretrain(learner: Learner, parts: Parts, device: str, precision: str, say: C
     run = parts.run
     folder = Path(run.runs) / ".pretrained" / identity(parts)
     folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder):
+    with locked_by_leader(folder):
         if not (folder / WEIGHTS).is_file():
             say(f"{folder}: pretraining on unlabelled scenes, {run.pretraining.steps} steps")
             reading = Learner(
@@ -45,7 +46,7 @@ def pretrain(learner: Learner, parts: Parts, device: str, precision: str, say: C
 
 def identity(parts: Parts) -> str:
     """A name for all that pretraining depends on: not on the setting, nor on what is fine-tuned."""
-    run = parts.run
+    run = by_content(parts.run)
     names = ("model", "task", "seed", "size", "pretrained", "tokenizer", "controlled", "boxes", "visual_token_type")
     values = {name: getattr(run, name) for name in names}
     nested = {name: dataclasses.asdict(getattr(run, name)) for name in ("regions", "optimiser", "pretraining")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from train.devices import accelerator, chosen_precision, gpu_names, keep_memory,
 from train.fit import fit, load_weights, save_weights
 from train.identity import content, dataset_folder, identity
 from train.models import MODELS, make_model, shape_of
-from train.models.layers import Model
+from train.models.layers import Model, start_of
 from train.models.loading import load_published, local_path, tokenizer_of
 from train.module import Learner
 from train.pretrain import WEIGHTS, pretrain
+from train.reader import Reader, kept_reader
 from train.results import (
     Row,
     finish_run,
@@ -70,7 +72,10 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
     words = words_of(config)
     sees = MODELS[config.model].sees
     side = shape_of(config.model, config.size).picture if sees == "pixels" else 0
-    parts = Parts(config, source, words, Sight(sees, config.regions, side, folder.parent / ".features"))
+    sight = Sight(sees, config.regions, side, folder.parent / ".features")
+    if config.reader.steps:
+        sight = replace(sight, reader=reader_of(config, source, words, sight, device, say).captions)
+    parts = Parts(config, source, words, sight)
     validation = parts.examples("validation", config.training.validation)
     dimension = validation.regions.dimension if validation.regions is not None else 0
     torch.manual_seed(config.seed)  # only now: features that are made, and not looked up, draw random numbers too
@@ -118,6 +123,26 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
     rows = [result_row(shared, *named, **found) for named, found in tested.rows]
     finish_run(folder, rows, tested.predictions, say)
     return read_results(folder)
+
+
+def reader_of(config: Run, source: Source, words: Words, sight: Sight, device: str, say: Say) -> Reader:
+    """The reader that all runs with this task, model, size and seed share."""
+    folder = Path(config.runs) / ".readers"
+    folder.mkdir(parents=True, exist_ok=True)
+    where = "cuda" if device == "gpu" else "cpu"
+    with locked_by_leader(folder):
+        return kept_reader(
+            folder,
+            source.generator,
+            words,
+            sight,
+            config.model,
+            config.size,
+            config.reader.steps,
+            config.seed,
+            where,
+            say,
+        )
 
 
 def start_from(config: Run, learner: Learner) -> str:
@@ -189,7 +214,7 @@ def sinusoidal(model: Model) -> None:
 
 
 def waves(places: torch.Tensor, width: int) -> torch.Tensor:
-    """(N,) whole numbers -> (N, width): sines and cosines (Vaswani et al. 2017) as large as BERT's random start."""
+    """(N,) whole numbers -> (N, width): sines and cosines (Vaswani et al. 2017) as large as random weights."""
     rates = 10_000 ** (-torch.arange(0, width, 2) / width)
     angles = places[:, None] * rates
-    return 0.02 * torch.stack([angles.sin(), angles.cos()], 2).flatten(1)[:, :width]
+    return start_of(width) * torch.stack([angles.sin(), angles.cos()], 2).flatten(1)[:, :width]

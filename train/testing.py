@@ -96,8 +96,8 @@ def _seen_once(model: Albef, examples: Examples, settings: Sequence[str], device
         seen = torch.cat([see(pictures[i : i + batch], True) for i in range(0, len(pictures), batch)])
         rows = order[slice(*np.searchsorted(which[order], (start, start + portion)))]
         for setting in shows:
-            captions = np.full(len(rows), SHOWN[setting][1])
-            for part in in_order(examples.texts.lengths[examples.text_rows(rows, captions)], TOKENS):
+            images, captions = (np.full(len(rows), is_shown) for is_shown in SHOWN[setting])
+            for part in in_order(examples.texts.lengths[examples.text_rows(rows, images, captions)], TOKENS):
                 inputs = texts.inputs(rows[part], *shown(setting, rows[part], None))
                 yield setting, rows[part], replace(inputs, seen=seen[which[rows[part]] - start])
 

@@ -141,7 +141,8 @@ def scenes(count: int) -> Raw:
     queries = ["There are more circles than squares."] * count
     ids = [str(row) for row in range(count)]
     answers = random.random(count) < 0.5
-    return Raw(ids, maker.captions(batch), queries, answers, nothing, grid, world, maker.renderer)
+    pairs = [("comparison", "1", "2")] * count
+    return Raw(ids, maker.captions(batch), queries, answers, pairs, grid, world, maker.renderer)
 
 
 def sight_of(name: str, size: str = "base") -> Sight:

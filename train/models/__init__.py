@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from train.models.albef import Albef
 from train.models.bert import Bert, Roberta
-from train.models.layers import Model, Shape
+from train.models.layers import START, Model, Shape, start_of
 from train.models.lxmert import Lxmert
 from train.models.uniter import Uniter
 from train.models.visualbert import VisualBert
@@ -69,4 +71,9 @@ def make_model(name: str, size: str = "base", options: dict[str, Any] | None = N
     for option in options:
         if option not in known:
             raise ValueError(f"{option}: not an option of model={name}, which has {', '.join(known) or 'none'}")
-    return MODELS[name](shape, **options)
+    model = MODELS[name](shape, **options)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(start_of(shape.width) / START)
+    return model

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from train.inputs import Encoded, Inputs
 
+START = 0.02  # standard deviation of BERT's random weights
 POOLED_WIDTH = 1024  # of the controlled models' two poolers where the model is 768 wide; others in proportion
 
 
@@ -119,14 +120,20 @@ def classifier(width: int, hidden: int) -> nn.Sequential:
     ).apply(initialise)
 
 
+def start_of(width: int) -> float:
+    """Standard deviation of random weights: BERT's 0.02 at its width of 768; narrower layers have larger weights, so
+    that what they put out is as large."""
+    return START * (768 / width) ** 0.5
+
+
 def initialise(module: nn.Module) -> None:
     """BERT's start: weights from N(0, 0.02), biases 0, padding row 0; LayerNorm keeps its 1 and 0."""
     if isinstance(module, nn.Linear | nn.Conv2d):
-        nn.init.normal_(module.weight, std=0.02)
+        nn.init.normal_(module.weight, std=START)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
     elif isinstance(module, nn.Embedding):
-        nn.init.normal_(module.weight, std=0.02)
+        nn.init.normal_(module.weight, std=START)
         if module.padding_idx is not None:
             with torch.no_grad():
                 module.weight[module.padding_idx].zero_()

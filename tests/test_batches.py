@@ -1,0 +1,75 @@
+"""What batches hold: pairs named beside answers, scenes with few objects first, captions read in an image's place."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from render.text import parse_query
+from train.data import Examples, Sight, shown, streamed, told
+from train.inputs import IGNORED
+from train.regions import RegionSettings
+from train.text import Words, grammar_tokenizer
+from travlr.config import CONFIGS
+from travlr.generate import generator
+from travlr.scene import TASKS
+
+WORDS = Words(grammar_tokenizer())
+SIGHT = Sight("regions", RegionSettings())
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_first_word_of_a_pair_is_in_the_query_just_where_it_is_true(task: str) -> None:
+    raw = streamed(generator(CONFIGS[task]()), 0, 400)
+    for query, answer, pair in zip(raw.queries, raw.answers, raw.pairs, strict=True):
+        said = set(parse_query(query).args)
+        first = {"left": "to the left of", "right": "to the right of"}.get(told(pair)[0], told(pair)[0])
+        if task == "quantifiers":
+            assert (pair[0] in said) == answer
+        elif task == "cardinality":
+            assert (int(first) in said) == answer
+        else:
+            assert (first in said) == answer
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_pairs_are_told_in_words_of_the_caption_or_the_query(task: str) -> None:
+    examples = Examples(streamed(generator(CONFIGS[task]()), 0, 200), WORDS, SIGHT)
+    assert examples.pairs.shape == (200, 3) and (examples.pairs != WORDS.unknown).all()
+    assert ((examples.pairs == IGNORED).sum(axis=1) == (2 if task == "cardinality" else 0)).all()
+
+
+def test_scenes_with_few_objects_are_kept_with_their_couples() -> None:
+    maker = generator(CONFIGS["comparison"]())
+    every, few = streamed(maker, 9000, 9800), streamed(maker, 9000, 9800, keep=100)
+    assert few.ids == sorted(few.ids, key=every.ids.index) and len(few.ids) == 100
+    numbers = [int(name.rpartition("-")[2]) for name in few.ids]
+    assert [n // 2 for n in numbers[::2]] == [n // 2 for n in numbers[1::2]] and not any(n % 2 for n in numbers[::2])
+    couples = (every.grid > 0).sum(axis=1).reshape(-1, 2).sum(axis=1)
+    kept = (few.grid > 0).sum(axis=1).reshape(-1, 2).sum(axis=1)
+    assert sorted(kept) == sorted(couples)[:50]
+    row = every.ids.index(few.ids[7])
+    assert (every.captions[row], every.queries[row], every.pairs[row]) == (
+        few.captions[7],
+        few.queries[7],
+        few.pairs[7],
+    )
+
+
+def test_what_is_read_takes_the_place_of_the_image_and_never_of_a_caption() -> None:
+    raw = streamed(generator(CONFIGS["cardinality"]()), 0, 6)
+    read = [caption.replace("red", "blue") for caption in raw.captions]
+    examples = Examples(raw, WORDS, replace(SIGHT, reader=lambda examples: read))
+    plain = Examples(raw, WORDS, SIGHT)
+    rows = np.arange(6)
+    as_read = Examples(replace(raw, captions=read), WORDS, SIGHT).inputs(rows, *shown("caption", rows, None))
+    image = examples.inputs(rows, *shown("image", rows, None))
+    assert image.tokens.equal(as_read.tokens)
+    assert image.features is not None and as_read.features is not None and image.features.equal(as_read.features)
+    for setting in ("caption", "image+caption"):
+        found, blank = (
+            examples.inputs(rows, *shown(setting, rows, None)),
+            plain.inputs(rows, *shown("caption", rows, None)),
+        )
+        assert found.tokens.equal(blank.tokens)
+        assert found.features is not None and blank.features is not None and found.features.equal(blank.features)
