@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from render.text import parse_query
-from train.data import Examples, Sight, shown, streamed, told
+from train.data import Examples, Sight, shown, streamed
 from train.inputs import IGNORED
+from train.naming import told
 from train.regions import RegionSettings
 from train.text import Words, grammar_tokenizer
 from travlr.config import CONFIGS
 from travlr.generate import generator
-from travlr.scene import TASKS
+from travlr.scene import COLOURS, SHAPES, TASKS
 
 WORDS = Words(grammar_tokenizer())
 SIGHT = Sight("regions", RegionSettings())
@@ -35,8 +36,19 @@ def test_first_word_of_a_pair_is_in_the_query_just_where_it_is_true(task: str) -
 @pytest.mark.parametrize("task", TASKS)
 def test_pairs_are_told_in_words_of_the_caption_or_the_query(task: str) -> None:
     examples = Examples(streamed(generator(CONFIGS[task]()), 0, 200), WORDS, SIGHT)
-    assert examples.pairs.shape == (200, 3) and (examples.pairs != WORDS.unknown).all()
-    assert ((examples.pairs == IGNORED).sum(axis=1) == (2 if task == "cardinality" else 0)).all()
+    pairs, rows = examples.named.pairs, np.arange(200)
+    assert pairs.shape == (200, 4) and (pairs != WORDS.unknown).all()
+    assert ((pairs == IGNORED).sum(axis=1) == (task == "cardinality")).all()
+    assert ((pairs[:, 0] == pairs[:, 3]) == examples.answers).all()
+    for setting in ("image", "caption"):
+        inputs = examples.named(examples.inputs(rows, *shown(setting, rows, None)), rows)
+        assert inputs.targets is not None
+        for row, query in enumerate(examples.queries):
+            found = np.flatnonzero(inputs.targets[row].numpy() != IGNORED)
+            assert inputs.targets[row, found].tolist() == [value for value in pairs[row, 1:3] if value != IGNORED]
+            things = [arg for arg in parse_query(query).args if set(str(arg).split()) & {*COLOURS, *SHAPES}]
+            names = WORDS.tokenizer.convert_ids_to_tokens(inputs.tokens[row, found].tolist())
+            assert [name.removesuffix("s") for name in names] == [str(thing).split()[-1] for thing in things]
 
 
 def test_scenes_with_few_objects_are_kept_with_their_couples() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from train.config import Run
 from train.data import SHOWN, Examples, Sight, Source, bucketed, in_order, shown, streamed
@@ -102,17 +101,17 @@ def _chosen(parts: Parts) -> Examples:
 def _shuffle(examples: Examples, random: np.random.Generator) -> None:
     """Give all that tells the truth to other examples."""
     order = random.permutation(len(examples))
-    examples.answers, examples.pairs = examples.answers[order], examples.pairs[order]
+    examples.answers, examples.named = examples.answers[order], examples.named.shuffled(order)
 
 
 def _batches(parts: Parts, examples: Examples, size: int, epoch: int) -> Iterator[Inputs]:
-    """All examples in batches of `size`; with `training.naming`, with the pairs."""
+    """All examples in batches of `size`; with `training.naming`, with what is named."""
     config, setting = parts.run, parts.run.setting
     random = random_of(config.seed, 1, epoch)
-    for rows in bucketed(_lengths(examples, setting), size, random):
+    for rows in bucketed(_lengths(examples, setting), size, config.training.window, random):
         inputs = examples.inputs(rows, *shown(setting, rows, random))
         if config.training.naming and not config.training.frozen:
-            inputs = replace(inputs, pair=torch.from_numpy(examples.pairs[rows]))
+            inputs = examples.named(inputs, rows)
         yield inputs
 
 

@@ -135,8 +135,8 @@ class Training:
     examples: how much of the train split: a part up to 1, or a number above.
     check_every: steps between validations, null for an epoch. validation: examples of each.
     frozen: train the classification head alone (section 5.2). loss: `binary` is that of the code the paper fine-tuned.
-    naming: beside the answer, name the pair (what the scene shows: the number, say, or two columns and their relation)
-    from the first token's state. It rewards the step before the answer, which the paper does not do.
+    naming: beside the answer, name the steps that lead to it (train/naming.py), which the paper does not do.
+    window: batches among which examples of like length come together; 1 for random batches.
     shuffled: give the training answers to other examples, which no model can learn from: a check of the whole chain.
     keep: which weights are tested, the last (the paper) or the best on validation.
     """
@@ -151,13 +151,14 @@ class Training:
     frozen: bool = False
     loss: str = "cross_entropy"
     naming: bool = True
+    window: int = 1
     shuffled: bool = False
     keep: str = "last"
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("training: give one of training.steps and training.epochs, and null for the other")
-        for name in ("steps", "epochs", "check_every", "validation"):
+        for name in ("steps", "epochs", "check_every", "validation", "window"):
             _at_least(f"training.{name}", getattr(self, name), 1)
         _choice("training.loss", self.loss, LOSSES)
         _choice("training.keep", self.keep, ("last", "best"))

@@ -16,7 +16,8 @@ import pyarrow as pa
 import torch
 
 from render.image import Renderer, decode
-from train.inputs import IGNORED, PAIR, Inputs
+from train.inputs import Inputs
+from train.naming import named
 from train.pictures import Pictures, normalised, scaled
 from train.regions import Regions, RegionSettings, Scenes, grid_of, make_regions
 from train.text import Ragged, Words, tokenise
@@ -26,7 +27,6 @@ from travlr.generate import Generator, generator, renderer_of
 from travlr.scene import SPLITS, World
 
 SHOWN = {"image": (True, False), "caption": (False, True), "image+caption": (True, True)}  # image, caption
-WINDOW = 50  # batches among which examples of like length are brought together
 DROPPED = 0.25  # of each modality in the mixed setting (paper, appendix F)
 
 
@@ -72,19 +72,6 @@ class Raw:
         )
 
 
-def told(pair: Sequence[str]) -> list[str]:
-    """A pair as three words or fewer: what makes the query true (relation, number, quantifier, comparison), and the two
-    values that it follows from. Of `not all` and `not only` it is "not": which of the two is asked, the query tells.
-    """
-    kind, *values = pair
-    if kind in ("horizontal", "vertical"):
-        first, second = ((len(place), place) for place in values)
-        return [("left", "right", "above", "below")[2 * (kind == "vertical") + (first > second)], *values]
-    if kind == "comparison":
-        return ["more" if int(values[0]) > int(values[1]) else "fewer", *values]
-    return values if len(values) == 1 else [kind.partition(" ")[0], *values]
-
-
 def _some(pictures: Iterable[np.ndarray], rows: np.ndarray) -> Iterator[np.ndarray]:
     wanted = set(rows.tolist())
     return (picture for row, picture in enumerate(pictures) if row in wanted)
@@ -95,16 +82,13 @@ class Examples:
 
     texts: 2 N token sequences, row i with the caption and row N + i without; 3 N where pictures are read, row 2 N + i
     with what was read. answers: (N,) bool. groups: (N,) first
-    item of each pair. pairs: (N, 3) tokens of what each scene shows, see `told`. objects: (N,) numbers of objects.
+    item of each pair. named: what is named beside the answers. objects: (N,) numbers of objects.
     """
 
     def __init__(self, raw: Raw, words: Words, sight: Sight) -> None:
         self.ids, self.queries, self.answers = raw.ids, raw.queries, raw.answers
         self.groups = np.array([pair[0] for pair in raw.pairs])
-        self.pairs = np.full((len(raw.ids), PAIR), IGNORED)
-        known = {pair: [words.ids(f" {word}")[0] for word in told(pair)] for pair in set(map(tuple, raw.pairs))}
-        for row, pair in zip(self.pairs, raw.pairs, strict=True):
-            row[: len(known[tuple(pair)])] = known[tuple(pair)]
+        self.named = named(words, raw.queries, raw.pairs)
         self.words, self.grid = words, raw.grid
         self.objects = (raw.grid > 0).sum(axis=1)
         captions, queries = tokenise(words, raw.captions), tokenise(words, raw.queries)
@@ -278,18 +262,20 @@ def shown(setting: str, rows: np.ndarray, random: np.random.Generator | None) ->
     return draw >= DROPPED, ~((draw >= DROPPED) & (draw < 2 * DROPPED))
 
 
-def bucketed(lengths: np.ndarray, size: int, random: np.random.Generator) -> Iterator[np.ndarray]:
-    """All of N rows in batches of `size`, shuffled; within a window of batches those of like length come together.
+def bucketed(lengths: np.ndarray, size: int, window: int, random: np.random.Generator) -> Iterator[np.ndarray]:
+    """All of N rows in batches of `size`, shuffled; in each `window` of batches those of like length come together.
 
-    What is left over, less than a batch, is dropped. Little of a batch is padding then: see the benchmark.
+    What is left over, less than a batch, is dropped. A wide window leaves little padding (see the benchmark), but
+    all of a batch then has as many objects; small models learn to count sooner from a window of 1.
     """
     order = random.permutation(len(lengths))
     order = order[: len(order) // size * size]
-    for start in range(0, len(order), WINDOW * size):
-        window = order[start : start + WINDOW * size]
-        window = window[np.argsort(lengths[window], kind="stable")]
-        for batch in random.permutation(len(window) // size):
-            yield window[batch * size : (batch + 1) * size]
+    for start in range(0, len(order), window * size):
+        near = order[start : start + window * size]
+        if window > 1:
+            near = near[np.argsort(lengths[near], kind="stable")]
+        for batch in random.permutation(len(near) // size):
+            yield near[batch * size : (batch + 1) * size]
 
 
 def in_order(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from torch import Tensor
 
 IGNORED = -100  # a target where no word is asked for
-PAIR = 3  # words of a pair at most
+PAIR = 4  # words that are named of a pair
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,7 @@ class Inputs:
     seen: (B or 1, 1 + R, H) float, what a model that sees pixels made of them before; it is then used in their place.
     answer: (B,) int64, 1 for true; None where it is not known.
     targets: (B, L) int64, the words behind masked tokens and `IGNORED` elsewhere; None where no words are asked for.
-    pair: (B, 3) int64, tokens of what the scene shows along the task's dimension, `IGNORED` where there are fewer; None
-    where it is not asked.
+    pair: (B, 4) int64, tokens that the first token's state should name, see `train.naming`; None where it is not asked.
     matched: (B,) int64, 1 where the image belongs to the text; None where that is not asked.
     """
 

@@ -64,7 +64,7 @@ def scenes(parts: Parts) -> Callable[[int], Iterator[Inputs]]:
         first = maker.config.count.train + epoch * rows
         raw = streamed(maker, first, first + rows)
         examples, statements = Examples(raw, parts.words, parts.sight), Statements(raw, parts.words)
-        for batch in bucketed(examples.texts.lengths[: len(examples)], run.batch_size, random):
+        for batch in bucketed(examples.texts.lengths[: len(examples)], run.batch_size, run.training.window, random):
             yield statements.inputs(examples, batch, run.pretraining.shown, random)
 
     return batches
@@ -76,7 +76,7 @@ def validation(parts: Parts) -> Callable[[], Iterator[Inputs]]:
 
     def batches() -> Iterator[Inputs]:
         random = random_of(parts.run.seed, 4)
-        for batch in bucketed(examples.texts.lengths[: len(examples)], 100, random):
+        for batch in bucketed(examples.texts.lengths[: len(examples)], 100, 1, random):
             yield statements.inputs(examples, batch, parts.run.pretraining.shown, random)
 
     return batches

@@ -172,7 +172,7 @@ def plain_batches(raw: Raw, examples: Examples, size: int) -> Iterator[tuple[Any
 
 def our_batches(examples: Examples, size: int) -> Iterator[Inputs]:
     shown = np.ones(size, bool)
-    for rows in bucketed(examples.texts.lengths[: len(examples)], size, np.random.default_rng(1)):
+    for rows in bucketed(examples.texts.lengths[: len(examples)], size, 50, np.random.default_rng(1)):
         yield examples.inputs(rows, shown, shown)
 
 

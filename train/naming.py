@@ -1,0 +1,93 @@
+"""What is named beside an answer: the steps that lead to it, which the answer alone rewards too late.
+
+"Is the red circle to the left of the blue square?" is answered by finding two objects, comparing their places, and
+comparing what is found with what is asked. A model that starts from random weights learns none of these from the answer
+(spatiality stays at chance for thousands of steps). So the values of the pair are named where the query speaks of them,
+and at the first token, whose state is classified, the whole pair and what the query says of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from train.inputs import IGNORED, Inputs
+from train.text import Words
+from travlr.scene import COLOURS, SHAPES, SIZES
+
+DECIDING = ("left", "right", "above", "below", "all", "not", "some", "none", "only", "more", "fewer")
+THINGS = frozenset((*COLOURS, *SHAPES, *(f"{shape}s" for shape in SHAPES), *SIZES))
+
+
+@dataclass(frozen=True)
+class Named:
+    """What N examples name. pairs: (N, 4) tokens: what makes the query true (relation, number, quantifier, comparison),
+    the pair's two values, and what the query says; `IGNORED` where there is no second value. ends: (N, 2), how far from
+    the end of the text the last tokens of the two things lie that the query asks about, 0 where there is no second."""
+
+    pairs: np.ndarray
+    ends: np.ndarray
+
+    def __call__(self, inputs: Inputs, rows: np.ndarray) -> Inputs:
+        """A batch of examples `rows` with its targets."""
+        pairs, ends = self.pairs[rows], self.ends[rows]
+        targets = np.full(inputs.tokens.shape, IGNORED)
+        lengths = inputs.token_mask.numpy().sum(axis=1)
+        for thing in range(2):
+            asked = np.flatnonzero(ends[:, thing])
+            targets[asked, lengths[asked] - ends[asked, thing]] = pairs[asked, 1 + thing]
+        return replace(inputs, pair=torch.from_numpy(pairs), targets=torch.from_numpy(targets))
+
+    def shuffled(self, order: np.ndarray) -> Named:
+        """With the truth about other examples."""
+        said = self.pairs[:, 3:]
+        return replace(self, pairs=np.concatenate([self.pairs[order, :3], said], axis=1))
+
+
+def named(words: Words, queries: Sequence[str], pairs: Sequence[Sequence[str]]) -> Named:
+    """What N examples name, of their query texts and pairs."""
+    shown = {pair: [words.ids(f" {word}")[0] for word in told(pair)] for pair in set(map(tuple, pairs))}
+    asked = {query: (words.ids(f" {said(query)}")[0], *ends(words, query)) for query in set(queries)}
+    tokens = np.full((len(queries), 4), IGNORED)
+    places = np.zeros((len(queries), 2), np.int64)
+    for row, (query, pair) in enumerate(zip(queries, pairs, strict=True)):
+        known = shown[tuple(pair)]
+        tokens[row, : len(known)] = known
+        tokens[row, 3], *found = asked[query]
+        places[row, : len(found)] = found
+    return Named(tokens, places)
+
+
+def told(pair: Sequence[str]) -> list[str]:
+    """What makes the query of a pair true, and the value or two that it follows from. Of `not all` and `not only` it is
+    "not": which of the two is asked, the query tells."""
+    kind, *values = pair
+    if kind in ("horizontal", "vertical"):
+        first, second = ((len(place), place) for place in values)
+        return [("left", "right", "above", "below")[2 * (kind == "vertical") + (first > second)], *values]
+    if kind == "comparison":
+        return ["more" if int(values[0]) > int(values[1]) else "fewer", *values]
+    return [values[0], values[0]] if len(values) == 1 else [kind.partition(" ")[0], *values]
+
+
+def said(query: str) -> str:
+    """The word of a query that is true or false: "3", "left", "not"."""
+    return next(word for word in re.findall(r"\w+", query.lower()) if word in DECIDING or word.isdigit())
+
+
+def ends(words: Words, query: str) -> list[int]:
+    """How far from the end of a text, which is the query and one token more, each thing's last token lies."""
+    found: list[int] = []
+    tokens, before = 0, False
+    for number, word in enumerate(query.split(" ")):
+        space, bare = " " if number else "", word.rstrip(".")
+        if thing := bare.lower() in THINGS:
+            last = tokens + len(words.ids(space + bare)) - 1
+            found = [*(found[:-1] if before else found), last]
+        before = thing
+        tokens += len(words.ids(space + word))
+    return [tokens + 1 - last for last in found]
