@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from render.text import parse_query
+from render.text import parse_caption, parse_query
 from train.data import Examples, Sight, shown, streamed
 from train.inputs import IGNORED
 from train.naming import told
@@ -41,7 +41,9 @@ def test_pairs_are_told_in_words_of_the_caption_or_the_query(task: str) -> None:
     assert ((pairs == IGNORED).sum(axis=1) == (task == "cardinality")).all()
     assert ((pairs[:, 0] == pairs[:, 3]) == examples.answers).all()
     for setting in ("image", "caption"):
-        inputs = examples.named(examples.inputs(rows, *shown(setting, rows, None)), rows)
+        image, caption = shown(setting, rows, None)
+        texts = examples.text_rows(rows, image, caption)
+        inputs = examples.named(examples.inputs(rows, image, caption), rows, texts)
         assert inputs.targets is not None
         for row, query in enumerate(examples.queries):
             found = np.flatnonzero(inputs.targets[row].numpy() != IGNORED)
@@ -49,6 +51,17 @@ def test_pairs_are_told_in_words_of_the_caption_or_the_query(task: str) -> None:
             things = [arg for arg in parse_query(query).args if set(str(arg).split()) & {*COLOURS, *SHAPES}]
             names = WORDS.tokenizer.convert_ids_to_tokens(inputs.tokens[row, found].tolist())
             assert [name.removesuffix("s") for name in names] == [str(thing).split()[-1] for thing in things]
+            if setting == "image":
+                assert inputs.objects is None
+                continue
+            assert inputs.objects is not None
+            place = np.flatnonzero((inputs.objects[row].numpy() != IGNORED).any(axis=-1))
+            _, _, listed = parse_caption(examples.captions[row])
+            for end, thing in zip(place, listed, strict=True):
+                said = [thing.colour, thing.shape, "abcdef"[thing.column], str(thing.row + 1)]
+                assert WORDS.tokenizer.convert_ids_to_tokens(inputs.objects[row, end, :4].tolist()) == said
+                assert WORDS.tokenizer.convert_ids_to_tokens([int(inputs.tokens[row, end])]) == said[3:]
+                assert inputs.objects[row, end, 4] == IGNORED
 
 
 def test_scenes_with_few_objects_are_kept_with_their_couples() -> None:

@@ -27,7 +27,6 @@ from train.reader import (
     kept_reader,
     load,
     mixture_loss,
-    phrases_of,
     save,
     set_loss,
     targets_of,
@@ -35,7 +34,7 @@ from train.reader import (
     words_of,
 )
 from train.regions import RegionSettings
-from train.text import Words, grammar_tokenizer
+from train.text import Words, grammar_tokenizer, phrases_of
 from travlr import Count, Generator, Spatiality
 from travlr.config import Image
 from travlr.scene import World
@@ -129,7 +128,7 @@ def test_pictures_of_any_number_are_read_in_their_order(scene_reader: Reader, mo
     raw = replace(raw, grid=grid)
     monkeypatch.setattr(module, "READ", 7)
     captions = scene_reader.captions(Examples(raw, WORDS, SCENE))
-    assert [phrase.rpartition(" at ")[2] for caption in captions for phrase in phrases_of(caption)] == [
+    assert [phrase.rpartition(" at ")[2] for caption in captions for phrase in phrases_of(caption)[1]] == [
         f"{'ABC'[cell % 3]} {cell // 3 + 1}" for row in range(40) for cell in np.flatnonzero(grid[row])
     ]
 
@@ -147,10 +146,10 @@ def test_of_two_phrases_about_a_place_the_first_is_kept() -> None:
 def test_phrases_are_those_that_the_caption_lists() -> None:
     raw = streamed(MAKER, 0, 100, "test_ind")
     for row, caption in enumerate(raw.captions):
-        phrases = phrases_of(caption)
+        phrases = phrases_of(caption)[1]
         alone = [read(f"{caption.partition('There is ')[0]}There is {phrase}.") for phrase in phrases]
         assert set().union(*alone) == shown(raw, row) and all(len(found) == 1 for found in alone)
-    assert phrases_of("") == []
+    assert phrases_of("") == ("", [])
 
 
 def test_words_and_targets_spell_the_phrases() -> None:

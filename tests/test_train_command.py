@@ -19,6 +19,7 @@ import pytest
 import torch
 import yaml
 
+import train.identity
 import train.run
 from tests.helpers import ROOT, one_line
 from train import command, sweep
@@ -42,7 +43,16 @@ TINY = [
 ]
 NAME = "two words, a=b"  # of the dataset's folder
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))
-SIZES = {"table2": 144, "text_only": 24, "subsets": 168, "frozen": 56, "mixed": 48, "few_shot": 10, "volta": 36}
+SIZES = {
+    "table2": 144,
+    "text_only": 24,
+    "subsets": 168,
+    "frozen": 56,
+    "mixed": 48,
+    "few_shot": 10,
+    "volta": 36,
+    "transfer": 48,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -433,6 +443,41 @@ def test_few_shot_of_the_paper_starts_from_runs_of_published_weights(
     assert starts["image"].startswith("uniter-caption-") and starts["caption"].startswith("uniter-image-")
     Path("elsewhere.pt").write_bytes(b"others")
     assert listed(expand(moved)).startswith("no start")
+
+
+# Of each experiment the runs that are tried: those with this model, of the task and setting of the small dataset.
+TRIED: dict[str, list[str]] = {
+    "table2": ["model=visualbert", "setting=image", "seed=0"],
+    "text_only": ["model=bert", "seed=0"],
+    "subsets": ["model=roberta", "training.examples=0.25"],
+    "frozen": ["model=lxmert", "setting=image"],
+    "mixed": ["model=albef", "seed=2"],
+    "volta": ["model=uniter", "setting=caption", "seed=0"],
+    "transfer": ["setting=image", "reader.steps=2", "seed=0"],
+    "few_shot": ["model=uniter", "start_setting=image+caption", "setting=image", "seed=0", "training.epochs=1"],
+}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_runs(
+    name: str,
+    finished: tuple[Path, str],
+    work: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = [*here(work, monkeypatch), f"experiment={name}", "task=cardinality", *TRIED[name]]
+    if name == "few_shot":
+        arguments.remove("training.steps=3")
+    jobs = expand(arguments)
+    assert len(jobs) == 1
+    assert called(monkeypatch, "-m", *arguments) == 0
+    assert "1 of 1 runs" in capsys.readouterr().out
+    (job,) = jobs.values()
+    rows = read_results(train.identity.run_folder(job.resolved()))
+    assert len(rows) == 2 * len(job.config.tests) and {row["experiment"] for row in rows} == {name}
+    assert {row["setting"] for row in rows} == {job.config.setting}
+    shutil.rmtree(Path("my runs") / rows[0]["name"])
 
 
 def test_an_unknown_failure_is_one_line_and_its_traceback_is_kept(

@@ -109,9 +109,10 @@ def _batches(parts: Parts, examples: Examples, size: int, epoch: int) -> Iterato
     config, setting = parts.run, parts.run.setting
     random = random_of(config.seed, 1, epoch)
     for rows in bucketed(_lengths(examples, setting), size, config.training.window, random):
-        inputs = examples.inputs(rows, *shown(setting, rows, random))
+        image, caption = shown(setting, rows, random)
+        inputs = examples.inputs(rows, image, caption)
         if config.training.naming and not config.training.frozen:
-            inputs = examples.named(inputs, rows)
+            inputs = examples.named(inputs, rows, examples.text_rows(rows, image, caption))
         yield inputs
 
 

@@ -144,7 +144,7 @@ class Training:
     steps: int | None = 2000
     epochs: int | None = None
     stream: bool = True
-    shortest_first: float = 0.0
+    shortest_first: float = 0.5
     examples: float = 1.0
     check_every: int | None = 250
     validation: int = 2000

@@ -6,6 +6,7 @@ but pictures that come from elsewhere.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ import torch
 
 from render.image import Renderer, decode
 from train.inputs import Inputs
-from train.naming import named
+from train.naming import Named, named
 from train.pictures import Pictures, normalised, scaled
 from train.regions import Regions, RegionSettings, Scenes, grid_of, make_regions
 from train.text import Ragged, Words, tokenise
@@ -81,14 +82,14 @@ class Examples:
     """N examples, ready for batches.
 
     texts: 2 N token sequences, row i with the caption and row N + i without; 3 N where pictures are read, row 2 N + i
-    with what was read. answers: (N,) bool. groups: (N,) first
-    item of each pair. named: what is named beside the answers. objects: (N,) numbers of objects.
+    with what was read. captions: of each text, "" where there is none. answers: (N,) bool. groups: (N,) first item of
+    each pair. objects: (N,) numbers of objects. named: what is named beside the answers.
     """
 
     def __init__(self, raw: Raw, words: Words, sight: Sight) -> None:
         self.ids, self.queries, self.answers = raw.ids, raw.queries, raw.answers
         self.groups = np.array([pair[0] for pair in raw.pairs])
-        self.named = named(words, raw.queries, raw.pairs)
+        self.pairs, self.captions = raw.pairs, [*raw.captions, *[""] * len(raw.ids)]
         self.words, self.grid = words, raw.grid
         self.objects = (raw.grid > 0).sum(axis=1)
         captions, queries = tokenise(words, raw.captions), tokenise(words, raw.queries)
@@ -103,10 +104,16 @@ class Examples:
             self.pixels = Pictures(raw.renderer, sight.side) if raw.renderer else _Decoded(scenes, sight.side)
         self.read = sight.reader is not None
         if sight.reader is not None:
-            self.texts = _stacked(self.texts, words.join(tokenise(words, sight.reader(self)), queries))
+            read = sight.reader(self)
+            self.texts = _stacked(self.texts, words.join(tokenise(words, read), queries))
+            self.captions += read
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @functools.cached_property
+    def named(self) -> Named:
+        return named(self.words, self.queries, self.pairs, self.captions)
 
     def text_rows(self, rows: np.ndarray, image: np.ndarray, caption: np.ndarray) -> np.ndarray:
         """Rows of `texts` for examples `rows` that are shown an image and a caption, or not; all (B,)."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from torch import Tensor
 
 IGNORED = -100  # a target where no word is asked for
-PAIR = 4  # words that are named of a pair
+PAIR, NAMES = 4, 5  # words that are named of a pair and of an object, at most
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,9 @@ class Inputs:
     seen: (B or 1, 1 + R, H) float, what a model that sees pixels made of them before; it is then used in their place.
     answer: (B,) int64, 1 for true; None where it is not known.
     targets: (B, L) int64, the words behind masked tokens and `IGNORED` elsewhere; None where no words are asked for.
-    pair: (B, 4) int64, tokens that the first token's state should name, see `train.naming`; None where it is not asked.
+    pair: (B, 4) int64, words that the first token's state should name (`train.naming`); None where it is not asked.
+    objects: (B, L, 5) int64, words that the last token of each object of a caption should name; None where that is not
+    asked.
     matched: (B,) int64, 1 where the image belongs to the text; None where that is not asked.
     """
 
@@ -35,6 +37,7 @@ class Inputs:
     answer: Tensor | None = None
     targets: Tensor | None = None
     pair: Tensor | None = None
+    objects: Tensor | None = None
     matched: Tensor | None = None
 
     def to(self, device: object) -> Inputs:

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from train.config import Optimiser
 from train.evaluate import score
-from train.inputs import IGNORED, PAIR, Encoded, Inputs
+from train.inputs import IGNORED, NAMES, PAIR, Encoded, Inputs
 from train.models.albef import Albef
 from train.models.layers import Model, start_of
 
@@ -72,7 +72,8 @@ class Learner(L.LightningModule):
         words: WordHead | None = None,
     ) -> None:
         super().__init__()
-        self.model, self.words, self.pair = model, words or WordHead(model.embeddings), WordHead(model.embeddings, PAIR)
+        self.model, self.words = model, words or WordHead(model.embeddings)
+        self.pair, self.objects = WordHead(model.embeddings, PAIR), WordHead(model.embeddings, NAMES)
         self.settings, self.rate, self.steps, self.seed = optimiser, rate, steps, seed
         self.batches, self.validation, self.loss_name = batches, validation, loss
         self.curve: list[dict[str, float]] = []
@@ -127,6 +128,10 @@ class Learner(L.LightningModule):
         if batch.pair is not None:
             logits = self.pair(encoded.text[:, 0], self.model.embeddings).float()
             losses["pair_loss"] = functional.cross_entropy(logits.flatten(0, 1), batch.pair.flatten())
+        if batch.objects is not None:
+            there = (batch.objects != IGNORED).any(-1)
+            logits = self.objects(encoded.text[there], self.model.embeddings).float()
+            losses["object_loss"] = functional.cross_entropy(logits.flatten(0, 1), batch.objects[there].flatten())
         if batch.matched is not None:
             assert self.model.matching is not None
             losses["match_loss"] = functional.cross_entropy(self.model.matching(encoded.pooled).float(), batch.matched)

@@ -1,9 +1,12 @@
 """What is named beside an answer: the steps that lead to it, which the answer alone rewards too late.
 
-"Is the red circle to the left of the blue square?" is answered by finding two objects, comparing their places, and
-comparing what is found with what is asked. A model that starts from random weights learns none of these from the answer
-(spatiality stays at chance for thousands of steps). So the values of the pair are named where the query speaks of them,
-and at the first token, whose state is classified, the whole pair and what the query says of it.
+"The red circle is to the left of the blue square" is judged by reading objects, finding two of them, comparing their
+places, and comparing what is found with what is said. A model that starts from random weights learns none of these from
+the answer (spatiality stays at chance for thousands of steps). So three kinds of token say what they should know:
+
+- the last of each object in the caption: the object, "red circle A 1";
+- the last of each thing that the query asks about: its value of the pair, "A";
+- the first, whose state is classified: the pair, and what the query says of it, "right E A" and "left".
 """
 
 from __future__ import annotations
@@ -15,8 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from train.inputs import IGNORED, Inputs
-from train.text import Words
+from train.inputs import IGNORED, NAMES, Inputs
+from train.text import Words, phrases_of
 from travlr.scene import COLOURS, SHAPES, SIZES
 
 DECIDING = ("left", "right", "above", "below", "all", "not", "some", "none", "only", "more", "fewer")
@@ -24,32 +27,58 @@ THINGS = frozenset((*COLOURS, *SHAPES, *(f"{shape}s" for shape in SHAPES), *SIZE
 
 
 @dataclass(frozen=True)
+class Objects:
+    """Objects that T texts list, those of text t from starts[t] to starts[t + 1]. places: (objects,), the last token of
+    each in its text. names: (objects, 5), tokens of its words, `IGNORED` where there are fewer."""
+
+    starts: np.ndarray
+    places: np.ndarray
+    names: np.ndarray
+
+    def targets(self, texts: np.ndarray, length: int) -> np.ndarray:
+        """(B, length, 5) for texts (B,)."""
+        found = np.full((len(texts), length, NAMES), IGNORED)
+        counts = self.starts[texts + 1] - self.starts[texts]
+        example = np.repeat(np.arange(len(texts)), counts)
+        objects = np.arange(len(example)) + np.repeat(self.starts[texts] - (counts.cumsum() - counts), counts)
+        found[example, self.places[objects]] = self.names[objects]
+        return found
+
+
+@dataclass(frozen=True)
 class Named:
     """What N examples name. pairs: (N, 4) tokens: what makes the query true (relation, number, quantifier, comparison),
     the pair's two values, and what the query says; `IGNORED` where there is no second value. ends: (N, 2), how far from
-    the end of the text the last tokens of the two things lie that the query asks about, 0 where there is no second."""
+    the end of the text the last tokens of the two things lie that the query asks about, 0 where there is no second.
+    objects: of the texts of `Examples`."""
 
     pairs: np.ndarray
     ends: np.ndarray
+    objects: Objects
 
-    def __call__(self, inputs: Inputs, rows: np.ndarray) -> Inputs:
-        """A batch of examples `rows` with its targets."""
+    def __call__(self, inputs: Inputs, rows: np.ndarray, texts: np.ndarray) -> Inputs:
+        """A batch of examples `rows`, shown `texts`, with its targets."""
         pairs, ends = self.pairs[rows], self.ends[rows]
         targets = np.full(inputs.tokens.shape, IGNORED)
         lengths = inputs.token_mask.numpy().sum(axis=1)
         for thing in range(2):
             asked = np.flatnonzero(ends[:, thing])
             targets[asked, lengths[asked] - ends[asked, thing]] = pairs[asked, 1 + thing]
-        return replace(inputs, pair=torch.from_numpy(pairs), targets=torch.from_numpy(targets))
+        found = self.objects.targets(texts, targets.shape[1])
+        return replace(
+            inputs,
+            pair=torch.from_numpy(pairs),
+            targets=torch.from_numpy(targets),
+            objects=torch.from_numpy(found) if (found != IGNORED).any() else None,
+        )
 
     def shuffled(self, order: np.ndarray) -> Named:
-        """With the truth about other examples."""
-        said = self.pairs[:, 3:]
-        return replace(self, pairs=np.concatenate([self.pairs[order, :3], said], axis=1))
+        """With the truth about other examples; what the text itself says stays."""
+        return replace(self, pairs=np.concatenate([self.pairs[order, :3], self.pairs[:, 3:]], axis=1))
 
 
-def named(words: Words, queries: Sequence[str], pairs: Sequence[Sequence[str]]) -> Named:
-    """What N examples name, of their query texts and pairs."""
+def named(words: Words, queries: Sequence[str], pairs: Sequence[Sequence[str]], captions: Sequence[str]) -> Named:
+    """What N examples name, of their query texts and pairs. captions: of each text, "" where there is none."""
     shown = {pair: [words.ids(f" {word}")[0] for word in told(pair)] for pair in set(map(tuple, pairs))}
     asked = {query: (words.ids(f" {said(query)}")[0], *ends(words, query)) for query in set(queries)}
     tokens = np.full((len(queries), 4), IGNORED)
@@ -59,7 +88,29 @@ def named(words: Words, queries: Sequence[str], pairs: Sequence[Sequence[str]]) 
         tokens[row, : len(known)] = known
         tokens[row, 3], *found = asked[query]
         places[row, : len(found)] = found
-    return Named(tokens, places)
+    return Named(tokens, places, objects_of(words, captions))
+
+
+def objects_of(words: Words, captions: Sequence[str]) -> Objects:
+    """Objects of captions, each text beginning with one token more."""
+    known: dict[str, tuple[int, list[int]]] = {}
+    prefaces: dict[str, int] = {}
+    starts, places, names = [0], [], []
+    for caption in captions:
+        preface, listed = phrases_of(caption)
+        if preface not in prefaces:
+            prefaces[preface] = len(words.ids(preface.strip())) + 1
+        place = prefaces[preface]
+        for phrase in listed:
+            if phrase not in known:
+                kept = [words.ids(f" {word}")[0] for word in phrase.split(" ") if word not in ("a", "an", "at")]
+                known[phrase] = len(words.ids(f" {phrase}")), [*kept, *[IGNORED] * (NAMES - len(kept))]
+            length, name = known[phrase]
+            places.append(place + length - 1)
+            names.append(name)
+            place += length + 1  # and what comes between, or the full stop
+        starts.append(len(places))
+    return Objects(np.array(starts), np.array(places, np.int64), np.array(names, np.int64).reshape(-1, NAMES))
 
 
 def told(pair: Sequence[str]) -> list[str]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -34,13 +33,11 @@ from train.inputs import Inputs
 from train.models import MODELS, make_model
 from train.pictures import Pictures
 from train.recogniser import weights_digest
-from train.text import Words
+from train.text import LISTS, Words, phrases_of
 from travlr.dataset import config_dict
 from travlr.generate import Generator
 
 VERSION = 1  # of how readers are trained: kept ones of another are trained anew
-LISTS = "There is "  # what comes before the phrases of a caption
-BETWEEN = re.compile(r", | and ")
 NOTHING = 0  # the word that ends a phrase: a phrase that begins with it is empty
 UNMATCHED = 0.2  # weight of the loss of regions that no phrase is left for
 BATCH = 64
@@ -144,28 +141,22 @@ def distinct(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
 # Phrases ---------------------------------------------------------------------------------------------------------
 
 
-def phrases_of(caption: str) -> list[str]:
-    """What a caption lists: `a red circle at A 1` and so on; nothing where it is empty."""
-    listed = caption.partition(LISTS)[2].removesuffix(".")
-    return BETWEEN.split(listed) if listed else []
-
-
 def words_of(captions: Sequence[str]) -> tuple[str, list[str], int]:
     """Preface of captions, words of their phrases after the empty one, and words of the longest phrase.
 
     Raises `ValueError` where the captions do not begin alike.
     """
-    prefaces = {"".join(caption.partition(LISTS)[:2]) for caption in captions}
+    prefaces = {phrases_of(caption)[0] for caption in captions}
     if len(prefaces) != 1 or LISTS not in min(prefaces):
         raise ValueError(f"reader: needs captions that all begin alike up to {LISTS!r}, not {sorted(prefaces)[:2]}")
-    split = [phrase.split(" ") for caption in captions for phrase in phrases_of(caption)]
+    split = [phrase.split(" ") for caption in captions for phrase in phrases_of(caption)[1]]
     return prefaces.pop(), ["", *sorted({word for words in split for word in words})], max(map(len, split))
 
 
 def targets_of(captions: Sequence[str], about: About) -> tuple[np.ndarray, np.ndarray]:
     """Words of the phrases of B captions, (B, P, W) int64, `NOTHING` after the last; numbers of phrases, (B,)."""
     number = {word: i for i, word in enumerate(about.words)}
-    listed = [phrases_of(caption) for caption in captions]
+    listed = [phrases_of(caption)[1] for caption in captions]
     counts = np.array([len(phrases) for phrases in listed])
     targets = np.full((len(captions), counts.max(initial=0), about.longest), NOTHING, np.int64)
     for row, phrases in enumerate(listed):

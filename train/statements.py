@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,10 +10,9 @@ import torch
 
 from train.data import Examples, Raw, shown
 from train.inputs import IGNORED, Inputs
-from train.text import Ragged, Words
+from train.text import Ragged, Words, phrases_of
 
 MENTIONED = 3  # objects of a statement at most
-_LISTED = re.compile(r", | and ")
 
 
 class Statements:
@@ -32,7 +30,7 @@ class Statements:
 
     def _of(self, caption: str) -> list[list[int]]:
         """The tokens of each object that a caption lists."""
-        listed = _LISTED.split(caption.partition("There is ")[2].removesuffix("."))
+        _, listed = phrases_of(caption)
         for phrase in listed:
             if phrase not in self._phrases:
                 self._phrases[phrase] = self.words.ids(f" {phrase}")

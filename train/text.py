@@ -28,6 +28,8 @@ from travlr.scene import (
 )
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+LISTS = "There is "  # what comes before the objects of a caption
+BETWEEN = re.compile(r", | and ")
 WORDS_AND_MARKS = re.compile(r"\w+|[^\w\s]")
 
 
@@ -95,6 +97,13 @@ def tokenise(words: Words, texts: Sequence[str]) -> list[list[int]]:
     """Token lists of texts; texts that repeat, as queries do, are looked up whole."""
     known = {text: words.ids(text) for text in dict.fromkeys(texts)}
     return [known[text] for text in texts]
+
+
+def phrases_of(caption: str) -> tuple[str, list[str]]:
+    """What comes before the objects that a caption lists, and these: `a red circle at A 1`."""
+    before, said, listed = caption.partition(LISTS)
+    listed = listed.removesuffix(".")
+    return before + said, BETWEEN.split(listed) if listed else []
 
 
 def grammar_tokenizer() -> Any:
