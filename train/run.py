@@ -127,22 +127,9 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
 
 def reader_of(config: Run, source: Source, words: Words, sight: Sight, device: str, say: Say) -> Reader:
     """The reader that all runs with this task, model, size and seed share."""
-    folder = Path(config.runs) / ".readers"
-    folder.mkdir(parents=True, exist_ok=True)
-    where = "cuda" if device == "gpu" else "cpu"
-    with locked_by_leader(folder):
-        return kept_reader(
-            folder,
-            source.generator,
-            words,
-            sight,
-            config.model,
-            config.size,
-            config.reader.steps,
-            config.seed,
-            where,
-            say,
-        )
+    folder, where = Path(config.runs) / ".readers", "cuda" if device == "gpu" else "cpu"
+    named = (config.model, config.size, config.reader.steps, config.seed)
+    return kept_reader(folder, source.generator, words, sight, *named, where, say)
 
 
 def start_from(config: Run, learner: Learner) -> str:
