@@ -84,7 +84,13 @@ def test_scenes_with_few_objects_are_kept_with_their_couples() -> None:
 def test_what_is_read_takes_the_place_of_the_image_and_never_of_a_caption() -> None:
     raw = streamed(generator(CONFIGS["cardinality"]()), 0, 6)
     read = [caption.replace("red", "blue") for caption in raw.captions]
-    examples = Examples(raw, WORDS, replace(SIGHT, reader=lambda examples: read))
+
+    def reader(examples: Examples) -> list[str]:
+        seen = examples.inputs(np.arange(6), np.ones(6, bool), np.zeros(6, bool))  # the pictures themselves
+        assert seen.features is not None and seen.features.shape[1] == max(examples.objects)
+        return read
+
+    examples = Examples(raw, WORDS, replace(SIGHT, reader=reader))
     plain = Examples(raw, WORDS, SIGHT)
     rows = np.arange(6)
     as_read = Examples(replace(raw, captions=read), WORDS, SIGHT).inputs(rows, *shown("caption", rows, None))

@@ -102,9 +102,9 @@ class Examples:
             self.regions = make_regions(sight.regions, scenes, sight.cache)
         elif sight.sees == "pixels":
             self.pixels = Pictures(raw.renderer, sight.side) if raw.renderer else _Decoded(scenes, sight.side)
-        self.read = sight.reader is not None
+        self.read = False  # until the reader, which is shown the pictures, has read them
         if sight.reader is not None:
-            read = sight.reader(self)
+            read, self.read = sight.reader(self), True
             self.texts = _stacked(self.texts, words.join(tokenise(words, read), queries))
             self.captions += read
 

@@ -104,6 +104,7 @@ def objects_of(words: Words, captions: Sequence[str]) -> Objects:
         for phrase in listed:
             if phrase not in known:
                 kept = [words.ids(f" {word}")[0] for word in phrase.split(" ") if word not in ("a", "an", "at")]
+                kept = kept[:NAMES]  # what is read off a picture may hold anything
                 known[phrase] = len(words.ids(f" {phrase}")), [*kept, *[IGNORED] * (NAMES - len(kept))]
             length, name = known[phrase]
             places.append(place + length - 1)
