@@ -46,7 +46,7 @@ WORDS = Words(grammar_tokenizer())
 SCENE, GRID = (Sight("regions", RegionSettings(source=source)) for source in ("scene", "grid"))
 
 
-def train(sight: Sight = SCENE, steps: int = 160, seed: int = 0, model: str = "uniter") -> Reader:
+def train(sight: Sight = SCENE, steps: int = 220, seed: int = 0, model: str = "uniter") -> Reader:
     return train_reader(MAKER, WORDS, sight, model, "tiny", steps, seed, say=lambda line: None)
 
 
