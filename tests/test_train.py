@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.stats import binomtest
 from sklearn.metrics import f1_score
 
 from train import config as names
@@ -238,3 +239,19 @@ def test_start_goes_on_from_a_finished_run(data: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="model=uniter"):
         run(tiny(data, tmp_path, model="lxmert", start=start), say=lambda line: None)
     assert len(read_results(tmp_path / rows[0]["name"])) == 6
+
+
+def test_shuffled_answers_cannot_be_learned_and_others_can(tmp_path: Path) -> None:
+    folder = str(tmp_path / "data")
+    count = Count(train=200, validation=200, test_ind=2000, test_ood=60)
+    generate_dataset(Cardinality(count=count), Job(out=folder, workers=1), say=lambda line: None)
+    chance = {}
+    for shuffled in (True, False):
+        training = Training(steps=600, check_every=600, validation=100, shortest_first=0.0, shuffled=shuffled)
+        config = replace(tiny(folder, tmp_path / "runs", setting="image", training=training), optimiser=Optimiser())
+        name = run(config, say=lambda line: None)[0]["name"]
+        found = read_predictions(tmp_path / "runs" / name).to_pandas()
+        found = found[(found["test_setting"] == "image") & (found["split"] == "test_ind")]
+        right = int(((found["logit"] > 0) == found["answer"]).sum())
+        chance[shuffled] = binomtest(right, len(found), alternative="greater").pvalue
+    assert chance[True] >= 0.01 > chance[False], chance
