@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import pty
-import time
 from pathlib import Path
 from typing import Any
 
@@ -181,10 +180,8 @@ def test_every_failure_has_its_line_and_code(
 # Help, progress ------------------------------------------------------------------------------------------------------
 
 
-def test_help_is_quick_and_names_every_setting(tmp_path: Path) -> None:
-    began = time.monotonic()
+def test_help_names_every_setting(tmp_path: Path) -> None:
     code, out, err = command("generate", "--help", cwd=tmp_path)
-    assert time.monotonic() - began < 3  # below one on a machine with nothing else to do
     assert (code, err) == (0, "") and not any(tmp_path.iterdir())
     for name in [field.name for kind in (*CONFIGS.values(), Job) for field in dataclasses.fields(kind)]:
         assert f" {name}:" in out or f" {name}=" in out, name
