@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -66,10 +67,11 @@ def fine_tuning(parts: Parts) -> tuple[Callable[[int], Iterator[Inputs]], int, i
         maker = parts.source.generator
 
         def batches(epoch: int) -> Iterator[Inputs]:
-            first = maker.config.count.train + epoch * rows * CHOICE
+            start = maker.config.count.train
+            first = start + start % 2 + epoch * rows * CHOICE  # even: couples begin there
             through = epoch * per_epoch / (training.shortest_first * steps) if training.shortest_first else 1.0
-            made = round(rows * CHOICE ** (1 - min(1.0, through)) / 2) * 2
-            raw = streamed(maker, first, first + made, keep=rows)
+            made = 2 * math.ceil(rows * CHOICE ** (1 - min(1.0, through)) / 2)
+            raw = streamed(maker, first, first + made, keep=rows + rows % 2)
             examples = parts.checked(Examples(raw, parts.words, parts.sight_in_training))
             if training.shuffled:
                 _shuffle(examples, random_of(config.seed, 5, epoch))

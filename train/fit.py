@@ -22,7 +22,7 @@ from train.module import Learner
 from train.results import write_curve
 
 CHECKPOINTS = "checkpoints"
-SEVERAL = "ddp_find_unused_parameters_true"  # a batch asks for words or for answers: either head may go unused
+SEVERAL = "ddp_find_unused_parameters_true"  # heads go unused that a batch asks nothing of
 LOGGED = 10  # steps between points of the loss curve
 
 

@@ -20,7 +20,7 @@ class Inputs:
     pixels: (B, 3, height, width) float, normalised; None for models that see regions or text alone.
     seen: (B or 1, 1 + R, H) float, what a model that sees pixels made of them before; it is then used in their place.
     answer: (B,) int64, 1 for true; None where it is not known.
-    targets: (B, L) int64, the words behind masked tokens and `IGNORED` elsewhere; None where no words are asked for.
+    targets: (B, L) int64, words that tokens should name (masked or not), `IGNORED` elsewhere; None where none should.
     pair: (B, 4) int64, words that the first token's state should name (`train.naming`); None where it is not asked.
     objects: (B, L, 5) int64, words that the last token of each object of a caption should name; None where that is not
     asked.

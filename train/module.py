@@ -128,8 +128,7 @@ class Learner(L.LightningModule):
         if batch.pair is not None:
             logits = self.pair(encoded.text[:, 0], self.model.embeddings).float()
             losses["pair_loss"] = functional.cross_entropy(logits.flatten(0, 1), batch.pair.flatten())
-        if batch.objects is not None:
-            there = (batch.objects != IGNORED).any(-1)
+        if batch.objects is not None and (there := (batch.objects != IGNORED).any(-1)).any():
             logits = self.objects(encoded.text[there], self.model.embeddings).float()
             losses["object_loss"] = functional.cross_entropy(logits.flatten(0, 1), batch.objects[there].flatten())
         if batch.matched is not None:

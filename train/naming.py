@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from train.inputs import IGNORED, NAMES, Inputs
+from train.inputs import IGNORED, NAMES, PAIR, Inputs
 from train.text import Words, phrases_of
 from travlr.scene import COLOURS, SHAPES, SIZES
 
@@ -81,7 +81,7 @@ def named(words: Words, queries: Sequence[str], pairs: Sequence[Sequence[str]], 
     """What N examples name, of their query texts and pairs. captions: of each text, "" where there is none."""
     shown = {pair: [words.ids(f" {word}")[0] for word in told(pair)] for pair in set(map(tuple, pairs))}
     asked = {query: (words.ids(f" {said(query)}")[0], *ends(words, query)) for query in set(queries)}
-    tokens = np.full((len(queries), 4), IGNORED)
+    tokens = np.full((len(queries), PAIR), IGNORED)
     places = np.zeros((len(queries), 2), np.int64)
     for row, (query, pair) in enumerate(zip(queries, pairs, strict=True)):
         known = shown[tuple(pair)]

@@ -16,7 +16,7 @@ from train.evaluate import Scores, Texts, by_group, couples_right, floors, score
 from train.inputs import Inputs
 from train.models.albef import Albef
 from train.models.layers import Model
-from train.pictures import Pictures
+from train.reader import distinct
 from train.results import TEST_SPLITS, predictions_table
 
 SEEN = 1 << 26  # numbers that ALBEF makes of pictures and that are kept at a time: 256 MiB
@@ -87,7 +87,7 @@ def _seen_once(model: Albef, examples: Examples, settings: Sequence[str], device
         seen = see(np.arange(1), False)  # (1, 1 + R, H)
         for setting, rows, inputs in _batches(texts, blank):
             yield setting, rows, replace(inputs, seen=seen)
-    first, which = _distinct(examples)
+    first, which = distinct(examples)
     order = np.argsort(which, kind="stable")
     positions = model.visual_encoder.pos_embed.numel()
     portion, batch = max(1, SEEN // positions), max(1, TOKENS * model.shape.width // positions)
@@ -100,11 +100,3 @@ def _seen_once(model: Albef, examples: Examples, settings: Sequence[str], device
             for part in in_order(examples.texts.lengths[examples.text_rows(rows, images, captions)], TOKENS):
                 inputs = texts.inputs(rows[part], *shown(setting, rows[part], None))
                 yield setting, rows[part], replace(inputs, seen=seen[which[rows[part]] - start])
-
-
-def _distinct(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
-    """The first row of each distinct picture, and which of these N rows show. Pictures from files count as distinct."""
-    if not isinstance(examples.pixels, Pictures):
-        return np.arange(len(examples)), np.arange(len(examples))
-    _, first, which = np.unique(examples.grid, axis=0, return_index=True, return_inverse=True)
-    return first, which.ravel()
