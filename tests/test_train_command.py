@@ -558,7 +558,7 @@ def test_ctrl_c_stops_the_whole_sweep_and_the_next_one_goes_on(work: Path) -> No
     )
     next(line for line in started.stdout if line.startswith("step "))
     started.send_signal(signal.SIGINT)
-    _, err = started.communicate(timeout=60)
+    _, err = started.communicate(timeout=300)
     assert started.returncode == 130
     assert one_line(err) == "train: stopped; run the same command again to go on"
     assert len(list((work / "stopped").glob("*-s*"))) == 1  # the second was not begun
