@@ -1,0 +1,278 @@
+"""Saved runs as data frames: every score, every prediction beside what its example shows, every training curve."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from train.results import (
+    RESULT_COLUMNS,
+    TEST_SPLITS,
+    Row,
+    collect,
+    has_converged,
+    own_setting,
+    read_config,
+    read_curve,
+    read_predictions,
+)
+from travlr.dataset import Dataset, open_dataset, parse_query_form
+from travlr.scene import QUANTIFIER_FAMILIES
+
+KINDS: dict[type, str] = {str: "str", int: "Int64", float: "float64", bool: "boolean"}
+
+
+@dataclass
+class Runs:
+    """The finished runs below a folder.
+
+    results: a row for each (run, test setting, split), with the columns of `train.results.RESULT_COLUMNS`, and `own`
+    (the test setting is that of training) and `converged` (above random there on test_ind, the paper's #sd).
+    skipped: what was left out, a line for each. datasets: those found, by content digest.
+    """
+
+    folder: Path
+    results: pd.DataFrame
+    skipped: list[str]
+    datasets: dict[str, Dataset]
+    _examples: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
+
+    def examples(self, digest: str) -> pd.DataFrame:
+        """Both test splits of a dataset, `test_ind` first, with the columns of `examples_of`; kept once read.
+
+        Raises `ValueError` where the dataset was not found.
+        """
+        if digest not in self._examples:
+            if digest not in self.datasets:
+                raise ValueError(f"dataset {digest[:16]}: not found; say where it is with data=[FOLDER]")
+            dataset = self.datasets[digest]
+            parts = [examples_of(dataset, split) for split in TEST_SPLITS]
+            self._examples[digest] = _together(parts)
+        return self._examples[digest]
+
+    def predictions(self, **where: Any) -> pd.DataFrame:
+        """A row for each prediction of the results where columns have these values (or one of a list of values):
+        `runs.predictions(model="uniter", task="cardinality", test_setting=["image", "caption"])`.
+
+        Columns: those of `examples_of`, run, name, model, setting, seed, test_setting; logit (log-odds of true),
+        prediction, right. Runs whose dataset or predictions are missing are in `skipped` and left out here.
+        """
+        chosen = self.results
+        for column, value in where.items():
+            if column not in chosen:
+                raise ValueError(f"{column}: no such column of results; choose from {', '.join(chosen.columns)}")
+            values = list(value) if isinstance(value, list | tuple | set) else [value]
+            chosen = chosen[chosen[column].isin(values)]
+        parts = []
+        for name, rows in chosen.groupby("name", observed=True, sort=False):
+            parts.append(self._of_run(str(name), rows))
+        return _together(parts) if parts else pd.DataFrame(columns=["id", "test_setting", "split", "right"])
+
+    def _of_run(self, name: str, rows: pd.DataFrame) -> pd.DataFrame:
+        about = rows.iloc[0]
+        examples = self.examples(about["dataset"])
+        table = read_predictions(self.folder / name)
+        wanted = pa.array((rows["test_setting"] + "/" + rows["split"]).to_list())
+        table = table.filter(pc.is_in(pc.binary_join_element_wise(table["test_setting"], table["split"], "/"), wanted))
+        frame = examples.iloc[_places(table["id"], examples["id"])].reset_index(drop=True)
+        for column in ("run", "name", "model", "setting", "seed"):
+            frame[column] = pd.Categorical.from_codes(np.zeros(len(frame), np.int8), [about[column]])
+        frame["test_setting"] = pd.Categorical(table["test_setting"].to_pandas())
+        frame["logit"] = table["logit"].to_numpy()
+        frame["prediction"] = table["prediction"].to_numpy()
+        frame["right"] = frame["prediction"] == frame["answer"]
+        if not (table["answer"].to_numpy() == frame["answer"].to_numpy()).all():
+            raise ValueError(f"{self.folder / name}: its answers are not those of its dataset")
+        return frame
+
+    def curve(self, name: str) -> pd.DataFrame:
+        """The training curve of a run: step, losses, validation scores."""
+        return pd.DataFrame(read_curve(self.folder / name))
+
+
+def load(runs: str | os.PathLike[str], data: Iterable[str | os.PathLike[str]] = ()) -> Runs:
+    """All finished runs below a folder. data: where to look for datasets that have been moved.
+
+    What cannot be read is left out and told of in `skipped`. Raises `ValueError` where there is no such folder.
+    """
+    folder = Path(runs)
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: there is no such folder of runs")
+    skipped: list[str] = []
+    rows = collect(folder, lambda line: skipped.append(line.removeprefix("left out: ")))
+    results = pd.DataFrame(rows, columns=list(RESULT_COLUMNS))
+    results = results.astype({name: KINDS[kind] for name, kind in RESULT_COLUMNS.items()})
+    results["own"] = results["test_setting"] == results["setting"].map(own_setting, na_action="ignore")
+    converged = {name: has_converged(found) for name, found in _by_name(rows).items()}
+    results["converged"] = results["name"].map(converged).astype("boolean")
+    datasets = _datasets(folder, results, [Path(place) for place in data], skipped)
+    return Runs(folder, results, skipped, datasets)
+
+
+def _by_name(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["name"], []).append(row)
+    return found
+
+
+def _datasets(folder: Path, results: pd.DataFrame, places: list[Path], skipped: list[str]) -> dict[str, Dataset]:
+    """The datasets of runs, by digest, from where each run says it is, or from `places`."""
+    found: dict[str, Dataset] = {}
+
+    def look(place: Path) -> str:
+        try:
+            dataset = open_dataset(place)
+        except ValueError as error:
+            return str(error)
+        found.setdefault(dataset.manifest["content_digest"], dataset)
+        return f"{place}: holds other data by now"
+
+    for place in places:
+        look(place)
+    for digest, rows in results.groupby("dataset", dropna=False):
+        why = "its runs do not say where it is"
+        for name in rows["name"].unique():
+            told = read_config(folder / name).get("data")
+            if digest in found or not told:
+                continue
+            for place in (Path(told), folder.parent / told):
+                if digest not in found and (place.is_dir() or place == Path(told)):
+                    why = look(place)
+        if digest not in found:
+            count = rows["name"].nunique()
+            skipped.append(f"predictions of {count} run{'s' * (count > 1)}, dataset {str(digest)[:16]}: {why}")
+    return found
+
+
+# Examples ------------------------------------------------------------------------------------------------------------
+
+
+def examples_of(dataset: Dataset, split: str) -> pd.DataFrame:
+    """What the N examples of a split show; a row each.
+
+    id, split, task, query, answer; pair (its items joined by spaces) and kind (the first: axis, shape, quantifier, or
+    `comparison`); x and y, the pair's values as numbers (columns and rows count from 1; a cardinality has x alone);
+    said: what the query says (relation, number, quantifier, comparison); first and second: what it says it of;
+    critical: of quantifiers, how many objects are in the set that decides (figure 23), else missing; objects: how many
+    the scene has; row (in its split), couple (of examples 2k and 2k + 1), scene: equal where scenes are.
+    """
+    table = dataset[split].columns("id", "query", "answer", "task", "pair", "query_form", "objects")
+    frame = pd.DataFrame({"id": table["id"].to_pandas(), "answer": table["answer"].to_numpy()})
+    frame.insert(1, "split", pd.Categorical.from_codes(np.zeros(len(frame), np.int8), [split]))
+    for name in ("task", "query"):
+        frame[name] = table[name].combine_chunks().dictionary_encode().to_pandas()
+    objects = table["objects"].combine_chunks()
+    ends = objects.offsets.to_numpy()
+    flat = objects.flatten()
+    sizes = np.diff(ends)
+    which = np.repeat(np.arange(len(sizes)), sizes)
+    frame["objects"] = sizes.astype(np.int16)
+    frame["row"] = np.arange(len(frame), dtype=np.int32)
+    frame["couple"] = (frame["row"] // 2).astype(np.int32)
+    frame["scene"] = _scenes(flat, which, len(frame))
+    frame = frame.join(_pairs(table["pair"].combine_chunks()))
+    asked = _asked(table["query_form"].combine_chunks())
+    frame = frame.join(asked)
+    critical = _critical(flat, which, asked, frame["task"])
+    frame["critical"] = pd.array(critical, dtype="Int16")
+    return frame
+
+
+def _scenes(flat: pa.StructArray, which: np.ndarray, count: int) -> np.ndarray:
+    """(N,) int32, equal where the objects of two examples are the same."""
+    rows, columns = flat.field("row").to_numpy(), flat.field("column").to_numpy()
+    width = int(columns.max(initial=0)) + 1
+    grid = np.zeros((count, (int(rows.max(initial=0)) + 1) * width), np.int16)
+    code = np.zeros(len(flat), np.int64)
+    for name in ("colour", "shape", "size"):
+        encoded = flat.field(name).dictionary_encode()
+        code = code * len(encoded.dictionary) + encoded.indices.to_numpy()
+    grid[which, rows * width + columns] = code + 1
+    whole = np.ascontiguousarray(grid).view([("", np.void, grid.itemsize * grid.shape[1])]).ravel()
+    return np.unique(whole, return_inverse=True)[1].astype(np.int32)
+
+
+def _pairs(pairs: pa.ListArray) -> pd.DataFrame:
+    encoded = pc.binary_join(pairs, " ").dictionary_encode()
+    texts, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
+    items = [_split(text) for text in texts]
+    kinds = sorted({kind for kind, _ in items})
+    kind = np.array([kinds.index(kind) for kind, _ in items], np.int16)
+    found = pd.DataFrame({"pair": pd.Categorical.from_codes(codes, texts)})
+    found["kind"] = pd.Categorical.from_codes(kind[codes], kinds)
+    for place, name in enumerate("xy"):
+        values = [values[place] if place < len(values) else None for _, values in items]
+        found[name] = pd.array(values, dtype="Int16").take(codes)
+    return found
+
+
+def _split(pair: str) -> tuple[str, list[int]]:
+    """ "not all 2 3" -> ("not all", [2, 3]); columns A, B, C are 1, 2, 3."""
+    words = pair.split(" ")
+    values = [word for word in words[1:] if word.isdigit() or (len(word) == 1 and word.isupper())]
+    numbers = [int(word) if word.isdigit() else ord(word) - ord("A") + 1 for word in values]
+    return " ".join(words[: len(words) - len(values)]), numbers
+
+
+def _asked(forms: pa.StringArray) -> pd.DataFrame:
+    """said, first and second of queries."""
+    encoded = forms.dictionary_encode()
+    columns: dict[str, list[str | None]] = {"said": [], "first": [], "second": []}
+    for text in encoded.dictionary.to_pylist():
+        query = parse_query_form(text)
+        args = [str(arg) for arg in query.args]
+        if query.task == "spatiality":
+            args = [args[1], args[0], args[2]]
+        for name, arg in zip(columns, [*args, None], strict=False):
+            columns[name].append(arg)
+    codes = encoded.indices.to_numpy()
+    found = {}
+    for name, values in columns.items():
+        kinds = sorted({value for value in values if value is not None})
+        own = np.array([kinds.index(value) if value is not None else -1 for value in values], np.int32)
+        found[name] = pd.Categorical.from_codes(own[codes], pd.Index(kinds, dtype="str"))
+    return pd.DataFrame(found)
+
+
+def _critical(flat: pa.StructArray, which: np.ndarray, asked: pd.DataFrame, task: pd.Series) -> np.ndarray:
+    """(N,) of quantifiers, how many objects are in the region whose emptiness decides; NaN elsewhere."""
+    regions = {name: family["decides"] for names, family in QUANTIFIER_FAMILIES.items() for name in names}
+    deciding = asked["said"].map(regions).astype(float).to_numpy()  # an index into REGIONS: X and Y, X alone, Y alone
+    holds = []
+    for name in ("first", "second"):
+        wanted = asked[name].astype(object).to_numpy()[which]
+        shape, colour = (flat.field(part).to_numpy(zero_copy_only=False) for part in ("shape", "colour"))
+        holds.append((shape == wanted) | (colour == wanted))
+    region = np.where(holds[0], np.where(holds[1], 0, 1), np.where(holds[1], 2, 3))
+    found = np.bincount(which[region == deciding[which]], minlength=len(asked)).astype(float)
+    return np.where((task == "quantifiers").to_numpy(), found, np.nan)
+
+
+def _places(ids: pa.ChunkedArray, known: pd.Series) -> np.ndarray:
+    """Where each id is among the known. Raises `ValueError` for an unknown one."""
+    places = pc.index_in(ids, pa.array(known)).combine_chunks()
+    if places.null_count:
+        raise ValueError(f"{ids.filter(pc.is_null(places))[0]}: no example of the dataset has this id")
+    return places.to_numpy()
+
+
+def _together(parts: list[pd.DataFrame]) -> pd.DataFrame:
+    """One frame of several; columns of categories stay such."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = {}
+    for name in parts[0].columns:
+        if isinstance(parts[0][name].dtype, pd.CategoricalDtype):
+            columns[name] = pd.Series(pd.api.types.union_categoricals([part[name] for part in parts]))
+        else:
+            columns[name] = pd.concat([part[name] for part in parts], ignore_index=True)
+    return pd.DataFrame(columns)

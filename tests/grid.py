@@ -1,0 +1,70 @@
+"""Runs on disk as training leaves them, with predictions made up to order: for reports, tables and figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from train.config import Run
+from train.evaluate import Texts, by_group, couples_right, floors, score
+from train.results import finish_run, predictions_table, result_row, start_run, surroundings, write_curve
+from travlr.dataset import Dataset, open_dataset
+
+SETTINGS = ("image", "caption", "image+caption")
+Accuracy = Callable[[str, str], float]  # test setting, split -> the probability of a right answer
+
+
+def make_run(
+    runs: Path, data: Path, accuracy: Accuracy, *, config: Mapping[str, Any] | None = None, **about: Any
+) -> Path:
+    """A finished run on a dataset, with config values such as model="lxmert", setting="image", seed=1, in `about`.
+
+    config: nested settings beside those, such as {"training": {"examples": 0.5}}. Answers are right with a
+    probability that `accuracy` gives for the test setting and split, drawn from the run's seed.
+    """
+    dataset = open_dataset(data)
+    task = str(dataset["train"].columns("task")["task"][0])
+    told = merged(asdict(Run(task=task, **about)), config or {})
+    known = {name: told[name] for name in ("model", "setting", "seed", "size")}
+    told = {name: value for name, value in told.items() if name not in ("runs", "data", "experiment", "device")}
+    folder = start_run(runs, told | {"dataset": dataset.manifest["content_digest"]}, data=str(data))
+    tests = ("caption",) if told["model"] in ("bert", "roberta") else SETTINGS
+    shared = known | {"task": task, "experiment": about.get("experiment"), "weights": "random", "parameters": 1000}
+    shared |= {"dataset": dataset.manifest["content_digest"], "train_seconds": 60.0, "evaluate_seconds": 5.0}
+    shared |= {"precision": "float32", "steps": 100, "train_examples": len(dataset["train"]), **surroundings()}
+    random = np.random.default_rng([told["seed"], len(told["model"]), len(told["setting"])])
+    rows, predictions = [], []
+    seen = texts(dataset, "train")
+    for split in ("test_ind", "test_ood"):
+        table = dataset[split].columns("id", "pair")
+        known_texts = texts(dataset, split)
+        floor = floors(seen, known_texts)
+        for setting in tests:
+            right = random.random(len(table)) < accuracy(setting, split)
+            said = np.where(right, known_texts.answers, ~known_texts.answers)
+            logits = np.where(said, 1, -1) * random.gamma(2.0, 1.0, len(table)).astype(np.float32)
+            groups = by_group(known_texts.answers, logits, [pair[0] for pair in table["pair"].to_pylist()])
+            couples = couples_right(known_texts.answers, logits)
+            rows.append(result_row(shared, setting, split, score(known_texts.answers, logits), floor, groups, couples))
+            predictions.append(predictions_table(table["id"].to_pylist(), split, setting, logits, known_texts.answers))
+    write_curve(folder, [{"step": step, "loss": 1 / step, "validation_f1": None} for step in range(10, 110, 10)])
+    finish_run(folder, rows, predictions)
+    return folder
+
+
+def merged(settings: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    found = json.loads(json.dumps(settings))
+    for name, value in more.items():
+        found[name] = merged(found[name], value) if isinstance(value, Mapping) else value
+    return found
+
+
+def texts(dataset: Dataset, split: str) -> Texts:
+    table = dataset[split].columns("query", "answer", "objects")
+    objects = np.diff(table["objects"].combine_chunks().offsets.to_numpy())
+    return Texts(table["query"].to_pylist(), table["answer"].to_numpy().astype(bool), objects)
