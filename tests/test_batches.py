@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from render.text import parse_caption, parse_query
 from train.data import Examples, Sight, shown, streamed
@@ -13,7 +14,7 @@ from train.regions import RegionSettings
 from train.text import Words, grammar_tokenizer
 from travlr.config import CONFIGS
 from travlr.generate import generator
-from travlr.scene import COLOURS, SHAPES, TASKS
+from travlr.scene import COLOURS, SHAPES, TASKS, complement, quantifier_regions, region_counts
 
 WORDS = Words(grammar_tokenizer())
 SIGHT = Sight("regions", RegionSettings())
@@ -51,17 +52,40 @@ def test_pairs_are_told_in_words_of_the_caption_or_the_query(task: str) -> None:
             things = [arg for arg in parse_query(query).args if set(str(arg).split()) & {*COLOURS, *SHAPES}]
             names = WORDS.tokenizer.convert_ids_to_tokens(inputs.tokens[row, found].tolist())
             assert [name.removesuffix("s") for name in names] == [str(thing).split()[-1] for thing in things]
-            if setting == "image":
-                assert inputs.objects is None
-                continue
             assert inputs.objects is not None
-            place = np.flatnonzero((inputs.objects[row].numpy() != IGNORED).any(axis=-1))
-            _, _, listed = parse_caption(examples.captions[row])
+            for end, thing in zip(found, things, strict=True):
+                assert words_at(inputs.objects[row, end]) == [word.removesuffix("s") for word in str(thing).split()]
+            place = np.setdiff1d(np.flatnonzero((inputs.objects[row].numpy() != IGNORED).any(axis=-1)), found)
+            listed = parse_caption(examples.captions[row])[2] if setting == "caption" else ()
             for end, thing in zip(place, listed, strict=True):
                 said = [thing.colour, thing.shape, "abcdef"[thing.column], str(thing.row + 1)]
-                assert WORDS.tokenizer.convert_ids_to_tokens(inputs.objects[row, end, :4].tolist()) == said
-                assert WORDS.tokenizer.convert_ids_to_tokens([int(inputs.tokens[row, end])]) == said[3:]
-                assert inputs.objects[row, end, 4] == IGNORED
+                assert words_at(inputs.objects[row, end]) == said
+                assert words_at(inputs.tokens[row, end : end + 1]) == said[3:]
+
+
+def words_at(tokens: torch.Tensor) -> list[str]:
+    found: list[str] = WORDS.tokenizer.convert_ids_to_tokens([token for token in tokens.tolist() if token != IGNORED])
+    return found
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_values_are_those_of_the_scene(task: str) -> None:
+    maker = generator(CONFIGS[task]())
+    examples = Examples(streamed(maker, 0, 200), WORDS, SIGHT)
+    for row, (query, values) in enumerate(zip(examples.queries, examples.named.values, strict=True)):
+        scene, args = parse_caption(examples.captions[row])[2], parse_query(query).args
+        if task == "spatiality":
+            seen = [next(o for o in scene if o.matches(thing)) for thing in (args[0], args[2])]
+            column = args[1] in ("to the left of", "to the right of")
+            assert values.tolist() == [(o.column if column else o.row) + 1 for o in seen]
+        elif task == "quantifiers":
+            counts = region_counts(scene, args[1], args[2])
+            quantifier = args[0] if examples.answers[row] else complement(args[0])
+            assert values.tolist() == [counts[region] for region in quantifier_regions(quantifier)]
+        else:
+            counted = [sum(o.matches(str(thing)) for o in scene) for thing in args[1:]]
+            assert values[: len(counted)].tolist() == counted
+            assert np.isnan(values[len(counted) :]).all()
 
 
 def test_scenes_with_few_objects_are_kept_with_their_couples() -> None:

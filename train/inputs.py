@@ -22,7 +22,8 @@ class Inputs:
     answer: (B,) int64, 1 for true; None where it is not known.
     targets: (B, L) int64, words that tokens should name (masked or not), `IGNORED` elsewhere; None where none should.
     pair: (B, 4) int64, words that the first token's state should name (`train.naming`); None where it is not asked.
-    objects: (B, L, 5) int64, words that the last token of each object of a caption should name; None where that is not
+    values: (B, 2) float, numbers that it should tell; NaN for none; None where that is not asked.
+    objects: (B, L, 5) int64, words that the last token of each object of the text should name; None where that is not
     asked.
     matched: (B,) int64, 1 where the image belongs to the text; None where that is not asked.
     """
@@ -37,6 +38,7 @@ class Inputs:
     answer: Tensor | None = None
     targets: Tensor | None = None
     pair: Tensor | None = None
+    values: Tensor | None = None
     objects: Tensor | None = None
     matched: Tensor | None = None
 

@@ -74,6 +74,7 @@ class Learner(L.LightningModule):
         super().__init__()
         self.model, self.words = model, words or WordHead(model.embeddings)
         self.pair, self.objects = WordHead(model.embeddings, PAIR), WordHead(model.embeddings, NAMES)
+        self.values = nn.Linear(model.embeddings.embedding_dim, 2)
         self.settings, self.rate, self.steps, self.seed = optimiser, rate, steps, seed
         self.batches, self.validation, self.loss_name = batches, validation, loss
         self.curve: list[dict[str, float]] = []
@@ -106,9 +107,10 @@ class Learner(L.LightningModule):
         losses = self.losses(batch)
         loss = torch.stack(list(losses.values())).sum()
         if not torch.isfinite(self.trainer.strategy.reduce(loss.detach())):  # a mean: wherever one is not a number
+            kept = getattr(self.trainer.checkpoint_callback, "last_model_path", "")
             raise ValueError(
                 f"optimiser.learning_rate={self.rate}: the loss is not a number at step {self.global_step + 1}; "
-                "use a lower rate or a larger optimiser.warmup (the last good checkpoint is kept)"
+                f"use a lower rate or a larger optimiser.warmup{' (the last good checkpoint is kept)' * bool(kept)}"
             )
         self.log_dict(losses, batch_size=len(batch))
         self.log("loss", loss, prog_bar=True, batch_size=len(batch))
@@ -128,6 +130,9 @@ class Learner(L.LightningModule):
         if batch.pair is not None:
             logits = self.pair(encoded.text[:, 0], self.model.embeddings).float()
             losses["pair_loss"] = functional.cross_entropy(logits.flatten(0, 1), batch.pair.flatten())
+        if batch.values is not None:
+            told, known = self.values(encoded.text[:, 0]).float(), ~batch.values.isnan()
+            losses["value_loss"] = functional.smooth_l1_loss(told[known], batch.values[known])
         if batch.objects is not None and (there := (batch.objects != IGNORED).any(-1)).any():
             logits = self.objects(encoded.text[there], self.model.embeddings).float()
             losses["object_loss"] = functional.cross_entropy(logits.flatten(0, 1), batch.objects[there].flatten())

@@ -5,8 +5,9 @@ places, and comparing what is found with what is said. A model that starts from 
 the answer (spatiality stays at chance for thousands of steps). So three kinds of token say what they should know:
 
 - the last of each object in the caption: the object, "red circle A 1";
-- the last of each thing that the query asks about: its value of the pair, "A";
-- the first, whose state is classified: the pair, and what the query says of it, "right E A" and "left".
+- the last of each thing that the query asks about: the thing, "red circle", and its value of the pair, "A";
+- the first, whose state is classified: the pair, and what the query says of it, "right E A" and "left"; and the pair's
+  values once more as numbers, 5 and 1, because a line is what carries over to pairs that were never seen.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from train.text import Words, phrases_of
 from travlr.scene import COLOURS, SHAPES, SIZES
 
 DECIDING = ("left", "right", "above", "below", "all", "not", "some", "none", "only", "more", "fewer")
-THINGS = frozenset((*COLOURS, *SHAPES, *(f"{shape}s" for shape in SHAPES), *SIZES))
+THINGS = {word: word for word in (*COLOURS, *SHAPES, *SIZES)} | {f"{shape}s": shape for shape in SHAPES}
 
 
 @dataclass(frozen=True)
@@ -48,47 +49,70 @@ class Objects:
 @dataclass(frozen=True)
 class Named:
     """What N examples name. pairs: (N, 4) tokens: what makes the query true (relation, number, quantifier, comparison),
-    the pair's two values, and what the query says; `IGNORED` where there is no second value. ends: (N, 2), how far from
-    the end of the text the last tokens of the two things lie that the query asks about, 0 where there is no second.
-    objects: of the texts of `Examples`."""
+    the pair's two values, and what the query says; `IGNORED` where there is no second value. values: (N, 2) float32,
+    the two values, columns and rows counted from 1; NaN where there is no second. ends: (N, 2), how far from the end of
+    the text the last tokens of the two things lie that the query asks about, 0 where there is no second. things:
+    (N, 2, 5), tokens of their words, `IGNORED` where there are fewer. objects: of the texts of `Examples`."""
 
     pairs: np.ndarray
+    values: np.ndarray
     ends: np.ndarray
+    things: np.ndarray
     objects: Objects
 
     def __call__(self, inputs: Inputs, rows: np.ndarray, texts: np.ndarray) -> Inputs:
         """A batch of examples `rows`, shown `texts`, with its targets."""
         pairs, ends = self.pairs[rows], self.ends[rows]
         targets = np.full(inputs.tokens.shape, IGNORED)
+        objects = self.objects.targets(texts, targets.shape[1])
         lengths = inputs.token_mask.numpy().sum(axis=1)
         for thing in range(2):
             asked = np.flatnonzero(ends[:, thing])
-            targets[asked, lengths[asked] - ends[asked, thing]] = pairs[asked, 1 + thing]
-        found = self.objects.targets(texts, targets.shape[1])
+            places = lengths[asked] - ends[asked, thing]
+            targets[asked, places] = pairs[asked, 1 + thing]
+            objects[asked, places] = self.things[rows[asked], thing]
         return replace(
             inputs,
             pair=torch.from_numpy(pairs),
+            values=torch.from_numpy(self.values[rows]),
             targets=torch.from_numpy(targets),
-            objects=torch.from_numpy(found) if (found != IGNORED).any() else None,
+            objects=torch.from_numpy(objects),
         )
 
     def shuffled(self, order: np.ndarray) -> Named:
         """With the truth about other examples; what the text itself says stays."""
-        return replace(self, pairs=np.concatenate([self.pairs[order, :3], self.pairs[:, 3:]], axis=1))
+        pairs = np.concatenate([self.pairs[order, :3], self.pairs[:, 3:]], axis=1)
+        return replace(self, pairs=pairs, values=self.values[order])
 
 
 def named(words: Words, queries: Sequence[str], pairs: Sequence[Sequence[str]], captions: Sequence[str]) -> Named:
     """What N examples name, of their query texts and pairs. captions: of each text, "" where there is none."""
-    shown = {pair: [words.ids(f" {word}")[0] for word in told(pair)] for pair in set(map(tuple, pairs))}
-    asked = {query: (words.ids(f" {said(query)}")[0], *ends(words, query)) for query in set(queries)}
+    shown = {
+        pair: ([words.ids(f" {word}")[0] for word in told(pair)], numbers(pair)) for pair in set(map(tuple, pairs))
+    }
+    asked = {query: (words.ids(f" {said(query)}")[0], *_things(words, query)) for query in set(queries)}
     tokens = np.full((len(queries), PAIR), IGNORED)
-    places = np.zeros((len(queries), 2), np.int64)
+    values = np.full((len(queries), 2), np.nan, np.float32)
+    ends = np.zeros((len(queries), 2), np.int64)
+    things = np.full((len(queries), 2, NAMES), IGNORED)
     for row, (query, pair) in enumerate(zip(queries, pairs, strict=True)):
-        known = shown[tuple(pair)]
+        known, counted = shown[tuple(pair)]
         tokens[row, : len(known)] = known
-        tokens[row, 3], *found = asked[query]
-        places[row, : len(found)] = found
-    return Named(tokens, places, objects_of(words, captions))
+        values[row, : len(counted)] = counted
+        tokens[row, 3], ends[row], things[row] = asked[query]
+    return Named(tokens, values, ends, things, objects_of(words, captions))
+
+
+def _things(words: Words, query: str) -> tuple[list[int], list[list[int]]]:
+    """Rows of `Named.ends` and `Named.things`."""
+    found = [*things(words, query), (0, []), (0, [])][:2]
+    return [end for end, _ in found], [_name(words, thing) for _, thing in found]
+
+
+def _name(words: Words, listed: Sequence[str]) -> list[int]:
+    """Tokens of the words of an object; what is read off a picture may hold anything."""
+    kept = [words.ids(f" {word}")[0] for word in listed][:NAMES]
+    return [*kept, *[IGNORED] * (NAMES - len(kept))]
 
 
 def objects_of(words: Words, captions: Sequence[str]) -> Objects:
@@ -103,9 +127,8 @@ def objects_of(words: Words, captions: Sequence[str]) -> Objects:
         place = prefaces[preface]
         for phrase in listed:
             if phrase not in known:
-                kept = [words.ids(f" {word}")[0] for word in phrase.split(" ") if word not in ("a", "an", "at")]
-                kept = kept[:NAMES]  # what is read off a picture may hold anything
-                known[phrase] = len(words.ids(f" {phrase}")), [*kept, *[IGNORED] * (NAMES - len(kept))]
+                kept = [word for word in phrase.split(" ") if word not in ("a", "an", "at")]
+                known[phrase] = len(words.ids(f" {phrase}")), _name(words, kept)
             length, name = known[phrase]
             places.append(place + length - 1)
             names.append(name)
@@ -126,20 +149,26 @@ def told(pair: Sequence[str]) -> list[str]:
     return [values[0], values[0]] if len(values) == 1 else [kind.partition(" ")[0], *values]
 
 
+def numbers(pair: Sequence[str]) -> list[float]:
+    """The values of a pair: counts, or columns (A is 1) and rows."""
+    return [float(value) if value.isdigit() else float(ord(value) - ord("A") + 1) for value in pair[1:]]
+
+
 def said(query: str) -> str:
     """The word of a query that is true or false: "3", "left", "not"."""
     return next(word for word in re.findall(r"\w+", query.lower()) if word in DECIDING or word.isdigit())
 
 
-def ends(words: Words, query: str) -> list[int]:
-    """How far from the end of a text, which is the query and one token more, each thing's last token lies."""
-    found: list[int] = []
+def things(words: Words, query: str) -> list[tuple[int, list[str]]]:
+    """Each thing of a query: how far from the end of a text, which is the query and one token more, its last token
+    lies, and its words, as captions have them."""
+    found: list[tuple[int, list[str]]] = []
     tokens, before = 0, False
     for number, word in enumerate(query.split(" ")):
         space, bare = " " if number else "", word.rstrip(".")
-        if thing := bare.lower() in THINGS:
+        if thing := THINGS.get(bare.lower()):
             last = tokens + len(words.ids(space + bare)) - 1
-            found = [*(found[:-1] if before else found), last]
-        before = thing
+            found = [*found[:-1], (last, [*found[-1][1], thing])] if before else [*found, (last, [thing])]
+        before = thing is not None
         tokens += len(words.ids(space + word))
-    return [tokens + 1 - last for last in found]
+    return [(tokens + 1 - last, listed) for last, listed in found]
