@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from render.text import parse_caption, parse_query
+from train.consistency import both_sides
 from train.data import Examples, Sight, shown, streamed
 from train.inputs import IGNORED
 from train.naming import told
@@ -86,6 +87,27 @@ def test_values_are_those_of_the_scene(task: str) -> None:
             counted = [sum(o.matches(str(thing)) for o in scene) for thing in args[1:]]
             assert values[: len(counted)].tolist() == counted
             assert np.isnan(values[len(counted) :]).all()
+
+
+@pytest.mark.parametrize("setting", ["image", "caption"])
+@pytest.mark.parametrize("task", TASKS)
+def test_sides_of_unlabelled_pairs_show_one_modality_each_and_no_truth(task: str, setting: str) -> None:
+    raw, rows = streamed(generator(CONFIGS[task]()), 0, 60), np.arange(60)
+    sides = both_sides(Examples(raw, WORDS, SIGHT), rows, setting)
+    others = raw.pairs[::-1]  # answers and pairs of other examples: nothing may change
+    false = both_sides(Examples(replace(raw, answers=~raw.answers, pairs=others), WORDS, SIGHT), rows, setting)
+    for side, other in zip(sides, false, strict=True):
+        for name in ("tokens", "features", "targets", "objects"):
+            assert getattr(side, name).equal(getattr(other, name))
+        assert side.answer is None and side.pair is None and side.values is None
+    by_name = dict(zip((setting, "caption" if setting == "image" else "image"), sides, strict=True))
+    plain = Examples(raw, WORDS, SIGHT)
+    for shows, side in by_name.items():
+        seen = plain.inputs(rows, *shown(shows, rows, None))
+        assert side.tokens.equal(seen.tokens)
+        assert side.features is not None and seen.features is not None and side.features.equal(seen.features)
+    named = [side.tokens[side.targets != IGNORED] for side in sides if side.targets is not None]
+    assert named[0].equal(named[1])  # the same things in the same order
 
 
 def test_scenes_with_few_objects_are_kept_with_their_couples() -> None:

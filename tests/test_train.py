@@ -210,6 +210,8 @@ def test_streamed_examples_are_in_no_split(data: str) -> None:
         ({"model": "bert", "setting": "image"}, "sees text alone"),
         ({"seed": -1}, "seed=-1"),
         ({"training": {"steps": None}}, "one of training.steps"),
+        ({"training": {"consistency": True}, "setting": "mixed"}, "training.consistency=true: teaches the modality"),
+        ({"training": {"consistency": True, "naming": False}}, "needs training.stream=true, training.naming=true"),
     ],
 )
 def test_what_no_run_can_have_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -239,6 +241,14 @@ def test_start_goes_on_from_a_finished_run(data: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="model=uniter"):
         run(tiny(data, tmp_path, model="lxmert", start=start), say=lambda line: None)
     assert len(read_results(tmp_path / rows[0]["name"])) == 6
+
+
+@pytest.mark.parametrize(("model", "setting"), [("uniter", "image"), ("albef", "caption"), ("lxmert", "image")])
+def test_unlabelled_pairs_beside_labelled_examples(data: str, tmp_path: Path, model: str, setting: str) -> None:
+    training = replace(SMALL, steps=10, check_every=10, consistency=True)
+    rows = run(tiny(data, tmp_path, model=model, setting=setting, training=training), say=lambda line: None)
+    losses = [point["consistency_loss"] for point in read_curve(tmp_path / rows[0]["name"])]
+    assert sum(loss is not None and loss > 0 for loss in losses) == 1
 
 
 def test_shuffled_answers_cannot_be_learned_and_others_can(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from train.config import Run
-from train.data import SHOWN, Examples, Sight, Source, bucketed, in_order, shown, streamed
+from train.consistency import both_sides
+from train.data import SHOWN, Examples, Raw, Sight, Source, bucketed, in_order, shown, streamed
 from train.inputs import Inputs
 from train.models import shape_of
 from train.text import Words
@@ -63,7 +64,8 @@ def fine_tuning(parts: Parts) -> tuple[Callable[[int], Iterator[Inputs]], int, i
     if training.stream:
         steps = training.steps or 0
         per_epoch = min(training.check_every or steps, steps)
-        rows = per_epoch * accumulate * config.batch_size
+        labelled = per_epoch * accumulate * config.batch_size
+        rows = 2 * math.ceil(labelled / 2) * (1 + training.consistency)
         maker = parts.source.generator
 
         def batches(epoch: int) -> Iterator[Inputs]:
@@ -71,11 +73,13 @@ def fine_tuning(parts: Parts) -> tuple[Callable[[int], Iterator[Inputs]], int, i
             first = start + start % 2 + epoch * rows * CHOICE  # even: couples begin there
             through = epoch * per_epoch / (training.shortest_first * steps) if training.shortest_first else 1.0
             made = 2 * math.ceil(rows * CHOICE ** (1 - min(1.0, through)) / 2)
-            raw = streamed(maker, first, first + made, keep=rows + rows % 2)
-            examples = parts.checked(Examples(raw, parts.words, parts.sight_in_training))
-            if training.shuffled:
-                _shuffle(examples, random_of(config.seed, 5, epoch))
-            return _batches(parts, examples, config.batch_size, epoch)
+            raw = streamed(maker, first, first + made, keep=rows)
+            if not training.consistency:
+                return _batches(parts, _read(parts, raw, epoch), config.batch_size, epoch)
+            couple = np.arange(rows) // 2
+            seen, unlabelled = (raw.take(np.flatnonzero(couple % 2 == half)) for half in range(2))
+            batches = _batches(parts, _read(parts, seen, epoch), config.batch_size, epoch)
+            return _with_sides(parts, batches, Examples(unlabelled, parts.words, parts.sight), epoch)
 
         return batches, steps, steps * accumulate * config.batch_size
     examples = _chosen(parts)
@@ -83,6 +87,22 @@ def fine_tuning(parts: Parts) -> tuple[Callable[[int], Iterator[Inputs]], int, i
     per_epoch = max(1, len(examples) // size // accumulate)
     steps = training.steps or per_epoch * (training.epochs or 0)
     return lambda epoch: _batches(parts, examples, size, epoch), steps, len(examples)
+
+
+def _read(parts: Parts, raw: Raw, epoch: int) -> Examples:
+    """Streamed examples as a model in training sees them."""
+    examples = parts.checked(Examples(raw, parts.words, parts.sight_in_training))
+    if parts.run.training.shuffled:
+        _shuffle(examples, random_of(parts.run.seed, 5, epoch))
+    return examples
+
+
+def _with_sides(parts: Parts, batches: Iterator[Inputs], unlabelled: Examples, epoch: int) -> Iterator[Inputs]:
+    """Beside each labelled batch as many unlabelled examples."""
+    order = random_of(parts.run.seed, 6, epoch).permutation(len(unlabelled))
+    for number, batch in enumerate(batches):
+        rows = order[number * len(batch) : (number + 1) * len(batch)]
+        yield replace(batch, sides=both_sides(unlabelled, rows, parts.run.setting))
 
 
 def _chosen(parts: Parts) -> Examples:

@@ -136,6 +136,8 @@ class Training:
     check_every: steps between validations, null for an epoch. validation: examples of each.
     frozen: train the classification head alone (section 5.2). loss: `binary` is that of the code the paper fine-tuned.
     naming: beside the answer, name the steps that lead to it (train/naming.py), which the paper does not do.
+    consistency: learn from unlabelled images and captions, too, to say of the other modality what is said of the one
+    trained in (train/consistency.py): an answer to the paper's open challenge.
     window: batches among which examples of like length come together; 1 for random batches.
     shuffled: give the training answers to other examples, which no model can learn from: a check of the whole chain.
     keep: which weights are tested, the last (the paper) or the best on validation.
@@ -151,6 +153,7 @@ class Training:
     frozen: bool = False
     loss: str = "cross_entropy"
     naming: bool = True
+    consistency: bool = False
     window: int = 1
     shuffled: bool = False
     keep: str = "last"
@@ -165,6 +168,11 @@ class Training:
         _part("training.shortest_first", self.shortest_first)
         if not self.examples > 0 or (self.examples > 1 and self.examples != int(self.examples)):
             raise ValueError(f"training.examples={self.examples}: must be a part up to 1, or a whole number above")
+        if self.consistency and not (self.stream and self.naming and self.loss != "distillation"):
+            raise ValueError(
+                "training.consistency=true: needs training.stream=true, training.naming=true and another "
+                "training.loss than distillation"
+            )
         if self.stream and self.epochs is not None:
             raise ValueError("training.stream=true: a stream has no epochs; give training.steps, or stream=false")
         if self.stream and self.examples != 1:
@@ -263,6 +271,8 @@ class Run:
             raise ValueError(
                 f"devices={self.devices}: must divide optimiser.batch_size={self.batch_size}, shared out among them"
             )
+        if self.training.consistency and self.setting not in ("image", "caption"):
+            raise ValueError(f"training.consistency=true: teaches the modality not trained in; setting={self.setting}")
         for logger in self.logger:
             _choice("logger", logger, LOGGERS)
         if self.model in TEXT_ONLY and self.setting != "caption":

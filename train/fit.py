@@ -23,6 +23,7 @@ from train.results import write_curve
 
 CHECKPOINTS = "checkpoints"
 SEVERAL = "ddp_find_unused_parameters_true"  # heads go unused that a batch asks nothing of
+LOSSES = ("answer_loss", "pair_loss", "value_loss", "word_loss", "object_loss", "consistency_loss")
 LOGGED = 10  # steps between points of the loss curve
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
+import torch
 from torch import Tensor
 
 IGNORED = -100  # a target where no word is asked for
@@ -26,6 +28,8 @@ class Inputs:
     objects: (B, L, 5) int64, words that the last token of each object of the text should name; None where that is not
     asked.
     matched: (B,) int64, 1 where the image belongs to the text; None where that is not asked.
+    sides: B unlabelled examples as the training setting shows them, and as the other modality does
+    (`train.consistency`); None where there are none.
     """
 
     tokens: Tensor
@@ -41,10 +45,19 @@ class Inputs:
     values: Tensor | None = None
     objects: Tensor | None = None
     matched: Tensor | None = None
+    sides: tuple[Inputs, Inputs] | None = None
 
-    def to(self, device: object) -> Inputs:
-        moved = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{k: v.to(device, non_blocking=True) for k, v in moved.items() if v is not None})
+    def to(self, device: torch.device | str) -> Inputs:
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def every(self, step: int, first: int) -> Inputs:
+        """Examples first, first + step, …"""
+        return self._each(lambda tensor: tensor[first::step])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Inputs:
+        there = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
+        sides = tuple(side._each(change) for side in there.pop("sides", ())) or None
+        return replace(self, sides=sides, **{name: change(tensor) for name, tensor in there.items()})
 
     def __len__(self) -> int:
         return len(self.tokens)

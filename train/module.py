@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 import lightning as L
@@ -89,8 +89,7 @@ class Learner(L.LightningModule):
         """What this process learns from a batch: with n processes every n-th example, so that a step stays a step."""
         if (count := self.trainer.world_size) == 1:
             return batch
-        there = {f.name: value for f in fields(batch) if (value := getattr(batch, f.name)) is not None}
-        return replace(batch, **{name: value[self.global_rank :: count] for name, value in there.items()})
+        return batch.every(count, self.global_rank)
 
     def val_dataloader(self) -> Loader:
         return Loader(self.validation)
@@ -133,9 +132,10 @@ class Learner(L.LightningModule):
         if batch.values is not None:
             told, known = self.values(encoded.text[:, 0]).float(), ~batch.values.isnan()
             losses["value_loss"] = functional.smooth_l1_loss(told[known], batch.values[known])
-        if batch.objects is not None and (there := (batch.objects != IGNORED).any(-1)).any():
-            logits = self.objects(encoded.text[there], self.model.embeddings).float()
-            losses["object_loss"] = functional.cross_entropy(logits.flatten(0, 1), batch.objects[there].flatten())
+        if batch.objects is not None:
+            losses["object_loss"] = self._object_loss(encoded, batch.objects)
+        if batch.sides is not None:
+            losses["consistency_loss"] = self._consistency_loss(*batch.sides)
         if batch.matched is not None:
             assert self.model.matching is not None
             losses["match_loss"] = functional.cross_entropy(self.model.matching(encoded.pooled).float(), batch.matched)
@@ -151,6 +151,36 @@ class Learner(L.LightningModule):
         asked = targets != IGNORED
         logits = self.words(encoded.text[asked], self.model.embeddings).float()
         return functional.cross_entropy(logits, targets[asked])
+
+    def _object_loss(self, encoded: Encoded, objects: Tensor) -> Tensor:
+        there = (objects != IGNORED).any(-1)
+        logits = self.objects(encoded.text[there], self.model.embeddings).float()
+        return functional.cross_entropy(logits.flatten(0, 1), objects[there].flatten())
+
+    def _consistency_loss(self, own: Inputs, other: Inputs) -> Tensor:
+        """How far what is said of one side of unlabelled pairs is from what is said of the other (`consistency`)."""
+        self.model.eval()
+        with torch.no_grad():
+            expected = self._told(self.model.encode(own, image_states=False), own.targets)
+        self.model.train()
+        encoded = self.model.encode(other, image_states=False)
+        *told, values = self._told(encoded, other.targets)
+        *wanted, numbers = expected
+        losses = [functional.cross_entropy(t, w.softmax(-1)) for t, w in zip(told, wanted, strict=True)]
+        losses.append(functional.smooth_l1_loss(values, numbers))
+        if other.objects is not None:
+            losses.append(self._object_loss(encoded, other.objects))
+        return torch.stack(losses).sum()
+
+    def _told(self, encoded: Encoded, targets: Tensor | None) -> tuple[Tensor, ...]:
+        """Logits of the answer (B, 2), of the pair (4 B, V), of the words at the places of `targets` (places, V), and
+        the pair's values (B, 2)."""
+        assert targets is not None
+        embeddings, first = self.model.embeddings, encoded.text[:, 0]
+        words = self.words(encoded.text[targets != IGNORED], embeddings)
+        pair = self.pair(first, embeddings).flatten(0, 1)
+        told = (self.model.head(encoded.pooled), pair, words, self.values(first))
+        return tuple(tensor.float() for tensor in told)
 
     def configure_optimizers(self) -> Any:
         decayed = [p for p in self.parameters() if p.requires_grad and p.ndim > 1]

@@ -40,21 +40,21 @@ class Statements:
         """A batch with `targets`, without answers. setting: as of training, or `each`: image or caption alone."""
         setting = str(random.choice(["image", "caption"])) if setting == "each" else setting
         image, caption = shown(setting, rows, random)
-        stated, behind = zip(*(self._masked(self._listed[row], random) for row in rows), strict=True)
+        stated, hidden = zip(*(self._masked(self._listed[row], random) for row in rows), strict=True)
         contexts = [
             examples.texts[row][1 : 1 + examples.phrases[row]].tolist() if told else None
             for row, told in zip(rows, caption, strict=True)
         ]
         sequences, targets = [], []
-        for context, tokens, target in zip(contexts, stated, behind, strict=True):
+        for context, tokens, target in zip(contexts, stated, hidden, strict=True):
             start = [self.words.cls] if context is None else [self.words.cls, *context, self.words.sep]
             sequences.append([*start, *tokens, self.words.sep])
             targets.append([*[IGNORED] * len(start), *target, IGNORED])
         inputs = examples.inputs(rows, image, caption)
         padded, mask = _ragged(sequences).padded(np.arange(len(rows)), self.words.pad)
         asked, _ = _ragged(targets).padded(np.arange(len(rows)), IGNORED)
-        tensors = (torch.from_numpy(array) for array in (padded, mask, asked))
-        return replace(inputs, **dict(zip(("tokens", "token_mask", "targets"), tensors, strict=True)), answer=None)
+        masked, seen, behind = (torch.from_numpy(array) for array in (padded, mask, asked))
+        return replace(inputs, tokens=masked, token_mask=seen, targets=behind, answer=None)
 
     def _masked(self, phrases: list[list[int]], random: np.random.Generator) -> tuple[list[int], list[int]]:
         """Tokens of a statement about some of the objects, and what is behind its masks."""
