@@ -74,7 +74,7 @@ class Learner(L.LightningModule):
         super().__init__()
         self.model, self.words = model, words or WordHead(model.embeddings)
         self.pair, self.objects = WordHead(model.embeddings, PAIR), WordHead(model.embeddings, NAMES)
-        self.values = nn.Linear(model.embeddings.embedding_dim, 2)
+        self.values, self.value = (nn.Linear(model.embeddings.embedding_dim, count) for count in (2, 1))
         self.settings, self.rate, self.steps, self.seed = optimiser, rate, steps, seed
         self.batches, self.validation, self.loss_name = batches, validation, loss
         self.curve: list[dict[str, float]] = []
@@ -129,9 +129,11 @@ class Learner(L.LightningModule):
         if batch.pair is not None:
             logits = self.pair(encoded.text[:, 0], self.model.embeddings).float()
             losses["pair_loss"] = functional.cross_entropy(logits.flatten(0, 1), batch.pair.flatten())
-        if batch.values is not None:
-            told, known = self.values(encoded.text[:, 0]).float(), ~batch.values.isnan()
-            losses["value_loss"] = functional.smooth_l1_loss(told[known], batch.values[known])
+        if batch.values is not None and batch.targets is not None:
+            known = ~batch.values.isnan()
+            things = self.value(encoded.text[batch.targets != IGNORED]).squeeze(-1)
+            told = torch.stack([self.values(encoded.text[:, 0])[known], things]).float()
+            losses["value_loss"] = 2 * functional.smooth_l1_loss(told, batch.values[known].expand(2, -1))
         if batch.objects is not None:
             losses["object_loss"] = self._object_loss(encoded, batch.objects)
         if batch.sides is not None:
@@ -174,12 +176,13 @@ class Learner(L.LightningModule):
 
     def _told(self, encoded: Encoded, targets: Tensor | None) -> tuple[Tensor, ...]:
         """Logits of the answer (B, 2), of the pair (4 B, V), of the words at the places of `targets` (places, V), and
-        the pair's values (B, 2)."""
+        the values (2 B + places)."""
         assert targets is not None
         embeddings, first = self.model.embeddings, encoded.text[:, 0]
-        words = self.words(encoded.text[targets != IGNORED], embeddings)
+        things = encoded.text[targets != IGNORED]
         pair = self.pair(first, embeddings).flatten(0, 1)
-        told = (self.model.head(encoded.pooled), pair, words, self.values(first))
+        values = torch.cat([self.values(first).flatten(), self.value(things).flatten()])
+        told = (self.model.head(encoded.pooled), pair, self.words(things, embeddings), values)
         return tuple(tensor.float() for tensor in told)
 
     def configure_optimizers(self) -> Any:
