@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gzip
 import json
+import math
 import os
 import pickle
 from collections.abc import Iterator
@@ -26,7 +27,6 @@ from train.models import MODELS, make_model, shape_of
 from train.models.albef import Albef, fit_positions
 from train.models.layers import Model, Shape, drop
 from train.models.loading import (
-    PIXEL_MEAN,
     load_published,
     pixel_statistics,
     read_checkpoint,
@@ -36,6 +36,7 @@ from train.models.loading import (
 from train.models.lxmert import Lxmert, lxmert_config
 from train.models.uniter import Uniter
 from train.models.visualbert import VisualBert, visualbert_config
+from train.pictures import PUBLISHED
 from train.regions import RegionSettings
 from train.testing import predict
 from train.text import Words, grammar_tokenizer
@@ -1016,11 +1017,11 @@ def test_without_its_own_a_checkpoint_has_the_published_tokenizer(
 
 def test_pixel_statistics_are_the_checkpoints_own(tmp_path: Path) -> None:
     (tmp_path / "c.pt").write_bytes(b"")
-    assert pixel_statistics(tmp_path / "c.pt")[0] == PIXEL_MEAN
+    assert pixel_statistics(tmp_path / "c.pt") == PUBLISHED
     own = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.2, 0.1]}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(own))
     assert pixel_statistics(tmp_path / "c.pt") == ((0.5, 0.4, 0.3), (0.2, 0.2, 0.1))
-    for wrong in ([0.5], "grey", [0.1, 0.2, None]):
+    for wrong in ([0.5], "grey", [0.1, 0.2, None], [0.1, 0.2, math.nan]):
         (tmp_path / "preprocessor_config.json").write_text(json.dumps({**own, "image_mean": wrong}))
         with pytest.raises(ValueError, match="image_mean"):
             pixel_statistics(tmp_path)

@@ -130,9 +130,10 @@ def _batches(parts: Parts, examples: Examples, size: int, epoch: int) -> Iterato
     """All examples in batches of `size`; with `training.naming`, with what is named."""
     config, setting = parts.run, parts.run.setting
     random = random_of(config.seed, 1, epoch)
+    changes = random_of(config.seed, 6, epoch) if config.training.augment else None
     for rows in bucketed(_lengths(examples, setting), size, config.training.window, random):
         image, caption = shown(setting, rows, random)
-        inputs = examples.inputs(rows, image, caption)
+        inputs = examples.inputs(rows, image, caption, changes)
         if config.training.naming and not config.training.frozen:
             inputs = examples.named(inputs, rows, examples.text_rows(rows, image, caption))
         yield inputs

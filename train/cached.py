@@ -1,16 +1,21 @@
-"""Arrays that take long to make: kept in a folder, memory-mapped, and gone on with where an earlier process stopped."""
+"""What takes long to make: kept in a folder, read from there, and gone on with where an earlier process stopped."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from isal import isal_zlib
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 Block = dict[str, np.ndarray]
+PACKED = 256  # byte strings that are noted at once
 
 
 def cached(
@@ -38,6 +43,8 @@ def cached(
         start = _done(place, rows, columns)
         if start < rows:
             mode = "r+" if start else "w+"
+            if not start:
+                (place / "done").unlink(missing_ok=True)  # what it said of files that are now written anew
             arrays = {
                 name: np.lib.format.open_memmap(place / f"{name}.npy", mode, np.dtype(kind), (rows, *shape))
                 for name, (shape, kind) in columns.items()
@@ -87,3 +94,54 @@ def _fill(
             start = stop
     if start != rows:
         raise ValueError(f"{say}: {start} of {rows} rows could be made")
+
+
+# Byte strings --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Byte strings on the disk: `packed[row]` reads one. ends: where each ends in the file. place: a temporary folder
+    that the file is in, and that goes when this goes."""
+
+    file: Path
+    ends: np.ndarray
+    place: tempfile.TemporaryDirectory[str] | None = None
+
+    def __getitem__(self, row: int) -> bytes:
+        start = int(self.ends[row - 1]) if row else 0
+        with open(self.file, "rb") as file:  # not mapped: what was read then takes no memory
+            file.seek(start)
+            return isal_zlib.decompress(file.read(int(self.ends[row]) - start))
+
+
+def packed(folder: Path | None, key: str, rows: int, make: Callable[[int], Iterator[bytes]], say: str) -> Packed:
+    """`rows` byte strings, compressed. make: called with a row number, gives them from there on. All else as `cached`,
+    but where there is no folder they are in a temporary one."""
+    if folder is None:
+        temporary = tempfile.TemporaryDirectory(prefix="travlr-")
+        made = packed(Path(temporary.name), key, rows, make, say)
+        return Packed(made.file, made.ends, temporary)
+    place = folder / key
+    columns: dict[str, tuple[tuple[int, ...], str]] = {"ends": ((), "<i8")}
+    if (done := _done(place, rows, columns)) and _size(place / "data") < _opened(place, "ends")[done - 1]:
+        (place / "done").unlink()  # someone cut or deleted the file
+
+    def blocks(start: int) -> Iterator[Block]:
+        end = int(_opened(place, "ends")[start - 1]) if start else 0
+        strings = make(start)
+        with open(place / "data", "r+b" if start else "wb") as file:
+            file.seek(end)
+            while some := [isal_zlib.compress(string, 1) for string in islice(strings, PACKED)]:
+                file.write(b"".join(some))
+                file.flush()
+                os.fsync(file.fileno())  # before they count as made
+                ends = end + np.cumsum([len(string) for string in some])
+                end = int(ends[-1])
+                yield {"ends": ends}
+
+    return Packed(place / "data", cached(folder, key, rows, columns, blocks, say)["ends"])
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.is_file() else 0

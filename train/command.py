@@ -97,7 +97,9 @@ def seen_run(config: Run, setting: str) -> Path:
     def fits(known: Mapping[str, Any]) -> bool:
         training = known["training"]
         whole = training["examples"] == 1 and not training["frozen"] and not training["shuffled"]
-        return known["setting"] == setting and known["start"] is None and whole and look(known) == look(wanted)
+        augmented = training.get("augment", False) == config.training.augment
+        fresh = known["setting"] == setting and known["start"] is None
+        return fresh and whole and augmented and look(known) == look(wanted)
 
     wanted = identity(config)
     folders = sorted(Path(config.runs).glob("*")) if Path(config.runs).is_dir() else []

@@ -139,6 +139,8 @@ class Training:
     consistency: learn from unlabelled images and captions, too, to say of the other modality what is said of the one
     trained in (train/consistency.py): an answer to the paper's open challenge.
     window: batches among which examples of like length come together; 1 for random batches.
+    augment: change training pictures as ALBEF's published fine-tuning does (train/augment.py); its crops and flips make
+    left, right and counts wrong.
     shuffled: give the training answers to other examples, which no model can learn from: a check of the whole chain.
     keep: which weights are tested, the last (the paper) or the best on validation.
     """
@@ -155,6 +157,7 @@ class Training:
     naming: bool = True
     consistency: bool = False
     window: int = 1
+    augment: bool = False
     shuffled: bool = False
     keep: str = "last"
 
@@ -279,6 +282,8 @@ class Run:
             raise ValueError(f"setting={self.setting}: model={self.model} sees text alone; use setting=caption")
         if self.training.loss == "distillation" and self.model != "albef":
             raise ValueError(f"training.loss=distillation: only model=albef has a momentum teacher, not {self.model}")
+        if self.training.augment and self.model != "albef":
+            raise ValueError(f"training.augment=true: model={self.model} sees no pixels; leave it out, or model=albef")
 
         if self.reader.steps and self.model in TEXT_ONLY:
             raise ValueError(f"reader.steps={self.reader.steps}: model={self.model} sees no images that could be read")

@@ -1,7 +1,7 @@
 """Examples as arrays, and batches of them: from a dataset's files, or streamed from its generator without end.
 
 Text is tokenised once, features of regions are looked up, pictures are stamped from scaled sprites; nothing is decoded
-but pictures that come from elsewhere.
+but pictures that come from elsewhere, and those once.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +19,11 @@ import torch
 from render.image import Renderer, decode
 from train.inputs import Inputs
 from train.naming import Named, named
-from train.pictures import Pictures, normalised, scaled
+from train.pictures import PUBLISHED, FilePictures, Pictures, Statistics
 from train.regions import Regions, RegionSettings, Scenes, grid_of, make_regions
 from train.text import Ragged, Words, tokenise
 from travlr.config import Config, from_dict
-from travlr.dataset import Dataset, open_dataset
+from travlr.dataset import Dataset, SplitReader, open_dataset
 from travlr.generate import Generator, generator, renderer_of
 from travlr.scene import SPLITS, World
 
@@ -35,19 +35,22 @@ DROPPED = 0.25  # of each modality in the mixed setting (paper, appendix F)
 class Sight:
     """What the model is shown beside text: `sees` of the model, how regions are made, the side of its pictures.
 
+    statistics: by which pixels are normalised. cache: a folder for what took long to make.
     reader: reads examples' pictures as captions; the model is then shown what was read, and the blank image.
     """
 
     sees: str
     regions: RegionSettings
     side: int = 0
+    statistics: Statistics = PUBLISHED
     cache: Path | None = None
     reader: Callable[[Examples], list[str]] | None = None
 
 
 @dataclass(frozen=True)
 class Raw:
-    """N examples before tokens and regions. grid: (N, cells). decoded: whole pictures, where none can be rendered."""
+    """N examples before tokens and regions. grid: (N, cells). encoded: gives the picture files, where none can be
+    rendered; begins anew with every call."""
 
     ids: Sequence[str]
     captions: Sequence[str]
@@ -57,10 +60,11 @@ class Raw:
     grid: np.ndarray
     world: World
     renderer: Renderer | None
-    decoded: Any = None
+    encoded: Callable[[], Iterable[bytes]] | None = None
 
     def take(self, rows: np.ndarray) -> Raw:
         """Examples `rows`, increasing."""
+        encoded = self.encoded
         return replace(
             self,
             ids=[self.ids[row] for row in rows],
@@ -69,13 +73,15 @@ class Raw:
             answers=self.answers[rows],
             pairs=[self.pairs[row] for row in rows],
             grid=self.grid[rows],
-            decoded=self.decoded and (lambda: _some(self.decoded(), rows)),
+            encoded=encoded and (lambda: compress(encoded(), np.bincount(rows, minlength=len(self.ids)))),
         )
 
+    def scenes(self) -> Scenes:
+        def decoded() -> Iterator[np.ndarray]:
+            return (np.asarray(decode(file)) for file in (self.encoded or tuple)())
 
-def _some(pictures: Iterable[np.ndarray], rows: np.ndarray) -> Iterator[np.ndarray]:
-    wanted = set(rows.tolist())
-    return (picture for row, picture in enumerate(pictures) if row in wanted)
+        files = decoded if self.encoded else None
+        return Scenes(self.ids, self.grid, self.world.rows, self.world.columns, self.renderer, files)
 
 
 class Examples:
@@ -95,13 +101,14 @@ class Examples:
         captions, queries = tokenise(words, raw.captions), tokenise(words, raw.queries)
         self.texts = _stacked(words.join(captions, queries), words.join(queries))
         self.phrases = np.array([len(caption) for caption in captions])  # tokens of each caption
-        scenes = Scenes(raw.ids, raw.grid, raw.world.rows, raw.world.columns, raw.renderer, raw.decoded)
         self.regions: Regions | None = None
-        self.pixels: Any = None
+        self.pixels: Pictures | FilePictures | None = None
         if sight.sees == "regions":
-            self.regions = make_regions(sight.regions, scenes, sight.cache)
-        elif sight.sees == "pixels":
-            self.pixels = Pictures(raw.renderer, sight.side) if raw.renderer else _Decoded(scenes, sight.side)
+            self.regions = make_regions(sight.regions, raw.scenes(), sight.cache)
+        elif sight.sees == "pixels" and raw.renderer is not None:
+            self.pixels = Pictures(raw.renderer, sight.side, sight.statistics)
+        elif sight.sees == "pixels" and raw.encoded is not None:
+            self.pixels = FilePictures(raw.ids, raw.encoded, sight.side, sight.statistics, sight.cache)
         self.read = False  # until the reader, which is shown the pictures, has read them
         if sight.reader is not None:
             read, self.read = sight.reader(self), True
@@ -119,8 +126,13 @@ class Examples:
         """Rows of `texts` for examples `rows` that are shown an image and a caption, or not; all (B,)."""
         return rows + len(self) * np.where(caption, 0, np.where(image & self.read, 2, 1))
 
-    def inputs(self, rows: np.ndarray, image: np.ndarray, caption: np.ndarray) -> Inputs:
-        """A batch of examples `rows` (B,). image, caption: (B,) bool, what each is shown; else the image is blank."""
+    def inputs(
+        self, rows: np.ndarray, image: np.ndarray, caption: np.ndarray, random: np.random.Generator | None = None
+    ) -> Inputs:
+        """A batch of examples `rows` (B,). image, caption: (B,) bool, what each is shown; else the image is blank.
+
+        random: changes pictures, blank ones too, where the model sees pixels (`train.augment`).
+        """
         tokens, mask = self.texts.padded(self.text_rows(rows, image, caption), self.words.pad)
         image = image & (not self.read)
         made = Inputs(
@@ -137,28 +149,13 @@ class Examples:
                 region_mask=torch.from_numpy(seen),
             )
         if self.pixels is not None:
-            made = replace(made, pixels=self.pixels(self._pictured(rows, image)))
+            made = replace(made, pixels=self.pixels(self._pictured(rows, image), random))
         return made
 
     def _pictured(self, rows: np.ndarray, image: np.ndarray) -> np.ndarray:
-        if isinstance(self.pixels, _Decoded):
-            return np.where(image, rows, _Decoded.BLANK)
+        if isinstance(self.pixels, FilePictures):
+            return np.where(image, rows, FilePictures.BLANK)
         return np.where(image[:, None], self.grid[rows], 0)
-
-
-class _Decoded:
-    """Pictures from files, scaled once and kept as bytes: (B,) rows -> (B, 3, side, side) float32."""
-
-    BLANK = -1
-
-    def __init__(self, scenes: Scenes, side: int) -> None:
-        white = np.full((side, side, 3), 255, np.uint8)
-        self._pictures = np.stack(
-            [*(scaled(picture, side) for picture in scenes.pictures(np.arange(len(scenes)))), white]
-        )
-
-    def __call__(self, rows: np.ndarray) -> torch.Tensor:
-        return normalised(self._pictures[rows]).permute(0, 3, 1, 2).contiguous()
 
 
 def _stacked(first: Ragged, second: Ragged) -> Ragged:
@@ -220,7 +217,7 @@ class Source:
     @property
     def generator(self) -> Generator:
         if self.config is None:
-            raise ValueError(f"data={self.folder}: does not say how it was made; set train.stream=false")
+            raise ValueError(f"data={self.folder}: does not say how it was made; set training.stream=false")
         return generator(self.config)
 
     def raw(self, split: str, limit: int | None = None) -> Raw:
@@ -237,12 +234,13 @@ class Source:
             grid=grid_of(table["objects"], world),
             world=world,
             renderer=renderer_of(self.config) if self.config else None,
-            decoded=None if self.config else lambda: (_decoded(example.image) for example in reader),
+            encoded=None if self.config else lambda: islice(_files(reader), limit),
         )
 
 
-def _decoded(image: bytes) -> np.ndarray:
-    return np.asarray(decode(image))
+def _files(reader: SplitReader) -> Iterator[bytes]:
+    for table in reader.tables("image"):
+        yield from table["image"].combine_chunks().field("bytes").to_pylist()
 
 
 def _world(table: pa.Table) -> World:

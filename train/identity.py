@@ -14,6 +14,8 @@ from train.results import read_config, run_name
 from travlr.dataset import read_manifest
 from travlr.files import hashed
 
+PREPROCESSOR = "preprocessor_config.json"  # by which a checkpoint's pixels are normalised
+BESIDE = (PREPROCESSOR, "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")
 # Where things lie, what they run on, what is told: none of it changes a result.
 NO_PART = ("runs", "data", "audit", "experiment", "device", "devices", "strategy", "logger")
 
@@ -30,8 +32,21 @@ def by_content(config: Run) -> Run:
     regions = replace(config.regions, detector=content(config.regions.detector), file=content(config.regions.file))
     start = config.start and _run_of(config.start)
     return replace(
-        config, start=start, pretrained=content(config.pretrained), tokenizer=content(config.tokenizer), regions=regions
+        config,
+        start=start,
+        pretrained=_checkpoint(config.pretrained),
+        tokenizer=content(config.tokenizer),
+        regions=regions,
     )
+
+
+def _checkpoint(name: str | None) -> str | None:
+    """`content`; for a file, together with what is read beside it (`train.models.loading`)."""
+    file = Path(name).expanduser() if name else None
+    if file is None or not file.is_file():
+        return content(name)
+    beside = [f" {_sha256(other)} {other.name}" for other in map(file.parent.joinpath, BESIDE) if other.is_file()]
+    return hashlib.sha256((_sha256(file) + "".join(beside)).encode()).hexdigest() if beside else _sha256(file)
 
 
 def run_folder(config: Run) -> Path:

@@ -335,7 +335,7 @@ def kept_reader(
     known = {
         "version": VERSION,
         "config": config_dict(maker.config),
-        "sight": [asdict(sight.regions), sight.side, weights_digest().hex()],
+        "sight": [asdict(sight.regions), sight.side, weights_digest().hex(), *(sight.statistics if sight.side else ())],
         "model": [model, size, words.size, steps, seed],
     }
     path = folder / f"reader-{hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]}.safetensors"

@@ -19,8 +19,9 @@ from train.fit import fit, load_weights, save_weights
 from train.identity import content, dataset_folder, identity
 from train.models import MODELS, make_model, shape_of
 from train.models.layers import Model, start_of
-from train.models.loading import load_published, local_path, tokenizer_of
+from train.models.loading import load_published, local_path, pixel_statistics, tokenizer_of
 from train.module import Learner
+from train.pictures import PUBLISHED
 from train.pretrain import WEIGHTS, pretrain
 from train.reader import Reader, kept_reader
 from train.results import (
@@ -70,9 +71,7 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
     precision, why = chosen_precision(config, device, folder)
     say(f"{folder}: {device}, {precision} ({why})")
     words = words_of(config)
-    sees = MODELS[config.model].sees
-    side = shape_of(config.model, config.size).picture if sees == "pixels" else 0
-    sight = Sight(sees, config.regions, side, folder.parent / ".features")
+    sight = sight_of(config, folder.parent / ".features")
     if config.reader.steps:
         sight = replace(sight, reader=reader_of(config, source, words, sight, device, say).captions)
     parts = Parts(config, source, words, sight)
@@ -110,7 +109,7 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
         "seed": config.seed,
         "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
         "weights": origin,
-        "regions": config.regions.source if sees == "regions" else None,
+        "regions": config.regions.source if sight.sees == "regions" else None,
         "precision": precision,
         "steps": steps,
         "train_examples": count,
@@ -123,6 +122,15 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
     rows = [result_row(shared, *named, **found) for named, found in tested.rows]
     finish_run(folder, rows, tested.predictions, say)
     return read_results(folder)
+
+
+def sight_of(config: Run, cache: Path) -> Sight:
+    """What the model is shown beside text; pixels are normalised as they were for the checkpoint."""
+    sight = Sight(MODELS[config.model].sees, config.regions, cache=cache)
+    if sight.sees != "pixels":
+        return sight
+    statistics = pixel_statistics(config.pretrained) if config.pretrained else PUBLISHED
+    return replace(sight, side=shape_of(config.model, config.size).picture, statistics=statistics)
 
 
 def reader_of(config: Run, source: Source, words: Words, sight: Sight, device: str, say: Say) -> Reader:

@@ -7,6 +7,7 @@ on the Hugging Face hub. Pickles are opened for tensors only: one that would run
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import re
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase, RobertaTokenizer
 
+from train.identity import PREPROCESSOR
 from train.models.layers import Model
+from train.pictures import PUBLISHED, Statistics
 
 SUFFIXES = (".pt", ".pth", ".th", ".bin", ".safetensors")
 FOLDER_FILES = ("model.safetensors", "pytorch_model.bin")
@@ -38,8 +41,6 @@ TOKENIZERS = {
     "bert": "bert-base-cased",
     "roberta": "roberta-base",
 }
-PIXEL_MEAN = (0.48145466, 0.4578275, 0.40821073)  # ALBEF's
-PIXEL_STD = (0.26862954, 0.26130258, 0.27577711)
 
 
 @dataclass(frozen=True)
@@ -246,18 +247,20 @@ def tokenizer_of(path: str | Path, name: str) -> PreTrainedTokenizerBase:
         ) from None
 
 
-def pixel_statistics(path: str | Path) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def pixel_statistics(path: str | Path) -> Statistics:
     """Mean and standard deviation, per channel of 0..1, that a checkpoint's pixels are normalised by.
 
     From `preprocessor_config.json` in its folder or beside the file, else ALBEF's published ones.
     """
-    file = folder_of(path) / "preprocessor_config.json"
+    file = folder_of(path) / PREPROCESSOR
     if not file.is_file():
-        return PIXEL_MEAN, PIXEL_STD
+        return PUBLISHED
     content = read_json(file)
-    mean, std = content.get("image_mean", PIXEL_MEAN), content.get("image_std", PIXEL_STD)
+    mean, std = content.get("image_mean", PUBLISHED[0]), content.get("image_std", PUBLISHED[1])
     for name, values in (("image_mean", mean), ("image_std", std)):
-        numbers = isinstance(values, list | tuple) and all(isinstance(value, float | int) for value in values)
+        numbers = isinstance(values, list | tuple) and all(
+            isinstance(value, float | int) and math.isfinite(value) for value in values
+        )
         if not numbers or len(values) != 3 or (name == "image_std" and min(values) <= 0):
             raise ValueError(f"pretrained={file}: {name} must be three numbers, not {values!r}")
     return tuple(map(float, mean)), tuple(map(float, std))

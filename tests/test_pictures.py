@@ -1,0 +1,377 @@
+"""What ALBEF is shown: pixels by the checkpoint's own statistics, pictures from files kept small, published changes."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tracemalloc
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image as pillow
+from safetensors.torch import save_file
+
+import train.pictures
+from train import cached
+from train.augment import AREA, CHANGES, RATIO, augment, augmented, crop
+from train.batches import Parts, fine_tuning
+from train.batches import test_batches as batches_of_test
+from train.config import Optimiser, RegionSettings, Run, Training
+from train.data import Examples, Sight, Source, streamed
+from train.identity import identity
+from train.models import make_model
+from train.models.albef import Albef
+from train.pictures import PUBLISHED, FilePictures, Pictures, Statistics, scaled
+from train.reader import kept_reader
+from train.run import run, sight_of
+from train.text import Words, grammar_tokenizer
+from travlr.config import Cardinality, Count
+from travlr.dataset import MANIFEST
+from travlr.generate import Generator, Job, generate_dataset, renderer_of
+
+WORDS = Words(grammar_tokenizer())
+PAPER = renderer_of(Cardinality())
+OTHER: Statistics = ((0.5, 0.4, 0.3), (0.2, 0.25, 0.1))
+SHORT = Training(steps=2, check_every=2, validation=20, naming=False)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "cardinality"
+    config = Cardinality(count=Count(train=40, validation=20, test_ind=20, test_ood=20))
+    generate_dataset(config, Job(out=str(folder), workers=1), say=lambda line: None)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def files(data: Path) -> Path:
+    """The same dataset as if it came from elsewhere: its pictures are in its files alone."""
+    folder = Path(shutil.copytree(data, data.with_name("files")))
+    manifest = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps(manifest | {"config": None}))
+    return folder
+
+
+def albef(data: Path, runs: Path, **changes: Any) -> Run:
+    values: dict[str, Any] = {"model": "albef", "size": "tiny", "setting": "image", "training": SHORT, "device": "cpu"}
+    values |= {"precision": "float32", "audit": False, "optimiser": Optimiser(batch_size=10)}
+    return Run(data=str(data), runs=str(runs), **(values | changes))
+
+
+def png(picture: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    pillow.fromarray(picture).save(file, "PNG")
+    return file.getvalue()
+
+
+# Statistics ----------------------------------------------------------------------------------------------------------
+
+
+def checkpoint(folder: Path, statistics: Statistics | None) -> str:
+    """A checkpoint with its tokenizer, and its statistics beside it."""
+    folder.mkdir()
+    torch.manual_seed(0)
+    save_file(make_model("albef", "tiny", vocabulary=WORDS.size).state_dict(), folder / "albef.safetensors")
+    WORDS.tokenizer.save_pretrained(folder)
+    if statistics:
+        told = dict(zip(("image_mean", "image_std"), statistics, strict=True))
+        (folder / "preprocessor_config.json").write_text(json.dumps(told))
+    return str(folder / "albef.safetensors")
+
+
+@pytest.mark.parametrize("source", ["data", "files"])
+def test_a_run_s_pixels_have_the_checkpoint_s_statistics(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    seen: list[np.ndarray] = []
+    pixels_of = Albef.pixels_of
+
+    def noted(model: Albef, inputs: Any) -> torch.Tensor:
+        seen.append(inputs.pixels.numpy().copy())
+        return pixels_of(model, inputs)
+
+    monkeypatch.setattr(Albef, "pixels_of", noted)
+    folder, found, names = request.getfixturevalue(source), {}, set()
+    training = replace(SHORT, stream=False)
+    for name, statistics in (("none", None), ("published", PUBLISHED), ("other", OTHER)):
+        pretrained = checkpoint(tmp_path / name, statistics)
+        config = albef(folder, tmp_path / "runs", pretrained=pretrained, training=training)
+        names.add(run(config, say=lambda line: None)[0]["name"])
+        found[name] = list(seen)
+        seen.clear()
+    assert len(names) == 3  # one file of weights, three runs
+    assert len(found["none"]) == len(found["other"]) > 4
+    for published, other in zip(found["none"], found["other"], strict=True):
+        values, same = (
+            np.array(mean)[:, None, None] + pixels * np.array(std)[:, None, None]
+            for pixels, (mean, std) in ((published, PUBLISHED), (other, OTHER))
+        )
+        np.testing.assert_allclose(values, same, atol=1e-5)
+        assert values.max() == pytest.approx(1) and values.min() > -1e-5
+    assert all(map(np.array_equal, found["none"], found["published"]))
+    white = (1 - np.array(OTHER[0])) / OTHER[1]
+    blank = next(pixels for pixels in found["other"] if len(pixels) == 1)  # what captions are tested with
+    np.testing.assert_allclose(blank[0], np.broadcast_to(white[:, None, None], blank[0].shape), atol=1e-5)
+
+
+def test_statistics_are_of_pixels_alone(tmp_path: Path) -> None:
+    pretrained = checkpoint(tmp_path / "other", OTHER)
+    runs = {model: Run(model=model, setting="caption", pretrained=pretrained) for model in ("albef", "uniter")}
+    assert sight_of(runs["albef"], tmp_path).statistics == OTHER
+    assert sight_of(runs["uniter"], tmp_path).statistics == PUBLISHED
+    assert sight_of(Run(model="albef"), tmp_path).statistics == PUBLISHED
+
+
+def test_runs_and_readers_are_told_apart_by_statistics(tmp_path: Path) -> None:
+    names = [checkpoint(tmp_path / str(number), known) for number, known in enumerate((None, OTHER, PUBLISHED, OTHER))]
+    known = [identity(Run(model="albef", pretrained=name))["pretrained"] for name in names]
+    assert known[1] == known[3] and len(set(known)) == 3
+    maker = Generator(Cardinality())
+    for statistics in (PUBLISHED, OTHER, OTHER):
+        sight = Sight("pixels", RegionSettings(), 192, statistics)
+        kept_reader(tmp_path / "readers", maker, WORDS, sight, "albef", "tiny", 1, 0, say=lambda line: None)
+    assert len(list((tmp_path / "readers").iterdir())) == 2
+
+
+# Pictures from files -------------------------------------------------------------------------------------------------
+
+
+NAMES = [f"picture-{number}" for number in range(20)]
+
+
+def some_files(count: int) -> tuple[np.ndarray, list[bytes]]:
+    """Pictures (count, 48, 48, 3) of noise, and their files."""
+    pictures = np.random.default_rng(0).integers(0, 256, (count, 48, 48, 3), np.uint8)
+    return pictures, [png(picture) for picture in pictures]
+
+
+@pytest.fixture
+def decodings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one for each picture that is decoded."""
+    done: list[int] = []
+
+    def noted(picture: np.ndarray, side: int) -> np.ndarray:
+        done.append(side)
+        return scaled(picture, side)
+
+    monkeypatch.setattr(train.pictures, "scaled", noted)
+    return done
+
+
+def values_of(pixels: torch.Tensor, statistics: Statistics = PUBLISHED) -> np.ndarray:
+    """Normalised pixels as bytes (B, height, width, 3)."""
+    mean, std = np.array(statistics)[:, :, None, None]
+    return np.rint((pixels.numpy() * std + mean) * 255).transpose(0, 2, 3, 1).astype(np.uint8)
+
+
+@pytest.mark.parametrize("folder", [True, False])
+@pytest.mark.parametrize("side", [48, 24, 40])
+def test_pictures_from_files_are_scaled_and_normalised(folder: bool, side: int, tmp_path: Path) -> None:
+    pictures, encoded = some_files(7)
+    made = FilePictures("abcdefg", lambda: encoded, side, OTHER, tmp_path if folder else None)
+    for rows in ([3, 0, 6, 3], [5]):
+        found = made(np.array(rows))
+        assert found.is_contiguous() and found.dtype == torch.float32
+        np.testing.assert_array_equal(values_of(found, OTHER), [scaled(pictures[row], side) for row in rows])
+    assert (values_of(made(np.array([0, FilePictures.BLANK])), OTHER)[1] == 255).all()
+
+
+def test_pictures_are_decoded_once_whatever_their_statistics(tmp_path: Path, decodings: list[int]) -> None:
+    _, encoded = some_files(7)
+
+    def made(side: int = 24, statistics: Statistics = PUBLISHED) -> np.ndarray:
+        pixels = FilePictures("abcdefg", lambda: encoded, side, statistics, tmp_path)
+        return values_of(pixels(np.arange(7)), statistics)
+
+    first = made()
+    for _ in range(2):
+        np.testing.assert_array_equal(made(statistics=OTHER), first)
+    assert len(decodings) == 7
+    made(side=12)
+    assert len(decodings) == 14
+    encoded[3] = png(np.zeros((48, 48, 3), np.uint8))
+    assert not made()[3].any()
+    assert len(decodings) == 21
+
+
+def test_decoding_goes_on_where_it_was_stopped(
+    tmp_path: Path, decodings: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cached, "PACKED", 4)
+    pictures, encoded = some_files(20)
+
+    def stops() -> Iterator[bytes]:
+        for file in encoded:
+            if len(decodings) == 10:
+                raise RuntimeError("killed")
+            yield file
+
+    with pytest.raises(RuntimeError, match="killed"):
+        FilePictures(NAMES, stops, 48, cache=tmp_path)
+    decodings.clear()
+    for left, damage in ((12, None), (0, None), (20, 100), (20, 0)):  # pictures left to decode; bytes left of the file
+        if damage is not None:
+            (file,) = tmp_path.glob("*/data")
+            file.write_bytes(file.read_bytes()[:damage])
+        made = FilePictures(NAMES, lambda: encoded, 48, cache=tmp_path)
+        np.testing.assert_array_equal(values_of(made(np.arange(20))), pictures)
+        assert len(decodings) == left
+        decodings.clear()
+
+
+def test_a_damaged_picture_is_named_in_one_line() -> None:
+    _, encoded = some_files(3)
+    encoded[1] = encoded[1][:200]
+    with pytest.raises(ValueError, match=r"^picture b: not a readable PNG or JPEG[^\n]*$"):
+        FilePictures("abc", lambda: encoded, 48)
+
+
+def test_pictures_from_files_take_no_memory(tmp_path: Path) -> None:
+    """Those of TraVLR at 192 pixels: 400 of them decoded are 44 MB."""
+    raw = streamed(Generator(Cardinality()), 0, 400)
+
+    def encoded() -> Iterator[bytes]:
+        return (png(PAPER.arrays(grid[None])[0]) for grid in raw.grid)
+
+    tracemalloc.start()
+    made = FilePictures(raw.ids, encoded, 192, cache=tmp_path)
+    for start in range(0, 400, 10):
+        made(np.arange(start, start + 10))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * 192 * 192 * 3 * 8 + (3 << 20)  # a batch, and some pictures on their way
+    assert sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file()) < 4 << 20
+
+
+def test_a_dataset_s_files_give_what_its_generator_renders(data: Path, files: Path, tmp_path: Path) -> None:
+    sight = Sight("pixels", RegionSettings(), 192, OTHER, tmp_path)
+    shown, hidden = np.ones(4, bool), np.zeros(4, bool)
+    of_file, rendered = (Source(folder).raw("validation", 13) for folder in (files, data))
+    few = np.array([1, 4, 5, 9, 12])
+    for raw, other in ((of_file, rendered), (of_file.take(few), rendered.take(few))):
+        first, second = (Examples(some, WORDS, sight).inputs(np.arange(4), shown, hidden) for some in (raw, other))
+        assert first.pixels is not None and second.pixels is not None
+        np.testing.assert_allclose(first.pixels.numpy(), second.pixels.numpy(), atol=0.02)
+        assert len(raw.scenes().contents()) == len(raw.ids)
+
+
+# Changes -------------------------------------------------------------------------------------------------------------
+
+
+def test_crops_are_as_published() -> None:
+    random = np.random.default_rng(0)
+    drawn = np.array([crop(400, 300, random) for _ in range(5000)])
+    left, top, width, height = drawn.T
+    assert (left >= 0).all() and (top >= 0).all() and (left + width <= 400).all() and (top + height <= 300).all()
+    area, ratio = width * height / 120_000, width / height
+    assert AREA == (0.5, 1.0) and RATIO == (3 / 4, 4 / 3)
+    assert area.min() > 0.495 and area.max() <= 1 and area.min() < 0.505 and area.max() > 0.97
+    assert ratio.min() > 0.74 and ratio.max() < 1.35 and ratio.min() < 0.77 and ratio.max() > 1.3
+    assert len(np.unique(left)) > 100 and len(np.unique(top)) > 50
+    assert crop(1000, 10, random) == (0, 0, 1000, 10)  # nothing fits
+
+
+def test_half_of_the_pictures_are_mirrored_and_the_same_seed_gives_the_same() -> None:
+    picture = np.zeros((40, 40, 3), np.uint8)
+    picture[:, 20:] = 200
+    many = np.broadcast_to(picture, (600, 40, 40, 3))
+    made = augment(many, 32, np.random.default_rng(5))
+    assert made.shape == (600, 32, 32, 3) and made.dtype == np.uint8
+    mirrored = int((made[:, 12:20, :8].mean(axis=(1, 2, 3)) > made[:, 12:20, -8:].mean(axis=(1, 2, 3))).sum())
+    assert abs(mirrored - 300) < 5 * 12.3  # five standard deviations of a fair coin
+    torch.set_num_threads(3)
+    np.testing.assert_array_equal(augment(list(many), 32, np.random.default_rng(5)), made)
+    assert not np.array_equal(augment(many, 32, np.random.default_rng(6)), made)
+
+
+def test_changes_are_of_the_published_strength() -> None:
+    grey = np.full((384, 384, 3), 100, np.uint8)
+    grey[192, 192] = 255
+
+    def changed(number: int, way: int = 1) -> np.ndarray:
+        return np.asarray(CHANGES[number](pillow.fromarray(grey), way))
+
+    def lit(picture: np.ndarray) -> tuple[int, int]:
+        row, column = np.unravel_index((picture[..., 0] * (picture[..., 0] != 128)).argmax(), (384, 384))
+        return int(column), int(row)
+
+    assert len(CHANGES) == 10 and np.array_equal(changed(0), grey)
+    assert changed(1).min() == 0 and changed(2).shape == grey.shape
+    assert changed(3)[0, 0].tolist() == [136] * 3  # 1.36 times as bright
+    assert changed(4)[192, 191, 0] < 100  # sharper: darker beside what is bright
+    assert lit(changed(5)) == (152, 192) and lit(changed(5, -1)) == (232, 192)  # by 0.21 of the row
+    assert lit(changed(6)) == (192, 152) and lit(changed(6, -1)) == (192, 232)
+    assert lit(changed(7)) == (185, 192) and lit(changed(8, -1)) == (192, 199)  # by 7 pixels
+    assert (changed(7)[:, -7:] == 128).all() and not (changed(7)[:, :-7] == 128).any()
+    turned = np.argwhere((changed(9)[..., 0] == 128)[0])  # the upper edge meets the turned one's corner
+    assert abs(np.subtract(lit(changed(9)), 192)).max() <= 1 and len(turned) > 100
+    assert np.array_equal(changed(9, -1)[:, ::-1][10], changed(9)[10])  # the other way
+
+
+def test_a_picture_that_is_not_changed_is_its_crop() -> None:
+    picture = np.random.default_rng(0).integers(0, 256, (60, 60, 3), np.uint8)
+    found = 0
+    for seed in range(40):
+        left, top, width, height = crop(60, 60, np.random.default_rng(seed))
+        part = pillow.fromarray(picture).crop((left, top, left + width, top + height))
+        part = part.resize((48, 48), pillow.Resampling.BICUBIC)
+        found += np.array_equal(augmented(picture, 48, np.random.default_rng(seed)), np.asarray(part))
+    assert 4 <= found <= 22  # not mirrored, and both changes left out or none: 0.5 x 0.55 ** 2 of them
+
+
+@pytest.mark.parametrize("source", ["data", "files"])
+def test_training_pictures_alone_are_changed_and_by_seed_and_epoch(
+    source: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    folder = request.getfixturevalue(source)
+
+    def batches(augmenting: bool, epoch: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+        """Pixels and tokens of an epoch, and of a test."""
+        training = replace(SHORT, stream=False, augment=augmenting)
+        config = albef(folder, tmp_path, training=training, seed=seed)
+        parts = Parts(config, Source(folder), WORDS, sight_of(config, tmp_path))
+        made = list(fine_tuning(parts)[0](epoch))
+        tested = list(batches_of_test(parts.examples("validation"), "image"))
+        return tuple(torch.cat([b.pixels for b in found if b.pixels is not None]) for found in (made, tested))  # type: ignore[return-value]
+
+    plain, tested = batches(False, 0)
+    changed, tested_too = batches(True, 0)
+    assert torch.equal(tested, tested_too)
+    assert len(plain) == len(changed) == 40
+    assert not any(map(torch.equal, plain, changed))
+    assert torch.equal(batches(True, 0)[0], changed)
+    for other in (batches(True, 1)[0], batches(True, 0, seed=1)[0]):
+        assert not torch.equal(other, changed)
+
+
+def test_changed_pictures_are_cut_from_whole_ones() -> None:
+    grid = Generator(Cardinality()).batch("train", 0, 5).grid
+    for side in (96, 100):
+        found = Pictures(PAPER, side, OTHER)(grid, np.random.default_rng(3))
+        expected = augment(PAPER.arrays(grid), side, np.random.default_rng(3))
+        np.testing.assert_array_equal(values_of(found, OTHER), expected)
+
+
+@pytest.mark.parametrize("model", ["uniter", "lxmert", "visualbert", "bert", "roberta"])
+def test_models_without_pixels_have_no_pictures_to_change(model: str) -> None:
+    with pytest.raises(ValueError, match=rf"^training.augment=true: model={model} sees no pixels[^\n]*$"):
+        Run(model=model, training=Training(augment=True))
+
+
+def test_a_run_with_changed_pictures_is_another_run(data: Path, tmp_path: Path) -> None:
+    names = []
+    for augmenting in (False, True):
+        rows = run(albef(data, tmp_path, training=replace(SHORT, augment=augmenting)), say=lambda line: None)
+        names.append(rows[0]["name"])
+    assert names[0] != names[1]
