@@ -534,6 +534,8 @@ def few_shot(runs: Runs) -> Table:
     by_run = {str(run.about["run"]): run for run in every}
     chosen: dict[tuple[str, str, str, str, int], list[Trained]] = {key: [] for key in paper.TABLE_9}
     for run in every:
+        if run.about["task"] not in TASKS or run.about["model"] not in NAMES:
+            continue
         first = by_run.get(str(run.settings.get("start")))
         if run.settings.get("start") and (first is None or first.about["setting"] != run.about["setting"]):
             seen = str(first.about["setting"]) if first else _other(run.about["setting"])
