@@ -1,0 +1,197 @@
+"""Runs with their settings, which of them are seeds of one another, and what these reach on average."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from analysis.runs import Runs
+from analysis.statistics import Mean, over_seeds
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One run: the columns of results that all its rows share, its settings by dotted name (`training.steps`; none
+    where its results do not tell them), and by (test setting, split) its macro-F1 and whether it is above random."""
+
+    about: dict[str, Any]
+    settings: dict[str, Any]
+    rows: dict[tuple[str, str], tuple[float, bool]]
+
+    def score(self, test: str, split: str) -> float | None:
+        row = self.rows.get((test, split))
+        return None if row is None else row[0]
+
+    @property
+    def converged(self) -> bool:
+        return bool(self.about["converged"])
+
+    @property
+    def kind(self) -> frozenset[str]:
+        """What sets it apart from the runs of Table 2; empty for those (and for mixed and text-only ones)."""
+        if not self.settings:
+            return frozenset(["settings unknown"])
+        told = {
+            "controlled": self.settings.get("controlled"),
+            "frozen": self.settings.get("training.frozen"),
+            "trained further": self.settings.get("start"),
+            "with a reader": self.settings.get("reader.steps"),
+            "answers shuffled": self.settings.get("training.shuffled"),
+            "subset": self.part != 1,
+        }
+        return frozenset(name for name, found in told.items() if found)
+
+    @property
+    def part(self) -> float:
+        """How much of the train split it was trained on: a part up to 1, a number where the split's size is unknown."""
+        return float(self.settings.get("training.examples") or 1)
+
+    @property
+    def weights(self) -> str:
+        """What its weights started from: random, pretrained, or unknown; a run trained further, as the first one."""
+        if self.about["weights"] is None:
+            return "unknown"
+        told = self.settings.get("pretrained") if self.settings.get("start") else self.about["weights"] != "random"
+        started = "pretrained" if told else "random"
+        return f"{started}, then scenes" if self.settings.get("pretraining.steps") else started
+
+
+def trained(runs: Runs) -> list[Trained]:
+    """The runs of a folder, in the order of their results."""
+    results = runs.results
+    found: dict[str, Trained] = {}
+    for row in results.drop_duplicates("name").to_dict("records"):
+        about = {name: None if value is pd.NA or value != value else value for name, value in row.items()}
+        config = json.loads(about["config"]) if about["config"] else {}
+        found[str(about["name"])] = Trained(about, _with_part(_flat(config), runs), {})
+    above = results["above_random"].fillna(False)
+    columns = (results[name] for name in ("name", "test_setting", "split", "macro_f1"))
+    for name, test, split, score, is_above in zip(*columns, above, strict=True):
+        found[name].rows[test, split] = float(score), bool(is_above)
+    return list(found.values())
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = json.dumps(value) if isinstance(value, list) else value
+    return found
+
+
+def _with_part(settings: dict[str, Any], runs: Runs) -> dict[str, Any]:
+    """Settings with `training.examples` as a part of the train split, where that is known: 8000 of 32,000 is 0.25."""
+    examples, dataset = settings.get("training.examples") or 1, runs.datasets.get(settings.get("dataset") or "")
+    if examples > 1 and dataset is not None and "train" in dataset.manifest["splits"]:
+        part = examples / dataset.manifest["splits"]["train"]["rows"]
+        return settings | {"training.examples": 1 if part == 1 else part}
+    return settings
+
+
+def select(runs: Runs, **where: Any) -> Runs:
+    """The runs where columns of results, or settings with dots as `__`, have these values (or one of a list):
+    `select(runs, size="base", training__steps=[2000, 4000])`. Raises `ValueError` for a name that no run has."""
+    found = trained(runs)
+    known = {name for run in found for name in (*run.about, *run.settings)} | set(runs.results.columns)
+    kept = set(run.about["name"] for run in found)
+    for name, value in where.items():
+        dotted = name.replace("__", ".")
+        if dotted not in known:
+            raise ValueError(f"{dotted}: no column or setting of runs; choose from {', '.join(sorted(known))}")
+        values = list(value) if isinstance(value, list | tuple | set) else [value]
+        kept -= {run.about["name"] for run in found if {**run.settings, **run.about}[dotted] not in values}
+    return replace(runs, results=runs.results[runs.results["name"].isin(kept)].reset_index(drop=True))
+
+
+FREE = ("seed", "model", "task", "setting")
+
+
+def variants(runs: Sequence[Trained], free: Collection[str] = ()) -> list[tuple[str, list[Trained]]]:
+    """Runs parted by their settings other than seed, model, task, setting and those in `free`; with each part, the
+    settings that tell it from the others ("" for one part alone). Most runs first."""
+    parts: dict[str, list[Trained]] = {}
+    for run in runs:
+        kept = {name: value for name, value in run.settings.items() if name not in (*FREE, *free)}
+        kept = kept or {"run": run.about["run"]}
+        parts.setdefault(json.dumps(kept, sort_keys=True), []).append(run)
+    told = [json.loads(key) for key in parts]
+    names = sorted({name for one in told for name in one})
+    differing = [name for name in names if len({json.dumps(one.get(name)) for one in told}) > 1]
+    labels = [", ".join(f"{name}={value_text(one.get(name))}" for name in differing) for one in told]
+    return sorted(zip(labels, parts.values(), strict=True), key=lambda part: (-len(part[1]), part[0]))
+
+
+def value_text(value: Any) -> str:
+    text = "unset" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return text[:12] if len(text) > 40 else text  # a hash
+
+
+@dataclass(frozen=True)
+class Average:
+    """Runs that differ in their seed alone; `used`: the converged ones, or all where none has converged."""
+
+    runs: Sequence[Trained]
+
+    def __post_init__(self) -> None:
+        seeds = Counter(run.about["seed"] for run in self.runs)
+        for seed, count in seeds.items():
+            if count > 1:
+                names = " and ".join(run.about["name"] for run in self.runs if run.about["seed"] == seed)
+                raise ValueError(f"seed {seed} twice in one cell: {names}; move one of the folders away")
+
+    @property
+    def converged(self) -> int:
+        return sum(run.converged for run in self.runs)
+
+    @property
+    def used(self) -> list[Trained]:
+        return [run for run in self.runs if run.converged] or list(self.runs)
+
+    def mean(self, test: str, split: str) -> Mean | None:
+        """Over the runs used; None where there is none, or one was not tested there."""
+        scores = [run.score(test, split) for run in self.used]
+        known = [score for score in scores if score is not None]
+        return over_seeds(known) if known and len(known) == len(scores) else None
+
+    def score(self, test: str, split: str) -> float | None:
+        found = self.mean(test, split)
+        return found.mean if found else None
+
+    def above_random(self, test: str, split: str) -> bool:
+        """Whether each of the runs used is, alone: a mean of seeds has no test of its own."""
+        rows = [run.rows.get((test, split)) for run in self.used]
+        return bool(rows) and all(row is not None and row[1] for row in rows)
+
+    def numbers(self, test: str, split: str = "test_ood") -> dict[str, Any]:
+        """What the data frame of a table says of a cell; all but `runs` missing where there are no runs."""
+        mean = self.mean(test, split) or Mean(0, math.nan)
+        return {
+            "macro_f1": mean.mean,
+            "deviation": or_nan(mean.deviation),
+            "interval_low": or_nan(mean.interval_low),
+            "interval_high": or_nan(mean.interval_high),
+            "above_random": self.above_random(test, split) if mean.runs else None,
+            "runs": len(self.runs),
+            "converged": self.converged if self.runs else None,
+            "weights": weights_of(self.runs) or None,
+        }
+
+
+def or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def less(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else first - second
+
+
+def weights_of(runs: Iterable[Trained]) -> str:
+    return " or ".join(sorted({run.weights for run in runs}))

@@ -1,0 +1,138 @@
+"""Rows and cells of a table in the making: ours and the paper's, what is best, and what our runs were."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pandas as pd
+
+from analysis.averages import Trained, value_text, weights_of
+from analysis.layout import BLANK, Cell, Table
+from analysis.runs import Runs
+
+LARGE = 5.0  # points: larger differences are marked in Tables 13 and 14
+OURS = "ours"
+
+
+def score_text(score: float, difference: float | None = None) -> str:
+    """ "65.94 (-1.02)"; what is below 100 does not read 100.00, and no difference reads -0.00."""
+    shown = math.floor(score * 100) / 100 if 99.995 <= score < 100 else score
+    return f"{shown:.2f}" if difference is None else f"{shown:.2f} ({signed(difference)})"
+
+
+def signed(difference: float) -> str:
+    return f"{round(difference, 2) + 0.0:+.2f}"
+
+
+def score_cell(score: float | None, difference: float | None = None, above: bool = False) -> Cell:
+    return BLANK if score is None else Cell(score_text(score, difference), score, underlined=above)
+
+
+def difference_cell(difference: float | None) -> Cell:
+    return BLANK if difference is None else Cell(signed(difference), mark=arrow(difference))
+
+
+def arrow(difference: float | None) -> str:
+    return "" if difference is None or abs(difference) <= LARGE else "↑" if difference > 0 else "↓"
+
+
+def number_cell(value: float | None, digits: int = 2) -> Cell:
+    return BLANK if value is None else Cell(f"{value:,.{digits}f}")
+
+
+def seeds_cell(count: int | None) -> Cell:
+    return BLANK if count is None else Cell(str(count))
+
+
+def source_cell(runs: Iterable[Trained]) -> Cell:
+    told = weights_of(runs)
+    return Cell(f"{OURS}, {told}" if told else OURS)
+
+
+PAPER = Cell("paper, pretrained")
+
+
+@dataclass
+class Sheet:
+    """A table in the making. `block` says where "best in a column" begins anew: a task. `marks`: notes on rows that
+    hold only some of the runs that could stand there."""
+
+    rows: list[list[Cell]] = field(default_factory=list)
+    blocks: list[str] = field(default_factory=list)
+    data: list[dict[str, Any]] = field(default_factory=list)
+    marks: dict[str, int] = field(default_factory=dict)
+
+    def mark(self, label: str) -> str:
+        return f" [{self.marks.setdefault(label, len(self.marks) + 1)}]" if label else ""
+
+    def add(self, cells: Iterable[Cell], block: str = "") -> None:
+        self.rows.append(list(cells))
+        self.blocks.append(block)
+
+    def paper(self, labels: Iterable[str], cells: Sequence[Cell]) -> None:
+        """A line of the paper's numbers, where it has any of them; what it lacks is blank and not counted."""
+        if any(cell.text for cell in cells):
+            self.add([*map(Cell, labels), PAPER, *(replace(cell, missing=False, value=None) for cell in cells)])
+
+    def best(self) -> list[tuple[Cell, ...]]:
+        """Rows with the highest value of each column of each block in bold."""
+        highest: dict[tuple[str, int], float] = {}
+        for block, row in zip(self.blocks, self.rows, strict=True):
+            for place, cell in enumerate(row):
+                if cell.value is not None:
+                    highest[block, place] = max(cell.value, highest.get((block, place), -math.inf))
+        return [
+            tuple(replace(cell, bold=cell.value is not None and cell.value == highest[block, place])
+                  for place, cell in enumerate(row))
+            for block, row in zip(self.blocks, self.rows, strict=True)
+        ]  # fmt: skip
+
+    def table(
+        self, name: str, title: str, columns: Sequence[tuple[str, str]], used: Sequence[Trained], notes: Iterable[str]
+    ) -> Table:
+        told = [f"[{number}] {label}." for label, number in self.marks.items()]
+        frame = pd.DataFrame(self.data)
+        return Table(name, title, tuple(columns), tuple(self.best()), frame, (*notes, *told, *about(used)))
+
+
+def about(used: Sequence[Trained]) -> list[str]:
+    """What our runs of a table were: how many, how large, from which weights, how long trained, on what."""
+    if not used:
+        return []
+
+    def each(name: str, unit: str = "", between: str = " or ") -> list[str]:
+        values: list[Any] = sorted({run.about[name] for run in used} - {None})
+        return [f"{unit}{between.join(map(value_text, values))}"] if values else []
+
+    facts = [f"{len(used)} run{'s' * (len(used) > 1)}", *each("seed", "seeds ", ", "), *each("size", "size ")]
+    facts += [f"{weights_of(used)} weights", *each("steps", "steps "), *each("train_examples", "training examples ")]
+    if any(run.settings.get("training.stream") for run in used):
+        facts.append("those of training.stream=true never repeat an example")
+    if any(run.settings.get("training.naming") for run in used):
+        facts.append("those of training.naming=true learn to name what leads to the answer, too")
+    lines = [f"Ours: {'; '.join([*facts, *each('hardware')])}."]
+    if other := sum(run.weights != "pretrained" for run in used):
+        lines.append(
+            f"The paper's runs started from pretrained weights, {other} of our {len(used)} did not: those scores are "
+            "no reproduction of the paper's."
+        )
+    return lines
+
+
+def left_out(runs: Runs, used: Iterable[Trained], every: Iterable[Trained]) -> list[str]:
+    """How many runs of the folder a table is not about, by what sets them apart, and what could not be read at all."""
+    names = {run.about["name"] for run in used}
+    kinds = Counter(
+        " and ".join([*sorted(run.kind), *(["mixed"] if run.about["setting"] == "mixed" else [])]) or "of other tables"
+        for run in every
+        if run.about["name"] not in names
+    )
+    lines = []
+    if kinds:
+        told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        lines.append(f"Runs of the folder that this table is not about: {told}.")
+    return lines + [f"Left out: {line}." for line in runs.skipped]

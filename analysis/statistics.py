@@ -1,0 +1,290 @@
+"""Statistics of saved predictions beside those of `train.evaluate`: paired comparison, agreement, calibration, seeds.
+
+Shares are percent, 0 to 100. Intervals are 95 %, by bootstrap over whole clusters: over scenes, where several examples
+share one. Logits are log-odds of true, and a prediction is true where its logit is above 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from train.evaluate import LEVEL, RESAMPLES, chance, f1_scores, predicted
+
+BINS = 10  # of confidence, from 50 % (a fair coin) to 100 %
+ENDS = (2.5, 97.5)  # percentiles
+
+
+# The bootstrap -------------------------------------------------------------------------------------------------------
+
+
+def resampled(codes: np.ndarray, kinds: int, clusters: np.ndarray | None = None, seed: int = 0) -> np.ndarray:
+    """How many examples of each kind there are in 1,000 resamples of whole clusters: (1000, kinds).
+
+    codes: (N,) the kind of each example, from 0. clusters: (N,) equal where examples belong together; None for each
+    alone. Clusters with equal counts are interchangeable, so a resample is a draw of how often each pattern occurs.
+    """
+    codes = np.asarray(codes)
+    if clusters is None:
+        patterns, times = np.eye(kinds, dtype=np.int64), np.bincount(codes, minlength=kinds)
+    else:
+        if np.shape(clusters) != codes.shape:
+            raise ValueError(f"clusters {np.shape(clusters)} for {len(codes)} examples: needs one for each")
+        names, place = np.unique(clusters, return_inverse=True)
+        counts = np.bincount(place * kinds + codes, minlength=len(names) * kinds).reshape(-1, kinds)
+        patterns, times = np.unique(counts, axis=0, return_counts=True)
+    total = int(times.sum())
+    draws = np.random.default_rng(seed).multinomial(total, times / total, size=RESAMPLES)
+    return np.asarray(draws @ patterns)
+
+
+def _ends(values: np.ndarray) -> tuple[float, float]:
+    low, high = np.percentile(values, ENDS)
+    return float(low), float(high)
+
+
+def _unseen(clusters: int) -> float:
+    """The largest share, percent, of what was not seen once in so many: it would stay unseen once in 40 times."""
+    return 100 * (1 - 0.025 ** (1 / clusters))
+
+
+def _count(clusters: np.ndarray | None, examples: int) -> int:
+    return examples if clusters is None else len(np.unique(clusters))
+
+
+def _guesses(answers: np.ndarray, *logits: np.ndarray) -> list[np.ndarray]:
+    """(N,) bool: answers, and the predictions of each. Raises `ValueError` where they are not as many, or none."""
+    found = [np.asarray(answers, bool), *(predicted(one) for one in logits)]
+    shapes = [one.shape for one in found]
+    if len(set(shapes)) > 1 or len(shapes[0]) != 1 or not shapes[0][0]:
+        raise ValueError(f"answers and logits {', '.join(map(str, shapes))}: needs (N,) of each and N of at least 1")
+    return found
+
+
+# Two runs on the same examples ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Two runs on the same examples; difference: first minus second, of macro-F1 in percent.
+
+    interval_low, interval_high: of the difference. first_only, second_only: how many clusters (examples, where none
+    are given) one run has more right of than the other. p_value: two-sided exact McNemar test of these two. differs:
+    p_value below 0.01 and the interval without 0; nothing less is called a difference.
+    """
+
+    examples: int
+    first: float
+    second: float
+    difference: float
+    interval_low: float
+    interval_high: float
+    first_only: int
+    second_only: int
+    p_value: float
+    differs: bool
+
+
+def paired(
+    answers: np.ndarray, first: np.ndarray, second: np.ndarray, clusters: np.ndarray | None = None, seed: int = 0
+) -> Paired:
+    """Compare two runs: answers (N,) bool, the logits (N,) of either, clusters (N,) or None.
+
+    McNemar's test takes what it counts as independent, so examples that share a scene count once, for the run that is
+    right on more of them. The bootstrap keeps both runs' predictions of an example, and examples of a cluster,
+    together. Where no prediction differs, the ends of the interval are the share of differing ones that would show
+    none in so many clusters once in 40 times. Raises `ValueError` where shapes differ or a logit is not a number.
+    """
+    truth, one, other = _guesses(answers, first, second)
+    codes = 4 * ~truth + 2 * ~one + ~other
+    scores = 100 * _macro(np.bincount(codes, minlength=8))
+    low, high = _ends(100 * np.subtract(*_macro(resampled(codes, 8, clusters, seed)).T))
+    if (one == other).all():
+        high = _unseen(_count(clusters, len(truth)))
+        low = -high
+    lead = (one == truth).astype(int) - (other == truth)
+    if clusters is not None:
+        lead = np.bincount(np.unique(clusters, return_inverse=True)[1], weights=lead)
+    ahead, behind = int((lead > 0).sum()), int((lead < 0).sum())
+    p_value = mcnemar(ahead, behind)
+    return Paired(
+        examples=len(truth),
+        first=float(scores[0]),
+        second=float(scores[1]),
+        difference=float(scores[0] - scores[1]),
+        interval_low=low,
+        interval_high=high,
+        first_only=ahead,
+        second_only=behind,
+        p_value=p_value,
+        differs=p_value < LEVEL and not low <= 0 <= high,
+    )
+
+
+def _macro(counts: np.ndarray) -> np.ndarray:
+    """Macro-F1 (..., 2) of the first and the second run, as parts of 1, of counts (..., 8) of (answer, first, second),
+    each true before false."""
+    cube = counts.reshape(*counts.shape[:-1], 2, 2, 2)
+    tables = [cube.sum(axis=axis).reshape(*counts.shape[:-1], 4) for axis in (-1, -2)]
+    return np.stack([f1_scores(table).mean(axis=-1) for table in tables], axis=-1)
+
+
+def mcnemar(first_only: int, second_only: int) -> float:
+    """Two-sided exact McNemar test: the probability that a fair coin shares out the discordant ones as unevenly."""
+    return min(1.0, 2 * chance(max(first_only, second_only), first_only + second_only))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values adjusted for how many they are (Holm 1979): a level then bounds the chance of any false find."""
+    found = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, place in enumerate(np.argsort(p_values, kind="stable").tolist()):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        found[place] = largest
+    return found
+
+
+# Two test settings of one run ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How often the same examples get the same answer twice; percent, but for examples and kappa.
+
+    by_chance: what answers would agree that are as often true as either's but otherwise independent. kappa: the part
+    of the way from there to 100 % that is reached (Cohen 1960); None where by_chance is 100.
+    """
+
+    examples: int
+    percent: float
+    interval_low: float
+    interval_high: float
+    by_chance: float
+    kappa: float | None
+
+
+def agreement(first: np.ndarray, second: np.ndarray, clusters: np.ndarray | None = None, seed: int = 0) -> Agreement:
+    """Agreement of the logits (N,) of two test settings on the same examples, clusters (N,) or None.
+
+    Where all agree, the low end is the share that would show no disagreement in so many clusters once in 40 times, and
+    the same where none does. Raises `ValueError` where shapes differ or a logit is not a number.
+    """
+    one, other = _guesses(predicted(first), second)
+    codes = (one != other).astype(np.int64)
+    draws = resampled(codes, 2, clusters, seed)
+    low, high = _ends(100 * draws[:, 0] / draws.sum(axis=1))
+    same = float(np.mean(one == other))
+    if same in (0.0, 1.0):
+        unseen = _unseen(_count(clusters, len(one)))
+        low, high = (100 - unseen, 100.0) if same else (0.0, unseen)
+    by_chance = float(one.mean() * other.mean() + (1 - one.mean()) * (1 - other.mean()))
+    kappa = None if by_chance == 1 else (same - by_chance) / (1 - by_chance)
+    return Agreement(len(one), 100 * same, low, high, 100 * by_chance, kappa)
+
+
+# Calibration ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """error: expected calibration error, percent: the mean distance of a bin's accuracy from its confidence, weighted
+    by its examples. bins: a row for each bin of confidence (low, high: its bounds) with examples, mean confidence,
+    accuracy, and interval_low and interval_high of the accuracy, percent; missing where a bin has no examples."""
+
+    error: float
+    bins: pd.DataFrame
+
+
+def calibration(
+    answers: np.ndarray, logits: np.ndarray, clusters: np.ndarray | None = None, bins: int = BINS, seed: int = 0
+) -> Calibration:
+    """How often a run is right by how sure it is: answers (N,) bool, logits (N,), clusters (N,) or None.
+
+    Confidence is the probability that the run gives to its own prediction, 50 to 100 %, in bins of equal width.
+    Where a bin has only right or only wrong predictions, the interval's other end is as in `agreement`.
+    Raises `ValueError` where shapes differ, a logit is not a number, or there is no bin.
+    """
+    if bins < 1:
+        raise ValueError(f"bins={bins}: must be at least 1")
+    truth, guess = _guesses(answers, logits)
+    right = guess == truth
+    confidence = 1 / (1 + np.exp(-np.abs(np.asarray(logits, float))))
+    bounds = np.linspace(50, 100, bins + 1)
+    place = np.minimum((2 * bins * (confidence - 0.5)).astype(int), bins - 1)
+    draws = resampled(2 * place + right, 2 * bins, clusters, seed).reshape(RESAMPLES, bins, 2)
+    rows, error = [], 0.0
+    for number in range(bins):
+        here = place == number
+        row = {"low": bounds[number], "high": bounds[number + 1], "examples": int(here.sum())}
+        if here.any():
+            row |= {"confidence": 100 * float(confidence[here].mean()), "accuracy": 100 * float(right[here].mean())}
+            names = None if clusters is None else np.asarray(clusters)[here]
+            row |= _accuracy_ends(draws[:, number], row["accuracy"], _count(names, int(here.sum())))
+            error += abs(row["accuracy"] - row["confidence"]) * here.mean()
+        rows.append(row)
+    columns = ["low", "high", "examples", "confidence", "accuracy", "interval_low", "interval_high"]
+    return Calibration(float(error), pd.DataFrame(rows, columns=columns))
+
+
+def _accuracy_ends(draws: np.ndarray, accuracy: float, clusters: int) -> dict[str, float]:
+    """The interval of one bin's accuracy; draws: (1000, 2) wrong and right, of which some may be empty."""
+    if accuracy in (0.0, 100.0):
+        unseen = _unseen(clusters)
+        return {"interval_low": max(0.0, accuracy - unseen), "interval_high": min(100.0, accuracy + unseen)}
+    filled = draws[draws.sum(axis=1) > 0]
+    low, high = _ends(100 * filled[:, 1] / filled.sum(axis=1))
+    return {"interval_low": low, "interval_high": high}
+
+
+# Several seeds -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Of scores that differ in the seed of training alone. deviation: standard deviation with n - 1, as in Tables 10
+    to 12; interval: of the mean, by Student's t. None where there is one score only."""
+
+    runs: int
+    mean: float
+    deviation: float | None = None
+    interval_low: float | None = None
+    interval_high: float | None = None
+
+
+def over_seeds(scores: Sequence[float]) -> Mean:
+    """Mean, deviation and interval over seeds: how far another training would differ, which no bootstrap of one run's
+    examples can tell. Raises `ValueError` where there are no scores."""
+    count = len(scores)
+    if not count:
+        raise ValueError("no scores to average: needs those of at least one run")
+    mean = float(np.mean(scores))
+    if count == 1:
+        return Mean(1, mean)
+    deviation = float(np.std(scores, ddof=1))
+    half = t_quantile(0.975, count - 1) * deviation / math.sqrt(count)
+    return Mean(count, mean, deviation, mean - half, mean + half)
+
+
+def t_quantile(probability: float, freedom: int) -> float:
+    """The value that Student's t with so many degrees of freedom stays below with a probability from 0.5 to 1."""
+    low, high = 0.0, math.pi / 2  # of the angle whose tangent is t / sqrt(freedom)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, freedom) < 2 * probability - 1 else (low, middle)
+    return math.tan(low) * math.sqrt(freedom)
+
+
+def _within(angle: float, freedom: int) -> float:
+    """P(|t| < sqrt(freedom) tan(angle)), by its finite series (Abramowitz and Stegun 26.7.3 and 26.7.4)."""
+    odd = freedom % 2
+    term = total = math.cos(angle) if odd else 1.0
+    for k in range(2 + odd, freedom, 2):
+        term *= (k - 1) / k * math.cos(angle) ** 2
+        total += term
+    if odd:
+        return 2 / math.pi * (angle + math.sin(angle) * total * (freedom > 1))
+    return math.sin(angle) * total

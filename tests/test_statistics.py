@@ -1,0 +1,246 @@
+"""Statistics of predictions, against scipy and scikit-learn, brute force, and simulation of what intervals promise."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.metrics import accuracy_score, cohen_kappa_score, f1_score
+
+from analysis.statistics import agreement, calibration, holm, mcnemar, over_seeds, paired, resampled, t_quantile
+
+RANDOM = np.random.default_rng(0)
+
+
+def logits(answers: np.ndarray, accuracy: float, random: np.random.Generator) -> np.ndarray:
+    right = random.random(len(answers)) < accuracy
+    return np.where(right == answers, 1.0, -1.0) * random.gamma(2.0, 1.0, len(answers))
+
+
+def macro(answers: np.ndarray, said: np.ndarray) -> float:
+    return 100 * float(f1_score(answers, said > 0, average="macro", zero_division=0))
+
+
+# Paired --------------------------------------------------------------------------------------------------------------
+
+
+def test_paired_scores_are_scikit_learns() -> None:
+    answers = RANDOM.random(500) < 0.4
+    first, second = logits(answers, 0.8, RANDOM), logits(answers, 0.7, RANDOM)
+    found = paired(answers, first, second)
+    assert found.examples == 500
+    assert found.first == pytest.approx(macro(answers, first))
+    assert found.second == pytest.approx(macro(answers, second))
+    assert found.difference == pytest.approx(found.first - found.second)
+    right = [(said > 0) == answers for said in (first, second)]
+    assert (found.first_only, found.second_only) == ((right[0] & ~right[1]).sum(), (right[1] & ~right[0]).sum())
+    assert found.interval_low < found.difference < found.interval_high
+
+
+@pytest.mark.parametrize("counts", [(0, 0), (1, 0), (5, 5), (12, 3), (3, 12), (40, 61), (900, 1000)])
+def test_mcnemar_is_scipys_two_sided_binomial(counts: tuple[int, int]) -> None:
+    expected = stats.binomtest(counts[0], sum(counts), 0.5).pvalue if sum(counts) else 1.0
+    assert mcnemar(*counts) == pytest.approx(expected, rel=1e-9)
+
+
+def test_bootstrap_of_clusters_is_that_of_drawing_them_one_by_one() -> None:
+    """Brute force: draw scenes with replacement, put their examples together, score with scikit-learn."""
+    scenes = np.repeat(np.arange(60), RANDOM.integers(1, 5, 60))
+    answers = RANDOM.random(len(scenes)) < 0.5
+    first = np.where(np.repeat(RANDOM.random(60) < 0.8, np.bincount(scenes)) == answers, 1.0, -1.0)
+    second = logits(answers, 0.7, RANDOM)
+    found = paired(answers, first, second, scenes)
+    draws = []
+    for _ in range(1500):
+        rows = np.concatenate([np.flatnonzero(scenes == scene) for scene in RANDOM.integers(0, 60, 60)])
+        draws.append(macro(answers[rows], first[rows]) - macro(answers[rows], second[rows]))
+    low, high = np.percentile(draws, [2.5, 97.5])
+    assert found.interval_low == pytest.approx(low, abs=1.5)
+    assert found.interval_high == pytest.approx(high, abs=1.5)
+    alone = paired(answers, first, second)
+    assert found.interval_high - found.interval_low > alone.interval_high - alone.interval_low
+
+
+def test_scenes_count_once_in_the_test() -> None:
+    """One run right on all of three scenes with ten examples each is three for it, not thirty."""
+    answers = np.ones(60, bool)
+    scenes = np.repeat(np.arange(6), 10)
+    first, second = np.ones(60), np.where(scenes < 3, -1.0, 1.0)
+    assert paired(answers, first, second).p_value == pytest.approx(2 / 2**30)
+    found = paired(answers, first, second, scenes)
+    assert (found.first_only, found.second_only) == (3, 0)
+    assert found.p_value == pytest.approx(0.25)
+    assert not found.differs
+
+
+def test_paired_interval_covers_and_the_test_keeps_its_level() -> None:
+    """Of simulated pairs with correlated scenes, 95 % of intervals hold the true difference, of 0 here."""
+    covered, claimed, times = 0, 0, 300
+    for number in range(times):
+        random = np.random.default_rng([7, number])
+        scenes = np.repeat(np.arange(150), 3)
+        answers = random.random(450) < 0.5
+        said = [logits(answers, 0.75, random) for _ in range(2)]
+        for one in said:  # a run is right or wrong on a whole scene more often than not
+            whole = np.repeat(random.random(150) < 0.5, 3)
+            fate = np.repeat(random.random(150) < 0.75, 3)
+            one[whole] = np.where(fate == answers, 1.0, -1.0)[whole]
+        found = paired(answers, said[0], said[1], scenes)
+        covered += found.interval_low <= 0 <= found.interval_high
+        claimed += found.differs
+    assert 0.91 * times <= covered <= 0.985 * times
+    assert claimed <= 0.03 * times
+
+
+def test_equal_predictions_leave_room_for_a_difference_unseen() -> None:
+    answers = np.array([True, False] * 50)
+    found = paired(answers, np.ones(100), np.ones(100))
+    assert found.difference == 0 and found.p_value == 1 and not found.differs
+    assert found.interval_high == pytest.approx(100 * (1 - 0.025 ** (1 / 100))) == -found.interval_low
+
+
+@pytest.mark.parametrize("sizes", [(3, 2, 3), (0, 0, 0)])
+def test_paired_refuses_what_does_not_fit(sizes: tuple[int, int, int]) -> None:
+    answers, first, second = (np.ones(size) for size in sizes)
+    with pytest.raises(ValueError, match="needs \\(N,\\) of each and N of at least 1"):
+        paired(answers, first, second)
+
+
+def test_clusters_and_numbers_must_fit() -> None:
+    with pytest.raises(ValueError, match=r"clusters \(2,\) for 3 examples"):
+        paired(np.ones(3, bool), np.ones(3), np.ones(3), np.arange(2))
+    with pytest.raises(ValueError, match="1 of 3 logits are not numbers"):
+        paired(np.ones(3, bool), np.ones(3), np.array([1.0, np.nan, 1.0]))
+
+
+def test_holm_against_all_subsets() -> None:
+    """Holm is the closed test: a p-value is as large as the largest Bonferroni one of any group that it is in."""
+    p_values = [0.01, 0.04, 0.03, 0.5]
+    for place, adjusted in enumerate(holm(p_values)):
+        groups = [g for size in range(1, 5) for g in combinations(range(4), size) if place in g]
+        assert adjusted == pytest.approx(max(min(1, len(g) * min(p_values[i] for i in g)) for g in groups))
+    assert holm([]) == []
+
+
+# Agreement -----------------------------------------------------------------------------------------------------------
+
+
+def test_agreement_is_scikit_learns() -> None:
+    first, second = RANDOM.normal(0.3, 1, 400), RANDOM.normal(-0.1, 1, 400)
+    second[:200] = first[:200]
+    found = agreement(first, second)
+    assert found.percent == pytest.approx(100 * accuracy_score(first > 0, second > 0))
+    assert found.kappa == pytest.approx(cohen_kappa_score(first > 0, second > 0))
+    shuffled = [100 * np.mean((first > 0) == (RANDOM.permutation(second) > 0)) for _ in range(500)]
+    assert found.by_chance == pytest.approx(np.mean(shuffled), abs=0.5)
+
+
+def test_agreement_interval_covers() -> None:
+    """Of 300 samples of 200 scenes with two examples each, which agree together or not, about 285."""
+    covered = 0
+    for number in range(300):
+        random = np.random.default_rng([8, number])
+        first = random.normal(size=400)
+        second = np.where(np.repeat(random.random(200) < 0.8, 2), first, -first)
+        found = agreement(first, second, np.repeat(np.arange(200), 2))
+        covered += found.interval_low <= 80 <= found.interval_high
+    assert 273 <= covered <= 296
+
+
+def test_agreement_at_its_ends() -> None:
+    same = agreement(np.ones(10), np.ones(10))
+    assert (same.percent, same.interval_high, same.kappa) == (100, 100, None)
+    assert same.interval_low == pytest.approx(100 * 0.025 ** (1 / 10))
+    other = agreement(np.ones(10), -np.ones(10), np.arange(10) // 2)
+    assert (other.percent, other.interval_low, other.by_chance, other.kappa) == (0, 0, 0, 0)
+    assert other.interval_high == pytest.approx(100 * (1 - 0.025 ** (1 / 5)))
+
+
+# Calibration ---------------------------------------------------------------------------------------------------------
+
+
+def test_calibration_by_hand() -> None:
+    """Two examples said true with 3/4, one right; one said false with 0.9, right."""
+    found = calibration(np.array([True, False, False]), np.log([3.0, 3.0, 1 / 9]), bins=5)
+    filled = found.bins[found.bins["examples"] > 0]
+    assert found.bins["low"].to_list() == pytest.approx([50, 60, 70, 80, 90])
+    assert filled["confidence"].to_list() == pytest.approx([75, 90])
+    assert filled["accuracy"].to_list() == [50, 100]
+    assert found.error == pytest.approx((2 * 25 + 1 * 10) / 3)
+    assert found.bins["accuracy"].isna().sum() == 3
+
+
+def test_calibration_against_a_loop() -> None:
+    answers = RANDOM.random(1000) < 0.5
+    said = logits(answers, 0.7, RANDOM)
+    found = calibration(answers, said, bins=7)
+    confidence = np.maximum(1 / (1 + np.exp(-said)), 1 / (1 + np.exp(said)))
+    error = 0.0
+    for row in found.bins.itertuples():
+        here = (100 * confidence >= row.low) & (100 * confidence < row.high)
+        assert row.examples == here.sum()
+        right = np.mean((said > 0)[here] == answers[here])
+        assert row.accuracy == pytest.approx(100 * right)
+        assert row.interval_low <= row.accuracy <= row.interval_high
+        error += here.mean() * abs(right - confidence[here].mean())
+    assert found.error == pytest.approx(100 * error)
+
+
+def test_a_calibrated_run_has_little_error_and_intervals_that_cover() -> None:
+    said = RANDOM.normal(0, 2, 40_000)
+    answers = RANDOM.random(40_000) < 1 / (1 + np.exp(-said))
+    found = calibration(answers, said)
+    assert found.error < 1
+    inside = (found.bins["interval_low"] <= found.bins["confidence"]) & (
+        found.bins["confidence"] <= found.bins["interval_high"]
+    )
+    assert inside.sum() >= 8
+    assert calibration(answers, 4 * said).error > 10  # too sure
+
+
+def test_calibration_keeps_clusters_together() -> None:
+    answers = np.repeat(RANDOM.random(300) < 0.5, 4)
+    said = np.repeat(logits(answers[::4], 0.7, RANDOM), 4)
+    alone, together = (calibration(answers, said, names).bins for names in (None, np.repeat(np.arange(300), 4)))
+    assert alone["accuracy"].equals(together["accuracy"])
+    wider = (together["interval_high"] - together["interval_low"]) / (alone["interval_high"] - alone["interval_low"])
+    assert wider.median() == pytest.approx(2, abs=0.4)
+    with pytest.raises(ValueError, match="bins=0: must be at least 1"):
+        calibration(answers, said, bins=0)
+
+
+def test_certain_logits_are_in_the_last_bin() -> None:
+    found = calibration(np.array([True, False]), np.array([1000.0, -np.inf]))
+    assert found.bins["examples"].to_list()[-1] == 2 and found.error == 0
+
+
+# Seeds ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 9, 30, 101])
+def test_quantiles_are_scipys(freedom: int) -> None:
+    for probability in (0.6, 0.975, 0.995):
+        assert t_quantile(probability, freedom) == pytest.approx(stats.t.ppf(probability, freedom), rel=1e-9)
+
+
+def test_over_seeds_is_scipys() -> None:
+    scores = [60.0, 70.0, 74.0]
+    found = over_seeds(scores)
+    assert found.deviation == pytest.approx(np.std(scores, ddof=1))
+    expected = stats.t.interval(0.95, 2, np.mean(scores), stats.sem(scores))
+    assert (found.interval_low, found.interval_high) == pytest.approx(expected)
+
+
+def test_one_seed_has_no_interval_and_none_no_mean() -> None:
+    found = over_seeds([88.0])
+    assert (found.runs, found.mean, found.deviation, found.interval_low) == (1, 88, None, None)
+    with pytest.raises(ValueError, match="at least one run"):
+        over_seeds([])
+
+
+def test_resamples_are_as_many_as_the_clusters() -> None:
+    draws = resampled(np.array([0, 1, 1, 2]), 3)
+    assert draws.shape == (1000, 3) and (draws.sum(axis=1) == 4).all()
+    assert draws.mean(axis=0) == pytest.approx([1, 2, 1], abs=0.15)
