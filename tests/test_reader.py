@@ -39,7 +39,7 @@ from travlr import Count, Generator, Spatiality
 from travlr.config import Image
 from travlr.scene import World
 
-torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 WORLD = World(colours=("red", "orange"), shapes=("square", "circle", "star"), columns=3, rows=3)
 MAKER = Generator(Spatiality(world=WORLD, image=Image(cell=16), count=Count(100, 10, 200, 200)))
 WORDS = Words(grammar_tokenizer())

@@ -25,7 +25,7 @@ from travlr import Cardinality, Count, Generator
 from travlr.config import Image
 from travlr.scene import COLOURS, SHAPES, SIZES, World
 
-torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 SPANS = {size: getattr(Image(), size) for size in SIZES}
 EVERYTHING = World(colours=tuple(COLOURS), shapes=SHAPES, sizes=SIZES)
 WORLDS = {"paper": (World(), 64), "everything": (EVERYTHING, 37), "wide": (World(columns=5, rows=2), 24)}

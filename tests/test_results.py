@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.helpers import ROOT, flip, one_line
+from tests.helpers import ROOT, flip, one_line, wait_for
 from train import results
 from train.evaluate import Floor, by_group, score
 from train.results import (
@@ -382,21 +382,13 @@ def test_processes_that_finish_at_the_same_time_lose_no_row(tmp_path: Path) -> N
 def test_a_slow_process_does_not_put_back_a_table_without_the_latest_run(tmp_path: Path) -> None:
     (tmp_path / "a-broken-run").mkdir()
     slow = begin(SLOW, tmp_path)
-    wait_for(tmp_path / "listed")
+    wait_for((tmp_path / "listed").exists)
     late = begin(MANY, tmp_path, 0, 1)
-    wait_for(tmp_path / run_name(CONFIG) / "results.csv")
+    wait_for((tmp_path / run_name(CONFIG) / "results.csv").exists)
     time.sleep(0.3)  # time enough to write the table, were it not for the lock
     (tmp_path / "go").touch()
     assert (slow.wait(60), late.wait(60)) == (0, 0)
     assert len(pd.read_csv(tmp_path / "results.csv")) == 6
-
-
-def wait_for(path: Path) -> None:
-    for _ in range(3000):
-        if path.exists():
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{path} did not come")
 
 
 def test_evaluating_imports_no_deep_learning_library() -> None:

@@ -25,12 +25,9 @@ from train.text import Words, grammar_tokenizer, tokenise
 from travlr.config import Cardinality, Count
 from travlr.generate import Generator, Job, generate_dataset
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SMALL = Training(steps=4, check_every=2, validation=60)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +20,18 @@ import yaml
 
 import train.identity
 import train.run
-from tests.helpers import ROOT, one_line
-from train import command, sweep
+from tests.helpers import ROOT, called, one_line
+from train import sweep
 from train.command import Job, settings
 from train.config import Run
 from train.identity import identity
 from train.results import collect, read_predictions, read_results, start_run
 from train.sweep import combinations, expand, go_through, listed
-from travlr import Cardinality, Count, Image, cli, generate_dataset
+from travlr import Cardinality, Count, Image, generate_dataset
 from travlr.files import Locked, locked
 from travlr.generate import Job as Writing
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 TINY = [
     "size=tiny",
@@ -55,14 +56,6 @@ SIZES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a small dataset in it."""
@@ -84,16 +77,6 @@ def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     line = [sys.executable, str(ROOT / "train.py"), *arguments]
     return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
-
-
-def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """Exit code of the command, run in this process."""
-    monkeypatch.setattr("sys.argv", ["train.py", *arguments])
-    monkeypatch.setattr("signal.signal", lambda *_: None)  # this process goes on
-    with pytest.raises(SystemExit) as caught:
-        cli.run("train", command.main)
-    assert isinstance(caught.value.code, int)
-    return caught.value.code
 
 
 @functools.cache
