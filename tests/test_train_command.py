@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,7 +22,7 @@ import yaml
 import train.identity
 import train.run
 from tests.helpers import ROOT, called, one_line
-from train import sweep
+from train import config, sweep
 from train.command import Job, settings
 from train.config import Run
 from train.identity import identity
@@ -30,6 +31,7 @@ from train.sweep import combinations, expand, go_through, listed
 from travlr import Cardinality, Count, Image, generate_dataset
 from travlr.files import Locked, locked
 from travlr.generate import Job as Writing
+from travlr.scene import TASKS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -105,6 +107,25 @@ def test_every_setting_has_a_comment_but_where_its_name_says_it() -> None:
     ]
     silent = {line.partition(":")[0].strip() for line in plain} - {"- scale", "- experiment"}
     assert silent <= {"seed", "weight_decay", "betas", "steps", "learning_rate"}
+
+
+CHOICES = {
+    "model": config.MODELS,
+    "setting": config.SETTINGS,
+    "task": TASKS,
+    "size": config.SIZES,
+    "precision": config.PRECISIONS,
+    "source": config.SOURCES,
+    "decay": config.DECAYS,
+    "loss": config.LOSSES,
+    "shown": config.SETTINGS,
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_comments_name_every_value(name: str) -> None:
+    (line,) = re.findall(rf"^ *{name}: .+$", (ROOT / "conf" / "train.yaml").read_text(), re.MULTILINE)
+    assert set(CHOICES[name]) <= set(re.findall(r"[\w+]+", line))
 
 
 def test_settings_become_a_run() -> None:
