@@ -171,10 +171,14 @@ def features(folder: Path, dimensions: dict[str, int]) -> None:
             np.savez(folder / name, features=np.ones((2, width), np.float32), norm_bb=np.zeros((2, 6), np.float32))
 
 
+SIX = (*COUNTS, "blank")
 FEATURES: dict[str, tuple[dict[str, int], str]] = {
     "no blank picture": ({"train": 6, "validation": 6}, "lacks 1 of 21 images, the first is blank"),
     "a split": ({"validation": 6, "blank": 6}, "lacks 100 of 101 images, the first is cardinality-train-00000000"),
-    "dimensions": ({"train": 5, "validation": 6, "blank": 6}, "image blank: has features of 6 numbers, others of 5"),
+    "training": (dict.fromkeys(SIX, 6) | {"train": 5}, "cardinality-train-00000000: has features of 5 numbers, but "),
+    "validation": (dict.fromkeys(SIX, 6) | {"validation": 5}, "validation-00000000: has features of 5 numbers, but "),
+    "a test": (dict.fromkeys(SIX, 6) | {"test_ood": 5}, "-test_ood-00000000: has features of 5 numbers, but blank "),
+    "blank": (dict.fromkeys(SIX, 6) | {"blank": 5}, "validation-00000000: has features of 6 numbers, but blank of 5"),
 }
 
 
