@@ -154,7 +154,7 @@ def test_grid_has_a_region_for_each_cell() -> None:
             crops.append(picture[top:bottom, left:right])
         np.testing.assert_allclose(features[i], features_of(np.stack(crops)), atol=1e-3)
         np.testing.assert_allclose(boxes[i, 8], [2 / 6, 1 / 6, 3 / 6, 2 / 6], atol=1e-6)
-    blank = found.blank
+    blank = found.take([Regions.BLANK])
     assert blank[2].sum() == 36 and (blank[0] == found.table[0]).all()
     np.testing.assert_array_equal(blank[1][0], boxes[0])
     with pytest.raises(ValueError, match=r"regions.number=10: regions.source=grid has 36"):
@@ -482,7 +482,7 @@ def test_detection_runs_once_for_each_picture_and_resumes(
         assert seen_pictures == [16, 0, 16, 9]
         for a, b in zip(found.take(np.arange(80)), whole.take(np.arange(80)), strict=True):
             np.testing.assert_array_equal(a, b)
-        for a, b in zip(found.blank, whole.blank, strict=True):
+        for a, b in zip(found.take([Regions.BLANK]), whole.take([Regions.BLANK]), strict=True):
             np.testing.assert_array_equal(a, b)
     make_regions(settings, scenes_of(SMALL, grid[:3]), tmp_path)  # other pictures
     assert seen_pictures[4:] == [4]

@@ -553,7 +553,7 @@ def test_a_lock_that_another_process_has_is_told_apart(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1].startswith("travlr.files.Locked: ")
 
 
-def test_ctrl_c_stops_the_whole_sweep_and_the_next_one_goes_on(work: Path) -> None:
+def test_ctrl_c_stops_the_whole_sweep_in_one_line(work: Path) -> None:
     steps = ["training.steps=100000", "training.check_every=2"]
     line = [str(ROOT / "train.py"), "-m", "seed=0,1", f"data={NAME}", "runs=stopped", *TINY, *steps]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
