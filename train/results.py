@@ -369,6 +369,19 @@ def rebuild(runs: Path, say: Say = print) -> list[Row]:
     return rows
 
 
+def own_setting(setting: str) -> str:
+    """The test setting that is a training setting's own: image+caption for mixed."""
+    return "image+caption" if setting == "mixed" else setting
+
+
+def has_converged(rows: Iterable[Row]) -> bool:
+    """Whether a run's own setting is above random on test_ind (the paper's #sd counts such runs)."""
+    return any(
+        row["split"] == "test_ind" and row["test_setting"] == own_setting(row["setting"] or "") and row["above_random"]
+        for row in rows
+    )
+
+
 # Predictions ---------------------------------------------------------------------------------------------------------
 
 PREDICTION_SCHEMA = pa.schema(

@@ -14,22 +14,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from train.results import TEST_SETTINGS, TEST_SPLITS, Row, canonical
+from train.results import TEST_SETTINGS, TEST_SPLITS, Row, canonical, has_converged, own_setting
 
 WIDTH, LABEL = 100, 40  # of what is printed, and of the first column of a grid
-
-
-def own_setting(setting: str) -> str:
-    """The test setting that is a training setting's own: image+caption for mixed."""
-    return "image+caption" if setting == "mixed" else setting
-
-
-def has_converged(rows: Iterable[Row]) -> bool:
-    """Whether a run's own setting is above random on test_ind (the paper's #sd counts such runs)."""
-    return any(
-        row["split"] == "test_ind" and row["test_setting"] == own_setting(row["setting"] or "") and row["above_random"]
-        for row in rows
-    )
 
 
 def origin(row: Row) -> str:
