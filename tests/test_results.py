@@ -42,7 +42,7 @@ from train.results import (
     write_curve,
     write_predictions,
 )
-from train.tables import transfer_table
+from train.printed import transfer_table
 
 CONFIG: dict[str, Any] = {
     "model": "uniter",
@@ -392,7 +392,7 @@ def test_a_slow_process_does_not_put_back_a_table_without_the_latest_run(tmp_pat
 
 
 def test_evaluating_imports_no_deep_learning_library() -> None:
-    code = "import sys, train.tables; raise SystemExit('torch' in sys.modules or 'transformers' in sys.modules)"
+    code = "import sys, train.printed; raise SystemExit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert begin(code).wait(60) == 0
 
 
