@@ -1,4 +1,4 @@
-"""What the tests of writing, formats and commands share: a small dataset, the command in a process, and hashes."""
+"""What the tests share: a small dataset, the commands in a process of their own or in this one, and hashes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
-from travlr import Cardinality, Count, Image, Job, generate_dataset
+from train.command import main as train_main
+from travlr import Cardinality, Count, Image, Job, cli, generate_dataset
 from travlr.config import Config
 from travlr.dataset import MANIFEST
 from travlr.files import WORK
@@ -72,6 +75,11 @@ def flip(path: Path, place: int | None = None) -> None:
     path.write_bytes(data)
 
 
+def edit(path: Path, **changes: Any) -> None:
+    """Change values of a JSON file."""
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
 def start(module: str, *arguments: str, code: str = "", **changed: Any) -> subprocess.Popen[str]:
     """Begin a command in a process group of its own, as a terminal does; `code` runs in place of `-m MODULE`."""
     how = ["-c", code] if code else ["-m", f"travlr.{module}"]
@@ -85,6 +93,23 @@ def command(module: str, *arguments: str, **options: Any) -> tuple[int, str, str
     process = start(module, *arguments, **options)
     out, err = process.communicate(timeout=60)
     return process.returncode, out, err
+
+
+def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """Exit code of `python train.py ARGUMENTS`, run in this process."""
+    monkeypatch.setattr("sys.argv", ["train.py", *arguments])
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # this process goes on
+    with pytest.raises(SystemExit) as caught:
+        cli.run("train", train_main)
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
 
 
 def one_line(text: str) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,33 +12,25 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers import flip, one_line
-from train import command
+from tests.helpers import called, edit, flip, one_line
+from tests.helpers import write as write_dataset
 from train.checks import PASSED
 from train.models import SIZES
 from train.module import Learner
 from train.results import collect
 from train.text import grammar_tokenizer
-from travlr import Cardinality, Count, Image, cli, generate_dataset
-from travlr.generate import Job
+from travlr import Cardinality, Count, Image
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 COUNTS = {"train": 100, "validation": 20, "test_ind": 20, "test_ood": 20}
-TINY = ["size=tiny", "optimiser.batch_size=10", "precision=float32", "device=cpu"]
-STEPS = ["training.steps=6", "training.check_every=2", "training.validation=20"]
+SMALL = ["data=d", "size=tiny", "optimiser.batch_size=10", "precision=float32", "device=cpu"]
+SMALL += ["training.steps=6", "training.check_every=2", "training.validation=20"]
 Damage = Callable[[Path], object]
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def write(folder: Path, **counts: int) -> Path:
-    config = Cardinality(count=Count(**(COUNTS | counts)), image=Image(cell=8))
-    generate_dataset(config, Job(out=str(folder), workers=1), lambda line: None)
+    write_dataset(folder, Cardinality(count=Count(**(COUNTS | counts)), image=Image(cell=8)))
     return folder
 
 
@@ -56,19 +47,10 @@ def data(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "d"
 
 
-def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr("sys.argv", ["train.py", "data=d", *TINY, *STEPS, *arguments])
-    monkeypatch.setattr("signal.signal", lambda *_: None)  # this process goes on
-    with pytest.raises(SystemExit) as caught:
-        cli.run("train", command.main)
-    assert isinstance(caught.value.code, int)
-    return caught.value.code
-
-
 @pytest.fixture
 def refused(data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     def line(*arguments: str) -> str:
-        assert called(monkeypatch, *arguments) == 1
+        assert called(monkeypatch, *SMALL, *arguments) == 1
         out, err = capsys.readouterr()
         assert "Traceback" not in out
         return one_line(err)
@@ -80,8 +62,7 @@ def refused(data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 def manifest(folder: Path, **changes: Any) -> None:
-    path = folder / "dataset.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    edit(folder / "dataset.json", **changes)
 
 
 def without_a_split(folder: Path) -> None:
@@ -116,12 +97,12 @@ def test_an_audit_is_done_once_and_can_be_left_out(
     data: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     quick = ("training.steps=2",)
-    assert called(monkeypatch, *quick) == 0
-    assert called(monkeypatch, *quick, "seed=1") == 0
+    assert called(monkeypatch, *SMALL, *quick) == 0
+    assert called(monkeypatch, *SMALL, *quick, "seed=1") == 0
     assert capsys.readouterr().out.count("auditing the dataset, this once") == 1
     manifest(data, content_digest="0" * 64)
     assert "with audit=false" in refused(*quick)
-    assert called(monkeypatch, *quick, "audit=false") == 0
+    assert called(monkeypatch, *SMALL, *quick, "audit=false") == 0
     assert len({row["run"] for row in collect(Path("runs"))}) == 3
     assert len(list(Path("runs", PASSED).iterdir())) == 1
 
@@ -163,7 +144,7 @@ def test_a_loss_that_is_no_number_leaves_the_last_good_checkpoint(
     state = torch.load(kept, weights_only=True)
     assert state["global_step"] == 2 and all(value.isfinite().all() for value in state["state_dict"].values())
     monkeypatch.setattr(Learner, "losses", learn)
-    assert called(monkeypatch) == 0
+    assert called(monkeypatch, *SMALL) == 0
 
 
 def test_a_checkpoint_of_another_architecture(
@@ -173,7 +154,7 @@ def test_a_checkpoint_of_another_architecture(
     torch.save({"bert.embeddings.word_embeddings.weight": torch.zeros(9, 7)}, "other.pt")
     line = refused("pretrained=other.pt", "tokenizer=words")
     assert line.startswith("train: pretrained=other.pt: checkpoint of another architecture: ")
-    assert called(monkeypatch, "training.steps=2") == 0
+    assert called(monkeypatch, *SMALL, "training.steps=2") == 0
     start = next(Path("runs").glob("uniter-*"))
     assert refused("model=lxmert", f"start={start}").startswith(
         f"train: start={start}: has model=uniter; give the same"
@@ -190,10 +171,17 @@ def features(folder: Path, dimensions: dict[str, int]) -> None:
             np.savez(folder / name, features=np.ones((2, width), np.float32), norm_bb=np.zeros((2, 6), np.float32))
 
 
+SIX = (*COUNTS, "blank")
 FEATURES: dict[str, tuple[dict[str, int], str]] = {
     "no blank picture": ({"train": 6, "validation": 6}, "lacks 1 of 21 images, the first is blank"),
-    "a split": ({"validation": 6, "blank": 6}, "lacks 100 of 101 images, the first is cardinality-train-00000000"),
-    "dimensions": ({"train": 5, "validation": 6, "blank": 6}, "image blank: has features of 6 numbers, others of 5"),
+    "a split": (
+        {name: 6 for name in SIX if name != "train"},
+        "lacks 100 of 101 images, the first is cardinality-train-00000000",
+    ),
+    "training": (dict.fromkeys(SIX, 6) | {"train": 5}, "cardinality-train-00000000: has features of 5 numbers, but "),
+    "validation": (dict.fromkeys(SIX, 6) | {"validation": 5}, "validation-00000000: has features of 5 numbers, but "),
+    "a test": (dict.fromkeys(SIX, 6) | {"test_ood": 5}, "-test_ood-00000000: has features of 5 numbers, but blank "),
+    "blank": (dict.fromkeys(SIX, 6) | {"blank": 5}, "validation-00000000: has features of 6 numbers, but blank of 5"),
 }
 
 
@@ -203,3 +191,18 @@ def test_features_that_do_not_fit(case: str, refused: Callable[..., str]) -> Non
     features(Path("made"), dimensions)
     line = refused("training.stream=false", "regions.source=file", "regions.file=made")
     assert line.startswith("train: regions.file=made: ") and told in line
+    assert not list(Path("runs").glob("*/curve.csv"))  # told before training
+
+
+def test_weights_of_features_of_another_width(
+    data: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder, width in (("made", 6), ("other", 5)):
+        features(Path(folder), dict.fromkeys(SIX, width))
+    arguments = ["training.stream=false", "training.steps=2", "regions.source=file"]
+    assert called(monkeypatch, *SMALL, *arguments, "regions.file=made") == 0
+    capsys.readouterr()
+    start = next(Path("runs").glob("uniter-*"))
+    line = refused(*arguments, "regions.file=other", f"start={start}", "setting=image")
+    assert line.startswith(f"train: start={start}/model.safetensors: not weights of this model: size mismatch")
+    assert "torch.Size([64, 6])" in line and line.endswith("; give the same regions")

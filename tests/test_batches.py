@@ -1,21 +1,29 @@
 """What batches hold: pairs named beside answers, scenes with few objects first, captions read in an image's place."""
 
+import itertools
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import train.batches
 from render.text import parse_caption, parse_query
+from train.batches import Parts, fine_tuning
+from train.config import Optimiser, Pretraining, Run, Training
 from train.consistency import both_sides
 from train.data import Examples, Sight, shown, streamed
 from train.inputs import IGNORED
 from train.naming import told
+from train.pretrain import scenes
 from train.regions import RegionSettings
 from train.text import Words, grammar_tokenizer
+from travlr import Count, Generator, Spatiality
 from travlr.config import CONFIGS
 from travlr.generate import generator
-from travlr.scene import COLOURS, SHAPES, TASKS, complement, quantifier_regions, region_counts
+from travlr.scene import COLOURS, SHAPES, TASKS, World, complement, quantifier_regions, region_counts
 
 WORDS = Words(grammar_tokenizer())
 SIGHT = Sight("regions", RegionSettings())
@@ -125,6 +133,55 @@ def test_scenes_with_few_objects_are_kept_with_their_couples() -> None:
         few.queries[7],
         few.pairs[7],
     )
+
+
+def parts_of(maker: Generator, **changes: Any) -> Parts:
+    """Parts of a run on the dataset of `maker`, with 10 examples to a batch."""
+    run = Run(task=maker.config.task, size="tiny", optimiser=Optimiser(batch_size=10), **changes)
+    source: Any = SimpleNamespace(generator=maker, digest="")
+    return Parts(run, source, WORDS, SIGHT)
+
+
+def small_world(train: int) -> Generator:
+    """Of a world with a few thousand scenes."""
+    world = World(("red", "blue"), ("square", "circle"), columns=3, rows=3)
+    return Generator(Spatiality(world=world, distractors=[1, 2], count=Count(train, 2, 2, 2)))
+
+
+@pytest.mark.parametrize("most", [8, 3, 1])
+def test_where_the_world_is_small_fewer_scenes_are_made_for_those_with_few_objects(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker = small_world(21)
+    limit = maker.task.limits["train"]
+    epochs = (limit - 22) // (20 * most)
+    assert epochs > 1
+    made: list[range] = []
+
+    def seen(maker: Generator, start: int, stop: int, **options: Any) -> Any:
+        made.append(range(start, stop))
+        return streamed(maker, start, stop, **options)
+
+    monkeypatch.setattr(train.batches, "streamed", seen)
+    training = Training(steps=2 * epochs, check_every=2)
+    batches, steps, count = fine_tuning(parts_of(maker, training=training))
+    assert (steps, count) == (2 * epochs, 20 * epochs)
+    assert all(len(list(batches(epoch))) == 2 for epoch in range(epochs))
+    assert made[0].start == 22 and made[-1].stop <= limit and not any(part.start % 2 for part in made)
+    assert all(one.stop <= other.start for one, other in itertools.pairwise(made))
+    assert len(made[0]) // 20 == most and len(made[-1]) == 20
+
+
+def test_more_steps_than_a_world_has_scenes_for_are_refused() -> None:
+    maker = small_world(20)
+    there = maker.task.limits["train"] - 20
+    training = Training(steps=there // 20 * 2 + 1, check_every=2)
+    short = rf"needs .* of which its world has only {there:,}; use fewer steps"
+    with pytest.raises(ValueError, match=f"^training.steps={training.steps}: {short}, or training.stream=false"):
+        fine_tuning(parts_of(maker, training=training))
+    reading = Pretraining(steps=training.steps or 0)
+    with pytest.raises(ValueError, match=f"^pretraining.steps={reading.steps}: {short}"):
+        scenes(parts_of(maker, training=training, pretraining=reading))
 
 
 def test_what_is_read_takes_the_place_of_the_image_and_never_of_a_caption() -> None:

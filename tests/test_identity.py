@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import write
-from train.config import RegionSettings, Run
+from train.config import RegionSettings, Run, Training
 from train.identity import content, identity, run_folder
 from train.results import run_id, start_run
 
@@ -40,7 +40,10 @@ def test_files_count_by_content(name: str, tmp_path: Path, monkeypatch: pytest.M
 
     def run(place: str) -> Run:
         group, _, inner = name.rpartition(".")
-        return Run(regions=RegionSettings(source=inner, **{inner: place})) if group else Run(**{name: place})  # type: ignore[arg-type]
+        if group:
+            regions = RegionSettings(source=inner, **{inner: place})  # type: ignore[arg-type]
+            return Run(regions=regions, training=Training(stream=False))
+        return Run(**{name: place})  # type: ignore[arg-type]
 
     for folder, text in (("a", "1"), ("b", "1"), ("c", "2")):
         Path(folder, "inner").mkdir(parents=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.helpers import ROOT
+
 OURS = ("travlr", "render", "splits", "train", "analysis", "conf")
 SOURCES = sorted(p for package in ("travlr", "render", "splits") for p in (ROOT / package).rglob("*.py"))
 HEAVY = {"torch", "lightning", "transformers", "sklearn", "wandb", "pandas"}

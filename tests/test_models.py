@@ -8,7 +8,6 @@ import json
 import math
 import os
 import pickle
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,12 +61,8 @@ CONTRACT = [(name, options) for name, variants in OPTIONS.items() for options in
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+def seeded(one_thread: None) -> None:
     torch.manual_seed(0)
-    yield
-    torch.set_num_threads(before)
 
 
 # --- Parity with the published code ---------------------------------------------------------------------------------

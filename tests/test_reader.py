@@ -39,7 +39,7 @@ from travlr import Count, Generator, Spatiality
 from travlr.config import Image
 from travlr.scene import World
 
-torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 WORLD = World(colours=("red", "orange"), shapes=("square", "circle", "star"), columns=3, rows=3)
 MAKER = Generator(Spatiality(world=WORLD, image=Image(cell=16), count=Count(100, 10, 200, 200)))
 WORDS = Words(grammar_tokenizer())
@@ -323,7 +323,7 @@ def test_every_model_of_images_can_be_a_reader(model: str) -> None:
 
 
 def test_what_cannot_be_trained_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"reader.model=bert: sees no images; choose one of visualbert"):
+    with pytest.raises(ValueError, match=r"^model=bert: sees no images that could be read; choose one of visualbert"):
         train(steps=1, model="bert")
     for steps in (0, 10**6):
         with pytest.raises(ValueError, match=rf"reader.steps={steps}: must be 1 to"):

@@ -25,7 +25,7 @@ from travlr import Cardinality, Count, Generator
 from travlr.config import Image
 from travlr.scene import COLOURS, SHAPES, SIZES, World
 
-torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 SPANS = {size: getattr(Image(), size) for size in SIZES}
 EVERYTHING = World(colours=tuple(COLOURS), shapes=SHAPES, sizes=SIZES)
 WORLDS = {"paper": (World(), 64), "everything": (EVERYTHING, 37), "wide": (World(columns=5, rows=2), 24)}
@@ -154,7 +154,7 @@ def test_grid_has_a_region_for_each_cell() -> None:
             crops.append(picture[top:bottom, left:right])
         np.testing.assert_allclose(features[i], features_of(np.stack(crops)), atol=1e-3)
         np.testing.assert_allclose(boxes[i, 8], [2 / 6, 1 / 6, 3 / 6, 2 / 6], atol=1e-6)
-    blank = found.blank
+    blank = found.take([Regions.BLANK])
     assert blank[2].sum() == 36 and (blank[0] == found.table[0]).all()
     np.testing.assert_array_equal(blank[1][0], boxes[0])
     with pytest.raises(ValueError, match=r"regions.number=10: regions.source=grid has 36"):
@@ -482,7 +482,7 @@ def test_detection_runs_once_for_each_picture_and_resumes(
         assert seen_pictures == [16, 0, 16, 9]
         for a, b in zip(found.take(np.arange(80)), whole.take(np.arange(80)), strict=True):
             np.testing.assert_array_equal(a, b)
-        for a, b in zip(found.blank, whole.blank, strict=True):
+        for a, b in zip(found.take([Regions.BLANK]), whole.take([Regions.BLANK]), strict=True):
             np.testing.assert_array_equal(a, b)
     make_regions(settings, scenes_of(SMALL, grid[:3]), tmp_path)  # other pictures
     assert seen_pictures[4:] == [4]
@@ -639,10 +639,10 @@ def test_a_conversion_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     again = make_regions(settings, scenes, other)
     for a, b in zip(again.take(np.arange(12)), whole, strict=True):
         np.testing.assert_array_equal(a, b)
-    assert len(reads) < 8 + 1 + 13  # the first is read to learn the dimension, those on the disk not again
+    assert len(reads) < 8 + 1 + 13  # the blank one is read to learn the dimension, those on the disk not again
     reads[:] = []
     make_regions(settings, scenes, other)
-    assert reads == ["picture-0"]
+    assert reads == ["blank"]
 
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
@@ -757,8 +757,8 @@ def _junk(name: str) -> Damage:
 
 GOOD, BOX = [[1.0] * 6], [[0.1, 0.1, 0.5, 0.5]]
 DAMAGED: dict[str, tuple[Damage, str]] = {
-    "missing file": (lambda folder: folder / "no.tsv", r"regions.file=.*no.tsv: there is no such file"),
-    "suffix": (_junk("a.pkl"), r"must end in .tsv, .h5, .hdf5, or be a folder"),
+    "missing file": (lambda folder: folder / "no.tsv", r"^regions.file=/.*no.tsv: there is no such file"),
+    "suffix": (_junk("a.pkl"), r"^regions.file=/.*a.pkl: must end in .tsv, .h5, .hdf5, or be a folder"),
     "junk tsv": (_junk("a.tsv"), r"a.tsv: "),
     "junk hdf5": (_junk("a.h5"), r"a.h5: "),
     "base64": (_tsv("picture-1\t9\t9\t1\tAA!A\tAAAA"), r"six.tsv: image picture-1: "),
@@ -783,7 +783,7 @@ DAMAGED: dict[str, tuple[Damage, str]] = {
         r"picture-3: .*not finite",
     ),
     "huge": (lambda f: write_lxmert(f, _with("picture-3", [[1e30] * 6], BOX)), r"picture-3: .*too large"),
-    "dimension": (lambda f: write_npz(f, _with("blank", [[1.0] * 5], BOX)), r"image blank: has features of 5 numbers"),
+    "dimension": (lambda f: write_npz(f, _with("blank", [[1.0] * 5], BOX)), r"picture-0: .* 6 numbers, but blank of 5"),
     "outside": (lambda f: write_npz(f, _with("picture-0", GOOD, [[0, 0, 3, 1]])), r"image picture-0: has a box"),
     "backwards": (lambda f: write_lxmert(f, _with("picture-0", GOOD, [[0.5, 0, 0.1, 1]])), r"picture-0: has a box"),
     "cut npz": (_cut_npz, r"uniter: picture-1: is not an .npz file"),

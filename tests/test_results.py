@@ -1,4 +1,4 @@
-"""Results on disk: rows and predictions that come back, runs that were killed, and what the printed tables claim."""
+"""Results on disk: rows and predictions that come back, and runs that were killed."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.helpers import ROOT, flip, one_line
+from tests.helpers import ROOT, flip, one_line, wait_for
 from train import results
 from train.evaluate import Floor, by_group, score
+from train.printed import transfer_table
 from train.results import (
     RESULT_COLUMNS,
-    Row,
     collect,
     commit,
     environment,
     finish_run,
-    grid_table,
     hardware,
-    has_converged,
     is_finished,
     predictions_table,
     read_config,
@@ -42,7 +40,6 @@ from train.results import (
     run_name,
     start_run,
     surroundings,
-    transfer_table,
     write_curve,
     write_predictions,
 )
@@ -385,25 +382,17 @@ def test_processes_that_finish_at_the_same_time_lose_no_row(tmp_path: Path) -> N
 def test_a_slow_process_does_not_put_back_a_table_without_the_latest_run(tmp_path: Path) -> None:
     (tmp_path / "a-broken-run").mkdir()
     slow = begin(SLOW, tmp_path)
-    wait_for(tmp_path / "listed")
+    wait_for((tmp_path / "listed").exists)
     late = begin(MANY, tmp_path, 0, 1)
-    wait_for(tmp_path / run_name(CONFIG) / "results.csv")
+    wait_for((tmp_path / run_name(CONFIG) / "results.csv").exists)
     time.sleep(0.3)  # time enough to write the table, were it not for the lock
     (tmp_path / "go").touch()
     assert (slow.wait(60), late.wait(60)) == (0, 0)
     assert len(pd.read_csv(tmp_path / "results.csv")) == 6
 
 
-def wait_for(path: Path) -> None:
-    for _ in range(3000):
-        if path.exists():
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{path} did not come")
-
-
 def test_evaluating_imports_no_deep_learning_library() -> None:
-    code = "import sys, train.results; raise SystemExit('torch' in sys.modules or 'transformers' in sys.modules)"
+    code = "import sys, train.printed; raise SystemExit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert begin(code).wait(60) == 0
 
 
@@ -445,117 +434,3 @@ def test_the_commit_says_whether_the_code_had_been_changed(tmp_path: Path, monke
     assert commit(tmp_path / "train") == ""  # a folder inside another checkout
     (tmp_path / "train" / "b.py").write_text("new")
     assert commit(tmp_path) == f"{head}-dirty"
-
-
-# Printed tables ------------------------------------------------------------------------------------------------------
-
-
-def row(tested: str, split: str, macro_f1: float, above: bool | None = None, **changed: Any) -> Row:
-    """A row as it is read back; above random from 55 on where not told."""
-    filled = {"macro_f1": macro_f1, "above_random": macro_f1 > 55 if above is None else above}
-    config = {**CONFIG, **{k: changed[k] for k in CONFIG if k in changed}}
-    known = {k: v for k, v in config.items() if k in RESULT_COLUMNS} | {"run": run_id(config), "weights": "random"}
-    known |= {"test_setting": tested, "split": split, "config": json.dumps(config), "hardware": "a computer"}
-    return dict.fromkeys(RESULT_COLUMNS) | known | filled | {k: v for k, v in changed.items() if k in RESULT_COLUMNS}
-
-
-def test_the_table_of_a_run_says_what_was_measured(tmp_path: Path) -> None:
-    rows = read_results(run(tmp_path))
-    text = transfer_table(rows)
-    lines = text.splitlines()
-    assert max(map(len, lines)) <= 100
-    assert "from random weights" in text and hardware() in text.replace("\n", " ") and "61.2 s of training" in text
-    own = next(line for line in lines if line.startswith("caption (own)"))
-    for name in ("test_ind", "test_ood"):
-        cell = next(r for r in rows if (r["test_setting"], r["split"]) == ("caption", name))
-        assert f"{cell['macro_f1']:.2f}* [{cell['interval_low']:.2f}, {cell['interval_high']:.2f}]" in own
-    image = next(line for line in lines if line.startswith("image "))
-    assert image.count("*") == sum(bool(r["above_random"]) for r in rows if r["test_setting"] == "image")
-    assert next(line for line in lines if "number of objects" in line).split()[-2:] == ["61.50", "61.50"]
-    assert "by the pair's first item: circle" in text and "p < 0.01" in text
-
-
-def test_a_table_never_rounds_up_to_100_and_leaves_empty_what_is_not_known() -> None:
-    text = transfer_table([row("caption", "test_ood", 99.997), row("image", "test_ind", 100.0, weights=None)])
-    caption = next(line for line in text.splitlines() if line.startswith("caption (own)"))
-    assert caption.split() == ["caption", "(own)", "99.99*"]
-    image = next(line for line in text.splitlines() if line.startswith("image"))
-    assert image.split() == ["image", "100.00*"]
-    assert "image+caption" not in text
-    assert "origin of its weights unknown" in transfer_table([row("image", "test_ind", 100.0, weights=None)])
-    for rows in ([], three_seeds([90, 80], [50, 50])):
-        with pytest.raises(ValueError, match=f"rows of {len(rows) // 4} runs"):
-            transfer_table(rows)
-
-
-def three_seeds(own: list[float], other: list[float], **changed: Any) -> list[Row]:
-    rows = []
-    for seed, (a, b) in enumerate(zip(own, other, strict=True)):
-        for setting, value in (("caption", a), ("image", b)):
-            rows += [row(setting, "test_ind", value, seed=seed, **changed)]
-            rows += [row(setting, "test_ood", value - 2, seed=seed, **changed)]
-    return rows
-
-
-def grid_line(text: str, *words: str) -> str:
-    return next(line for line in text.splitlines() if all(word in line for word in words))
-
-
-def test_a_grid_averages_converged_seeds_alone() -> None:
-    text = grid_table(three_seeds([90, 80, 50], [50, 52, 10]))
-    assert grid_line(text, "cardinality", "uniter").split("[1]")[1].split() == [
-        "49.00", "(-2.00)", "83.00*(-2.00)", "2", "of", "3",
-    ]  # fmt: skip
-    assert max(map(len, text.splitlines())) <= 100
-    assert "[1] from random weights" in text and "a computer" in text
-
-
-def test_a_grid_averages_all_seeds_where_none_has_converged() -> None:
-    text = grid_table(three_seeds([50, 40, 51], [50, 52, 54]))
-    assert grid_line(text, "cardinality", "uniter").split("[1]")[1].split() == [
-        "50.00", "(-2.00)", "45.00", "(-2.00)", "0", "of", "3",
-    ]  # fmt: skip
-
-
-def test_long_names_and_scores_fit_a_grid_of_100_columns() -> None:
-    rows = three_seeds([100] * 12, [100] * 12) + three_seeds([100], [0], model="visualbert_controlled", size="small")
-    lines = grid_table(rows).splitlines()
-    assert max(map(len, lines)) <= 100
-    starts = {line.index("98.00*") for line in lines if "98.00*" in line}
-    assert starts == {lines[1].index("caption"), lines[1].index("image")}
-
-
-def test_a_mark_in_a_grid_needs_every_run_above_random() -> None:
-    cell = grid_line(grid_table(three_seeds([90, 80, 70], [90, 90, 40])), "uniter").split("[1]")[1]
-    assert cell.split()[:2] == ["71.33", "(-2.00)"]
-
-
-def test_a_grid_leaves_a_cell_empty_where_a_run_was_not_tested() -> None:
-    rows = [r for r in three_seeds([90, 80], [50, 52]) if not (r["seed"] == 1 and r["test_setting"] == "image")]
-    assert grid_line(grid_table(rows), "uniter").split("[1]")[1].split() == ["83.00*(-2.00)", "2", "of", "2"]
-
-
-def test_a_grid_keeps_apart_runs_that_differ_in_more_than_the_seed() -> None:
-    rows = three_seeds([90, 80], [50, 52]) + three_seeds([60, 62], [50, 52], rate=1e-4)
-    lines = [line for line in grid_table(rows).splitlines() if line.startswith("cardinality")]
-    assert [line.split("]")[1].split()[-4] for line in lines] in (
-        ["83.00*(-2.00)", "59.00*(-2.00)"],
-        ["59.00*(-2.00)", "83.00*(-2.00)"],
-    )
-    assert grid_table(rows).count("(but for the seed)") == 2
-
-
-def test_a_grid_has_a_part_for_each_training_setting_and_a_note_for_each_origin() -> None:
-    rows = three_seeds([90], [50]) + three_seeds([95], [50], setting="mixed", weights="bert.pth, sha256 12ab")
-    text = grid_table(rows)
-    assert text.index("trained in caption") < text.index("trained in mixed")
-    assert "from random weights" in text and "from bert.pth, sha256 12ab" in text
-
-
-def test_a_mixed_run_has_converged_where_image_and_caption_together_are_above_random() -> None:
-    both = row("image+caption", "test_ind", 60, setting="mixed")
-    assert has_converged([both])
-    assert not has_converged([row("caption", "test_ind", 60, setting="mixed")])
-    assert not has_converged([row("caption", "test_ood", 60)])
-    assert not has_converged([row("caption", "test_ind", 60, above=False)])
-    assert has_converged([row("caption", "test_ind", 51, above=True)])

@@ -25,12 +25,9 @@ from train.text import Words, grammar_tokenizer, tokenise
 from travlr.config import Cardinality, Count
 from travlr.generate import Generator, Job, generate_dataset
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SMALL = Training(steps=4, check_every=2, validation=60)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +207,8 @@ def test_streamed_examples_are_in_no_split(data: str) -> None:
         ({"model": "bert", "setting": "image"}, "sees text alone"),
         ({"seed": -1}, "seed=-1"),
         ({"training": {"steps": None}}, "one of training.steps"),
-        ({"training": {"consistency": True}, "setting": "mixed"}, "training.consistency=true: teaches the modality"),
+        ({"training": {"consistency": True}, "setting": "mixed"}, "setting=mixed has none"),
+        ({"training": {"consistency": True}, "model": "bert"}, "model=bert setting=caption has none"),
         ({"training": {"consistency": True, "naming": False}}, "needs training.stream=true, training.naming=true"),
     ],
 )

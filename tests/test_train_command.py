@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,19 @@ import yaml
 
 import train.identity
 import train.run
-from tests.helpers import ROOT, one_line
-from train import command, sweep
+from tests.helpers import ROOT, called, one_line
+from train import config, sweep
 from train.command import Job, settings
 from train.config import Run
 from train.identity import identity
 from train.results import collect, read_predictions, read_results, start_run
 from train.sweep import combinations, expand, go_through, listed
-from travlr import Cardinality, Count, Image, cli, generate_dataset
+from travlr import Cardinality, Count, Image, generate_dataset
 from travlr.files import Locked, locked
 from travlr.generate import Job as Writing
+from travlr.scene import TASKS
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 TINY = [
     "size=tiny",
@@ -55,14 +58,6 @@ SIZES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a small dataset in it."""
@@ -84,16 +79,6 @@ def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     line = [sys.executable, str(ROOT / "train.py"), *arguments]
     return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
-
-
-def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """Exit code of the command, run in this process."""
-    monkeypatch.setattr("sys.argv", ["train.py", *arguments])
-    monkeypatch.setattr("signal.signal", lambda *_: None)  # this process goes on
-    with pytest.raises(SystemExit) as caught:
-        cli.run("train", command.main)
-    assert isinstance(caught.value.code, int)
-    return caught.value.code
 
 
 @functools.cache
@@ -124,6 +109,25 @@ def test_every_setting_has_a_comment_but_where_its_name_says_it() -> None:
     assert silent <= {"seed", "weight_decay", "betas", "steps", "learning_rate"}
 
 
+CHOICES = {
+    "model": config.MODELS,
+    "setting": config.SETTINGS,
+    "task": TASKS,
+    "size": config.SIZES,
+    "precision": config.PRECISIONS,
+    "source": config.SOURCES,
+    "decay": config.DECAYS,
+    "loss": config.LOSSES,
+    "shown": config.SETTINGS,
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_comments_name_every_value(name: str) -> None:
+    (line,) = re.findall(rf"^ *{name}: .+$", (ROOT / "conf" / "train.yaml").read_text(), re.MULTILINE)
+    assert set(CHOICES[name]) <= set(re.findall(r"[\w+]+", line))
+
+
 def test_settings_become_a_run() -> None:
     job = settings(
         ["setting=image+caption", "model=lxmert", "optimiser.betas=[0.8,0.9]", "regions.number=36", "seed=7"]
@@ -151,7 +155,7 @@ def test_paths_are_taken_to_the_letter(name: str) -> None:
     for key in ("data", "pretrained", "tokenizer", "start", "runs"):
         assert getattr(settings([f"{key}={name}"]).config, key) == name
         assert [getattr(run, key) for run in runs_of(f"{key}={name}")] == [name]
-    regions = settings(["regions.source=file", f"regions.file={name}"]).config.regions
+    regions = settings(["training.stream=false", "regions.source=file", f"regions.file={name}"]).config.regions
     assert (regions.source, regions.file) == ("file", name)
 
 
@@ -221,6 +225,10 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "one of many fits not": (["-m", "model=uniter,bert", "setting=image"], "sees text alone; use setting=caption (in "),
     "experiments": (["-m", "experiment=table2,table3"], "experiment=table3: choose one of"),
     "final rate": (["optimiser.final_rate=1"], "optimiser.final_rate=1.0: must not be above the rate it falls from"),
+    "streamed": (
+        ["regions.source=file", "regions.file=x"],
+        "regions.source=file: has no features of scenes made anew; use training.stream=false",
+    ),
     "devices": (["devices=3"], "devices=3: must divide optimiser.batch_size=64"),
     "devices of a sweep": (["-m", "seed=0,1", "devices=2"], "devices=2: -m gives each run one; start the command once"),
     "no line": (["-m", "experiment=few_shot", "model=albef", "start_setting=image"], "nothing to run"),
@@ -549,7 +557,7 @@ def test_a_lock_that_another_process_has_is_told_apart(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1].startswith("travlr.files.Locked: ")
 
 
-def test_ctrl_c_stops_the_whole_sweep_and_the_next_one_goes_on(work: Path) -> None:
+def test_ctrl_c_stops_the_whole_sweep_in_one_line(work: Path) -> None:
     steps = ["training.steps=100000", "training.check_every=2"]
     line = [str(ROOT / "train.py"), "-m", "seed=0,1", f"data={NAME}", "runs=stopped", *TINY, *steps]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}

@@ -27,11 +27,13 @@ from tests.helpers import (
     SMALL,
     Failing,
     command,
+    edit,
     flip,
     hashes,
     one_line,
     start,
     unfinish,
+    wait_for,
     write,
 )
 from travlr import Count, formats, workers, writing
@@ -212,13 +214,6 @@ def alive(process: int) -> bool:
         return False
 
 
-def wait_for(condition: Callable[[], object], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)
-
-
 def begun(folder: Path, parts: int) -> Callable[[], bool]:
     return lambda: len(list((folder / WORK).glob("parts/*.json"))) >= parts
 
@@ -329,10 +324,6 @@ def test_a_folder_that_cannot_be_made_or_written_is_one_line(tmp_path: Path, mon
 
 
 # Folders that are not ours ------------------------------------------------------------------------------------------
-
-
-def edit(path: Path, **changes: Any) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
 def foreign(folder: Path) -> None:

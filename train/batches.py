@@ -13,6 +13,7 @@ from train.consistency import both_sides
 from train.data import SHOWN, Examples, Raw, Sight, Source, bucketed, in_order, shown, streamed
 from train.inputs import Inputs
 from train.models import shape_of
+from train.results import own_setting
 from train.text import Words
 
 CHOICE = 8  # examples from which one with few objects is taken, where training begins with those
@@ -48,45 +49,60 @@ class Parts:
         return examples
 
 
-def own_setting(setting: str) -> str:
-    return "image+caption" if setting == "mixed" else setting
-
-
 def random_of(*key: int) -> np.random.Generator:
     """Random numbers of their own for each (seed, purpose, epoch, …)."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
 
-def fine_tuning(parts: Parts) -> tuple[Callable[[int], Iterator[Inputs]], int, int]:
+Batches = tuple[Callable[[int], Iterator[Inputs]], int, int]  # as of `fine_tuning`
+
+
+def fine_tuning(parts: Parts) -> Batches:
     """Batches of an epoch, optimiser steps in all, and how many examples there are to see."""
     config, training = parts.run, parts.run.training
-    accumulate = config.optimiser.accumulate
     if training.stream:
-        steps = training.steps or 0
-        per_epoch = min(training.check_every or steps, steps)
-        labelled = per_epoch * accumulate * config.batch_size
-        rows = 2 * math.ceil(labelled / 2) * (1 + training.consistency)
-        maker = parts.source.generator
-
-        def batches(epoch: int) -> Iterator[Inputs]:
-            start = maker.config.count.train
-            first = start + start % 2 + epoch * rows * CHOICE  # even: couples begin there
-            through = epoch * per_epoch / (training.shortest_first * steps) if training.shortest_first else 1.0
-            made = 2 * math.ceil(rows * CHOICE ** (1 - min(1.0, through)) / 2)
-            raw = streamed(maker, first, first + made, keep=rows)
-            if not training.consistency:
-                return _batches(parts, _read(parts, raw, epoch), config.batch_size, epoch)
-            couple = np.arange(rows) // 2
-            seen, unlabelled = (raw.take(np.flatnonzero(couple % 2 == half)) for half in range(2))
-            batches = _batches(parts, _read(parts, seen, epoch), config.batch_size, epoch)
-            return _with_sides(parts, batches, Examples(unlabelled, parts.words, parts.sight), epoch)
-
-        return batches, steps, steps * accumulate * config.batch_size
+        return _streamed(parts)
     examples = _chosen(parts)
     size = min(config.batch_size, len(examples))  # the paper's few-shot batch of ALBEF is larger than its 200 examples
-    per_epoch = max(1, len(examples) // size // accumulate)
+    per_epoch = max(1, len(examples) // size // config.optimiser.accumulate)
     steps = training.steps or per_epoch * (training.epochs or 0)
     return lambda epoch: _batches(parts, examples, size, epoch), steps, len(examples)
+
+
+def _streamed(parts: Parts) -> Batches:
+    """As `fine_tuning`, of examples past the dataset's own, each seen once. While `training.shortest_first` lasts, an
+    epoch takes those with the fewest objects of `CHOICE` times as many, or of as many as a small world has.
+
+    Raises `ValueError` where it has too few for all steps.
+    """
+    config, training, maker = parts.run, parts.run.training, parts.source.generator
+    steps = training.steps or 0
+    per_epoch = min(training.check_every or steps, steps)
+    labelled = 2 * math.ceil(per_epoch * config.optimiser.accumulate * config.batch_size / 2)
+    rows, epochs = labelled * (1 + training.consistency), math.ceil(steps / per_epoch)
+    start = maker.config.count.train + maker.config.count.train % 2  # even: couples begin there
+    there = max(0, maker.task.limits["train"] - start)
+    room = there // epochs // 2 * 2  # for each epoch
+    if room < rows:
+        raise ValueError(
+            f"training.steps={steps}: needs {epochs * rows:,} examples past the dataset's own, of which its world has "
+            f"only {there:,}; use fewer steps, or training.stream=false"
+        )
+    apart = min(rows * CHOICE, room)
+
+    def batches(epoch: int) -> Iterator[Inputs]:
+        first = start + epoch * apart
+        through = epoch * per_epoch / (training.shortest_first * steps) if training.shortest_first else 1.0
+        made = min(apart, 2 * math.ceil(rows * CHOICE ** (1 - min(1.0, through)) / 2))
+        raw = streamed(maker, first, first + made, keep=rows)
+        if not training.consistency:
+            return _batches(parts, _read(parts, raw, epoch), config.batch_size, epoch)
+        couple = np.arange(rows) // 2
+        seen, unlabelled = (raw.take(np.flatnonzero(couple % 2 == half)) for half in range(2))
+        batches = _batches(parts, _read(parts, seen, epoch), config.batch_size, epoch)
+        return _with_sides(parts, batches, Examples(unlabelled, parts.words, parts.sight), epoch)
+
+    return batches, steps, steps * config.optimiser.accumulate * config.batch_size
 
 
 def _read(parts: Parts, raw: Raw, epoch: int) -> Examples:

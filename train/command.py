@@ -210,7 +210,7 @@ def main(arguments: list[str]) -> int:
     rows = job.run()
     if not rows:  # not the process that leads
         return 0
-    from train.results import transfer_table
+    from train.printed import transfer_table
 
     print(f"\n{transfer_table(rows)}\n\nPredictions, weights and curve: {Path(job.config.runs) / rows[0]['name']}")
     return 0

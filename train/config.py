@@ -134,7 +134,8 @@ class Training:
     shortest_first: the part of the steps in which a stream goes from scenes with few objects (an eighth of all) to any.
     examples: how much of the train split: a part up to 1, or a number above.
     check_every: steps between validations, null for an epoch. validation: examples of each.
-    frozen: train the classification head alone (section 5.2). loss: `binary` is that of the code the paper fine-tuned.
+    frozen: train the classification head alone (section 5.2). loss: `binary` is that of the code the paper fine-tuned,
+    `distillation` ALBEF's own, from a momentum teacher.
     naming: beside the answer, name the steps that lead to it (train/naming.py), which the paper does not do.
     consistency: learn from unlabelled images and captions, too, to say of the other modality what is said of the one
     trained in (train/consistency.py): an answer to the paper's open challenge.
@@ -274,8 +275,6 @@ class Run:
             raise ValueError(
                 f"devices={self.devices}: must divide optimiser.batch_size={self.batch_size}, shared out among them"
             )
-        if self.training.consistency and self.setting not in ("image", "caption"):
-            raise ValueError(f"training.consistency=true: teaches the modality not trained in; setting={self.setting}")
         for logger in self.logger:
             _choice("logger", logger, LOGGERS)
         if self.model in TEXT_ONLY and self.setting != "caption":
@@ -284,9 +283,21 @@ class Run:
             raise ValueError(f"training.loss=distillation: only model=albef has a momentum teacher, not {self.model}")
         if self.training.augment and self.model != "albef":
             raise ValueError(f"training.augment=true: model={self.model} sees no pixels; leave it out, or model=albef")
-
+        if self.regions.source == "file" and self.model in ("visualbert", "uniter", "lxmert"):
+            for name, none, streams in (
+                ("training.stream", "false", self.training.stream),
+                ("pretraining.steps", "0", self.pretraining.steps),
+                ("reader.steps", "0", self.reader.steps),
+            ):
+                if streams:
+                    raise ValueError(f"regions.source=file: has no features of scenes made anew; use {name}={none}")
         if self.reader.steps and self.model in TEXT_ONLY:
             raise ValueError(f"reader.steps={self.reader.steps}: model={self.model} sees no images that could be read")
+        if self.training.consistency and (self.model in TEXT_ONLY or self.setting not in ("image", "caption")):
+            raise ValueError(
+                "training.consistency=true: teaches a model the modality that it is not trained in; "
+                f"model={self.model} setting={self.setting} has none"
+            )
 
     @property
     def batch_size(self) -> int:

@@ -217,7 +217,7 @@ class Source:
     @property
     def generator(self) -> Generator:
         if self.config is None:
-            raise ValueError(f"data={self.folder}: does not say how it was made; set training.stream=false")
+            raise ValueError(f"data={self.folder}: does not say how it was made; use training.stream=false")
         return generator(self.config)
 
     def raw(self, split: str, limit: int | None = None) -> Raw:

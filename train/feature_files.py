@@ -202,9 +202,9 @@ def read_features(
     images are missing or damaged.
     """
     if not path.exists():
-        raise ValueError(f"regions.file={path}: there is no such file")
+        raise ValueError(f"{path}: there is no such file")
     if not path.is_dir() and path.suffix not in FORMATS:
-        raise ValueError(f"regions.file={path}: must end in {', '.join(FORMATS)}, or be a folder of .npz files")
+        raise ValueError(f"{path}: must end in {', '.join(FORMATS)}, or be a folder of .npz files")
     images = list(dict.fromkeys([*ids, BLANK]))
     with _naming(path):
         file: FeatureFile = NpzFolder(path) if path.is_dir() else FORMATS[path.suffix](path)
@@ -231,7 +231,7 @@ def read_features(
 
 def _kept(path: Path, file: FeatureFile, images: list[str], taken: np.ndarray, cache: Path) -> Block:
     """All regions of all images as two arrays, kept under what the file is and which images are asked for."""
-    dimension = len(_checked(path, file, images[0], None)[0][0])
+    dimension = len(_checked(path, file, BLANK, None)[0][0])  # in every split: what differs from it does not fit
     starts = np.cumsum(taken) - taken
 
     def make(start: int) -> Iterator[Block]:
@@ -275,7 +275,7 @@ def _checked(path: Path, file: FeatureFile, image: str, dimension: int | None) -
         if features.ndim != 2 or features.shape[0] != len(boxes) or not features.shape[1]:
             raise ValueError(f"has features of shape {features.shape} for {len(boxes)} boxes")
         if dimension is not None and features.shape[1] != dimension:
-            raise ValueError(f"has features of {features.shape[1]} numbers, others of {dimension}")
+            raise ValueError(f"has features of {features.shape[1]} numbers, but {BLANK} of {dimension}")
         if boxes.shape[1:] != (4,):
             raise ValueError(f"has boxes of shape {boxes.shape}")
         if not (np.isfinite(features).all() and np.isfinite(boxes).all()):

@@ -80,7 +80,7 @@ def fit(
 
 
 def save_weights(learner: Learner, path: Path) -> None:
-    """The model and its word head as safetensors; whole or not at all, and there for every process of the run."""
+    """The model and its word heads as safetensors; whole or not at all, and there for every process of the run."""
     if leads():
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in learner.state_dict().items()}
         temporary = path.with_suffix(".tmp")

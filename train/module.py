@@ -52,7 +52,7 @@ class WordHead(nn.Module):
 
 
 class Learner(L.LightningModule):
-    """A model with what it learns from: whatever of answers, masked words and matches a batch has.
+    """A model with what it learns from: whatever of answers, words, pairs, objects and matches a batch has.
 
     An epoch is a pure function of its number, the weights and the optimiser's state: `batches(epoch)` gives the same
     batches every time, and dropout starts from (seed, epoch). So a run that is resumed after its last whole epoch ends
@@ -77,7 +77,6 @@ class Learner(L.LightningModule):
         self.values, self.value = (nn.Linear(model.embeddings.embedding_dim, count) for count in (2, 1))
         self.settings, self.rate, self.steps, self.seed = optimiser, rate, steps, seed
         self.batches, self.validation, self.loss_name = batches, validation, loss
-        self.curve: list[dict[str, float]] = []
         self._seen: list[tuple[Tensor, Tensor]] = []
 
     # Data ---------------------------------------------------------------------------------------------------------

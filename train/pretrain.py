@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -54,10 +55,20 @@ def identity(parts: Parts) -> str:
 
 
 def scenes(parts: Parts) -> Callable[[int], Iterator[Inputs]]:
-    """Batches of an epoch: statements about training scenes that no split of the dataset holds."""
+    """Batches of an epoch: statements about training scenes that no split of the dataset holds.
+
+    Raises `ValueError` where its world has too few of them.
+    """
     run, maker = parts.run, parts.source.generator
     steps = min(run.training.check_every or run.pretraining.steps, run.pretraining.steps)
     rows = steps * run.batch_size
+    there = max(0, maker.task.limits["train"] - maker.config.count.train)
+    needed = math.ceil(run.pretraining.steps / steps) * rows
+    if needed > there:
+        raise ValueError(
+            f"pretraining.steps={run.pretraining.steps}: needs {needed:,} scenes past the dataset's own, of which its "
+            f"world has only {there:,}; use fewer steps"
+        )
 
     def batches(epoch: int) -> Iterator[Inputs]:
         random = random_of(run.seed, 3, epoch)

@@ -72,7 +72,7 @@ class Reader(nn.Module):
         super().__init__()
         if MODELS[about.model].sees == "nothing":
             seeing = ", ".join(name for name, model in MODELS.items() if model.sees != "nothing")
-            raise ValueError(f"reader.model={about.model}: sees no images; choose one of {seeing}")
+            raise ValueError(f"model={about.model}: sees no images that could be read; choose one of {seeing}")
         self.about = about
         self.model = make_model(about.model, about.size, None, **about.changes)
         width = self.model.shape.width

@@ -79,7 +79,8 @@ class Recogniser(nn.Module):
 @functools.cache
 def recogniser(path: Path = WEIGHTS) -> Recogniser:
     """The shipped network, frozen. Raises `ValueError` where its file is missing or not of this version."""
-    network = Recogniser()
+    with torch.random.fork_rng([]):  # weights that are replaced at once: whoever asks first draws no random numbers
+        network = Recogniser()
     try:
         with safetensors.safe_open(path, "pt") as file:
             network.load_state_dict({name: file.get_tensor(name).float() for name in file.keys()})  # noqa: SIM118

@@ -142,11 +142,6 @@ class Regions:
     def dimension(self) -> int:
         return int(self.table.shape[1])
 
-    @property
-    def blank(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Features (1, R', D), boxes (1, R', 4) and mask (1, R') of the blank picture."""
-        return self.take([self.BLANK])
-
     def take(self, rows: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Features (B, R', D) float32, boxes (B, R', 4) float32 and mask (B, R') bool, False for padding.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from train.batches import Parts, fine_tuning, own_setting, test_batches
+from train.batches import Parts, fine_tuning, test_batches
 from train.checks import prepare_data
 from train.config import Run
 from train.data import Sight, Source
@@ -25,9 +25,11 @@ from train.pictures import PUBLISHED
 from train.pretrain import WEIGHTS, pretrain
 from train.reader import Reader, kept_reader
 from train.results import (
+    TEST_SPLITS,
     Row,
     finish_run,
     is_finished,
+    own_setting,
     read_config,
     read_results,
     result_row,
@@ -76,6 +78,9 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
         sight = replace(sight, reader=reader_of(config, source, words, sight, device, say).captions)
     parts = Parts(config, source, words, sight)
     validation = parts.examples("validation", config.training.validation)
+    if sight.sees == "regions" and config.regions.source == "file":
+        for split in TEST_SPLITS:
+            parts.examples(split)  # what the file lacks is told before training, not after
     dimension = validation.regions.dimension if validation.regions is not None else 0
     torch.manual_seed(config.seed)  # only now: features that are made, and not looked up, draw random numbers too
     model, origin = build(config, words, source.picture, dimension, say)
@@ -150,7 +155,10 @@ def start_from(config: Run, learner: Learner) -> str:
             raise ValueError(f"start={folder}: has {name}={told.get(name)}; give the same, not {known[name]}")
     if not is_finished(folder):
         raise ValueError(f"start={folder}: this run is not finished; run it to its end first")
-    load_weights(learner, folder / WEIGHTS)
+    try:
+        load_weights(learner, folder / WEIGHTS)
+    except ValueError as error:
+        raise ValueError(f"start={str(error).rstrip('.')}; give the same regions") from None
     return f"run {folder.name}"
 
 

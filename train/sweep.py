@@ -121,7 +121,7 @@ def go_through(jobs: Mapping[str, Job], say: Say = print) -> list[Any]:
 
     A failing run is told in one line and the others go on. Raises `ValueError` at the end where any failed.
     """
-    from train.results import grid_table
+    from train.printed import grid_table
 
     progress = Progress(jobs, say)
     for name in jobs:

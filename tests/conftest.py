@@ -1,0 +1,18 @@
+"""Fixtures that several files of tests use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Models so small are fastest on one thread; sums then are the same each time."""
+    import torch  # only where it is asked for: most tests here need none
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
