@@ -167,10 +167,7 @@ class Lines(Callback):
 
     def on_validation_end(self, trainer: L.Trainer, *_: Any) -> None:
         found = {k: float(v) for k, v in trainer.callback_metrics.items()}
-        losses = [
-            name for name in ("answer_loss", "pair_loss", "value_loss", "word_loss", "object_loss") if name in found
-        ]
-        told = "  ".join(f"{name} {found[name]:.3f}" for name in losses)
+        told = "  ".join(f"{name} {found[name]:.3f}" for name in LOSSES if name in found)
         scores = {"f1": "F1", "word_accuracy": "words right %"}
         told += "".join(f"  validation {says} {found[name]:.2f}" for name, says in scores.items() if name in found)
         print(f"step {trainer.global_step:>6}  {told}", flush=True)

@@ -6,8 +6,10 @@ the answer (spatiality stays at chance for thousands of steps). So three kinds o
 
 - the last of each object in the caption: the object, "red circle A 1";
 - the last of each thing that the query asks about: the thing, "red circle", and its value of the pair, "A";
-- the first, whose state is classified: the pair, and what the query says of it, "right E A" and "left"; and the pair's
-  values once more as numbers, 5 and 1, because a line is what carries over to pairs that were never seen.
+- the first, whose state is classified: the pair, and what the query says of it, "right E A" and "left".
+
+The pair's values are told as numbers, too, 5 and 1, by the things and by the first token: what tells two numbers apart
+along a line does so for pairs that were never seen.
 """
 
 from __future__ import annotations
