@@ -54,7 +54,7 @@ SIZES = {
     "mixed": 48,
     "few_shot": 10,
     "volta": 36,
-    "transfer": 48,
+    "transfer": 72,
 }
 
 
@@ -461,7 +461,7 @@ TRIED: dict[str, list[str]] = {
     "frozen": ["model=lxmert", "setting=image"],
     "mixed": ["model=albef", "seed=2"],
     "volta": ["model=uniter", "setting=caption", "seed=0"],
-    "transfer": ["setting=image", "reader.steps=2", "seed=0"],
+    "transfer": ["setting=image", "training.consistency=true", "seed=0"],
     "few_shot": ["model=uniter", "start_setting=image+caption", "setting=image", "seed=0", "training.epochs=1"],
 }
 
