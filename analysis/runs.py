@@ -58,12 +58,10 @@ class Runs:
             self._examples[digest] = _together(parts)
         return self._examples[digest]
 
-    def predictions(self, **where: Any) -> pd.DataFrame:
-        """A row for each prediction of the results where columns have these values (or one of a list of values):
-        `runs.predictions(model="uniter", task="cardinality", test_setting=["image", "caption"])`.
+    def chosen(self, **where: Any) -> pd.DataFrame:
+        """The results where columns have these values (or one of a list of values): see `predictions`.
 
-        Columns: those of `examples_of`, run, name, model, setting, seed, test_setting; logit (log-odds of true),
-        prediction, right. Runs whose dataset or predictions are missing are in `skipped` and left out here.
+        Raises `ValueError` for a column that results do not have.
         """
         chosen = self.results
         for column, value in where.items():
@@ -71,6 +69,16 @@ class Runs:
                 raise ValueError(f"{column}: no such column of results; choose from {', '.join(chosen.columns)}")
             values = list(value) if isinstance(value, list | tuple | set) else [value]
             chosen = chosen[chosen[column].isin(values)]
+        return chosen
+
+    def predictions(self, **where: Any) -> pd.DataFrame:
+        """A row for each prediction of the results where columns have these values (or one of a list of values):
+        `runs.predictions(model="uniter", task="cardinality", test_setting=["image", "caption"])`.
+
+        Columns: those of `examples_of`, run, name, model, setting, seed, test_setting; logit (log-odds of true),
+        prediction, right. Runs whose dataset or predictions are missing are in `skipped` and left out here.
+        """
+        chosen = self.chosen(**where)
         parts = []
         for name, rows in chosen.groupby("name", observed=True, sort=False):
             parts.append(self._of_run(str(name), rows))
