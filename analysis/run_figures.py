@@ -40,7 +40,8 @@ from analysis.page import (
     whiskers,
     write,
 )
-from train.results import TEST_SETTINGS, origin
+from train.printed import origin
+from train.results import TEST_SETTINGS
 from travlr.scene import QUANTIFIER_FAMILIES, QUANTIFIERS, SPLITS, TASKS, column_name, quantifier_regions
 
 INTERVAL = "Whiskers: 95 % intervals (Wilson; examples that share a scene count as a cluster)."
