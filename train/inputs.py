@@ -27,7 +27,6 @@ class Inputs:
     values: (B, 2) float, numbers that it should tell; NaN for none; None where that is not asked.
     objects: (B, L, 5) int64, words that the last token of each object of the text should name; None where that is not
     asked.
-    matched: (B,) int64, 1 where the image belongs to the text; None where that is not asked.
     sides: B unlabelled examples as the training setting shows them, and as the other modality does
     (`train.consistency`); None where there are none.
     """
@@ -44,7 +43,6 @@ class Inputs:
     pair: Tensor | None = None
     values: Tensor | None = None
     objects: Tensor | None = None
-    matched: Tensor | None = None
     sides: tuple[Inputs, Inputs] | None = None
 
     def to(self, device: torch.device | str) -> Inputs:

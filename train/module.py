@@ -52,7 +52,7 @@ class WordHead(nn.Module):
 
 
 class Learner(L.LightningModule):
-    """A model with what it learns from: whatever of answers, words, pairs, objects and matches a batch has.
+    """A model with what it learns from: whatever of answers, words, pairs, objects and unlabelled sides a batch has.
 
     An epoch is a pure function of its number, the weights and the optimiser's state: `batches(epoch)` gives the same
     batches every time, and dropout starts from (seed, epoch). So a run that is resumed after its last whole epoch ends
@@ -137,9 +137,6 @@ class Learner(L.LightningModule):
             losses["object_loss"] = self._object_loss(encoded, batch.objects)
         if batch.sides is not None:
             losses["consistency_loss"] = self._consistency_loss(*batch.sides)
-        if batch.matched is not None:
-            assert self.model.matching is not None
-            losses["match_loss"] = functional.cross_entropy(self.model.matching(encoded.pooled).float(), batch.matched)
         return losses
 
     def _answer_loss(self, logits: Tensor, answer: Tensor) -> Tensor:
