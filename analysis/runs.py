@@ -28,6 +28,34 @@ from travlr.dataset import Dataset, open_dataset, parse_query_form
 from travlr.scene import QUANTIFIER_FAMILIES
 
 KINDS: dict[type, str] = {str: "str", int: "Int64", float: "float64", bool: "boolean"}
+PREDICTIONS = {  # the columns of `Runs.predictions`, in order
+    "id": "str",
+    "split": "category",
+    "answer": "bool",
+    "task": "category",
+    "query": "category",
+    "objects": "int16",
+    "row": "int32",
+    "couple": "int32",
+    "scene": "int32",
+    "pair": "category",
+    "kind": "category",
+    "x": "Int16",
+    "y": "Int16",
+    "said": "category",
+    "first": "category",
+    "second": "category",
+    "critical": "Int16",
+    "run": "category",
+    "name": "category",
+    "model": "category",
+    "setting": "category",
+    "seed": "category",
+    "test_setting": "category",
+    "logit": "float32",
+    "prediction": "bool",
+    "right": "bool",
+}
 
 
 @dataclass
@@ -58,12 +86,10 @@ class Runs:
             self._examples[digest] = _together(parts)
         return self._examples[digest]
 
-    def predictions(self, **where: Any) -> pd.DataFrame:
-        """A row for each prediction of the results where columns have these values (or one of a list of values):
-        `runs.predictions(model="uniter", task="cardinality", test_setting=["image", "caption"])`.
+    def chosen(self, **where: Any) -> pd.DataFrame:
+        """The results where columns have these values (or one of a list of values): see `predictions`.
 
-        Columns: those of `examples_of`, run, name, model, setting, seed, test_setting; logit (log-odds of true),
-        prediction, right. Runs whose dataset or predictions are missing are in `skipped` and left out here.
+        Raises `ValueError` for a column that results do not have.
         """
         chosen = self.results
         for column, value in where.items():
@@ -71,10 +97,25 @@ class Runs:
                 raise ValueError(f"{column}: no such column of results; choose from {', '.join(chosen.columns)}")
             values = list(value) if isinstance(value, list | tuple | set) else [value]
             chosen = chosen[chosen[column].isin(values)]
+        return chosen
+
+    def predictions(self, **where: Any) -> pd.DataFrame:
+        """A row for each prediction of the results where columns have these values (or one of a list of values):
+        `runs.predictions(model="uniter", task="cardinality", test_setting=["image", "caption"])`.
+
+        Columns: those of `examples_of`, run, name, model, setting, seed, test_setting; logit (log-odds of true),
+        prediction, right. Runs whose dataset or predictions are missing are in `skipped` and left out here.
+        """
+        chosen = self.chosen(**where)
         parts = []
         for name, rows in chosen.groupby("name", observed=True, sort=False):
-            parts.append(self._of_run(str(name), rows))
-        return _together(parts) if parts else pd.DataFrame(columns=["id", "test_setting", "split", "right"])
+            try:
+                parts.append(self._of_run(str(name), rows))
+            except ValueError as error:
+                if rows["dataset"].iloc[0] in self.datasets and str(error) not in self.skipped:
+                    self.skipped.append(str(error))  # of a dataset that was not found `skipped` tells already
+        empty = {column: pd.Series(dtype=kind) for column, kind in PREDICTIONS.items()}
+        return _together(parts) if parts else pd.DataFrame(empty)
 
     def _of_run(self, name: str, rows: pd.DataFrame) -> pd.DataFrame:
         about = rows.iloc[0]
