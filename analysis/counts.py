@@ -1,0 +1,279 @@
+"""What the figures draw, as tidy frames: counts, rates and intervals from predictions, results, curves and examples.
+
+Rates are percent, 0 to 100. `low` and `high` bound a 95 % interval: Wilson's score interval of a share of examples
+(see `shares`), or where said that of a result, a bootstrap (see `train.evaluate.score`). Frames of predictions are
+those of `analysis.runs.Runs.predictions`; a `ValueError` says in one line what is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from train.config import CONTROLLED, TABLE_5
+from train.results import canonical
+from travlr.scene import QUANTIFIER_FAMILIES
+
+Z = 1.959963984540054  # of a normal distribution, 2.5 % lie above
+OUTCOMES = ("both right", "both wrong", "only image right", "only caption right")
+BINS = 10  # of confidence in the answer, from 50 to 100 %
+# The paper's figure 23: of each quantifier, the answer whose examples have a deciding set that is not empty.
+DECIDED = {name: name == other for vacant, other in QUANTIFIER_FAMILIES for name in (vacant, other)}
+
+
+def wilson(part: np.ndarray, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ends, in percent, of Wilson's 95 % interval of a share: part (G,) from 0 to 1 of examples (G,)."""
+    middle = (part + Z**2 / (2 * examples)) / (1 + Z**2 / examples)
+    half = Z * np.sqrt(part * (1 - part) / examples + (Z / (2 * examples)) ** 2) / (1 + Z**2 / examples)
+    return 100 * np.clip(middle - half, 0, part), 100 * np.clip(middle + half, part, 1)
+
+
+def shares(frame: pd.DataFrame, by: Sequence[str], hits: np.ndarray, name: str = "wrong") -> pd.DataFrame:
+    """How many of each group of N examples are hits (N,) bool: by, examples, `name`, percent, low, high.
+
+    Where examples of a group share a scene, the interval is Wilson's of as many independent examples as would vary
+    alike: their number over the design effect, the variance with scenes as clusters over that without.
+    """
+    grouped = frame.groupby(list(by), observed=True, sort=True, dropna=False)
+    found = grouped.size().rename("examples").reset_index()
+    place, examples = grouped.ngroup().to_numpy(), found["examples"].to_numpy()
+    found[name] = np.bincount(place, hits, len(found)).astype(int)
+    part = found[name].to_numpy() / examples
+    # Scenes are numbered anew in each split, so groups that mix splits would take different scenes for one.
+    scene = frame["scene"].to_numpy() if "split" in by else np.arange(len(frame))
+    _, first, cluster = np.unique(place.astype(np.int64) << 32 | scene, return_index=True, return_inverse=True)
+    size, hit = np.bincount(cluster), np.bincount(cluster, hits)
+    of = place[first]
+    spread = np.bincount(of, (hit - part[of] * size) ** 2, len(found))
+    plain = examples * part * (1 - part)
+    alike = np.bincount(of, size**2, len(found)) / examples  # where all or none are hits, as if scenes decided
+    effect = np.maximum(1, np.divide(spread, plain, out=alike, where=plain > 0))
+    found["percent"] = 100 * part
+    found["low"], found["high"] = wilson(part, examples / effect)
+    return found
+
+
+# Of the predictions of one run ---------------------------------------------------------------------------------------
+
+
+def by_pair(predictions: pd.DataFrame) -> pd.DataFrame:
+    """Wrong answers by split and pair (figures 2, 3, 24, 25): split, kind, x, y, and the columns of `shares`.
+
+    A pair that a split does not show, such as one that is held out, has no row.
+    """
+    return shares(predictions, ["split", "kind", "x", "y"], ~predictions["right"].to_numpy())
+
+
+def by_number(predictions: pd.DataFrame) -> pd.DataFrame:
+    """How often a number is taken for another (figure 4), of cardinality: split, actual (the scene's number), predicted
+    (the query's), examples that ask this, `true` (how many of them the model says are true), percent, low, high.
+    """
+    asked = _of(predictions, "cardinality").rename(columns={"x": "actual"})
+    asked["predicted"] = asked["said"].astype(str).astype(int)
+    return shares(asked, ["split", "actual", "predicted"], asked["prediction"].to_numpy(), "true")
+
+
+def by_objects(predictions: pd.DataFrame) -> pd.DataFrame:
+    """Wrong answers by split and the scene's total number of objects (figure 22): split, objects, as `shares`."""
+    return shares(predictions, ["split", "objects"], ~predictions["right"].to_numpy())
+
+
+def by_critical(predictions: pd.DataFrame) -> pd.DataFrame:
+    """Wrong answers by how many objects are in the set that decides (figure 23): split, said (the quantifier), answer,
+    critical, as `shares`. As in the paper, only answers for which that set is not empty.
+    """
+    frame = _of(predictions, "quantifiers")
+    decided = frame["said"].map(DECIDED).astype(bool)
+    frame = frame[(frame["answer"] == decided) & (frame["critical"] > 0)]
+    return shares(frame, ["split", "said", "answer", "critical"], ~frame["right"].to_numpy())
+
+
+def agreement(predictions: pd.DataFrame) -> pd.DataFrame:
+    """How the answers from image and from caption to the same example go together: split, outcome (one of `OUTCOMES`),
+    examples, count, percent, low, high, and `independent`, the percent if one told nothing of the other.
+    """
+    found = []
+    columns = ["split", "test_setting", "row", "scene", "right"]
+    for split, frame in predictions[columns].groupby("split", observed=True):
+        image, caption = (frame[frame["test_setting"] == name].set_index("row") for name in ("image", "caption"))
+        both = image[["scene", "right"]].join(caption["right"].rename("other"), how="inner")
+        one, other = both["right"].to_numpy(), both["other"].to_numpy(dtype=bool)
+        a, b = (np.mean(side) if len(both) else 0.0 for side in (one, other))
+        of_outcome = (one & other, ~one & ~other, one & ~other, ~one & other)
+        chances = (a * b, (1 - a) * (1 - b), a * (1 - b), (1 - a) * b)
+        for outcome, hits, chance in zip(OUTCOMES, of_outcome, chances, strict=True):
+            row = shares(both.assign(split=split), ["split"], hits, "count")
+            found.append(row.assign(outcome=outcome, independent=100 * chance))
+    table = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=["examples"])
+    if not len(table):
+        raise ValueError("agreement: no example was answered from image and from caption; test the run in both")
+    columns = ["split", "outcome", "examples", "count", "percent", "low", "high", "independent"]
+    return table[columns]
+
+
+def calibration(predictions: pd.DataFrame) -> pd.DataFrame:
+    """How often an answer is right by how sure the model is of it: test_setting, split, bin (0 to 9: confidence from 50
+    to 55 % and so on), examples, right, percent, low, high, confidence (its mean in the bin, percent).
+    """
+    logit = np.abs(predictions["logit"].to_numpy(dtype=float))
+    sure = 1 / (1 + np.exp(-logit))
+    places = np.minimum((2 * BINS * (sure - 0.5)).astype(int), BINS - 1)
+    frame = predictions[["test_setting", "split", "scene"]].assign(bin=places, sure=100 * sure)
+    by = ["test_setting", "split", "bin"]
+    found = shares(frame, by, predictions["right"].to_numpy(), "right")
+    found["confidence"] = frame.groupby(by, observed=True, sort=True)["sure"].mean().to_numpy()
+    return found
+
+
+def calibration_error(bins: pd.DataFrame) -> float:
+    """Expected calibration error, percent: the mean distance of accuracy from confidence over the examples of bins."""
+    return float(np.average(np.abs(bins["percent"] - bins["confidence"]), weights=bins["examples"]))
+
+
+def _of(predictions: pd.DataFrame, task: str) -> pd.DataFrame:
+    frame = predictions[predictions["task"] == task] if "task" in predictions else predictions[:0]
+    if not len(frame):
+        raise ValueError(f"no predictions of {task}: choose runs with task={task!r}")
+    return frame
+
+
+# Of results, curves and datasets -------------------------------------------------------------------------------------
+
+
+def settings_key(config: str, but: Sequence[str]) -> str:
+    """Eight hex digits of a config without these settings ("seed", "training.stream"): equal where the rest is."""
+    told = json.loads(config)
+    for name in but:
+        *path, last = name.split(".")
+        inside = told
+        for part in path:
+            inside = inside.get(part, {})
+        inside.pop(last, None)
+    return hashlib.sha256(canonical(told).encode()).hexdigest()[:8]
+
+
+def by_size(results: pd.DataFrame) -> pd.DataFrame:
+    """Scores by training-set size (figures 15-18), in the setting of training: task, setting, split, label,
+    train_examples, streamed, seed, name, macro_f1, low, high (bootstrap), floor_query, floor_query_objects. A row for
+    each result.
+
+    Lines (`label`) are of runs that differ in seed, setting and training set alone; those with a single size are left
+    out. A streamed run never repeats an example, so its size is that of all it saw.
+    """
+    rows = results[results["own"].fillna(False).astype(bool) & results["config"].notna()].copy()
+    but = ("seed", "setting", "training.examples", "training.stream")
+    rows["key"] = _by_config(rows, lambda config: settings_key(config, but))
+    rows["streamed"] = _by_config(rows, lambda config: bool(json.loads(config).get("training", {}).get("stream")))
+    sizes = rows[~rows["streamed"].astype(bool)].groupby("key")["train_examples"].nunique()
+    rows = rows[rows["key"].isin(sizes.index[sizes > 1])].copy()
+    if not len(rows):
+        raise ValueError("no runs that differ in their training-set size alone: train some with experiment=subsets")
+    rows["label"] = labels(rows)
+    rows = rows.rename(columns={"interval_low": "low", "interval_high": "high"})
+    columns = [
+        "task",
+        "setting",
+        "split",
+        "label",
+        "train_examples",
+        "streamed",
+        "seed",
+        "name",
+        "macro_f1",
+        "low",
+        "high",
+    ]
+    found = rows[[*columns, "floor_query", "floor_query_objects"]]
+    return found.sort_values(columns[:7], ignore_index=True)
+
+
+def transfer(results: pd.DataFrame) -> pd.DataFrame:
+    """Macro-F1 by training setting and test setting, of one task: label, setting, test_setting, split, macro_f1, low,
+    high, runs, converged.
+
+    A matrix (`label`) is of runs that differ in seed and setting alone. Its scores are means over converged seeds, over
+    all where none has converged (`converged` is 0); low and high are those of the result where there is one run, the
+    least and greatest score where there are several.
+    """
+    rows = results[results["config"].notna()].copy()
+    if not len(rows):
+        raise ValueError("no results to draw: choose others")
+    rows["key"] = _by_config(rows, lambda config: settings_key(config, ("seed", "setting")))
+    rows["label"] = labels(rows)
+    found = []
+    for place, cell in rows.groupby(["label", "setting", "test_setting", "split"], observed=True, sort=False):
+        converged = cell["converged"].fillna(False).astype(bool)
+        used = cell[converged] if converged.any() else cell
+        scores = used["macro_f1"]
+        ends = (used["interval_low"].iloc[0], used["interval_high"].iloc[0])
+        low, high = ends if len(used) == 1 else (scores.min(), scores.max())
+        found.append((*place, scores.mean(), low, high, len(cell), int(converged.sum())))
+    columns = ["label", "setting", "test_setting", "split", "macro_f1", "low", "high", "runs", "converged"]
+    return pd.DataFrame(found, columns=columns)
+
+
+def labels(rows: pd.DataFrame) -> pd.Series:
+    """What to call the runs of each `key`: model and size; where that is not enough experiment, and the key itself."""
+    names: dict[str, str] = {}
+    firsts = rows.drop_duplicates("key")
+    plain = firsts["model"].astype(str) + " " + firsts["size"].fillna("").astype(str)
+    told = plain.str.strip() + (", " + firsts["experiment"].astype(object)).fillna("")
+    for key, short, long in zip(firsts["key"], plain.str.strip(), told, strict=True):
+        if (plain.str.strip() == short).sum() == 1:
+            names[key] = short
+        else:
+            names[key] = long if (told == long).sum() == 1 else f"{long} {key[:4]}"
+    return rows["key"].map(names)
+
+
+def _by_config(rows: pd.DataFrame, function: object) -> pd.Series:
+    """A function of the config of each row; of each config once."""
+    return rows["config"].map({config: function(config) for config in rows["config"].unique()})  # type: ignore[operator]
+
+
+def losses(curves: Mapping[str, pd.DataFrame], results: pd.DataFrame) -> pd.DataFrame:
+    """Training loss by step (figures 19-21) of the runs named in `curves`: name, model, size, setting, seed, step,
+    epoch (NaN of a streamed run), batch (examples of a step), loss, smooth.
+
+    loss: of the answer alone where it was logged apart, in nats. smooth: its mean over a fiftieth of the curve.
+    """
+    found = []
+    for name, curve in curves.items():
+        which = "answer_loss" if "answer_loss" in curve else "loss"
+        if which not in curve or not (curve := curve[curve[which].notna()]).size:
+            continue
+        about = results[results["name"] == name].iloc[0]
+        batch, passes = _pace(about)
+        frame = curve[["step"]].assign(loss=curve[which].astype(float), batch=batch)
+        frame["smooth"] = frame["loss"].rolling(max(1, len(frame) // 50), center=True, min_periods=1).mean()
+        frame["epoch"] = frame["step"] * passes
+        for column in ("name", "model", "size", "setting", "seed"):
+            frame[column] = about[column]
+        found.append(frame)
+    if not found:
+        raise ValueError("no training curves to draw: none of these runs logged a loss")
+    return pd.concat(found, ignore_index=True)
+
+
+def _pace(about: pd.Series) -> tuple[float, float]:
+    """Examples of a step, and epochs of a step; NaN where not known, or where there are no epochs."""
+    told = json.loads(about["config"])
+    training, optimiser = told.get("training", {}), told.get("optimiser", {})
+    given = CONTROLLED if told.get("controlled") else TABLE_5.get(str(about["model"]), (np.nan,))
+    batch, accumulate = optimiser.get("batch_size") or given[0], optimiser.get("accumulate", 1)
+    if training.get("stream", True) or pd.isna(about["train_examples"]) or np.isnan(batch):
+        return batch * accumulate, np.nan
+    examples = int(about["train_examples"])
+    return batch * accumulate, 1 / max(1, examples // min(batch, examples) // accumulate)  # as train/batches.py counts
+
+
+def pair_counts(examples: pd.DataFrame) -> pd.DataFrame:
+    """How many examples of each split show each pair (figures 8-14): split, kind, x, y, examples."""
+    if not len(examples):
+        raise ValueError("no examples to count: give those of a dataset's splits")
+    grouped = examples.groupby(["split", "kind", "x", "y"], observed=True, sort=True, dropna=False)
+    return grouped.size().rename("examples").reset_index()

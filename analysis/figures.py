@@ -1,0 +1,283 @@
+"""The paper's figures from saved runs, and some it lacks; `FIGURES`, at the end, names them all.
+
+Each is a function from a frame of predictions, examples or curves (which, `Kind.of` says) and the results it belongs
+to, to a `Figure`. `draw` gets these from `Runs`; `save` writes files. What is drawn is counted in `analysis.counts`.
+A figure that has nothing to draw raises `ValueError`, in a line that says what is missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+
+from analysis import counts
+from analysis.page import (
+    FLOORS,
+    MARKED,
+    RED,
+    floor_key,
+    floors,
+    grid,
+    in_order,
+    name,
+    page,
+    percent_axis,
+    save,
+    scale,
+    write,
+)
+from analysis.run_figures import (
+    about_several,
+    agreement,
+    calibration,
+    cells,
+    dataset,
+    numbers,
+    objects,
+    pairs,
+    quantifiers,
+)
+from analysis.runs import Runs, examples_of
+from train.config import MODELS, SETTINGS
+from train.results import TEST_SETTINGS, TEST_SPLITS, own_setting
+from travlr.scene import TASKS
+
+__all__ = ["FIGURES", "Kind", "draw", "save"]
+
+Draw = Callable[[pd.DataFrame, pd.DataFrame], Figure]
+
+
+# Of several runs -----------------------------------------------------------------------------------------------------
+
+
+def subsets(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
+    """Macro-F1 by training-set size, of one task: a column for each setting, a row for each split (figures 15-18)."""
+    _one(results, "task")
+    table = counts.by_size(results)
+    splits, settings = in_order(table, "split", TEST_SPLITS[::-1]), in_order(table, "setting", SETTINGS)
+    styles = dict(zip(sorted(table["label"].unique()), MARKED * 9, strict=False))
+    key: list[Artist] = [
+        Line2D([], [], color=c, marker=m, markersize=4, label=label) for label, (c, m) in styles.items()
+    ]
+    note = (
+        "Whiskers: 95 % bootstrap intervals of runs. Lines go through means of seeds. Open: streamed, none seen twice."
+    )
+    used = results[results["name"].isin(table["name"].unique())]
+    figure, panels = page(["Macro-F1 by training-set size", *about_several(used)], len(splits),
+                          [(2.1, 1.8)] * len(settings), note=note, key=[*key, *floor_key(used, "macro_f1")],
+                          left=0.5, gap=(0.25, 0.55), below=0.45)  # fmt: skip
+    low = min(30.0, 10 * math.floor(table["low"].min() / 10))
+    for row, split in zip(panels, splits, strict=True):
+        for axes, setting in zip(row, settings, strict=True):
+            here = table[(table["split"] == split) & (table["setting"] == setting)]
+            _size_lines(axes, here, styles)
+            floors(axes, here.drop_duplicates(["floor_query", "floor_query_objects"]), "macro_f1")
+            percent_axis(axes, low, 101)
+            if axes is not row[0]:
+                axes.set_yticklabels([])
+            name(axes, f"{split}, {setting}", "training examples" if row is panels[-1] else "",
+                 "macro-F1" if axes is row[0] else "")  # fmt: skip
+    return figure
+
+
+def _size_lines(axes: Axes, table: pd.DataFrame, styles: dict[str, tuple[str, str]]) -> None:
+    axes.set_xscale("log", base=2)
+    for label, runs in table.groupby("label", observed=True):
+        colour, marker = styles[str(label)]
+        axes.vlines(runs["train_examples"], runs["low"], runs["high"], colors=colour, linewidth=0.9)
+        for streamed, points in runs.groupby("streamed"):
+            face = "white" if streamed else colour
+            x, y = points["train_examples"], points["macro_f1"]
+            axes.plot(x, y, color=colour, marker=marker, markersize=4, linestyle="", markerfacecolor=face)
+            if not streamed:
+                means = points.groupby("train_examples")["macro_f1"].mean()
+                axes.plot(means.index, means, color=colour, linewidth=1.2)
+    sizes = sorted(table["train_examples"].unique())
+    axes.set_xticks(sizes, [f"{size / 1000:g}k" if size >= 1000 else str(size) for size in sizes])
+    axes.minorticks_off()
+
+
+def transfer(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
+    """Macro-F1 by training and test setting, of one task: a matrix for each model and split, text-only floors below."""
+    _one(results, "task")
+    table = counts.transfer(results)
+    labels, splits = sorted(table["label"].unique()), in_order(table, "split", TEST_SPLITS)
+    trained, tested = in_order(table, "setting", SETTINGS), in_order(table, "test_setting", TEST_SETTINGS)
+    rules = [(column, words) for column, words, _ in FLOORS if results[column].notna().any()]
+    across = min(4, len(labels))
+    places = [(split, labels[n : n + across]) for n in range(0, len(labels), across) for split in splits]
+    note = (
+        "In a cell: macro-F1 and, small, its 95 % bootstrap interval; of several runs the mean over converged seeds "
+        "(all where none has), the lowest and highest, and how many converged. Framed: tested as trained. Blank: not "
+        "tested."
+    )
+    size = (0.72 * len(tested), 0.36 * (len(trained) + len(rules)) + 0.1)
+    figure, panels = page(["Transfer from training setting (rows) to test setting (columns)", *about_several(results)],
+                          len(places), [size] * across, note=note, left=1.5, right=0.7, gap=(0.15, 0.55))  # fmt: skip
+    for row, (split, shown) in zip(panels, places, strict=True):
+        of_split = results[results["split"] == split]
+        for axes, label in zip(row, shown, strict=False):
+            here = table[(table["label"] == label) & (table["split"] == split)]
+            _matrix(axes, here, of_split, trained, tested, rules)
+            name(axes, f"{split}, {label}")
+            if axes is not row[0]:
+                axes.set_yticklabels([])
+        for axes in row[len(shown) :]:
+            axes.set_axis_off()
+    scale(figure, panels[0][-1], 0, 100, "macro-F1")
+    return figure
+
+
+def _matrix(
+    axes: Axes,
+    table: pd.DataFrame,
+    results: pd.DataFrame,
+    trained: list[str],
+    tested: list[str],
+    rules: list[tuple[str, str]],
+) -> None:
+    names = [*trained, *(f"text: {words.replace('number of ', '')}" for _, words in rules)][::-1]
+    values = np.full((len(names), len(tested)), np.nan)
+    for row in table.itertuples():
+        x, y = tested.index(row.test_setting), len(names) - 1 - trained.index(row.setting)
+        values[y, x] = row.macro_f1
+        several = f" {row.converged}/{row.runs}" if row.runs > 1 else ""
+        told = f"{row.low:.1f}–{row.high:.1f}{several}" if pd.notna(row.low) else ""
+        write(axes, x + 0.5, y + 0.5, row.macro_f1 / 100, f"{row.macro_f1:.1f}", told)
+        if own_setting(row.setting) == row.test_setting:
+            axes.add_patch(
+                Rectangle((x + 0.04, y + 0.04), 0.92, 0.92, fill=False, edgecolor=RED, linewidth=1.5, zorder=3)
+            )
+    for n, (column, _) in enumerate(rules):
+        level, y = results[column].mean(), len(rules) - 1 - n
+        values[y] = level
+        for x in range(len(tested)):
+            write(axes, x + 0.5, y + 0.5, level / 100, f"{level:.1f}")
+    grid(axes, values, [setting.replace("+", "+\n") for setting in tested], names, 0, 100)
+    axes.axhline(len(rules), color="white", linewidth=4)
+
+
+def loss(curves: pd.DataFrame, results: pd.DataFrame) -> Figure:
+    """Training loss by step and epoch: a panel for each model, or one of all where there is one setting (19-21)."""
+    used = results[results["name"].isin(curves["name"].unique())]
+    one = curves["setting"].nunique() == 1
+    panel = curves["model"].map(lambda model: "" if one else model)
+    shown = in_order(panel.to_frame("model"), "model", ("", *MODELS))
+    line = curves["model"] if one else curves["setting"]
+    order = in_order(line.to_frame("line"), "line", MODELS if one else SETTINGS)
+    styles = dict(zip(order, MARKED, strict=False))
+    key: list[Artist] = [
+        Line2D([], [], color=styles[label][0], marker=styles[label][1], markersize=4, label=label) for label in order
+    ]
+    key.append(Line2D([], [], color="#666", linewidth=0.8, linestyle=(0, (4, 2)), label="chance: ln 2"))
+    across = min(2, len(shown))
+    what = f"Training loss in the setting {curves['setting'].iloc[0]}" if one else "Training loss"
+    note = "Loss of the answer, in nats; lines: its mean over a fiftieth of the curve."
+    figure, panels = page([what, *about_several(used)], math.ceil(len(shown) / across), [(3.0, 1.8)] * across,
+                          note=note, key=key, left=0.55, gap=(0.45, 0.85), below=0.6)  # fmt: skip
+    flat = [axes for row in panels for axes in row]
+    for axes, model in zip(flat, shown, strict=False):
+        here = curves[panel == model]
+        for n, (_, run) in enumerate(here.groupby("name", observed=True)):
+            colour, marker = styles[str((run["model"] if one else run["setting"]).iloc[0])]
+            axes.plot(run["step"], run["loss"], color=colour, linewidth=0.4, alpha=0.3)
+            every = max(1, len(run) // 8)
+            axes.plot(run["step"], run["smooth"], color=colour, linewidth=1.2, marker=marker, markersize=3.5,
+                      markevery=(n * every // 4 % len(run), every))  # fmt: skip
+        axes.axhline(math.log(2), color="#666", linewidth=0.8, linestyle=(0, (4, 2)))
+        axes.set_ylim(0, max(0.8, 1.05 * here["smooth"].max()))
+        axes.locator_params("y", nbins=5)
+        _steps(axes, here)
+        name(axes, model, "", "loss (nats)")
+    for axes in flat[len(shown) :]:
+        axes.set_axis_off()
+    return figure
+
+
+def _steps(axes: Axes, curves: pd.DataFrame) -> None:
+    """An axis of steps, with epochs below where the runs have them and they are equally long."""
+    last = float(curves["step"].max())
+    axes.set_xlim(0, last)
+    every = next(s * 10**e for e in range(9) for s in (1, 2, 5) if last / (s * 10**e) <= 5)
+    ticks = np.arange(0, last + 1, every)
+    batches = sorted({int(batch) for batch in curves["batch"].dropna().unique()})
+    told = f"step ({' or '.join(map(str, batches))} examples each)" if batches else "step"
+    passes = (curves["epoch"] / curves["step"]).dropna().round(9).unique()
+    if len(passes) == 1 and curves["epoch"].notna().all():
+        axes.set_xticks(ticks, [f"{tick:g}\n{tick * passes[0]:.3g}" for tick in ticks])
+        name(axes, "", f"{told}, below it epoch")
+    else:
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        streamed = curves["epoch"].isna().all()
+        name(axes, "", f"{told}; {'streamed, so without epochs' if streamed else 'epochs differ in length'}")
+
+
+def _one(results: pd.DataFrame, column: str) -> None:
+    found = sorted(results[column].dropna().unique())
+    if len(found) != 1:
+        told = f"results of {len(found)} values of {column}: choose one, such as {column}={found[0]!r}" if found else ""
+        raise ValueError(told or "no results to draw: choose others, or see in `skipped` what could not be read")
+
+
+# All of them ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A figure: how it is drawn, from a frame `of` what, for which tasks, and which figures of the paper it stands for.
+
+    predictions: of one run, in one test setting (agreement and calibration: several). curves: `counts.losses`.
+    """
+
+    draw: Draw
+    of: str
+    tasks: tuple[str, ...] = TASKS
+    paper: str = ""
+
+
+FIGURES: dict[str, Kind] = {
+    "pairs": Kind(pairs, "predictions", ("spatiality",), "2"),
+    "cells": Kind(cells, "predictions", TASKS, "3, 24, 25"),
+    "numbers": Kind(numbers, "predictions", ("cardinality",), "4"),
+    "dataset": Kind(dataset, "examples", TASKS, "8-14"),
+    "subsets": Kind(subsets, "results", TASKS, "15-18"),
+    "loss": Kind(loss, "curves", TASKS, "19-21"),
+    "objects": Kind(objects, "predictions", ("cardinality", "quantifiers", "comparison"), "22"),
+    "quantifiers": Kind(quantifiers, "predictions", ("quantifiers",), "23"),
+    "agreement": Kind(agreement, "predictions"),
+    "calibration": Kind(calibration, "predictions"),
+    "transfer": Kind(transfer, "results"),
+}
+
+
+def draw(figure: str, runs: Runs, **where: Any) -> Figure:
+    """A figure of the runs whose results have these values: `draw("cells", runs, name="…", test_setting="image")`.
+
+    Raises `ValueError`, in one line, for an unknown figure, or where there is nothing to draw.
+    """
+    if figure not in FIGURES:
+        raise ValueError(f"figure {figure!r}: choose one of {', '.join(FIGURES)}")
+    kind, results = FIGURES[figure], runs.chosen(**where)
+    if kind.of == "results":
+        return kind.draw(results, results)
+    if kind.of == "curves":
+        curves = {name: runs.curve(name) for name in results["name"].unique()}
+        return kind.draw(counts.losses(curves, results), results)
+    if kind.of == "examples":
+        _one(results, "dataset")
+        found = runs.datasets.get(results["dataset"].iloc[0])
+        if found is None:
+            raise ValueError("the dataset of these runs was not found; say where it is with data=[FOLDER]")
+        parts = [examples_of(found, split) for split in ("train", *TEST_SPLITS)]
+        return kind.draw(pd.concat(parts, ignore_index=True), results)
+    return kind.draw(runs.predictions(**where), results)

@@ -1,0 +1,266 @@
+"""Pages of figures: panels laid out in inches, cells with numbers, keys, floors, and files that are always the same.
+
+Nothing touches pyplot, and no layout engine runs: `page` knows how much room titles, keys and notes take. Colours are
+Okabe and Ito's, with hatches or markers, and cividis for cells: safe in print and for colour-blind readers.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+BLUE, ORANGE, GREEN, RED, SKY, PURPLE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
+SPLIT_STYLE = {"test_ind": (SKY, ""), "test_ood": (ORANGE, "////")}
+MARKED = ((BLUE, "o"), (RED, "s"), (GREEN, "^"), (PURPLE, "D"), (ORANGE, "v"), (SKY, "P"), ("black", "X"))
+FLOORS = (  # column, words, and dashes and dots that are both seen where the lines coincide
+    ("floor_query", "query", (0, (6, 6))),
+    ("floor_query_objects", "query and number of objects", (4.5, (1.5, 1.5, 1.5, 7.5))),
+)
+TEXT, SMALL = 8.0, 6.0  # points
+LINE, NOTE_LINE = 0.165, 0.125  # inches that a line takes
+CELLS = matplotlib.colormaps["cividis"]
+FORMATS: dict[str, dict[str, Any]] = {
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None},
+    "png": {},
+}  # and what else would tell of the day
+# Text stays text in SVG and PDF: it can be searched, and PDF has no Type 3 fonts, which publishers refuse.
+SAVED: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "travlr",
+    "pdf.fonttype": 42,
+    "savefig.dpi": 150,
+    "hatch.linewidth": 0.5,
+}
+
+
+def save(
+    figure: Figure, folder: str | os.PathLike[str], name: str, formats: Iterable[str] = tuple(FORMATS)
+) -> list[Path]:
+    """Write FOLDER/NAME.svg, .pdf (vector) and .png (150 dots per inch); the same bytes each time. Returns the paths.
+
+    Raises `ValueError` for another format.
+    """
+    paths = []
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for kind in formats:
+        if kind not in FORMATS:
+            raise ValueError(f"format {kind!r}: choose from {', '.join(FORMATS)}")
+        with matplotlib.rc_context(SAVED):
+            data = io.BytesIO()
+            figure.savefig(data, format=kind, metadata=FORMATS[kind])
+        paths.append(Path(folder) / f"{name}.{kind}")
+        paths[-1].write_bytes(data.getvalue())
+    return paths
+
+
+# Panels, their names and keys ----------------------------------------------------------------------------------------
+
+
+def page(
+    title: Sequence[str],
+    rows: int,
+    sizes: Sequence[tuple[float, float]],
+    *,
+    note: str = "",
+    key: Sequence[Artist] = (),
+    left: float = 0.6,
+    right: float = 0.15,
+    gap: tuple[float, float] = (0.35, 0.65),
+    below: float = 0.5,
+) -> tuple[Figure, list[list[Axes]]]:
+    """A figure with rows of panels between its title and key above, and a note below.
+
+    sizes: width and height of the panels of each column. left, right, below: room for what is written there. gap:
+    between panels, across and down. All in inches. The first line of the title is larger.
+    """
+    widths, height = [width for width, _ in sizes], sizes[0][1]
+    width = max(5.0, left + sum(widths) + gap[0] * (len(sizes) - 1) + right)
+    notes = _wrap(note, width, SMALL + 0.5)
+    lines = [
+        (line, TEXT + 2 * (not n)) for n, text in enumerate(title) for line in _wrap(text, width, TEXT + 2 * (not n))
+    ]
+    across = _across(key, width)
+    top = 0.1 + LINE * len(lines) + bool(key) * (0.05 + 0.19 * math.ceil(len(key) / across)) + 0.28
+    tall = top + rows * height + (rows - 1) * gap[1] + below + NOTE_LINE * len(notes) + 0.08
+    figure = Figure(figsize=(width, tall), facecolor="white")
+    for n, (line, points) in enumerate(lines):
+        y = 1 - (0.22 + LINE * n) / tall
+        figure.text(0.1 / width, y, line, fontsize=points, va="baseline", parse_math=False)
+    for n, line in enumerate(reversed(notes)):
+        y = (0.07 + NOTE_LINE * n) / tall
+        figure.text(0.1 / width, y, line, fontsize=SMALL + 0.5, color="#333", va="bottom", parse_math=False)
+    if key:
+        place = (0.1 / width, 1 - (0.1 + LINE * len(lines) + 0.05) / tall)
+        figure.legend(handles=list(key), loc="upper left", bbox_to_anchor=place, ncols=across, fontsize=TEXT - 0.5,
+                      frameon=False, borderaxespad=0, borderpad=0, columnspacing=1.2, handlelength=2.4)  # fmt: skip
+    panels: list[list[Axes]] = [[] for _ in range(rows)]
+    for row in range(rows):
+        y = tall - top - (row + 1) * height - row * gap[1]
+        for n, wide in enumerate(widths):
+            x = left + sum(widths[:n]) + n * gap[0]
+            panels[row].append(figure.add_axes((x / width, y / tall, wide / width, height / tall)))
+            _plain(panels[row][-1])
+    return figure, panels
+
+
+def _wrap(text: str, width: float, points: float) -> list[str]:
+    """Lines of a text that fit into a width in inches; letters are about 0.58 of their size wide."""
+    return textwrap.wrap(text, int((width - 0.2) * 72 / (points * 0.58)), break_on_hyphens=False)
+
+
+def _across(key: Sequence[Artist], width: float) -> int:
+    """How many columns a key has: as many as fit, filled from top to bottom."""
+    lengths = [0.5 + 0.066 * len(str(artist.get_label())) for artist in key]  # inches
+    for columns in range(len(key), 1, -1):
+        rows = math.ceil(len(key) / columns)
+        if sum(max(lengths[n : n + rows]) for n in range(0, len(key), rows)) + 0.13 * columns < width - 0.2:
+            return columns
+    return 1
+
+
+def _plain(axes: Axes) -> None:
+    axes.tick_params(labelsize=TEXT - 1, length=2.5, pad=2)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def name(axes: Axes, title: str = "", across: str = "", up: str = "") -> None:
+    """Write a panel's title and what its axes are; nothing where empty."""
+    if title:
+        axes.set_title(title, fontsize=TEXT, pad=4, loc="left")
+    if across:
+        axes.set_xlabel(across, fontsize=TEXT - 0.5, labelpad=2)
+    if up:
+        axes.set_ylabel(up, fontsize=TEXT - 0.5, labelpad=2)
+
+
+def percent_axis(axes: Axes, low: float = 0, high: float = 100) -> None:
+    axes.set_ylim(low, high)
+    axes.set_yticks([tick for tick in (0, 20, 40, 60, 80, 100) if low <= tick <= high] if high > 50 else
+                    np.linspace(0, high, 6))  # fmt: skip
+    axes.grid(axis="y", color="#ddd", linewidth=0.5)
+    axes.set_axisbelow(True)
+
+
+def bars(
+    axes: Axes, x: np.ndarray, low: np.ndarray | float, high: np.ndarray, width: float, face: str, hatch: str, edge: str
+) -> None:
+    """Bars (N,) as wide as `width` around x, from low to high, as one artist: a tenth of the time of `Axes.bar`."""
+    low = np.broadcast_to(low, x.shape)
+    left, right = x - width / 2, x + width / 2
+    corners = np.stack([[left, low], [left, high], [right, high], [right, low]]).transpose(2, 0, 1)  # (N, 4, 2)
+    style: dict[str, Any] = {"facecolor": face, "hatch": hatch or None, "edgecolor": edge, "linewidth": 0.5}
+    axes.add_collection(PolyCollection(list(corners), **style), autolim=False)
+
+
+def whiskers(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+    """Intervals from low to high at x, all (N,)."""
+    axes.vlines(x, low, high, colors="black", linewidth=0.9, zorder=4)
+    ends = np.concatenate([low, high])
+    axes.plot(np.concatenate([x, x]), ends, linestyle="", marker="_", markersize=3, color="black", zorder=4)
+
+
+def split_key(splits: Iterable[str]) -> list[Artist]:
+    styles = [(split, *SPLIT_STYLE[split]) for split in splits]
+    return [
+        Patch(facecolor=face, hatch=hatch, edgecolor="black", linewidth=0.5, label=of) for of, face, hatch in styles
+    ]
+
+
+def in_order(frame: pd.DataFrame, column: str, order: Sequence[str]) -> list[str]:
+    found = set(frame[column].unique())
+    return [one for one in order if one in found]
+
+
+# What text alone reaches ---------------------------------------------------------------------------------------------
+
+
+def floors(axes: Axes, results: pd.DataFrame, of: str = "accuracy") -> None:
+    """Lines at what text-only rules reach: their accuracy, their share of wrong answers (`error`), or `macro_f1`."""
+    for level, style, gid in floor_levels(results, of):
+        axes.axhline(level, color="black", linewidth=1.1, linestyle=style, zorder=3, gid=gid)
+
+
+def floor_levels(results: pd.DataFrame, of: str) -> list[tuple[float, Any, str]]:
+    """The level, the line's style and its name, of each rule and each level it has in these results."""
+    found = []
+    for column, _, style in FLOORS:
+        values = results[column if of == "macro_f1" else f"{column}_accuracy"].dropna().unique()
+        for value in sorted(values):
+            level = float(100 - value if of == "error" else value)
+            found.append((level, style, f"{column}-{level:.2f}"))
+    return found
+
+
+def floor_key(results: pd.DataFrame, of: str = "accuracy") -> list[Artist]:
+    """What the lines of `floors` are, with their levels, in these results."""
+    key: list[Artist] = []
+    for column, words, style in FLOORS:
+        levels = sorted({f"{level:.1f}" for level, _, gid in floor_levels(results, of) if gid.startswith(f"{column}-")})
+        if levels:
+            label = f"text alone, {words}: {' and '.join(levels)}"
+            key.append(Line2D([], [], color="black", linewidth=1.1, linestyle=style, label=label))
+    return key
+
+
+# Cells ---------------------------------------------------------------------------------------------------------------
+
+
+def grid(
+    axes: Axes, values: np.ndarray, across: Sequence[object], up: Sequence[object], low: float, high: float
+) -> None:
+    """Cells (Y, X) in colours from low to high, blank where not a number; names of columns (X,) and rows (Y,)."""
+    norm = Normalize(low, high)
+    axes.pcolormesh(np.ma.masked_invalid(values), cmap=CELLS, norm=norm, edgecolors="white", linewidth=0.8)
+    axes.set_xticks(np.arange(len(across)) + 0.5, [str(one) for one in across])
+    axes.set_yticks(np.arange(len(up)) + 0.5, [str(one) for one in up])
+    axes.tick_params(left=False, bottom=False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color("#bbb")
+
+
+def write(axes: Axes, x: float, y: float, shade: float, big: str, small: str = "", points: float = TEXT - 1) -> None:
+    """One or two lines in a cell whose colour is at `shade`, 0 to 1, in black or white, whichever stands out more."""
+    style: dict[str, Any] = {"ha": "center", "color": ink(shade), "parse_math": False}
+    axes.text(x, y + 0.02 * bool(small), big, va="bottom" if small else "center_baseline", fontsize=points, **style)
+    if small:
+        axes.text(x, y - 0.08, small, va="top", fontsize=SMALL - 0.5, **style)
+
+
+def ink(shade: float) -> str:
+    """Black or white: the one with more contrast (WCAG 2) to a cell's colour."""
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in CELLS(float(shade))[:3])
+    bright = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return "white" if 1.05 / (bright + 0.05) > (bright + 0.05) / 0.05 else "black"
+
+
+def scale(figure: Figure, panel: Axes, low: float, high: float, label: str) -> Axes:
+    """The scale of colours, right of a panel."""
+    box, (width, height) = panel.get_position(), figure.get_size_inches()
+    axes = figure.add_axes((box.x1 + 0.12 / width, box.y0, 0.1 / width, min(box.height, 2.2 / height)))
+    steps = np.linspace(low, high, 65)
+    axes.pcolormesh([0, 1], steps, steps[:-1, None], cmap=CELLS, norm=Normalize(low, high), edgecolors="face")
+    axes.set_xticks([])
+    axes.set_yticks(np.linspace(low, high, 6))
+    axes.yaxis.tick_right()
+    axes.yaxis.set_label_position("right")
+    axes.tick_params(labelsize=TEXT - 1, length=2, pad=2)
+    axes.set_ylabel(label, fontsize=TEXT - 1, labelpad=2)
+    return axes

@@ -1,0 +1,416 @@
+"""Figures of one run's predictions: which pairs and numbers it gets wrong, and how sure it is; and of a dataset.
+
+Each is a function from predictions (of `Runs.predictions`) and results to a `Figure`; `analysis.figures` names them
+all. What is drawn is counted in `analysis.counts`. What has nothing to draw raises `ValueError`, in one line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from analysis import counts
+from analysis.page import (
+    BLUE,
+    ORANGE,
+    SKY,
+    SMALL,
+    SPLIT_STYLE,
+    TEXT,
+    bars,
+    floor_key,
+    floor_levels,
+    floors,
+    grid,
+    in_order,
+    name,
+    page,
+    percent_axis,
+    scale,
+    split_key,
+    whiskers,
+    write,
+)
+from train.results import TEST_SETTINGS, origin
+from travlr.scene import QUANTIFIER_FAMILIES, QUANTIFIERS, SPLITS, TASKS, column_name, quantifier_regions
+
+INTERVAL = "Whiskers: 95 % intervals (Wilson; examples that share a scene count as a cluster)."
+
+
+# Titles --------------------------------------------------------------------------------------------------------------
+
+
+def about(results: pd.DataFrame) -> list[str]:
+    """Title lines of one run: what it is, and its macro-F1 in each of these results."""
+    row = results.iloc[0]
+    settings = [setting for setting in TEST_SETTINGS if setting in set(results["test_setting"])]
+    size = f" ({row['size']})" if pd.notna(row["size"]) else ""
+    run = f"{row['model']}{size} trained in {row['setting']}, tested in {', '.join(settings)} · {row['task']}"
+    scores = []
+    for _, result in results.iterrows():
+        where = result["split"] if len(settings) == 1 else f"{result['test_setting']} {result['split']}"
+        scores.append(f"{where} {result['macro_f1']:.2f}")
+    return [
+        f"{run}, seed {row['seed']}, {_origin(row['weights'])}",
+        f"macro-F1: {', '.join(scores)} · run {row['run']}",
+    ]
+
+
+def about_several(results: pd.DataFrame) -> list[str]:
+    """A title line of several runs."""
+    count, seeds = results["run"].nunique(), sorted(results["seed"].dropna().unique())
+    several = f"{count} run{'s' * (count > 1)}, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+    tasks = ", ".join(task for task in TASKS if task in set(results["task"]))
+    return [f"{tasks} · {several}, {' or '.join(sorted({_origin(weights) for weights in results['weights']}))}"]
+
+
+def _origin(weights: Any) -> str:
+    return origin({"weights": weights if pd.notna(weights) else None})
+
+
+def its_results(predictions: pd.DataFrame, results: pd.DataFrame, one_setting: bool = True) -> pd.DataFrame:
+    """The results of predictions of one run (and one test setting). Raises `ValueError` for none, or of several."""
+    if not len(predictions):
+        raise ValueError("no predictions to draw: choose other runs, or see in `skipped` what could not be read")
+    for column in ("name", "test_setting")[: 1 + one_setting]:
+        if len(found := predictions[column].unique()) > 1:
+            raise ValueError(
+                f"predictions of {len(found)} values of {column}: choose one, such as {column}={found[0]!r}"
+            )
+    rows = results[results["name"] == predictions["name"].iloc[0]]
+    for column in ("test_setting", "split"):
+        rows = rows[rows[column].isin(list(predictions[column].unique()))]
+    if not len(rows):
+        raise ValueError(f"no results of run {predictions['name'].iloc[0]}: pass those of the same runs")
+    return rows
+
+
+# Pairs as cells ------------------------------------------------------------------------------------------------------
+
+
+def _kinds(table: pd.DataFrame) -> list[str]:
+    """The kinds of pairs, each with a grid of its own; "" where shapes share one, as those of cardinality do."""
+    if table["y"].isna().all():
+        return [""]
+    return in_order(table, "kind", ("horizontal", "vertical", *QUANTIFIERS, "comparison"))
+
+
+def _pair_axes(kind: str, table: pd.DataFrame) -> tuple[str, str, list[int], list[str]]:
+    """Of the pairs of a kind: what x and y are, the numbers both go through, and their names."""
+    numbers = list(range(1, int(max(table["x"].max(), table["y"].max())) + 1))
+    if kind == "horizontal":
+        return "column of first object", "column of second", numbers, [column_name(n - 1) for n in numbers]
+    across, up = "number of first", "number of second"
+    if kind == "vertical":
+        across, up = "row of first object", "row of second"
+    elif kind in QUANTIFIERS:
+        sets = ("Xs that are Ys", "Xs not Ys", "Ys not Xs")
+        across, up = (sets[region] for region in quantifier_regions(kind))
+    return across, up, numbers, [str(n) for n in numbers]
+
+
+def _pair_cells(axes: Axes, table: pd.DataFrame, every: pd.DataFrame, kind: str, value: str, top: float) -> None:
+    """Pairs of a kind as cells, coloured by a column from 0 to `top`; `every` pair says how far the axes go."""
+    if kind:
+        across, up, numbers, names = _pair_axes(kind, every)
+        rows, row_names, y = list[Any](numbers), names, table["y"]
+    else:
+        numbers = list(range(1, int(every["x"].max()) + 1))
+        rows = row_names = sorted(every["kind"].unique(), reverse=True)
+        across, up, names, y = "number in the scene", "", [str(n) for n in numbers], table["kind"]
+    values = np.full((len(rows), len(numbers)), np.nan)
+    places = [rows.index(one) for one in y]
+    values[places, table["x"].to_numpy(int) - 1] = table[value]
+    grid(axes, values, names, row_names, 0, top)
+    name(axes, "", across, up)
+    for x, place, level, examples in zip(table["x"], places, table[value], table["examples"], strict=True):
+        if value == "examples":
+            write(axes, x - 0.5, place + 0.5, level / top, str(examples), points=SMALL)
+        else:
+            write(axes, x - 0.5, place + 0.5, level / top, _percent(level), str(examples))
+
+
+def _percent(value: float) -> str:
+    """Whole percent; what is above 0 or below 100 does not read so."""
+    return "<1" if 0 < value < 0.5 else ">99" if 99.5 <= value < 100 else f"{value:.0f}"
+
+
+def _size(kinds: list[str], table: pd.DataFrame, cell: float) -> tuple[float, float]:
+    """Width and height of a panel of cells."""
+    across = int(table["x"].max())
+    down = max(across, int(table["y"].max())) if kinds[0] else table["kind"].nunique()
+    return cell * (down if kinds[0] else across), cell * down
+
+
+def cells(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
+    """Wrong answers of a run in one test setting, percent, by pair <x, y> (figures 3, 24, 25)."""
+    rows = its_results(predictions, results)
+    table = counts.by_pair(predictions)
+    kinds, splits = _kinds(table), in_order(table, "split", SPLITS)
+    top = next(end for end in (10.0, 25.0, 50.0, 100.0) if end >= table["percent"].max())
+    places = [(split, kind) for split in splits for kind in kinds]
+    across = min(3 if len(kinds) > 2 else 2, len(places))
+    note = (
+        "In a cell: percent of answers that are wrong and, small, the number of examples. Blank: the split has no such "
+        "examples; the pair is held out, or cannot be. Lines, in the scale as far as it goes: percent that text alone "
+        "gets wrong."
+    )
+    figure, panels = page(
+        ["Wrong answers by pair", *about(rows)],
+        math.ceil(len(places) / across),
+        [_size(kinds, table, 0.36)] * across,
+        note=note,
+        key=floor_key(rows, "error"),
+        left=0.55 if kinds[0] else 0.8,
+        right=0.75,
+        gap=(0.5 if kinds[0] else 0.8, 0.7),
+    )
+    flat = [axes for row in panels for axes in row]
+    for axes, (split, kind) in zip(flat, places, strict=False):
+        every = table[table["kind"] == kind] if kind else table
+        _pair_cells(axes, every[every["split"] == split], every, kind, "percent", top)
+        name(axes, f"{split}, {kind}" if len(kinds) > 1 else split)
+    for axes in flat[len(places) :]:
+        axes.set_axis_off()
+    axes = scale(figure, panels[0][-1], 0, top, "wrong answers (%)")
+    floors(axes, rows, "error")
+    axes.set_ylim(0, top)
+    return figure
+
+
+def dataset(examples: pd.DataFrame, results: pd.DataFrame | None = None) -> Figure:
+    """How many examples of each split of a dataset show each pair (figures 8-14)."""
+    table = counts.pair_counts(examples)
+    kinds, splits = _kinds(table), in_order(table, "split", SPLITS)
+    sizes = [_size(kinds, table, 0.29)] * len(splits)
+    told = [f"{split} {len(examples[examples['split'] == split]):,}" for split in splits]
+    note = "In a cell: the number of examples. Blank: none. The lighter, the more of its split."
+    title = ["Examples by pair", f"{examples['task'].iloc[0]} · {', '.join(told)} examples"]
+    figure, panels = page(title, len(kinds), sizes, note=note, left=0.55 if kinds[0] else 0.8,
+                          gap=(0.5 if kinds[0] else 0.8, 0.62))  # fmt: skip
+    for row, kind in zip(panels, kinds, strict=True):
+        every = table[table["kind"] == kind] if kind else table
+        for axes, split in zip(row, splits, strict=True):
+            here = every[every["split"] == split]
+            _pair_cells(axes, here, every, kind, "examples", 1.25 * table[table["split"] == split]["examples"].max())
+            name(axes, f"{split}, {kind}" if len(kinds) > 1 else split)
+    return figure
+
+
+def numbers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
+    """How often the model says that a query is true, by the scene's number and the query's (figure 4)."""
+    rows = its_results(predictions, results)
+    table = counts.by_number(predictions)
+    splits = in_order(table, "split", SPLITS)
+    every = list(range(1, int(max(table["actual"].max(), table["predicted"].max())) + 1))
+    note = (
+        "In a cell: how many queries the model says are true, of how many that ask this; colour is the share. (The "
+        "paper's figure shows the larger number alone.) On the diagonal 'true' is right. Blank: no query asks this."
+    )
+    size = (0.42 * len(every), 0.42 * len(every))
+    figure, panels = page(["Numbers taken for others: queries that the model says are true", *about(rows)], 1,
+                          [size] * len(splits), note=note, left=0.55, right=0.75, gap=(0.5, 0))  # fmt: skip
+    for axes, split in zip(panels[0], splits, strict=True):
+        here = table[table["split"] == split]
+        x, y = here["actual"].to_numpy(int), here["predicted"].to_numpy(int)
+        values = np.full((len(every), len(every)), np.nan)
+        values[y - 1, x - 1] = here["percent"]
+        grid(axes, values, every, every, 0, 100)
+        name(axes, split, "actual: number in the scene", "predicted: number in the query")
+        for across, up, share, true, asked in zip(x, y, here["percent"], here["true"], here["examples"], strict=True):
+            write(axes, across - 0.5, up - 0.5, share / 100, str(true), f"of {asked}")
+    scale(figure, panels[0][-1], 0, 100, "said to be true (%)")
+    return figure
+
+
+# Bars ----------------------------------------------------------------------------------------------------------------
+
+
+def pairs(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
+    """Right and wrong answers by pair, of spatiality: a row for each axis (figure 2)."""
+    rows = its_results(predictions, results)
+    table = counts.by_pair(predictions)
+    kinds, splits = in_order(table, "kind", ("horizontal", "vertical")), in_order(table, "split", SPLITS)
+    if not kinds:
+        raise ValueError("no predictions of spatiality: choose runs with task='spatiality'")
+    widths = [
+        max(1.1, 0.165 * table[table["split"] == split].groupby("kind", observed=True).size().max()) for split in splits
+    ]
+    key = [
+        Patch(facecolor=BLUE, label="right"),
+        Patch(facecolor=ORANGE, hatch="////", edgecolor="white", label="wrong"),
+    ]
+    figure, panels = page(["Right and wrong answers by pair", *about(rows)], len(kinds), [(w, 1.5) for w in widths],
+                          key=[*key, *floor_key(rows)], note=f"{INTERVAL} In brackets: the number of examples.",
+                          left=0.5, gap=(0.15, 1.05), below=0.8)  # fmt: skip
+    for row, kind in zip(panels, kinds, strict=True):
+        _, _, _, names = _pair_axes(kind, table)
+        for axes, split in zip(row, splits, strict=True):
+            here = table[(table["split"] == split) & (table["kind"] == kind)]
+            place, right = np.arange(len(here)), 100 - here["percent"].to_numpy()
+            bars(axes, place, 0, right, 0.8, BLUE, "", "white")
+            bars(axes, place, right, np.full(len(here), 100.0), 0.8, ORANGE, "////", "white")
+            whiskers(axes, place, 100 - here["high"].to_numpy(), 100 - here["low"].to_numpy())
+            told = [
+                f"{names[x - 1]} {names[y - 1]} ({n})"
+                for x, y, n in zip(here["x"], here["y"], here["examples"], strict=True)
+            ]
+            axes.set_xticks(place, told, rotation=90, fontsize=SMALL)
+            axes.set_xlim(-0.6, max(len(here), 1) - 0.4)
+            percent_axis(axes)
+            floors(axes, rows[rows["split"] == split])
+            name(axes, f"{split}, {kind}", "", "answers (%)" if axes is row[0] else "")
+            if axes is row[0]:
+                name(axes, "", f"{'columns' if kind == 'horizontal' else 'rows'} of first and second object")
+            else:
+                axes.set_yticklabels([])
+    return figure
+
+
+def _bars(axes: Axes, table: pd.DataFrame, column: str, splits: Sequence[str], rows: pd.DataFrame) -> None:
+    """Percent wrong by a number, a bar for each split, with the number of examples below."""
+    values = sorted(table[column].unique())
+    wide = 0.8 / len(splits)
+    for n, split in enumerate(splits):
+        here = table[table["split"] == split]
+        place = np.array([values.index(value) for value in here[column]]) + (n - (len(splits) - 1) / 2) * wide
+        face, hatch = SPLIT_STYLE[split]
+        bars(axes, place, 0, here["percent"].to_numpy(), wide, face, hatch, "black")
+        whiskers(axes, place, here["low"].to_numpy(), here["high"].to_numpy())
+        below: dict[str, Any] = {"xytext": (0, -14 - 8 * n), "textcoords": "offset points", "annotation_clip": False}
+        for value, examples in zip(here[column], here["examples"], strict=True):
+            axes.annotate(str(examples), (values.index(value), 0), ha="center", va="top", fontsize=SMALL, **below)
+    axes.set_xticks(range(len(values)), [str(value) for value in values])
+    axes.set_xlim(-0.6, len(values) - 0.4)
+    floors(axes, rows, "error")
+
+
+def _highest(table: pd.DataFrame, rows: pd.DataFrame) -> float:
+    """Where an axis of error rates ends: above the highest interval and floor."""
+    levels = [table["high"].max(), *(level for level, _, _ in floor_levels(rows, "error"))]
+    return next(end for end in (10.0, 25.0, 60.0, 100.0) if end >= min(100.0, max(levels)))
+
+
+def objects(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
+    """Wrong answers by the total number of objects in the scene (figure 22)."""
+    rows = its_results(predictions, results)
+    table = counts.by_objects(predictions)
+    splits = in_order(table, "split", SPLITS)
+    width = max(3.5, 0.42 * table["objects"].nunique())
+    figure, [[axes]] = page(["Wrong answers by number of objects", *about(rows)], 1, [(width, 2.2)],
+                            note=f"{INTERVAL} {_below(splits)}", key=[*split_key(splits), *floor_key(rows, "error")],
+                            left=0.6, below=0.7)  # fmt: skip
+    _bars(axes, table, "objects", splits, rows)
+    percent_axis(axes, 0, _highest(table, rows))
+    name(axes, "", "", "wrong answers (%)")
+    axes.set_xlabel("objects in the scene, distractors included", fontsize=TEXT - 0.5, labelpad=4 + 8 * len(splits))
+    return figure
+
+
+def _below(splits: Sequence[str]) -> str:
+    return f"Small numbers: examples of {' and, below, of '.join(splits)}."
+
+
+def quantifiers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
+    """Wrong answers by the number of objects that decides about a quantifier, in six panels (figure 23)."""
+    rows = its_results(predictions, results)
+    table = counts.by_critical(predictions)
+    splits = in_order(table, "split", SPLITS)
+    title = ["Wrong answers by the number of objects that decide", *about(rows)]
+    key = [*split_key(splits), *floor_key(rows, "error")]
+    figure, panels = page(title, 2, [(2.0, 1.5)] * 3, note=f"{INTERVAL} {_below(splits)}", key=key, left=0.5,
+                          gap=(0.2, 0.95), below=0.7)  # fmt: skip
+    order = [family[side] for side in (0, 1) for family in QUANTIFIER_FAMILIES]
+    top = _highest(table, rows)
+    for axes, said in zip([axes for row in panels for axes in row], order, strict=True):
+        family = next(regions for both, regions in QUANTIFIER_FAMILIES.items() if said in both)
+        _bars(axes, table[table["said"] == said], "critical", splits, rows)
+        percent_axis(axes, 0, top)
+        if axes not in (panels[0][0], panels[1][0]):
+            axes.set_yticklabels([])
+        answer = str(counts.DECIDED[said]).lower()
+        name(axes, f"{said}: {answer}", "", "wrong answers (%)" if axes in (panels[0][0], panels[1][0]) else "")
+        sets = ("Xs that are Ys", "Xs that are not Ys", "Ys that are not Xs")
+        axes.set_xlabel(f"number of {sets[family['decides']]}", fontsize=TEXT - 0.5, labelpad=3 + 8 * len(splits))
+    return figure
+
+
+def agreement(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
+    """How often the same example gets the same answer from image and from caption, and which of them is right."""
+    rows = its_results(predictions, results, one_setting=False)
+    rows = rows[rows["test_setting"] != "image+caption"]
+    table = counts.agreement(predictions)
+    splits = in_order(table, "split", SPLITS)
+    alike = table[table["outcome"].isin(counts.OUTCOMES[:2])].groupby("split", observed=True)["percent"].sum()
+    same = [f"{split} {alike[split]:.1f} %" for split in splits]
+    apart: dict[str, Any] = {
+        "color": "black",
+        "marker": "D",
+        "markersize": 4,
+        "linestyle": "",
+        "markerfacecolor": "white",
+    }
+    key = [*split_key(splits), Line2D([], [], label="if one told nothing of the other", **apart)]
+    note = f"{INTERVAL} Numbers above: examples. The same answer from both: {', '.join(same)}."
+    figure, [[axes]] = page(["Answers from image and from caption to the same examples", *about(rows)], 1, [(4.6, 2.2)],
+                            note=note, key=key, below=0.3)  # fmt: skip
+    wide = 0.8 / len(splits)
+    for n, split in enumerate(splits):
+        here = table[table["split"] == split]
+        place = np.arange(len(here)) + (n - (len(splits) - 1) / 2) * wide
+        face, hatch = SPLIT_STYLE[split]
+        bars(axes, place, 0, here["percent"].to_numpy(), wide, face, hatch, "black")
+        axes.plot(place, here["independent"], zorder=5, **apart)
+        whiskers(axes, place, here["low"].to_numpy(), here["high"].to_numpy())
+        for x, high, count in zip(place, np.maximum(here["high"], here["independent"]), here["count"], strict=True):
+            axes.text(x, high + 2.5, f"{count}", ha="center", fontsize=SMALL)
+    axes.set_xticks(range(len(counts.OUTCOMES)), counts.OUTCOMES)
+    axes.set_xlim(-0.6, len(counts.OUTCOMES) - 0.4)
+    percent_axis(axes, 0, 108)
+    name(axes, "", "", "examples (%)")
+    return figure
+
+
+def calibration(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
+    """How often an answer is right by how sure the model is of it, and the expected calibration error (ECE)."""
+    rows = its_results(predictions, results, one_setting=False)
+    table = counts.calibration(predictions)
+    splits, settings = in_order(table, "split", SPLITS), in_order(table, "test_setting", TEST_SETTINGS)
+    key: list[Artist] = [Patch(facecolor=SKY, label="right answers"),
+                         Line2D([], [], color="#666", linewidth=1, label="confidence")]  # fmt: skip
+    note = (
+        f"{INTERVAL} In the bars: the number of examples. ECE: expected calibration error, the mean distance of "
+        "accuracy from confidence."
+    )
+    figure, panels = page(["Right answers by the model's confidence", *about(rows)], len(splits),
+                          [(2.15, 1.7)] * len(settings), note=note, key=[*key, *floor_key(rows)], left=0.5,
+                          gap=(0.25, 0.6))  # fmt: skip
+    edges = 50 + 50 * np.arange(counts.BINS) / counts.BINS
+    for row, split in zip(panels, splits, strict=True):
+        for axes, setting in zip(row, settings, strict=True):
+            here = table[(table["split"] == split) & (table["test_setting"] == setting)]
+            x = edges[here["bin"].to_numpy()] + 25 / counts.BINS
+            bars(axes, x, 0, here["percent"].to_numpy(), 46 / counts.BINS, SKY, "", "white")
+            axes.plot([50, 100], [50, 100], color="#666", linewidth=1)
+            whiskers(axes, x + 1, here["low"].to_numpy(), here["high"].to_numpy())
+            for place, examples in zip(x, here["examples"], strict=True):
+                axes.text(place - 1, 2, f"{examples}", rotation=90, ha="center", va="bottom", fontsize=SMALL)
+            axes.set_xlim(50, 100)
+            axes.set_xticks([50, 60, 70, 80, 90, 100])
+            percent_axis(axes)
+            if axes is not row[0]:
+                axes.set_yticklabels([])
+            floors(axes, rows[(rows["split"] == split) & (rows["test_setting"] == setting)])
+            title = f"{split}, {setting}: ECE {counts.calibration_error(here):.1f} %"
+            name(axes, title, "confidence in the answer (%)" if row is panels[-1] else "",
+                 "right answers (%)" if axes is row[0] else "")  # fmt: skip
+    return figure
