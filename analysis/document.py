@@ -165,10 +165,10 @@ def _contents(report: Report) -> str:
 def _table(table: Table) -> str:
     files = " ".join(f'<a href="tables/{table.name}.{s}">{s}</a>' for s in ("md", "tex", "csv"))
     notes = f"<details><summary>Notes</summary>{_list(table.said)}</details>" if table.said else ""
-    return (
-        f'<section id="{table.name}" class="block"><h3>{html.escape(table.title)}</h3><div class="scroll" tabindex="0" role="region" '
-        f'aria-label="{html.escape(table.title)}">{table.html()}</div>{notes}<p class="files">{files}</p></section>\n'
-    )
+    title = html.escape(table.title)
+    scrolled = f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">{table.html()}</div>'
+    rest = f'{notes}<p class="files">{files}</p>'
+    return f'<section id="{table.name}" class="block"><h3>{title}</h3>{scrolled}{rest}</section>\n'
 
 
 def _of_task(report: Report, task: str) -> list[Drawn]:

@@ -1,9 +1,9 @@
 """How long a report over the full grid takes: `python tests/benchmarks/bench_report.py`.
 
-4 models x 4 tasks x 4 settings x 3 seeds, 192 runs, each with predictions of 30,000 examples in 3 test settings, made up
-(right with a probability that depends on settings, split and pair), on datasets of the paper's size. `--data DIR` takes
-DIR/spatiality and so on from there, or makes them there; `--keep DIR` keeps the runs. Seconds are of this machine on
-this day, and of what else it does: where others use it, look at the processor's.
+4 models x 4 tasks x 4 settings x 3 seeds, 192 runs, each with predictions of 30,000 examples in 3 test settings, made
+up (right with a probability that depends on settings, split and pair), on datasets of the paper's size. `--data
+DIR` takes DIR/spatiality and so on from there, or makes them there; `--keep DIR` keeps the runs. Seconds are of this
+machine on this day, and of what else it does: where others use it, look at the processor's.
 """
 
 from __future__ import annotations
