@@ -35,15 +35,16 @@ def gallery(dataset: Dataset, rows: pd.DataFrame) -> str:
 
 def show(dataset: Dataset, rows: pd.DataFrame) -> None:
     """Display `gallery` in a notebook."""
-    from IPython.display import HTML, display
+    from IPython import display
 
-    display(HTML(gallery(dataset, rows)))
+    display.display(display.HTML(gallery(dataset, rows)))  # type: ignore[no-untyped-call]
 
 
 def show_figure(figure: Figure) -> None:
     """Display a figure in a notebook, which shows those of pyplot alone by itself."""
-    from IPython.display import Image, display
+    from IPython import display
 
     data = io.BytesIO()
     figure.savefig(data, format="png", dpi=110)
-    display(Image(data=data.getvalue(), alt=" ".join(text.get_text() for text in figure.texts)))
+    alt = " ".join(text.get_text() for text in figure.texts)
+    display.display(display.Image(data=data.getvalue(), alt=alt))  # type: ignore[no-untyped-call]

@@ -40,7 +40,7 @@ from travlr.files import WORK, Locked, close, hashed, locked
 from travlr.workers import Progress, end_with_parent
 
 PAGE, TEXT = "report.html", "report.md"
-COLOURS = 64  # of a figure on the page, whose file has all
+COLOURS = 128  # of a figure on the page, whose file has all
 # The column of a table's data without which it would show nothing of ours.
 SHOWN = {"table3": "true", "table6": "hours", "table8": "parameters", "few_shot": "after_test_ood",
          "table14": "difference"}  # fmt: skip
@@ -387,8 +387,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--select", metavar="NAME=VALUE", help="which runs, such as model=uniter seed=0,1", **several)
     parser.add_argument("--watts", metavar="W", type=above_0, help="what the hardware draws, for Table 6")
     parser.add_argument("--co2", metavar="GRAMS", type=above_0, help="CO2-equivalent of a kWh, for Table 6")
-    shown = f"errors to show of each run (default: {SHARED:,} among all runs, {FEWEST} to {MOST} each)"
-    parser.add_argument("--errors", metavar="N", type=count, help=shown)
+    told = f"errors to show of each run (default: {SHARED:,} among all runs, {FEWEST} to {MOST} each)"
+    parser.add_argument("--errors", metavar="N", type=count, help=told)
     parser.add_argument("--seed", metavar="S", type=count, default=0, help="chooses these errors (default: 0)")
     parser.add_argument("--workers", metavar="N", type=count, default=0, help="processes (default: one per core)")
     given = parser.parse_args(arguments)
@@ -398,8 +398,8 @@ def main(arguments: list[str]) -> int:
     made = report(given.runs, out, given)
     for line in made.skipped:
         print(f"left out: {line}")
-    for untold in made.empty:
-        print(f"left out, as no run gives a number of it: {untold}")
+    for title in made.empty:
+        print(f"left out, as no run gives a number of it: {title}")
     of_sets = [totals(found) for found in made.errors.values()]
     shown, wrong = (sum(found[place] for found in of_sets) for place in (0, 1))
     megabytes = (out / PAGE).stat().st_size / 1e6

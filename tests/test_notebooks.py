@@ -40,13 +40,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "runs"
 
 
+def committed(name: str) -> Any:
+    return nbformat.read(FOLDER / name, as_version=4)  # type: ignore[no-untyped-call]
+
+
 def test_there_are_notebooks() -> None:
     assert NOTEBOOKS == ["1_dataset.ipynb", "2_errors.ipynb", "3_transfer.ipynb"]
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_notebooks_are_committed_without_outputs(name: str) -> None:
-    notebook = nbformat.read(FOLDER / name, as_version=4)
+    notebook = committed(name)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert code[0].metadata.tags == ["parameters"] and "os.environ" in code[0].source
@@ -59,7 +63,7 @@ def test_notebooks_are_committed_without_outputs(name: str) -> None:
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_notebooks_run(name: str, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    notebook = nbformat.read(FOLDER / name, as_version=4)
+    notebook = committed(name)
     monkeypatch.setenv("RUNS", str(runs))
     monkeypatch.setenv("DATA", str(runs.parent / "quantifiers"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))

@@ -1,5 +1,6 @@
 """A report of made-up runs: its files, what it leaves out, and its page in a real browser, counted again by pandas."""
 
+import html
 import json
 import subprocess
 import sys
@@ -109,7 +110,7 @@ def test_what_is_written(report: Path, grid: Path) -> None:
         f"objects-{first}",
         "transfer-cardinality",
         "loss-spatiality",
-    } <= figures
+    } <= drawn
     assert not any("-s1-" in name for name in drawn)  # another seed of the same
     wanted = {f"tables/{t}.{s}" for t in tables for s in ("md", "tex", "csv")}
     wanted |= {f"figures/{f}.{s}" for f in drawn for s in ("svg", "pdf", "png")}
@@ -196,7 +197,7 @@ def test_what_cannot_be_read_is_a_line_each(grid: Path, tmp_path: Path, capsys: 
     for wanted in (f"{unfinished}: unfinished", "version 99, newer", f"{damaged / PREDICTIONS}: damaged",
                    "predictions of 1 run, dataset ", "figure subsets-spatiality: no runs that differ"):  # fmt: skip
         (line,) = [line for line in said if wanted in line]
-        assert line.removeprefix("left out: ") in (out / "report.html").read_text()
+        assert html.escape(line.removeprefix("left out: ")) in (out / "report.html").read_text()
         assert as_it_is(line.removeprefix("left out: ")) in (out / "report.md").read_text()
     names = {path.stem for path in (out / "figures").iterdir()}
     assert f"cells-{good.name}" in names and not any(no_data.name in name or damaged.name in name for name in names)
@@ -277,7 +278,7 @@ def test_which_runs_are_drawn() -> None:
         about = {"name": name, "converged": converged, "seed": seed, "task": "t", "model": "m", "setting": setting}
         return Trained(about, {"any": 1} | settings, {})
 
-    runs = [one("a", False, 0), one("b", True, 2), one("c", True, 1), one("d", True, 0, **{"controlled": True}),
+    runs = [one("a", False, 0), one("b", True, 2), one("c", True, 1), one("d", True, 0, controlled=True),
             one("e", False, 1, "caption"), one("f", False, 0, "caption")]  # fmt: skip
     assert [run.about["name"] for run in reports.drawn_runs(runs)] == ["c", "f"]
 
@@ -363,7 +364,6 @@ def test_filters_count_and_show_what_pandas_counts(
     assert shown == here.groupby("id").size().to_dict()
     status = driver.find_element(By.ID, "status").text
     assert status.startswith(f"{len(here)} of {len(wrong):,} wrong answer")
-    assert len(here) >= min(len(wrong), LIMIT) or filters.get("pair")
 
 
 def test_each_run_shows_its_errors_of_each_setting_and_split(report: Path, grid: Path) -> None:
