@@ -1,5 +1,33 @@
-"""Tables, figures and error analysis from saved runs; no model is loaded."""
+"""Tables, figures and error analysis from saved runs; no model is loaded.
 
-from analysis.runs import Runs, load
+    runs = analysis.load("runs")
+    analysis.TABLES["table2"](runs).markdown()
+    analysis.draw("cells", runs, name="…", test_setting="caption")
 
-__all__ = ["Runs", "load"]
+Names are fetched when first used: importing `analysis` loads nothing.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_HOME = {
+    "FIGURES": "figures",
+    "Runs": "runs",
+    "TABLES": "tables",
+    "compare": "tables",
+    "draw": "figures",
+    "load": "runs",
+    "save": "figures",
+    "select": "tables",
+}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'analysis' has no attribute {name!r}")
+    return getattr(import_module(f"analysis.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -42,6 +42,7 @@ class Trained:
             "frozen": self.settings.get("training.frozen"),
             "trained further": self.settings.get("start"),
             "with a reader": self.settings.get("reader.steps"),
+            "with consistency": self.settings.get("training.consistency"),
             "answers shuffled": self.settings.get("training.shuffled"),
             "subset": self.part != 1,
         }
@@ -107,7 +108,7 @@ def select(runs: Runs, **where: Any) -> Runs:
         if dotted not in known:
             raise ValueError(f"{dotted}: no column or setting of runs; choose from {', '.join(sorted(known))}")
         values = list(value) if isinstance(value, list | tuple | set) else [value]
-        kept -= {run.about["name"] for run in found if {**run.settings, **run.about}[dotted] not in values}
+        kept -= {run.about["name"] for run in found if {**run.settings, **run.about}.get(dotted) not in values}
     return replace(runs, results=runs.results[runs.results["name"].isin(kept)].reset_index(drop=True))
 
 

@@ -1,7 +1,8 @@
-"""A table of cells and its notes, as Markdown, LaTeX and CSV."""
+"""A table of cells and its notes, as Markdown, LaTeX, HTML and CSV."""
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -103,6 +104,25 @@ class Table:
             ]
         )
 
+    def html(self) -> str:
+        """A `table` with its title as caption, without the notes; cells of missing numbers are of class missing."""
+        groups = [list(found) for _, found in groupby(self.columns, key=lambda column: column[0])]
+        lines = []
+        if any(group for group, _ in self.columns):
+            cells = [
+                f'<th scope="colgroup" colspan="{len(g)}">{html.escape(g[0][0])}</th>'
+                if g[0][0]
+                else f'<td colspan="{len(g)}"></td>'
+                for g in groups
+            ]
+            lines.append(f"<tr>{''.join(cells)}</tr>")
+        heads = [f'<th scope="col">{html.escape(name)}</th>' for _, name in self.columns]
+        lines.append(f"<tr>{''.join(heads)}</tr>")
+        rows = [f"<tr>{''.join(map(_html, row))}</tr>" for row in self.rows]
+        head, body = "\n".join(lines), "\n".join(rows)
+        caption = f"<caption>{html.escape(self.title)}</caption>"
+        return f"<table>{caption}\n<thead>\n{head}\n</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n"
+
     def csv(self) -> str:
         """`data`, a number to a column, every digit of it; empty where there is none."""
         return str(self.data.to_csv(index=False, lineterminator="\n"))
@@ -113,6 +133,13 @@ def _markdown(cell: Cell) -> str:
     text = f"{text} {cell.mark}" if cell.mark else text
     text = f"<ins>{text}</ins>" if cell.underlined else text
     return f"**{text}**" if cell.bold else text
+
+
+def _html(cell: Cell) -> str:
+    text = html.escape(f"{cell.text} {cell.mark}" if cell.mark else cell.text)
+    text = f"<u>{text}</u>" if cell.underlined else text
+    text = f"<b>{text}</b>" if cell.bold else text
+    return '<td class="missing"></td>' if cell.missing else f"<td>{text}</td>"
 
 
 def _latex(cell: Cell) -> str:

@@ -28,6 +28,34 @@ from travlr.dataset import Dataset, open_dataset, parse_query_form
 from travlr.scene import QUANTIFIER_FAMILIES
 
 KINDS: dict[type, str] = {str: "str", int: "Int64", float: "float64", bool: "boolean"}
+PREDICTIONS = {  # the columns of `Runs.predictions`, in order
+    "id": "str",
+    "split": "category",
+    "answer": "bool",
+    "task": "category",
+    "query": "category",
+    "objects": "int16",
+    "row": "int32",
+    "couple": "int32",
+    "scene": "int32",
+    "pair": "category",
+    "kind": "category",
+    "x": "Int16",
+    "y": "Int16",
+    "said": "category",
+    "first": "category",
+    "second": "category",
+    "critical": "Int16",
+    "run": "category",
+    "name": "category",
+    "model": "category",
+    "setting": "category",
+    "seed": "category",
+    "test_setting": "category",
+    "logit": "float32",
+    "prediction": "bool",
+    "right": "bool",
+}
 
 
 @dataclass
@@ -81,8 +109,13 @@ class Runs:
         chosen = self.chosen(**where)
         parts = []
         for name, rows in chosen.groupby("name", observed=True, sort=False):
-            parts.append(self._of_run(str(name), rows))
-        return _together(parts) if parts else pd.DataFrame(columns=["id", "test_setting", "split", "right"])
+            try:
+                parts.append(self._of_run(str(name), rows))
+            except ValueError as error:
+                if rows["dataset"].iloc[0] in self.datasets and str(error) not in self.skipped:
+                    self.skipped.append(str(error))  # of a dataset that was not found `skipped` tells already
+        empty = {column: pd.Series(dtype=kind) for column, kind in PREDICTIONS.items()}
+        return _together(parts) if parts else pd.DataFrame(empty)
 
     def _of_run(self, name: str, rows: pd.DataFrame) -> pd.DataFrame:
         about = rows.iloc[0]

@@ -283,36 +283,46 @@ def _is_part(part: float | None) -> Callable[[Trained], bool]:
 
 
 def transfer(runs: Runs) -> Table:
-    """Sections 4.2 and 6: trained in one modality and tested in the other, with images as they are and as a reader
-    writes them down. The paper has no reader."""
+    """Sections 4.2 and 6: trained in one modality and tested in the other, with nothing to help, with a reader and with
+    consistency. The paper has neither."""
     columns = []
     for train, other in (("image", "caption"), ("caption", "image")):
         columns += [Column(LONG[train], SHORT[test], train, test) for test in (train, other)]
         columns.append(Column(LONG[train], "#sd", train, None))
-    chosen = [run for run in trained(runs) if not run.kind - {"with a reader"}]
-    read = [run for run in chosen if run.kind]
-    models = [model for model in BIMODAL if model == "uniter" or any(run.about["model"] == model for run in read)]
-    steps = sorted({int(run.settings["reader.steps"]) for run in read}) or [500]
+    chosen = [run for run in trained(runs) if not run.kind - {"with a reader", "with consistency"}]
+    helped = [run for run in chosen if run.kind]
+    models = [model for model in BIMODAL if model == "uniter" or any(run.about["model"] == model for run in helped)]
+    ways = {(500, False), (0, True)} - ({(500, False)} if any(_help(run)[0] for run in helped) else set())
     lines = []
     for task in TASKS:
         for model in models:
             found = _of(chosen, task, model, ("image", "caption"))
-            for count in (0, *steps):
-                of_reader = [run for run in found if int(run.settings.get("reader.steps") or 0) == count]
-                label = f"{count:,} steps" if count else "none"
-                lines.append(Line(task, model, of_reader, (label,), (("reader_steps", count),)))
+            for way in [(0, False), *sorted(ways | {_help(run) for run in helped}, key=lambda way: way[::-1])]:
+                keys = (("reader_steps", way[0]), ("consistency", way[1]))
+                lines.append(Line(task, model, [run for run in found if _help(run) == way], (_help_text(*way),), keys))
 
     def known(line: Line, column: Column) -> Published | None:
-        return None if dict(line.keys)["reader_steps"] else _known_of_table2(line, column)
+        return _known_of_table2(line, column) if line.labels == (_help_text(0, False),) else None
 
-    title = f"Cross-modal transfer. Mean macro-F1 on test_ood (difference from test_ind), reader or none ({LETTERS})"
+    title = f"Cross-modal transfer. Mean macro-F1 on test_ood (difference from test_ind), by what helps it ({LETTERS})"
     notes = [
         "Groups of columns: trained in; columns: tested in. A reader, trained on unlabelled images and captions, "
-        "writes the caption of each image, which the model is shown in its place.",
+        "writes the caption of each image, which the model is shown in its place. Consistency: of unlabelled pairs the "
+        "model learns to say of the other modality what it says of the one it is trained in.",
         *_few(lines),
     ]
-    heads = (*HEAD[:2], ("", "Reader"), HEAD[2])
+    heads = (*HEAD[:2], ("", "Helped by"), HEAD[2])
     return _tables_grid("transfer", title, runs, lines, columns, known, heads=heads, notes=notes)
+
+
+def _help(run: Trained) -> tuple[int, bool]:
+    """Steps of the run's reader, 0 for none, and whether it learned from unlabelled pairs."""
+    return int(run.settings.get("reader.steps") or 0), bool(run.settings.get("training.consistency"))
+
+
+def _help_text(steps: int, consistency: bool) -> str:
+    told = [f"reader, {steps:,} steps"] * bool(steps) + ["consistency"] * consistency
+    return " and ".join(told) or "none"
 
 
 # Tables 10 to 12: controlled architectures ---------------------------------------------------------------------------

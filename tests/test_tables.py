@@ -205,6 +205,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "controlled": {"controlled": True},
     "trained further": {"start": "0123abcd"},
     "with a reader": {"reader": {"steps": 500}},
+    "with consistency": {"training": {"consistency": True}},
     "answers shuffled": {"training": {"shuffled": True}},
     "subset": {"training": {"stream": False, "examples": 0.25}},
 }
@@ -345,17 +346,26 @@ def test_text_only_models_are_tested_in_caption_alone() -> None:
     assert frozen.missing == 4 * (4 * 3 + 2)
 
 
-def test_transfer_with_and_without_a_reader() -> None:
+def test_transfer_by_what_helps_it() -> None:
     about: dict[str, Any] = {"model": "uniter", "task": "cardinality", "seed": 0, "setting": "image"}
     rows = made({("image", "test_ood"): 80.0, ("caption", "test_ood"): 50.0}, **about)
-    read = {"reader": {"steps": 300}}
-    rows += made({("image", "test_ood"): 81.0, ("caption", "test_ood"): 79.0}, config=read, **about)
+    helps: dict[str, dict[str, Any]] = {
+        "reader, 300 steps": {"reader": {"steps": 300}},
+        "consistency": {"training": {"consistency": True}},
+        "reader, 300 steps and consistency": {"reader": {"steps": 300}, "training": {"consistency": True}},
+    }
+    for place, config in enumerate(helps.values()):
+        rows += made({("image", "test_ood"): 81.0, ("caption", "test_ood"): 70.0 + place}, config=config, **about)
     table = TABLES["transfer"](runs_of(rows))
     found = {row[2].text: [cell.text for cell in row[4:7]] for row in own(table) if row[4].text}
-    assert found == {"none": ["80.00", "50.00", "1"], "300 steps": ["81.00", "79.00", "1"]}
-    assert any(row[2].text == "none" for row in published(table))
-    assert not any(row[2].text == "300 steps" for row in published(table))
-    assert set(table.data["reader_steps"]) == {0, 300}
+    assert found == {"none": ["80.00", "50.00", "1"]} | {
+        name: ["81.00", f"{70 + place}.00", "1"] for place, name in enumerate(helps)
+    }
+    assert {row[2].text for row in published(table)} == {"none"}
+    keys = table.data[["reader_steps", "consistency"]].drop_duplicates().to_numpy().tolist()
+    assert keys == [[0, False], [300, False], [0, True], [300, True]]
+    bare = TABLES["transfer"](runs_of(rows[:2]))
+    assert list(dict.fromkeys(row[2].text for row in own(bare))) == ["none", "reader, 500 steps", "consistency"]
 
 
 def test_run_times_and_what_they_cost_only_where_power_is_stated() -> None:
@@ -554,4 +564,4 @@ def test_configs_of_made_runs_are_real(saved: Runs) -> None:
     """The settings by which tables choose are those that a saved run has."""
     known = json.loads(saved.results["config"].iloc[0])
     assert {"controlled", "start", "training", "reader"} <= set(known)
-    assert {"examples", "stream", "frozen", "shuffled", "naming"} <= set(known["training"])
+    assert {"examples", "stream", "frozen", "shuffled", "naming", "consistency"} <= set(known["training"])

@@ -39,6 +39,7 @@ from travlr.dataset import damage
 
 VERSION = 1  # of a run's folder; a newer one is not read
 CONFIG, RESULTS, PREDICTIONS, CURVE = "config.json", "results.csv", "predictions.parquet", "curve.csv"
+REPORT = "report.json"  # in a folder that `analysis.report` wrote, which may stand beside those of runs
 TEST_SETTINGS = ("image", "caption", "image+caption")
 TEST_SPLITS = ("test_ind", "test_ood")
 
@@ -339,7 +340,8 @@ def collect(runs: Path, say: Say = print) -> list[Row]:
     """Rows of every finished run below a folder; of what is left out, `say` is told in one line each."""
     rows: list[Row] = []
     places: dict[str, Path] = {}
-    folders = sorted(p for p in Path(runs).iterdir() if p.is_dir() and p.name[0] != ".") if Path(runs).is_dir() else []
+    there = sorted(Path(runs).iterdir()) if Path(runs).is_dir() else []
+    folders = [p for p in there if p.is_dir() and p.name[0] != "." and not (p / REPORT).is_file()]
     for folder in folders:
         try:
             found = read_results(folder)

@@ -262,12 +262,12 @@ def page(folder: Path, examples: int = 200, seed: int = 0) -> str:
         "name": html.escape(folder.resolve().name),
         "lead": html.escape(f"{shown['task'].capitalize()}: {TITLES[shown['task']]}"),
         "script_hash": "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        "data": _embedded(shown),
+        "data": embedded(shown),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template)
 
 
-def _embedded(value: Any) -> str:
+def embedded(value: Any) -> str:
     """JSON in which no character means anything to HTML."""
     text = json.dumps(value, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

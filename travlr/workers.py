@@ -74,8 +74,12 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def prepare_worker() -> None:
-    """Die with the parent at once, however it dies."""
     without_pandas()
+    end_with_parent()
+
+
+def end_with_parent() -> None:
+    """Let this worker die with its parent at once, however that dies."""
     parent = multiprocessing.parent_process()
 
     def die_with_parent() -> None:
@@ -124,16 +128,16 @@ def _call(work: Callable[[Any], Any], item: Any) -> Any:
 
 
 class Progress:
-    """A bar on a terminal, a plain line every few seconds elsewhere: examples, rate, time left."""
+    """A bar on a terminal, a plain line every few seconds elsewhere: examples (or `what`), rate, time left."""
 
-    def __init__(self, total: int, say: Callable[[str], None]) -> None:
-        self._total, self._done, self._say = total, 0, say
+    def __init__(self, total: int, say: Callable[[str], None], what: str = "examples") -> None:
+        self._total, self._done, self._say, self._what = total, 0, say, what
         self._begun = self._said = time.monotonic()
         self._terminal = sys.stderr.isatty()
 
     def __enter__(self) -> Progress:
         if self._terminal and self._total:
-            print(f"[{'.' * 30}] 0 of {self._total:,} examples", end="", file=sys.stderr, flush=True)
+            print(f"[{'.' * 30}] 0 of {self._total:,} {self._what}", end="", file=sys.stderr, flush=True)
         return self
 
     def advance(self, rows: int) -> None:
@@ -141,7 +145,7 @@ class Progress:
         now = time.monotonic()
         rate = self._done / max(now - self._begun, 1e-9)
         left = (self._total - self._done) / max(rate, 1e-9)
-        text = f"{self._done:,} of {self._total:,} examples, {rate:,.0f}/s, {_minutes(left)} left"
+        text = f"{self._done:,} of {self._total:,} {self._what}, {rate:,.0f}/s, {_minutes(left)} left"
         if self._terminal:
             filled = 30 * self._done // max(self._total, 1)
             print(f"\r[{'#' * filled}{'.' * (30 - filled)}] {text}\x1b[K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,248 @@
+"""A report as text: Markdown, and one HTML page that loads nothing else.
+
+The page trusts no text of runs and datasets: it is escaped, and that of the errors travels as JSON that cannot end its
+element; a content security policy runs no script but the page's own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.averages import Trained, trained, value_text
+from analysis.layout import Table
+from analysis.runs import Runs
+from analysis.tables import TASKS
+from train.results import TEST_SETTINGS, own_setting
+from travlr.browse import embedded
+
+TEMPLATE = Path(__file__).with_name("report.html")
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure to be drawn: its kind, the name of its files, and of which results it is."""
+
+    kind: str
+    name: str
+    where: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure that was written. alt: all that its title and notes say. png: as the page shows it."""
+
+    drawing: Drawing
+    title: str
+    alt: str
+    png: bytes
+    pixels: tuple[int, int]
+
+
+@dataclass
+class Report:
+    """All that is written, in order. errors: by content digest, as `analysis.errors.content` gives them."""
+
+    runs: Runs
+    tables: list[Table] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    drawn: list[Drawn] = field(default_factory=list)
+    errors: dict[str, dict[str, Any]] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+
+
+ABOUT = ("model", "size", "setting", "task", "seed", "weights", "experiment", "regions", "steps", "train_examples",
+         "parameters", "precision", "hardware", "commit")  # fmt: skip
+
+
+def counted(report: Report) -> str:
+    """In a sentence, what the report is of."""
+    results = report.runs.results
+    runs, converged = results["name"].nunique(), results.drop_duplicates("name")["converged"].sum()
+    parts = [f"{runs:,} run{'s' * (runs > 1)}, {converged:,} of them converged", f"{len(results):,} results"]
+    return f"{'; '.join(parts)}; {len(report.runs.skipped)} left out."
+
+
+def differing(runs: Sequence[Trained]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The settings that all runs share, and of each run the others."""
+    names = sorted({name for run in runs for name in run.settings})
+    shared = {
+        name: runs[0].settings.get(name)
+        for name in names
+        if len({json.dumps(run.settings.get(name), sort_keys=True) for run in runs}) == 1
+    }
+    return shared, [{n: v for n, v in sorted(run.settings.items()) if n not in shared} for run in runs]
+
+
+def versions(runs: Runs) -> list[str]:
+    """What the runs were made with, a line for each combination, and with what this report."""
+    lines = []
+    for (told, commit), rows in runs.results.fillna({"versions": "{}", "commit": ""}).groupby(["versions", "commit"]):
+        packages = [f"{name} {version}" for name, version in json.loads(told).items()]
+        at = [f"commit {commit}"] if commit else []
+        lines.append(f"{rows['name'].nunique()} runs: {', '.join([*packages, *at]) or 'not told'}")
+    own = [f"{name} {metadata.version(name)}" for name in ("travlr", "pandas", "matplotlib", "numpy", "pyarrow")]
+    return [*lines, f"this report: {', '.join(own)}"]
+
+
+def markdown(report: Report) -> str:
+    """The report without its errors, for a reader of plain text."""
+    lines = ["# Report of runs", "", counted(report), "", "## Left out", ""]
+    lines += [f"- {_plain(line)}" for line in report.skipped] or ["Nothing."]
+    lines += ["", "## Tables", ""]
+    for table in report.tables:
+        lines += [table.markdown(), ""]
+    lines += [f"- No run gives a number of: {_plain(title)}" for title in report.empty]
+    lines += ["", "## Figures", ""]
+    for drawn in report.drawn:
+        lines += [f"![{_plain(drawn.alt)}](figures/{drawn.drawing.name}.png)", ""]
+    lines += [
+        "## Runs",
+        "",
+        "| run | converged | macro-F1 in its own setting, test_ind | test_ood |",
+        "|---|---|---|---|",
+    ]
+    for run in trained(report.runs):
+        scores = [run.score(own_setting(run.about["setting"] or ""), split) for split in ("test_ind", "test_ood")]
+        texts = ["" if score is None else f"{score:.2f}" for score in scores]
+        lines.append(f"| {_plain(run.about['name'])} | {'yes' if run.converged else 'no'} | {texts[0]} | {texts[1]} |")
+    lines += ["", *(f"- {_plain(line)}" for line in versions(report.runs))]
+    return "\n".join(lines) + "\n"
+
+
+def _plain(text: str) -> str:
+    """A text that Markdown shows as it is."""
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text)
+
+
+def page(report: Report) -> str:
+    """The whole report as one file. All text of runs and datasets is escaped, that of the errors travels as JSON."""
+    template = TEMPLATE.read_text(encoding="utf-8")
+    script = template.rpartition("<script>")[2].partition("</script>")[0]
+    values = {
+        "name": html.escape(report.runs.folder.resolve().name),
+        "lead": html.escape(counted(report)),
+        "contents": _contents(report),
+        "skipped": _list(report.skipped) or "<p>Nothing was left out.</p>",
+        "tables": "".join(map(_table, report.tables)),
+        "empty": _list(report.empty),
+        "figures": "".join(_figures(report)),
+        "runs": _runs(trained(report.runs)),
+        "versions": _list(versions(report.runs)),
+        "script_hash": "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "data": embedded(_data(report)),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template)
+
+
+def _list(lines: Iterable[str]) -> str:
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    return f"<ul>{items}</ul>" if items else ""
+
+
+def _contents(report: Report) -> str:
+    """Links to each table, and to the figures of each task."""
+    tables = [
+        f'<li><a href="#{table.name}">{html.escape(table.title.split(". ")[0])}</a></li>' for table in report.tables
+    ]
+    tasks = [f'<li><a href="#figures-{task}">{task}</a></li>' for task in TASKS if _of_task(report, task)]
+    parts: dict[str, list[str]] = {"errors": [], "tables": tables, "figures": tasks, "runs": [], "skipped": []}
+    names = {name: name.capitalize() for name in parts} | {"skipped": "Left out"}
+    inner = {name: f"<ul>{''.join(items)}</ul>" if items else "" for name, items in parts.items()}
+    return "".join(f'<li><a href="#{name}">{names[name]}</a>{inner[name]}</li>' for name in parts)
+
+
+def _table(table: Table) -> str:
+    files = " ".join(f'<a href="tables/{table.name}.{s}">{s}</a>' for s in ("md", "tex", "csv"))
+    notes = f"<details><summary>Notes</summary>{_list(table.said)}</details>" if table.said else ""
+    title = html.escape(table.title)
+    scrolled = f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">{table.html()}</div>'
+    rest = f'{notes}<p class="files">{files}</p>'
+    return f'<section id="{table.name}" class="block"><h3>{title}</h3>{scrolled}{rest}</section>\n'
+
+
+def _of_task(report: Report, task: str) -> list[Drawn]:
+    tasks = dict(zip(report.runs.results["name"], report.runs.results["task"], strict=True))
+    return [
+        drawn
+        for drawn in report.drawn
+        if task == (drawn.drawing.where.get("task") or tasks.get(drawn.drawing.where.get("name")))
+    ]
+
+
+def _figures(report: Report) -> Iterator[str]:
+    for task in TASKS:
+        if found := _of_task(report, task):
+            yield f'<section id="figures-{task}"><h3>{task}</h3><div class="figures">'
+            yield from map(_figure, found)
+            yield "</div></section>\n"
+
+
+def _figure(drawn: Drawn) -> str:
+    name, (width, height) = drawn.drawing.name, drawn.pixels
+    data = base64.b64encode(drawn.png).decode()
+    files = " ".join(f'<a href="figures/{name}.{s}">{s}</a>' for s in ("svg", "pdf", "png"))
+    return (
+        f'<figure id="{name}"><img loading="lazy" width="{width * 2 // 3}" height="{height * 2 // 3}" '
+        f'alt="{html.escape(drawn.alt)}" src="data:image/png;base64,{data}">'
+        f'<figcaption>{html.escape(drawn.title)} <span class="files">{files}</span></figcaption></figure>\n'
+    )
+
+
+def _runs(runs: Sequence[Trained]) -> str:
+    """A line for each run with its settings that not all share, and the settings that all share."""
+    shared, own = differing(runs)
+    lines = []
+    for run, settings in zip(runs, own, strict=True):
+        scores = [run.score(own_setting(run.about["setting"] or ""), split) for split in ("test_ind", "test_ood")]
+        facts = {name: run.about[name] for name in ABOUT if run.about[name] is not None}
+        cells = ["yes" if run.converged else "no", *("" if score is None else f"{score:.2f}" for score in scores)]
+        lines.append(
+            f'<tr><th scope="row"><details><summary>{html.escape(run.about["name"])}</summary>{_settings(facts)}'
+            f"{_settings(settings)}</details></th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+        )
+    heads = "".join(f'<th scope="col">{head}</th>' for head in ("Run", "Converged", "test_ind", "test_ood"))
+    caption = "<caption>Macro-F1 in the setting of training. A run opens to its settings.</caption>"
+    table = f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    common = f"<details><summary>Settings that all runs share</summary>{_settings(shared)}</details>" if shared else ""
+    return f'<div class="scroll">{table}</div>{common}'
+
+
+def _settings(settings: dict[str, Any]) -> str:
+    items = (f"<dt>{html.escape(n)}</dt><dd>{html.escape(value_text(v))}</dd>" for n, v in settings.items())
+    return f'<dl class="code">{"".join(items)}</dl>'
+
+
+def _data(report: Report) -> dict[str, Any]:
+    """What the page's script shows: the runs, how often each erred on what, and examples of it."""
+    about = report.runs.results.drop_duplicates("name").set_index("name")
+    names = [name for found in report.errors.values() for name in found["wrong"]]
+    place = {name: number for number, name in enumerate(names)}
+    runs = []
+    for digest, found in report.errors.items():
+        for name in found["wrong"]:
+            row = about.loc[name]
+            told = {c: None if pd.isna(row[c]) else str(row[c]) for c in ("model", "size", "setting", "task", "seed")}
+            runs.append({"name": name, "dataset": digest, **told})
+    sets = {
+        digest: {
+            "cells": found["cells"],
+            "wrong": list(found["wrong"].values()),
+            "examples": [
+                {**example, "errors": [number for name, *rest in example["errors"] for number in (place[name], *rest)]}
+                for example in found["examples"]
+            ],
+        }
+        for digest, found in report.errors.items()
+    }
+    return {"tests": list(TEST_SETTINGS), "runs": runs, "sets": sets}

@@ -1,0 +1,125 @@
+"""Wrong answers of many runs: how many by pair and answer, and which examples to show of them.
+
+Of a dataset all runs go through the examples in one random order, drawn from a seed, and each shows its first errors of
+each test setting and split. So runs that err alike show the same examples, and an example that is shown tells of every
+run that errs on it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from train.results import TEST_SETTINGS, TEST_SPLITS
+from travlr.browse import picture
+from travlr.dataset import Dataset
+
+RIGHT, UNTESTED = 0, 255
+SHARED = 4800  # errors to show of all runs together, where no number is asked for, but of each run from
+FEWEST, MOST = 24, 480  # to
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a run said to the N examples of both test splits: (3, N) uint8, by test setting. 0: right. 50 to 100: wrong,
+    and so many percent sure. 255: not tested."""
+
+    name: str
+    sure: np.ndarray
+
+
+def answers_of(name: str, predictions: pd.DataFrame, examples: pd.DataFrame) -> Answers:
+    """All predictions of one run, as `Runs.predictions` gives them, in the order of `Runs.examples`."""
+    sure = np.full((len(TEST_SETTINGS), len(examples)), UNTESTED, np.uint8)
+    starts = {TEST_SPLITS[0]: 0, TEST_SPLITS[1]: int((examples["split"] == TEST_SPLITS[0]).sum())}
+    split = predictions["split"].map(starts).to_numpy(np.int64)
+    test = predictions["test_setting"].map({name: n for n, name in enumerate(TEST_SETTINGS)}).to_numpy(np.int64)
+    percent = np.rint(100 / (1 + np.exp(-np.abs(predictions["logit"].to_numpy(float))))).astype(np.uint8)
+    sure[test, split + predictions["row"].to_numpy()] = np.where(predictions["right"], RIGHT, percent)
+    return Answers(name, sure)
+
+
+def per_run(runs: int) -> int:
+    """How many errors to show of each of so many runs, if no number is asked for."""
+    return int(np.clip(SHARED // max(runs, 1), FEWEST, MOST))
+
+
+def chosen(answers: Sequence[Answers], splits: np.ndarray, limit: int, seed: int) -> np.ndarray:
+    """The examples of a dataset that are shown, in order: of each run `limit` errors (rounded up to as many of each of
+    its test settings and splits), or all that it has. splits: (N,) the split of each example."""
+    order = np.random.default_rng(seed).permutation(len(splits))
+    shown = np.zeros(len(splits), bool)
+    for one in answers:
+        wrong = (one.sure != RIGHT) & (one.sure != UNTESTED)
+        parts = [(test, split) for test in range(len(wrong)) for split in TEST_SPLITS
+                 if (one.sure[test, splits == split] != UNTESTED).any()]  # fmt: skip
+        for test, split in parts:
+            here = order[(wrong[test] & (splits == split))[order]]
+            shown[here[: -(-limit // len(parts))]] = True
+    return order[shown[order]]
+
+
+def content(
+    answers: Sequence[Answers], examples: pd.DataFrame, dataset: Dataset, limit: int, seed: int
+) -> dict[str, Any]:
+    """What the page has of a dataset's errors.
+
+    cells: (split, pair, true answer, examples) of each kind of example. wrong: by the run's name, for each test setting
+    the number of errors of each cell, None where it was not tested. examples: those shown, each with `errors`: name,
+    test setting (its place), percent sure.
+    """
+    cells, place = _cells(examples)
+    splits = examples["split"].astype(object).to_numpy()
+    wrong = {one.name: [_by_cell(of_test, place, len(cells)) for of_test in one.sure] for one in answers}
+    rows = chosen(answers, splits, limit, seed)
+    stack = np.stack([one.sure for one in answers])[:, :, rows] if answers else np.zeros((0, 3, 0))  # (R, 3, shown)
+    shown = _shown(dataset, examples, rows)
+    for number, (row, example) in enumerate(zip(rows, shown, strict=True)):
+        said = stack[:, :, number]
+        found = np.argwhere((said != RIGHT) & (said != UNTESTED)).tolist()
+        example["cell"] = int(place[row])
+        example["errors"] = [(answers[run].name, test, int(said[run, test])) for run, test in found]
+    return {"cells": cells, "wrong": wrong, "examples": shown}
+
+
+def _cells(examples: pd.DataFrame) -> tuple[list[tuple[str, str, bool, int]], np.ndarray]:
+    """The kinds of examples, in the order of pairs, and (N,) which of them each example is."""
+    by = ["split", "kind", "x", "y", "pair", "answer"]
+    grouped = examples.groupby(by, observed=True, sort=True, dropna=False)
+    cells = [(str(key[0]), str(key[4]), bool(key[5]), int(count)) for key, count in grouped.size().items()]
+    return cells, grouped.ngroup().to_numpy()
+
+
+def _by_cell(sure: np.ndarray, place: np.ndarray, cells: int) -> list[int] | None:
+    tested = sure != UNTESTED
+    if not tested.any():
+        return None
+    return np.bincount(place[tested & (sure != RIGHT)], minlength=cells).tolist()
+
+
+def _shown(dataset: Dataset, examples: pd.DataFrame, rows: np.ndarray) -> list[dict[str, Any]]:
+    """The examples as the page shows them, each with its picture. Raises `ValueError` for a damaged one."""
+    found: dict[int, dict[str, Any]] = {}
+    splits, places = examples["split"].astype(object).to_numpy(), examples["row"].to_numpy()
+    for row in sorted(rows.tolist()):  # in the order of the files, each part of which is then read once
+        example = dataset[splits[row]][int(places[row])]
+        data, pixels = picture(example.image, example.id)
+        found[row] = {
+            "id": example.id,
+            "picture": base64.b64encode(data).decode(),
+            "pixels": pixels,
+            "query": example.query,
+            "caption": example.caption,
+        }
+    return [found[row] for row in rows.tolist()]
+
+
+def totals(content: Mapping[str, Any]) -> tuple[int, int]:
+    """How many errors a dataset's page shows, and how many there are."""
+    shown = sum(len(example["errors"]) for example in content["examples"])
+    return shown, sum(sum(of_test) for tests in content["wrong"].values() for of_test in tests if of_test)

@@ -1,0 +1,50 @@
+"""What notebooks show: examples with picture, query, answer, what the model said, and caption; and figures."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from travlr.browse import picture
+from travlr.dataset import Dataset
+
+
+def gallery(dataset: Dataset, rows: pd.DataFrame) -> str:
+    """Rows of examples or predictions (columns split and row; prediction and logit where there are any) as HTML."""
+    cards = []
+    for row in rows.to_dict("records"):
+        example = dataset[row["split"]][int(row["row"])]
+        data, _ = picture(example.image, example.id)
+        said = f"answer {example.answer}"
+        if "prediction" in row:
+            said += f", the model says {bool(row['prediction'])} (log-odds {row['logit']:+.1f})"
+        cards.append(
+            f'<figure style="width: 260px; margin: 0 12px 12px 0; display: inline-block; vertical-align: top">'
+            f'<img width="260" alt="{html.escape(example.caption)}" style="border: 1px solid #ccc" '
+            f'src="data:image/png;base64,{base64.b64encode(data).decode()}">'
+            f"<figcaption><b>{html.escape(example.query)}</b><br>{said}; {row['split']}, "
+            f"{html.escape(' '.join(example.pair))}<br><small>{html.escape(example.caption)}</small>"
+            "</figcaption></figure>"
+        )
+    return f"<div>{''.join(cards)}</div>"
+
+
+def show(dataset: Dataset, rows: pd.DataFrame) -> None:
+    """Display `gallery` in a notebook."""
+    from IPython import display
+
+    display.display(display.HTML(gallery(dataset, rows)))  # type: ignore[no-untyped-call]
+
+
+def show_figure(figure: Figure) -> None:
+    """Display a figure in a notebook, which shows those of pyplot alone by itself."""
+    from IPython import display
+
+    data = io.BytesIO()
+    figure.savefig(data, format="png", dpi=110)
+    alt = " ".join(text.get_text() for text in figure.texts)
+    display.display(display.Image(data=data.getvalue(), alt=alt))  # type: ignore[no-untyped-call]

@@ -1,0 +1,76 @@
+"""The notebooks, from top to bottom, on small real runs; and as they are committed, without outputs."""
+
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+import torch
+from nbclient import NotebookClient
+
+from tests.helpers import ROOT
+from train.config import Optimiser, Run, Training
+from train.run import run
+from travlr.config import CONFIGS, Count, Image
+from travlr.generate import Job, generate_dataset
+
+FOLDER = ROOT / "analysis" / "notebooks"
+NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a few steps on a small dataset of each task, and a second one of cardinality."""
+    torch.set_num_threads(1)
+    place = tmp_path_factory.mktemp("notebooks")
+    count = Count(train=60, validation=20, test_ind=64, test_ood=64)
+    for task, config in CONFIGS.items():
+        data = str(place / task)
+        generate_dataset(config(count=count, image=Image(cell=16)), Job(out=data, workers=1), say=lambda line: None)
+        for setting in ("caption", "image")[: 1 + (task == "cardinality")]:
+            training = Training(steps=4, check_every=2, validation=20)
+            settings: dict[str, Any] = {"size": "tiny", "precision": "float32", "device": "cpu", "task": task}
+            optimiser = Optimiser(batch_size=10)
+            run(Run(data=data, runs=str(place / "runs"), setting=setting, training=training, optimiser=optimiser,
+                    **settings), say=lambda line: None)  # fmt: skip
+    return place / "runs"
+
+
+def committed(name: str) -> Any:
+    return nbformat.read(FOLDER / name, as_version=4)  # type: ignore[no-untyped-call]
+
+
+def test_there_are_notebooks() -> None:
+    assert NOTEBOOKS == ["1_dataset.ipynb", "2_errors.ipynb", "3_transfer.ipynb"]
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebooks_are_committed_without_outputs(name: str) -> None:
+    notebook = committed(name)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert code[0].metadata.tags == ["parameters"] and "os.environ" in code[0].source
+    for cell in code:
+        assert cell.outputs == [] and cell.execution_count is None
+        ast.parse(cell.source)
+        assert len(cell.source.splitlines()) <= 14
+    assert f"analysis/notebooks/{name}" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebooks_run(name: str, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = committed(name)
+    monkeypatch.setenv("RUNS", str(runs))
+    monkeypatch.setenv("DATA", str(runs.parent / "quantifiers"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    resources = {"metadata": {"path": str(runs.parent)}}
+    NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    pictures = [o for o in outputs if "image/png" in o.get("data", {})]
+    pages = "".join(o["data"]["text/html"] for o in outputs if "text/html" in o.get("data", {}))
+    assert len(pictures) == {"1_dataset.ipynb": 1, "2_errors.ipynb": 14, "3_transfer.ipynb": 5}[name]
+    assert ("data:image/png;base64" in pages) == (name != "3_transfer.ipynb") and "<table" in pages

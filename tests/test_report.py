@@ -1,0 +1,438 @@
+"""A report of made-up runs: its files, what it leaves out, and its page in a real browser, counted again by pandas."""
+
+import html
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from analysis import figures, load
+from analysis import report as reports
+from analysis.averages import Trained
+from analysis.document import _plain as as_it_is
+from analysis.errors import per_run
+from analysis.layout import Cell, Table
+from analysis.tables import TABLES
+from tests.grid import make_run
+from tests.test_browse import Open, chrome, open_page, until  # noqa: F401
+from train.results import PREDICTIONS, read_config
+from travlr import cli
+from travlr.config import Cardinality, Count, Image, Spatiality
+from travlr.generate import Job, generate_dataset
+
+COUNT = Count(train=60, validation=20, test_ind=56, test_ood=64)
+HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><b>&amp;"
+LIMIT = 12  # errors of each run
+
+
+def written(folder: Path, config: Any) -> Path:
+    generate_dataset(config, Job(str(folder), workers=1), say=lambda _: None)
+    return folder
+
+
+def hostile(folder: Path) -> None:
+    """Give captions and queries of a dataset's test splits text that would do harm as markup."""
+    for path in folder.glob("test_*.parquet"):
+        table = pq.read_table(path)
+        for column in ("caption", "query"):
+            place = table.schema.get_field_index(column)
+            texts = pa.array([f"{text} {HOSTILE}" for text in table[column].to_pylist()])
+            table = table.set_column(place, table.schema.field(column), texts)
+        pq.write_table(table, path, write_page_checksum=True)
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five runs on two datasets, one of them hostile; beside them what a report has to leave out."""
+    place = tmp_path_factory.mktemp("grid")
+    cardinality = written(place / "cardinality", Cardinality(count=COUNT, image=Image(cell=8)))
+    spatiality = written(place / "spatiality", Spatiality(count=COUNT, image=Image(cell=8)))
+    hostile(cardinality)
+    runs = place / "runs"
+    for model, setting, data, seed in (
+        ("uniter", "caption", cardinality, 0),
+        ("uniter", "caption", cardinality, 1),
+        ("lxmert", "image", cardinality, 0),
+        ("bert", "caption", cardinality, 0),
+        ("uniter", "image+caption", spatiality, 0),
+    ):
+        make_run(
+            runs, data, lambda test, split: 0.9 if test == "caption" else 0.5,
+            model=model, setting=setting, seed=seed, experiment="<b>x</b>",
+        )  # fmt: skip
+    return runs
+
+
+def options(*more: str) -> list[str]:
+    return ["--errors", str(LIMIT), "--workers", "1", *more]
+
+
+@pytest.fixture(scope="module")
+def report(grid: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("reports") / "a report"
+    assert reports.main([str(grid), "--out", str(out), *options()]) == 0
+    return out
+
+
+@pytest.fixture
+def few_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports with two kinds of figures, one of which has nothing to draw: drawing all takes a while."""
+    monkeypatch.setattr(figures, "FIGURES", {name: figures.FIGURES[name] for name in ("cells", "subsets")})
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+# Files ---------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_written(report: Path, grid: Path) -> None:
+    found = files(report)
+    tables = {Path(name).stem for name in found if name.startswith("tables/")}
+    assert {"table2", "table3", "table6", "table8", "transfer", "text_only"} <= tables
+    assert not tables & {"table13", "table14", "few_shot", "frozen", "table10"}  # no run of ours is in them
+    drawn = {Path(name).stem for name in found if name.startswith("figures/")}
+    names = [folder.name for folder in grid.iterdir() if folder.is_dir()]
+    first = next(name for name in names if name.startswith("uniter-caption-cardinality-s0"))
+    assert {
+        f"cells-{first}",
+        f"numbers-{first}",
+        f"objects-{first}",
+        "transfer-cardinality",
+        "loss-spatiality",
+    } <= drawn
+    assert not any("-s1-" in name for name in drawn)  # another seed of the same
+    wanted = {f"tables/{t}.{s}" for t in tables for s in ("md", "tex", "csv")}
+    wanted |= {f"figures/{f}.{s}" for f in drawn for s in ("svg", "pdf", "png")}
+    assert set(found) == wanted | {"report.md", "report.html", "report.json"}
+    runs = load(grid)
+    assert found["tables/table2.md"].decode() == TABLES["table2"](runs).markdown()
+    text, page = found["report.md"].decode(), found["report.html"].decode()
+    assert all(f"figures/{name}.png" in text and f'id="{name}"' in page for name in drawn)
+    assert "Table 13" in text.partition("No run gives a number of")[2]
+    assert all(name in page for name in names)
+
+
+def test_the_same_runs_give_the_same_bytes_however_many_processes_draw(grid: Path, tmp_path: Path) -> None:
+    for name, workers in (("a", "1"), ("b", "2")):
+        arguments = ["--out", str(tmp_path / name), "--select", "model=bert", "--workers", workers]
+        assert reports.main([str(grid), *arguments]) == 0
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+
+
+@pytest.mark.usefixtures("few_figures")
+def test_a_report_replaces_a_report_and_nothing_else(report: Path, grid: Path, tmp_path: Path) -> None:
+    out = tmp_path / "runs" / "report"
+    make_run(tmp_path / "runs", grid.parent / "spatiality", lambda *_: 0.9, model="uniter")
+    arguments = [str(tmp_path / "runs"), *options()]
+    assert reports.main(arguments) == 0  # in the folder of the runs, where it is taken for no run
+    assert reports.main(arguments) == 0 and load(tmp_path / "runs").skipped == []
+    before = files(out)
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"holds notes\.txt, which is not of a report"):
+        reports.main(arguments)
+    (out / "notes.txt").unlink()
+    (out / "report.md").write_text("edited")
+    with pytest.raises(ValueError, match=r"holds report\.md, which has been changed since"):
+        reports.main(arguments)
+    assert files(out) == before | {"report.md": b"edited"}
+    with pytest.raises(ValueError, match="which is not of a report"):
+        reports.main([*arguments, "--out", str(grid.parent / "spatiality")])
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ValueError, match="is in the way"):
+        reports.main([*arguments, "--out", str(tmp_path / "file")])
+
+
+@pytest.mark.usefixtures("few_figures")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_a_report_that_breaks_off_leaves_nothing(error: type[BaseException], grid: Path, tmp_path: Path) -> None:
+    (tmp_path / ".out.tmp").mkdir()
+    (tmp_path / ".out.tmp" / "of a report that was killed").write_text("")
+
+    def stop(*_: object) -> None:
+        assert not (tmp_path / ".out.tmp" / "of a report that was killed").exists()
+        raise error
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(error):
+        patch.setattr(reports, "write", stop)
+        reports.main([str(grid), "--out", str(tmp_path / "out"), *options("--select", "model=bert")])
+    assert list(tmp_path.iterdir()) == []
+
+
+# What is left out ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("few_figures")
+def test_what_cannot_be_read_is_a_line_each(grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = tmp_path / "runs"
+    moved = written(tmp_path / "moved", Cardinality(seed=1, count=COUNT, image=Image(cell=8)))
+    good, no_data, damaged, unfinished, newer = (
+        make_run(runs, data, lambda *_: 0.9, model=model, seed=seed)
+        for model, data, seed in (
+            ("uniter", grid.parent / "spatiality", 0),
+            ("uniter", moved, 1),
+            ("lxmert", grid.parent / "spatiality", 2),
+            ("lxmert", grid.parent / "spatiality", 3),
+            ("lxmert", grid.parent / "spatiality", 4),
+        )
+    )
+    moved.rename(tmp_path / "elsewhere")
+    (damaged / PREDICTIONS).write_bytes(b"PAR1" + b"\0" * 100)
+    (unfinished / "results.csv").unlink()
+    told = read_config(newer) | {"version": 99}
+    (newer / "config.json").write_text(json.dumps(told))
+    out = tmp_path / "out"
+    assert reports.main([str(runs), "--out", str(out), *options()]) == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("left out: ")]
+    for wanted in (f"{unfinished}: unfinished", "version 99, newer", f"{damaged / PREDICTIONS}: damaged",
+                   "predictions of 1 run, dataset ", "figure subsets-spatiality: no runs that differ"):  # fmt: skip
+        (line,) = [line for line in said if wanted in line]
+        assert html.escape(line.removeprefix("left out: ")) in (out / "report.html").read_text()
+        assert as_it_is(line.removeprefix("left out: ")) in (out / "report.md").read_text()
+    names = {path.stem for path in (out / "figures").iterdir()}
+    assert f"cells-{good.name}" in names and not any(no_data.name in name or damaged.name in name for name in names)
+    arguments = [str(runs), "--out", str(out), "--data", str(tmp_path / "elsewhere"), *options()]
+    assert reports.main(arguments) == 0
+    assert (out / "figures" / f"cells-{no_data.name}.svg").exists()
+
+
+@pytest.mark.usefixtures("few_figures")
+def test_selecting(grid: Path, tmp_path: Path) -> None:
+    arguments = [
+        str(grid),
+        "--out",
+        str(tmp_path / "out"),
+        *options("--select", "model=uniter", "seed=0,1", "task=cardinality"),
+    ]
+    assert reports.main(arguments) == 0
+    told = embedded(tmp_path / "out" / "report.html")
+    assert [(run["model"], run["seed"], run["task"]) for run in told["runs"]] == [
+        ("uniter", "0", "cardinality"),
+        ("uniter", "1", "cardinality"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--select", "modle=uniter"], "modle: no column or setting of runs; choose from"),
+        (["--select", "model=albef"], "no finished run has these values"),
+        (["--select", "model"], "write it as name=value"),
+        (["--select", "seed=[1"], "cannot be read"),
+        (["--errors", "-1"], "not a whole number of 0 or more"),
+        (["--watts", "nan"], "not a number"),
+        (["--co2", "400"], "--co2 needs --watts"),
+        (["--colour"], "unrecognized"),
+    ],
+)
+def test_wrong_usage(grid: Path, tmp_path: Path, more: list[str], message: str) -> None:
+    with pytest.raises(cli.UsageError, match=message) as error:
+        reports.main([str(grid), "--out", str(tmp_path / "out"), *more])
+    assert "\n" not in str(error.value) and list(tmp_path.iterdir()) == []
+
+
+def test_no_runs(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no such folder of runs"):
+        reports.main([str(tmp_path / "nowhere"), "--out", str(tmp_path / "out")])
+    with pytest.raises(ValueError, match="no finished run"):
+        reports.main([str(tmp_path)])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_command(grid: Path, tmp_path: Path) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "analysis.report", *arguments], capture_output=True, text=True)
+
+    out = str(tmp_path / "out")
+    done = run(str(grid), "--out", out, "--watts", "250", "--co2", "400", "--select", "model=bert", "--workers", "1")
+    assert (done.returncode, done.stderr) == (0, "") and "in a browser" in done.stdout.splitlines()[-1]
+    assert "at 250 W, 400 g of CO2" in (tmp_path / "out" / "tables" / "table6.md").read_text()
+    failed = run(str(tmp_path / "nothing"))
+    assert (failed.returncode, failed.stdout) == (1, "") and failed.stderr.count("\n") == 1
+    wrong = run()
+    assert (wrong.returncode, wrong.stdout) == (2, "") and wrong.stderr.count("\n") == 1
+
+
+def test_importing_analysis_loads_nothing() -> None:
+    program = "import sys, analysis; print({'pandas', 'numpy', 'matplotlib', 'torch'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "set()\n"
+    program = "import sys, analysis.report; print({'matplotlib', 'torch', 'transformers'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "set()\n"
+
+
+# Pieces --------------------------------------------------------------------------------------------------------------
+
+
+def test_which_runs_are_drawn() -> None:
+    def one(name: str, converged: bool, seed: int, setting: str = "image", **settings: Any) -> Trained:
+        about = {"name": name, "converged": converged, "seed": seed, "task": "t", "model": "m", "setting": setting}
+        return Trained(about, {"any": 1} | settings, {})
+
+    runs = [one("a", False, 0), one("b", True, 2), one("c", True, 1), one("d", True, 0, controlled=True),
+            one("e", False, 1, "caption"), one("f", False, 0, "caption")]  # fmt: skip
+    assert [run.about["name"] for run in reports.drawn_runs(runs)] == ["c", "f"]
+
+
+def test_a_table_as_html_escapes_and_marks() -> None:
+    cells = (Cell("<b>"), Cell("1", 1.0, bold=True, underlined=True, mark="↑"), Cell(missing=True))
+    table = Table("t", "A & B", (("", "x"), ("g<", "y"), ("g<", "z")), (cells,), pd.DataFrame())
+    text = table.html()
+    assert "<caption>A &amp; B</caption>" in text and '<th scope="colgroup" colspan="2">g&lt;</th>' in text
+    assert '<td>&lt;b&gt;</td><td><b><u>1 ↑</u></b></td><td class="missing"></td>' in text
+
+
+def test_how_many_errors_of_each_run() -> None:
+    assert [per_run(runs) for runs in (1, 10, 20, 192, 1000)] == [480, 480, 240, 25, 24]
+
+
+# The page ------------------------------------------------------------------------------------------------------------
+
+
+def embedded(page: Path) -> dict[str, Any]:
+    text = page.read_text()
+    return json.loads(text.partition('<script type="application/json" id="data">')[2].partition("</script>")[0])
+
+
+def wrong_answers(grid: Path) -> tuple[pd.DataFrame, int]:
+    """Every wrong answer from the files alone, and how many answers there are."""
+    every = []
+    for folder in (path for path in grid.iterdir() if path.is_dir()):
+        told = read_config(folder)
+        rows = pq.read_table(folder / PREDICTIONS).to_pandas()
+        data = pd.concat(
+            [pq.read_table(p, columns=["id", "pair"]).to_pandas() for p in Path(told["data"]).glob("*.parquet")]
+        )
+        rows = rows.merge(data, on="id").assign(run=folder.name, model=told["config"]["model"])
+        every.append(rows.assign(setting=told["config"]["setting"], task=told["config"]["task"]))
+    found = pd.concat(every, ignore_index=True)
+    found["pair"] = found["pair"].map(" ".join)
+    found = found.rename(columns={"test_setting": "test"})
+    return found[found["prediction"] != found["answer"]], len(found)
+
+
+SHOWN = """
+const done = arguments[0], ids = [];
+function read() {
+  ids.push(...[...document.querySelectorAll(".card")].map((card) => [card.dataset.id, Number(card.dataset.errors)]));
+  const later = document.querySelector(".status .pager button:last-child");
+  if (document.querySelector(".pager").hidden || later.disabled) return done(ids);
+  addEventListener("hashchange", () => setTimeout(read), { once: true });
+  later.click();
+}
+read();
+"""
+CHOOSE = """
+const [name, value, done] = arguments, control = document.getElementsByName(name)[0];
+addEventListener("hashchange", () => setTimeout(done), { once: true });
+control.value = value;
+control.dispatchEvent(new Event("change", { bubbles: true }));
+"""
+FILTERS: list[dict[str, str]] = [
+    {},
+    {"task": "cardinality"},
+    {"model": "uniter", "task": "cardinality", "test": "image"},
+    {"setting": "image", "split": "test_ood", "answer": "true"},
+    {"split": "test_ind", "test": "caption"},
+    {"pair": "circle 2"},
+    {"model": "bert", "test": "image"},
+]
+
+
+@pytest.mark.parametrize("filters", FILTERS, ids=lambda filters: ",".join(filters.values()) or "all")
+def test_filters_count_and_show_what_pandas_counts(
+    filters: dict[str, str], report: Path, grid: Path, open_page: Open  # noqa: F811
+) -> None:  # fmt: skip
+    wrong, _ = wrong_answers(grid)
+    first = open_page(report / "report.html").execute_async_script(SHOWN)
+    driver = open_page(report / "report.html")
+    for name, value in filters.items():
+        driver.execute_async_script(CHOOSE, name, value)
+    for name, value in filters.items():
+        wrong = wrong[wrong[name].astype(str).str.lower() == value]
+    shown = dict(driver.execute_async_script(SHOWN))
+    here = wrong[wrong["id"].isin([example for example, _ in first])]  # of an example that is shown every error is
+    assert shown == here.groupby("id").size().to_dict()
+    status = driver.find_element(By.ID, "status").text
+    assert status.startswith(f"{len(here)} of {len(wrong):,} wrong answer")
+
+
+def test_each_run_shows_its_errors_of_each_setting_and_split(report: Path, grid: Path) -> None:
+    wrong, _ = wrong_answers(grid)
+    examples = [e for found in embedded(report / "report.html")["sets"].values() for e in found["examples"]]
+    shown = {example["id"] for example in examples}
+    for (run, test, split), rows in wrong.groupby(["run", "test", "split"]):
+        parts = 2 if run.startswith("bert") else 6
+        assert rows["id"].isin(shown).sum() >= min(len(rows), LIMIT // parts), (run, test, split)
+    text = (report / "report.html").read_text()
+    assert all(text.count(f'"{example["id"]}"') == 1 for example in examples)
+    assert len(shown) == len(examples) == text.count('"picture":')
+
+
+def test_cards_say_who_erred_and_hostile_text_stays_text(report: Path, grid: Path, open_page: Open) -> None:  # noqa: F811
+    driver = open_page(report / "report.html", "task=cardinality")
+    until(driver, lambda: driver.find_elements(By.CSS_SELECTOR, ".card"))
+    card = driver.find_element(By.CSS_SELECTOR, ".card")
+    assert HOSTILE in card.find_element(By.CSS_SELECTOR, ".caption").text
+    assert HOSTILE in card.find_element(By.CSS_SELECTOR, ".query").text
+    assert "owned" not in driver.title
+    assert driver.execute_script("return document.querySelectorAll('img[src=x], .card b').length") == 0
+    assert (
+        driver.execute_script(
+            "return performance.getEntriesByType('resource').filter((e) => !e.name.startsWith('data:')).length"
+        )
+        == 0
+    )
+    wrong, _ = wrong_answers(grid)
+    rows = wrong[wrong["id"] == card.get_attribute("data-id")]
+    lines = driver.execute_script(
+        "return [...arguments[0].querySelectorAll('.wrong li')].map((e) => e.textContent)", card
+    )
+    assert len(lines) == len(rows)
+    for row in rows.itertuples():
+        assert any(f"{row.model} small trained in {row.setting}, tested in {row.test}, seed" in line for line in lines)
+    right = bool(rows["answer"].iloc[0])
+    answers = [span.text for span in card.find_elements(By.CSS_SELECTOR, ".answer")]
+    assert answers == (["✓ True", "✗ False"] if right else ["✗ False", "✓ True"])
+
+
+def test_keyboard_print_and_narrow_screens(report: Path, open_page: Open) -> None:  # noqa: F811
+    driver = open_page(report / "report.html")
+    driver.execute_script("document.getElementsByName('task')[0].focus()")
+    driver.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
+    until(driver, lambda: "task=" in driver.current_url)
+    assert driver.execute_script("return document.querySelector('#tables details').open") is False
+    driver.execute_script("dispatchEvent(new Event('beforeprint'))")
+    assert driver.execute_script("return [...document.querySelectorAll('details')].every((fold) => fold.open)")
+    images = "return [...document.images].filter((image) => !image.alt).length"
+    assert driver.execute_script(images) == 0
+    links = "return [...document.querySelectorAll('nav a')].filter((a) => !document.getElementById(a.hash.slice(1)))"
+    assert driver.execute_script(links) == []
+    driver = open_page(report / "report.html", width=380)
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= 380
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_contrast(scheme: str, report: Path, open_page: Open) -> None:  # noqa: F811
+    driver: webdriver.Chrome = open_page(report / "report.html", scheme=scheme)
+    script = """
+      const linear = (v) => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+      const light = (text) => text.match(/[\\d.]+/g).slice(0, 3)
+        .reduce((sum, v, place) => sum + [.2126, .7152, .0722][place] * linear(v / 255), 0);
+      const paper = (e) => getComputedStyle(e).backgroundColor;
+      const behind = (e) => paper(e) === "rgba(0, 0, 0, 0)" ? behind(e.parentElement) : paper(e);
+      return [".muted", ".card .query", ".card .caption", ".card .answer.true", ".card .answer.false", ".card .meta",
+        "#tables td", "#tables .files a", "figcaption", "summary", "nav a", "button:enabled", "label"].map((what) => {
+        const e = document.querySelector(what), both = [light(getComputedStyle(e).color), light(behind(e))];
+        return [what, (Math.max(...both) + .05) / (Math.min(...both) + .05)]; });"""
+    for what, contrast in driver.execute_script(script):
+        assert contrast >= 4.5, what

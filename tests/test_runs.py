@@ -1,0 +1,226 @@
+"""Saved runs as data frames: what examples show against their own objects, and what cannot be read."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from analysis import load
+from analysis.runs import PREDICTIONS as COLUMNS
+from analysis.runs import examples_of
+from tests.grid import make_run
+from train.results import PREDICTIONS, read_predictions
+from travlr import open_dataset
+from travlr.config import CONFIGS, Count, Image
+from travlr.dataset import Example, parse_query_form
+from travlr.generate import Job, generate_dataset
+
+COUNT = Count(train=20, validation=20, test_ind=120, test_ood=120)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small dataset of each task."""
+    place = tmp_path_factory.mktemp("data")
+    for task, config in CONFIGS.items():
+        job = Job(str(place / task), workers=1)
+        generate_dataset(config(count=COUNT, image=Image(cell=8)), job, say=lambda _: None)
+    return place
+
+
+@pytest.fixture
+def runs(data: Path, tmp_path: Path) -> Path:
+    for seed in (0, 1):
+        make_run(tmp_path / "runs", data / "cardinality", lambda *_: 0.8, seed=seed)
+    return tmp_path / "runs"
+
+
+# Examples against brute force ----------------------------------------------------------------------------------------
+
+
+def holds(example: Example, attribute: str) -> list[Any]:
+    return [o for o in example.scene if attribute in (o.colour, o.shape)]
+
+
+def numbers(example: Example) -> tuple[str, list[int]]:
+    """kind, and x and y, counted in the scene for the query's arguments."""
+    args = list(parse_query_form(example.query_form).args)
+    if example.task == "spatiality":
+        first, relation, second = (str(arg) for arg in args)
+        found = [next(o for o in example.scene if f"{o.colour} {o.shape}" == name) for name in (first, second)]
+        across = "left" in relation or "right" in relation
+        return "horizontal" if across else "vertical", [(o.column if across else o.row) + 1 for o in found]
+    if example.task == "cardinality":
+        return str(args[1]), [len(holds(example, str(args[1])))]
+    if example.task == "comparison":
+        return "comparison", [len(holds(example, str(name))) for name in args[1:]]
+    return str(example.pair[0]), [int(value) for value in example.pair[1:]]
+
+
+@pytest.mark.parametrize("task", CONFIGS)
+@pytest.mark.parametrize("split", ["test_ind", "test_ood"])
+def test_examples_show_what_their_objects_do(data: Path, task: str, split: str) -> None:
+    dataset = open_dataset(data / task)
+    frame = examples_of(dataset, split)
+    assert len(frame) == 120
+    scenes: dict[Any, int] = {}
+    for row, example in zip(frame.to_dict("records"), dataset[split], strict=True):
+        assert (row["id"], row["split"], row["task"], row["query"], row["answer"]) == (
+            example.id, split, task, example.query, example.answer
+        )  # fmt: skip
+        assert row["pair"] == " ".join(example.pair) and row["objects"] == len(example.scene)
+        kind, values = numbers(example)
+        assert (row["kind"], [row[name] for name in "xy"[: len(values)]]) == (kind, values)
+        assert len(values) == 2 or pd.isna(row["y"])
+        args = [str(arg) for arg in parse_query_form(example.query_form).args]
+        said = [row[name] for name in ("said", "first", "second") if not pd.isna(row[name])]
+        assert sorted(said) == sorted(args) and said[0] in example.query.lower().replace("some of", "some")
+        assert row["couple"] == row["row"] // 2
+        assert scenes.setdefault(frozenset(example.scene), row["scene"]) == row["scene"]
+        assert pd.isna(row["critical"]) == (task != "quantifiers")
+    assert len(set(scenes.values())) == len(scenes) == frame["scene"].nunique()
+
+
+def test_the_set_that_decides_about_a_quantifier(data: Path) -> None:
+    dataset = open_dataset(data / "quantifiers")
+    deciding = {  # the number that must be 0, or must not
+        "all": lambda x, y: len(x - y),
+        "some": lambda x, y: len(x & y),
+        "only": lambda x, y: len(y - x),
+    }
+    same = {"not all": "all", "none": "some", "not only": "only"}
+    frame = examples_of(dataset, "test_ood")
+    for row, example in zip(frame.to_dict("records"), dataset["test_ood"], strict=True):
+        first, second = ({o for o in holds(example, row[name])} for name in ("first", "second"))
+        said = row["said"]
+        assert row["critical"] == deciding[same.get(said, said)](first, second)
+        assert example.answer == ((row["critical"] == 0) == (said in ("all", "none", "only")))
+
+
+# Predictions ---------------------------------------------------------------------------------------------------------
+
+
+def test_predictions_stand_beside_their_own_example(runs: Path) -> None:
+    name = load(runs).results["name"].iloc[0]
+    before = load(runs).predictions(name=name)
+    table = read_predictions(runs / name)
+    order = np.random.default_rng(0).permutation(len(table))
+    shuffled = table.take(pa.array(order))
+    pq.write_table(shuffled, runs / name / PREDICTIONS, write_page_checksum=True)
+    after = load(runs).predictions(name=name)
+    assert list(after["id"]) == shuffled["id"].to_pylist() and list(after.columns) == list(COLUMNS)
+    by = ["id", "test_setting"]
+    pd.testing.assert_frame_equal(
+        after.sort_values(by, ignore_index=True).astype({"test_setting": str}),
+        before.sort_values(by, ignore_index=True).astype({"test_setting": str}),
+    )
+    raw = {(row["id"], row["test_setting"]): row for row in table.to_pylist()}
+    for row in after.to_dict("records"):
+        told = raw[row["id"], row["test_setting"]]
+        assert (row["answer"], row["prediction"], row["logit"]) == (told["answer"], told["prediction"], told["logit"])
+        assert row["right"] == (told["answer"] == told["prediction"])
+
+
+def test_choosing_predictions(runs: Path) -> None:
+    found = load(runs)
+    some = found.predictions(seed=1, test_setting=["image", "caption"], split="test_ood")
+    assert set(some["test_setting"]) == {"image", "caption"} and set(some["split"]) == {"test_ood"}
+    assert len(some) == 240 and set(some["seed"]) == {1}
+    nothing = found.predictions(model="albef")
+    assert len(nothing) == 0 and list(nothing.columns) == list(some.columns)
+    assert (nothing.dtypes.map(str) == some.dtypes.map(str)).all()
+    with pytest.raises(ValueError, match="colour: no such column of results; choose from run"):
+        found.predictions(colour="red")
+
+
+# What cannot be read -------------------------------------------------------------------------------------------------
+
+
+def test_a_dataset_that_moved(data: Path, tmp_path: Path) -> None:
+    shutil.copytree(data / "comparison", tmp_path / "here")
+    make_run(tmp_path / "runs", tmp_path / "here", lambda *_: 0.8)
+    (tmp_path / "here").rename(tmp_path / "there")
+    found = load(tmp_path / "runs")
+    (line,) = found.skipped
+    assert line.startswith("predictions of 1 run, dataset ") and line.endswith("here: there is no such folder")
+    assert len(found.results) == 6 and len(found.predictions()) == 0 and found.skipped == [line]
+    with pytest.raises(ValueError, match=r"not found; say where it is with data="):
+        found.examples(found.results["dataset"].iloc[0])
+    assert len(load(tmp_path / "runs", data=[tmp_path / "there"]).predictions()) == 3 * 240
+    shutil.copytree(data / "cardinality", tmp_path / "here")
+    (line,) = load(tmp_path / "runs").skipped
+    assert line.endswith("here: holds other data by now")
+
+
+def test_a_run_that_died_half_way(runs: Path) -> None:
+    first, second = sorted(path for path in runs.iterdir() if path.is_dir())
+    (first / "results.csv").unlink()
+    (runs / "nothing").mkdir()
+    found = load(runs)
+    assert list(found.results["name"].unique()) == [second.name]
+    assert [line.split(": ")[1][:12] for line in found.skipped] == ["no config.js", "unfinished; "]
+
+
+def test_results_of_an_older_version(runs: Path) -> None:
+    folder = sorted(path for path in runs.iterdir() if path.is_dir())[0]
+    with open(folder / "results.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    with open(folder / "results.csv", "w", newline="") as file:
+        writer = csv.DictWriter(
+            file, [c for c in rows[0] if c not in ("couples_right", "commit", "weights")], extrasaction="ignore"
+        )
+        writer.writeheader()
+        writer.writerows(rows)
+    found = load(runs)
+    old = found.results[found.results["name"] == folder.name]
+    assert found.skipped == [] and old[["couples_right", "commit", "weights"]].isna().all(axis=None)
+    assert len(found.predictions(name=folder.name)) == 3 * 240
+
+
+def damaged(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:200])
+
+
+def of_another(path: Path) -> None:
+    table = pq.read_table(path)
+    ids = pc.replace_substring(table["id"], "cardinality", "elsewhere")
+    pq.write_table(table.set_column(0, table.schema.field(0), ids), path)
+
+
+def turned(path: Path) -> None:
+    table = pq.read_table(path)
+    pq.write_table(table.set_column(5, table.schema.field(5), pc.invert(table["answer"])), path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda path: path.unlink(), "damaged or missing"),
+        (damaged, "damaged or missing"),
+        (of_another, "no example of the dataset has this id"),
+        (turned, "its answers are not those of its dataset"),
+    ],
+)
+def test_damaged_predictions_are_left_out(runs: Path, spoil: Any, message: str) -> None:
+    first, second = sorted(path for path in runs.iterdir() if path.is_dir())
+    spoil(first / PREDICTIONS)
+    found = load(runs)
+    assert set(found.predictions()["name"]) == {second.name}
+    found.predictions()
+    (line,) = found.skipped
+    assert message in line and "\n" not in line
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no such folder of runs"):
+        load(tmp_path / "runs")
+    assert len(load(tmp_path).results) == 0 and len(load(tmp_path).predictions()) == 0
