@@ -26,6 +26,7 @@ from analysis.tables import TASKS
 from train.results import TEST_SETTINGS, own_setting
 from travlr.browse import embedded
 
+FORMATS = ("svg", "png")  # of figures; PDF takes as long again
 TEMPLATE = Path(__file__).with_name("report.html")
 
 
@@ -54,6 +55,7 @@ class Report:
     """All that is written, in order. errors: by content digest, as `analysis.errors.content` gives them."""
 
     runs: Runs
+    formats: tuple[str, ...] = FORMATS
     tables: list[Table] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
     drawn: list[Drawn] = field(default_factory=list)
@@ -184,14 +186,14 @@ def _figures(report: Report) -> Iterator[str]:
     for task in TASKS:
         if found := _of_task(report, task):
             yield f'<section id="figures-{task}"><h3>{task}</h3><div class="figures">'
-            yield from map(_figure, found)
+            yield from (_figure(drawn, report.formats) for drawn in found)
             yield "</div></section>\n"
 
 
-def _figure(drawn: Drawn) -> str:
+def _figure(drawn: Drawn, formats: Iterable[str]) -> str:
     name, (width, height) = drawn.drawing.name, drawn.pixels
     data = base64.b64encode(drawn.png).decode()
-    files = " ".join(f'<a href="figures/{name}.{s}">{s}</a>' for s in ("svg", "pdf", "png"))
+    files = " ".join(f'<a href="figures/{name}.{s}">{s}</a>' for s in formats)
     return (
         f'<figure id="{name}"><img loading="lazy" width="{width * 2 // 3}" height="{height * 2 // 3}" '
         f'alt="{html.escape(drawn.alt)}" src="data:image/png;base64,{data}">'

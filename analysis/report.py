@@ -3,7 +3,7 @@
 RUNS/report/report.html   everything on one page that loads nothing else, with the errors to filter and look at
 RUNS/report/report.md     the same without the errors
 RUNS/report/tables/       each table as Markdown, LaTeX and CSV
-RUNS/report/figures/      each figure as SVG, PDF and PNG
+RUNS/report/figures/      each figure as SVG and PNG, with --pdf as PDF too
 RUNS/report/report.json   these files' SHA-256, by which the next report knows that it may replace them
 
 What cannot be read or drawn is left out, with a line that says why. The same runs give the same bytes.
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.averages import Trained, select, trained
-from analysis.document import Drawing, Drawn, Report, markdown, page
+from analysis.document import FORMATS, Drawing, Drawn, Report, markdown, page
 from analysis.errors import FEWEST, MOST, SHARED, Answers, answers_of, content, per_run, totals
 from analysis.layout import Table
 from analysis.runs import Runs, load
@@ -135,17 +135,17 @@ def _drawings(run: Trained, kinds: Iterable[str], shown: set[str], both: set[str
 
 # Drawing, in several processes ---------------------------------------------------------------------------------------
 
-_given: dict[str, Any] = {}  # of a process that draws: the runs, and the folder it writes to
+_given: dict[str, Any] = {}  # of a process that draws: the runs, the folder it writes to, and the formats
 
 
-def _begin(runs: Runs, folder: Path) -> None:
-    _given.update(runs=runs, folder=folder)
+def _begin(report: Report, folder: Path) -> None:
+    _given.update(runs=report.runs, folder=folder, formats=report.formats)
 
 
-def _begin_worker(runs: Runs, folder: Path) -> None:
+def _begin_worker(report: Report, folder: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent alone answers Ctrl-C
     end_with_parent()
-    _begin(runs, folder)
+    _begin(report, folder)
 
 
 def do(work: Work) -> Done:
@@ -181,7 +181,7 @@ def _written(drawing: Drawing, figure: Any) -> Drawn:
 
     from analysis.figures import save
 
-    save(figure, _given["folder"], drawing.name)
+    save(figure, _given["folder"], drawing.name, _given["formats"])
     said = [text.get_text() for text in figure.texts]
     with Image.open(_given["folder"] / f"{drawing.name}.png") as image:
         small = io.BytesIO()
@@ -191,11 +191,11 @@ def _written(drawing: Drawing, figure: Any) -> Drawn:
         return Drawn(drawing, " · ".join(said[:2]) or drawing.kind, " ".join(said), small.getvalue(), image.size)
 
 
-def all_done(works: list[Work], runs: Runs, folder: Path, workers: int, say: Say) -> list[Done]:
+def all_done(works: list[Work], report: Report, folder: Path, workers: int, say: Say) -> list[Done]:
     """What is made of each piece of work, in their order. Raises `ValueError` where a process dies."""
     total = sum(len(work.drawings) + (work.run is not None) for work in works)
     found: dict[int, Done] = {}
-    with Progress(total, say, "runs and figures") as progress, _pool(workers, runs, folder) as call:
+    with Progress(total, say, "runs and figures") as progress, _pool(workers, report, folder) as call:
         for number, done in call(list(enumerate(works))):
             found[number] = done
             progress.advance(len(works[number].drawings) + (works[number].run is not None))
@@ -206,14 +206,14 @@ Call = Callable[[list[tuple[int, Work]]], Iterator[tuple[int, Done]]]
 
 
 @contextlib.contextmanager
-def _pool(workers: int, runs: Runs, folder: Path) -> Iterator[Call]:
+def _pool(workers: int, report: Report, folder: Path) -> Iterator[Call]:
     workers = workers or len(os.sched_getaffinity(0))
     if workers == 1:
-        _begin(runs, folder)
+        _begin(report, folder)
         yield lambda works: ((number, do(work)) for number, work in works)
         return
     context = multiprocessing.get_context("spawn")  # threads of pyarrow do not survive a fork
-    pool = concurrent.futures.ProcessPoolExecutor(workers, context, _begin_worker, (runs, folder))
+    pool = concurrent.futures.ProcessPoolExecutor(workers, context, _begin_worker, (report, folder))
 
     def call(works: list[tuple[int, Work]]) -> Iterator[tuple[int, Done]]:
         waiting = {pool.submit(do, work): number for number, work in works}
@@ -235,12 +235,12 @@ def _pool(workers: int, runs: Runs, folder: Path) -> Iterator[Call]:
 
 def build(runs: Runs, stage: Path, options: argparse.Namespace, say: Say) -> Report:
     """Everything of a report; figures are written to STAGE/figures at once."""
-    report = Report(runs)
+    report = Report(runs, formats=(*FORMATS, "pdf") if options.pdf else FORMATS)
     _read_examples(runs)
     works = work_of(runs)
     report.tables, report.empty = tables_of(runs, options.watts, options.co2, report.skipped)
     (stage / "figures").mkdir()
-    done = all_done(works, runs, stage / "figures", options.workers, say)
+    done = all_done(works, report, stage / "figures", options.workers, say)
     report.drawn = [drawn for one in done for drawn in one.drawn]
     report.skipped = list(dict.fromkeys([*runs.skipped, *report.skipped, *(line for d in done for line in d.skipped)]))
     answers = {one.answers.name: one.answers for one in done if one.answers is not None}
@@ -387,6 +387,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--select", metavar="NAME=VALUE", help="which runs, such as model=uniter seed=0,1", **several)
     parser.add_argument("--watts", metavar="W", type=above_0, help="what the hardware draws, for Table 6")
     parser.add_argument("--co2", metavar="GRAMS", type=above_0, help="CO2-equivalent of a kWh, for Table 6")
+    parser.add_argument("--pdf", action="store_true", help="figures as PDF, too, which takes as long again")
     told = f"errors to show of each run (default: {SHARED:,} among all runs, {FEWEST} to {MOST} each)"
     parser.add_argument("--errors", metavar="N", type=count, help=told)
     parser.add_argument("--seed", metavar="S", type=count, default=0, help="chooses these errors (default: 0)")

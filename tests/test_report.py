@@ -113,7 +113,7 @@ def test_what_is_written(report: Path, grid: Path) -> None:
     } <= drawn
     assert not any("-s1-" in name for name in drawn)  # another seed of the same
     wanted = {f"tables/{t}.{s}" for t in tables for s in ("md", "tex", "csv")}
-    wanted |= {f"figures/{f}.{s}" for f in drawn for s in ("svg", "pdf", "png")}
+    wanted |= {f"figures/{f}.{s}" for f in drawn for s in ("svg", "png")}
     assert set(found) == wanted | {"report.md", "report.html", "report.json"}
     runs = load(grid)
     assert found["tables/table2.md"].decode() == TABLES["table2"](runs).markdown()
@@ -212,9 +212,12 @@ def test_selecting(grid: Path, tmp_path: Path) -> None:
         str(grid),
         "--out",
         str(tmp_path / "out"),
-        *options("--select", "model=uniter", "seed=0,1", "task=cardinality"),
+        *options("--pdf", "--select", "model=uniter", "seed=0,1", "task=cardinality"),
     ]
     assert reports.main(arguments) == 0
+    figures = {path.name for path in (tmp_path / "out" / "figures").iterdir()}
+    assert {name[:-4] for name in figures if name.endswith(".pdf")} == {name[:-4] for name in figures}
+    assert all(f"figures/{name}" in (tmp_path / "out" / "report.html").read_text() for name in figures)
     told = embedded(tmp_path / "out" / "report.html")
     assert [(run["model"], run["seed"], run["task"]) for run in told["runs"]] == [
         ("uniter", "0", "cardinality"),
