@@ -337,6 +337,8 @@ def _empty(stage: Path) -> None:
 
 def report(folder: Path, out: Path, options: argparse.Namespace, say: Say = print) -> Report:
     """Load runs, build the report and put it in place. Raises `ValueError`, in one line, where there are no runs."""
+    if not folder.is_dir():  # or it would be made, with the place to write to
+        raise ValueError(f"{folder}: there is no such folder of runs")
     with staged(out) as stage:
         runs = load(folder, options.data)
         if not len(runs.results):

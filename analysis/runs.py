@@ -169,16 +169,15 @@ def _datasets(folder: Path, results: pd.DataFrame, places: list[Path], skipped: 
     """The datasets of runs, by digest, from where each run says it is, or from `places`."""
     found: dict[str, Dataset] = {}
 
-    def look(place: Path) -> str:
+    def look(place: Path) -> str | None:
         try:
             dataset = open_dataset(place)
         except ValueError as error:
             return str(error)
         found.setdefault(dataset.manifest["content_digest"], dataset)
-        return f"{place}: holds other data by now"
+        return None
 
-    for place in places:
-        look(place)
+    skipped += [f"data that were said to be there: {why}" for why in map(look, places) if why]
     for digest, rows in results.groupby("dataset", dropna=False):
         why = "its runs do not say where it is"
         for name in rows["name"].unique():
@@ -187,7 +186,7 @@ def _datasets(folder: Path, results: pd.DataFrame, places: list[Path], skipped: 
                 continue
             for place in (Path(told), folder.parent / told):
                 if digest not in found and (place.is_dir() or place == Path(told)):
-                    why = look(place)
+                    why = look(place) or f"{place}: holds other data by now"
         if digest not in found:
             count = rows["name"].nunique()
             skipped.append(f"predictions of {count} run{'s' * (count > 1)}, dataset {str(digest)[:16]}: {why}")

@@ -16,6 +16,8 @@ from train.config import Optimiser, Pretraining, Run, Training
 from train.consistency import both_sides
 from train.data import Examples, Sight, shown, streamed
 from train.inputs import IGNORED
+from train.models import make_model
+from train.module import Learner
 from train.naming import told
 from train.pretrain import scenes
 from train.regions import RegionSettings
@@ -116,6 +118,70 @@ def test_sides_of_unlabelled_pairs_show_one_modality_each_and_no_truth(task: str
         assert side.features is not None and seen.features is not None and side.features.equal(seen.features)
     named = [side.tokens[side.targets != IGNORED] for side in sides if side.targets is not None]
     assert named[0].equal(named[1])  # the same things in the same order
+
+
+def test_each_unlabelled_pair_stands_once_beside_other_labelled_examples() -> None:
+    maker = generator(CONFIGS["cardinality"]())
+    training = Training(steps=6, check_every=3, consistency=True)
+    batches, steps, _ = fine_tuning(parts_of(maker, training=training))
+    assert steps == 6
+    labelled: list[bytes] = []
+    unlabelled: list[bytes] = []
+    for batch in itertools.chain(batches(0), batches(1)):
+        assert batch.sides is not None
+        own, other = batch.sides
+        assert len(own) == len(other) == len(batch) == 10
+        labelled += [tokens[tokens != WORDS.pad].numpy().tobytes() for tokens in batch.tokens]
+        unlabelled += [tokens[tokens != WORDS.pad].numpy().tobytes() for tokens in own.tokens]  # captions and queries
+    assert len(set(labelled)) == len(set(unlabelled)) == 60 and not set(labelled) & set(unlabelled)
+
+
+def test_sides_are_shared_out_with_their_batch() -> None:
+    maker = generator(CONFIGS["cardinality"]())
+    training = Training(steps=1, check_every=1, consistency=True)
+    batch = next(iter(fine_tuning(parts_of(maker, training=training))[0](0)))
+    parts = [batch.every(2, rank) for rank in range(2)]
+    for side in range(2):
+        whole, halves = (batch.sides or ())[side], [(part.sides or ())[side] for part in parts]
+        for rank, half in enumerate(halves):
+            assert len(half) == 5 and half.tokens.equal(whole.tokens[rank::2])
+            assert half.targets is not None and whole.targets is not None
+            assert half.targets.equal(whole.targets[rank::2])
+
+
+@pytest.mark.parametrize("setting", ["image", "caption"])
+def test_the_side_that_is_trained_in_teaches_the_other_and_learns_nothing_from_it(
+    setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    model = make_model("uniter", "tiny", {}, vocabulary=WORDS.size)
+    learner = Learner(model, Optimiser(), 1e-3, 1, lambda epoch: [], lambda: [], 0).train()
+    examples = Examples(streamed(generator(CONFIGS["cardinality"]()), 0, 8), WORDS, SIGHT)
+    own, other = (
+        replace(side, features=side.features.requires_grad_())
+        for side in both_sides(examples, np.arange(8), setting)
+        if side.features is not None
+    )
+    told: list[tuple[bool, tuple[torch.Tensor, ...]]] = []
+
+    def seen(*arguments: Any) -> tuple[torch.Tensor, ...]:
+        told.append((model.training, tell(*arguments)))
+        return told[-1][1]
+
+    tell = learner._told
+    monkeypatch.setattr(learner, "_told", seen)
+    loss = learner.losses(replace(own, targets=None, objects=None, sides=(own, replace(other, objects=None))))
+    torch.autograd.backward(loss["consistency_loss"])
+    assert own.features is not None and own.features.grad is None
+    assert other.features is not None and other.features.grad is not None and other.features.grad.any()
+    (taught, wanted), (learning, found) = told
+    assert (taught, learning, model.training) == (False, True, True)  # what is said surely, without dropout
+    entropies = [
+        -(want.softmax(-1) * say.log_softmax(-1)).sum(-1).mean()
+        for want, say in zip(wanted[:-1], found[:-1], strict=True)
+    ]
+    numbers = torch.nn.functional.smooth_l1_loss(found[-1], wanted[-1])
+    torch.testing.assert_close(loss["consistency_loss"], torch.stack([*entropies, numbers]).sum())
 
 
 def test_scenes_with_few_objects_are_kept_with_their_couples() -> None:

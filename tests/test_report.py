@@ -247,6 +247,8 @@ def test_wrong_usage(grid: Path, tmp_path: Path, more: list[str], message: str) 
 def test_no_runs(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no such folder of runs"):
         reports.main([str(tmp_path / "nowhere"), "--out", str(tmp_path / "out")])
+    with pytest.raises(ValueError, match="there is no such folder of runs"):
+        reports.main([str(tmp_path / "nowhere")])
     with pytest.raises(ValueError, match="no finished run"):
         reports.main([str(tmp_path)])
     assert list(tmp_path.iterdir()) == []

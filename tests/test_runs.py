@@ -18,6 +18,7 @@ from analysis import load
 from analysis.runs import PREDICTIONS as COLUMNS
 from analysis.runs import examples_of
 from tests.grid import make_run
+from tests.helpers import edit
 from train.results import PREDICTIONS, read_predictions
 from travlr import open_dataset
 from travlr.config import CONFIGS, Count, Image
@@ -155,7 +156,10 @@ def test_a_dataset_that_moved(data: Path, tmp_path: Path) -> None:
     assert len(found.results) == 6 and len(found.predictions()) == 0 and found.skipped == [line]
     with pytest.raises(ValueError, match=r"not found; say where it is with data="):
         found.examples(found.results["dataset"].iloc[0])
-    assert len(load(tmp_path / "runs", data=[tmp_path / "there"]).predictions()) == 3 * 240
+    moved = load(tmp_path / "runs", data=[tmp_path / "there"])
+    assert len(moved.predictions()) == 3 * 240 and moved.skipped == []
+    told = load(tmp_path / "runs", data=[tmp_path / "nowhere", tmp_path / "there"]).skipped
+    assert told == [f"data that were said to be there: {tmp_path / 'nowhere'}: there is no such folder"]
     shutil.copytree(data / "cardinality", tmp_path / "here")
     (line,) = load(tmp_path / "runs").skipped
     assert line.endswith("here: holds other data by now")
@@ -168,6 +172,15 @@ def test_a_run_that_died_half_way(runs: Path) -> None:
     found = load(runs)
     assert list(found.results["name"].unique()) == [second.name]
     assert [line.split(": ")[1][:12] for line in found.skipped] == ["no config.js", "unfinished; "]
+
+
+def test_a_run_whose_data_are_not_a_folder(runs: Path) -> None:
+    first, second = sorted(path for path in runs.iterdir() if path.is_dir())
+    edit(first / "config.json", data=5)
+    found = load(runs)
+    assert list(found.results["name"].unique()) == [second.name]
+    (line,) = found.skipped
+    assert line.endswith("config.json: damaged or missing (data is not the name of a folder)")
 
 
 def test_results_of_an_older_version(runs: Path) -> None:

@@ -210,6 +210,7 @@ def test_streamed_examples_are_in_no_split(data: str) -> None:
         ({"training": {"consistency": True}, "setting": "mixed"}, "setting=mixed has none"),
         ({"training": {"consistency": True}, "model": "bert"}, "model=bert setting=caption has none"),
         ({"training": {"consistency": True, "naming": False}}, "needs training.stream=true, training.naming=true"),
+        ({"training": {"consistency": True, "frozen": True}}, "consistency=true: .* give training.frozen=false"),
     ],
 )
 def test_what_no_run_can_have_is_refused(changes: dict[str, Any], message: str) -> None:

@@ -426,6 +426,8 @@ def test_few_shot_starts_from_the_finished_run(
             settings([*arguments, "start_setting=image+caption", lacking]).resolved()
     with pytest.raises(ValueError, match=r"start_setting=caption: no finished run fits.* setting=caption"):
         settings([*arguments, "start_setting=caption"]).resolved()
+    with pytest.raises(ValueError, match=r"make it with .* data=mine .* setting=caption"):
+        settings([*arguments, "start_setting=caption", "data=mine"]).resolved()
     assert listed({"x": settings([*arguments, "start_setting=caption"])}).startswith("no start  x")
     assert called(monkeypatch, *arguments, "start_setting=caption") == 1
     assert "make it with python train.py experiment=table2" in one_line(capsys.readouterr().err)
@@ -451,6 +453,13 @@ def test_few_shot_of_the_paper_starts_from_runs_of_published_weights(
     assert starts["image"].startswith("uniter-caption-") and starts["caption"].startswith("uniter-image-")
     Path("elsewhere.pt").write_bytes(b"others")
     assert listed(expand(moved)).startswith("no start")
+
+
+def test_a_setting_that_a_grid_has_narrows_it_to_those_runs() -> None:
+    for consistency, count in (("true", 24), ("false", 48)):
+        jobs = expand(["experiment=transfer", f"training.consistency={consistency}"])
+        assert len(jobs) == count
+        assert {job.config.training.consistency for job in jobs.values()} == {consistency == "true"}
 
 
 # Of each experiment the runs that are tried: those with this model, of the task and setting of the small dataset.

@@ -100,7 +100,8 @@ def _streamed(parts: Parts) -> Batches:
         couple = np.arange(rows) // 2
         seen, unlabelled = (raw.take(np.flatnonzero(couple % 2 == half)) for half in range(2))
         batches = _batches(parts, _read(parts, seen, epoch), config.batch_size, epoch)
-        return _with_sides(parts, batches, Examples(unlabelled, parts.words, parts.sight), epoch)
+        others = parts.checked(Examples(unlabelled, parts.words, parts.sight))
+        return _with_sides(parts, batches, others, epoch)
 
     return batches, steps, steps * config.optimiser.accumulate * config.batch_size
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +24,8 @@ def prepare_data(config: Run, say: Callable[[str], object]) -> Path:
     folder = dataset_folder(config)
     if not (folder / MANIFEST).is_file():
         if config.data is not None:
-            raise ValueError(f"data={folder}: holds no dataset; make it with python -m travlr.generate out={folder}")
+            command = shlex.join(["python", "-m", "travlr.generate", f"task={config.task}", f"out={folder}"])
+            raise ValueError(f"data={folder}: holds no dataset; make it with {command}")
         from travlr.generate import Job, generate_dataset
 
         say(f"{folder}: making the dataset")

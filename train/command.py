@@ -109,7 +109,7 @@ def seen_run(config: Run, setting: str) -> Path:
     if found:
         names = " or ".join(folder.name for folder in found)
         raise ValueError(f"start_setting={setting}: several finished runs fit; choose start={config.runs}/{names}")
-    given = ("model", "task", "seed", "size", "runs", "pretrained", "tokenizer")
+    given = ("model", "task", "data", "seed", "size", "runs", "pretrained", "tokenizer")
     like = [f"{name}={getattr(config, name)}" for name in given if getattr(config, name) is not None]
     scale = [f"+scale={config.scale}"] if config.scale else []
     command = shlex.join(["python", "train.py", "experiment=table2", *scale, *like, f"setting={setting}"])

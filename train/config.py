@@ -177,6 +177,10 @@ class Training:
                 "training.consistency=true: needs training.stream=true, training.naming=true and another "
                 "training.loss than distillation"
             )
+        if self.consistency and self.frozen:
+            raise ValueError(
+                "training.consistency=true: what it teaches is not in the head; give training.frozen=false"
+            )
         if self.stream and self.epochs is not None:
             raise ValueError("training.stream=true: a stream has no epochs; give training.steps, or stream=false")
         if self.stream and self.examples != 1:

@@ -227,6 +227,8 @@ def read_config(folder: Path) -> dict[str, Any]:
         version, name = int(told["version"]), told["run"]
         if not isinstance(told["config"], dict) or name != run_id(told["config"]):
             raise ValueError("its config is not the one that its run is named after")
+        if not isinstance(told.get("data"), str | None):
+            raise ValueError("data is not the name of a folder")
     if version > VERSION:
         raise ValueError(f"{path}: version {version}, newer than this program's {VERSION}; update TraVLR")
     return told
