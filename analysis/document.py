@@ -72,7 +72,8 @@ def counted(report: Report) -> str:
     results = report.runs.results
     runs, converged = results["name"].nunique(), results.drop_duplicates("name")["converged"].sum()
     parts = [f"{runs:,} run{'s' * (runs > 1)}, {converged:,} of them converged", f"{len(results):,} results"]
-    return f"{'; '.join(parts)}; {len(report.runs.skipped)} left out."
+    left = len(report.skipped)
+    return f"{'; '.join(parts)}; {left or 'nothing'} left out."
 
 
 def differing(runs: Sequence[Trained]) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -100,6 +100,8 @@ def work_of(runs: Runs) -> list[Work]:
     from analysis.figures import FIGURES
 
     known = [run for run in trained(runs) if run.about["task"] in TASKS]
+    others = [run.about for run in trained(runs) if run.about["task"] not in TASKS]
+    runs.skipped += [f"{about['name']}: unknown task {about['task']!r}" for about in others]
     shown = {run.about["name"] for run in drawn_runs(known)}
     works, both = [], _both(known, shown)
     for task in TASKS:
@@ -401,8 +403,9 @@ def main(arguments: list[str]) -> int:
     made = report(given.runs, out, given)
     for line in made.skipped:
         print(f"left out: {line}")
-    for title in made.empty:
-        print(f"left out, as no run gives a number of it: {title}")
+    if made.empty:
+        titles = ", ".join(title.partition(". ")[0] for title in made.empty)
+        print(f"left out, as no run gives a number of them: {titles}")
     of_sets = [totals(found) for found in made.errors.values()]
     shown, wrong = (sum(found[place] for found in of_sets) for place in (0, 1))
     megabytes = (out / PAGE).stat().st_size / 1e6

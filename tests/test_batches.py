@@ -74,6 +74,34 @@ def test_pairs_are_told_in_words_of_the_caption_or_the_query(task: str) -> None:
                 assert words_at(inputs.tokens[row, end : end + 1]) == said[3:]
 
 
+@pytest.mark.parametrize("task", ["spatiality", "cardinality"])
+def test_values_are_told_by_the_first_token_in_their_order_and_by_each_thing(task: str) -> None:
+    learner = Learner(
+        make_model("uniter", "tiny", {}, vocabulary=WORDS.size), Optimiser(), 1e-3, 1, lambda _: [], list, 0
+    )
+    for head, said in ((learner.values, [1.0, 2.0]), (learner.value, [5.0])):
+        torch.nn.init.zeros_(head.weight)
+        head.bias.data = torch.tensor(said)
+    examples, rows = Examples(streamed(generator(CONFIGS[task]()), 0, 20), WORDS, SIGHT), np.arange(20)
+    image, caption = shown("image", rows, None)
+    batch = examples.named(examples.inputs(rows, image, caption), rows, examples.text_rows(rows, image, caption))
+    off = [abs(said - value) for pair in examples.named.values for said, value in zip((1, 2), pair, strict=True)]
+    off += [abs(5 - value) for pair in examples.named.values for value in pair]
+    losses = [miss**2 / 2 if miss < 1 else miss - 0.5 for miss in off if not np.isnan(miss)]
+    assert learner.losses(batch)["value_loss"].item() == pytest.approx(2 * sum(losses) / len(losses))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_shuffled_truth_is_that_of_other_examples_and_what_the_text_says_stays(task: str) -> None:
+    named = Examples(streamed(generator(CONFIGS[task]()), 0, 50), WORDS, SIGHT).named
+    order = np.roll(np.arange(50), 1)
+    found = named.shuffled(order)
+    assert np.array_equal(found.values, named.values[order], equal_nan=True)
+    assert np.array_equal(found.pairs[:, :3], named.pairs[order, :3])
+    assert np.array_equal(found.pairs[:, 3], named.pairs[:, 3])
+    assert np.array_equal(found.ends, named.ends) and np.array_equal(found.things, named.things)
+
+
 def words_at(tokens: torch.Tensor) -> list[str]:
     found: list[str] = WORDS.tokenizer.convert_ids_to_tokens([token for token in tokens.tolist() if token != IGNORED])
     return found

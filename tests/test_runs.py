@@ -16,13 +16,13 @@ import pytest
 
 from analysis import load
 from analysis.runs import PREDICTIONS as COLUMNS
-from analysis.runs import examples_of
+from analysis.runs import _scenes, examples_of
 from tests.grid import make_run
 from tests.helpers import edit
 from train.results import PREDICTIONS, read_predictions
 from travlr import open_dataset
 from travlr.config import CONFIGS, Count, Image
-from travlr.dataset import Example, parse_query_form
+from travlr.dataset import OBJECT, Example, parse_query_form
 from travlr.generate import Job, generate_dataset
 
 COUNT = Count(train=20, validation=20, test_ind=120, test_ood=120)
@@ -84,11 +84,22 @@ def test_examples_show_what_their_objects_do(data: Path, task: str, split: str) 
         assert len(values) == 2 or pd.isna(row["y"])
         args = [str(arg) for arg in parse_query_form(example.query_form).args]
         said = [row[name] for name in ("said", "first", "second") if not pd.isna(row[name])]
-        assert sorted(said) == sorted(args) and said[0] in example.query.lower().replace("some of", "some")
+        assert said == ([args[1], args[0], args[2]] if task == "spatiality" else args)
         assert row["couple"] == row["row"] // 2
         assert scenes.setdefault(frozenset(example.scene), row["scene"]) == row["scene"]
         assert pd.isna(row["critical"]) == (task != "quantifiers")
     assert len(set(scenes.values())) == len(scenes) == frame["scene"].nunique()
+
+
+@pytest.mark.parametrize("name", ["colour", "shape", "size", "row", "column"])
+def test_scenes_that_differ_in_one_thing_are_two(name: str) -> None:
+    thing: dict[str, Any] = {"colour": "red", "shape": "star", "size": "small", "row": 1, "column": 1}
+    other = thing | {
+        name: 2 if isinstance(thing[name], int) else {"red": "blue", "star": "square", "small": "large"}[thing[name]]
+    }
+    objects = pa.array([thing | {"queried": False}, other | {"queried": True}, thing | {"queried": True}], OBJECT)
+    first, second, third = _scenes(objects, np.arange(3), 3)
+    assert first == third != second
 
 
 def test_the_set_that_decides_about_a_quantifier(data: Path) -> None:

@@ -207,6 +207,7 @@ def test_streamed_examples_are_in_no_split(data: str) -> None:
         ({"model": "bert", "setting": "image"}, "sees text alone"),
         ({"seed": -1}, "seed=-1"),
         ({"training": {"steps": None}}, "one of training.steps"),
+        ({"training": {"consistency": True, "augment": True}, "model": "albef"}, "changes no unlabelled pictures"),
         ({"training": {"consistency": True}, "setting": "mixed"}, "setting=mixed has none"),
         ({"training": {"consistency": True}, "model": "bert"}, "model=bert setting=caption has none"),
         ({"training": {"consistency": True, "naming": False}}, "needs training.stream=true, training.naming=true"),

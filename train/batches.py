@@ -147,7 +147,7 @@ def _batches(parts: Parts, examples: Examples, size: int, epoch: int) -> Iterato
     """All examples in batches of `size`; with `training.naming`, with what is named."""
     config, setting = parts.run, parts.run.setting
     random = random_of(config.seed, 1, epoch)
-    changes = random_of(config.seed, 6, epoch) if config.training.augment else None
+    changes = random_of(config.seed, 7, epoch) if config.training.augment else None
     for rows in bucketed(_lengths(examples, setting), size, config.training.window, random):
         image, caption = shown(setting, rows, random)
         inputs = examples.inputs(rows, image, caption, changes)

@@ -297,6 +297,10 @@ class Run:
                     raise ValueError(f"regions.source=file: has no features of scenes made anew; use {name}={none}")
         if self.reader.steps and self.model in TEXT_ONLY:
             raise ValueError(f"reader.steps={self.reader.steps}: model={self.model} sees no images that could be read")
+        if self.training.consistency and self.training.augment:
+            raise ValueError(
+                "training.augment=true: changes no unlabelled pictures; leave out training.consistency=true"
+            )
         if self.training.consistency and (self.model in TEXT_ONLY or self.setting not in ("image", "caption")):
             raise ValueError(
                 "training.consistency=true: teaches a model the modality that it is not trained in; "
