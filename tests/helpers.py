@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -85,7 +86,14 @@ def start(module: str, *arguments: str, code: str = "", **changed: Any) -> subpr
     how = ["-c", code] if code else ["-m", f"travlr.{module}"]
     options: dict[str, Any] = {"cwd": ROOT, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | changed
     options["env"] = {**os.environ, "PYTHONPATH": str(ROOT), **options.get("env", {})}
-    return subprocess.Popen([sys.executable, *how, *arguments], start_new_session=True, text=True, **options)
+    return subprocess.Popen(
+        [sys.executable, *how, *arguments], start_new_session=True, text=True, preexec_fn=interruptible, **options
+    )
+
+
+def interruptible() -> None:
+    """For `preexec_fn`: Ctrl-C stops the process, also where the tests run in the background, in which it would not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def command(module: str, *arguments: str, **options: Any) -> tuple[int, str, str]:

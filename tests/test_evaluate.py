@@ -57,6 +57,13 @@ def test_above_random_begins_where_the_exact_test_passes_one_percent(examples: i
         assert score(answers, logits).above_random == (right == first)
 
 
+def test_faultless_answers_of_one_class_have_an_interval_up_to_their_score() -> None:
+    found = score(np.zeros(6, bool), -np.ones(6))
+    assert (found.macro_f1, found.interval_high) == (50, 50) and found.interval_low == pytest.approx(
+        50 * 0.025 ** (1 / 6)
+    )
+
+
 def test_a_class_that_is_never_predicted_has_f1_0() -> None:
     found = score(np.array([True, False] * 500), np.ones(1000))
     assert (found.f1_false, found.accuracy, found.above_random) == (0, 50, False)

@@ -21,7 +21,7 @@ import yaml
 
 import train.identity
 import train.run
-from tests.helpers import ROOT, called, one_line
+from tests.helpers import ROOT, called, interruptible, one_line
 from train import config, sweep
 from train.command import Job, settings
 from train.config import Run
@@ -571,7 +571,13 @@ def test_ctrl_c_stops_the_whole_sweep_in_one_line(work: Path) -> None:
     line = [str(ROOT / "train.py"), "-m", "seed=0,1", f"data={NAME}", "runs=stopped", *TINY, *steps]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     started: Any = subprocess.Popen(
-        [sys.executable, *line], cwd=work, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, *line],
+        cwd=work,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=interruptible,
     )
     next(line for line in started.stdout if line.startswith("step "))
     started.send_signal(signal.SIGINT)

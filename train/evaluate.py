@@ -51,10 +51,10 @@ def score(answers: np.ndarray, logits: np.ndarray, clusters: np.ndarray | None =
 
     F1 of a class that is neither predicted nor the answer is 0. The interval takes the 2.5 and 97.5 percentiles of
     macro-F1 in 1,000 resamples of the examples or, where given, of whole clusters: of the examples that share a scene,
-    say. Resamples of faultless predictions are all faultless; there the low end is the accuracy that would show no
-    fault in so many examples (clusters) once in 40 times. The binomial test takes examples as independent whatever the
-    clusters are, and where one answer is commoner than the other a constant answer can pass it. Raises `ValueError`
-    where there is nothing to score, or a logit is not a number.
+    say. Resamples of faultless predictions are all faultless; there the low end is macro-F1 times the accuracy that
+    would show no fault in so many examples (clusters) once in 40 times. The binomial test takes examples as independent
+    whatever the clusters are, and where one answer is commoner than the other a constant answer can pass it. Raises
+    `ValueError` where there is nothing to score, or a logit is not a number.
     """
     truth, guess = np.asarray(answers, bool), predicted(logits)
     if truth.shape != guess.shape or truth.ndim != 1 or not len(guess):
@@ -70,7 +70,7 @@ def score(answers: np.ndarray, logits: np.ndarray, clusters: np.ndarray | None =
     p_value = chance(right, len(guess))
     low, high = _interval(patterns, times, seed)
     if right == len(guess):
-        low = 100 * 0.025 ** (1 / times.sum())
+        low = float(f1_true + f1_false) / 2 * 0.025 ** (1 / times.sum())
     return Scores(
         examples=len(guess),
         macro_f1=float(f1_true + f1_false) / 2,
