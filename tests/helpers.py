@@ -84,11 +84,10 @@ def edit(path: Path, **changes: Any) -> None:
 def start(module: str, *arguments: str, code: str = "", **changed: Any) -> subprocess.Popen[str]:
     """Begin a command in a process group of its own, as a terminal does; `code` runs in place of `-m MODULE`."""
     how = ["-c", code] if code else ["-m", f"travlr.{module}"]
-    options: dict[str, Any] = {"cwd": ROOT, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | changed
+    options: dict[str, Any] = {"cwd": ROOT, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    options |= {"preexec_fn": interruptible} | changed
     options["env"] = {**os.environ, "PYTHONPATH": str(ROOT), **options.get("env", {})}
-    return subprocess.Popen(
-        [sys.executable, *how, *arguments], start_new_session=True, text=True, preexec_fn=interruptible, **options
-    )
+    return subprocess.Popen([sys.executable, *how, *arguments], start_new_session=True, text=True, **options)
 
 
 def interruptible() -> None:
