@@ -1,4 +1,4 @@
-"""Statistics of saved predictions beside those of `train.evaluate`: paired comparison, agreement, calibration, seeds.
+"""Statistics of saved predictions beside those of `train.evaluate`: paired comparison, agreement, seeds.
 
 Shares are percent, 0 to 100. Intervals are 95 %, by bootstrap over whole clusters: over scenes, where several examples
 share one. Logits are log-odds of true, and a prediction is true where its logit is above 0.
@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from train.evaluate import LEVEL, RESAMPLES, chance, f1_scores, predicted
 
-BINS = 10  # of confidence, from 50 % (a fair coin) to 100 %
 ENDS = (2.5, 97.5)  # percentiles
 
 
@@ -184,60 +182,6 @@ def agreement(first: np.ndarray, second: np.ndarray, clusters: np.ndarray | None
     by_chance = float(one.mean() * other.mean() + (1 - one.mean()) * (1 - other.mean()))
     kappa = None if by_chance == 1 else (same - by_chance) / (1 - by_chance)
     return Agreement(len(one), 100 * same, low, high, 100 * by_chance, kappa)
-
-
-# Calibration ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """error: expected calibration error, percent: the mean distance of a bin's accuracy from its confidence, weighted
-    by its examples. bins: a row for each bin of confidence (low, high: its bounds) with examples, mean confidence,
-    accuracy, and interval_low and interval_high of the accuracy, percent; missing where a bin has no examples."""
-
-    error: float
-    bins: pd.DataFrame
-
-
-def calibration(
-    answers: np.ndarray, logits: np.ndarray, clusters: np.ndarray | None = None, bins: int = BINS, seed: int = 0
-) -> Calibration:
-    """How often a run is right by how sure it is: answers (N,) bool, logits (N,), clusters (N,) or None.
-
-    Confidence is the probability that the run gives to its own prediction, 50 to 100 %, in bins of equal width.
-    Where a bin has only right or only wrong predictions, the interval's other end is as in `agreement`.
-    Raises `ValueError` where shapes differ, a logit is not a number, or there is no bin.
-    """
-    if bins < 1:
-        raise ValueError(f"bins={bins}: must be at least 1")
-    truth, guess = _guesses(answers, logits)
-    right = guess == truth
-    confidence = 1 / (1 + np.exp(-np.abs(np.asarray(logits, float))))
-    bounds = np.linspace(50, 100, bins + 1)
-    place = np.minimum((2 * bins * (confidence - 0.5)).astype(int), bins - 1)
-    draws = resampled(2 * place + right, 2 * bins, clusters, seed).reshape(RESAMPLES, bins, 2)
-    rows, error = [], 0.0
-    for number in range(bins):
-        here = place == number
-        row = {"low": bounds[number], "high": bounds[number + 1], "examples": int(here.sum())}
-        if here.any():
-            row |= {"confidence": 100 * float(confidence[here].mean()), "accuracy": 100 * float(right[here].mean())}
-            names = None if clusters is None else np.asarray(clusters)[here]
-            row |= _accuracy_ends(draws[:, number], row["accuracy"], _count(names, int(here.sum())))
-            error += abs(row["accuracy"] - row["confidence"]) * here.mean()
-        rows.append(row)
-    columns = ["low", "high", "examples", "confidence", "accuracy", "interval_low", "interval_high"]
-    return Calibration(float(error), pd.DataFrame(rows, columns=columns))
-
-
-def _accuracy_ends(draws: np.ndarray, accuracy: float, clusters: int) -> dict[str, float]:
-    """The interval of one bin's accuracy; draws: (1000, 2) wrong and right, of which some may be empty."""
-    if accuracy in (0.0, 100.0):
-        unseen = _unseen(clusters)
-        return {"interval_low": max(0.0, accuracy - unseen), "interval_high": min(100.0, accuracy + unseen)}
-    filled = draws[draws.sum(axis=1) > 0]
-    low, high = _ends(100 * filled[:, 1] / filled.sum(axis=1))
-    return {"interval_low": low, "interval_high": high}
 
 
 # Several seeds -------------------------------------------------------------------------------------------------------

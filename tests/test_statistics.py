@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import accuracy_score, cohen_kappa_score, f1_score
 
-from analysis.statistics import agreement, calibration, holm, mcnemar, over_seeds, paired, resampled, t_quantile
+from analysis.statistics import agreement, holm, mcnemar, over_seeds, paired, resampled, t_quantile
 
 RANDOM = np.random.default_rng(0)
 
@@ -156,64 +156,6 @@ def test_agreement_at_its_ends() -> None:
     other = agreement(np.ones(10), -np.ones(10), np.arange(10) // 2)
     assert (other.percent, other.interval_low, other.by_chance, other.kappa) == (0, 0, 0, 0)
     assert other.interval_high == pytest.approx(100 * (1 - 0.025 ** (1 / 5)))
-
-
-# Calibration ---------------------------------------------------------------------------------------------------------
-
-
-def test_calibration_by_hand() -> None:
-    """Two examples said true with 3/4, one right; one said false with 0.9, right."""
-    found = calibration(np.array([True, False, False]), np.log([3.0, 3.0, 1 / 9]), bins=5)
-    filled = found.bins[found.bins["examples"] > 0]
-    assert found.bins["low"].to_list() == pytest.approx([50, 60, 70, 80, 90])
-    assert filled["confidence"].to_list() == pytest.approx([75, 90])
-    assert filled["accuracy"].to_list() == [50, 100]
-    assert found.error == pytest.approx((2 * 25 + 1 * 10) / 3)
-    assert found.bins["accuracy"].isna().sum() == 3
-
-
-def test_calibration_against_a_loop() -> None:
-    answers = RANDOM.random(1000) < 0.5
-    said = logits(answers, 0.7, RANDOM)
-    found = calibration(answers, said, bins=7)
-    confidence = np.maximum(1 / (1 + np.exp(-said)), 1 / (1 + np.exp(said)))
-    error = 0.0
-    for row in found.bins.itertuples():
-        here = (100 * confidence >= row.low) & (100 * confidence < row.high)
-        assert row.examples == here.sum()
-        right = np.mean((said > 0)[here] == answers[here])
-        assert row.accuracy == pytest.approx(100 * right)
-        assert row.interval_low <= row.accuracy <= row.interval_high
-        error += here.mean() * abs(right - confidence[here].mean())
-    assert found.error == pytest.approx(100 * error)
-
-
-def test_a_calibrated_run_has_little_error_and_intervals_that_cover() -> None:
-    said = RANDOM.normal(0, 2, 40_000)
-    answers = RANDOM.random(40_000) < 1 / (1 + np.exp(-said))
-    found = calibration(answers, said)
-    assert found.error < 1
-    inside = (found.bins["interval_low"] <= found.bins["confidence"]) & (
-        found.bins["confidence"] <= found.bins["interval_high"]
-    )
-    assert inside.sum() >= 8
-    assert calibration(answers, 4 * said).error > 10  # too sure
-
-
-def test_calibration_keeps_clusters_together() -> None:
-    answers = np.repeat(RANDOM.random(300) < 0.5, 4)
-    said = np.repeat(logits(answers[::4], 0.7, RANDOM), 4)
-    alone, together = (calibration(answers, said, names).bins for names in (None, np.repeat(np.arange(300), 4)))
-    assert alone["accuracy"].equals(together["accuracy"])
-    wider = (together["interval_high"] - together["interval_low"]) / (alone["interval_high"] - alone["interval_low"])
-    assert wider.median() == pytest.approx(2, abs=0.4)
-    with pytest.raises(ValueError, match="bins=0: must be at least 1"):
-        calibration(answers, said, bins=0)
-
-
-def test_certain_logits_are_in_the_last_bin() -> None:
-    found = calibration(np.array([True, False]), np.array([1000.0, -np.inf]))
-    assert found.bins["examples"].to_list()[-1] == 2 and found.error == 0
 
 
 # Seeds ---------------------------------------------------------------------------------------------------------------

@@ -74,6 +74,7 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def prepare_worker() -> None:
+    """For workers that write datasets: no pandas, and no longer life than the parent's."""
     without_pandas()
     end_with_parent()
 
