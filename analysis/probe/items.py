@@ -1,0 +1,123 @@
+"""What a probe asks: items, the corpus they belong to, and its pictures.
+
+An item is one picture with sentences that are true of it and sentences that are not. VL-CheckList's records and the
+triplets of the predicate-noun study are both items, so one scorer, one set of measures and one report serve both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+KINDS = ("checklist", "predicate_noun")
+MOST_PIXELS = 64_000_000  # of a picture; a larger one is unreadable, not a reason to run out of memory
+
+Scorer = Callable[[Sequence[Image.Image], Sequence[str]], np.ndarray]
+"""images (N), texts (N) -> (N,) scores, higher where the text fits the image better.
+
+The same picture comes as the same object, and all sentences of a picture come in one call, so that a scorer can encode
+each picture once. A scorer may have two attributes: `name`, and `threshold`, the score above which a text alone is said
+to match (VL-CheckList's ITM needs it; contrastive models without a bias have none).
+"""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A picture, and sentences of which some are true of it.
+
+    id: unique in its corpus. image: path below the corpus's pictures, with `/`. positives, negatives: as written,
+    byte for byte. axis: what is tested, such as `Object/Location/center` or `predicate`. source: which data within the
+    axis, such as `vg_subj`. pair: equal for an item and its mirror (the same sentences, the other one true); empty
+    where it has none. labels: whatever else tells items apart, such as grade, size, location, template.
+    """
+
+    id: str
+    image: str
+    positives: tuple[str, ...]
+    negatives: tuple[str, ...]
+    axis: str
+    source: str = ""
+    pair: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Items and where their pictures are.
+
+    kind: one of `KINDS`. pictures: the folder that `Item.image` is below; None where there are none on disk.
+    notes: what a reader must know beside the scores, such as axes that are left out, one line each.
+    """
+
+    name: str
+    kind: str
+    items: tuple[Item, ...]
+    pictures: Path | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all items, in order: equal digests, equal questions."""
+        found = hashlib.sha256()
+        for item in self.items:
+            found.update(json.dumps(asdict(item), sort_keys=True, ensure_ascii=False).encode() + b"\n")
+        return found.hexdigest()
+
+
+STATUSES = ("scored", "missing", "unreadable", "failed")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a scorer said of an item: a score for each of its sentences, in order, and none unless `status` is scored.
+
+    status: one of `STATUSES`; missing and unreadable are the picture's, failed the scorer's. why: in one line, of what
+    was not scored. `total = scored + missing + unreadable + failed` holds wherever numbers are printed.
+    """
+
+    id: str
+    status: str
+    positives: tuple[float, ...] = ()
+    negatives: tuple[float, ...] = ()
+    why: str = ""
+
+
+class Missing(ValueError):
+    """A picture that is not there."""
+
+
+class Unreadable(ValueError):
+    """A picture that is there and cannot be read: truncated, not a picture, too large, outside its folder."""
+
+
+def open_picture(folder: Path | None, path: str) -> Image.Image:
+    """A picture as RGB, transparent parts on white. Raises `Missing` or `Unreadable`, with why.
+
+    Paths are of corpora that others wrote: one that leaves the folder is never opened.
+    """
+    if folder is None:
+        raise Missing("the corpus has no folder of pictures; give images=FOLDER")
+    root = folder.resolve()
+    place = (root / path).resolve()
+    if not place.is_relative_to(root):
+        raise Unreadable(f"{path} leaves the folder of pictures")
+    if not place.is_file():
+        raise Missing(f"{path} is not there")
+    try:
+        with Image.open(place) as opened:
+            if opened.width * opened.height > MOST_PIXELS:
+                raise Unreadable(f"{path} has {opened.width} x {opened.height} pixels, more than {MOST_PIXELS:,}")
+            if opened.mode in ("RGBA", "LA", "PA") or "transparency" in opened.info:
+                picture = opened.convert("RGBA")
+                return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
+            return opened.convert("RGB")
+    except (OSError, UnidentifiedImageError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        if isinstance(error, Unreadable):
+            raise
+        raise Unreadable(f"{path}: {' '.join(str(error).split())}") from None
