@@ -12,46 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from train.evaluate import LEVEL, RESAMPLES, chance, f1_scores, predicted
-
-ENDS = (2.5, 97.5)  # percentiles
-
-
-# The bootstrap -------------------------------------------------------------------------------------------------------
-
-
-def resampled(codes: np.ndarray, kinds: int, clusters: np.ndarray | None = None, seed: int = 0) -> np.ndarray:
-    """How many examples of each kind there are in 1,000 resamples of whole clusters: (1000, kinds).
-
-    codes: (N,) the kind of each example, from 0. clusters: (N,) equal where examples belong together; None for each
-    alone. Clusters with equal counts are interchangeable, so a resample is a draw of how often each pattern occurs.
-    """
-    codes = np.asarray(codes)
-    if clusters is None:
-        patterns, times = np.eye(kinds, dtype=np.int64), np.bincount(codes, minlength=kinds)
-    else:
-        if np.shape(clusters) != codes.shape:
-            raise ValueError(f"clusters {np.shape(clusters)} for {len(codes)} examples: needs one for each")
-        names, place = np.unique(clusters, return_inverse=True)
-        counts = np.bincount(place * kinds + codes, minlength=len(names) * kinds).reshape(-1, kinds)
-        patterns, times = np.unique(counts, axis=0, return_counts=True)
-    total = int(times.sum())
-    draws = np.random.default_rng(seed).multinomial(total, times / total, size=RESAMPLES)
-    return np.asarray(draws @ patterns)
-
-
-def _ends(values: np.ndarray) -> tuple[float, float]:
-    low, high = np.percentile(values, ENDS)
-    return float(low), float(high)
+from train.evaluate import LEVEL, chance, ends, f1_scores, independent, predicted, resampled
 
 
 def _unseen(clusters: int) -> float:
     """The largest share, percent, of what was not seen once in so many: it would stay unseen once in 40 times."""
     return 100 * (1 - 0.025 ** (1 / clusters))
-
-
-def _count(clusters: np.ndarray | None, examples: int) -> int:
-    return examples if clusters is None else len(np.unique(clusters))
 
 
 def _guesses(answers: np.ndarray, *logits: np.ndarray) -> list[np.ndarray]:
@@ -100,9 +66,9 @@ def paired(
     truth, one, other = _guesses(answers, first, second)
     codes = 4 * ~truth + 2 * ~one + ~other
     scores = 100 * _macro(np.bincount(codes, minlength=8))
-    low, high = _ends(100 * np.subtract(*_macro(resampled(codes, 8, clusters, seed)).T))
+    low, high = ends(100 * np.subtract(*_macro(resampled(codes, 8, clusters, seed)).T))
     if (one == other).all():
-        high = _unseen(_count(clusters, len(truth)))
+        high = _unseen(independent(clusters, len(truth)))
         low = -high
     lead = (one == truth).astype(int) - (other == truth)
     if clusters is not None:
@@ -174,10 +140,10 @@ def agreement(first: np.ndarray, second: np.ndarray, clusters: np.ndarray | None
     one, other = _guesses(predicted(first), second)
     codes = (one != other).astype(np.int64)
     draws = resampled(codes, 2, clusters, seed)
-    low, high = _ends(100 * draws[:, 0] / draws.sum(axis=1))
+    low, high = ends(100 * draws[:, 0] / draws.sum(axis=1))
     same = float(np.mean(one == other))
     if same in (0.0, 1.0):
-        unseen = _unseen(_count(clusters, len(one)))
+        unseen = _unseen(independent(clusters, len(one)))
         low, high = (100 - unseen, 100.0) if same else (0.0, unseen)
     by_chance = float(one.mean() * other.mean() + (1 - one.mean()) * (1 - other.mean()))
     kappa = None if by_chance == 1 else (same - by_chance) / (1 - by_chance)

@@ -16,7 +16,7 @@ from scipy.stats import binomtest  # type: ignore[import-untyped, unused-ignore]
 from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-untyped, unused-ignore]
 
 from train import evaluate
-from train.evaluate import Texts, by_group, chance, couples_right, floors, score
+from train.evaluate import Texts, by_group, chance, couples_right, floors, resampled, score
 from travlr import Cardinality, Comparison, Generator, Quantifiers, Spatiality
 from travlr.config import Config
 
@@ -149,6 +149,16 @@ def test_intervals_equal_those_of_resampling_one_by_one(clustered: bool) -> None
     assert found.macro_f1 == plain.macro_f1
     if clustered:
         assert found.interval_high - found.interval_low > 1.3 * (plain.interval_high - plain.interval_low)
+
+
+def test_resamples_are_as_many_as_the_clusters() -> None:
+    draws = resampled(np.array([0, 1, 1, 2]), 3)
+    assert draws.shape == (1000, 3) and (draws.sum(axis=1) == 4).all()
+    assert draws.mean(axis=0) == pytest.approx([1, 2, 1], abs=0.15)
+    alone = resampled(np.array([0, 1, 1, 2]), 3, np.array([7, 3, 5, 1]))  # clusters that share nothing change nothing
+    np.testing.assert_array_equal(alone, draws)
+    pairs = resampled(np.array([0, 1, 1, 2]), 3, np.array([0, 0, 1, 1]))
+    assert {tuple(draw) for draw in pairs} == {(2, 2, 0), (1, 2, 1), (0, 2, 2)}
 
 
 def test_faultless_predictions_are_not_called_certain() -> None:

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import accuracy_score, cohen_kappa_score, f1_score
 
-from analysis.statistics import agreement, holm, mcnemar, over_seeds, paired, resampled, t_quantile
+from analysis.statistics import agreement, holm, mcnemar, over_seeds, paired, t_quantile
 
 RANDOM = np.random.default_rng(0)
 
@@ -180,9 +180,3 @@ def test_one_seed_has_no_interval_and_none_no_mean() -> None:
     assert (found.runs, found.mean, found.deviation, found.interval_low) == (1, 88, None, None)
     with pytest.raises(ValueError, match="at least one run"):
         over_seeds([])
-
-
-def test_resamples_are_as_many_as_the_clusters() -> None:
-    draws = resampled(np.array([0, 1, 1, 2]), 3)
-    assert draws.shape == (1000, 3) and (draws.sum(axis=1) == 4).all()
-    assert draws.mean(axis=0) == pytest.approx([1, 2, 1], abs=0.15)

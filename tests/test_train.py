@@ -4,6 +4,7 @@ import os
 import socket
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from train.module import Learner
 from train.regions import SOURCES, RegionSettings
 from train.results import read_curve, read_predictions, read_results
 from train.run import run
+from train.testing import test_matrix as matrix_of
 from train.text import Words, grammar_tokenizer, tokenise
 from travlr.config import Cardinality, Count
 from travlr.generate import Generator, Job, generate_dataset
@@ -71,6 +73,34 @@ def test_every_model_in_every_setting(data: str, tmp_path: Path, model: str, set
         part = found[(found.test_setting == row["test_setting"]) & (found.split == row["split"])]
         assert row["macro_f1"] == pytest.approx(100 * f1_score(part.answer, part.logit > 0, average="macro"))
     assert {point["step"] for point in read_curve(folder)} >= {2, 4}
+
+
+def test_intervals_are_over_scenes_where_examples_share_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """50 scenes with eight queries each, right together or wrong together: a bootstrap by hand that draws scenes."""
+    random = np.random.default_rng(5)
+    which = random.permutation(np.repeat(np.arange(50), 8))
+    scenes = random.permuted(np.tile(np.arange(9), (50, 1)), axis=1)  # all different, as numbers in cells
+    answers = random.random(400) < 0.5
+    logits = np.where((np.arange(50) < 35)[which] == answers, 1.0, -1.0)
+    examples = SimpleNamespace(
+        grid=scenes[which], answers=answers, queries=["?"] * 400, objects=np.full(400, 8), groups=np.array(["a"] * 400),
+        ids=[str(row) for row in range(400)],
+    )  # fmt: skip
+    raw = SimpleNamespace(queries=["?"] * 2, answers=np.array([True, False]), grid=np.ones((2, 9)))
+    parts: Any = SimpleNamespace(
+        source=SimpleNamespace(raw=lambda _: raw), run=SimpleNamespace(tests=("image",)), examples=lambda _: examples
+    )
+    monkeypatch.setattr("train.testing.predict", lambda *_: {"image": logits})
+    drawn = []
+    for _ in range(1000):
+        rows = np.concatenate([np.flatnonzero(which == scene) for scene in random.integers(0, 50, 50)])
+        drawn.append(100 * f1_score(answers[rows], logits[rows] > 0, average="macro"))
+    ends = pytest.approx(np.percentile(drawn, [2.5, 97.5]), abs=1.5)
+    model: Any = torch.nn.Identity()
+    for (_, _, scores, _), found in matrix_of(parts, model, "cpu", "float32").rows:
+        for one in (scores, found["groups"]["a"]):
+            assert [one.interval_low, one.interval_high] == ends
+        assert scores.interval_high - scores.interval_low > 20  # alone, 400 examples would have about 9
 
 
 def test_a_finished_run_is_not_repeated(data: str, tmp_path: Path) -> None:

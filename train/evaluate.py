@@ -59,26 +59,22 @@ def score(answers: np.ndarray, logits: np.ndarray, clusters: np.ndarray | None =
     truth, guess = np.asarray(answers, bool), predicted(logits)
     if truth.shape != guess.shape or truth.ndim != 1 or not len(guess):
         raise ValueError(f"answers {truth.shape} and logits {guess.shape}: needs (N,) of each and N of at least 1")
-    cells = np.eye(4, dtype=np.int64)[2 * ~truth + ~guess]  # (N, 4), one-hot
-    counts = cells.sum(axis=0)
-    if clusters is None:
-        patterns, times = np.eye(4, dtype=np.int64), counts
-    else:
-        patterns, times = _patterns(cells, np.asarray(clusters))
+    cells = 2 * ~truth + ~guess
+    counts = np.bincount(cells, minlength=4)
     f1_true, f1_false = 100 * f1_scores(counts)
     right = int(counts[0] + counts[3])
     p_value = chance(right, len(guess))
-    low, high = _interval(patterns, times, seed)
+    low, high = ends(100 * f1_scores(resampled(cells, 4, clusters, seed)).mean(axis=1))
     if right == len(guess):
-        low = float(f1_true + f1_false) / 2 * 0.025 ** (1 / times.sum())
+        low = float(f1_true + f1_false) / 2 * 0.025 ** (1 / independent(clusters, len(guess)))
     return Scores(
         examples=len(guess),
         macro_f1=float(f1_true + f1_false) / 2,
         accuracy=100 * right / len(guess),
         f1_true=float(f1_true),
         f1_false=float(f1_false),
-        interval_low=float(low),
-        interval_high=float(high),
+        interval_low=low,
+        interval_high=high,
         p_value=p_value,
         above_random=p_value < LEVEL,
     )
@@ -91,26 +87,33 @@ def f1_scores(counts: np.ndarray) -> np.ndarray:
     return np.divide(right, involved, out=np.zeros_like(right), where=involved > 0)
 
 
-def _patterns(cells: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct counts (P, 4) that clusters have, and how many clusters have each (P,).
+def resampled(codes: np.ndarray, kinds: int, clusters: np.ndarray | None = None, seed: int = 0) -> np.ndarray:
+    """How many examples of each kind there are in 1,000 resamples of whole clusters: (1000, kinds).
 
-    Clusters with equal counts are interchangeable, so drawing patterns draws clusters, and there are few patterns.
+    codes: (N,) the kind of each example, from 0. clusters: (N,) equal where examples belong together; None for each
+    alone. Clusters with equal counts are interchangeable, so a resample is a draw of how often each pattern occurs.
     """
-    if clusters.shape != (len(cells),):
-        raise ValueError(f"clusters {clusters.shape} for {len(cells)} examples: needs one for each")
-    names, place = np.unique(clusters, return_inverse=True)
-    counts = np.zeros((len(names), 4), np.int64)
-    np.add.at(counts, place, cells)
-    patterns, times = np.unique(counts, axis=0, return_counts=True)
-    return patterns, times
-
-
-def _interval(patterns: np.ndarray, times: np.ndarray, seed: int) -> tuple[float, float]:
-    """A resample changes nothing but how often each pattern occurs: a multinomial draw."""
+    codes = np.asarray(codes)
+    patterns, times = np.eye(kinds, dtype=np.int64), np.bincount(codes, minlength=kinds)
+    if clusters is not None and np.shape(clusters) != codes.shape:
+        raise ValueError(f"clusters {np.shape(clusters)} for {len(codes)} examples: needs one for each")
+    if clusters is not None and independent(clusters, len(codes)) < len(codes):
+        names, place = np.unique(clusters, return_inverse=True)
+        counts = np.bincount(place * kinds + codes, minlength=len(names) * kinds).reshape(-1, kinds)
+        patterns, times = np.unique(counts, axis=0, return_counts=True)
     total = int(times.sum())
     draws = np.random.default_rng(seed).multinomial(total, times / total, size=RESAMPLES)
-    macro = 100 * f1_scores(draws @ patterns).mean(axis=1)
-    low, high = np.percentile(macro, [2.5, 97.5])
+    return np.asarray(draws @ patterns)
+
+
+def independent(clusters: np.ndarray | None, examples: int) -> int:
+    """How many clusters there are: as many as examples where there is None."""
+    return examples if clusters is None else len(np.unique(clusters))
+
+
+def ends(values: np.ndarray) -> tuple[float, float]:
+    """Of a 95 % interval, by percentiles of resampled values."""
+    low, high = np.percentile(values, [2.5, 97.5])
     return float(low), float(high)
 
 

@@ -40,12 +40,13 @@ def test_matrix(parts: Parts, model: Model, device: str, precision: str) -> Test
     for split in TEST_SPLITS:
         examples = parts.examples(split)
         floor = floors(seen, Texts(examples.queries, examples.answers, examples.objects))
+        scenes = np.unique(examples.grid, axis=0, return_inverse=True)[1]  # equal where pictures are
         for setting, logits in predict(model, examples, parts.run.tests, where, precision).items():
             found = {
-                "groups": by_group(examples.answers, logits, examples.groups.tolist()),
+                "groups": by_group(examples.answers, logits, examples.groups.tolist(), scenes),
                 "couples_right": couples_right(examples.answers, logits),
             }
-            tested.rows.append(((setting, split, score(examples.answers, logits), floor), found))
+            tested.rows.append(((setting, split, score(examples.answers, logits, scenes), floor), found))
             tested.predictions.append(predictions_table(examples.ids, split, setting, logits, examples.answers))
     return tested
 
