@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -204,6 +205,11 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "another command's group": (["preset=paper"], "there is no setting 'preset'"),
     "near miss": (["modle=uniter"], "there is no setting 'modle'; did you mean model"),
     "near miss inside": (["optimiser.learningrate=1"], "did you mean optimiser.learning_rate"),
+    "a name without its group": (
+        ["batch_size=8"],
+        "there is no setting 'batch_size'; did you mean optimiser.batch_size?",
+    ),
+    "nothing like it": (["zzz=8"], "there is no setting 'zzz'; --help lists them all"),
     "plus": (["+seed=1"], "'+seed=1' is not a setting; write it as name=value"),
     "no number": (["seed=x"], "seed: Value 'x'"),
     "negative": (["seed=-1"], "seed=-1: must be at least 0"),
@@ -433,6 +439,35 @@ def test_few_shot_starts_from_the_finished_run(
     assert "make it with python train.py experiment=table2" in one_line(capsys.readouterr().err)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["seed=3", "size=tiny"],
+        ["boxes=pixels_y_first"],
+        ["controlled=true", "model=lxmert"],
+        ["model=visualbert", "visual_token_type=1"],
+        ["regions.source=grid", "regions.number=36"],
+        ["regions.misses=0.1", "regions.seed=2", "+scale=paper"],
+        ["regions.number=exact", "+scale=paper"],
+        ["model=albef", "training.augment=true"],
+    ],
+    ids=" ".join,
+)
+def test_the_command_that_is_suggested_makes_the_run_that_is_missing(given: list[str], tmp_path: Path) -> None:
+    job = settings(["experiment=few_shot", *given, "setting=image", "start_setting=caption", f"runs={tmp_path}/a b"])
+    with pytest.raises(ValueError, match=r"no finished run fits; make it with python train.py ") as error:
+        job.resolved()
+    words = shlex.split(str(error.value).partition("make it with ")[2])
+    made = settings(words[2:]).config
+    folder = start_run(Path(made.runs), identity(made, dataset="digest"))
+    (folder / "results.csv").touch()  # what makes a run finished
+    assert job.resolved().start == str(folder)
+    longer = settings([*words[2:], "optimiser.weight_decay=0.5"]).config
+    (start_run(Path(made.runs), identity(longer, dataset="digest")) / "results.csv").touch()
+    with pytest.raises(ValueError, match=r"several finished runs fit.*weight_decay=0\.01\).*weight_decay=0\.5\)"):
+        job.resolved()
+
+
 def test_few_shot_of_the_paper_starts_from_runs_of_published_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -460,6 +495,24 @@ def test_a_setting_that_a_grid_has_narrows_it_to_those_runs() -> None:
         jobs = expand(["experiment=transfer", f"training.consistency={consistency}"])
         assert len(jobs) == count
         assert {job.config.training.consistency for job in jobs.values()} == {consistency == "true"}
+
+
+def test_runs_are_listed_as_settings_are_typed() -> None:
+    names = list(expand(["experiment=transfer", "task=cardinality", "setting=image", "seed=0"]))
+    assert sum("training.consistency=true" in name for name in names) == 1
+    assert not any("True" in name or "False" in name or "None" in name for name in names)
+
+
+def test_an_experiment_without_m_says_how_many_runs_it_has(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Job, "run", lambda self: [])
+    assert called(monkeypatch, "experiment=transfer") == 0
+    assert capsys.readouterr().out == "experiment=transfer: this is one run; -m runs all 72 of its grid\n"
+    one = ["experiment=table2", "model=uniter", "task=cardinality", "setting=image", "seed=0"]
+    for arguments in (one, ["model=uniter"], ["experiment=table2", "devices=2"]):
+        assert called(monkeypatch, *arguments) == 0
+        assert capsys.readouterr().out == ""
 
 
 # Of each experiment the runs that are tried: those with this model, of the task and setting of the small dataset.

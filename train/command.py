@@ -10,7 +10,7 @@ import re
 import shlex
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +89,7 @@ def seen_run(config: Run, setting: str) -> Path:
     Raises `ValueError` where there is none, with the command that makes it, and where there are several.
     """
     from train.identity import identity
+    from train.printed import differing, flat, in_words
     from train.results import canonical, is_finished, read_config
 
     def look(known: Mapping[str, Any]) -> str:
@@ -107,13 +108,23 @@ def seen_run(config: Run, setting: str) -> Path:
     if len(found) == 1:
         return found[0]
     if found:
-        names = " or ".join(folder.name for folder in found)
-        raise ValueError(f"start_setting={setting}: several finished runs fit; choose start={config.runs}/{names}")
-    given = ("model", "task", "data", "seed", "size", "runs", "pretrained", "tokenizer")
-    like = [f"{name}={getattr(config, name)}" for name in given if getattr(config, name) is not None]
+        apart = differing([flat(read_config(folder)["config"]) for folder in found])
+        names = " or ".join(f"{folder} ({in_words(told)})" for folder, told in zip(found, apart, strict=True))
+        raise ValueError(f"start_setting={setting}: several finished runs fit; choose start={names}")
+    raise ValueError(f"start_setting={setting}: no finished run fits; make it with {_making(config, setting)}")
+
+
+def _making(config: Run, setting: str) -> str:
+    """The command for a run of a setting that is otherwise alike."""
+    given = ("model", "task", "data", "seed", "size", "runs", "pretrained", "tokenizer", "boxes",
+             "visual_token_type")  # fmt: skip
+    like: dict[str, Any] = {name: getattr(config, name) for name in given}
+    like |= {"controlled": config.controlled or None, "training.augment": config.training.augment or None}
     scale = [f"+scale={config.scale}"] if config.scale else []
-    command = shlex.join(["python", "train.py", "experiment=table2", *scale, *like, f"setting={setting}"])
-    raise ValueError(f"start_setting={setting}: no finished run fits; make it with {command}")
+    usual = asdict(settings([*scale, f"model={config.model}"]).config.regions)
+    like |= {f"regions.{name}": value for name, value in asdict(config.regions).items() if value != usual[name]}
+    told = (f"{n}={'true' if value is True else value}" for n, value in like.items() if value is not None)
+    return shlex.join(["python", "train.py", "experiment=table2", *scale, *told, f"setting={setting}"])
 
 
 def attempt(config: Run, say: Say) -> list[Row]:
@@ -207,6 +218,8 @@ def main(arguments: list[str]) -> int:
     if options:
         raise cli.UsageError("--list is for -m")
     job = settings(given)
+    if several := _not_run(job, given):
+        print(several)
     rows = job.run()
     if not rows:  # not the process that leads
         return 0
@@ -214,6 +227,17 @@ def main(arguments: list[str]) -> int:
 
     print(f"\n{transfer_table(rows)}\n\nPredictions, weights and curve: {Path(job.config.runs) / rows[0]['name']}")
     return 0
+
+
+def _not_run(job: Job, given: Sequence[str]) -> str:
+    """A line where an experiment has more runs of these settings than the one that is run without -m; else ""."""
+    from train.sweep import expand
+
+    runs = 1
+    if job.config.experiment:
+        with contextlib.suppress(cli.UsageError):  # what one run may have and many may not
+            runs = len(expand(given))
+    return f"experiment={job.config.experiment}: this is one run; -m runs all {runs} of its grid" if runs > 1 else ""
 
 
 def _help() -> str:

@@ -5,9 +5,9 @@ Rows are those that `train.results` reads back.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
+import re
 import statistics
 import textwrap
 from collections import defaultdict
@@ -17,6 +17,40 @@ from typing import Any
 from train.results import TEST_SETTINGS, TEST_SPLITS, Row, canonical, has_converged, own_setting
 
 WIDTH, LABEL = 100, 40  # of what is printed, and of the first column of a grid
+
+
+# What runs differ in -------------------------------------------------------------------------------------------------
+
+
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A config by dotted names (`training.steps`), as the command line has them."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = json.dumps(value) if isinstance(value, list) else value
+    return found
+
+
+def differing(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Of each of several flat configs, the settings in which not all are alike."""
+    names = sorted({name for config in configs for name in config})
+    apart = [name for name in names if len({json.dumps(config.get(name)) for config in configs}) > 1]
+    return [{name: config.get(name) for name in apart} for config in configs]
+
+
+def in_words(settings: Mapping[str, Any]) -> str:
+    """Settings as a person would type them."""
+    return ", ".join(f"{name}={value_text(value)}" for name, value in settings.items())
+
+
+def value_text(value: Any) -> str:
+    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return text[:12] if re.fullmatch("[0-9a-f]{41,}", text) else text  # a hash
+
+
+# Tables --------------------------------------------------------------------------------------------------------------
 
 
 def origin(row: Row) -> str:
@@ -126,7 +160,7 @@ def grid_table(rows: Sequence[Row]) -> str:
 
 def _but_seed(row: Row) -> str:
     if row["config"] is None:
-        return f"run {row['run']}"
+        return canonical({"run": row["run"]})
     return canonical({key: value for key, value in json.loads(row["config"]).items() if key != "seed"})
 
 
@@ -136,8 +170,8 @@ def _setting_order(setting: str) -> tuple[int, str]:
 
 
 def _notes(kinds: Sequence[tuple[str, list[list[Row]]]]) -> Iterator[tuple[str, str]]:
-    """What a row of the grid must say beside its label; of rows that would look alike, the hash of the config too."""
-    looks: dict[tuple[Any, ...], int] = defaultdict(int)
+    """What a row of the grid must say beside its label; of rows that would look alike, what they differ in too."""
+    alike: dict[tuple[Any, ...], list[str]] = defaultdict(list)
     said = []
     for key, group in kinds:
         row = group[0][0]
@@ -146,11 +180,12 @@ def _notes(kinds: Sequence[tuple[str, list[list[Row]]]]) -> Iterator[tuple[str, 
         note = "; ".join([origin(row), *experiment, *_number(row["steps"], "steps"),
                           *_number(row["train_examples"], "training examples"), where])  # fmt: skip
         look = (*(row[name] for name in ("task", "model", "size", "setting")), note)
-        looks[look] += 1
+        alike[look].append(key)
         said.append((key, note, look))
     for key, note, look in said:
-        alike = f"; settings {hashlib.sha256(key.encode()).hexdigest()[:8]} (but for the seed)"
-        yield note + alike * (looks[look] > 1), key
+        apart = differing([flat(json.loads(other)) for other in alike[look]])
+        settings = in_words(apart[alike[look].index(key)])
+        yield f"{note}; {settings}" if settings else note, key
 
 
 def _grid_row(group: list[list[Row]], note: int) -> str:

@@ -78,13 +78,15 @@ def _checked(arguments: Sequence[str], changes: Mapping[str, Any]) -> Job:
 
 def _named(jobs: Sequence[tuple[Mapping[str, Any], Job]]) -> dict[str, Job]:
     """Jobs by what tells them apart."""
+    from train.printed import value_text
+
     names = dict.fromkeys(name for changes, _ in jobs for name in changes)
     varied = [n for n in names if len({repr(changes.get(n)) for changes, _ in jobs}) > 1 and n not in NAMED]
     experiments = {job.config.experiment for _, job in jobs}
     named: dict[str, Job] = {}
     for changes, job in jobs:
         words = [f"{name}={getattr(job.config, name)}" for name in NAMED]
-        words += [f"{name}={changes[name]}" for name in varied if name in changes]
+        words += [f"{name}={value_text(changes[name])}" for name in varied if name in changes]
         words += [f"experiment={job.config.experiment}"] if len(experiments) > 1 else []
         named[" ".join(words)] = job
     return named

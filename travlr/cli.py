@@ -189,10 +189,10 @@ def typed(kind: type, values: dict[str, Any]) -> Any:
     try:
         return OmegaConf.to_object(OmegaConf.merge(_schema(kind), _literal(values)))
     except ConfigKeyError as error:
-        names = _names(OmegaConf.structured(kind), "")
         wrong = str(error.full_key)
-        near = difflib.get_close_matches(wrong, names, 3) or [n for n in names if "." not in n]
-        raise UsageError(f"there is no setting {wrong!r}; did you mean {' or '.join(near)}?") from None
+        near = close(wrong, _names(OmegaConf.structured(kind), ""))
+        meant = f"did you mean {' or '.join(near)}?" if near else "--help lists them all"
+        raise UsageError(f"there is no setting {wrong!r}; {meant}") from None
     except OmegaConfBaseException as error:
         message = str(error).splitlines()[0]
         if "is not a ListConfig" in message:
@@ -229,6 +229,13 @@ def _literal(value: Any) -> Any:
     if isinstance(value, list):
         return [_literal(inner) for inner in value]
     return re.sub(r"(\\*)\$\{", r"\1\1\\${", value) if isinstance(value, str) else value
+
+
+def close(wrong: str, names: Sequence[str]) -> list[str]:
+    """The names most like a wrong one, at most three; where none is, those in a group whose own name is like it."""
+    found = difflib.get_close_matches(wrong, names, 3)
+    inside = difflib.get_close_matches(wrong.rpartition(".")[2], [name.rpartition(".")[2] for name in names], 3)
+    return found or [name for name in names if name.rpartition(".")[2] in inside][:3]
 
 
 def _names(node: Any, prefix: str) -> list[str]:

@@ -145,8 +145,9 @@ class Progress:
         self._done += rows
         now = time.monotonic()
         rate = self._done / max(now - self._begun, 1e-9)
-        left = (self._total - self._done) / max(rate, 1e-9)
-        text = f"{self._done:,} of {self._total:,} {self._what}, {rate:,.0f}/s, {_minutes(left)} left"
+        left = _minutes((self._total - self._done) / max(rate, 1e-9))
+        speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+        text = f"{self._done:,} of {self._total:,} {self._what}, {speed}/s, {left} left"
         if self._terminal:
             filled = 30 * self._done // max(self._total, 1)
             print(f"\r[{'#' * filled}{'.' * (30 - filled)}] {text}\x1b[K", end="", file=sys.stderr, flush=True)
