@@ -7,14 +7,17 @@ those of `analysis.runs.Runs.predictions`; a `ValueError` says in one line what 
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from train.config import CONTROLLED, TABLE_5
+from train.config import CONTROLLED, TABLE_5, Run
+from train.printed import differing, flat, in_words
 from train.results import canonical
 from travlr.scene import QUANTIFIER_FAMILIES
 
@@ -144,18 +147,6 @@ def _of(predictions: pd.DataFrame, task: str) -> pd.DataFrame:
 # Of results, curves and datasets -------------------------------------------------------------------------------------
 
 
-def settings_key(config: str, but: Sequence[str]) -> str:
-    """Eight hex digits of a config without these settings ("seed", "training.stream"): equal where the rest is."""
-    told = json.loads(config)
-    for name in but:
-        *path, last = name.split(".")
-        inside = told
-        for part in path:
-            inside = inside.get(part, {})
-        inside.pop(last, None)
-    return hashlib.sha256(canonical(told).encode()).hexdigest()[:8]
-
-
 def by_size(results: pd.DataFrame) -> pd.DataFrame:
     """Scores by training-set size (figures 15-18), in the setting of training: task, setting, split, label,
     train_examples, streamed, seed, name, macro_f1, low, high (bootstrap), floor_query, floor_query_objects. A row for
@@ -165,14 +156,14 @@ def by_size(results: pd.DataFrame) -> pd.DataFrame:
     out. A streamed run never repeats an example, so its size is that of all it saw.
     """
     rows = results[results["own"].fillna(False).astype(bool) & results["config"].notna()].copy()
-    but = ("seed", "setting", "training.examples", "training.stream")
-    rows["key"] = _by_config(rows, lambda config: settings_key(config, but))
-    rows["streamed"] = _by_config(rows, lambda config: bool(json.loads(config).get("training", {}).get("stream")))
-    sizes = rows[~rows["streamed"].astype(bool)].groupby("key")["train_examples"].nunique()
-    rows = rows[rows["key"].isin(sizes.index[sizes > 1])].copy()
+    free = ("training.examples", "training.stream")
+    rows["streamed"] = _settings(rows, lambda config: bool(config.get("training.stream")))
+    lines = labels(rows, free)
+    sizes = rows[~rows["streamed"].astype(bool)].groupby(lines)["train_examples"].nunique()
+    rows = rows[lines.isin(sizes.index[sizes > 1])].copy()
     if not len(rows):
         raise ValueError("no runs that differ in their training-set size alone: train some with experiment=subsets")
-    rows["label"] = labels(rows)
+    rows["label"] = labels(rows, free)  # what those differ in that are left
     rows = rows.rename(columns={"interval_low": "low", "interval_high": "high"})
     columns = [
         "task",
@@ -195,14 +186,15 @@ def transfer(results: pd.DataFrame) -> pd.DataFrame:
     """Macro-F1 by training setting and test setting, of one task: label, setting, test_setting, split, macro_f1, low,
     high, runs, converged.
 
-    A matrix (`label`) is of runs that differ in seed and setting alone. Its scores are means over converged seeds, over
+    A matrix (`label`) is of runs that differ in seed and setting alone. Runs that started from another run have learned
+    in two settings and are left out. Its scores are means over converged seeds, over
     all where none has converged (`converged` is 0); low and high are those of the result where there is one run, the
     least and greatest score where there are several.
     """
     rows = results[results["config"].notna()].copy()
+    rows = rows[~_settings(rows, lambda config: bool(config.get("start"))).astype(bool)]
     if not len(rows):
-        raise ValueError("no results to draw: choose others")
-    rows["key"] = _by_config(rows, lambda config: settings_key(config, ("seed", "setting")))
+        raise ValueError("no runs to draw that were trained in one setting alone: choose others")
     rows["label"] = labels(rows)
     found = []
     for place, cell in rows.groupby(["label", "setting", "test_setting", "split"], observed=True, sort=False):
@@ -216,32 +208,60 @@ def transfer(results: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, columns=columns)
 
 
-def labels(rows: pd.DataFrame) -> pd.Series:
-    """What to call the runs of each `key`: model and size; where that is not enough experiment, and the key itself."""
-    names: dict[str, str] = {}
-    firsts = rows.drop_duplicates("key")
-    plain = firsts["model"].astype(str) + " " + firsts["size"].fillna("").astype(str)
-    told = plain.str.strip() + (", " + firsts["experiment"].astype(object)).fillna("")
-    for key, short, long in zip(firsts["key"], plain.str.strip(), told, strict=True):
-        if (plain.str.strip() == short).sum() == 1:
-            names[key] = short
-        else:
-            names[key] = long if (told == long).sum() == 1 else f"{long} {key[:4]}"
-    return rows["key"].map(names)
+FREE = ("seed", "model", "size", "setting", "task")  # settings that runs are called by, whatever else they differ in
 
 
-def _by_config(rows: pd.DataFrame, function: object) -> pd.Series:
-    """A function of the config of each row; of each config once."""
-    return rows["config"].map({config: function(config) for config in rows["config"].unique()})  # type: ignore[operator]
+def labels(rows: pd.DataFrame, but: Sequence[str] = ()) -> pd.Series:
+    """What to call the runs of rows: "uniter small", or "uniter small, training.steps=4000" beside others."""
+    apart = departures(rows, but)
+    return _plain(rows).where(apart == "", _plain(rows) + ", " + apart)
+
+
+def departures(rows: pd.DataFrame, but: Sequence[str] = ()) -> pd.Series:
+    """In which settings runs depart from what others with their model, size and task do, in words; "" in none.
+
+    From the default where any of these runs has it, else from what most have: equal words mean equal settings.
+    but: settings that are not told of.
+    """
+    found = {}
+    defaults = flat(json.loads(canonical(asdict(Run()))))
+    for _, group in rows[rows["config"].notna()].groupby([_plain(rows), rows["task"]], observed=True):
+        configs = list(group["config"].unique())
+        settings = [_without(flat(json.loads(config)), (*FREE, *but)) for config in configs]
+        apart = differing(settings)
+        usual = {name: _usual([one[name] for one in apart], defaults.get(name)) for name in apart[0]}
+        for config, one in zip(configs, apart, strict=True):
+            found[config] = in_words({name: value for name, value in one.items() if json.dumps(value) != usual[name]})
+    return rows["config"].map(found).fillna("").astype("str")
+
+
+def _plain(rows: pd.DataFrame) -> pd.Series:
+    return (rows["model"].astype(str) + " " + rows["size"].fillna("").astype(str)).str.strip()
+
+
+def _without(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in names}
+
+
+def _usual(values: Sequence[Any], default: Any) -> str:
+    """As JSON, the default where any has it, else what most have."""
+    counted = Counter(map(json.dumps, values))
+    usual = json.dumps(default)
+    return usual if usual in counted else max(sorted(counted), key=lambda text: counted[text])
+
+
+def _settings(rows: pd.DataFrame, function: Callable[[dict[str, Any]], Any]) -> pd.Series:
+    """A function of the flat config of each row; of each config once."""
+    return rows["config"].map({config: function(flat(json.loads(config))) for config in rows["config"].unique()})
 
 
 def losses(curves: Mapping[str, pd.DataFrame], results: pd.DataFrame) -> pd.DataFrame:
-    """Training loss by step (figures 19-21) of the runs named in `curves`: name, model, size, setting, seed, step,
+    """Training loss by step (figures 19-21) of the runs named in `curves`: name, label, model, setting, seed, step,
     epoch (NaN of a streamed run), batch (examples of a step), loss, smooth.
 
     loss: of the answer alone where it was logged apart, in nats. smooth: its mean over a fiftieth of the curve.
     """
-    found = []
+    found, called = [], dict(zip(results["name"], labels(results), strict=True))
     for name, curve in curves.items():
         which = "answer_loss" if "answer_loss" in curve else "loss"
         if which not in curve or not (curve := curve[curve[which].notna()]).size:
@@ -251,8 +271,9 @@ def losses(curves: Mapping[str, pd.DataFrame], results: pd.DataFrame) -> pd.Data
         frame = curve[["step"]].assign(loss=curve[which].astype(float), batch=batch)
         frame["smooth"] = frame["loss"].rolling(max(1, len(frame) // 50), center=True, min_periods=1).mean()
         frame["epoch"] = frame["step"] * passes
-        for column in ("name", "model", "size", "setting", "seed"):
+        for column in ("name", "model", "setting", "seed"):
             frame[column] = about[column]
+        frame["label"] = called[name]
         found.append(frame)
     if not found:
         raise ValueError("no training curves to draw: none of these runs logged a loss")

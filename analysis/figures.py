@@ -63,14 +63,15 @@ Draw = Callable[[pd.DataFrame, pd.DataFrame], Figure]
 def subsets(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
     """Macro-F1 by training-set size, of one task: a column for each setting, a row for each split (figures 15-18)."""
     _one(results, "task")
-    table = counts.by_size(results)
+    table, marks = _marked(counts.by_size(results))
     splits, settings = in_order(table, "split", TEST_SPLITS[::-1]), in_order(table, "setting", SETTINGS)
     styles = dict(zip(sorted(table["label"].unique()), MARKED * 9, strict=False))
     key: list[Artist] = [
         Line2D([], [], color=c, marker=m, markersize=4, label=label) for label, (c, m) in styles.items()
     ]
     note = (
-        "Whiskers: 95 % bootstrap intervals of runs. Lines go through means of seeds. Open: streamed, none seen twice."
+        "Whiskers: 95 % bootstrap intervals of runs, over scenes. Lines go through means of seeds. Open: streamed, "
+        f"none seen twice.{marks}"
     )
     used = results[results["name"].isin(table["name"].unique())]
     figure, panels = page(["Macro-F1 by training-set size", *about_several(used)], len(splits),
@@ -88,6 +89,17 @@ def subsets(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
             name(axes, f"{split}, {setting}", "training examples" if row is panels[-1] else "",
                  "macro-F1" if axes is row[0] else "")  # fmt: skip
     return figure
+
+
+def _marked(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """A table with short labels, "uniter small [1]", and what these numbers stand for: settings do not fit a panel."""
+    numbers: dict[str, int] = {}
+    short = {}
+    for label in sorted(table["label"].unique()):
+        name, _, settings = label.partition(", ")
+        short[label] = f"{name} [{numbers.setdefault(settings, len(numbers) + 1)}]" if settings else name
+    told = "".join(f" [{number}] {settings}." for settings, number in numbers.items())
+    return table.assign(label=table["label"].map(short)), told
 
 
 def _size_lines(axes: Axes, table: pd.DataFrame, styles: dict[str, tuple[str, str]]) -> None:
@@ -110,7 +122,7 @@ def _size_lines(axes: Axes, table: pd.DataFrame, styles: dict[str, tuple[str, st
 def transfer(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
     """Macro-F1 by training and test setting, of one task: a matrix for each model and split, text-only floors below."""
     _one(results, "task")
-    table = counts.transfer(results)
+    table, marks = _marked(counts.transfer(results))
     labels, splits = sorted(table["label"].unique()), in_order(table, "split", TEST_SPLITS)
     trained, tested = in_order(table, "setting", SETTINGS), in_order(table, "test_setting", TEST_SETTINGS)
     rules = [(column, words) for column, words, _ in FLOORS if results[column].notna().any()]
@@ -119,7 +131,7 @@ def transfer(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
     note = (
         "In a cell: macro-F1 and, small, its 95 % bootstrap interval; of several runs the mean over converged seeds "
         "(all where none has), the lowest and highest, and how many converged. Framed: tested as trained. Blank: not "
-        "tested."
+        f"tested.{marks}"
     )
     size = (0.72 * len(tested), 0.36 * (len(trained) + len(rules)) + 0.1)
     figure, panels = page(["Transfer from training setting (rows) to test setting (columns)", *about_several(results)],
@@ -168,11 +180,13 @@ def _matrix(
 
 
 def loss(curves: pd.DataFrame, results: pd.DataFrame) -> Figure:
-    """Training loss by step and epoch: a panel for each model, or one of all where there is one setting (19-21)."""
+    """Training loss by step and epoch: a panel for each model, or one of all where there is one setting (19-21); runs
+    with other settings have panels of their own."""
     used = results[results["name"].isin(curves["name"].unique())]
     one = curves["setting"].nunique() == 1
-    panel = curves["model"].map(lambda model: "" if one else model)
-    shown = in_order(panel.to_frame("model"), "model", ("", *MODELS))
+    curves, marks = _marked(curves)
+    panel = curves["label"].str.extract(r"(\[\d+\])$")[0].fillna("") if one else curves["label"]
+    shown = sorted(panel.unique(), key=lambda label: ([not label.startswith(model) for model in MODELS], label))
     line = curves["model"] if one else curves["setting"]
     order = in_order(line.to_frame("line"), "line", MODELS if one else SETTINGS)
     styles = dict(zip(order, MARKED, strict=False))
@@ -182,12 +196,12 @@ def loss(curves: pd.DataFrame, results: pd.DataFrame) -> Figure:
     key.append(Line2D([], [], color="#666", linewidth=0.8, linestyle=(0, (4, 2)), label="chance: ln 2"))
     across = min(2, len(shown))
     what = f"Training loss in the setting {curves['setting'].iloc[0]}" if one else "Training loss"
-    note = "Loss of the answer, in nats; lines: its mean over a fiftieth of the curve."
+    note = f"Loss of the answer, in nats; lines: its mean over a fiftieth of the curve.{marks}"
     figure, panels = page([what, *about_several(used)], math.ceil(len(shown) / across), [(3.0, 1.8)] * across,
                           note=note, key=key, left=0.55, gap=(0.45, 0.85), below=0.6)  # fmt: skip
     flat = [axes for row in panels for axes in row]
-    for axes, model in zip(flat, shown, strict=False):
-        here = curves[panel == model]
+    for axes, label in zip(flat, shown, strict=False):
+        here = curves[panel == label]
         for n, (_, run) in enumerate(here.groupby("name", observed=True)):
             colour, marker = styles[str((run["model"] if one else run["setting"]).iloc[0])]
             axes.plot(run["step"], run["loss"], color=colour, linewidth=0.4, alpha=0.3)
@@ -198,7 +212,7 @@ def loss(curves: pd.DataFrame, results: pd.DataFrame) -> Figure:
         axes.set_ylim(0, max(0.8, 1.05 * here["smooth"].max()))
         axes.locator_params("y", nbins=5)
         _steps(axes, here)
-        name(axes, model, "", "loss (nats)")
+        name(axes, label, "", "loss (nats)")
     for axes in flat[len(shown) :]:
         axes.set_axis_off()
     return figure
@@ -280,4 +294,4 @@ def draw(figure: str, runs: Runs, **where: Any) -> Figure:
             raise ValueError("the dataset of these runs was not found; say where it is with data=[FOLDER]")
         parts = [examples_of(found, split) for split in ("train", *TEST_SPLITS)]
         return kind.draw(pd.concat(parts, ignore_index=True), results)
-    return kind.draw(runs.predictions(**where), results)
+    return kind.draw(runs.predictions(**where), runs.results)

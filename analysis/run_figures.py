@@ -50,19 +50,21 @@ INTERVAL = "Whiskers: 95 % intervals (Wilson; examples that share a scene count 
 # Titles --------------------------------------------------------------------------------------------------------------
 
 
-def about(results: pd.DataFrame) -> list[str]:
-    """Title lines of one run: what it is, and its macro-F1 in each of these results."""
-    row = results.iloc[0]
-    settings = [setting for setting in TEST_SETTINGS if setting in set(results["test_setting"])]
+def about(rows: pd.DataFrame, results: pd.DataFrame) -> list[str]:
+    """Title lines of one run: what it is, macro-F1 in its results `rows`, and which settings tell it from others."""
+    row = rows.iloc[0]
+    settings = [setting for setting in TEST_SETTINGS if setting in set(rows["test_setting"])]
     size = f" ({row['size']})" if pd.notna(row["size"]) else ""
     run = f"{row['model']}{size} trained in {row['setting']}, tested in {', '.join(settings)} · {row['task']}"
     scores = []
-    for _, result in results.iterrows():
+    for _, result in rows.iterrows():
         where = result["split"] if len(settings) == 1 else f"{result['test_setting']} {result['split']}"
         scores.append(f"{where} {result['macro_f1']:.2f}")
+    alike = results[(results["model"] == row["model"]) & (results["task"] == row["task"])]
+    apart = counts.departures(alike)[row.name]
     return [
         f"{run}, seed {row['seed']}, {_origin(row['weights'])}",
-        f"macro-F1: {', '.join(scores)} · run {row['run']}",
+        f"macro-F1: {', '.join(scores)} · run {row['run']}{f' · {apart}' if apart else ''}",
     ]
 
 
@@ -166,7 +168,7 @@ def cells(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
         "gets wrong."
     )
     figure, panels = page(
-        ["Wrong answers by pair", *about(rows)],
+        ["Wrong answers by pair", *about(rows, results)],
         math.ceil(len(places) / across),
         [_size(kinds, table, 0.36)] * across,
         note=note,
@@ -218,7 +220,7 @@ def numbers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
         "paper's figure shows the larger number alone.) On the diagonal 'true' is right. Blank: no query asks this."
     )
     size = (0.42 * len(every), 0.42 * len(every))
-    figure, panels = page(["Numbers taken for others: queries that the model says are true", *about(rows)], 1,
+    figure, panels = page(["Numbers taken for others: queries that the model says are true", *about(rows, results)], 1,
                           [size] * len(splits), note=note, left=0.55, right=0.75, gap=(0.5, 0))  # fmt: skip
     for axes, split in zip(panels[0], splits, strict=True):
         here = table[table["split"] == split]
@@ -250,8 +252,9 @@ def pairs(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
         Patch(facecolor=BLUE, label="right"),
         Patch(facecolor=ORANGE, hatch="////", edgecolor="white", label="wrong"),
     ]
-    figure, panels = page(["Right and wrong answers by pair", *about(rows)], len(kinds), [(w, 1.5) for w in widths],
-                          key=[*key, *floor_key(rows)], note=f"{INTERVAL} In brackets: the number of examples.",
+    figure, panels = page(["Right and wrong answers by pair", *about(rows, results)], len(kinds),
+                          [(w, 1.5) for w in widths], key=[*key, *floor_key(rows)],
+                          note=f"{INTERVAL} In brackets: the number of examples.",
                           left=0.5, gap=(0.15, 1.05), below=0.8)  # fmt: skip
     for row, kind in zip(panels, kinds, strict=True):
         _, _, _, names = _pair_axes(kind, table)
@@ -307,7 +310,7 @@ def objects(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     table = counts.by_objects(predictions)
     splits = in_order(table, "split", SPLITS)
     width = max(3.5, 0.42 * table["objects"].nunique())
-    figure, [[axes]] = page(["Wrong answers by number of objects", *about(rows)], 1, [(width, 2.2)],
+    figure, [[axes]] = page(["Wrong answers by number of objects", *about(rows, results)], 1, [(width, 2.2)],
                             note=f"{INTERVAL} {_below(splits)}", key=[*split_key(splits), *floor_key(rows, "error")],
                             left=0.6, below=0.7)  # fmt: skip
     _bars(axes, table, "objects", splits, rows)
@@ -326,7 +329,7 @@ def quantifiers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     rows = its_results(predictions, results)
     table = counts.by_critical(predictions)
     splits = in_order(table, "split", SPLITS)
-    title = ["Wrong answers by the number of objects that decide", *about(rows)]
+    title = ["Wrong answers by the number of objects that decide", *about(rows, results)]
     key = [*split_key(splits), *floor_key(rows, "error")]
     figure, panels = page(title, 2, [(2.0, 1.5)] * 3, note=f"{INTERVAL} {_below(splits)}", key=key, left=0.5,
                           gap=(0.2, 0.95), below=0.7)  # fmt: skip
@@ -362,8 +365,8 @@ def agreement(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     }
     key = [*split_key(splits), Line2D([], [], label="if one told nothing of the other", **apart)]
     note = f"{INTERVAL} Numbers above: examples. The same answer from both: {', '.join(same)}."
-    figure, [[axes]] = page(["Answers from image and from caption to the same examples", *about(rows)], 1, [(4.6, 2.2)],
-                            note=note, key=key, below=0.3)  # fmt: skip
+    figure, [[axes]] = page(["Answers from image and from caption to the same examples", *about(rows, results)], 1,
+                            [(4.6, 2.2)], note=note, key=key, below=0.3)  # fmt: skip
     wide = 0.8 / len(splits)
     for n, split in enumerate(splits):
         here = table[table["split"] == split]
@@ -392,7 +395,7 @@ def calibration(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
         f"{INTERVAL} In the bars: the number of examples. ECE: expected calibration error, the mean distance of "
         "accuracy from confidence."
     )
-    figure, panels = page(["Right answers by the model's confidence", *about(rows)], len(splits),
+    figure, panels = page(["Right answers by the model's confidence", *about(rows, results)], len(splits),
                           [(2.15, 1.7)] * len(settings), note=note, key=[*key, *floor_key(rows)], left=0.5,
                           gap=(0.25, 0.6))  # fmt: skip
     edges = 50 + 50 * np.arange(counts.BINS) / counts.BINS

@@ -24,6 +24,7 @@ from analysis.runs import examples_of
 from splits import CARDINALITY
 from tests.grid import Accuracy, make_run
 from tests.helpers import ROOT, hashes
+from train.results import canonical
 from travlr.scene import TASKS
 
 COUNTS = {"train": 300, "validation": 0, "test_ind": 300, "test_ood": 300}
@@ -204,6 +205,7 @@ def test_transfer_averages_converged_seeds() -> None:
         "experiment": None,
         "setting": "image",
         "test_setting": "image",
+        "task": "cardinality",
     }
     shared |= {"split": "test_ind", "interval_low": 0.0, "interval_high": 1.0}
     scores = [(0, 90.0, True), (1, 80.0, True), (2, 50.0, False)]
@@ -212,6 +214,65 @@ def test_transfer_averages_converged_seeds() -> None:
     assert (cell["macro_f1"], cell["low"], cell["high"], cell["runs"], cell["converged"]) == (85.0, 80.0, 90.0, 3, 2)
     [cell] = counts.transfer(rows.assign(converged=False)).to_dict("records")
     assert (cell["macro_f1"], cell["converged"]) == (pytest.approx(220 / 3), 0)
+    further = rows.assign(config=[config.replace("{", '{"start":"0123abcd",', 1) for config in rows["config"]])
+    [cell] = counts.transfer(pd.concat([rows, further])).to_dict("records")
+    assert cell["runs"] == 3  # what was trained further has learned in two settings
+    with pytest.raises(ValueError, match="trained in one setting alone"):
+        counts.transfer(further)
+
+
+def settled(settings: list[dict[str, Any]], **columns: Any) -> pd.DataFrame:
+    known = {"model": "uniter", "size": "small", "task": "cardinality", "setting": "image"}
+    told = [{"seed": seed, **known, **config} for seed, config in enumerate(settings)]
+    rows = [known | {"seed": one["seed"], "config": canonical(one)} for one in told]
+    return pd.DataFrame(rows).assign(**columns)
+
+
+def test_runs_are_called_by_the_settings_that_tell_them_from_others() -> None:
+    plain, longer = {"training": {"steps": 20, "stream": True}}, {"training": {"steps": 40, "stream": True}}
+    assert counts.labels(settled([plain, plain])).to_list() == ["uniter small"] * 2
+    assert counts.labels(settled([longer, plain, plain])).to_list() == [
+        "uniter small, training.steps=40",
+        "uniter small",
+        "uniter small",
+    ]
+    other = {"training": {"steps": 20, "stream": False}, "start": "0123abcd"}
+    assert counts.departures(settled([plain, other])).to_list() == ["", "start=0123abcd, training.stream=false"]
+    assert counts.departures(settled([plain, other]), ("start",)).to_list() == ["", "training.stream=false"]
+    usual = {"training": {"steps": 2000, "stream": True}}  # the default, however few have it
+    assert counts.departures(settled([plain, usual])).to_list() == ["training.steps=20", ""]
+    assert counts.departures(settled([plain, plain, usual])).to_list() == ["training.steps=20"] * 2 + [""]
+    apart = settled([plain, longer], model=["uniter", "lxmert"])  # no other run has the model
+    assert counts.labels(apart).to_list() == ["uniter small", "lxmert small"]
+    assert counts.labels(settled([plain, longer], task=["cardinality", "spatiality"])).nunique() == 1
+    unknown = settled([plain, longer]).assign(config=[None, "{}"])
+    assert counts.labels(unknown).to_list() == ["uniter small"] * 2
+
+
+def test_labels_are_apart_wherever_settings_are() -> None:
+    """Each of 40 random configs against all others: equal labels if and only if equal settings."""
+    random = np.random.default_rng(3)
+    settings = [
+        {"training": {"steps": int(random.integers(3)), "stream": bool(random.integers(2))}, "loss": [None, "x"][i % 2]}
+        for i in range(40)
+    ]
+    labels = counts.labels(settled(settings)).to_list()
+    for one, label in zip(settings, labels, strict=True):
+        assert [label == found for found in labels] == [one == other for other in settings]
+
+
+def test_figures_of_several_runs_tell_settings_below_and_of_one_in_the_title(runs: Runs) -> None:
+    few = runs.chosen(task="cardinality", setting="image")
+    part = few[few["config"].str.contains('"examples":0.25')]["name"].iloc[0]
+    told = " ".join(text.get_text() for text in draw("cells", runs, name=part, test_setting="image").texts)
+    assert "training.examples=0.25, training.stream=false" in told
+    figure = draw("transfer", runs, task="cardinality")
+    titles = {axes.get_title(loc="left") for axes in figure.axes} - {""}
+    assert titles == {f"{s}, uniter small{m}" for s in ("test_ind", "test_ood") for m in ("", " [1]", " [2]", " [3]")}
+    note = " ".join(text.get_text() for text in figure.texts)
+    for number, part in enumerate(("0.25", "0.5"), 1):
+        assert f"[{number}] training.examples={part}, training.stream=false." in note
+    assert "[3] training.stream=false." in note
 
 
 def test_epochs_are_steps_over_those_of_an_epoch(runs: Runs) -> None:
