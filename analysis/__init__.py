@@ -18,7 +18,7 @@ _HOME = {
     "draw": "figures",
     "load": "runs",
     "save": "figures",
-    "select": "tables",
+    "select": "averages",
 }
 __all__ = sorted(_HOME)
 

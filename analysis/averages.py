@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,8 @@ import pandas as pd
 
 from analysis.runs import Runs
 from analysis.statistics import Mean, over_seeds
+from train.printed import differing, flat, in_words
+from travlr.cli import close
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Trained:
         """What sets it apart from the runs of Table 2; empty for those (and for mixed and text-only ones)."""
         if not self.settings:
             return frozenset(["settings unknown"])
-        told = {
+        kinds = {
             "controlled": self.settings.get("controlled"),
             "frozen": self.settings.get("training.frozen"),
             "trained further": self.settings.get("start"),
@@ -46,7 +48,7 @@ class Trained:
             "answers shuffled": self.settings.get("training.shuffled"),
             "subset": self.part != 1,
         }
-        return frozenset(name for name, found in told.items() if found)
+        return frozenset(name for name, found in kinds.items() if found)
 
     @property
     def part(self) -> float:
@@ -58,8 +60,8 @@ class Trained:
         """What its weights started from: random, pretrained, or unknown; a run trained further, as the first one."""
         if self.about["weights"] is None:
             return "unknown"
-        told = self.settings.get("pretrained") if self.settings.get("start") else self.about["weights"] != "random"
-        started = "pretrained" if told else "random"
+        first = self.settings.get("pretrained") if self.settings.get("start") else self.about["weights"] != "random"
+        started = "pretrained" if first else "random"
         return f"{started}, then scenes" if self.settings.get("pretraining.steps") else started
 
 
@@ -70,22 +72,12 @@ def trained(runs: Runs) -> list[Trained]:
     for row in results.drop_duplicates("name").to_dict("records"):
         about = {name: None if value is pd.NA or value != value else value for name, value in row.items()}
         config = json.loads(about["config"]) if about["config"] else {}
-        found[str(about["name"])] = Trained(about, _with_part(_flat(config), runs), {})
+        found[str(about["name"])] = Trained(about, _with_part(flat(config), runs), {})
     above = results["above_random"].fillna(False)
     columns = (results[name] for name in ("name", "test_setting", "split", "macro_f1"))
     for name, test, split, score, is_above in zip(*columns, above, strict=True):
         found[name].rows[test, split] = float(score), bool(is_above)
     return list(found.values())
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{name}.")
-        else:
-            found[prefix + name] = json.dumps(value) if isinstance(value, list) else value
-    return found
 
 
 def _with_part(settings: dict[str, Any], runs: Runs) -> dict[str, Any]:
@@ -106,7 +98,8 @@ def select(runs: Runs, **where: Any) -> Runs:
     for name, value in where.items():
         dotted = name.replace("__", ".")
         if dotted not in known:
-            raise ValueError(f"{dotted}: no column or setting of runs; choose from {', '.join(sorted(known))}")
+            near = close(dotted, sorted(known)) or sorted(known)
+            raise ValueError(f"{dotted}: no column or setting of runs; choose from {', '.join(near)}")
         values = list(value) if isinstance(value, list | tuple | set) else [value]
         kept -= {run.about["name"] for run in found if {**run.settings, **run.about}.get(dotted) not in values}
     return replace(runs, results=runs.results[runs.results["name"].isin(kept)].reset_index(drop=True))
@@ -123,16 +116,8 @@ def variants(runs: Sequence[Trained], free: Collection[str] = ()) -> list[tuple[
         kept = {name: value for name, value in run.settings.items() if name not in (*FREE, *free)}
         kept = kept or {"run": run.about["run"]}
         parts.setdefault(json.dumps(kept, sort_keys=True), []).append(run)
-    told = [json.loads(key) for key in parts]
-    names = sorted({name for one in told for name in one})
-    differing = [name for name in names if len({json.dumps(one.get(name)) for one in told}) > 1]
-    labels = [", ".join(f"{name}={value_text(one.get(name))}" for name in differing) for one in told]
+    labels = map(in_words, differing([json.loads(key) for key in parts]))
     return sorted(zip(labels, parts.values(), strict=True), key=lambda part: (-len(part[1]), part[0]))
-
-
-def value_text(value: Any) -> str:
-    text = "unset" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    return text[:12] if len(text) > 40 else text  # a hash
 
 
 @dataclass(frozen=True)

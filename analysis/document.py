@@ -7,11 +7,10 @@ element; a content security policy runs no script but the page's own.
 from __future__ import annotations
 
 import base64
-import hashlib
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -19,12 +18,14 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.averages import Trained, trained, value_text
+from analysis.averages import Trained, trained
+from analysis.counts import departures
 from analysis.layout import Table
 from analysis.runs import Runs
-from analysis.tables import TASKS
+from analysis.tables.sheet import TASKS
+from train.printed import differing, value_text
 from train.results import TEST_SETTINGS, own_setting
-from travlr.browse import embedded
+from travlr.browse import filled
 
 FORMATS = ("svg", "png")  # of figures; PDF takes as long again
 TEMPLATE = Path(__file__).with_name("report.html")
@@ -76,17 +77,6 @@ def counted(report: Report) -> str:
     return f"{'; '.join(parts)}; {left or 'nothing'} left out."
 
 
-def differing(runs: Sequence[Trained]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The settings that all runs share, and of each run the others."""
-    names = sorted({name for run in runs for name in run.settings})
-    shared = {
-        name: runs[0].settings.get(name)
-        for name in names
-        if len({json.dumps(run.settings.get(name), sort_keys=True) for run in runs}) == 1
-    }
-    return shared, [{n: v for n, v in sorted(run.settings.items()) if n not in shared} for run in runs]
-
-
 def versions(runs: Runs) -> list[str]:
     """What the runs were made with, a line for each combination, and with what this report."""
     lines = []
@@ -112,15 +102,23 @@ def markdown(report: Report) -> str:
     lines += [
         "## Runs",
         "",
-        "| run | converged | macro-F1 in its own setting, test_ind | test_ood |",
-        "|---|---|---|---|",
+        "| run | settings that tell it from others | converged | macro-F1 in its own setting, test_ind | test_ood |",
+        "|---|---|---|---|---|",
     ]
+    apart = _apart(report.runs)
     for run in trained(report.runs):
         scores = [run.score(own_setting(run.about["setting"] or ""), split) for split in ("test_ind", "test_ood")]
         texts = ["" if score is None else f"{score:.2f}" for score in scores]
-        lines.append(f"| {_plain(run.about['name'])} | {'yes' if run.converged else 'no'} | {texts[0]} | {texts[1]} |")
+        words = [_plain(run.about["name"]), _plain(apart[run.about["name"]]), "yes" if run.converged else "no", *texts]
+        lines.append(f"| {' | '.join(words)} |")
     lines += ["", *(f"- {_plain(line)}" for line in versions(report.runs))]
     return "\n".join(lines) + "\n"
+
+
+def _apart(runs: Runs) -> dict[str, str]:
+    """By the name of each run, the settings that tell it from others with its model, size and task."""
+    about = runs.results.drop_duplicates("name")
+    return dict(zip(about["name"], departures(about), strict=True))
 
 
 def _plain(text: str) -> str:
@@ -130,22 +128,19 @@ def _plain(text: str) -> str:
 
 def page(report: Report) -> str:
     """The whole report as one file. All text of runs and datasets is escaped, that of the errors travels as JSON."""
-    template = TEMPLATE.read_text(encoding="utf-8")
-    script = template.rpartition("<script>")[2].partition("</script>")[0]
-    values = {
-        "name": html.escape(report.runs.folder.resolve().name),
-        "lead": html.escape(counted(report)),
-        "contents": _contents(report),
-        "skipped": _list(report.skipped) or "<p>Nothing was left out.</p>",
-        "tables": "".join(map(_table, report.tables)),
-        "empty": _list(report.empty),
-        "figures": "".join(_figures(report)),
-        "runs": _runs(trained(report.runs)),
-        "versions": _list(versions(report.runs)),
-        "script_hash": "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        "data": embedded(_data(report)),
-    }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template)
+    return filled(
+        TEMPLATE,
+        _data(report),
+        name=html.escape(report.runs.folder.resolve().name),
+        lead=html.escape(counted(report)),
+        contents=_contents(report),
+        skipped=_list(report.skipped) or "<p>Nothing was left out.</p>",
+        tables="".join(map(_table, report.tables)),
+        empty=_list(report.empty),
+        figures="".join(_figures(report)),
+        runs=_runs(trained(report.runs), _apart(report.runs)),
+        versions=_list(versions(report.runs)),
+    )
 
 
 def _list(lines: Iterable[str]) -> str:
@@ -202,16 +197,18 @@ def _figure(drawn: Drawn, formats: Iterable[str]) -> str:
     )
 
 
-def _runs(runs: Sequence[Trained]) -> str:
+def _runs(runs: Sequence[Trained], apart: Mapping[str, str]) -> str:
     """A line for each run with its settings that not all share, and the settings that all share."""
-    shared, own = differing(runs)
+    own = differing([run.settings for run in runs])
+    shared = {name: value for name, value in runs[0].settings.items() if name not in own[0]}
     lines = []
     for run, settings in zip(runs, own, strict=True):
         scores = [run.score(own_setting(run.about["setting"] or ""), split) for split in ("test_ind", "test_ood")]
         facts = {name: run.about[name] for name in ABOUT if run.about[name] is not None}
         cells = ["yes" if run.converged else "no", *("" if score is None else f"{score:.2f}" for score in scores)]
+        name = ": ".join(filter(None, (run.about["name"], apart[run.about["name"]])))
         lines.append(
-            f'<tr><th scope="row"><details><summary>{html.escape(run.about["name"])}</summary>{_settings(facts)}'
+            f'<tr><th scope="row"><details><summary>{html.escape(name)}</summary>{_settings(facts)}'
             f"{_settings(settings)}</details></th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
         )
     heads = "".join(f'<th scope="col">{head}</th>' for head in ("Run", "Converged", "test_ind", "test_ood"))
@@ -229,6 +226,7 @@ def _settings(settings: dict[str, Any]) -> str:
 def _data(report: Report) -> dict[str, Any]:
     """What the page's script shows: the runs, how often each erred on what, and examples of it."""
     about = report.runs.results.drop_duplicates("name").set_index("name")
+    apart = _apart(report.runs)
     names = [name for found in report.errors.values() for name in found["wrong"]]
     place = {name: number for number, name in enumerate(names)}
     runs = []
@@ -236,7 +234,7 @@ def _data(report: Report) -> dict[str, Any]:
         for name in found["wrong"]:
             row = about.loc[name]
             told = {c: None if pd.isna(row[c]) else str(row[c]) for c in ("model", "size", "setting", "task", "seed")}
-            runs.append({"name": name, "dataset": digest, **told})
+            runs.append({"name": name, "dataset": digest, **told, "apart": apart[name]})
     sets = {
         digest: {
             "cells": found["cells"],

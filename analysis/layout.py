@@ -24,6 +24,8 @@ class Cell:
 
 BLANK = Cell(missing=True)
 ESCAPES = {character: f"\\{character}" for character in "&%$#_{}"} | {
+    "[": "{[}",  # at the start of a row these would be options of the line break before it
+    "*": "{*}",
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",

@@ -33,7 +33,9 @@ from analysis.document import FORMATS, Drawing, Drawn, Report, markdown, page
 from analysis.errors import FEWEST, MOST, SHARED, Answers, answers_of, content, per_run, totals
 from analysis.layout import Table
 from analysis.runs import Runs, load
-from analysis.tables import TABLES, TASKS, table6
+from analysis.tables import TABLES
+from analysis.tables.facts import table6
+from analysis.tables.sheet import TASKS
 from train.results import REPORT, own_setting
 from travlr import cli
 from travlr.files import WORK, Locked, close, hashed, locked
@@ -371,31 +373,34 @@ def chosen_by(runs: Runs, selections: Iterable[str]) -> Runs:
     return replace(found, datasets={d: dataset for d, dataset in runs.datasets.items() if d in digests})
 
 
-def _number(kind: Callable[[str], Any], least: float) -> Callable[[str], Any]:
-    def read(text: str) -> Any:
-        with contextlib.suppress(ValueError):
-            if (value := kind(text)) >= least and value != float("inf"):
-                return value
-        raise argparse.ArgumentTypeError(f"{text!r} is not a {'whole ' * (kind is int)}number of {least:g} or more")
+def _count(text: str) -> int:
+    with contextlib.suppress(ValueError):
+        if (value := int(text)) >= 0:
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
 
-    return read
+
+def _above_0(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 < (value := float(text)) < float("inf"):
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
 
 
 def main(arguments: list[str]) -> int:
     parser = cli.Parser("python -m analysis.report", description="Tables, figures and errors of saved runs.")
     parser.add_argument("runs", metavar="RUNS", type=cli.folder, help="the folder that training wrote runs to")
     several: dict[str, Any] = {"nargs": "+", "default": []}
-    count, above_0 = _number(int, 0), _number(float, 1e-9)
     parser.add_argument("--out", metavar="DIR", type=cli.folder, help="where to write (default: RUNS/report)")
     parser.add_argument("--data", metavar="DIR", type=cli.folder, help="datasets that have moved", **several)
     parser.add_argument("--select", metavar="NAME=VALUE", help="which runs, such as model=uniter seed=0,1", **several)
-    parser.add_argument("--watts", metavar="W", type=above_0, help="what the hardware draws, for Table 6")
-    parser.add_argument("--co2", metavar="GRAMS", type=above_0, help="CO2-equivalent of a kWh, for Table 6")
+    parser.add_argument("--watts", metavar="W", type=_above_0, help="what the hardware draws, for Table 6")
+    parser.add_argument("--co2", metavar="GRAMS", type=_above_0, help="CO2-equivalent of a kWh, for Table 6")
     parser.add_argument("--pdf", action="store_true", help="figures as PDF, too, which takes as long again")
     told = f"errors to show of each run (default: {SHARED:,} among all runs, {FEWEST} to {MOST} each)"
-    parser.add_argument("--errors", metavar="N", type=count, help=told)
-    parser.add_argument("--seed", metavar="S", type=count, default=0, help="chooses these errors (default: 0)")
-    parser.add_argument("--workers", metavar="N", type=count, default=0, help="processes (default: one per core)")
+    parser.add_argument("--errors", metavar="N", type=_count, help=told)
+    parser.add_argument("--seed", metavar="S", type=_count, default=0, help="chooses these errors (default: 0)")
+    parser.add_argument("--workers", metavar="N", type=_count, default=0, help="processes (default: one per core)")
     given = parser.parse_args(arguments)
     if given.co2 is not None and given.watts is None:
         raise cli.UsageError("--co2 needs --watts too, what the hardware draws")

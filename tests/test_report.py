@@ -228,12 +228,14 @@ def test_selecting(grid: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--select", "modle=uniter"], "modle: no column or setting of runs; choose from"),
+        (["--select", "modle=uniter"], "modle: no column or setting of runs; choose from model$"),
         (["--select", "model=albef"], "no finished run has these values"),
         (["--select", "model"], "write it as name=value"),
         (["--select", "seed=[1"], "cannot be read"),
         (["--errors", "-1"], "not a whole number of 0 or more"),
-        (["--watts", "nan"], "not a number"),
+        (["--watts", "nan"], "'nan' is not a number above 0"),
+        (["--watts", "0"], "'0' is not a number above 0"),
+        (["--select", "zzz=1"], "zzz: no column or setting of runs; choose from above_random, accuracy"),
         (["--co2", "400"], "--co2 needs --watts"),
         (["--colour"], "unrecognized"),
     ],

@@ -32,7 +32,7 @@ from travlr.files import WORK
 from travlr.formats import LAYOUTS, published_counts
 from travlr.scene import COLOURS, SHAPES, column_name, quantifier_regions
 
-TEMPLATE = Path(__file__).with_suffix(".html")
+TEMPLATE, SHARED = (Path(__file__).with_name(name) for name in ("browse.html", "page.html"))
 MARK = b"<!doctype html><!-- a page of travlr.browse -->"  # how each page begins, so that no other file is overwritten
 NAME = "browse.html"
 SHRUNK = 384  # pixels along the longer side of a picture that is too large to embed as it is
@@ -256,15 +256,20 @@ def facts_of(manifest: dict[str, Any], settings: dict[str, str]) -> list[tuple[s
 def page(folder: Path, examples: int = 200, seed: int = 0) -> str:
     """The page of a dataset, with up to `examples` of each split. Raises `ValueError` as `content` does."""
     shown = content(folder, examples, seed)
-    template = TEMPLATE.read_text(encoding="utf-8")
-    script = template.rpartition("<script>")[2].partition("</script>")[0]
-    values = {
-        "name": html.escape(folder.resolve().name),
-        "lead": html.escape(f"{shown['task'].capitalize()}: {TITLES[shown['task']]}"),
-        "script_hash": "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        "data": embedded(shown),
-    }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template)
+    lead = html.escape(f"{shown['task'].capitalize()}: {TITLES[shown['task']]}")
+    return filled(TEMPLATE, shown, name=html.escape(folder.resolve().name), lead=lead)
+
+
+def filled(template: Path, data: Any, **values: str) -> str:
+    """A page from its template: with what all pages share, values that are HTML, and data for its script."""
+    text, shared = (path.read_text(encoding="utf-8") for path in (template, SHARED))
+    for part in ("style", "script"):
+        inside = shared.partition(f"<{part}>")[2].partition(f"</{part}>")[0].strip("\n")
+        text = text.replace(f"{{{{shared_{part}}}}}", inside)
+    script = text.rpartition("<script>")[2].partition("</script>")[0]
+    values["script_hash"] = "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    values["data"] = embedded(data)
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], text)
 
 
 def embedded(value: Any) -> str:

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
-from analysis.averages import Trained, value_text, weights_of
+from analysis import paper
+from analysis.averages import Trained, trained, weights_of
 from analysis.layout import BLANK, Cell, Table
+from analysis.paper import SETTINGS
 from analysis.runs import Runs
+from train.evaluate import TEST
+from train.printed import value_text
 
+TASKS = {task: letter for letter, task in paper.TASKS.items()}
+BIMODAL = ("visualbert", "uniter", "lxmert", "albef")
+TEXT_ONLY = ("bert", "roberta")
+SHORT = {"image": "Image", "caption": "Caption", "image+caption": "Img. + Cap."}
+LONG = SHORT | {"image+caption": "Image + Caption", "mixed": "Mixed"}
+HEAD = (("", "Task"), ("", "Model"), ("", "Source"))
+LETTERS = "S: spatiality, C: cardinality, Q: quantifiers, N: numerical comparison"
+MARKS = (
+    "Mean over the converged runs, or over all where none has converged; converged: above random on test_ind in its "
+    "own setting (image+caption for mixed).",
+    f"Underlined: each run averaged is above random on test_ood by itself ({TEST}). Bold: highest mean of a column "
+    "among our rows of a task. Lines of the paper have neither.",
+)
 LARGE = 5.0  # points: larger differences are marked in Tables 13 and 14
 OURS = "ours"
 
@@ -136,3 +153,19 @@ def left_out(runs: Runs, used: Iterable[Trained], every: Iterable[Trained]) -> l
         told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
         lines.append(f"Runs of the folder that this table is not about: {told}.")
     return lines + [f"Left out: {line}." for line in runs.skipped]
+
+
+# Which runs ----------------------------------------------------------------------------------------------------------
+
+
+def of(runs: Iterable[Trained], task: str, model: str, settings: Collection[str] = SETTINGS) -> list[Trained]:
+    """Those of a task and a model, trained in one of the settings."""
+    wanted = (task, model)
+    return [
+        run for run in runs if (run.about["task"], run.about["model"]) == wanted and run.about["setting"] in settings
+    ]
+
+
+def of_kind(runs: Runs, *kind: str) -> list[Trained]:
+    """Those that are set apart from the runs of Table 2 by this and nothing else: see `Trained.kind`."""
+    return [run for run in trained(runs) if run.kind == frozenset(kind)]

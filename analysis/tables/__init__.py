@@ -1,0 +1,40 @@
+"""The paper's tables from saved runs, its numbers beside ours: `TABLES["table2"](runs).markdown()`.
+
+One rule holds for all of them. A cell averages runs that differ in their seed alone: the converged ones (above random
+on test_ind in their own setting), or all where none has converged, as in Table 2. Which runs a table is about is told
+by their settings, not by the experiment they were made for, as a run that two experiments share is trained once. Runs
+of one row that differ in another setting (size, steps, dataset, ...) get rows of their own with a note that says what
+differs; `select` chooses among them beforehand. A cell that no run fills is blank and counted in `Table.missing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from analysis.layout import Table
+from analysis.runs import Runs
+from analysis.tables.controlled import table10, table11, table12
+from analysis.tables.facts import table3, table6, table8
+from analysis.tables.few_shot import few_shot
+from analysis.tables.mixed import table13, table14
+from analysis.tables.scores import frozen, subsets, table2, text_only, transfer
+from analysis.tables.two_runs import compare
+
+__all__ = ["TABLES", "compare"]
+
+TABLES: dict[str, Callable[[Runs], Table]] = {
+    "table2": table2,
+    "table3": table3,
+    "table6": table6,
+    "table8": table8,
+    "few_shot": few_shot,
+    "table10": table10,
+    "table11": table11,
+    "table12": table12,
+    "table13": table13,
+    "table14": table14,
+    "subsets": subsets,
+    "frozen": frozen,
+    "text_only": text_only,
+    "transfer": transfer,
+}

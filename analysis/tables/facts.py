@@ -1,0 +1,177 @@
+"""Tables 3, 6 and 8: datasets, run times, parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from analysis import paper
+from analysis.averages import Trained, or_nan, trained, variants, weights_of
+from analysis.layout import BLANK, Cell, Table
+from analysis.paper import NAMES, SETTINGS
+from analysis.runs import Runs
+from analysis.tables.sheet import OURS, TASKS, TEXT_ONLY, Sheet, left_out, of_kind, source_cell
+
+
+def table3(runs: Runs) -> Table:
+    """Table 3: how many answers of each split are true and false, by the datasets' manifests."""
+    sheet = Sheet()
+    tasks = {digest: _task_of(runs, digest) for digest in runs.datasets}
+    splits = {"train": "Train", "validation": "Val.", "test_ind": "InD Test", "test_ood": "OOD Test"}
+    for task in TASKS:
+        digests = [digest for digest, found in tasks.items() if found == task]
+        for digest in digests or (None,):
+            counts = {split: _true_false(runs, digest, split) for split in splits}
+            label = digest[:8] if digest else ""
+            sheet.add(
+                [Cell(task), Cell(f"{OURS} {label}".strip()), *(_true_false_cell(found) for found in counts.values())]
+            )
+            for split, found in counts.items():
+                told = dict(zip(("true", "false"), found or (None, None), strict=True))
+                known = dict(zip(("paper_true", "paper_false"), paper.TABLE_3[task][split], strict=True))
+                sheet.data.append({"task": task, "dataset": digest, "split": split, **told, **known})
+        sheet.add([Cell(task), Cell("paper"), *(_true_false_cell(paper.TABLE_3[task][split]) for split in splits)])
+    columns = [("", name) for name in ("Task", "Source", *splits.values())]
+    notes = [f"{digest[:8]}: {dataset.folder}." for digest, dataset in runs.datasets.items()]
+    title = "Table 3. Examples whose answer is true / false"
+    return sheet.table("table3", title, columns, [], [*notes, *(f"Left out: {line}." for line in runs.skipped)])
+
+
+def _task_of(runs: Runs, digest: str) -> str | None:
+    """What a dataset says, or the runs on it do."""
+    told = (runs.datasets[digest].manifest.get("config") or {}).get("task")
+    found = runs.results.loc[runs.results["dataset"] == digest, "task"].dropna()
+    return str(told) if told else str(found.iloc[0]) if len(found) else None
+
+
+def _true_false(runs: Runs, digest: str | None, split: str) -> tuple[int, int] | None:
+    counts = runs.datasets[digest].manifest["splits"].get(split) if digest else None
+    return (counts["true"], counts["rows"] - counts["true"]) if counts and "true" in counts else None
+
+
+def _true_false_cell(counts: tuple[int, int] | None) -> Cell:
+    return Cell(f"{counts[0]} / {counts[1]}") if counts else BLANK
+
+
+def table6(runs: Runs, watts: float | None = None, grams_per_kwh: float | None = None) -> Table:
+    """Table 6: hours of training by the size of the train split, model and setting; means over runs on like hardware.
+
+    watts: what the hardware draws, which no run measures; gives the energy of a run in the slowest setting, kWh.
+    grams_per_kwh: CO2-equivalent of the electricity; gives kg of it. Both columns are blank without. Raises
+    `ValueError` for values that are not above 0, and for the second without the first.
+    """
+    for name, value in (("watts", watts), ("grams_per_kwh", grams_per_kwh)):
+        if value is not None and not value > 0:
+            raise ValueError(f"{name}={value}: must be above 0")
+    if grams_per_kwh is not None and watts is None:
+        raise ValueError(f"grams_per_kwh={grams_per_kwh}: needs watts= too, what the hardware draws")
+    sheet = Sheet()
+    chosen = [_with_hardware(run) for run in of_kind(runs) if run.about["setting"] in SETTINGS]
+    sizes = {"32k": ["spatiality"], "8k": [task for task in TASKS if task != "spatiality"]}
+    for (size, model), hours in paper.TABLE_6.items():
+        found = [run for run in chosen if run.about["model"] == model and run.about["task"] in sizes[size]]
+        for label, alike in variants(found, ("dataset",)) or [("", [])]:
+            _hours_line(sheet, (size, model), label, alike, (watts, grams_per_kwh))
+        known = [Cell("-" if value is None else f"{value:g}") for value in hours]
+        carbon = paper.CARBON.get((size, model))
+        sheet.paper((size, NAMES[model]), [*known, Cell(), Cell(f"{carbon:g}" if carbon else "")])
+    heads = ("Dataset size", "Model", "Source", "Image", "Caption", "Img.+Cap.", "Energy, kWh", "CO2e, kg")
+    notes = [
+        "32k: spatiality; 8k: the other tasks, whatever size the dataset has. Hours are of training, not of tests."
+    ]
+    if watts is None:
+        notes.append("Energy and CO2e are blank: they need watts=, and CO2e grams_per_kwh= as well.")
+    else:
+        electricity = f", {grams_per_kwh:g} g of CO2-equivalent per kWh" if grams_per_kwh else ""
+        notes.append(f"Energy and CO2e: not measured, of one run in its slowest setting at {watts:g} W{electricity}.")
+    title = "Table 6. Hours of training"
+    told = [*notes, *left_out(runs, chosen, trained(runs))]
+    return sheet.table("table6", title, [("", head) for head in heads], chosen, told)
+
+
+def _with_hardware(run: Trained) -> Trained:
+    """With what it ran on among its settings, so that no mean is over different hardware."""
+    more = {name: run.about[name] for name in ("hardware", "precision")}
+    return replace(run, settings=run.settings | more)
+
+
+def _hours_line(
+    sheet: Sheet,
+    key: tuple[str, str],
+    label: str,
+    runs: Sequence[Trained],
+    rates: tuple[float | None, float | None],
+) -> None:
+    size, model = key
+    watts, grams = rates
+    hours: dict[str, float | None] = {}
+    for place, setting in enumerate(SETTINGS):
+        seconds = [run.about["train_seconds"] for run in runs if run.about["setting"] == setting]
+        known = [value for value in seconds if value is not None]
+        hours[setting] = float(np.mean(known)) / 3600 if known else None
+        published = paper.TABLE_6[key][place]
+        sheet.data.append(
+            {
+                "size": size,
+                "model": model,
+                "settings": label or None,
+                "setting": setting,
+                "hours": or_nan(hours[setting]),
+                "runs": len(known),
+                "energy_kwh": or_nan(_times(hours[setting], watts, 1000)),
+                "co2e_kg": or_nan(_times(_times(hours[setting], watts, 1000), grams, 1000)),
+                "paper_hours": or_nan(published),
+                "paper_co2e_kg": or_nan(paper.CARBON.get(key)),
+            }
+        )
+    slowest = max((value for value in hours.values() if value is not None), default=None)
+    energy = _times(slowest, watts, 1000)
+    cells = [Cell("-") if model in TEXT_ONLY and s != "caption" else _hours(hours[s]) for s in SETTINGS]
+    estimates = [
+        Cell(f"{value:.3g}") if value is not None else Cell() for value in (energy, _times(energy, grams, 1000))
+    ]
+    sheet.add([Cell(size), Cell(NAMES[model] + sheet.mark(label)), source_cell(runs), *cells, *estimates])
+
+
+def _times(value: float | None, rate: float | None, per: float) -> float | None:
+    return None if value is None or rate is None else value * rate / per
+
+
+def _hours(value: float | None) -> Cell:
+    return BLANK if value is None else Cell(f"{value:.3g}")
+
+
+def table8(runs: Runs) -> Table:
+    """Table 8: trainable parameters of whole models, by size. Frozen runs train fewer and are left out."""
+    sheet = Sheet()
+    chosen = [run for run in trained(runs) if not run.kind & {"frozen", "settings unknown"}]
+    for (model, controlled), published in paper.TABLE_8.items():
+        found = [run for run in chosen if (run.about["model"], "controlled" in run.kind) == (model, controlled)]
+        counted: dict[tuple[str, int | None], list[Trained]] = {}
+        for run in found:
+            counted.setdefault((run.about["size"] or "", run.about["parameters"]), []).append(run)
+        label = ("Volta " if controlled else "") + NAMES[model]
+        for (size, parameters), alike in counted.items() or [(("", None), [])]:
+            shown = BLANK if parameters is None else Cell(_millions(parameters))
+            known = Cell(f"{published:.2f}")
+            sheet.add([Cell(label), Cell(size), source_cell(alike), shown, known])
+            sheet.data.append(
+                {
+                    "model": model,
+                    "controlled": controlled,
+                    "size": size or None,
+                    "weights": weights_of(alike) or None,
+                    "parameters": parameters,
+                    "paper_millions": published,
+                }
+            )
+    heads = [("", name) for name in ("Model", "Size", "Source", "Parameters, M", "Paper's, M")]
+    notes = ["Only size=base has the published architectures. Volta: the controlled ones."]
+    title = "Table 8. Trainable parameters, millions"
+    return sheet.table("table8", title, heads, chosen, [*notes, *left_out(runs, chosen, trained(runs))])
+
+
+def _millions(parameters: int) -> str:
+    return f"{parameters / 1e6:.2f}" if parameters >= 1e6 else f"{parameters / 1e6:.3g}"

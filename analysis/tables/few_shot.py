@@ -1,0 +1,84 @@
+"""Table 9: a few examples of the modality that had not been seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from analysis import paper
+from analysis.averages import Average, Trained, or_nan, trained, variants
+from analysis.layout import Cell, Table
+from analysis.paper import NAMES
+from analysis.runs import Runs
+from analysis.tables.sheet import LONG, TASKS, Sheet, left_out, score_cell, source_cell
+from train.evaluate import TEST
+
+
+def few_shot(runs: Runs) -> Table:
+    """Table 9 and section 4.2: trained further on a few examples of the modality that had not been seen, and tested in
+    it; before and after."""
+    sheet = Sheet()
+    every = trained(runs)
+    by_run = {str(run.about["run"]): run for run in every}
+    chosen: dict[tuple[str, str, str, str, int], list[Trained]] = {key: [] for key in paper.TABLE_9}
+    for run in every:
+        if run.about["task"] not in TASKS or run.about["model"] not in NAMES:
+            continue
+        first = by_run.get(str(run.settings.get("start")))
+        if run.settings.get("start") and (first is None or first.about["setting"] != run.about["setting"]):
+            seen = str(first.about["setting"]) if first else _other(run.about["setting"])
+            about = run.about
+            chosen.setdefault((seen, about["setting"], about["task"], about["model"], about["seed"]), []).append(run)
+    for key, found in chosen.items():
+        for label, alike in variants(found, ("start",)) or [("", [])]:
+            for found_run in alike or (None,):
+                _few_shot_line(sheet, key, label, found_run, by_run)
+    heads = [("", name) for name in ("Setting", "Task", "Model", "Seed", "Source")]
+    columns = [*heads, ("OOD", "Before"), ("OOD", "After"), ("InD", "After"), ("", "Above random in the paper")]
+    title = (
+        "Table 9. Macro-F1 in the modality that was not seen, before and after training further on few examples of it"
+    )
+    used = [run for found in chosen.values() for run in found]
+    notes = [
+        f"Underlined: above random ({TEST}). The paper prints no scores here and says that none came above random.",
+        *left_out(runs, used, every),
+    ]
+    return sheet.table("few_shot", title, columns, used, notes)
+
+
+def _other(setting: str) -> str:
+    return {"image": "caption", "caption": "image"}.get(setting, "unknown")
+
+
+def _few_shot_line(
+    sheet: Sheet, key: tuple[str, str, str, str, int], label: str, run: Trained | None, by_run: Mapping[str, Trained]
+) -> None:
+    seen, setting, task, model, seed = key
+    first = by_run.get(str(run.settings.get("start"))) if run else None
+    before, after = Average([first] if first else []), Average([run] if run else [])
+    places = ((before, "test_ood"), (after, "test_ood"), (after, "test_ind"))
+    # A single run, so no mean could hide one that is not above random.
+    cells = [
+        score_cell(found.score(setting, split), above=found.above_random(setting, split)) for found, split in places
+    ]
+    published = "no" if key in paper.TABLE_9 else ""
+    direction = f"{LONG.get(seen, seen)} to {LONG.get(setting, setting)}"
+    labels = (direction, TASKS[task], NAMES[model] + sheet.mark(label), str(seed))
+    plain = [replace(cell, value=None) for cell in cells]
+    sheet.add([*map(Cell, labels), source_cell([run] if run else []), *plain, Cell(published)])
+    names = ("before_test_ood", "after_test_ood", "after_test_ind")
+    sheet.data.append(
+        {
+            "seen": seen,
+            "trained_further_in": setting,
+            "task": task,
+            "model": model,
+            "seed": seed,
+            "settings": label or None,
+            "weights": run.weights if run else None,
+            "train_examples": run.about["train_examples"] if run else None,
+            **{name: or_nan(found.score(setting, split)) for name, (found, split) in zip(names, places, strict=True)},
+            "above_random": after.above_random(setting, "test_ood") if run else None,
+            "paper_above_random": False if published else None,
+        }
+    )

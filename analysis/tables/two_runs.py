@@ -1,0 +1,90 @@
+"""Two runs on the same examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from analysis.averages import Trained, trained
+from analysis.layout import BLANK, Cell, Table
+from analysis.paper import SETTINGS, SPLITS
+from analysis.runs import Runs
+from analysis.statistics import Paired, holm, paired
+from analysis.tables.sheet import SHORT, Sheet, score_text, signed
+from train.evaluate import LEVEL
+from train.printed import differing, in_words
+from train.results import read_predictions
+
+
+def compare(runs: Runs, name_a: str, name_b: str) -> Table:
+    """Two runs on the same examples, in each test setting and split that both were tested in.
+
+    Scenes, where several examples share one, count once in the test and are drawn whole in the bootstrap; where the
+    dataset was not found, examples stand for themselves, and a note says so. Raises `ValueError` for a name that is
+    not there, and for runs on different datasets.
+    """
+    found = {run.about["name"]: run for run in trained(runs)}
+    for name in (name_a, name_b):
+        if name not in found:
+            raise ValueError(f"{name}: no finished run has this name; choose from {', '.join(found)}")
+    one, other = found[name_a], found[name_b]
+    digest = one.about["dataset"]
+    if digest is None or digest != other.about["dataset"]:
+        raise ValueError(f"{name_a} and {name_b}: tested on different datasets; compare two runs on the same one")
+    scenes = runs.examples(digest).set_index("id")["scene"] if digest in runs.datasets else None
+    predictions = [read_predictions(runs.folder / name).to_pandas() for name in (name_a, name_b)]
+    both = predictions[0].merge(predictions[1], on=["id", "split", "test_setting"], suffixes=("_a", "_b"))
+    places = [(split, test) for split in SPLITS for test in SETTINGS if (test, split) in {*one.rows, *other.rows}]
+    results: dict[tuple[str, str], Paired] = {}
+    for split, test in places:
+        part = both[(both["split"] == split) & (both["test_setting"] == test)]
+        if len(part):
+            clusters = None if scenes is None else scenes.loc[part["id"]].to_numpy()
+            answers, one_said, other_said = (part[name].to_numpy() for name in ("answer_a", "logit_a", "logit_b"))
+            results[split, test] = paired(answers, one_said, other_said, clusters)
+    adjusted = dict(zip(results, holm([result.p_value for result in results.values()]), strict=True))
+    return _compare_table((one, other), places, results, adjusted, scenes is not None)
+
+
+def _compare_table(
+    runs: tuple[Trained, Trained],
+    places: Sequence[tuple[str, str]],
+    results: Mapping[tuple[str, str], Paired],
+    adjusted: Mapping[tuple[str, str], float],
+    clustered: bool,
+) -> Table:
+    sheet = Sheet()
+    for place in places:
+        result = results.get(place)
+        told: dict[str, Any] = {"split": place[0], "test_setting": place[1]}
+        if result is None:
+            sheet.add([*map(Cell, (place[0], SHORT[place[1]])), *[BLANK] * 8])
+            sheet.data.append(told)
+            continue
+        differs = adjusted[place] < LEVEL and not result.interval_low <= 0 <= result.interval_high
+        higher = ("A" if result.difference > 0 else "B") if differs else "no difference shown"
+        texts = [
+            f"{result.examples:,}",
+            *map(score_text, (result.first, result.second)),
+            f"{signed(result.difference)} [{signed(result.interval_low)}, {signed(result.interval_high)}]",
+            *(f"{count:,}" for count in (result.first_only, result.second_only)),
+            f"{adjusted[place]:.2g}",
+            higher,
+        ]
+        sheet.add(map(Cell, (place[0], SHORT[place[1]], *texts)))
+        sheet.data.append(told | vars(result) | {"p_adjusted": adjusted[place], "differs": differs})
+    heads = ("Split", "Tested in", "Examples", "A", "B", "A - B [95 %]", "A right", "B right", "p", "Higher")
+    apart = map(in_words, differing([run.settings for run in runs]))
+    names = [
+        f"{letter}: {run.about['name']}, {run.weights} weights" + f"; {settings}" * bool(settings)
+        for letter, run, settings in zip("AB", runs, apart, strict=True)
+    ]
+    unit = "scenes (all examples of a scene together)" if clustered else "examples; the dataset was not found"
+    notes = [
+        *(f"{name}." for name in names),
+        f"A, B, A - B: macro-F1 and its difference, with a paired bootstrap interval over {unit}.",
+        "A right, B right: how many of these one run has more right of than the other. p: two-sided exact McNemar "
+        f"test, Holm-adjusted for the {len(results)} rows. Higher: told if p < {LEVEL} and the interval is without 0.",
+    ]
+    title = f"{runs[0].about['name']} (A) and {runs[1].about['name']} (B) on the same examples"
+    return sheet.table("compare", title, [("", head) for head in heads], [], notes)
