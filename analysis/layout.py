@@ -23,6 +23,7 @@ class Cell:
 
 
 BLANK = Cell(missing=True)
+SHRUNK = r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}"
 ESCAPES = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "[": "{[}",  # at the start of a row these would be options of the line break before it
     "*": "{*}",
@@ -75,7 +76,7 @@ class Table:
         return f"**{_markdown(Cell(self.title))}**\n\n{table}\n" + (f"\n{notes}" if notes else "")
 
     def latex(self) -> str:
-        """A `table*` for the packages booktabs and (for other letters than ASCII) inputenc."""
+        """A `table*` for the packages booktabs and graphicx, made smaller where it is wider than the page."""
         groups = [list(found) for _, found in groupby(enumerate(self.columns), key=lambda item: item[1][0])]
         heads = []
         if any(group for group, _ in self.columns):
@@ -94,13 +95,13 @@ class Table:
                 r"\begin{table*}",
                 r"\centering\small\setlength{\tabcolsep}{3pt}",
                 f"\\caption{{{_latex(Cell(self.title))}}}\\label{{tab:{self.name}}}",
-                f"\\begin{{tabular}}{{{'l' * len(self.columns)}}}",
+                f"{SHRUNK}{{\\begin{{tabular}}{{{'l' * len(self.columns)}}}",
                 r"\toprule",
                 *heads,
                 r"\midrule",
                 *lines,
                 r"\bottomrule",
-                r"\end{tabular}",
+                r"\end{tabular}}",
                 *(notes if self.said else []),
                 "\\end{table*}\n",
             ]
