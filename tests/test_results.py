@@ -206,6 +206,7 @@ def test_a_damaged_run_is_left_out_with_one_line_and_the_others_stay(tmp_path: P
     line = one_line(said[0])
     assert HOW[how] in line and str(folder) in line
     assert rebuild(tmp_path, said.append) == rows
+    assert said[1:] == [line] * (how != "unfinished")
     assert len(pd.read_csv(tmp_path / "results.csv")) == 6
 
 

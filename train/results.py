@@ -304,6 +304,10 @@ def _written(value: Any) -> str:
     return repr(float(value)) if isinstance(value, float) else str(value)  # repr: every digit, to be compared exactly
 
 
+class Unfinished(ValueError):
+    """A run that was begun and may be at work."""
+
+
 def read_results(folder: Path) -> list[Row]:
     """Rows of a finished run. Columns that its version did not have are None, others it had are left out.
 
@@ -312,7 +316,7 @@ def read_results(folder: Path) -> list[Row]:
     folder = Path(folder)
     told, path = read_config(folder), folder / RESULTS
     if not path.is_file():
-        raise ValueError(f"{folder}: unfinished; run the command that began it again to finish it")
+        raise Unfinished(f"{folder}: unfinished; run the command that began it again to finish it")
     with damage(path):
         with open(path, encoding="utf-8", newline="") as file:
             rows = [_read_row(texts) for texts in csv.DictReader(file, strict=True)]
@@ -338,8 +342,9 @@ def _read_row(texts: dict[str, str | None]) -> Row:
     return row
 
 
-def collect(runs: Path, say: Say = print) -> list[Row]:
-    """Rows of every finished run below a folder; of what is left out, `say` is told in one line each."""
+def collect(runs: Path, say: Say = print, begun: bool = True) -> list[Row]:
+    """Rows of every finished run below a folder; of what is left out, `say` is told in one line each, `begun`: of runs
+    that are only unfinished too."""
     rows: list[Row] = []
     places: dict[str, Path] = {}
     there = sorted(Path(runs).iterdir()) if Path(runs).is_dir() else []
@@ -348,7 +353,8 @@ def collect(runs: Path, say: Say = print) -> list[Row]:
         try:
             found = read_results(folder)
         except ValueError as error:
-            say(f"left out: {error}")
+            if begun or not isinstance(error, Unfinished):
+                say(f"left out: {error}")
             continue
         first = places.setdefault(found[0]["run"], folder)
         if first != folder:
@@ -368,7 +374,7 @@ def rebuild(runs: Path, say: Say = print) -> list[Row]:
         raise ValueError(f"{runs}: there is no such folder of runs")
     with open(runs / ".results.lock", "w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
-        rows = collect(runs, say)
+        rows = collect(runs, say, begun=False)  # a sweep would tell of them after each of its runs
         _write_table(runs / RESULTS, list(RESULT_COLUMNS), rows)
     return rows
 
