@@ -8,7 +8,7 @@ A figure that has nothing to draw raises `ValueError`, in a line that says what 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,10 +78,12 @@ def subsets(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
                           [(2.1, 1.8)] * len(settings), note=note, key=[*key, *floor_key(used, "macro_f1")],
                           left=0.5, gap=(0.25, 0.55), below=0.45)  # fmt: skip
     low = min(30.0, 10 * math.floor(table["low"].min() / 10))
+    ends = table["train_examples"].min() / 1.3, table["train_examples"].max() * 1.3  # of a single size, too
     for row, split in zip(panels, splits, strict=True):
         for axes, setting in zip(row, settings, strict=True):
             here = table[(table["split"] == split) & (table["setting"] == setting)]
             _size_lines(axes, here, styles)
+            axes.set_xlim(*ends)
             floors(axes, here.drop_duplicates(["floor_query", "floor_query_objects"]), "macro_f1")
             percent_axis(axes, low, 101)
             if axes is not row[0]:
@@ -274,6 +276,18 @@ FIGURES: dict[str, Kind] = {
 }
 
 
+def _curves(runs: Runs, names: Iterable[str]) -> dict[str, pd.DataFrame]:
+    """The curves that can be read; of the others `runs.skipped` tells."""
+    curves = {}
+    for run in names:
+        try:
+            curves[run] = runs.curve(run)
+        except ValueError as error:
+            if str(error) not in runs.skipped:
+                runs.skipped.append(str(error))
+    return curves
+
+
 def draw(figure: str, runs: Runs, **where: Any) -> Figure:
     """A figure of the runs whose results have these values: `draw("cells", runs, name="…", test_setting="image")`.
 
@@ -285,8 +299,7 @@ def draw(figure: str, runs: Runs, **where: Any) -> Figure:
     if kind.of == "results":
         return kind.draw(results, results)
     if kind.of == "curves":
-        curves = {name: runs.curve(name) for name in results["name"].unique()}
-        return kind.draw(counts.losses(curves, results), results)
+        return kind.draw(counts.losses(_curves(runs, results["name"].unique()), results), results)
     if kind.of == "examples":
         _one(results, "dataset")
         found = runs.datasets.get(results["dataset"].iloc[0])

@@ -35,7 +35,7 @@ from analysis.layout import Table
 from analysis.runs import Runs, load
 from analysis.tables import TABLES
 from analysis.tables.facts import table6
-from analysis.tables.sheet import TASKS
+from analysis.tables.sheet import TASKS, TEXT_ONLY
 from train.results import REPORT, own_setting
 from travlr import cli
 from travlr.files import WORK, Locked, close, hashed, locked
@@ -115,6 +115,8 @@ def work_of(runs: Runs) -> list[Work]:
         for run in here:
             if run.about["dataset"] in runs.datasets:
                 kinds = [name for name, kind in FIGURES.items() if kind.of == "predictions" and task in kind.tasks]
+                if run.about["model"] in TEXT_ONLY:
+                    kinds.remove("agreement")  # with an image, which they do not see
                 works.append(Work(list(_drawings(run, kinds, shown, both)), run.about["name"]))
     return works
 
@@ -176,7 +178,7 @@ def do(work: Work) -> Done:
             skipped.append(f"figure {drawing.name}: {error}")
             continue
         drawn.append(_written(drawing, figure))
-    return Done(drawn, answers, skipped)
+    return Done(drawn, answers, [*(line for line in runs.skipped if line not in before), *skipped])
 
 
 def _written(drawing: Drawing, figure: Any) -> Drawn:

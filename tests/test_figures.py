@@ -261,6 +261,26 @@ def test_labels_are_apart_wherever_settings_are() -> None:
         assert [label == found for found in labels] == [one == other for other in settings]
 
 
+def test_sizes_are_at_the_same_places_in_all_panels(runs: Runs) -> None:
+    few = runs.chosen(task="cardinality")
+    alone = few[(few["setting"] == "image") | few["config"].str.contains('"stream":true')]  # one size in caption
+    panels = draw("subsets", Runs(runs.folder, alone, [], runs.datasets), task="cardinality").axes
+    assert len(panels) == 4 and len({panel.get_xlim() for panel in panels}) == 1
+    low, high = panels[0].get_xlim()
+    sizes = counts.by_size(alone)["train_examples"]
+    assert low < 0.9 * sizes.min() and high > 1.1 * sizes.max()
+
+
+def test_curves_that_cannot_be_read_are_told_of_and_the_others_drawn(runs: Runs, tmp_path: Path) -> None:
+    few = runs.chosen(task="comparison")
+    names = list(few["name"].unique())
+    for name in names[1:]:
+        (tmp_path / name).symlink_to(runs.folder / name)
+    found = Runs(tmp_path, few, [], {})
+    assert any("comparison · 1 run, seed 0" in text.get_text() for text in draw("loss", found).texts)
+    assert [line.split(": ")[0] for line in found.skipped] == [str(tmp_path / names[0] / "curve.csv")]
+
+
 def test_figures_of_several_runs_tell_settings_below_and_of_one_in_the_title(runs: Runs) -> None:
     few = runs.chosen(task="cardinality", setting="image")
     part = few[few["config"].str.contains('"examples":0.25')]["name"].iloc[0]

@@ -111,6 +111,12 @@ def test_a_finished_run_is_not_repeated(data: str, tmp_path: Path) -> None:
     assert "finished before" in said[0]
 
 
+def test_a_run_of_less_than_an_epoch_has_a_curve(data: str, tmp_path: Path) -> None:
+    training = replace(SMALL, stream=False, steps=12)
+    (row, *_) = run(tiny(data, tmp_path, training=training), say=lambda line: None)
+    assert [point["step"] for point in read_curve(tmp_path / row["name"])] == [10]
+
+
 def test_a_resumed_run_ends_like_one_that_was_not_stopped(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:

@@ -128,6 +128,10 @@ class Curve(Callback):
         metrics = trainer.callback_metrics
         found = {f"validation_{name}": float(metrics[name]) for name in ("f1", "word_accuracy") if name in metrics}
         self.points.append({"step": trainer.global_step, **found})
+        self.on_train_end(trainer)
+
+    def on_train_end(self, trainer: L.Trainer, *_: Any) -> None:
+        """Training may end before the first validation, or after the last."""
         if trainer.is_global_zero:
             write_curve(self.folder, self.points)
 
