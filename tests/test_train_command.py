@@ -463,9 +463,12 @@ def test_the_command_that_is_suggested_makes_the_run_that_is_missing(given: list
     (folder / "results.csv").touch()  # what makes a run finished
     assert job.resolved().start == str(folder)
     longer = settings([*words[2:], "optimiser.weight_decay=0.5"]).config
-    (start_run(Path(made.runs), identity(longer, dataset="digest")) / "results.csv").touch()
-    with pytest.raises(ValueError, match=r"several finished runs fit.*weight_decay=0\.01\).*weight_decay=0\.5\)"):
+    other = start_run(Path(made.runs), identity(longer, dataset="digest"))
+    (other / "results.csv").touch()
+    with pytest.raises(ValueError, match="several finished runs fit; choose ") as error:
         job.resolved()
+    assert f"'start={other}' (optimiser.weight_decay=0.5)" in str(error.value)
+    assert f"'start={folder}' (optimiser.weight_decay={made.optimiser.weight_decay})" in str(error.value)
 
 
 def test_few_shot_of_the_paper_starts_from_runs_of_published_weights(

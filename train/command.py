@@ -109,8 +109,9 @@ def seen_run(config: Run, setting: str) -> Path:
         return found[0]
     if found:
         apart = differing([flat(read_config(folder)["config"]) for folder in found])
-        names = " or ".join(f"{folder} ({in_words(told)})" for folder, told in zip(found, apart, strict=True))
-        raise ValueError(f"start_setting={setting}: several finished runs fit; choose start={names}")
+        starts = [shlex.quote(f"start={folder}") for folder in found]
+        names = " or ".join(f"{start} ({in_words(told)})" for start, told in zip(starts, apart, strict=True))
+        raise ValueError(f"start_setting={setting}: several finished runs fit; choose {names}")
     raise ValueError(f"start_setting={setting}: no finished run fits; make it with {_making(config, setting)}")
 
 
