@@ -17,6 +17,7 @@ from train import config as names
 from train.batches import test_batches as batches_of_test
 from train.config import Optimiser, Run, Training
 from train.data import Examples, Sight, Source, streamed
+from train.fit import fit
 from train.models import MODELS, SIZES
 from train.module import Learner
 from train.regions import SOURCES, RegionSettings
@@ -129,7 +130,13 @@ def test_a_resumed_run_ends_like_one_that_was_not_stopped(
             raise RuntimeError("killed")
         return learn(self, batch, number)
 
-    learn = Learner.training_step
+    learn, before = Learner.training_step, list[float]()
+
+    def fits(*arguments: Any) -> float:
+        before.append(fit(*arguments))
+        return before[-1]
+
+    monkeypatch.setattr("train.run.fit", fits)
     monkeypatch.setattr(Learner, "training_step", stops)
     with pytest.raises(RuntimeError, match="killed"):
         run(config, say=lambda line: None)
@@ -137,6 +144,8 @@ def test_a_resumed_run_ends_like_one_that_was_not_stopped(
     said: list[str] = []
     resumed = run(config, say=said.append)
     assert any("going on from its last checkpoint" in line for line in said)
+    assert before[0] > 0 and resumed[0]["train_seconds"] >= round(before[0], 1)  # Table 6: hours of all its training
+    assert run(tiny(data, tmp_path / "third"), say=lambda line: None) and before[1] == 0
     logits = [read_predictions(Path(c.runs) / r[0]["name"])["logit"].to_numpy() for c, r in
               ((tiny(data, tmp_path / "whole"), whole), (config, resumed))]  # fmt: skip
     np.testing.assert_array_equal(*logits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -35,8 +36,9 @@ def fit(
     precision: str,
     say: Callable[[str], object],
     monitor: str = "f1",
-) -> None:
-    """Train to the last step, going on from the last checkpoint where there is one; keep the weights asked for.
+) -> float:
+    """Train to the last step, going on from the last checkpoint where there is one; keep the weights asked for. Gives
+    the seconds that went before that checkpoint.
 
     monitor: the validation metric by which weights are the best.
     """
@@ -45,7 +47,7 @@ def fit(
         folder / CHECKPOINTS, "best", monitor=monitor, mode="max", save_last=True, enable_version_counter=False
     )
     last = folder / CHECKPOINTS / "last.ckpt"
-    bar = progress_bar()
+    bar, curve = progress_bar(), Curve(folder)
     trainer = L.Trainer(
         accelerator=device,
         devices=run.devices,
@@ -56,7 +58,7 @@ def fit(
         accumulate_grad_batches=run.optimiser.accumulate,
         gradient_clip_val=run.optimiser.clip,
         logger=loggers(run, folder),
-        callbacks=[checkpoints, Curve(folder), *bar],
+        callbacks=[checkpoints, curve, *bar],
         enable_progress_bar=sys.stderr.isatty(),
         enable_model_summary=False,
         num_sanity_val_steps=0,
@@ -77,6 +79,7 @@ def fit(
     chosen = Path(checkpoints.best_model_path) if run.training.keep == "best" else None
     if chosen is not None and chosen.is_file():
         learner.load_state_dict(torch.load(chosen, weights_only=True, map_location="cpu")["state_dict"])
+    return curve.before
 
 
 def save_weights(learner: Learner, path: Path) -> None:
@@ -107,17 +110,19 @@ class Checkpoints(ModelCheckpoint):
 
 
 class Curve(Callback):
-    """curve.csv: loss and validation scores by step; it is part of the checkpoint, so a resumed run has all of it."""
+    """curve.csv: loss and validation scores by step; it is part of the checkpoint, with the seconds it took until then,
+    so a resumed run has all of it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.points: list[dict[str, float | None]] = []
+        self.before, self.began = 0.0, time.monotonic()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"points": self.points}
+        return {"points": self.points, "seconds": self.before + time.monotonic() - self.began}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.points = state["points"]
+        self.points, self.before = state["points"], state.get("seconds", 0.0)
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         if trainer.global_step % LOGGED == 0:

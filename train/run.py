@@ -100,7 +100,7 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
         origin = start_from(config, learner)
     elif config.pretraining.steps:
         pretrain(learner, parts, device, precision, say)
-    fit(learner, config, folder, device, precision, say)
+    before = fit(learner, config, folder, device, precision, say)
     save_weights(learner, folder / WEIGHTS)
     if not leads():
         return []
@@ -118,7 +118,7 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
         "precision": precision,
         "steps": steps,
         "train_examples": count,
-        "train_seconds": round(trained - started, 1),
+        "train_seconds": round(before + trained - started, 1),
         "dataset": source.digest,
         **surroundings(gpu_names(device)),
     }
