@@ -282,6 +282,8 @@ def losses(curves: Mapping[str, pd.DataFrame], results: pd.DataFrame) -> pd.Data
 
 def _pace(about: pd.Series) -> tuple[float, float]:
     """Examples of a step, and epochs of a step; NaN where not known, or where there are no epochs."""
+    if not isinstance(about["config"], str):
+        return np.nan, np.nan
     told = json.loads(about["config"])
     training, optimiser = told.get("training", {}), told.get("optimiser", {})
     given = CONTROLLED if told.get("controlled") else TABLE_5.get(str(about["model"]), (np.nan,))

@@ -304,6 +304,8 @@ def test_epochs_are_steps_over_those_of_an_epoch(runs: Runs) -> None:
     assert curve["loss"].to_list() == pytest.approx([1 / step for step in range(10, 110, 10)])
     streamed = runs.chosen(task="comparison")["name"].iloc[0]
     assert counts.losses({streamed: runs.curve(streamed)}, runs.results)["epoch"].isna().all()
+    unknown = counts.losses({streamed: runs.curve(streamed)}, runs.results.assign(config=None))
+    assert unknown[["epoch", "batch"]].isna().all(axis=None)
 
 
 # What is drawn -------------------------------------------------------------------------------------------------------

@@ -200,13 +200,16 @@ def test_results_of_an_older_version(runs: Path) -> None:
         rows = list(csv.DictReader(file))
     with open(folder / "results.csv", "w", newline="") as file:
         writer = csv.DictWriter(
-            file, [c for c in rows[0] if c not in ("couples_right", "commit", "weights")], extrasaction="ignore"
+            file,
+            [c for c in rows[0] if c not in ("couples_right", "commit", "weights", "config")],
+            extrasaction="ignore",
         )
         writer.writeheader()
         writer.writerows(rows)
     found = load(runs)
     old = found.results[found.results["name"] == folder.name]
     assert found.skipped == [] and old[["couples_right", "commit", "weights"]].isna().all(axis=None)
+    assert set(old["config"]) == {rows[0]["config"]}  # from beside it
     assert len(found.predictions(name=folder.name)) == 3 * 240
 
 

@@ -309,7 +309,8 @@ class Unfinished(ValueError):
 
 
 def read_results(folder: Path) -> list[Row]:
-    """Rows of a finished run. Columns that its version did not have are None, others it had are left out.
+    """Rows of a finished run. Columns that its version did not have are None, but for the config, which its folder has;
+    others it had are left out.
 
     Raises `ValueError`, in one line, where the run is unfinished, damaged or newer.
     """
@@ -325,7 +326,7 @@ def read_results(folder: Path) -> list[Row]:
             raise ValueError(f"{len(rows)} rows for {len(set(keys))} pairs of test setting and split")
         if any(row["run"] != told["run"] for row in rows):
             raise ValueError("its rows are of another run")
-    return rows
+    return [row | {"config": row["config"] or canonical(told["config"])} for row in rows]
 
 
 def _read_row(texts: dict[str, str | None]) -> Row:
