@@ -232,7 +232,7 @@ def departures(rows: pd.DataFrame, but: Sequence[str] = ()) -> pd.Series:
         usual = {name: _usual([one[name] for one in apart], defaults.get(name)) for name in apart[0]}
         for config, one in zip(configs, apart, strict=True):
             found[config] = in_words({name: value for name, value in one.items() if json.dumps(value) != usual[name]})
-    return rows["config"].map(found).fillna("").astype("str")
+    return pd.Series([found.get(config, "") for config in rows["config"]], rows.index, "str")
 
 
 def _plain(rows: pd.DataFrame) -> pd.Series:
