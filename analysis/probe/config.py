@@ -1,0 +1,90 @@
+"""What a probe is asked to do: a frozen dataclass, the same names as the settings of conf/probe.yaml.
+
+A value that no probe can have raises `ValueError` with the setting's name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+SCENES = "scenes"
+TASKS = ("itc", "itm")
+RULES = ("corrected", "published")
+SENTENCES = ("mean", "first", "all", "best")
+TEMPLATES = ("normal", "alt")
+DEVICES = ("auto", "cpu", "gpu")
+PRECISIONS = ("float32", "bf16", "float16")
+
+
+def _choice(name: str, value: Any, valid: tuple[str, ...]) -> None:
+    if value not in valid:
+        raise ValueError(f"{name}={value}: choose one of {', '.join(valid)}")
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Which models are asked what, how answers become numbers, and where they go.
+
+    corpus: `scenes` (both of our own corpora), `checklist` or `predicate_noun` (one of them), or a path: a folder of
+    VL-CheckList's (with corpus/v1), a published run file (.yaml), an eval_set.json or a folder with one, or a CSV of
+    results of the predicate-noun study, whose scores are measured. count: of our own, mirror pairs of each axis.
+    images: where the corpus's pictures are, None for where the corpus says. model: none for controls alone.
+
+    task: `itc` compares the sentences of a picture, `itm` asks of each whether it matches. rules: `published` takes the
+    first sentence of several, no tolerance for ties, and for `limit` the first items of each file; `corrected` samples
+    them by axis and source. sentences: how several true and false sentences of an item are compared: their means, the
+    first of each, all true above all false ones, or the best of each. limit: items of each axis, None for all.
+
+    types, data: axes and sources of VL-CheckList, None for all; a type stands for all below it. template, cropped: of
+    the predicate-noun study. batch_size: sentences in a call of the scorer. floors: what is reached blindly, too.
+    strict: fail where anything was not scored.
+    """
+
+    corpus: str = SCENES
+    count: int = 50
+    images: str | None = None
+    model: list[str] = field(default_factory=list)
+    task: str = "itc"
+    rules: str = "corrected"
+    sentences: str = "mean"
+    limit: int | None = None
+    types: list[str] | None = None
+    data: list[str] | None = None
+    template: str = "normal"
+    cropped: bool = False
+    floors: bool = True
+    seed: int = 0
+    batch_size: int = 64
+    device: str = "auto"
+    precision: str = "float32"
+    strict: bool = False
+    out: str = "probes"
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        _choice("task", self.task, TASKS)
+        _choice("rules", self.rules, RULES)
+        _choice("sentences", self.sentences, SENTENCES)
+        _choice("template", self.template, TEMPLATES)
+        _choice("device", self.device, DEVICES)
+        _choice("precision", self.precision, PRECISIONS)
+        for name in ("count", "batch_size", "limit"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ValueError(f"{name}={value}: must be at least 1")
+        if not 0 <= self.seed < 1 << 64:
+            raise ValueError(f"seed={self.seed}: must be 0 or more, below 2**64")
+        for name in ("corpus", "out"):
+            if not getattr(self, name):
+                raise ValueError(f"{name}=: must name something")
+        if empty := [name for name in ("types", "data") if getattr(self, name) == []]:
+            raise ValueError(f"{empty[0]}=[]: names none; give some, or null for all")
+        if "" in self.model:
+            raise ValueError("model=: a name is empty; give null for no model")
+        if self.rules == "published" and self.sentences not in ("mean", "first"):
+            raise ValueError(f"sentences={self.sentences}: rules=published takes the first of several sentences")
+
+    @property
+    def compared(self) -> str:
+        """How several sentences of an item are compared, by the rules."""
+        return "first" if self.rules == "published" else self.sentences
