@@ -13,8 +13,9 @@ TASKS = ("itc", "itm")
 RULES = ("corrected", "published")
 SENTENCES = ("mean", "first", "all", "best")
 TEMPLATES = ("normal", "alt")
-DEVICES = ("auto", "cpu", "gpu")
-PRECISIONS = ("float32", "bf16", "float16")
+PRECISIONS = ("float32", "float64", "bf16")
+HEADS = ("itm", "itc")
+SIZES = ("tiny", "small", "base")
 
 
 def _choice(name: str, value: Any, valid: tuple[str, ...]) -> None:
@@ -28,8 +29,9 @@ class Probe:
 
     corpus: `scenes` (both of our own corpora), `checklist` or `predicate_noun` (one of them), or a path: a folder of
     VL-CheckList's (with corpus/v1), a published run file (.yaml), an eval_set.json or a folder with one, or a CSV of
-    results of the predicate-noun study, whose scores are measured. count: of our own, mirror pairs of each axis.
-    images: where the corpus's pictures are, None for where the corpus says. model: none for controls alone.
+    results of the predicate-noun study, whose scores are measured. count: items of each of our own, an even number.
+    images: where the corpus's pictures are, None for where the corpus says. model: none for controls alone. head,
+    question, size: of models that have a choice (see `analysis.probe.scorers.load`).
 
     task: `itc` compares the sentences of a picture, `itm` asks of each whether it matches. rules: `published` takes the
     first sentence of several, no tolerance for ties, and for `limit` the first items of each file; `corrected` samples
@@ -42,9 +44,12 @@ class Probe:
     """
 
     corpus: str = SCENES
-    count: int = 50
+    count: int | None = None
     images: str | None = None
     model: list[str] = field(default_factory=list)
+    head: str | None = None
+    question: str | None = None
+    size: str = "base"
     task: str = "itc"
     rules: str = "corrected"
     sentences: str = "mean"
@@ -67,11 +72,17 @@ class Probe:
         _choice("rules", self.rules, RULES)
         _choice("sentences", self.sentences, SENTENCES)
         _choice("template", self.template, TEMPLATES)
-        _choice("device", self.device, DEVICES)
         _choice("precision", self.precision, PRECISIONS)
+        _choice("size", self.size, SIZES)
+        if self.head is not None:
+            _choice("head", self.head, HEADS)
         for name in ("count", "batch_size", "limit"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name}={value}: must be at least 1")
+        if self.count is not None and self.count % 2:
+            raise ValueError(f"count={self.count}: must be even, as each item has its mirror")
+        if self.question is not None and "{text}" not in self.question:
+            raise ValueError("question=: needs {text}, where the sentence stands")
         if not 0 <= self.seed < 1 << 64:
             raise ValueError(f"seed={self.seed}: must be 0 or more, below 2**64")
         for name in ("corpus", "out"):

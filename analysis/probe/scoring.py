@@ -331,11 +331,10 @@ def _free_memory() -> None:
 # What is asked -------------------------------------------------------------------------------------------------------
 
 
-def sample(corpus: Corpus, limit: int | None, seed: int, head: bool = False) -> Corpus:
+def sample(corpus: Corpus, limit: int | None, seed: int) -> Corpus:
     """At most `limit` items of each axis and source, in the order of the corpus; those of a pair stay together.
 
-    They are drawn by the seed, and an item's chance does not depend on where it stands; with `head`, the first are
-    taken, as VL-CheckList's released code does.
+    They are drawn by the seed, and which are does not depend on where they stand.
     """
     if limit is None:
         return corpus
@@ -351,8 +350,7 @@ def sample(corpus: Corpus, limit: int | None, seed: int, head: bool = False) -> 
             pairs[item.pair] = together
     taken: set[str] = set()
     for units in groups.values():
-        if not head:
-            units.sort(key=lambda unit: hashlib.sha256(f"{seed} {min(item.id for item in unit)}".encode()).digest())
+        units.sort(key=lambda unit: hashlib.sha256(f"{seed} {min(item.id for item in unit)}".encode()).digest())
         count = 0
         for unit in units:
             if count and count + len(unit) > limit:
@@ -360,7 +358,7 @@ def sample(corpus: Corpus, limit: int | None, seed: int, head: bool = False) -> 
             taken.update(item.id for item in unit)
             count += len(unit)
     items = tuple(item for item in corpus.items if item.id in taken)
-    left = len(corpus.items) - len(items)
-    how = "the first" if head else f"a sample (seed {seed}) of"
-    told = f"{how} {len(items):,} of {len(corpus.items):,} items, at most {limit:,} of each axis and source"
-    return replace(corpus, items=items, notes=(*corpus.notes, *([told] if left else [])))
+    if len(items) == len(corpus.items):
+        return corpus
+    note = f"A sample (seed {seed}): {len(items):,} of {len(corpus.items):,} items, {limit:,} of each axis and source."
+    return replace(corpus, items=items, notes=(*corpus.notes, note))

@@ -1,0 +1,353 @@
+"""`probe(config, scorer=…) -> results`: corpora are made or read, models loaded, answers scored, measured and reported.
+
+OUT/CORPUS-MODEL-HASH/     a run: config.json, answers.jsonl, result.json, and the answers to other pictures (controls)
+OUT/CORPUS-controls-HASH/  what is reached without a model
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from analysis.probe import report
+from analysis.probe.config import SCENES, Probe
+from analysis.probe.items import KINDS, Answer, Corpus, Scorer
+from analysis.probe.measures import TOLERANCES, Line, measure
+from analysis.probe.report import Result, save_result
+from analysis.probe.scoring import ANSWERS, Say, keep, kept, read, sample, score
+from train.identity import content
+from train.results import run_id, surroundings
+
+SCENES_FOLDER = "data/probes"  # of our own corpora
+OWN = ("visualbert", "uniter", "lxmert", "albef")  # whose names are followed by a colon and a file
+
+
+@dataclass(frozen=True)
+class Given:
+    """A corpus, the settings that it changes, and the answers where they are there already, with the model's name."""
+
+    corpus: Corpus
+    config: Probe
+    answers: tuple[Answer, ...] | None = None
+    model: str = ""
+
+
+def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list[Result]:
+    """All runs that a config asks for; the report on everything in `config.out` is written at the end.
+
+    scorer: a function (images, texts) -> scores to ask beside the models that are named. Its name is its attribute
+    `name`, else that of the function: runs of other scorers need other names. Raises `ValueError`, in one line, for
+    what cannot be had, after all else is done; with `strict`, also where anything was not scored.
+    """
+    failures: list[str] = []
+    models = _models(config, scorer, failures)
+    first = next(models, None)  # a wrong name is told before anything long begins
+    if first is None and failures:
+        raise ValueError(failures[0])
+    results = []
+    corpora = list(_corpora(config, say))
+    for one in corpora:
+        say(
+            f"{one.corpus.name}: {len(one.corpus.items):,} items, {len({i.image for i in one.corpus.items}):,} pictures"
+        )
+        if config.floors:
+            results.append(_controls(one, say))
+        if one.answers is not None:
+            results.append(_kept(one))
+    asked = [one for one in corpora if one.answers is None]
+    while first is not None:
+        results += [_run(one, first, say) for one in asked]
+        first = next(models, None)
+    shown = {result.name for result in results}
+    for group in report.write(Path(config.out)):
+        if shown & {result.name for result in group.results}:
+            say("\n" + report.printed(group))
+    if failures:
+        raise ValueError(f"{failures[0]}{f' (and {len(failures) - 1} more)' if len(failures) > 1 else ''}")
+    if config.strict and (short := [r for r in results if r.coverage and r.coverage.scored < r.coverage.total]):
+        assert short[0].coverage
+        raise ValueError(f"strict=true: {short[0].name}: {report.coverage_text(short[0].coverage)}")
+    return results
+
+
+# Corpora -------------------------------------------------------------------------------------------------------------
+
+
+def _corpora(config: Probe, say: Say) -> Iterator[Given]:
+    """What the setting `corpus` names, without the items that cannot be answered right, and sampled."""
+    for one in _read(config, say):
+        corpus = one.corpus
+        if not corpus.items:
+            raise ValueError(
+                f"corpus={config.corpus}: has no items; {'; '.join(corpus.notes) or 'is it the right one?'}"
+            )
+        if one.answers is None and config.rules == "corrected":
+            corpus = sample(_answerable(corpus), one.config.limit, config.seed)
+        elif one.answers is None and one.config.limit is not None:
+            corpus = _head(corpus, one.config)
+        yield replace(one, corpus=corpus)
+
+
+def _read(config: Probe, say: Say) -> Iterator[Given]:
+    from analysis.probe import checklist, predicate_noun, scenes
+
+    name, path = config.corpus, Path(config.corpus).expanduser()
+    if name in (SCENES, *KINDS):
+        for kind in KINDS if name == SCENES else (name,):
+            count = config.count or scenes.COUNTS[kind]
+            folder = Path(SCENES_FOLDER) / f"{kind}-s{config.seed}-{count}"
+            corpus = scenes.build(folder, config.seed, count, kind, say=say)
+            yield Given(replace(corpus, name=f"{SCENES}-{kind}"), config)
+    elif path.suffix in (".yaml", ".yml"):
+        run = checklist.read_run(path)
+        for key in run.unknown:
+            say(f"{path}: {key} means nothing in a run file")
+        folder = next((f for f in (Path(), *path.resolve().parents) if (f / checklist.TREE).is_dir()), Path())
+        changed = replace(config, task=run.task, limit=config.limit or (run.most and max(1, run.most // 2)))
+        yield Given(checklist.read_corpus(folder, run.types, run.data, config.images), changed)
+    elif path.suffix == ".csv":
+        corpus, answers, model = predicate_noun.read_results(path)
+        yield Given(corpus, config, tuple(answers), model)
+    elif (path / checklist.TREE).is_dir():
+        yield Given(checklist.read_corpus(path, config.types, config.data, config.images), config)
+    elif path.suffix == ".json" or (path / "eval_set.json").is_file():
+        file = path if path.suffix == ".json" else path / "eval_set.json"
+        yield Given(predicate_noun.read_set(file, config.template, config.cropped, config.images), config)
+    else:
+        what = f"is no corpus: needs {checklist.TREE}/, or an eval_set.json" if path.exists() else "is not there"
+        raise ValueError(f"corpus={name}: {what}; choose {SCENES}, {', '.join(KINDS)}, or a folder or file of a corpus")
+
+
+def _answerable(corpus: Corpus) -> Corpus:
+    """Without items whose false sentence is also a true one: nothing can be right there."""
+    items = tuple(item for item in corpus.items if set(item.positives).isdisjoint(item.negatives))
+    left = len(corpus.items) - len(items)
+    if not left:
+        return corpus
+    note = f"{left:,} items are left out: a false sentence is also a true one of the same item."
+    return replace(corpus, items=items, notes=(*corpus.notes, note))
+
+
+def _head(corpus: Corpus, config: Probe) -> Corpus:
+    """The first items of each file whose pictures are there, as the released code takes them."""
+    from analysis.probe.checklist import head
+
+    def there(item: Any) -> bool:
+        return corpus.pictures is not None and (corpus.pictures / item.image).is_file()
+
+    assert config.limit is not None
+    items = tuple(head(corpus.items, 2 * config.limit, config.task, there))
+    return replace(corpus, items=items, notes=(*corpus.notes, f"The first {config.limit:,} items of each file."))
+
+
+# Models --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Model:
+    """A scorer, its name, and by what its weights are known."""
+
+    name: str
+    scorer: Scorer
+    weights: str
+
+
+def _models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterator[Model]:
+    """Models one after the other, so that one is in memory at a time; what cannot be loaded is added to failures."""
+    if scorer is not None:
+        name = getattr(scorer, "name", "") or getattr(scorer, "__qualname__", type(scorer).__qualname__)
+        yield Model(str(name), scorer, "")
+    if not config.model:
+        return
+    from analysis.probe.scorers import load
+
+    options: dict[str, Any] = {"head": config.head, "size": config.size, "batch_size": config.batch_size}
+    if config.question is not None:
+        options["question"] = config.question
+    for name in config.model:
+        try:
+            loaded = load(name, device=config.device, precision=config.precision, **options)
+            found = Model(name, loaded, _weights(name))
+        except ValueError as error:
+            failures.append(str(error))
+            continue
+        yield found
+
+
+def _weights(name: str) -> str:
+    """A checkpoint by the content of its file or folder, a function by that of its module; a hub id as it is."""
+    kind, colon, rest = name.partition(":")
+    if colon and kind in OWN:
+        return content(rest) or ""
+    if colon and not Path(name).exists():
+        found = importlib.util.find_spec(kind)
+        return content(found.origin if found else None) or name
+    return content(name) or name
+
+
+# Runs ----------------------------------------------------------------------------------------------------------------
+
+
+def _folder(out: str, corpus: Corpus, name: str, identity: Mapping[str, Any]) -> Path:
+    said = re.sub(r"[^\w.-]+", "-", name.rstrip("/").rpartition("/")[2])[-40:].strip("-.")
+    return Path(out) / f"{_slug(corpus.name)}-{said or 'model'}-{run_id(identity)}"
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", text).strip("-.")[:40] or "corpus"
+
+
+def _corpus_facts(corpus: Corpus) -> dict[str, Any]:
+    facts = {"name": corpus.name, "kind": corpus.kind, "digest": corpus.digest, "items": len(corpus.items)}
+    return {**facts, "notes": list(corpus.notes)}
+
+
+def _surroundings(device: str = "") -> dict[str, Any]:
+    from train.devices import gpu_names
+
+    found = surroundings(gpu_names("gpu") if device.startswith("cuda") else ())
+    return {**found, "versions": json.loads(found["versions"])}
+
+
+def _measuring(config: Probe, tolerance: float, threshold: float | None) -> dict[str, Any]:
+    return {
+        "task": config.task,
+        "rules": config.rules,
+        "sentences": config.compared,
+        "tolerance": 0.0 if config.rules == "published" else tolerance,
+        "threshold": threshold,
+        "seed": config.seed,
+    }
+
+
+def _measured(corpus: Corpus, answers: Sequence[Answer], measuring: Mapping[str, Any]) -> tuple[Line, ...]:
+    how = {name: measuring[name] for name in ("sentences", "tolerance", "threshold", "seed")}
+    return tuple(measure(corpus.items, answers, **how))
+
+
+def _controls(one: Given, say: Say) -> Result:
+    """What is reached without a model: rules that see text alone, and on our own scenes those that know the truth."""
+    from analysis.probe import floors
+
+    corpus, config = one.corpus, one.config
+    identity = {"corpus": corpus.name, "digest": corpus.digest, "model": "", "seed": config.seed}
+    identity |= {"rules": config.rules, "sentences": config.compared}
+    folder = _folder(config.out, corpus, "controls", identity)
+    measuring = _measuring(config, TOLERANCES["float64"], None)
+    begun = time.monotonic()
+    found = floors.floors(corpus, config.seed)
+    lines = {rule: _measured(corpus, answers, measuring) for rule, answers in found.items()}
+    about = {**_surroundings(), "seconds": round(time.monotonic() - begun, 1)}
+    with kept(folder, identity, about):
+        pass
+    result = Result(
+        name=folder.name,
+        corpus=_corpus_facts(corpus),
+        model="",
+        measuring=measuring,
+        about=about,
+        floors=lines,
+        blind=tuple(rule for rule in found if rule in floors.BLIND),
+    )
+    save_result(folder, result)
+    return result
+
+
+def _kept(one: Given) -> Result:
+    """Answers that were made elsewhere, measured."""
+    assert one.answers is not None
+    corpus, config = one.corpus, one.config
+    answered = hashlib.sha256(json.dumps([asdict(answer) for answer in one.answers]).encode()).hexdigest()
+    identity = {"corpus": corpus.name, "digest": corpus.digest, "model": one.model, "answers": answered}
+    folder = _folder(config.out, corpus, one.model, identity)
+    about = {**_surroundings(), "read": Path(config.corpus).name}
+    keep(corpus, one.answers, folder, identity, about)
+    measuring = _measuring(config, 0.0, 0.5)  # probabilities, which are compared as they are
+    return _finished(folder, one, one.model, measuring, one.answers, {}, about)
+
+
+def _run(one: Given, model: Model, say: Say) -> Result:
+    """A model asked a corpus, and as controls the same with a blank picture and with other items' pictures."""
+    from analysis.probe import floors
+
+    corpus, config = one.corpus, one.config
+    threshold = getattr(model.scorer, "threshold", None)
+    if config.task == "itm" and threshold is None:
+        raise ValueError(f"task=itm: {model.name} has no score above which a sentence matches; use task=itc")
+    identity = {
+        "corpus": corpus.name,
+        "digest": corpus.digest,
+        "model": model.name,
+        "weights": model.weights,
+        "precision": config.precision,
+        "head": config.head,
+        "question": config.question,
+        "size": config.size,
+    }
+    folder = _folder(config.out, corpus, model.name, identity)
+    device = str(getattr(model.scorer, "device", config.device))
+    about = {"device": device, "batch_size": config.batch_size, **_surroundings(device)}
+    about |= {"precision": config.precision, "weights": model.weights}
+    how: dict[str, Any] = {"batch_size": config.batch_size, "identity": identity, "about": about}
+    how |= {"overwrite": config.overwrite, "say": say}
+    measuring = _measuring(config, getattr(model.scorer, "tolerance", TOLERANCES[config.precision]), threshold)
+    begun = time.monotonic()
+    say(f"{folder}: {model.name}")
+    answers = score(corpus, model.scorer, folder, **how)
+    controls = {}
+    if config.floors:
+        say(f"{folder}: controls, a blank picture and other items' pictures")
+        blank = score(corpus, floors.blank(model.scorer), folder, file="blank.jsonl", **how)
+        other = floors.shuffled(corpus, config.seed)
+        shuffled = score(other, model.scorer, folder, file=f"shuffled-s{config.seed}.jsonl", **how)
+        controls = {"blank picture": blank, "other items' pictures": shuffled}
+    about["seconds"] = round(time.monotonic() - begun, 1)
+    return _finished(folder, one, model.name, measuring, answers, controls, about)
+
+
+def _finished(
+    folder: Path,
+    one: Given,
+    model: str,
+    measuring: Mapping[str, Any],
+    answers: Sequence[Answer],
+    controls: Mapping[str, Sequence[Answer]],
+    about: Mapping[str, Any],
+) -> Result:
+    """Measure a run's answers and write its result."""
+    seen = sorted({(record.item.image, record.picture) for record in read(folder / ANSWERS) if record.picture})
+    pictures = hashlib.sha256(json.dumps(seen).encode()).hexdigest() if seen else ""
+    lines = _measured(one.corpus, answers, measuring)
+    result = Result(
+        name=folder.name,
+        corpus=_corpus_facts(one.corpus),
+        model=model,
+        measuring=measuring,
+        about={**about, "pictures": pictures},
+        lines=lines,
+        floors={name: _measured(one.corpus, found, measuring) for name, found in controls.items()},
+        averages=_averages(one.corpus, lines),
+    )
+    save_result(folder, result)
+    return result
+
+
+def _averages(corpus: Corpus, lines: Sequence[Line]) -> tuple[dict[str, Any], ...]:
+    """The averages of VL-CheckList's paper, of the accuracies of items."""
+    if corpus.kind != "checklist":
+        return ()
+    from analysis.probe.checklist import by_axis, paper_averages
+
+    sources = {tuple(line.value.split(", ")): line.single for line in lines if line.by == "axis and source"}
+    if sources:
+        scores = by_axis({(axis, source): value for (axis, source), value in sources.items() if value is not None})
+    else:
+        scores = {line.value: line.single for line in lines if line.by == "axis" and line.single is not None}
+    return tuple(asdict(average) for average in paper_averages(scores))
