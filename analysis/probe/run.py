@@ -18,7 +18,7 @@ from typing import Any
 
 from analysis.probe import report
 from analysis.probe.config import SCENES, Probe
-from analysis.probe.items import KINDS, Answer, Corpus, Scorer
+from analysis.probe.items import KINDS, Answer, Corpus, Item, Scorer
 from analysis.probe.measures import TOLERANCES, Line, measure
 from analysis.probe.report import Result, save_result
 from analysis.probe.scoring import ANSWERS, Say, keep, kept, read, sample, score
@@ -96,33 +96,77 @@ def _corpora(config: Probe, say: Say) -> Iterator[Given]:
 
 
 def _read(config: Probe, say: Say) -> Iterator[Given]:
-    from analysis.probe import checklist, predicate_noun, scenes
+    from analysis.probe import checklist, predicate_noun
 
     name, path = config.corpus, Path(config.corpus).expanduser()
     if name in (SCENES, *KINDS):
         for kind in KINDS if name == SCENES else (name,):
-            count = config.count or scenes.COUNTS[kind]
-            folder = Path(SCENES_FOLDER) / f"{kind}-s{config.seed}-{count}"
-            corpus = scenes.build(folder, config.seed, count, kind, say=say)
-            yield Given(replace(corpus, name=f"{SCENES}-{kind}"), config)
+            yield Given(_scenes(kind, config, say), config)
     elif path.suffix in (".yaml", ".yml"):
         run = checklist.read_run(path)
         for key in run.unknown:
-            say(f"{path}: {key} means nothing in a run file")
+            say(f"{path}: {key}: means nothing in a run file")
         folder = next((f for f in (Path(), *path.resolve().parents) if (f / checklist.TREE).is_dir()), Path())
         changed = replace(config, task=run.task, limit=config.limit or (run.most and max(1, run.most // 2)))
         yield Given(checklist.read_corpus(folder, run.types, run.data, config.images), changed)
     elif path.suffix == ".csv":
-        corpus, answers, model = predicate_noun.read_results(path)
-        yield Given(corpus, config, tuple(answers), model)
+        yield _results(path, config)
     elif (path / checklist.TREE).is_dir():
         yield Given(checklist.read_corpus(path, config.types, config.data, config.images), config)
-    elif path.suffix == ".json" or (path / "eval_set.json").is_file():
-        file = path if path.suffix == ".json" else path / "eval_set.json"
-        yield Given(predicate_noun.read_set(file, config.template, config.cropped, config.images), config)
+    elif path.suffix == ".json" or (path / predicate_noun.SET).is_file():
+        yield Given(predicate_noun.read_set(path, config.template, config.cropped, config.images), config)
     else:
-        what = f"is no corpus: needs {checklist.TREE}/, or an eval_set.json" if path.exists() else "is not there"
-        raise ValueError(f"corpus={name}: {what}; choose {SCENES}, {', '.join(KINDS)}, or a folder or file of a corpus")
+        needs = f"is no corpus: it has neither {checklist.TREE} nor {predicate_noun.SET}"
+        what = needs if path.exists() else "is not there"
+        raise ValueError(f"corpus={name}: {what}; give {SCENES}, {', '.join(KINDS)}, or a folder or file of a corpus")
+
+
+def _scenes(kind: str, config: Probe, say: Say) -> Corpus:
+    """One of our own corpora, built where it is missing."""
+    from analysis.probe import checklist, predicate_noun, scenes
+
+    count = config.count or scenes.COUNTS[kind]
+    folder = Path(SCENES_FOLDER) / f"{kind}-s{config.seed}-{count}"
+    corpus = scenes.build(folder, config.seed, count, kind, say=say)
+    if kind == "checklist" and (config.types or config.data):
+        corpus = replace(checklist.read_corpus(folder, config.types, config.data), notes=corpus.notes)
+    if kind == "predicate_noun" and (config.template != "normal" or config.cropped):
+        asked = predicate_noun.read_set(folder, config.template, config.cropped)
+        labels = {item.id: item.labels for item in corpus.items}
+        items = tuple(replace(item, labels={**labels[item.id], **item.labels}) for item in asked.items)
+        corpus = replace(asked, items=items, notes=corpus.notes)
+    return replace(corpus, name=f"{SCENES}-{kind}{_condition(config) if kind == 'predicate_noun' else ''}")
+
+
+def _condition(config: Probe) -> str:
+    return f"{', alt' * (config.template == 'alt')}{', cropped' * config.cropped}"
+
+
+def _results(path: Path, config: Probe) -> Given:
+    """A result file of the predicate-noun study: its triplets as items, and its scores as answers."""
+    from analysis.probe import predicate_noun
+
+    records, answers = predicate_noun.read_results(path)
+    if not records:
+        raise ValueError(f"{path}: has no results")
+    template = "alt" if "alt_sentences" in path.stem and predicate_noun.ALT[0] in records[0] else "normal"
+    true, false = predicate_noun.ALT if template == "alt" else ("sentence_target", "sentence_distractor")
+    pairs = {place: str(n) for n, pair in enumerate(predicate_noun.pairs_of(records)) for place in pair}
+    items = tuple(
+        Item(
+            id=str(record["id"]),
+            image=record["img_filename"],
+            positives=(record[true],),
+            negatives=(record[false],),
+            axis=predicate_noun.AXES[record["pos"]],
+            pair=pairs.get(place, ""),
+            labels={name: record[name] for name in ("subject", "predicate", "object")} | {"template": template},
+        )
+        for place, record in enumerate(records)
+    )
+    cropped = ", cropped" * bool(records[0]["cropped_image"])
+    corpus = Corpus(f"predicate-noun{', alt' * (template == 'alt')}{cropped}", "predicate_noun", items, None)
+    return Given(corpus, config, tuple(answers), records[0]["model"] or path.parent.name)
 
 
 def _answerable(corpus: Corpus) -> Corpus:
@@ -139,7 +183,7 @@ def _head(corpus: Corpus, config: Probe) -> Corpus:
     """The first items of each file whose pictures are there, as the released code takes them."""
     from analysis.probe.checklist import head
 
-    def there(item: Any) -> bool:
+    def there(item: Item) -> bool:
         return corpus.pictures is not None and (corpus.pictures / item.image).is_file()
 
     assert config.limit is not None
@@ -254,7 +298,7 @@ def _controls(one: Given, say: Say) -> Result:
         measuring=measuring,
         about=about,
         floors=lines,
-        blind=tuple(rule for rule in found if rule in floors.BLIND),
+        blind=tuple(rule for rule in found if rule not in floors.OF_SCENES),
     )
     save_result(folder, result)
     return result
@@ -301,13 +345,14 @@ def _run(one: Given, model: Model, say: Say) -> Result:
     begun = time.monotonic()
     say(f"{folder}: {model.name}")
     answers = score(corpus, model.scorer, folder, **how)
-    controls = {}
+    controls: dict[str, list[Answer]] = {}
     if config.floors:
         say(f"{folder}: controls, a blank picture and other items' pictures")
         blank = score(corpus, floors.blank(model.scorer), folder, file="blank.jsonl", **how)
-        other = floors.shuffled(corpus, config.seed)
-        shuffled = score(other, model.scorer, folder, file=f"shuffled-s{config.seed}.jsonl", **how)
-        controls = {"blank picture": blank, "other items' pictures": shuffled}
+        controls["blank picture"] = blank
+        if len({item.image for item in corpus.items}) > 1:
+            other, file = floors.shuffled(corpus, config.seed), f"shuffled-s{config.seed}.jsonl"
+            controls["other items' pictures"] = score(other, model.scorer, folder, file=file, **how)
     about["seconds"] = round(time.monotonic() - begun, 1)
     return _finished(folder, one, model.name, measuring, answers, controls, about)
 
