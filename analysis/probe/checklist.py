@@ -670,8 +670,8 @@ class Evaluate:
     """The toolbox's interface: `Evaluate("run.yaml", model=model).start()`.
 
     For each axis and source, `OUTPUT.DIR/TASK/AXIS_SOURCE.json` has the published keys and the coverage, and
-    `AXIS_SOURCE.jsonl` beside it has each item with its scores. A run that was stopped goes on where it stopped; results
-    of an earlier run that differ are kept. What the model fails at is counted, never a reason to lose the rest.
+    `AXIS_SOURCE.jsonl` beside it has each item with its scores. A run that was stopped goes on where it stopped;
+    results of an earlier run that differ are kept. What the model fails at is counted, never a reason to lose the rest.
 
     folder: the corpus's (see `read_corpus`), images: as there. rules: `corrected` takes a sample of MAX_NUM // 2
     records, by the seed, and all their sentences; `published` takes what the released code takes. OUTPUT.DIR is below
@@ -774,7 +774,7 @@ class Evaluate:
             found |= {answer.id: answer for answer in self._asked(there)}
         except Exception as error:  # whatever a model that we do not know may raise
             if len(there) == 1:
-                item, path = there[0]
+                item = there[0][0]
                 why = f"{type(error).__name__}: {' '.join(str(error).split())}"
                 found[item.id] = self._damaged(item) or Answer(item.id, "failed", why=why)
             else:

@@ -1,7 +1,7 @@
 """Predicate-noun dependencies: the published evaluation set and result files, read, recomputed and written.
 
 Nikolaus et al. 2022, "Do Vision-and-Language Transformers Learn Grounded Predicate-Noun Dependencies?". Two triplets
-(picture, true sentence, false sentence) are a pair that exchanges the sentences, so that the text alone decides nothing.
+(picture, true sentence, false sentence) are a pair that exchanges the sentences, so a text alone decides nothing.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ AXES = {"object": "predicate", "subject": "noun"}  # what is wrong in the false 
 
 RELATION = ("id", "Label1", "label", "Label2", "bounding_box")
 ALT = ("sentence_target_alt", "sentence_distractor_alt")
-KEYS = ("id", "img_filename", "sentence_target", "sentence_distractor", "relationship_target", "relationship_distractor",
-        "subject", "predicate", "object", "word_target", "word_distractor", "pos", "open_images_split", *ALT)  # fmt: skip
+KEYS = (
+    "id", "img_filename", "sentence_target", "sentence_distractor", "relationship_target", "relationship_distractor",
+    "subject", "predicate", "object", "word_target", "word_distractor", "pos", "open_images_split", *ALT,
+)  # fmt: skip
 PROBABILITIES = ("prob_target_match", "prob_distractor_match")
 RESULTS = ("result", "result_separate", "result_strict", *PROBABILITIES, "cropped_image", "model")
 COLUMNS = (*KEYS, *RESULTS)
@@ -354,7 +356,7 @@ def pairs_of(records: Sequence[Record]) -> list[tuple[int, int]]:
 
 
 def tables(results: Mapping[str, tuple[Accuracies | None, Accuracies | None]]) -> tuple[str, str]:
-    """Pair accuracies of models as the original script prints them: a table of all pairs, and one by noun and predicate.
+    """Pair accuracies of models as the original script prints them: a table of all, and one by noun and predicate.
 
     results: of each model the accuracies with whole and with cropped pictures, None where there are none. LaTeX, two
     decimals.
