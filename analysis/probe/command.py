@@ -67,9 +67,7 @@ def main(arguments: list[str]) -> int:
 
     probe(config, say=_say)
     if not config.model and not config.corpus.endswith(".csv"):
-        _say(
-            "\nThese are controls alone. Name a model to probe it: model=FOLDER, a hub id, uniter:FILE, module:function."
-        )
+        _say("\nThese are controls. To probe a model, name it: model=FOLDER, a hub id, uniter:FILE or module:function.")
     _say(f"\nReport: {Path(config.out) / 'report.html'}")
     return 0
 

@@ -7,7 +7,7 @@ wrong. What was not scored is counted on every line and is no part of its shares
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -385,7 +385,7 @@ class Compared:
     differs: bool
 
 
-def compare(models: dict[str, Outcomes], seed: int = 0) -> list[Compared]:
+def compare(models: Mapping[str, Outcomes], seed: int = 0) -> list[Compared]:
     """Each two models on the same items; names to outcomes, in the same order of items.
 
     Raises `ValueError` where the items differ. Two models that scored nothing in common are left out.
@@ -446,7 +446,7 @@ BLIND = 55.0  # percent
 FLAG = f"a rule that sees text alone has more than {BLIND:.0f} % of its items right (lower end of the interval)"
 
 
-def solved_blindly(rules: dict[str, Iterable[Line]]) -> list[str]:
+def solved_blindly(rules: Mapping[str, Iterable[Line]]) -> list[str]:
     """In a line each, the axes (or the whole) that a blind rule solves, with the best such rule. rules: by name."""
     best: dict[str, tuple[float, float, str]] = {}
     for name, lines in rules.items():

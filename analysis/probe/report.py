@@ -118,7 +118,7 @@ class Group:
 
     @property
     def flags(self) -> list[str]:
-        return solved_blindly({rule: lines for rule, lines in self.rules.items()})
+        return solved_blindly(self.rules)
 
     @property
     def kept(self) -> list[tuple[str, str]]:
@@ -390,8 +390,8 @@ def printed(group: Group) -> str:
             best, rule, pairs = max(rules)
             rows.append((f"  text alone at best: {rule}", "", _text(best), _text(pairs), ""))
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([group.title, *(f"  {line}" for line in said(group)), "", *lines])
+    told = ["  ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([group.title, *(f"  {line}" for line in said(group)), "", *told])
 
 
 # Figures -------------------------------------------------------------------------------------------------------------
