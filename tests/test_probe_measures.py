@@ -228,11 +228,11 @@ def test_intervals_of_a_noisy_oracle_cover_the_truth() -> None:
 
 
 def test_intervals_cover_where_items_share_pictures() -> None:
-    """Forty items of a picture are all right or all wrong: taken as alone they would be far too sure."""
-    items = [Item(str(n), f"{n // 40}.png", ("a",), ("b",), "x") for n in range(2400)]
+    """Ten items of a picture are all right or all wrong: taken as alone they would be far too sure."""
+    items = [Item(str(n), f"{n // 10}.png", ("a",), ("b",), "x") for n in range(600)]
     held = narrow = 0
     for seed in range(100):
-        right = np.repeat(np.random.default_rng(seed).random(60) < 0.7, 40)
+        right = np.repeat(np.random.default_rng(seed).random(60) < 0.7, 10)
         found = measure(items, answers_of(items, right))[0]
         assert found.single_low is not None and found.single_high is not None and found.clusters == 60
         held += found.single_low <= 70 <= found.single_high

@@ -76,7 +76,7 @@ def margins(answer: Answer, sentences: str) -> tuple[float, float]:
     if sentences == "first":
         return positives[0], negatives[0]
     if sentences == "mean":
-        return float(np.mean(positives)), float(np.mean(negatives))
+        return sum(positives) / len(positives), sum(negatives) / len(negatives)
     return (min(positives) if sentences == "all" else max(positives)), max(negatives)
 
 

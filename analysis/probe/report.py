@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import html
-import io
 import json
 import math
 import re
@@ -18,7 +17,6 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
@@ -561,7 +559,7 @@ def write(out: Path) -> list[Group]:
         for file, figure in content.figures.items():
             save(figure, out / "figures", file, FORMATS)
     files[TEXT_PAGE] = markdown(contents, skipped).encode()
-    files[PAGE] = html_page(out.resolve().name, contents, skipped).encode()
+    files[PAGE] = html_page(out, contents, skipped).encode()
     for file, data in files.items():
         path = out / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -622,22 +620,25 @@ def _brief(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def html_page(title: str, contents: Sequence[Content], skipped: Sequence[str]) -> str:
-    """One file that loads nothing else and runs no script; all text of corpora and models is escaped."""
+def html_page(out: Path, contents: Sequence[Content], skipped: Sequence[str]) -> str:
+    """One file that loads nothing else and runs no script; all text of corpora and models is escaped.
+
+    out: the folder of the report, in which its figures are.
+    """
     style = re.search(r"<style>.*?</style>", TEMPLATE.read_text(encoding="utf-8"), re.DOTALL)
     body, links = [], []
     for content in contents:
         group = content.group
         links.append(f'<li><a href="#{group.slug}">{html.escape(group.title)}</a></li>')
         body.append(f'<section id="{group.slug}"><h2>{html.escape(group.title)}</h2>{_listed(said(group))}')
-        body.append(f'<div class="figures">{"".join(_picture(*one) for one in content.figures.items())}</div>')
+        body.append(f'<div class="figures">{"".join(_picture(*one, out) for one in content.figures.items())}</div>')
         body += map(_html_table, content.tables)
         body.append(f"<details open><summary>Runs</summary>{_listed(map(_about, group.results))}</details></section>")
     left = f"<section><h2>Left out</h2>{_listed(skipped)}</section>" if skipped else ""
     models = len({result.model for content in contents for result in content.group.results if result.model})
     return FRAME.format(
         policy=POLICY,
-        name=html.escape(title),
+        name=html.escape(out.resolve().name),
         style=style[0] if style else "",
         lead=f"{models} model{'s' * (models != 1)} on {len(contents)} corp{'ora' if len(contents) != 1 else 'us'}: "
         "which of two sentences fits a picture, without fine-tuning",
@@ -659,14 +660,12 @@ def _html_table(table: Table) -> str:
     return f'<section id="{table.name}" class="block">{scrolled}{notes}<p class="files">{files}</p></section>\n'
 
 
-def _picture(file: str, figure: Figure) -> str:
-    data = io.BytesIO()
-    with matplotlib.rc_context({"savefig.dpi": 110}):
-        figure.savefig(data, format="png")
-    wide, tall = (int(110 * size) for size in figure.get_size_inches())
+def _picture(file: str, figure: Figure, out: Path) -> str:
+    data = (out / "figures" / f"{file}.png").read_bytes()
+    wide, tall = (int(96 * size) for size in figure.get_size_inches())
     alt = html.escape("; ".join(text.get_text() for text in figure.texts))
     links = " ".join(f'<a href="figures/{file}.{s}">{s}</a>' for s in FORMATS)
-    encoded = base64.b64encode(data.getvalue()).decode()
+    encoded = base64.b64encode(data).decode()
     return (
         f'<figure id="{file}"><img width="{wide}" height="{tall}" alt="{alt}" src="data:image/png;base64,{encoded}">'
         f'<figcaption>{html.escape(file)} <span class="files">{links}</span></figcaption></figure>\n'

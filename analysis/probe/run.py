@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,10 +32,14 @@ OWN = ("visualbert", "uniter", "lxmert", "albef")  # whose names are followed by
 
 @dataclass(frozen=True)
 class Given:
-    """A corpus, the settings that it changes, and the answers where they are there already, with the model's name."""
+    """A corpus, the settings that it changes, and the answers where they are there already, with the model's name.
+
+    records: of the predicate-noun study, as its files have them.
+    """
 
     corpus: Corpus
     config: Probe
+    records: tuple[dict[str, Any], ...] = ()
     answers: tuple[Answer, ...] | None = None
     model: str = ""
 
@@ -101,7 +106,9 @@ def _read(config: Probe, say: Say) -> Iterator[Given]:
     name, path = config.corpus, Path(config.corpus).expanduser()
     if name in (SCENES, *KINDS):
         for kind in KINDS if name == SCENES else (name,):
-            yield Given(_scenes(kind, config, say), config)
+            corpus = _scenes(kind, config, say)
+            folder = corpus.pictures.parent if corpus.pictures and kind == "predicate_noun" else None
+            yield Given(corpus, config, tuple(predicate_noun.read_records(folder)) if folder else ())
     elif path.suffix in (".yaml", ".yml"):
         run = checklist.read_run(path)
         for key in run.unknown:
@@ -114,7 +121,8 @@ def _read(config: Probe, say: Say) -> Iterator[Given]:
     elif (path / checklist.TREE).is_dir():
         yield Given(checklist.read_corpus(path, config.types, config.data, config.images), config)
     elif path.suffix == ".json" or (path / predicate_noun.SET).is_file():
-        yield Given(predicate_noun.read_set(path, config.template, config.cropped, config.images), config)
+        corpus = predicate_noun.read_set(path, config.template, config.cropped, config.images)
+        yield Given(corpus, config, tuple(predicate_noun.read_records(path)))
     else:
         needs = f"is no corpus: it has neither {checklist.TREE} nor {predicate_noun.SET}"
         what = needs if path.exists() else "is not there"
@@ -166,7 +174,7 @@ def _results(path: Path, config: Probe) -> Given:
     )
     cropped = ", cropped" * bool(records[0]["cropped_image"])
     corpus = Corpus(f"predicate-noun{', alt' * (template == 'alt')}{cropped}", "predicate_noun", items, None)
-    return Given(corpus, config, tuple(answers), records[0]["model"] or path.parent.name)
+    return Given(corpus, config, tuple(records), tuple(answers), records[0]["model"] or path.parent.name)
 
 
 def _answerable(corpus: Corpus) -> Corpus:
@@ -254,9 +262,12 @@ def _corpus_facts(corpus: Corpus) -> dict[str, Any]:
 
 
 def _surroundings(device: str = "") -> dict[str, Any]:
-    from train.devices import gpu_names
+    gpus = []
+    if device.startswith("cuda"):
+        import torch
 
-    found = surroundings(gpu_names("gpu") if device.startswith("cuda") else ())
+        gpus = [torch.cuda.get_device_name(device)]
+    found = surroundings(gpus)
     return {**found, "versions": json.loads(found["versions"])}
 
 
@@ -381,7 +392,28 @@ def _finished(
         averages=_averages(one.corpus, lines),
     )
     save_result(folder, result)
+    if one.records and one.answers is None:
+        _write_results(folder / "results.csv", one, model, answers, measuring["threshold"])
     return result
+
+
+def _write_results(path: Path, one: Given, model: str, answers: Sequence[Answer], threshold: float | None) -> None:
+    """Answers in the columns of the predicate-noun study. A score becomes a probability: its own where it has a
+    threshold, which is 0.5 then; else, as the study's CLIP has it, that of the two sentences of the item."""
+    from analysis.probe.predicate_noun import write_results
+
+    def probability(score: float, other: float) -> float:
+        return 1 / (1 + math.exp(min(700.0, (other if threshold is None else threshold) - score)))
+
+    ids = {item.id for item in one.corpus.items}
+    records = [record for record in one.records if str(record["id"]) in ids]
+    said = [
+        replace(answer, positives=(probability(true, false),), negatives=(probability(false, true),))
+        for answer in answers
+        for true, false in [(*answer.positives, *answer.negatives) or (0.0, 0.0)]
+    ]
+    path.unlink(missing_ok=True)
+    write_results(path, records, said, model, one.config.cropped)
 
 
 def _averages(corpus: Corpus, lines: Sequence[Line]) -> tuple[dict[str, Any], ...]:

@@ -212,13 +212,10 @@ def _open(folder: Path | None, path: str) -> _Opened:
 
 def _answered(folder: Path | None, items: Sequence[Item], scorer: Scorer, batch_size: int) -> Iterator[list[Record]]:
     """Records of batch after batch; the pictures of the next are decoded while the scorer is at one."""
-    grouped: dict[str, list[Item]] = {}
-    for item in items:
-        grouped.setdefault(item.image, []).append(item)
     asking = _Asking(scorer, batch_size)
     ready: list[tuple[list[Item], dict[str, Future[_Opened]]]] = []
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        for batch in asking.batches(list(grouped.values())):
+        for batch in asking.batches(items):
             ready.append((batch, {path: pool.submit(_open, folder, path) for path in {item.image for item in batch}}))
             if len(ready) > 1:
                 yield asking.records(*ready.pop(0))
@@ -232,16 +229,19 @@ class _Asking:
     def __init__(self, scorer: Scorer, batch_size: int) -> None:
         self._scorer, self._size = scorer, batch_size
 
-    def batches(self, pictures: Sequence[list[Item]]) -> Iterator[list[Item]]:
+    def batches(self, items: Iterable[Item]) -> Iterator[list[Item]]:
         """Items of whole pictures whose sentences fit into a call, or those of one picture."""
+        pictures: dict[str, list[Item]] = {}
+        for item in items:
+            pictures.setdefault(item.image, []).append(item)
         batch: list[Item] = []
         count = 0
-        for items in pictures:
-            sentences = len(_sentences(items))
+        for of_picture in pictures.values():
+            sentences = len(_sentences(of_picture))
             if batch and count + sentences > self._size:
                 yield batch
                 batch, count = [], 0
-            batch, count = [*batch, *items], count + sentences
+            batch, count = [*batch, *of_picture], count + sentences
         if batch:
             yield batch
 
@@ -253,10 +253,9 @@ class _Asking:
                 answers[item.id] = Answer(item.id, "failed", why="an item needs true and false sentences")
             elif found[item.image].picture is None:
                 answers[item.id] = Answer(item.id, found[item.image].status, why=found[item.image].why)
-        left = [item for item in items if item.id not in answers]
-        if left:
-            pictures = {path: one.picture for path, one in found.items() if one.picture is not None}
-            answers |= self._ask(left, pictures)
+        pictures = {path: one.picture for path, one in found.items() if one.picture is not None}
+        for part in self.batches([item for item in items if item.id not in answers]):  # it may be smaller by now
+            answers |= self._ask(part, pictures)
         return [Record(item, answers[item.id], found[item.image].hash) for item in items]
 
     def _ask(self, items: Sequence[Item], pictures: Mapping[str, Image.Image]) -> dict[str, Answer]:
