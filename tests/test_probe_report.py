@@ -135,8 +135,8 @@ def test_flags_notes_and_coverage_stand_before_the_numbers(out: Path) -> None:
     text = (out / "report.md").read_text()
     before = text[text.index("## made up") :]
     before = before[: before.index("| items |")]
-    assert "FLAGGED" in before and f"{AXES[2]}: shorter alone has 100.0 % right" in before
-    assert f"{AXES[3]}: shorter alone" not in text
+    assert "FLAGGED" in before and f"{AXES[2]}: right by text alone: shorter 100.0 %" in before
+    assert f"{AXES[3]}: right by" not in text
     other = text[: text.index("## made up")]
     assert "total 52 = scored 48 + missing 4 + unreadable 0 + failed 0" in other
     assert "mixes grades N1 and N2" in other and "A note on" in other

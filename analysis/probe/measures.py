@@ -447,14 +447,14 @@ FLAG = f"a rule that sees text alone has more than {BLIND:.0f} % of its items ri
 
 
 def solved_blindly(rules: Mapping[str, Iterable[Line]]) -> list[str]:
-    """In a line each, the axes (or the whole) that a blind rule solves, with the best such rule. rules: by name."""
-    best: dict[str, tuple[float, float, str]] = {}
+    """In a line each, the axes (or the whole) that blind rules solve, with these rules, best first. rules: by name."""
+    found: dict[str, list[tuple[float, str]]] = {}
     for name, lines in rules.items():
         for line in lines:
             if line.by in ("all", "axis") and line.value != MACRO and (line.single_low or 0.0) > BLIND:
-                assert line.single is not None and line.single_low is not None
-                best[line.value] = max(best.get(line.value, (0.0, 0.0, "")), (line.single, line.single_low, name))
+                assert line.single is not None
+                found.setdefault(line.value, []).append((line.single, name))
     return [
-        f"{value}: {name} alone has {single:.1f} % right (interval from {low:.1f} %)"
-        for value, (single, low, name) in best.items()
+        f"{value}: right by text alone: {', '.join(f'{name} {single:.1f} %' for single, name in sorted(said)[::-1])}"
+        for value, said in found.items()
     ]

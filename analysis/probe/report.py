@@ -368,8 +368,8 @@ def _comparison(group: Group) -> Table | None:
 
 
 def printed(group: Group) -> str:
-    """The main numbers of a group as text for a terminal."""
-    keep = [(by, value) for by, value in group.kept if by in ("all", "axis")]
+    """The main numbers of a group as text for a terminal; of controls alone those of all items."""
+    keep = [(by, value) for by, value in group.kept if value == MICRO or (group.answerers and by in ("all", "axis"))]
     answerers = group.answerers or group.controls
     rows = [("", "items", "right % [95 %]", "pairs right % [95 %]", "ties")]
     for by, value in keep:
@@ -423,6 +423,8 @@ def _floor(group: Group, axis: str, measure: str = "single") -> float | None:
     return max(found, default=None)
 
 
+SHOWN_OTHERS = {"blank picture": "o", "other items' pictures": "^"}  # controls of a model, and their markers
+HOLLOW: dict[str, Any] = {"color": "black", "markerfacecolor": "white", "markersize": 4, "markeredgewidth": 0.8}
 FLOOR_STYLE: dict[str, Any] = {"color": "black", "linewidth": 1.3, "linestyle": (0, (3, 1.5))}
 
 
@@ -439,13 +441,18 @@ def bar_chart(group: Group, series: Mapping[str, Sequence[Line]]) -> Figure:
     if any(value is not None for values in floors.values() for value in values):
         key.append(Line2D([], [], label="best rule that sees text alone", **FLOOR_STYLE))
     key.append(Line2D([], [], color="#888", linewidth=0.8, label="coins"))
+    key += [
+        Line2D([], [], linestyle="", marker=marker, label=f"the same model, shown {rule}", **HOLLOW)
+        for rule, marker in SHOWN_OTHERS.items()
+        if any(_of_model(group, rule, label) for label in series)
+    ]
     wide = max(4.5, len(axes_names) * max(0.85, 0.2 * len(series) + 0.25))
     note = "Whiskers: 95 % bootstrap intervals over clusters of items. Items that were not scored are left out."
     words = {"single": "items right (%)", "pair_accuracy": "pairs with both items right (%)"}
     figure, panels = page([f"Accuracy: {group.title}"], len(measures), [(wide, 1.7)], note=note, key=key,
                           left=0.5, gap=(0.3, 0.75), below=0.75)  # fmt: skip
     for row, measure, coins in zip(panels, measures, CHANCE, strict=False):
-        _bars(row[0], series, axes_names, measure)
+        _bars(row[0], group, series, measure)
         row[0].axhline(coins, color="#888", linewidth=0.8)
         for n, level in enumerate(floors[measure]):
             if level is not None:
@@ -454,17 +461,32 @@ def bar_chart(group: Group, series: Mapping[str, Sequence[Line]]) -> Figure:
     return figure
 
 
-def _bars(axes: Axes, series: Mapping[str, Sequence[Line]], axes_names: Sequence[str], measure: str) -> None:
+def _of_model(group: Group, rule: str, label: str) -> Sequence[Line]:
+    """The lines of a control of a model, under its name or, of several models, with the model's beside it."""
+    own = group.controls.get(f"{rule} ({label})", ())
+    return own or (group.controls.get(rule, ()) if len(group.answerers) == 1 else ())
+
+
+def _bars(axes: Axes, group: Group, series: Mapping[str, Sequence[Line]], measure: str) -> None:
+    axes_names = _axes_of(group)
     width = 0.8 / len(series)
-    low_name, high_name = ("single_low", "single_high") if measure == "single" else ("pair_low", "pair_high")
-    for n, (lines, (colour, _), hatch) in enumerate(zip(series.values(), MARKED, HATCHES, strict=False)):
-        found = {line.value: line for line in lines if line.by == "axis" and getattr(line, measure) is not None}
-        places = [place for place, axis in enumerate(axes_names) if axis in found]
-        here = [found[axes_names[place]] for place in places]
-        if here:
-            x = np.array(places) - 0.4 + width * (n + 0.5)
-            bars(axes, x, 0.0, np.array([getattr(line, measure) for line in here]), 0.9 * width, colour, hatch, "black")
-            whiskers(axes, x, *(np.array([getattr(line, end) for line in here]) for end in (low_name, high_name)))
+    low, high = ("single_low", "single_high") if measure == "single" else ("pair_low", "pair_high")
+
+    def of(lines: Sequence[Line], what: str) -> np.ndarray:
+        values = [_of(lines, "axis", axis, what) for axis in axes_names]
+        return np.array([np.nan if value is None else value for value in values])
+
+    for n, (label, (colour, _), hatch) in enumerate(zip(series, MARKED, HATCHES, strict=False)):
+        lines = series[label]
+        here = np.flatnonzero(~np.isnan(of(lines, measure)))
+        x = here - 0.4 + width * (n + 0.5)
+        if len(here):
+            bars(axes, x, 0.0, of(lines, measure)[here], 0.9 * width, colour, hatch, "black")
+            whiskers(axes, x, of(lines, low)[here], of(lines, high)[here])
+        for rule, marker in SHOWN_OTHERS.items():
+            if other := _of_model(group, rule, label):
+                places = np.arange(len(axes_names)) - 0.4 + width * (n + (0.3 if marker == "o" else 0.7))
+                axes.plot(places, of(other, measure), linestyle="", marker=marker, zorder=6, **HOLLOW)
     axes.set_xticks(range(len(axes_names)), [axis.replace("/", "\n") for axis in axes_names], fontsize=TEXT - 1.5)
     axes.set_xlim(-0.5, len(axes_names) - 0.5)
     percent_axis(axes, 0, 102)
@@ -483,10 +505,11 @@ def radar_chart(group: Group, series: Mapping[str, Sequence[Line]]) -> Figure:
     if any(level is not None for level in floor):
         key.append(Line2D([], [], label="best rule that sees text alone", **FLOOR_STYLE))
     note = "From 0 % in the middle to 100 % outside; rings at 25, 50 (coins), 75 and 100 %. A gap: nothing was scored."
-    figure, panels = page([f"Items right by axis: {group.title}"], 1, [(3.4, 3.4)], note=note, key=key,
+    figure, panels = page([f"Items right by axis: {group.title}"], 1, [(3.4, 3.9)], note=note, key=key,
                           left=1.5, right=1.5, below=0.6 + NOTE_LINE)  # fmt: skip
     flat = panels[0][0]
-    axes = figure.add_axes(flat.get_position().bounds, projection="polar")
+    left, bottom, width, height = flat.get_position().bounds
+    axes = figure.add_axes((left, bottom, width, height * 3.4 / 3.9), projection="polar")  # above it, a label
     flat.remove()
     assert hasattr(axes, "set_theta_zero_location") and hasattr(axes, "set_theta_direction")
     axes.set_theta_zero_location("N")

@@ -309,7 +309,7 @@ def _controls(one: Given, say: Say) -> Result:
         measuring=measuring,
         about=about,
         floors=lines,
-        blind=tuple(rule for rule in found if rule not in floors.OF_SCENES),
+        blind=tuple(rule for rule in found if rule not in (*floors.OF_SCENES, "random", "constant")),
     )
     save_result(folder, result)
     return result
