@@ -159,6 +159,8 @@ def read_corpus(
     root = Path(folder)
     if images is not None and not Path(images).is_dir():
         raise ValueError(f"images={images}: there is no such folder")
+    if (root / files.WORK).exists():
+        raise ValueError(f"{folder}: is unfinished; run the command that makes it once more")
     chosen = _chosen(root, types, data)
     items: list[Item] = []
     notes: list[str] = []
@@ -301,26 +303,34 @@ def _labelled(path: Path, items: Sequence[Item]) -> list[Item]:
 def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images") -> None:
     """Write items as a corpus in the published form, with a side-car file of their pairs and labels.
 
-    root: the `IMG_ROOT`, the first part of each item's path below the folder. What was there and differs is kept (see
-    `travlr.files`). `read_corpus` gives the same items, whose ids become axis, source and place in the file. Raises
-    `ValueError` for an axis, source or picture that leaves its folder.
+    root: the `IMG_ROOT`, the first part of each item's path below the folder. `read_corpus` gives the same items; their
+    ids become axis, source and place in the file. Killed at any moment, the same call goes on. Raises `ValueError` for
+    a folder that holds another corpus, and for an axis, a source or a picture that leaves its folder.
     """
     out = Path(folder)
     parts = grouped(items)
     for axis, source in parts:
         if not axis or not source or "/" in source or leaves(f"{axis}/{source}"):
             raise ValueError(f"{axis}/{source}: an axis and a source must be names of folders and of a file")
+    named = {
+        place: [replace(item, id=f"{'/'.join(place)}/{n}") for n, item in enumerate(of)] for place, of in parts.items()
+    }
+    sidecar = "".join(f"{json.dumps(asdict(item))}\n" for of in named.values() for item in of)
+    if (out / SIDECAR).is_file():
+        same = (out / SIDECAR).read_bytes() == sidecar.encode()
+    else:
+        same = not (out / "corpus").exists()
+    if not same:
+        raise ValueError(f"{out}: holds another corpus; name another folder")
     out.mkdir(parents=True, exist_ok=True)
     with files.locked(out):
-        sidecar = []
-        for (axis, source), of_file in parts.items():
-            records = [[_below(root, item.image), {"POS": item.positives, "NEG": item.negatives}] for item in of_file]
+        _put(out, SIDECAR, sidecar)  # first: it tells what is being made
+        for (axis, source), of in named.items():
+            records = [[_below(root, item.image), {"POS": item.positives, "NEG": item.negatives}] for item in of]
             data = f"data/{axis}/{source}.json"
             settings = {"ANNO_PATH": data, "IMG_ROOT": f"{root}/", "TYPE": "TUPLE_JSON"}
             _put(out, data, json.dumps(records))
             _put(out, f"{TREE.as_posix()}/{axis}/{source}.yaml", yaml.safe_dump(settings, sort_keys=False))
-            sidecar += [replace(item, id=f"{axis}/{source}/{number}") for number, item in enumerate(of_file)]
-        _put(out, SIDECAR, "".join(f"{json.dumps(asdict(item))}\n" for item in sidecar))
         files.close(out)
 
 
