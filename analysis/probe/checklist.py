@@ -308,14 +308,18 @@ def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images"
     a folder that holds another corpus, and for an axis, a source or a picture that leaves its folder.
     """
     out = Path(folder)
-    parts = grouped(items)
-    for axis, source in parts:
-        if not axis or not source or "/" in source or leaves(f"{axis}/{source}"):
-            raise ValueError(f"{axis}/{source}: an axis and a source must be names of folders and of a file")
-    named = {
-        place: [replace(item, id=f"{'/'.join(place)}/{n}") for n, item in enumerate(of)] for place, of in parts.items()
-    }
-    sidecar = "".join(f"{json.dumps(asdict(item))}\n" for of in named.values() for item in of)
+    texts, sidecar = {}, ""
+    for (axis, source), of in grouped(items).items():
+        place = f"{axis}/{source}"
+        if not axis or not source or "/" in source or leaves(place):
+            raise ValueError(f"{place}: an axis and a source must be names of folders and of a file")
+        data = f"data/{place}.json"
+        records = [[_below(root, item.image), {"POS": item.positives, "NEG": item.negatives}] for item in of]
+        settings = {"ANNO_PATH": data, "IMG_ROOT": f"{root}/", "TYPE": "TUPLE_JSON"}
+        texts[data] = json.dumps(records)
+        texts[f"{TREE.as_posix()}/{place}.yaml"] = yaml.safe_dump(settings, sort_keys=False)
+        lines = (asdict(replace(item, id=f"{place}/{number}")) for number, item in enumerate(of))
+        sidecar += "".join(f"{json.dumps(line)}\n" for line in lines)
     if (out / SIDECAR).is_file():
         same = (out / SIDECAR).read_bytes() == sidecar.encode()
     else:
@@ -325,12 +329,8 @@ def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images"
     out.mkdir(parents=True, exist_ok=True)
     with files.locked(out):
         _put(out, SIDECAR, sidecar)  # first: it tells what is being made
-        for (axis, source), of in named.items():
-            records = [[_below(root, item.image), {"POS": item.positives, "NEG": item.negatives}] for item in of]
-            data = f"data/{axis}/{source}.json"
-            settings = {"ANNO_PATH": data, "IMG_ROOT": f"{root}/", "TYPE": "TUPLE_JSON"}
-            _put(out, data, json.dumps(records))
-            _put(out, f"{TREE.as_posix()}/{axis}/{source}.yaml", yaml.safe_dump(settings, sort_keys=False))
+        for name, text in texts.items():
+            _put(out, name, text)
         files.close(out)
 
 

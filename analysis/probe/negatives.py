@@ -64,8 +64,9 @@ TABLES: dict[str, list[list[str]]] = {
     # The first word of a list may be true where any of the others is.
     "together": [
         ["gray", "grey", "silver"], ["wooden", "wood"], ["metal", "metallic", "steel", "iron"], ["cloth", "fabric"],
-        ["big", "large", "huge", "giant", "tall", "long", "wide", "thick"], ["large", "huge", "giant"],
-        ["small", "little", "tiny", "short", "narrow", "thin"], ["little", "tiny"],
+        ["big", "large", "huge", "giant", "tall", "long", "wide", "thick"],
+        ["large", "huge", "giant", "tall", "long", "wide", "thick"],
+        ["small", "little", "tiny", "short", "narrow", "thin"], ["little", "tiny", "short", "narrow", "thin"],
         ["on", "on top of", "above"], ["under", "below", "beneath"], ["in", "inside"], ["near", "next to", "beside"],
         ["person", "man", "woman", "boy", "girl", "child", "baby", "player", "rider", "guy", "lady"],
         ["man", "guy", "player", "rider", "boy"], ["woman", "lady", "player", "rider", "girl"],
@@ -196,7 +197,9 @@ def read_tables(path: Path | str | None = None) -> dict[str, list[list[str]]]:
             isinstance(words, list) and words and all(isinstance(word, str) and word.strip() for word in words)
             for words in lists
         ):
-            raise ValueError(f"{path}: {name}: needs lists of words, such as [[red, blue], [old, new]]")
+            raise ValueError(
+                f"{path}: {name}: needs lists of words, such as [[red, blue]]; write on, off, yes, no in quotes"
+            )
         if name == "inverse" and any(len(words) != 2 for words in lists):
             raise ValueError(f"{path}: inverse: needs lists of two words")
         tables[name] += [[_plain(word) for word in words] for words in lists]
@@ -431,9 +434,12 @@ def generate(
     seed: int = 0,
     source: str = "annotations",
     root: str = "images",
+    only_mirrored: bool = False,
 ) -> Corpus:
     """A checklist from annotations; the same seed gives the same. Its notes say what was left out, how many records
-    have mirrors, and how often the shorter sentence is the true one. root: a folder above the pictures' paths."""
+    have mirrors, and how often the shorter sentence is the true one. root: a folder above the pictures' paths.
+    only_mirrored: leave out records without a mirror, so that no rule which reads only the text is right more often
+    than half of the time."""
     words = Words(tables or TABLES)
     draw, left = random.Random(f"{seed}/negatives"), Counter[str]()
     nouns: dict[str, list[str]] = defaultdict(list)
@@ -455,6 +461,9 @@ def generate(
     items, numbers = [], Counter[str]()
     for place, fact in enumerate(facts):
         mirror = mirrors.get(place)
+        if mirror is None and only_mirrored:
+            left["facts without a mirror"] += 1
+            continue
         own = None if mirror is None else facts[mirror].word
         word = own or balanced(fact, lean[fact.axis], used[fact.frame], draw)
         if word is None:
@@ -491,9 +500,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tables", type=Path, metavar="FILE", help="a YAML file of words beside the built-in ones")
     parser.add_argument("--source", metavar="NAME", help="the name of the data (default: that of the annotations)")
+    parser.add_argument("--mirrored", action="store_true", help="leave out records without a mirror")
     options = parser.parse_args(arguments)
     source = options.source or options.annotations.stem
-    corpus = generate(read_annotations(options.annotations), read_tables(options.tables), options.seed, source)
+    pictures, tables = read_annotations(options.annotations), read_tables(options.tables)
+    corpus = generate(pictures, tables, options.seed, source, only_mirrored=options.mirrored)
     if not corpus.items:
         raise ValueError(f"{options.annotations}: no record can be made; {'; '.join(corpus.notes) or 'it is empty'}")
     write_corpus(options.out, corpus.items)
