@@ -147,8 +147,8 @@ def test_a_published_corpus_is_read_as_it_is_and_its_oddities_are_counted(tmp_pa
     assert (corpus.items[3].negatives, corpus.items[6].positives) == ((" green door",), ("white cat",))
     notes = " / ".join(corpus.notes)
     for said in (
-        "Attribute/color/vaw: its data file data/none.json is missing",
-        "Relation/spatial/vg: its data file data/Relation/spatial/vg.json is empty",
+        "1 of 4 data files are missing, and their records left out: Attribute/color/vaw",
+        "1 of 4 data files are empty: Relation/spatial/vg",
         "1 records with a bare string in place of a list of sentences (Attribute/color/vg 1)",
         "1 records without a true or without a false sentence, left out",
         "2 records with more true than false sentences, or fewer",
@@ -174,7 +174,7 @@ def test_types_and_data_select(tmp_path: Path) -> None:
         ({"types": ["Attribute"], "data": ["swig_item"]}, "data: nothing is named 'swig_item'"),
     ):
         with pytest.raises(ValueError, match=said):
-            read_corpus(folder, **chosen)
+            read_corpus(folder, chosen.get("types"), chosen.get("data"))
 
 
 def test_images_stands_above_the_roots_or_for_one_of_them(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_images_stands_above_the_roots_or_for_one_of_them(tmp_path: Path) -> Non
 
 COLOR = "data/Attribute/color/vg.json"
 SETTINGS = "corpus/v1/Attribute/color/vg.yaml"
-BAD = {
+BAD: dict[str, tuple[str, str | bytes, str]] = {
     "cut off": (COLOR, '[["a.jpg", {"POS": ["a"],', r"vg.json: line 1: not JSON or cut off"),
     "an object": (COLOR, "{}", "vg.json: needs a list of records"),
     "three parts": (COLOR, '[["a.jpg", {"POS": [], "NEG": []}, 1]]', "vg.json: record 0: needs .picture"),
@@ -677,7 +677,7 @@ def test_evaluate_needs_records_a_model_and_known_rules(checklist: Path) -> None
         Evaluate(config=run_file(checklist))
     publish(checklist, {"Attribute/color/vg": []})
     with pytest.raises(
-        ValueError, match=r"no records are there to score; Attribute/color/vg: its data file .* is empty"
+        ValueError, match="no records are there to score; 1 of 1 data files are empty: Attribute/color/vg"
     ):
         Evaluate(config=run_file(checklist), model=Told(TOLD))
 

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from analysis.probe.items import Answer, Corpus, Item, Missing, Unreadable, open_picture
+from analysis.probe.items import STATUSES, Answer, Corpus, Item, Missing, Unreadable, open_picture
 from travlr import files
 
 TREE = Path("corpus") / "v1"  # below the folder of a corpus: a YAML file for each axis and source
@@ -163,21 +163,26 @@ def read_corpus(
         raise ValueError(f"{folder}: is unfinished; run the command that makes it once more")
     chosen = _chosen(root, types, data)
     items: list[Item] = []
-    notes: list[str] = []
+    missing, empty = list[str](), list[str]()
     odd: dict[str, Counter[str]] = {name: Counter() for name in ODDITIES}
     for place, path in chosen.items():
         settings = _settings(path, images)
         file = root / settings["ANNO_PATH"]
         if not file.is_file():
-            notes.append(f"{place}: its data file {settings['ANNO_PATH']} is missing, so it is left out")
+            missing.append(place)
             continue
         records = read_json(file)
         if not isinstance(records, list):
             raise ValueError(f"{file}: needs a list of records [picture, {{POS: …, NEG: …}}]")
         found = _items(file, records, place, _root(settings["IMG_ROOT"], images), odd)
-        if not found:
-            notes.append(f"{place}: its data file {settings['ANNO_PATH']} is empty")
+        if not records:
+            empty.append(place)
         items += found
+    notes = [
+        f"{len(places)} of {len(chosen)} data files {text}: {', '.join(places)}"
+        for places, text in ((missing, "are missing, and their records left out"), (empty, "are empty"))
+        if places
+    ]
     notes += [_counted(number, text) for number, text in zip(odd.values(), ODDITIES.values(), strict=True) if number]
     if (root / SIDECAR).is_file():
         items = _labelled(root / SIDECAR, items)
@@ -235,9 +240,9 @@ def _items(
     top, *middle, last = axis.split("/")
     labels = {middle[0].lower(): last} if top == "Object" and middle else {}
     read = [_record(value, f"{file}: record {number}") for number, value in enumerate(records)]
-    true_of: dict[str, Counter[str]] = defaultdict(Counter)
+    true_of: dict[str, set[str]] = defaultdict(set)
     for image, positives, _negatives, _bare in read:
-        true_of[image].update(set(positives))
+        true_of[image].update(positives)
     items, seen = [], set()
     for number, (image, positives, negatives, bare) in enumerate(read):
         own = set(positives)
@@ -247,7 +252,7 @@ def _items(
             "lengths": len(positives) != len(negatives),
             "spaces": any("  " in text or text != text.strip() for text in (*positives, *negatives)),
             "same": not own.isdisjoint(negatives),
-            "elsewhere": any(true_of[image][text] > (text in own) for text in negatives),
+            "elsewhere": own.isdisjoint(negatives) and any(text in true_of[image] for text in negatives),
             "repeats": (image, positives, negatives) in seen,
         }
         for trait in (name for name, holds in traits.items() if holds):
@@ -264,7 +269,7 @@ def _record(value: Any, where: str) -> tuple[str, tuple[str, ...], tuple[str, ..
     if not (isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], dict)):
         raise ValueError(f"{where}: needs [picture, {{POS: …, NEG: …}}]")
     given = [value[1].get(name) for name in ("POS", "NEG")]
-    lists = [[texts] if isinstance(texts, str) else texts for texts in given]
+    lists: list[Any] = [[texts] if isinstance(texts, str) else texts for texts in given]
     for name, texts in zip(("POS", "NEG"), lists, strict=True):
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"{where}: {name} needs a list of sentences")
@@ -572,8 +577,8 @@ def _score(
 ) -> Score:
     status = Counter(answer.status for answer in answers)
     scored = [answer for answer in answers if answer.status == "scored"]
-    counts = {name: status[name] for name in ("scored", "missing", "unreadable", "failed")}
-    base = Score(axis, source, rules, task, total=len(answers), number_of_data=rows, **counts)
+    counts = [status[name] for name in STATUSES]
+    base = Score(axis, source, rules, task, len(answers), counts[0], counts[1], counts[2], counts[3], rows)
     if not scored:
         return base
     if task == "itm":

@@ -262,15 +262,15 @@ def _picture(line: str, where: str) -> Picture:
         raise ValueError(f"{where}: needs an image, the name of a file")
     if leaves(value["image"]):
         raise ValueError(f"{where}: image {value['image']!r} leaves the folder of pictures")
-    size = [value.get(name, 0) for name in ("width", "height")]
-    if not all(type(side) in (int, float) and math.isfinite(side) and side >= 0 for side in size):
+    width, height = value.get("width", 0), value.get("height", 0)
+    if not all(type(side) in (int, float) and math.isfinite(side) and side >= 0 for side in (width, height)):
         raise ValueError(f"{where}: width and height need to be numbers of pixels")
     lists = [value.get(name, []) for name in ("objects", "relations")]
     if not all(isinstance(one, list) and all(isinstance(part, dict) for part in one) for one in lists):
         raise ValueError(f"{where}: objects and relations need to be lists of names with values")
-    things = tuple(_thing(one, f"{where}: object {place}", *size) for place, one in enumerate(lists[0]))
+    things = tuple(_thing(one, f"{where}: object {place}", width, height) for place, one in enumerate(lists[0]))
     relations = tuple(_relation(one, f"{where}: relation {place}", len(things)) for place, one in enumerate(lists[1]))
-    return Picture(value["image"], *size, things, relations)
+    return Picture(value["image"], width, height, things, relations)
 
 
 def _thing(value: Mapping[str, Any], where: str, width: float, height: float) -> Thing:
@@ -290,12 +290,12 @@ def _thing(value: Mapping[str, Any], where: str, width: float, height: float) ->
 
 
 def _relation(value: Mapping[str, Any], where: str, things: int) -> tuple[int, str, int]:
-    ends = [value.get(name) for name in ("subject", "object")]
-    if not all(type(end) is int and 0 <= end < things for end in ends):
+    first, second = value.get("subject"), value.get("object")
+    if type(first) is not int or type(second) is not int or not (0 <= first < things and 0 <= second < things):
         raise ValueError(f"{where}: subject and object need to be places in the list of {things} objects, from 0")
     if not isinstance(value.get("predicate"), str) or not value["predicate"].strip():
         raise ValueError(f"{where}: needs a predicate")
-    return ends[0], _plain(value["predicate"]), ends[1]
+    return first, _plain(value["predicate"]), second
 
 
 # What can be said of a picture ---------------------------------------------------------------------------------------

@@ -271,7 +271,8 @@ def _said(answer: Answer) -> list[Any]:
     return [target > distractor, sum(sides) / 2, all(sides), float(target), float(distractor)]
 
 
-def _sides(target: float, distractor: float) -> tuple[bool, bool]:
+def _sides(target: Any, distractor: Any) -> tuple[Any, Any]:
+    """Of numbers or of arrays: which are on their side of a probability of 0.5."""
     return target >= 0.5, distractor < 0.5
 
 
@@ -315,8 +316,8 @@ def accuracies(records: Sequence[Record], answers: Sequence[Answer]) -> Accuraci
     scored = np.array([answer.status == "scored" for answer in answers], bool)
     given = [(*answer.positives, *answer.negatives) if ok else (0.0, 0.0) for answer, ok in zip(answers, scored)]  # noqa: B905
     target, distractor = np.array(given, float).reshape(-1, 2).T
-    right, tie = target > distractor, target == distractor
-    sides = np.stack(_sides(target, distractor))  # type: ignore[arg-type]
+    right, tie = np.greater(target, distractor), np.equal(target, distractor)
+    sides = np.stack(_sides(target, distractor))
     pairs = np.array(pairs_of(records), int).reshape(-1, 2)
     pairs = pairs[scored[pairs].all(axis=1)]
     both, none = right[pairs].all(axis=1), ~right[pairs].any(axis=1)
@@ -361,21 +362,21 @@ def tables(results: Mapping[str, tuple[Accuracies | None, Accuracies | None]]) -
     results: of each model the accuracies with whole and with cropped pictures, None where there are none. LaTeX, two
     decimals.
     """
-    general, split = ["Acc", "Acc (cropped)"], ["Noun", "Predicate", "Noun (cropped)", "Predicate (cropped)"]
-    rows = {model.replace("_BASE", "").replace("_", r"\_"): both for model, both in results.items()}
-    return (
-        _latex(general, {model: [_two(a and a.pair) for a in both] for model, both in rows.items()}),
-        _latex(
-            split, {m: [_two(x) for a in both for x in (a and a.noun, a and a.predicate)] for m, both in rows.items()}
-        ),
-    )
+    return _latex(results, {"Acc": "pair"}), _latex(results, {"Noun": "noun", "Predicate": "predicate"})
 
 
-def _two(value: float | None) -> str:
-    return "" if value is None else f"${np.round(value, 2):.2f}$"
-
-
-def _latex(columns: list[str], rows: Mapping[str, list[str]]) -> str:
+def _latex(results: Mapping[str, tuple[Accuracies | None, Accuracies | None]], names: Mapping[str, str]) -> str:
+    """A table with two columns for each of some accuracies; names: of columns and of accuracies. A column that is empty
+    is left out."""
+    columns = [f"{name}{cropped}" for cropped in ("", " (cropped)") for name in names]
+    rows = {
+        model.replace("_BASE", "").replace("_", r"\_"): [
+            "" if value is None else f"${np.round(value, 2):.2f}$"
+            for found in both
+            for value in (getattr(found, name, None) for name in names.values())
+        ]
+        for model, both in results.items()
+    }
     used = [place for place in range(len(columns)) if any(cells[place] for cells in rows.values())]
     lines = [["Model", *(columns[place] for place in used)]]
     lines += [[model, *(cells[place] for place in used)] for model, cells in rows.items()]
