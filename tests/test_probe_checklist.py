@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import random
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +35,7 @@ from analysis.probe.checklist import (
     write_corpus,
 )
 from analysis.probe.items import STATUSES, Answer, Corpus, Item
+from tests.helpers import ROOT
 
 RECORDS: dict[str, list[Any]] = {
     "Attribute/color/vg": [
@@ -181,8 +184,13 @@ def test_images_stands_above_the_roots_or_for_one_of_them(tmp_path: Path) -> Non
     folder = publish(tmp_path / "corpus")
     draw(tmp_path / "above", "vg/VG/1.jpg")
     assert read_corpus(folder, ["Attribute"], images=tmp_path / "above").items[0].image == "vg/VG/1.jpg"
-    corpus = read_corpus(folder, ["Attribute"], images=tmp_path / "above/vg")
-    assert (corpus.items[0].image, corpus.pictures) == ("VG/1.jpg", tmp_path / "above/vg")
+    by_name = read_corpus(folder, ["Attribute"], images=tmp_path / "above/vg")
+    assert (by_name.items[0].image, by_name.pictures) == ("vg/VG/1.jpg", tmp_path / "above")
+    (tmp_path / "above/vg").rename(tmp_path / "genome")
+    corpus = read_corpus(folder, ["Attribute"], images=tmp_path / "genome")
+    assert (corpus.items[0].image, corpus.pictures) == ("VG/1.jpg", tmp_path / "genome")
+    draw_ = [one.id for one in sampled(by_name.items, 3)]
+    assert [one.id for one in sampled(corpus.items, 3)] == draw_  # wherever the pictures are
     with pytest.raises(ValueError, match=r"images=.*: there is no such folder"):
         read_corpus(folder, images=tmp_path / "none")
 
@@ -291,7 +299,7 @@ def test_a_published_run_file_is_read(tmp_path: Path) -> None:
     run = read_run(run_file(tmp_path, BATCH_SIZES=3))
     assert (run.types, run.data, run.task, run.most, run.batch_size) == (("Attribute/color",), ("vg",), "itc", 2000, 4)
     assert (run.out, run.examples, run.model) == ("output/albef", 5, "ALBEF")
-    assert run.unknown == ("BATCH_SIZES (did you mean BATCH_SIZE?)", "MODE_NAME (did you mean MODEL_NAME?)")
+    assert run.unknown == ("BATCH_SIZES (did you mean BATCH_SIZE?)",)
     assert read_run(run_file(tmp_path, MAX_NUM=None, TASK="itm", MODEL_NAME="x")).most is None
 
 
@@ -426,6 +434,7 @@ def test_the_corrected_rules_use_all_captions_and_leave_out_what_has_no_answer(
         fair = [one for one in own if not any(text in one.positives for text in one.negatives)]
         assert set(found.left_out) == {one.id for one in own} - {one.id for one in fair}
         assert found.total == len(fair) == found.scored + found.missing + found.unreadable + found.failed
+        assert found.number_of_data == found.total - found.missing
         scored = [said[one.id] for one in fair if said[one.id].status == "scored"]
         shares, ties = [], 0
         for answer in scored:
@@ -685,3 +694,11 @@ def test_evaluate_needs_records_a_model_and_known_rules(checklist: Path) -> None
 def test_items_are_grouped_in_their_order() -> None:
     items = [item(0), item(0, source="vaw"), item(1)]
     assert grouped(items) == {("Attribute/color", "vg"): [items[0], items[2]], ("Attribute/color", "vaw"): [items[1]]}
+
+
+def test_reading_and_scoring_load_nothing_heavy() -> None:
+    heavy = {"torch", "transformers", "pandas", "matplotlib", "sklearn"}
+    names = "analysis.probe.checklist, analysis.probe.predicate_noun, analysis.probe.negatives"
+    program = f"import sys, {names}; print(sorted(set(sys.modules) & {heavy}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from hypothesis import strategies as st
 from analysis.probe.checklist import location_class, read_corpus, size_class
 from analysis.probe.items import Corpus, Item
 from analysis.probe.negatives import Picture, Thing, article, generate, main, read_annotations, read_tables
-from tests.helpers import ROOT
+from tests.helpers import ROOT, one_line
 from travlr import cli
 
 NOUNS = [
@@ -308,6 +311,18 @@ def test_the_command_writes_a_checklist_that_reads_the_same(tmp_path: Path, caps
         main([str(write(tmp_path / "empty.jsonl", "")), str(tmp_path / "other")])
     with pytest.raises(cli.UsageError, match="unrecognized arguments: --sead"):
         main([str(source), str(out), "--sead", "6"])
+
+
+def test_wrong_calls_are_one_line(tmp_path: Path) -> None:
+    for arguments, code, said in (
+        ([], 2, "required: ANNOTATIONS, OUT"),
+        (["none.jsonl", "out"], 1, "none.jsonl: No such"),
+    ):
+        command = [sys.executable, "-m", "analysis.probe.negatives", *arguments]
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env)
+        assert done.returncode == code and said in one_line(done.stderr)
+        assert not list(tmp_path.iterdir())
 
 
 def test_the_example_in_the_documentation_can_be_read(tmp_path: Path) -> None:

@@ -190,6 +190,9 @@ def test_a_file_is_written_as_the_study_writes_it_and_reads_the_same(published: 
     assert {(record["cropped_image"], record["model"]) for record in read} == {(True, "CLIP")}
     write_results(published / "again.csv", read, said)
     assert (published / "again.csv").read_bytes() == (published / "naive.csv").read_bytes()
+    write_results(published / "again.csv", read, said, "other")
+    assert (published / ".kept/again.csv").read_bytes() == (published / "naive.csv").read_bytes()
+    assert not (published / ".travlr").exists()
 
 
 text = st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"]), max_size=9)

@@ -25,6 +25,7 @@ import yaml
 
 from analysis.probe.items import STATUSES, Answer, Corpus, Item, Missing, Unreadable, open_picture
 from travlr import files
+from travlr.workers import Progress
 
 TREE = Path("corpus") / "v1"  # below the folder of a corpus: a YAML file for each axis and source
 SIDECAR = "items.jsonl"  # what the published format has no place for: pairs and labels
@@ -150,7 +151,7 @@ def read_corpus(
 
     types: axes such as `Object/Location/mid`, or what is above them, such as `Relation`. data: sources, the names of
     YAML files such as `vg_obj`. None: all. images: the folder that the pictures' roots (`IMG_ROOT`: vg, swig, hake) are
-    in, or that stands for such a root where it holds no folder of that name; None: the corpus's folder.
+    in, or one such root itself; None: the corpus's folder.
 
     Texts stay as they are, byte for byte. What is odd is counted in the corpus's notes, and data files that are missing
     are named there. Raises `ValueError`, one line with file and place, for what cannot be read, and for types and data
@@ -162,19 +163,20 @@ def read_corpus(
     if (root / files.WORK).exists():
         raise ValueError(f"{folder}: is unfinished; run the command that makes it once more")
     chosen = _chosen(root, types, data)
+    settings = {place: _settings(path, images) for place, path in chosen.items()}
+    pictures = _above(Path(images), {one["IMG_ROOT"] for one in settings.values()}) if images else root
     items: list[Item] = []
     missing, empty = list[str](), list[str]()
     odd: dict[str, Counter[str]] = {name: Counter() for name in ODDITIES}
-    for place, path in chosen.items():
-        settings = _settings(path, images)
-        file = root / settings["ANNO_PATH"]
+    for place, said in settings.items():
+        file = root / said["ANNO_PATH"]
         if not file.is_file():
             missing.append(place)
             continue
         records = read_json(file)
         if not isinstance(records, list):
             raise ValueError(f"{file}: needs a list of records [picture, {{POS: …, NEG: …}}]")
-        found = _items(file, records, place, _root(settings["IMG_ROOT"], images), odd)
+        found = _items(file, records, place, _root(said["IMG_ROOT"], pictures, images), odd)
         if not records:
             empty.append(place)
         items += found
@@ -187,7 +189,7 @@ def read_corpus(
     if (root / SIDECAR).is_file():
         items = _labelled(root / SIDECAR, items)
     name = root.resolve().name
-    return Corpus(name, "checklist", tuple(items), Path(images) if images else root, tuple(notes))
+    return Corpus(name, "checklist", tuple(items), pictures, tuple(notes))
 
 
 def _chosen(root: Path, types: Sequence[str] | None, data: Sequence[str] | None) -> dict[str, Path]:
@@ -227,8 +229,17 @@ def _settings(path: Path, images: Path | str | None) -> dict[str, str]:
     return values
 
 
-def _root(root: str, images: Path | str | None) -> PurePosixPath:
-    stands = images is not None and (leaves(root) or not (Path(images) / root).is_dir())
+def _above(images: Path, roots: set[str]) -> Path:
+    """The folder that the one root is in, where `images` is that root by its name: so items keep their paths."""
+    names = {root.strip("/") for root in roots}
+    return (
+        images.resolve().parent if names == {images.resolve().name} and not (images / names.pop()).is_dir() else images
+    )
+
+
+def _root(root: str, pictures: Path, images: Path | str | None) -> PurePosixPath:
+    """What stands above the paths of records: nothing, where `images` is the root, under whatever name."""
+    stands = images is not None and (leaves(root) or not (pictures / root).is_dir())
     return PurePosixPath("" if stands else root)
 
 
@@ -361,8 +372,11 @@ def grouped(items: Iterable[Item]) -> dict[tuple[str, str], list[Item]]:
 
 # The run file --------------------------------------------------------------------------------------------------------
 
-KNOWN = {"": ("MAX_NUM", "MODEL_NAME", "BATCH_SIZE", "TASK", "DATA", "OUTPUT"), "DATA": ("TYPES", "TEST_DATA"),
-         "OUTPUT": ("DIR", "NUM")}  # fmt: skip
+KNOWN = {
+    "": ("MAX_NUM", "MODEL_NAME", "MODE_NAME", "BATCH_SIZE", "TASK", "DATA", "OUTPUT"),
+    "DATA": ("TYPES", "TEST_DATA"),
+    "OUTPUT": ("DIR", "NUM"),
+}
 
 
 @dataclass(frozen=True)
@@ -449,11 +463,8 @@ def sampled(items: Sequence[Item], most: int | None, seed: int = 0) -> list[Item
 
 
 def _order(item: Item, seed: int) -> tuple[str, bytes, bytes]:
-    return (
-        item.image.rpartition("/")[0],
-        _hash(seed, item.image),
-        _hash(seed, item.image, *item.positives, "", *item.negatives),
-    )
+    folder, name = ["", *item.image.split("/")][-2:]  # what is above depends on where a person keeps the pictures
+    return folder, _hash(seed, name), _hash(seed, name, *item.positives, "", *item.negatives)
 
 
 def _hash(*parts: object) -> bytes:
@@ -489,7 +500,7 @@ class Score:
     share of pairs in order, each true sentence with its own false one (with all, where they are not as many).
     accuracy_all: all true sentences above all false ones. accuracy_best: the best true one above the best false one.
     Of ITM, the share of sentences on their side of the threshold: tp, tn, fp, fn count them.
-    number_of_data: as the published code counts, items for ITC and sentences for ITM, failed ones included.
+    number_of_data: as the published code counts, items for ITC and sentences for ITM whose picture is there.
     """
 
     axis: str
@@ -554,8 +565,10 @@ def corrected_scores(
     for (axis, source), group in grouped(corpus.items).items():
         asked = [item for item in group if item.id in given]
         same = tuple(item.id for item in asked if not set(item.positives).isdisjoint(item.negatives))
-        said = [given[item.id] for item in asked if item.id not in set(same)]
-        rows = sum(len(one.positives) + len(one.negatives) for one in said) if task == "itm" else len(said)
+        fair = [item for item in asked if item.id not in set(same)]
+        said = [given[item.id] for item in fair]
+        there = [item for item, answer in zip(fair, said, strict=True) if answer.status != "missing"]
+        rows = sum(len(one.positives) + len(one.negatives) for one in there) if task == "itm" else len(there)
         scores.append(replace(_score(axis, source, "corrected", task, said, threshold, rows), left_out=same))
     return scores
 
@@ -771,12 +784,14 @@ class Evaluate:
         """An answer for each item. Those of finished batches are in the file `part` already, or are added to it."""
         known = {answer.id: answer for answer in _read_part(part)}
         left = [item for item in items if item.id not in known]
-        with open(part, "a", encoding="utf-8") as file:
+        with open(part, "a", encoding="utf-8") as file, Progress(len(left), self.said, "records") as progress:
             for start in range(0, len(left), self.run.batch_size):
-                for answer in self._batch(left[start : start + self.run.batch_size]):
+                batch = left[start : start + self.run.batch_size]
+                for answer in self._batch(batch):
                     known[answer.id] = answer
                     file.write(f"{json.dumps(asdict(answer))}\n")
                 file.flush()
+                progress.advance(len(batch))
         return [known[item.id] for item in items]
 
     def _batch(self, items: Sequence[Item]) -> list[Answer]:
