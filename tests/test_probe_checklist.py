@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import random
+import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -340,6 +342,15 @@ def test_a_sample_is_spread_and_depends_on_the_seed_alone() -> None:
     assert sampled(items, None) == items and sampled(items, 210) == items
 
 
+def test_mirrors_stay_together_in_a_sample() -> None:
+    items = [item(n, image=f"{n}.jpg", pair=str(n // 2) if n < 60 else "") for n in range(100)]
+    for seed in range(20):
+        kept = {one.id for one in sampled(items, 30, seed)}
+        assert 20 < len(kept) < 42
+        assert all((items[n].id in kept) == (items[n + 1].id in kept) for n in range(0, 60, 2))
+    assert len(sampled(items[:60], 20)) == 20 and len(sampled(items[:60], 1)) == 2
+
+
 def test_each_record_has_the_same_chance_to_be_in_a_sample() -> None:
     items = [item(n, image=f"{n // 10 if n < 30 else n}.jpg", positives=(str(n),)) for n in range(50)]
     times = {one.id: 0 for one in items}
@@ -436,21 +447,16 @@ def test_the_corrected_rules_use_all_captions_and_leave_out_what_has_no_answer(
         assert found.total == len(fair) == found.scored + found.missing + found.unreadable + found.failed
         assert found.number_of_data == found.total - found.missing
         scored = [said[one.id] for one in fair if said[one.id].status == "scored"]
-        shares, ties = [], 0
-        for answer in scored:
-            p, n = answer.positives, answer.negatives
-            pairs = [(p[k], n[k]) for k in range(len(p))] if len(p) == len(n) else [(x, y) for x in p for y in n]
-            shares.append(sum(x > y for x, y in pairs) / len(pairs))
-            ties += any(x == y for x, y in pairs)
+        exact = [[statistics.mean(map(Fraction, side)) for side in (a.positives, a.negatives)] for a in scored]
         if scored:
-            assert found.accuracy == pytest.approx(sum(shares) / len(shares))
+            assert found.accuracy == pytest.approx(sum(true > false for true, false in exact) / len(scored))
             beaten = [all(x > y for x in one.positives for y in one.negatives) for one in scored]
             assert found.accuracy_all == pytest.approx(sum(beaten) / len(scored))
             best = [max(one.positives) > max(one.negatives) for one in scored]
             assert found.accuracy_best == pytest.approx(sum(best) / len(scored))
         else:
             assert found.accuracy is None
-        assert found.ties == ties
+        assert found.ties == sum(true == false for true, false in exact)
 
 
 def test_scores_need_a_known_task_and_published_ones_an_answer_to_each_item_of_the_head() -> None:

@@ -446,19 +446,24 @@ def _whole(path: Path | str, key: str, value: Any, least: int) -> int:
 
 
 def sampled(items: Sequence[Item], most: int | None, seed: int = 0) -> list[Item]:
-    """At most so many items of each axis and source, spread over folders of pictures and pictures, in their order.
+    """So many items of each axis and source, spread over folders of pictures and over pictures, in their order.
 
     Each has the same chance to be in (systematic sampling along a random order of pictures), so a score of the sample
-    estimates that of all. It depends on the seed and the items, not on their order or on which pictures are there.
+    estimates that of all. It depends on the seed and the items, not on their order or on which pictures are there. An
+    item and its mirror stay together; where only some have one, the sample is as large on average.
     """
     if most is None:
         return list(items)
     kept: set[str] = set()
     for place, group in grouped(items).items():
-        ordered = sorted(group, key=lambda item: _order(item, seed))
+        units: dict[tuple[str, str], list[Item]] = {}
+        for item in group:
+            units.setdefault((item.pair, "" if item.pair else item.id), []).append(item)
+        ordered = sorted(units.values(), key=lambda unit: min(_order(item, seed) for item in unit))
+        number = max(min(most, len(group)) * len(units) // len(group), 1)
         start = int.from_bytes(_hash(seed, *place)[:6]) / (1 << 48)
-        kept.update(ordered[int((start + n) * len(group) / most)].id for n in range(most if most < len(group) else 0))
-        kept.update(item.id for item in group if most >= len(group))
+        for n in range(number):
+            kept.update(item.id for item in ordered[int((start + n) * len(units) / number)])
     return [item for item in items if item.id in kept]
 
 
@@ -493,12 +498,11 @@ class Score:
     """Of one axis and source; accuracies are parts of 1, None where nothing was scored.
 
     total = scored + missing + unreadable + failed, in items. left_out: ids of items, outside of the total, whose false
-    sentence is also a true one. ties: items for which a true and a false sentence have equal scores where these are
-    compared; ties are never right.
+    sentence is also a true one. ties: items whose two numbers are equal where `accuracy` compares them; never right.
 
-    accuracy: of ITC by the published rules, that of first sentences; by the corrected ones, the mean over items of the
-    share of pairs in order, each true sentence with its own false one (with all, where they are not as many).
-    accuracy_all: all true sentences above all false ones. accuracy_best: the best true one above the best false one.
+    accuracy: of ITC by the published rules, first true sentence above first false one; by the corrected ones, the mean
+    of the true ones above that of the false ones. accuracy_all: all true ones above all false ones. accuracy_best: the
+    best true one above the best false one.
     Of ITM, the share of sentences on their side of the threshold: tp, tn, fp, fn count them.
     number_of_data: as the published code counts, items for ITC and sentences for ITM whose picture is there.
     """
@@ -603,26 +607,18 @@ def _score(
         f1 = _part(2 * (precision or 0) * (recall or 0), (precision or 0) + (recall or 0))
         accuracy = _part(tp + tn, tp + tn + fp + fn)
         return replace(base, accuracy=accuracy, tp=tp, tn=tn, fp=fp, fn=fn, precision=precision, recall=recall, f1=f1)
-    ordered = [[true > false for true, false in compared(one)] for one in scored]
+    means = [(_mean(one.positives), _mean(one.negatives)) for one in scored]
     return replace(
         base,
-        accuracy=sum(sum(one) / len(one) for one in ordered) / len(scored),
+        accuracy=sum(true > false for true, false in means) / len(scored),
         accuracy_all=sum(min(one.positives) > max(one.negatives) for one in scored) / len(scored),
         accuracy_best=sum(max(one.positives) > max(one.negatives) for one in scored) / len(scored),
-        ties=sum(any(true == false for true, false in compared(one)) for one in scored),
+        ties=sum(true == false for true, false in means),
     )
 
 
 def _part(number: float, of: float) -> float | None:
     return number / of if of else None
-
-
-def compared(answer: Answer) -> Iterator[tuple[float, float]]:
-    """The scores of an item that are compared: each true sentence's with its own false one's, or with all false ones'
-    where they are not as many."""
-    if len(answer.positives) == len(answer.negatives):
-        return zip(answer.positives, answer.negatives, strict=True)
-    return ((true, false) for true in answer.positives for false in answer.negatives)
 
 
 # Averages ------------------------------------------------------------------------------------------------------------
