@@ -233,6 +233,43 @@ def test_what_cannot_be_read_is_refused_in_one_line(name: str, tmp_path: Path) -
     assert "\n" not in str(error.value)
 
 
+RUN = {
+    "MAX_NUM": 2000, "MODE_NAME": "ALBEF", "BATCH_SIZE": 4, "TASK": "ITC",
+    "DATA": {"TYPES": ["Attribute/color"], "TEST_DATA": ["vg"]}, "OUTPUT": {"DIR": "output/albef"},
+}  # fmt: skip
+junk = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.sampled_from(["POS", "a.jpg"])
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(["POS", "NEG", "x"]), inner, max_size=3),
+        st.tuples(st.text(max_size=3), st.fixed_dictionaries({"POS": inner, "NEG": inner})),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    data=st.one_of(junk.map(json.dumps), st.text()),
+    run=st.one_of(
+        st.builds(lambda key, value: json.dumps(RUN | {key: value}), st.sampled_from([*RUN]), junk), st.text()
+    ),
+)
+def test_whatever_a_file_holds_is_read_or_refused_in_one_line(
+    data: str, run: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = publish(tmp_path_factory.mktemp("junk"), {"Attribute/color/vg": []})
+    (folder / COLOR).write_bytes(data.encode(errors="surrogatepass"))
+    (folder / "run.yaml").write_bytes(run.encode(errors="surrogatepass"))
+    for read in (lambda: read_corpus(folder).digest, lambda: read_run(folder / "run.yaml")):
+        try:
+            read()
+        except ValueError as error:
+            assert "\n" not in str(error) and ("vg.json" in str(error) or "run.yaml" in str(error))
+
+
 def test_a_folder_without_a_corpus_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has no corpus/v1/"):
         read_corpus(tmp_path)
@@ -285,11 +322,6 @@ def test_no_other_corpus_is_overwritten_and_none_is_written_outside(tmp_path: Pa
 
 # Run files -----------------------------------------------------------------------------------------------------------
 
-RUN = {
-    "MAX_NUM": 2000, "MODE_NAME": "ALBEF", "BATCH_SIZE": 4, "TASK": "ITC",
-    "DATA": {"TYPES": ["Attribute/color"], "TEST_DATA": ["vg"]}, "OUTPUT": {"DIR": "output/albef"},
-}  # fmt: skip
-
 
 def run_file(folder: Path, **changed: Any) -> Path:
     path = folder / "run.yaml"
@@ -309,6 +341,7 @@ def test_a_published_run_file_is_read(tmp_path: Path) -> None:
     ("changed", "said"),
     [
         ({"TASK": "itx"}, "TASK: itx: choose one of itc, itm"),
+        ({"TASK": "i\n" * 100}, "TASK: i i i i .*…: choose one of itc, itm"),
         ({"MAX_NUM": -1}, "MAX_NUM: -1: needs a whole number"),
         ({"BATCH_SIZE": 0}, "BATCH_SIZE: 0: needs a whole number of at least 1"),
         ({"BATCH_SIZE": True}, "BATCH_SIZE: True"),
@@ -318,8 +351,9 @@ def test_a_published_run_file_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_run_files_that_mean_nothing_are_refused(changed: dict[str, Any], said: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=said) as error:
         read_run(run_file(tmp_path, **changed))
+    assert "\n" not in str(error.value)
     (tmp_path / "none.yaml").write_text("TASK: itc\nDATA: {TYPES: a, TEST_DATA: b}\nOUTPUT: {DIR: o}")
     with pytest.raises(ValueError, match="MAX_NUM is missing"):
         read_run(tmp_path / "none.yaml")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from analysis.probe.checklist import location_class, read_corpus, size_class
 from analysis.probe.items import Corpus, Item
-from analysis.probe.negatives import Picture, Thing, article, generate, main, read_annotations, read_tables
+from analysis.probe.negatives import Picture, Thing, Words, article, generate, main, read_annotations, read_tables
 from tests.helpers import ROOT, one_line
 from travlr import cli
 
@@ -268,6 +268,36 @@ def test_wrong_annotations_are_refused_in_one_line(line: Any, said: str, tmp_pat
     with pytest.raises(ValueError, match=re.escape(said)) as error:
         read_annotations(write(tmp_path / "a.jsonl", LINE, line))
     assert "a.jsonl: line 2" in str(error.value) and "\n" not in str(error.value)
+
+
+junk = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.just([]), st.just({}))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    where=st.sampled_from([(), ("objects", 0), ("relations", 0)]),
+    key=st.sampled_from(["image", "width", "objects", "relations", "name", "attributes", "box", "object", "predicate"]),
+    value=st.one_of(junk, st.lists(junk, max_size=4)), text=st.text(),
+)  # fmt: skip
+def test_whatever_a_file_holds_is_read_or_refused_in_one_line(
+    where: tuple[Any, ...], key: str, value: Any, text: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("junk")
+    line = json.loads(json.dumps(LINE))
+    place = line
+    for step in where:
+        place = place[step]
+    place[key] = value
+    (folder / "text").write_bytes(text.encode(errors="surrogatepass"))
+    for path in (write(folder / "line", line), folder / "text"):
+        try:
+            generate(read_annotations(path)).digest  # noqa: B018
+        except ValueError as error:
+            assert "\n" not in str(error) and f"{path}: " in str(error)
+    try:
+        Words(read_tables(folder / "text"))
+    except ValueError as error:
+        assert "\n" not in str(error) and "text: " in str(error)
 
 
 def test_tables_are_extended_and_wrong_ones_refused(tmp_path: Path) -> None:

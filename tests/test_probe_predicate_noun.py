@@ -154,6 +154,42 @@ def test_sets_that_cannot_be_read_are_refused_in_one_line(name: str, published: 
     assert "\n" not in str(error.value) and "eval_set.json" in str(error.value)
 
 
+plain = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.just([]), st.just({}))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    key=st.sampled_from(KEYS),
+    inner=st.sampled_from(["", "id", "label", "bounding_box"]),
+    value=plain,
+    content=st.text(),
+)
+def test_whatever_a_file_holds_is_read_or_refused_in_one_line(
+    key: str, inner: str, value: Any, content: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("junk")
+    records = triplets(1)
+    if key.startswith("relationship") and inner:
+        records[1][key][inner] = value
+    else:
+        records[1][key] = value
+    (folder / "eval_set.json").write_text(json.dumps(records))
+    row = [repr(records[1][key]) if isinstance(records[1][key], dict) else records[1][key] for key in KEYS]
+    with open(folder / "results.csv", "w", newline="") as file:
+        csv.writer(file).writerows([COLUMNS, [*row, "True", 1.0, "True", 0.9, 0.1, "False", "m"]])
+    (folder / "text").write_bytes(content.encode(errors="surrogatepass"))
+    for read, name in (
+        (read_set, "eval_set.json"),
+        (read_set, "text"),
+        (read_results, "results.csv"),
+        (read_results, "text"),
+    ):
+        try:
+            read(folder / name)
+        except ValueError as error:
+            assert "\n" not in str(error) and name in str(error)
+
+
 # Result files --------------------------------------------------------------------------------------------------------
 
 

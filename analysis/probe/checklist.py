@@ -122,6 +122,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return {str(key): inner for key, inner in value.items()}
 
 
+def _short(value: Any) -> str:
+    """What others wrote, as part of a message of one line."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
 def leaves(path: str) -> bool:
     """Whether a path in a file points out of the folder that it is relative to."""
     normal = os.path.normpath(path.replace("\\", "/"))
@@ -225,7 +231,7 @@ def _settings(path: Path, images: Path | str | None) -> dict[str, str]:
             raise ValueError(f"{path}: {name} is missing or not a text")
         if leaves(values[name]) and (name == "ANNO_PATH" or images is None):
             mend = "" if name == "ANNO_PATH" else "; give images=FOLDER"
-            raise ValueError(f"{path}: {name}: {values[name]} leaves the folder of the corpus{mend}")
+            raise ValueError(f"{path}: {name}: {_short(values[name])} leaves the folder of the corpus{mend}")
     return values
 
 
@@ -409,11 +415,11 @@ def read_run(path: Path | str) -> Run:
             raise ValueError(f"{path}: {part} is missing; it needs {' and '.join(names)}")
         for key in (str(key) for key in inside if key not in names):
             near = difflib.get_close_matches(key, names, 1)
-            unknown.append(f"{part}{'.' * bool(part)}{key}" + (f" (did you mean {near[0]}?)" if near else ""))
+            unknown.append(f"{part}{'.' * bool(part)}{_short(key)}" + (f" (did you mean {near[0]}?)" if near else ""))
     data, output = values["DATA"], values["OUTPUT"]
     task = str(values.get("TASK")).lower()
     if task not in TASKS:
-        raise ValueError(f"{path}: TASK: {values.get('TASK')}: choose one of {', '.join(TASKS)}")
+        raise ValueError(f"{path}: TASK: {_short(values.get('TASK'))}: choose one of {', '.join(TASKS)}")
     if "MAX_NUM" not in values:
         raise ValueError(f"{path}: MAX_NUM is missing; give a number of sentences, or 0 for all")
     return Run(
@@ -438,7 +444,7 @@ def _names(path: Path | str, key: str, value: Any) -> tuple[str, ...]:
 
 def _whole(path: Path | str, key: str, value: Any, least: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{path}: {key}: {value}: needs a whole number of at least {least}")
+        raise ValueError(f"{path}: {key}: {_short(value)}: needs a whole number of at least {least}")
     return value
 
 
@@ -836,8 +842,8 @@ class Evaluate:
         root = (self.corpus.pictures or Path()).resolve()
         place = (root / item.image).resolve()
         if not place.is_relative_to(root):
-            return Answer(item.id, "unreadable", why=f"{item.image} leaves the folder of pictures")
-        return place if place.is_file() else Answer(item.id, "missing", why=f"{item.image} is not there")
+            return Answer(item.id, "unreadable", why=f"{_short(item.image)} leaves the folder of pictures")
+        return place if place.is_file() else Answer(item.id, "missing", why=f"{_short(item.image)} is not there")
 
     def _damaged(self, item: Item) -> Answer | None:
         try:
