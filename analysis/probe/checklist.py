@@ -23,8 +23,9 @@ from typing import Any, Protocol
 
 import yaml
 
-from analysis.probe.items import Answer, Corpus, Item, Missing, Unreadable, open_picture
+from analysis.probe.items import STATUSES, Answer, Corpus, Item, Missing, Unreadable, open_picture
 from travlr import files
+from travlr.workers import Progress
 
 TREE = Path("corpus") / "v1"  # below the folder of a corpus: a YAML file for each axis and source
 SIDECAR = "items.jsonl"  # what the published format has no place for: pairs and labels
@@ -121,6 +122,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return {str(key): inner for key, inner in value.items()}
 
 
+def _short(value: Any) -> str:
+    """What others wrote, as part of a message of one line."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
 def leaves(path: str) -> bool:
     """Whether a path in a file points out of the folder that it is relative to."""
     normal = os.path.normpath(path.replace("\\", "/"))
@@ -150,7 +157,7 @@ def read_corpus(
 
     types: axes such as `Object/Location/mid`, or what is above them, such as `Relation`. data: sources, the names of
     YAML files such as `vg_obj`. None: all. images: the folder that the pictures' roots (`IMG_ROOT`: vg, swig, hake) are
-    in, or that stands for such a root where it holds no folder of that name; None: the corpus's folder.
+    in, or one such root itself; None: the corpus's folder.
 
     Texts stay as they are, byte for byte. What is odd is counted in the corpus's notes, and data files that are missing
     are named there. Raises `ValueError`, one line with file and place, for what cannot be read, and for types and data
@@ -159,28 +166,36 @@ def read_corpus(
     root = Path(folder)
     if images is not None and not Path(images).is_dir():
         raise ValueError(f"images={images}: there is no such folder")
+    if (root / files.WORK).exists():
+        raise ValueError(f"{folder}: is unfinished; run the command that makes it once more")
     chosen = _chosen(root, types, data)
+    settings = {place: _settings(path, images) for place, path in chosen.items()}
+    pictures = _above(Path(images), {one["IMG_ROOT"] for one in settings.values()}) if images else root
     items: list[Item] = []
-    notes: list[str] = []
+    missing, empty = list[str](), list[str]()
     odd: dict[str, Counter[str]] = {name: Counter() for name in ODDITIES}
-    for place, path in chosen.items():
-        settings = _settings(path, images)
-        file = root / settings["ANNO_PATH"]
+    for place, said in settings.items():
+        file = root / said["ANNO_PATH"]
         if not file.is_file():
-            notes.append(f"{place}: its data file {settings['ANNO_PATH']} is missing, so it is left out")
+            missing.append(place)
             continue
         records = read_json(file)
         if not isinstance(records, list):
             raise ValueError(f"{file}: needs a list of records [picture, {{POS: …, NEG: …}}]")
-        found = _items(file, records, place, _root(settings["IMG_ROOT"], images), odd)
-        if not found:
-            notes.append(f"{place}: its data file {settings['ANNO_PATH']} is empty")
+        found = _items(file, records, place, _root(said["IMG_ROOT"], pictures, images), odd)
+        if not records:
+            empty.append(place)
         items += found
+    notes = [
+        f"{len(places)} of {len(chosen)} data files {text}: {', '.join(places)}"
+        for places, text in ((missing, "are missing, and their records left out"), (empty, "are empty"))
+        if places
+    ]
     notes += [_counted(number, text) for number, text in zip(odd.values(), ODDITIES.values(), strict=True) if number]
     if (root / SIDECAR).is_file():
         items = _labelled(root / SIDECAR, items)
     name = root.resolve().name
-    return Corpus(name, "checklist", tuple(items), Path(images) if images else root, tuple(notes))
+    return Corpus(name, "checklist", tuple(items), pictures, tuple(notes))
 
 
 def _chosen(root: Path, types: Sequence[str] | None, data: Sequence[str] | None) -> dict[str, Path]:
@@ -216,12 +231,21 @@ def _settings(path: Path, images: Path | str | None) -> dict[str, str]:
             raise ValueError(f"{path}: {name} is missing or not a text")
         if leaves(values[name]) and (name == "ANNO_PATH" or images is None):
             mend = "" if name == "ANNO_PATH" else "; give images=FOLDER"
-            raise ValueError(f"{path}: {name}: {values[name]} leaves the folder of the corpus{mend}")
+            raise ValueError(f"{path}: {name}: {_short(values[name])} leaves the folder of the corpus{mend}")
     return values
 
 
-def _root(root: str, images: Path | str | None) -> PurePosixPath:
-    stands = images is not None and (leaves(root) or not (Path(images) / root).is_dir())
+def _above(images: Path, roots: set[str]) -> Path:
+    """The folder that the one root is in, where `images` is that root by its name: so items keep their paths."""
+    names = {root.strip("/") for root in roots}
+    return (
+        images.resolve().parent if names == {images.resolve().name} and not (images / names.pop()).is_dir() else images
+    )
+
+
+def _root(root: str, pictures: Path, images: Path | str | None) -> PurePosixPath:
+    """What stands above the paths of records: nothing, where `images` is the root, under whatever name."""
+    stands = images is not None and (leaves(root) or not (pictures / root).is_dir())
     return PurePosixPath("" if stands else root)
 
 
@@ -233,9 +257,9 @@ def _items(
     top, *middle, last = axis.split("/")
     labels = {middle[0].lower(): last} if top == "Object" and middle else {}
     read = [_record(value, f"{file}: record {number}") for number, value in enumerate(records)]
-    true_of: dict[str, Counter[str]] = defaultdict(Counter)
+    true_of: dict[str, set[str]] = defaultdict(set)
     for image, positives, _negatives, _bare in read:
-        true_of[image].update(set(positives))
+        true_of[image].update(positives)
     items, seen = [], set()
     for number, (image, positives, negatives, bare) in enumerate(read):
         own = set(positives)
@@ -245,7 +269,7 @@ def _items(
             "lengths": len(positives) != len(negatives),
             "spaces": any("  " in text or text != text.strip() for text in (*positives, *negatives)),
             "same": not own.isdisjoint(negatives),
-            "elsewhere": any(true_of[image][text] > (text in own) for text in negatives),
+            "elsewhere": own.isdisjoint(negatives) and any(text in true_of[image] for text in negatives),
             "repeats": (image, positives, negatives) in seen,
         }
         for trait in (name for name, holds in traits.items() if holds):
@@ -262,7 +286,7 @@ def _record(value: Any, where: str) -> tuple[str, tuple[str, ...], tuple[str, ..
     if not (isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], dict)):
         raise ValueError(f"{where}: needs [picture, {{POS: …, NEG: …}}]")
     given = [value[1].get(name) for name in ("POS", "NEG")]
-    lists = [[texts] if isinstance(texts, str) else texts for texts in given]
+    lists: list[Any] = [[texts] if isinstance(texts, str) else texts for texts in given]
     for name, texts in zip(("POS", "NEG"), lists, strict=True):
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"{where}: {name} needs a list of sentences")
@@ -301,26 +325,34 @@ def _labelled(path: Path, items: Sequence[Item]) -> list[Item]:
 def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images") -> None:
     """Write items as a corpus in the published form, with a side-car file of their pairs and labels.
 
-    root: the `IMG_ROOT`, the first part of each item's path below the folder. What was there and differs is kept (see
-    `travlr.files`). `read_corpus` gives the same items, whose ids become axis, source and place in the file. Raises
-    `ValueError` for an axis, source or picture that leaves its folder.
+    root: the `IMG_ROOT`, the first part of each item's path below the folder. `read_corpus` gives the same items; their
+    ids become axis, source and place in the file. Killed at any moment, the same call goes on. Raises `ValueError` for
+    a folder that holds another corpus, and for an axis, a source or a picture that leaves its folder.
     """
     out = Path(folder)
-    parts = grouped(items)
-    for axis, source in parts:
-        if not axis or not source or "/" in source or leaves(f"{axis}/{source}"):
-            raise ValueError(f"{axis}/{source}: an axis and a source must be names of folders and of a file")
+    texts, sidecar = {}, ""
+    for (axis, source), of in grouped(items).items():
+        place = f"{axis}/{source}"
+        if not axis or not source or "/" in source or leaves(place):
+            raise ValueError(f"{place}: an axis and a source must be names of folders and of a file")
+        data = f"data/{place}.json"
+        records = [[_below(root, item.image), {"POS": item.positives, "NEG": item.negatives}] for item in of]
+        settings = {"ANNO_PATH": data, "IMG_ROOT": f"{root}/", "TYPE": "TUPLE_JSON"}
+        texts[data] = json.dumps(records)
+        texts[f"{TREE.as_posix()}/{place}.yaml"] = yaml.safe_dump(settings, sort_keys=False)
+        lines = (asdict(replace(item, id=f"{place}/{number}")) for number, item in enumerate(of))
+        sidecar += "".join(f"{json.dumps(line)}\n" for line in lines)
+    if (out / SIDECAR).is_file():
+        same = (out / SIDECAR).read_bytes() == sidecar.encode()
+    else:
+        same = not (out / "corpus").exists()
+    if not same:
+        raise ValueError(f"{out}: holds another corpus; name another folder")
     out.mkdir(parents=True, exist_ok=True)
     with files.locked(out):
-        sidecar = []
-        for (axis, source), of_file in parts.items():
-            records = [[_below(root, item.image), {"POS": item.positives, "NEG": item.negatives}] for item in of_file]
-            data = f"data/{axis}/{source}.json"
-            settings = {"ANNO_PATH": data, "IMG_ROOT": f"{root}/", "TYPE": "TUPLE_JSON"}
-            _put(out, data, json.dumps(records))
-            _put(out, f"{TREE.as_posix()}/{axis}/{source}.yaml", yaml.safe_dump(settings, sort_keys=False))
-            sidecar += [replace(item, id=f"{axis}/{source}/{number}") for number, item in enumerate(of_file)]
-        _put(out, SIDECAR, "".join(f"{json.dumps(asdict(item))}\n" for item in sidecar))
+        _put(out, SIDECAR, sidecar)  # first: it tells what is being made
+        for name, text in texts.items():
+            _put(out, name, text)
         files.close(out)
 
 
@@ -346,8 +378,11 @@ def grouped(items: Iterable[Item]) -> dict[tuple[str, str], list[Item]]:
 
 # The run file --------------------------------------------------------------------------------------------------------
 
-KNOWN = {"": ("MAX_NUM", "MODEL_NAME", "BATCH_SIZE", "TASK", "DATA", "OUTPUT"), "DATA": ("TYPES", "TEST_DATA"),
-         "OUTPUT": ("DIR", "NUM")}  # fmt: skip
+KNOWN = {
+    "": ("MAX_NUM", "MODEL_NAME", "MODE_NAME", "BATCH_SIZE", "TASK", "DATA", "OUTPUT"),
+    "DATA": ("TYPES", "TEST_DATA"),
+    "OUTPUT": ("DIR", "NUM"),
+}
 
 
 @dataclass(frozen=True)
@@ -380,11 +415,11 @@ def read_run(path: Path | str) -> Run:
             raise ValueError(f"{path}: {part} is missing; it needs {' and '.join(names)}")
         for key in (str(key) for key in inside if key not in names):
             near = difflib.get_close_matches(key, names, 1)
-            unknown.append(f"{part}{'.' * bool(part)}{key}" + (f" (did you mean {near[0]}?)" if near else ""))
+            unknown.append(f"{part}{'.' * bool(part)}{_short(key)}" + (f" (did you mean {near[0]}?)" if near else ""))
     data, output = values["DATA"], values["OUTPUT"]
     task = str(values.get("TASK")).lower()
     if task not in TASKS:
-        raise ValueError(f"{path}: TASK: {values.get('TASK')}: choose one of {', '.join(TASKS)}")
+        raise ValueError(f"{path}: TASK: {_short(values.get('TASK'))}: choose one of {', '.join(TASKS)}")
     if "MAX_NUM" not in values:
         raise ValueError(f"{path}: MAX_NUM is missing; give a number of sentences, or 0 for all")
     return Run(
@@ -409,7 +444,7 @@ def _names(path: Path | str, key: str, value: Any) -> tuple[str, ...]:
 
 def _whole(path: Path | str, key: str, value: Any, least: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{path}: {key}: {value}: needs a whole number of at least {least}")
+        raise ValueError(f"{path}: {key}: {_short(value)}: needs a whole number of at least {least}")
     return value
 
 
@@ -417,28 +452,30 @@ def _whole(path: Path | str, key: str, value: Any, least: int) -> int:
 
 
 def sampled(items: Sequence[Item], most: int | None, seed: int = 0) -> list[Item]:
-    """At most so many items of each axis and source, spread over folders of pictures and pictures, in their order.
+    """So many items of each axis and source, spread over folders of pictures and over pictures, in their order.
 
     Each has the same chance to be in (systematic sampling along a random order of pictures), so a score of the sample
-    estimates that of all. It depends on the seed and the items, not on their order or on which pictures are there.
+    estimates that of all. It depends on the seed and the items, not on their order or on which pictures are there. An
+    item and its mirror stay together; where only some have one, the sample is as large on average.
     """
     if most is None:
         return list(items)
     kept: set[str] = set()
     for place, group in grouped(items).items():
-        ordered = sorted(group, key=lambda item: _order(item, seed))
+        units: dict[tuple[str, str], list[Item]] = {}
+        for item in group:
+            units.setdefault((item.pair, "" if item.pair else item.id), []).append(item)
+        ordered = sorted(units.values(), key=lambda unit: min(_order(item, seed) for item in unit))
+        number = max(min(most, len(group)) * len(units) // len(group), 1)
         start = int.from_bytes(_hash(seed, *place)[:6]) / (1 << 48)
-        kept.update(ordered[int((start + n) * len(group) / most)].id for n in range(most if most < len(group) else 0))
-        kept.update(item.id for item in group if most >= len(group))
+        for n in range(number):
+            kept.update(item.id for item in ordered[int((start + n) * len(units) / number)])
     return [item for item in items if item.id in kept]
 
 
 def _order(item: Item, seed: int) -> tuple[str, bytes, bytes]:
-    return (
-        item.image.rpartition("/")[0],
-        _hash(seed, item.image),
-        _hash(seed, item.image, *item.positives, "", *item.negatives),
-    )
+    folder, name = ["", *item.image.split("/")][-2:]  # what is above depends on where a person keeps the pictures
+    return folder, _hash(seed, name), _hash(seed, name, *item.positives, "", *item.negatives)
 
 
 def _hash(*parts: object) -> bytes:
@@ -467,14 +504,13 @@ class Score:
     """Of one axis and source; accuracies are parts of 1, None where nothing was scored.
 
     total = scored + missing + unreadable + failed, in items. left_out: ids of items, outside of the total, whose false
-    sentence is also a true one. ties: items for which a true and a false sentence have equal scores where these are
-    compared; ties are never right.
+    sentence is also a true one. ties: items whose two numbers are equal where `accuracy` compares them; never right.
 
-    accuracy: of ITC by the published rules, that of first sentences; by the corrected ones, the mean over items of the
-    share of pairs in order, each true sentence with its own false one (with all, where they are not as many).
-    accuracy_all: all true sentences above all false ones. accuracy_best: the best true one above the best false one.
+    accuracy: of ITC by the published rules, first true sentence above first false one; by the corrected ones, the mean
+    of the true ones above that of the false ones. accuracy_all: all true ones above all false ones. accuracy_best: the
+    best true one above the best false one.
     Of ITM, the share of sentences on their side of the threshold: tp, tn, fp, fn count them.
-    number_of_data: as the published code counts, items for ITC and sentences for ITM, failed ones included.
+    number_of_data: as the published code counts, items for ITC and sentences for ITM whose picture is there.
     """
 
     axis: str
@@ -539,8 +575,10 @@ def corrected_scores(
     for (axis, source), group in grouped(corpus.items).items():
         asked = [item for item in group if item.id in given]
         same = tuple(item.id for item in asked if not set(item.positives).isdisjoint(item.negatives))
-        said = [given[item.id] for item in asked if item.id not in set(same)]
-        rows = sum(len(one.positives) + len(one.negatives) for one in said) if task == "itm" else len(said)
+        fair = [item for item in asked if item.id not in set(same)]
+        said = [given[item.id] for item in fair]
+        there = [item for item, answer in zip(fair, said, strict=True) if answer.status != "missing"]
+        rows = sum(len(one.positives) + len(one.negatives) for one in there) if task == "itm" else len(there)
         scores.append(replace(_score(axis, source, "corrected", task, said, threshold, rows), left_out=same))
     return scores
 
@@ -562,8 +600,8 @@ def _score(
 ) -> Score:
     status = Counter(answer.status for answer in answers)
     scored = [answer for answer in answers if answer.status == "scored"]
-    counts = {name: status[name] for name in ("scored", "missing", "unreadable", "failed")}
-    base = Score(axis, source, rules, task, total=len(answers), number_of_data=rows, **counts)
+    counts = [status[name] for name in STATUSES]
+    base = Score(axis, source, rules, task, len(answers), counts[0], counts[1], counts[2], counts[3], rows)
     if not scored:
         return base
     if task == "itm":
@@ -575,26 +613,18 @@ def _score(
         f1 = _part(2 * (precision or 0) * (recall or 0), (precision or 0) + (recall or 0))
         accuracy = _part(tp + tn, tp + tn + fp + fn)
         return replace(base, accuracy=accuracy, tp=tp, tn=tn, fp=fp, fn=fn, precision=precision, recall=recall, f1=f1)
-    ordered = [[true > false for true, false in compared(one)] for one in scored]
+    means = [(_mean(one.positives), _mean(one.negatives)) for one in scored]
     return replace(
         base,
-        accuracy=sum(sum(one) / len(one) for one in ordered) / len(scored),
+        accuracy=sum(true > false for true, false in means) / len(scored),
         accuracy_all=sum(min(one.positives) > max(one.negatives) for one in scored) / len(scored),
         accuracy_best=sum(max(one.positives) > max(one.negatives) for one in scored) / len(scored),
-        ties=sum(any(true == false for true, false in compared(one)) for one in scored),
+        ties=sum(true == false for true, false in means),
     )
 
 
 def _part(number: float, of: float) -> float | None:
     return number / of if of else None
-
-
-def compared(answer: Answer) -> Iterator[tuple[float, float]]:
-    """The scores of an item that are compared: each true sentence's with its own false one's, or with all false ones'
-    where they are not as many."""
-    if len(answer.positives) == len(answer.negatives):
-        return zip(answer.positives, answer.negatives, strict=True)
-    return ((true, false) for true in answer.positives for false in answer.negatives)
 
 
 # Averages ------------------------------------------------------------------------------------------------------------
@@ -756,12 +786,14 @@ class Evaluate:
         """An answer for each item. Those of finished batches are in the file `part` already, or are added to it."""
         known = {answer.id: answer for answer in _read_part(part)}
         left = [item for item in items if item.id not in known]
-        with open(part, "a", encoding="utf-8") as file:
+        with open(part, "a", encoding="utf-8") as file, Progress(len(left), self.said, "records") as progress:
             for start in range(0, len(left), self.run.batch_size):
-                for answer in self._batch(left[start : start + self.run.batch_size]):
+                batch = left[start : start + self.run.batch_size]
+                for answer in self._batch(batch):
                     known[answer.id] = answer
                     file.write(f"{json.dumps(asdict(answer))}\n")
                 file.flush()
+                progress.advance(len(batch))
         return [known[item.id] for item in items]
 
     def _batch(self, items: Sequence[Item]) -> list[Answer]:
@@ -810,8 +842,8 @@ class Evaluate:
         root = (self.corpus.pictures or Path()).resolve()
         place = (root / item.image).resolve()
         if not place.is_relative_to(root):
-            return Answer(item.id, "unreadable", why=f"{item.image} leaves the folder of pictures")
-        return place if place.is_file() else Answer(item.id, "missing", why=f"{item.image} is not there")
+            return Answer(item.id, "unreadable", why=f"{_short(item.image)} leaves the folder of pictures")
+        return place if place.is_file() else Answer(item.id, "missing", why=f"{_short(item.image)} is not there")
 
     def _damaged(self, item: Item) -> Answer | None:
         try:

@@ -7,6 +7,7 @@ Nikolaus et al. 2022, "Do Vision-and-Language Transformers Learn Grounded Predic
 from __future__ import annotations
 
 import ast
+import contextlib
 import csv
 import math
 import os
@@ -243,24 +244,26 @@ def write_results(
 ) -> None:
     """Write answers as a result file with the published columns, in their order and number format.
 
-    What `read_results` read of a published file gives that file again, byte for byte. model, cropped: where given, in
-    place of the records' own. A triplet that was not scored has no result and no probabilities. result_separate: how
-    many of the two sentences, as a part, are on their side of a probability of 0.5; result_strict: whether both are.
-    Raises `ValueError` where records and answers do not go together.
+    What `read_results` read of a published file gives that file again, byte for byte; another file that is in its place
+    is kept (see `travlr.files`). model, cropped: where given, in place of the records' own. A triplet that was not
+    scored has no result and no probabilities. result_separate: how many of the two sentences, as a part, are on their
+    side of a probability of 0.5; result_strict: whether both are. Raises `ValueError` where records and answers do not
+    go together.
     """
     if [str(record["id"]) for record in records] != [answer.id for answer in answers]:
         raise ValueError(f"{len(records)} triplets and {len(answers)} answers: needs an answer to each, in order")
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with files.locked(target.parent):
-        with files.placed(target.parent, target.name) as place, open(place, "w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(COLUMNS)
-            for record, answer in zip(records, answers, strict=True):
-                is_cropped = record.get("cropped_image", False) if cropped is None else cropped
-                name = record.get("model", "") if model is None else model
-                writer.writerow([*(record[key] for key in KEYS), *_said(answer), is_cropped, name])
-        files.close(target.parent)
+    work = target.parent / files.WORK
+    work.mkdir(parents=True, exist_ok=True)
+    with files.placed(target.parent, target.name) as place, open(place, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for record, answer in zip(records, answers, strict=True):
+            is_cropped = record.get("cropped_image", False) if cropped is None else cropped
+            name = record.get("model", "") if model is None else model
+            writer.writerow([*(record[key] for key in KEYS), *_said(answer), is_cropped, name])
+    with contextlib.suppress(OSError):  # another file may be on its way there
+        work.rmdir()
 
 
 def _said(answer: Answer) -> list[Any]:
@@ -271,7 +274,8 @@ def _said(answer: Answer) -> list[Any]:
     return [target > distractor, sum(sides) / 2, all(sides), float(target), float(distractor)]
 
 
-def _sides(target: float, distractor: float) -> tuple[bool, bool]:
+def _sides(target: Any, distractor: Any) -> tuple[Any, Any]:
+    """Of numbers or of arrays: which are on their side of a probability of 0.5."""
     return target >= 0.5, distractor < 0.5
 
 
@@ -316,7 +320,7 @@ def accuracies(records: Sequence[Record], answers: Sequence[Answer]) -> Accuraci
     given = [(*answer.positives, *answer.negatives) if ok else (0.0, 0.0) for answer, ok in zip(answers, scored)]  # noqa: B905
     target, distractor = np.array(given, float).reshape(-1, 2).T
     right, tie = target > distractor, target == distractor
-    sides = np.stack(_sides(target, distractor))  # type: ignore[arg-type]
+    sides = np.stack(_sides(target, distractor), axis=1)[scored]
     pairs = np.array(pairs_of(records), int).reshape(-1, 2)
     pairs = pairs[scored[pairs].all(axis=1)]
     both, none = right[pairs].all(axis=1), ~right[pairs].any(axis=1)
@@ -330,8 +334,8 @@ def accuracies(records: Sequence[Record], answers: Sequence[Answer]) -> Accuraci
         ties=int(tie[scored].sum()),
         pairs=len(pairs),
         single=_share(right[scored]),
-        separate=_share(sides.mean(axis=0)[scored]),
-        strict=_share(sides.all(axis=0)[scored]),
+        separate=_share(sides),
+        strict=_share(sides.min(axis=1, initial=True)),
         pair=_share(both),
         predicate=_share(both[predicate]),
         noun=_share(both[~predicate]),
@@ -341,7 +345,7 @@ def accuracies(records: Sequence[Record], answers: Sequence[Answer]) -> Accuraci
 
 
 def _share(values: np.ndarray) -> float | None:
-    return float(values.mean()) if len(values) else None
+    return float(values.mean()) if values.size else None
 
 
 def pairs_of(records: Sequence[Record]) -> list[tuple[int, int]]:
@@ -361,21 +365,21 @@ def tables(results: Mapping[str, tuple[Accuracies | None, Accuracies | None]]) -
     results: of each model the accuracies with whole and with cropped pictures, None where there are none. LaTeX, two
     decimals.
     """
-    general, split = ["Acc", "Acc (cropped)"], ["Noun", "Predicate", "Noun (cropped)", "Predicate (cropped)"]
-    rows = {model.replace("_BASE", "").replace("_", r"\_"): both for model, both in results.items()}
-    return (
-        _latex(general, {model: [_two(a and a.pair) for a in both] for model, both in rows.items()}),
-        _latex(
-            split, {m: [_two(x) for a in both for x in (a and a.noun, a and a.predicate)] for m, both in rows.items()}
-        ),
-    )
+    return _latex(results, {"Acc": "pair"}), _latex(results, {"Noun": "noun", "Predicate": "predicate"})
 
 
-def _two(value: float | None) -> str:
-    return "" if value is None else f"${np.round(value, 2):.2f}$"
-
-
-def _latex(columns: list[str], rows: Mapping[str, list[str]]) -> str:
+def _latex(results: Mapping[str, tuple[Accuracies | None, Accuracies | None]], names: Mapping[str, str]) -> str:
+    """A table with two columns for each of some accuracies; names: of columns and of accuracies. A column that is empty
+    is left out."""
+    columns = [f"{name}{cropped}" for cropped in ("", " (cropped)") for name in names]
+    rows = {
+        model.replace("_BASE", "").replace("_", r"\_"): [
+            "" if value is None else f"${np.round(value, 2):.2f}$"
+            for found in both
+            for value in (getattr(found, name, None) for name in names.values())
+        ]
+        for model, both in results.items()
+    }
     used = [place for place in range(len(columns)) if any(cells[place] for cells in rows.values())]
     lines = [["Model", *(columns[place] for place in used)]]
     lines += [[model, *(cells[place] for place in used)] for model, cells in rows.items()]
