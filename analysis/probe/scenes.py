@@ -24,7 +24,6 @@ from analysis.probe.items import KINDS, Corpus
 from analysis.probe.layouts import UNITS, Unit
 from analysis.probe.records import IMAGES
 from travlr import files
-from travlr.dataset import versions
 from travlr.files import WORK, put_file
 from travlr.workers import Progress, run
 
@@ -236,6 +235,8 @@ def _has_pictures(folder: Path, lines: Sequence[dict[str, Any]]) -> bool:
 
 def _finish(folder: Path, config: Config) -> None:
     """The files that hold all records, and last the manifest."""
+    from travlr.dataset import versions  # pyarrow takes a while to import, and no worker needs it
+
     lines = [line for part in _parts(config) for line in _lines(folder / part.record)]
     written = {ITEMS: b"".join(json.dumps(line).encode() + b"\n" for line in lines)}
     written |= records.published(lines)
