@@ -33,6 +33,7 @@ SMOKE = 500  # records that show quickly whether a scorer works at all
 LEAST = {"checklist": 144, "predicate_noun": 6}
 MOST = 1_000_000
 PAIRS = 64  # pairs made at a time
+FEW = 1000  # records that one process makes before others have started
 MANIFEST, ITEMS, JOB = "manifest.json", "items.jsonl", f"{WORK}/job.json"
 NOTES = {
     "checklist": (
@@ -182,7 +183,8 @@ class Maker:
             for which in (0, 1):
                 line, pictures = records.describe(unit, pair, part.first + 2 * index + which)
                 for name, data in pictures.items():
-                    (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                    if index == part.start:
+                        (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
                     put_file(self.folder, name, [data], sync=False)
                 hashes = {name: hashlib.sha256(data).hexdigest() for name, data in pictures.items()}
                 lines.append(json.dumps({**line, "sha256": hashes}) + "\n")
@@ -197,6 +199,7 @@ def _make(folder: Path, config: Config, workers: int, say: Callable[[str], None]
     if len(missing) < len(parts):
         say(f"{folder}: {len(parts) - len(missing)} of {len(parts)} parts are there; going on with the others")
     total = 2 * sum(part.stop - part.start for part in missing)
+    workers = 1 if workers == 0 and total <= FEW else workers
     with (
         Progress(total, say, "records") as progress,
         contextlib.closing(run(Maker(folder, config), missing, workers)) as made,
