@@ -97,11 +97,18 @@ class Texts:
 
     @cached_property
     def fold(self) -> np.ndarray:
-        """(S,) 0 to FOLDS - 1: the same for all items that share a picture or a pair, even through others."""
+        """(S,) 0 to FOLDS - 1: the same for all items that share a picture or a pair, even through others.
+
+        Equally many clusters in each, dealt out in the order of a hash, so that the order of items does not matter.
+        """
         clusters = clusters_of(self.items)
-        number = int(clusters.max(initial=-1)) + 1
-        order = np.random.Generator(np.random.Philox(key=stream_key("folds", self.seed))).permutation(number)
-        return np.asarray((order % FOLDS)[clusters][self.item])
+        first: dict[int, str] = {}
+        for cluster, item in zip(clusters.tolist(), self.items, strict=True):
+            first[cluster] = min(first.get(cluster, item.image), item.image)
+        order = sorted(first, key=lambda cluster: (noise(self.seed, "fold", first[cluster]), first[cluster]))
+        folds = np.empty(len(first), np.int64)
+        folds[order] = np.arange(len(order)) % FOLDS
+        return np.asarray(folds[clusters][self.item])
 
     @cached_property
     def group(self) -> np.ndarray:

@@ -41,16 +41,23 @@ class Draws:
         return choices[self.below(len(choices))]
 
 
-def location_class(x: float, y: float) -> str:
+def location_class(box: Sequence[float], width: float, height: float) -> str:
     """VL-CheckList's class of a place (paper, section 3.1) from the distance of a box's centre to the picture's."""
-    ratio = math.dist((x, y), (CANVAS / 2, CANVAS / 2)) / (math.hypot(CANVAS, CANVAS) / 2)
+    x, y, w, h = box
+    ratio = math.hypot(2 * x + w - width, 2 * y + h - height) / math.hypot(width, height)
     return LOCATIONS[0] if ratio <= 1 / 3 else LOCATIONS[1] if ratio <= 2 / 3 else LOCATIONS[2]
+
+
+def size_class(box: Sequence[float], width: float, height: float) -> str:
+    """VL-CheckList's class of a size (paper, section 3.1) from the area of a box in pixels."""
+    area = box[2] * box[3]
+    return "small" if area <= 1024 else "medium" if area <= 9216 else "large"
 
 
 CELLS: dict[str, list[tuple[int, int]]] = {location: [] for location in LOCATIONS}
 for _row in range(WORLD.rows):
     for _column in range(WORLD.columns):
-        CELLS[location_class((_column + 0.5) * CELL, (_row + 0.5) * CELL)].append((_row, _column))
+        CELLS[location_class((_column * CELL, _row * CELL, CELL, CELL), CANVAS, CANVAS)].append((_row, _column))
 
 
 @dataclass(frozen=True)
@@ -129,7 +136,7 @@ def _without(choices: Sequence[str], *taken: str) -> list[str]:
     return [choice for choice in choices if choice not in taken]
 
 
-def _unlike(*shapes: str) -> list[str]:
+def unlike(*shapes: str) -> list[str]:
     """Shapes that nobody takes for one of these."""
     return [s for s in WORLD.shapes if not any(s == taken or {s, taken} <= ALIKE for taken in shapes)]
 
@@ -137,7 +144,7 @@ def _unlike(*shapes: str) -> list[str]:
 def _shapes(draws: Draws) -> tuple[str, str]:
     """Two shapes that nobody takes for each other."""
     first = draws.pick(WORLD.shapes)
-    return first, draws.pick(_unlike(first))
+    return first, draws.pick(unlike(first))
 
 
 def _two(choices: Sequence[T], draws: Draws) -> tuple[T, T]:
@@ -159,7 +166,7 @@ def _object(location: str | None, size: str | None, absent: bool, index: int, dr
     board = Board(draws)
     shape, other = _shapes(draws)
     colour, else_colour = _two(WORLD.colours, draws)
-    rest = _unlike(shape, other)
+    rest = unlike(shape, other)
     target = board.put(colour, shape, location, size)
     lure = board.put(else_colour, draws.pick(rest) if absent else other)
     fillers = [board.put(colour, draws.pick(rest)), *board.fillers(WORLD.colours, rest)]
@@ -177,7 +184,7 @@ def _colour(absent: bool, index: int, draws: Draws) -> Pair:
     rest = _without(WORLD.colours, colour, other)
     target = board.put(colour, shape, location, size)
     lure = board.put(draws.pick(rest) if absent else other, else_shape)
-    fillers = board.fillers(rest, _unlike(shape))
+    fillers = board.fillers(rest, unlike(shape))
     changed = [replace(target, colour=other), lure if absent else replace(lure, colour=colour)]
     true, false = (Form("is", (shape, c)) for c in (colour, other))
     return _mirrored([target, lure, *fillers], [*changed, *fillers], true, false, index, location=location, size=size)
@@ -194,7 +201,7 @@ def _size(absent: bool, index: int, draws: Draws) -> Pair:
     colour = draws.pick(WORLD.colours)
     target = board.put(colour, shape, location, "small")
     lure = board.put(colour, else_shape, size="medium" if absent else "large")
-    fillers = board.fillers(WORLD.colours, _unlike(shape), "medium")
+    fillers = board.fillers(WORLD.colours, unlike(shape), "medium")
     large = draws.pick(SIDES["large"]) if absent else lure.side
     changed = [replace(target, side=large), lure if absent else replace(lure, side=target.side)]
     true, false = (Form("is", (shape, s)) for s in ("small", "large"))
@@ -215,7 +222,7 @@ def _spatial(swap: bool, index: int, draws: Draws) -> Pair:
         places.reverse()
     here, there = ((line, place) if axis == "horizontal" else (place, line) for place in places)
     first, second = board.put(colour, shape, cell=here), board.put(else_colour, else_shape, cell=there)
-    fillers = board.fillers(WORLD.colours, _unlike(shape, else_shape))
+    fillers = board.fillers(WORLD.colours, unlike(shape, else_shape))
     exchanged = [_moved(first, second), _moved(second, first)]
     one, other = f"{colour} {shape}", f"{else_colour} {else_shape}"
     true = Form("stands", (one, relation, other))
@@ -257,7 +264,7 @@ def _bound(noun: bool, index: int, draws: Draws) -> Pair:
     location, size = LOCATIONS[index % 3], tuple(SIDES)[index // 3 % 3]
     (shape, other), (colour, else_colour) = _shapes(draws), _two(WORLD.colours, draws)
     target, lure = board.put(colour, shape, location, size), board.put(else_colour, other)
-    fillers = board.fillers(WORLD.colours, _unlike(shape, other))
+    fillers = board.fillers(WORLD.colours, unlike(shape, other))
     true = Form("binds", (shape, colour))
     if noun:
         false, changed = Form("binds", (other, colour)), [replace(target, shape=other), replace(lure, shape=shape)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from analysis.probe import drawing
@@ -14,6 +14,7 @@ from analysis.probe.layouts import Pair, Side, Unit
 from analysis.probe.statements import Form
 
 IMAGES = "images"
+ITEM, PLACED = (tuple(field.name for field in fields(kind)) for kind in (Item, Placed))
 Line = dict[str, Any]
 """Of items.jsonl: all of an item, objects, the forms of its sentences, and for a triplet its published record."""
 
@@ -35,7 +36,7 @@ def describe(unit: Unit, pair: Pair, number: int) -> tuple[Line, dict[str, bytes
         pair=f"{name}/{number // 2}",
         labels={"grade": unit.grade, "template": str(pair.template + 1), **pair.labels},
     )
-    return {**asdict(item), **_truth(side)}, {item.image: drawing.as_png(picture)}
+    return {**vars(item), **_truth(side)}, {item.image: drawing.as_png(picture)}
 
 
 def _triplet(unit: Unit, pair: Pair, number: int, picture: Any) -> tuple[Line, dict[str, bytes]]:
@@ -76,7 +77,7 @@ def _triplet(unit: Unit, pair: Pair, number: int, picture: Any) -> tuple[Line, d
         f"{IMAGES}/{item.image}": drawing.as_png(picture),
         f"{IMAGES}/{number:06d}_rel_{number:06d}t.png": drawing.as_png(drawing.cut(picture, drawing.crop_box(target))),
     }
-    return {**asdict(item), **_truth(side), "record": record}, pictures
+    return {**vars(item), **_truth(side), "record": record}, pictures
 
 
 def _relationship(name: str, o: Placed) -> dict[str, Any]:
@@ -91,8 +92,11 @@ def _relationship(name: str, o: Placed) -> dict[str, Any]:
 
 
 def _truth(side: Side) -> Line:
-    shown = [{**asdict(o), "size": o.size, "box": o.box, "area": o.box[2] * o.box[3]} for o in side.scene]
-    forms = {"positive_form": asdict(side.positive), "negative_form": asdict(side.negative)}
+    shown = [
+        {**{name: getattr(o, name) for name in PLACED}, "size": o.size, "box": o.box, "area": o.box[2] * o.box[3]}
+        for o in side.scene
+    ]
+    forms = {"positive_form": vars(side.positive), "negative_form": vars(side.negative)}
     return {"objects": shown, "subject": side.subject, **forms}
 
 
@@ -110,12 +114,12 @@ class Truth:
 
 
 def item_of(line: Line) -> Item:
-    values = {field.name: line[field.name] for field in fields(Item)}
+    values = {name: line[name] for name in ITEM}
     return Item(**{**values, "positives": tuple(values["positives"]), "negatives": tuple(values["negatives"])})
 
 
 def truth_of(line: Line) -> Truth:
-    scene = tuple(Placed(**{field.name: o[field.name] for field in fields(Placed)}) for o in line["objects"])
+    scene = tuple(Placed(*(o[name] for name in PLACED)) for o in line["objects"])
     true, false = (Form(line[name]["says"], tuple(line[name]["args"])) for name in ("positive_form", "negative_form"))
     return Truth(scene, true, false, line["subject"])
 

@@ -24,7 +24,6 @@ from analysis.probe.items import KINDS, Corpus
 from analysis.probe.layouts import UNITS, Unit
 from analysis.probe.records import IMAGES
 from travlr import files
-from travlr.dataset import versions
 from travlr.files import WORK, put_file
 from travlr.workers import Progress, run
 
@@ -34,6 +33,7 @@ SMOKE = 500  # records that show quickly whether a scorer works at all
 LEAST = {"checklist": 144, "predicate_noun": 6}
 MOST = 1_000_000
 PAIRS = 64  # pairs made at a time
+FEW = 1000  # records that one process makes before others have started
 MANIFEST, ITEMS, JOB = "manifest.json", "items.jsonl", f"{WORK}/job.json"
 NOTES = {
     "checklist": (
@@ -183,7 +183,8 @@ class Maker:
             for which in (0, 1):
                 line, pictures = records.describe(unit, pair, part.first + 2 * index + which)
                 for name, data in pictures.items():
-                    (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                    if index == part.start:
+                        (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
                     put_file(self.folder, name, [data], sync=False)
                 hashes = {name: hashlib.sha256(data).hexdigest() for name, data in pictures.items()}
                 lines.append(json.dumps({**line, "sha256": hashes}) + "\n")
@@ -198,6 +199,7 @@ def _make(folder: Path, config: Config, workers: int, say: Callable[[str], None]
     if len(missing) < len(parts):
         say(f"{folder}: {len(parts) - len(missing)} of {len(parts)} parts are there; going on with the others")
     total = 2 * sum(part.stop - part.start for part in missing)
+    workers = 1 if workers == 0 and total <= FEW else workers
     with (
         Progress(total, say, "records") as progress,
         contextlib.closing(run(Maker(folder, config), missing, workers)) as made,
@@ -236,6 +238,8 @@ def _has_pictures(folder: Path, lines: Sequence[dict[str, Any]]) -> bool:
 
 def _finish(folder: Path, config: Config) -> None:
     """The files that hold all records, and last the manifest."""
+    from travlr.dataset import versions  # pyarrow takes a while to import, and no worker needs it
+
     lines = [line for part in _parts(config) for line in _lines(folder / part.record)]
     written = {ITEMS: b"".join(json.dumps(line).encode() + b"\n" for line in lines)}
     written |= records.published(lines)
