@@ -69,8 +69,10 @@ def siglip() -> tuple[Any, Any, Any]:
 
 
 def siglip2() -> tuple[Any, Any, Any]:
-    tokenizer = plain_tokenizer()
-    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 16, "projection_size": WIDTH}
+    marks = ("<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "▁")
+    vocabulary = {word: n for n, word in enumerate((*marks, *"abcdefghijklmnopqrstuvwxyz"))}
+    tokenizer = transformers.Siglip2Tokenizer(vocab=vocabulary, merges=[])
+    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 40, "projection_size": WIDTH}
     vision = {**TOWER, "patch_size": 8, "num_patches": 16}
     config = transformers.Siglip2Config(text_config=text, vision_config=vision)
     processor = transformers.Siglip2ImageProcessorPil(patch_size=8, max_num_patches=16)
@@ -116,7 +118,7 @@ def bridgetower() -> tuple[Any, Any, Any]:
         share_cross_modal_transformer_layers=True,
     )
     processor = transformers.BridgeTowerImageProcessorPil(
-        size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}, size_divisor=8
+        size={"shortest_edge": 32}, crop_size={"shortest_edge": 32}, size_divisor=8
     )
     return transformers.BridgeTowerForImageAndTextRetrieval(config), tokenizer, processor
 
