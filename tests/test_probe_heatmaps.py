@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: saved(name, tmp_path_factory.mktemp("models") / name) for name in ("clip", "blip", "vilt")}
 
 
-def one_place(images: list[Image.Image], texts: list[str]) -> list[float]:
+def one_place(images: Any, texts: Any) -> Any:
     """Redness of the second quarter of the third row of four, for texts with `red`."""
-    return [float(np.asarray(image)[48:64, 16:32, 0].mean()) * ("red" in text) for image, text in zip(images, texts)]  # noqa: B905
+    return [
+        float(np.asarray(image)[48:64, 16:32, 0].mean()) * ("red" in text)
+        for image, text in zip(images, texts, strict=True)
+    ]
 
 
 # Occlusion ----------------------------------------------------------------------------------------------------------
@@ -124,7 +128,7 @@ def test_a_region_model_that_reads_one_region_lights_it() -> None:
     image = Image.new("RGB", (40, 20))
     found = heat(scorer, image, "red circle")
     assert found.method == "attention"
-    assert np.unravel_index(found.sentence.argmax(), (20, 40)) == (10, 0)
+    assert int(found.sentence.argmax()) == 10 * 40
     lit = np.zeros((20, 40), bool)
     lit[10:, :20] = True
     assert found.sentence[lit].min() > 50 * found.sentence[~lit].max()
@@ -159,7 +163,7 @@ def test_a_dual_encoder_that_reads_one_patch_lights_it(folders: dict[str, Path])
         model.visual_projection.weight[:, 0] = torch.randn(len(direction))
     found = heat(scorer, image, text)
     assert found.method == "attention" and found.sentence.shape == (32, 32)
-    row, column = np.unravel_index(found.sentence.argmax(), (32, 32))
+    row, column = divmod(int(found.sentence.argmax()), 32)
     assert (row // 8, column // 8) == (2, 1)
     centres = found.sentence[4::8, 4::8].flatten()
     assert centres[9] > 10 * np.delete(centres, 9).max()
@@ -225,6 +229,10 @@ def test_maps_are_of_the_pictures_size_and_leave_the_scorer_as_it_was(
         assert (found.sentence[:, 12:52] > 0).any()
 
 
+def some_regions(features: np.ndarray, shown: list[np.ndarray], _: Image.Image) -> tuple[np.ndarray, np.ndarray]:
+    return features[shown[0]], BOXES[shown[0]]
+
+
 @pytest.mark.parametrize("kind", ["uniter", "visualbert", "lxmert"])
 def test_without_the_hottest_region_the_score_falls_more_than_without_the_coldest(kind: str, tmp_path: Path) -> None:
     """In most of 24 random models and pictures: a gradient tells of small changes, and leaving a region out is none."""
@@ -233,7 +241,7 @@ def test_without_the_hottest_region_the_score_falls_more_than_without_the_coldes
         features = np.random.default_rng(number).standard_normal((4, 16)).astype(np.float32)
         shown = [np.ones(4, bool)]
         model = region_scorer(kind, tmp_path, layers=1, spread=0.1).parts.model
-        parts = built(kind, model, words, "", lambda _, f=features, s=shown: (f[s[0]], BOXES[s[0]]), "itm")
+        parts = built(kind, model, words, "", partial(some_regions, features, shown), "itm")
         scorer = Matcher(kind, parts, torch.device("cpu"), torch.float32, 8)
         image = Image.new("RGB", (20, 20))
         found = heat(scorer, image, TEXT)

@@ -94,10 +94,11 @@ def test_controls_make_the_picture() -> None:
     uploads: list[Any] = ["upload", 0, ground, "upload", "square", "red", crop, 0.5, 0.5, 0.5]
     shown = np.asarray(composed(*uploads))
     assert shown.shape == (20, 30, 3) and (shown == (0, 255, 0)).all(-1).sum() == 100
-    assert (np.asarray(composed(*uploads[:3], "none", *uploads[4:])) == (0, 0, 255)).all()
+    nothing: list[Any] = ["none" if n == 3 else value for n, value in enumerate(uploads)]
+    assert (np.asarray(composed(*nothing)) == (0, 0, 255)).all()
     for place, name in ((2, "background"), (6, "object")):
         with pytest.raises(ValueError, match=f"{name}=upload: upload a picture"):
-            composed(*uploads[:place], None, *uploads[place + 1 :])
+            composed(*uploads[:place], *[None], *uploads[place + 1 :])
 
 
 # Answers ------------------------------------------------------------------------------------------------------------
@@ -208,7 +209,7 @@ def test_two_sentences_are_typed_and_their_scores_read(served: str, called: set[
     picture = composed("white", 0, None, "shape", "circle", "red", None, 0.5, 0.5, 0.3)
     a, b, verdict = asked(chrome, "the circle is red", "the circle is blue")
     wanted = answered(redness, picture, "the circle is red", "the circle is blue")
-    assert (a, b) == (pytest.approx(wanted[0], abs=1e-4), pytest.approx(wanted[1], abs=1e-4))
+    assert [a, b] == pytest.approx(wanted[:2], abs=1e-4)
     assert a > 0 and verdict == wanted[2]
     heat = until(chrome, lambda: chrome.find_elements(By.CSS_SELECTOR, "#heat img"))[0]
     until(chrome, lambda: chrome.execute_script("return arguments[0].naturalWidth", heat) > 300)
@@ -255,7 +256,7 @@ def test_only_this_computer_is_served(served: str) -> None:
     port = int(served.rstrip("/").rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), timeout=5):
         pass
-    others = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), port, socket.AF_INET)}
+    others = {str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), port, socket.AF_INET)}
     for address in others - {"127.0.0.1"}:
         with pytest.raises(OSError):
             socket.create_connection((address, port), timeout=1)

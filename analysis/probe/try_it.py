@@ -156,7 +156,7 @@ def looked(scorer: Scorer, picture: Image.Image, first: str, second: str) -> Ima
 def raster(figure: Any) -> Image.Image:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    canvas = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
     return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
 
