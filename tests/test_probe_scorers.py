@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import transformers
+import transformers as library
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
@@ -19,6 +19,7 @@ from analysis.probe.scorers import FAMILIES, QUESTION, Matcher, load, words_of
 from tests.helpers import one_line
 from tests.tiny import BUILT, pictures, saved
 
+models_of: Any = library
 TEXTS = ["a red circle", "a blue star is above a circle", "a star", "a blue circle", "the circle is above the star"]
 
 
@@ -45,10 +46,11 @@ def direct(kind: str, folder: Path, image: Image.Image, text: str, head: str | N
     """The score of one picture and one sentence by the library's own forward pass."""
     if kind == "llava":
         return direct_answer(folder, image, text)
-    model = getattr(transformers, FAMILIES[kind].kind).from_pretrained(folder).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
-    padding = {"padding": "max_length", "max_length": 16} if kind.startswith("siglip") else {}
+    model = getattr(models_of, FAMILIES[kind].kind).from_pretrained(folder).eval()
+    tokenizer = models_of.AutoTokenizer.from_pretrained(folder)
+    processor = models_of.AutoImageProcessor.from_pretrained(folder, backend="pil")
+    longest = {"siglip": 16, "siglip2": 40}.get(kind)
+    padding = {"padding": "max_length", "max_length": longest} if longest else {}
     words = tokenizer(text, return_tensors="pt", **padding)
     inputs = {"input_ids": words["input_ids"], **processor(images=image, return_tensors="pt")}
     if not kind.startswith("siglip"):
@@ -63,7 +65,7 @@ def direct(kind: str, folder: Path, image: Image.Image, text: str, head: str | N
             logits = model(**inputs, use_itm_head=head != "itc").itm_score
             return float(logits) if head == "itc" else float(logits[0, 1] - logits[0, 0])
         if kind == "flava":
-            out = model(**inputs, input_ids_masked=inputs["input_ids"], skip_unmasked_multimodal_encoder=True)
+            out = model(**inputs, input_ids_masked=inputs["input_ids"], return_loss=False)
             if head == "itc":
                 return float(out.contrastive_logits_per_image / model.flava.logit_scale.exp())
             return float(out.itm_logits[0, 1] - out.itm_logits[0, 0])
@@ -73,8 +75,8 @@ def direct(kind: str, folder: Path, image: Image.Image, text: str, head: str | N
 
 def direct_answer(folder: Path, image: Image.Image, text: str) -> float:
     """log p(yes) - log p(no) after the question; the tiny vocabulary has one token of each."""
-    model = transformers.LlavaForConditionalGeneration.from_pretrained(folder).eval()
-    processor = transformers.AutoProcessor.from_pretrained(folder)
+    model = models_of.LlavaForConditionalGeneration.from_pretrained(folder).eval()
+    processor = models_of.AutoProcessor.from_pretrained(folder)
     asked = f"<image>\nQuestion: {QUESTION.format(text=text)} Answer:"
     with torch.no_grad():
         logits = model(**processor(images=image, text=asked, return_tensors="pt")).logits[0, -1]
@@ -137,9 +139,8 @@ def test_a_picture_is_encoded_once_and_equal_pairs_tie(kind: str, folders: dict[
     assert sum(counted) == 4
     assert (scores[: len(texts)] == scores[len(texts) :]).all()
     if kind == "bridgetower":  # whose later layers are kept, too
-        assert all(
-            "forward" not in vars(b) for b in scorer.parts.model.bridgetower.vision_model.visual.transformer.resblocks
-        )  # type: ignore[union-attr]
+        model: Any = scorer.parts.model
+        assert all("forward" not in vars(b) for b in model.bridgetower.vision_model.visual.transformer.resblocks)
 
 
 def _rows(out: Any) -> int:
@@ -150,7 +151,8 @@ def test_bridgetowers_layers_run_once_for_each_picture(folders: dict[str, Path])
     scorer = load(str(folders["bridgetower"]), device="cpu")
     assert isinstance(scorer, Matcher)
     counted: list[int] = []
-    for block in scorer.parts.model.get_submodule("bridgetower.vision_model.visual.transformer.resblocks"):  # type: ignore[attr-defined]
+    blocks: Any = scorer.parts.model.get_submodule("bridgetower.vision_model.visual.transformer.resblocks")
+    for block in blocks:
         block.mlp.c_fc.register_forward_hook(lambda _, given, out: counted.append(out.shape[1]))
     scorer(*crossed())
     assert sum(counted) == 4 * 3
@@ -206,8 +208,8 @@ TEMPLATE = (
 
 
 def test_a_chat_template_is_used_where_there_is_one(folders: dict[str, Path], tmp_path: Path) -> None:
-    processor = transformers.AutoProcessor.from_pretrained(folders["llava"])
-    model = transformers.LlavaForConditionalGeneration.from_pretrained(folders["llava"]).eval()
+    processor = models_of.AutoProcessor.from_pretrained(folders["llava"])
+    model = models_of.LlavaForConditionalGeneration.from_pretrained(folders["llava"]).eval()
     processor.chat_template = TEMPLATE
     processor.save_pretrained(tmp_path)
     model.save_pretrained(tmp_path)
@@ -248,7 +250,7 @@ def changed(folder: Path, to: Path, change: Callable[[dict[str, torch.Tensor]], 
 def test_a_model_that_lacks_what_it_scores_with_is_refused(
     kind: str, key: str, folders: dict[str, Path], tmp_path: Path
 ) -> None:
-    name = changed(folders[kind], tmp_path / "model", lambda weights: weights.pop(key) and None)
+    name = changed(folders[kind], tmp_path / "model", lambda weights: weights.__delitem__(key))
     refused(f"lacks 1 of the weights .* {key}", name)
     assert np.isfinite(load(name, device="cpu", allow_random=True)(pictures()[:1], TEXTS[:1])).all()
 
@@ -260,7 +262,7 @@ def test_weights_without_a_place_are_refused_and_other_heads_left_out(folders: d
     def headed(weights: dict[str, torch.Tensor]) -> None:
         weights["mlm_score.bias"] = torch.zeros(4)
 
-    refused("1 weights that CLIPModel .* layers.2.mlp.fc1.bias", changed(folders["clip"], tmp_path / "deep", deeper))
+    refused("1 weights that CLIPModel .*layers.2.mlp.fc1.bias", changed(folders["clip"], tmp_path / "deep", deeper))
     kept = load(changed(folders["clip"], tmp_path / "headed", headed), device="cpu")
     images, texts = crossed()
     assert (kept(images, texts) == load(str(folders["clip"]), device="cpu")(images, texts)).all()
@@ -351,7 +353,7 @@ def test_a_tokenizer_of_another_model_is_refused(folders: dict[str, Path], tmp_p
     for file in folders["blip"].iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
     vocabulary = {w: n for n, w in enumerate(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(str, range(90))))}
-    transformers.BertTokenizer(vocab=vocabulary).save_pretrained(folder)
+    models_of.BertTokenizer(vocab=vocabulary).save_pretrained(folder)
     refused("a tokenizer of 95 words beside a model of", str(folder))
 
 
@@ -393,7 +395,7 @@ def test_a_users_function_is_a_scorer(here: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["clip", "blip", "bridgetower", "siglip"])
 def test_words_have_the_tokens_that_spell_them(kind: str, folders: dict[str, Path]) -> None:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folders[kind])
+    tokenizer = models_of.AutoTokenizer.from_pretrained(folders[kind])
     text = "a red circle, is above: the star"
     ids = tokenizer(text)["input_ids"]
     found = words_of(tokenizer, text)

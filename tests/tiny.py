@@ -8,22 +8,28 @@ from typing import Any
 
 import numpy as np
 import torch
-import transformers
+import transformers as library
 from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import nn
 
+models_of: Any = library
 WORDS = (*"abcdefghijklmnopqrstuvwxyz", "red", "blue", "circle", "star", "above", "is", "the", "yes", "no")
 WIDTH = 32
 # Of every tower: as small as it can be, with two layers.
-TOWER = {"hidden_size": WIDTH, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
-VISION = {**TOWER, "image_size": 32, "patch_size": 8}
-PICTURE = {"size": {"height": 32, "width": 32}}
+TOWER: dict[str, Any] = {
+    "hidden_size": WIDTH,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+}
+VISION: dict[str, Any] = {**TOWER, "image_size": 32, "patch_size": 8}
+PICTURE: dict[str, Any] = {"size": {"height": 32, "width": 32}}
 
 
 def bert_tokenizer() -> Any:
     vocabulary = {w: n for n, w in enumerate(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS))}
-    return transformers.BertTokenizer(vocab=vocabulary)
+    return models_of.BertTokenizer(vocab=vocabulary)
 
 
 def letters(kind: Any, end: str, marks: Sequence[str]) -> Any:
@@ -44,97 +50,97 @@ def plain_tokenizer(*marks: str, end: bool = True) -> Any:
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation()])
     if end:
         tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
-    return transformers.PreTrainedTokenizerFast(
+    return models_of.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", eos_token="</s>",
         additional_special_tokens=list(marks),
     )  # fmt: skip
 
 
 def clip() -> tuple[Any, Any, Any]:
-    tokenizer = letters(transformers.CLIPTokenizer, "</w>", ("<|startoftext|>", "<|endoftext|>"))
+    tokenizer = letters(models_of.CLIPTokenizer, "</w>", ("<|startoftext|>", "<|endoftext|>"))
     text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 40, "projection_dim": 16}
     text |= {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
-    config = transformers.CLIPConfig(
-        text_config=text, vision_config={**VISION, "projection_dim": 16}, projection_dim=16
-    )
-    processor = transformers.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
-    return transformers.CLIPModel(config), tokenizer, processor
+    config = models_of.CLIPConfig(text_config=text, vision_config={**VISION, "projection_dim": 16}, projection_dim=16)
+    processor = models_of.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
+    return models_of.CLIPModel(config), tokenizer, processor
 
 
 def siglip() -> tuple[Any, Any, Any]:
     tokenizer = plain_tokenizer()
     text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 16, "projection_size": WIDTH}
-    config = transformers.SiglipConfig(text_config=text, vision_config=dict(VISION))
-    return transformers.SiglipModel(config), tokenizer, transformers.SiglipImageProcessorPil(**PICTURE)
+    config = models_of.SiglipConfig(text_config=text, vision_config=dict(VISION))
+    return models_of.SiglipModel(config), tokenizer, models_of.SiglipImageProcessorPil(**PICTURE)
 
 
 def siglip2() -> tuple[Any, Any, Any]:
-    tokenizer = plain_tokenizer()
-    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 16, "projection_size": WIDTH}
+    marks = ("<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "▁")
+    vocabulary = {word: n for n, word in enumerate((*marks, *"abcdefghijklmnopqrstuvwxyz"))}
+    tokenizer = models_of.Siglip2Tokenizer(vocab=vocabulary, merges=[])
+    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 40, "projection_size": WIDTH}
     vision = {**TOWER, "patch_size": 8, "num_patches": 16}
-    config = transformers.Siglip2Config(text_config=text, vision_config=vision)
-    processor = transformers.Siglip2ImageProcessorPil(patch_size=8, max_num_patches=16)
-    return transformers.Siglip2Model(config), tokenizer, processor
+    config = models_of.Siglip2Config(text_config=text, vision_config=vision)
+    processor = models_of.Siglip2ImageProcessorPil(patch_size=8, max_num_patches=16)
+    return models_of.Siglip2Model(config), tokenizer, processor
 
 
 def blip() -> tuple[Any, Any, Any]:
     tokenizer = bert_tokenizer()
     text = {**TOWER, "vocab_size": len(tokenizer), "encoder_hidden_size": WIDTH, "max_position_embeddings": 24}
     text |= {"pad_token_id": 0, "bos_token_id": 2, "sep_token_id": 3, "projection_dim": 16}
-    config = transformers.BlipConfig(text_config=text, vision_config=dict(VISION), image_text_hidden_size=16)
-    return transformers.BlipForImageTextRetrieval(config), tokenizer, transformers.BlipImageProcessorPil(**PICTURE)
+    config = models_of.BlipConfig(text_config=text, vision_config=dict(VISION), image_text_hidden_size=16)
+    return models_of.BlipForImageTextRetrieval(config), tokenizer, models_of.BlipImageProcessorPil(**PICTURE)
 
 
 def vilt() -> tuple[Any, Any, Any]:
     tokenizer = bert_tokenizer()
-    config = transformers.ViltConfig(**VISION, vocab_size=len(tokenizer), max_position_embeddings=24)
-    processor = transformers.ViltImageProcessorPil(size={"shortest_edge": 32}, size_divisor=8)
-    return transformers.ViltForImageAndTextRetrieval(config), tokenizer, processor
+    config = models_of.ViltConfig(**VISION, vocab_size=len(tokenizer), max_position_embeddings=24)
+    processor = models_of.ViltImageProcessorPil(size={"shortest_edge": 32}, size_divisor=8)
+    return models_of.ViltForImageAndTextRetrieval(config), tokenizer, processor
 
 
 def flava() -> tuple[Any, Any, Any]:
     tokenizer = bert_tokenizer()
     text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 24}
-    config = transformers.FlavaConfig(
+    config = models_of.FlavaConfig(
         text_config=text, image_config=dict(VISION), multimodal_config=dict(TOWER), hidden_size=WIDTH,
         projection_dim=16, init_codebook=False,
     )  # fmt: skip
-    processor = transformers.FlavaImageProcessorPil(**PICTURE, crop_size={"height": 32, "width": 32})
-    return transformers.FlavaForPreTraining(config), tokenizer, processor
+    processor = models_of.FlavaImageProcessorPil(**PICTURE, crop_size={"height": 32, "width": 32})
+    return models_of.FlavaForPreTraining(config), tokenizer, processor
 
 
 def bridgetower() -> tuple[Any, Any, Any]:
     marks = ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "Ġ")
-    tokenizer = letters(transformers.RobertaTokenizer, "", marks)
+    tokenizer = letters(models_of.RobertaTokenizer, "", marks)
     wide = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 64}
     text = {**wide, "vocab_size": len(tokenizer), "max_position_embeddings": 48, "pad_token_id": 1}
     vision = {"hidden_size": 64, "num_hidden_layers": 3, "image_size": 32, "patch_size": 8}
-    config = transformers.BridgeTowerConfig(
+    config = models_of.BridgeTowerConfig(
         text_config=text,
         vision_config=vision,
         **{**wide, "num_hidden_layers": 2},
         share_cross_modal_transformer_layers=True,
     )
-    processor = transformers.BridgeTowerImageProcessorPil(
-        size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}, size_divisor=8
+    processor = models_of.BridgeTowerImageProcessorPil(
+        size={"shortest_edge": 32}, crop_size={"shortest_edge": 32}, size_divisor=8
     )
-    return transformers.BridgeTowerForImageAndTextRetrieval(config), tokenizer, processor
+    return models_of.BridgeTowerForImageAndTextRetrieval(config), tokenizer, processor
 
 
 def llava() -> tuple[Any, Any, Any]:
     tokenizer = plain_tokenizer("<image>", end=False)
     text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 96, "num_key_value_heads": 2}
-    config = transformers.LlavaConfig(
-        vision_config=transformers.CLIPVisionConfig(**VISION),
-        text_config=transformers.LlamaConfig(**text),
+    config = models_of.LlavaConfig(
+        vision_config=models_of.CLIPVisionConfig(**VISION),
+        text_config=models_of.LlamaConfig(**text),
         image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
         vision_feature_layer=-1,
     )
-    images = transformers.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
-    processor = transformers.LlavaProcessor(
+    images = models_of.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
+    processor = models_of.LlavaProcessor(
         images, tokenizer, patch_size=8, vision_feature_select_strategy="default", num_additional_image_tokens=1
     )
-    return transformers.LlavaForConditionalGeneration(config), None, processor
+    return models_of.LlavaForConditionalGeneration(config), None, processor
 
 
 BUILT: dict[str, Callable[[], tuple[Any, Any, Any]]] = {

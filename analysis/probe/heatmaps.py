@@ -40,7 +40,7 @@ MOST_WORDS = 24
 @dataclass(frozen=True)
 class Heat:
     """words: the words of the text, in order. sentence: (H, W) of the picture's pixels, at least 0. by_word:
-    (words, H, W), likewise. method: attention or occlusion. All maps of a sentence have one scale."""
+    (words, H, W), likewise. method: attention or occlusion."""
 
     text: str
     score: float
@@ -67,15 +67,18 @@ def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", ce
         raise ValueError(f"method=attention: model={getattr(scorer, 'name', scorer)} shows none; use occlusion")
     score = float(scorer([image], [text])[0])
     if method == "occlusion" or looks is None:
-        maps = [occlusion(scorer, image, said, cells) for said in (text, *words)]
-        return Heat(text, score, tuple(words), maps[0], np.stack(maps[1:]), "occlusion")
+        hidden = occlusion(scorer, image, [text, *words], cells)
+        return Heat(text, score, tuple(words), hidden[0], hidden[1:], "occlusion")
     assert isinstance(scorer, Matcher)
     maps = looks(scorer, image, text)
     return Heat(text, score, tuple(words), maps[0], np.stack(maps[1:]), "attention")
 
 
-def occlusion(scorer: Scorer, image: Image.Image, text: str, cells: int = CELLS) -> np.ndarray:
-    """(H, W): what the score loses where a cell of cells x cells has the picture's mean colour; a gain is 0."""
+def occlusion(scorer: Scorer, image: Image.Image, texts: Sequence[str], cells: int = CELLS) -> np.ndarray:
+    """(texts, H, W): what scores lose where a cell of cells x cells has the picture's mean colour; a gain is 0.
+
+    All is asked in one call, so that a scorer encodes each of the cells x cells + 1 pictures once.
+    """
     picture = np.asarray(image.convert("RGB"))
     height, width = picture.shape[:2]
     mean = picture.reshape(-1, 3).mean(0).round().astype(np.uint8)
@@ -89,10 +92,11 @@ def occlusion(scorer: Scorer, image: Image.Image, text: str, cells: int = CELLS)
         covered[place] = mean
         shown.append(Image.fromarray(covered))
         shown[-1].info.update(image.info)
-    scores = np.asarray(scorer(shown, [text] * len(shown)), np.float64)
-    found = np.zeros((height, width), np.float32)
+    asked = [(one, text) for one in shown for text in texts]
+    scores = np.asarray(scorer(*zip(*asked, strict=True)), np.float64).reshape(len(shown), len(texts))
+    found = np.zeros((len(texts), height, width), np.float32)
     for place, lost in zip(places, scores[0] - scores[1:], strict=True):
-        found[place] = max(lost, 0.0)
+        found[:, *place] = np.maximum(lost, 0.0)[:, None, None]
     return found
 
 
@@ -314,31 +318,34 @@ def covered(processor: Any, width: int, height: int) -> tuple[int, int, int, int
 
 
 def draw(found: Heat, image: Image.Image) -> Any:
-    """A matplotlib figure: the picture with the sentence's map and with each word's, whose titles are the words."""
+    """A matplotlib figure: the picture with the sentence's map and with each word's, whose titles are the words.
+
+    The words' maps have one scale, so that a word that nothing is looked at for stays clear.
+    """
     from matplotlib.figure import Figure
 
     titles = [f"{found.text}\nscore {found.score:.3f}", *found.words]
     maps = [found.sentence, *found.by_word]
+    scales = [found.sentence.max(), *[found.by_word.max()] * len(found.words)]
     columns = min(len(maps), 4)
     rows = -(-len(maps) // columns)
     figure = Figure(figsize=(2.6 * columns, 2.9 * rows), dpi=100, layout="constrained")
-    for place, (title, values) in enumerate(zip(titles, maps, strict=True)):
+    for place, (title, values, most) in enumerate(zip(titles, maps, scales, strict=True)):
         axes = figure.add_subplot(rows, columns, place + 1)
-        axes.imshow(overlaid(image, values))
+        axes.imshow(overlaid(image, values, float(most)))
         axes.set_title(title, fontsize=9, wrap=True, parse_math=False)
         axes.set_axis_off()
     return figure
 
 
-def overlaid(image: Image.Image, values: np.ndarray) -> np.ndarray:
-    """(H, W, 3) uint8: the picture in grey, and over it, from clear to strong, the map as a part of its maximum."""
+def overlaid(image: Image.Image, values: np.ndarray, most: float) -> np.ndarray:
+    """(H, W, 3) uint8: the picture in grey, and over it, from clear to strong, a map (H, W) as a part of `most`."""
     from matplotlib import colormaps
 
-    most = float(values.max(initial=0.0))
     part = values / most if most > 0 else np.zeros_like(values)
     grey = np.asarray(image.convert("L").convert("RGB"), np.float32)
     colours = colormaps["inferno"](part)[..., :3].astype(np.float32) * 255
-    strength = 0.15 + 0.65 * part[..., None]
+    strength = 0.8 * np.sqrt(part)[..., None]
     return np.rint(grey * (1 - strength) + colours * strength).astype(np.uint8)
 
 

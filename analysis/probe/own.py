@@ -80,7 +80,8 @@ def built(name: str, model: Any, words: Words, checkpoint: str, find: Find | Non
         return [(word, [1 + n for n in places]) for word, places in words_of(words.tokenizer, text, special=False)]
 
     def judge(both: Tensors) -> Tensor:
-        return model.match(Inputs(**both))
+        given: dict[str, Any] = dict(both)
+        return model.match(Inputs(**given))
 
     if find is not None:
         return Parts(model, said, regions_with(find), tokens, as_is, as_is, judge, 0.0)

@@ -265,8 +265,9 @@ def model_type(name: str, folder: Path) -> str:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Without the advice and progress bars that `transformers` writes while it loads."""
-    from transformers.utils import logging
+    from transformers.utils import logging as advice
 
+    logging: Any = advice
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -156,7 +156,7 @@ def looked(scorer: Scorer, picture: Image.Image, first: str, second: str) -> Ima
 def raster(figure: Any) -> Image.Image:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    canvas = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
     return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
 
@@ -176,11 +176,11 @@ def page(names: list[str], scorer_of: Callable[[str], Scorer]) -> Any:
     def told(error: ValueError) -> Any:
         return gradio.Error(str(error), print_exception=False)
 
-    def show(*controls: Any) -> Image.Image:
+    def show(*controls: Any) -> Any:
         try:
             return composed(*controls)
-        except ValueError as error:
-            raise told(error) from None
+        except ValueError:  # such as an upload that is yet to come; asking tells of it
+            return gradio.skip()
 
     def ask(name: str, first: str, second: str, *controls: Any) -> tuple[Image.Image, str, str, str, Image.Image]:
         try:
@@ -190,23 +190,29 @@ def page(names: list[str], scorer_of: Callable[[str], Scorer]) -> Any:
         except ValueError as error:
             raise told(error) from None
 
+    def only_for(choice: Any, value: str, control: Any) -> None:
+        choice.change(lambda chosen: gradio.update(visible=chosen == value), choice, control, show_progress="hidden")
+
+    upload = {"type": "pil", "image_mode": None, "sources": ["upload"], "visible": False}
+    shown = {"type": "pil", "format": "png", "interactive": False, "show_label": False}
+    shown["buttons"] = ["download", "fullscreen"]  # none that sends it elsewhere
     with gradio.Blocks(title="Which sentence fits?", analytics_enabled=False) as made:
         gradio.Markdown("# Which sentence fits?\nPut an object on a background, type two sentences, and ask a model.")
         with gradio.Row():
             with gradio.Column():
                 model = gradio.Dropdown(names, value=names[0], label="model", elem_id="model")
                 background = gradio.Radio(list(BACKGROUNDS), value="white", label="background", elem_id="background")
-                seed = gradio.Number(0, label="scene number", precision=0, minimum=0)
-                uploaded = gradio.Image(type="pil", image_mode=None, sources=["upload"], label="background to upload")
+                seed = gradio.Number(0, label="scene number", precision=0, minimum=0, visible=False, elem_id="seed")
+                uploaded = gradio.Image(label="background to upload", elem_id="uploaded", **upload)
                 thing = gradio.Radio(list(OBJECTS), value="shape", label="object", elem_id="object")
                 shape = gradio.Dropdown(list(SHAPES), value="circle", label="shape", elem_id="shape")
                 colour = gradio.Dropdown(list(COLOURS), value="red", label="colour", elem_id="colour")
-                crop = gradio.Image(type="pil", image_mode=None, sources=["upload"], label="object to upload")
+                crop = gradio.Image(label="object to upload", elem_id="crop", **upload)
                 x = gradio.Slider(0, 1, 0.5, step=0.01, label="from left to right")
                 y = gradio.Slider(0, 1, 0.5, step=0.01, label="from top to bottom")
                 scale = gradio.Slider(0.02, 1, 0.3, step=0.01, label="size")
             with gradio.Column():
-                picture = gradio.Image(type="pil", label="picture", interactive=False, elem_id="picture", format="png")
+                picture = gradio.Image(label="picture", elem_id="picture", **shown)
                 first = gradio.Textbox(FIRST, label="first sentence", elem_id="first")
                 second = gradio.Textbox(SECOND, label="second sentence", elem_id="second")
                 button = gradio.Button("Which fits better?", variant="primary", elem_id="ask")
@@ -214,10 +220,17 @@ def page(names: list[str], scorer_of: Callable[[str], Scorer]) -> Any:
                     score_a = gradio.Textbox(label="score of the first", interactive=False, elem_id="score_first")
                     score_b = gradio.Textbox(label="score of the second", interactive=False, elem_id="score_second")
                 verdict = gradio.Textbox(label="answer", interactive=False, elem_id="verdict")
-                where = gradio.Image(
-                    type="pil", label="where it looks", interactive=False, elem_id="heat", format="png"
-                )
+                gradio.Markdown("Where it looks, for each sentence and each of its words:")
+                where = gradio.Image(label="where it looks", elem_id="heat", **shown)
         controls = [background, seed, uploaded, thing, shape, colour, crop, x, y, scale]
+        for choice, value, control in (
+            (background, "scene", seed),
+            (background, "upload", uploaded),
+            (thing, "shape", shape),
+            (thing, "shape", colour),
+            (thing, "upload", crop),
+        ):
+            only_for(choice, value, control)
         for control in controls:
             control.change(show, controls, picture, show_progress="hidden")
         made.load(show, controls, picture, show_progress="hidden")
