@@ -46,6 +46,9 @@ def slow(images, texts):
     time.sleep(0.05)
     return blind(images, texts)
 
+def broken(images, texts):
+    return None
+
 def often_wrong(images, texts):
     if any("blue" in text for text in texts):
         raise RuntimeError("no blue please")
@@ -346,6 +349,23 @@ def test_tiny_clip_answers_and_the_size_of_batches_decides_nothing(here: Path, o
     shutil.copytree(here / "clip", here / "moved")  # the same weights elsewhere: the same run but for its name
     (other,) = probe(small(corpus="checklist", model=["moved"], floors=False, out="o64"), **QUIET)
     assert other.lines == result.lines
+
+
+def test_a_model_that_scores_nothing_is_told_of(here: Path) -> None:
+    with pytest.raises(ValueError, match=r"nothing was scored, total 144 = scored 0.*failed 144") as error:
+        probe(small(corpus="checklist", model=["my_scorers:broken", "my_scorers:blind"], floors=False), **QUIET)
+    one_line(str(error.value))
+    assert [result.model for result in load_results(here / "probes")[0]] == ["my_scorers:blind", "my_scorers:broken"]
+
+
+def test_cropped_and_whole_pictures_of_the_same_pairs_are_compared(here: Path) -> None:
+    for cropped in (False, True):
+        config = small(corpus="predicate_noun", model=["my_scorers:dark"], floors=False, cropped=cropped)
+        probe(config, **QUIET)
+    with open(here / "probes/tables/scenes-predicate_noun-binding.csv", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["first"], row["second"]) == ("my_scorers:dark, cropped", "my_scorers:dark")
+    assert (row["of"], row["number"], row["p_value"]) == ("pairs", "72", "1.0")
 
 
 # The command ---------------------------------------------------------------------------------------------------------

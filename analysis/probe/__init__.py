@@ -13,5 +13,7 @@ floors.py          what answers blindly
 variation.py       how a score moves with the place and the size of an object
 scoring.py         a scorer over a corpus: batches, failures, resuming
 measures.py        accuracies and intervals from scores
-report.py          table, radar chart, page
+report.py          tables, radar chart, page
+run.py             all of this for a config: `probe(config, scorer=…) -> results`
+config.py          settings; command.py: the command line
 """

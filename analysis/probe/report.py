@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from matplotlib.patches import Patch
 from analysis.document import TEMPLATE
 from analysis.layout import Cell, Table
 from analysis.page import MARKED, NOTE_LINE, TEXT, bars, name, page, percent_axis, save, whiskers
-from analysis.probe.measures import FLAG, MACRO, MICRO, Compared, Line, compare, outcomes, solved_blindly
+from analysis.probe.measures import FLAG, MACRO, MICRO, Compared, Line, Outcomes, compare, outcomes, solved_blindly
 from analysis.probe.scoring import ANSWERS, read
 from travlr.files import locked, put_file
 
@@ -36,6 +36,7 @@ VERSION = 1
 RESULT, PAGE, TEXT_PAGE = "result.json", "report.html", "report.md"
 FORMATS = ("svg", "png")
 HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "oooo")
+CROPPED = ", cropped"  # after the name of a corpus whose pictures are
 CHANCE = (50.0, 25.0)  # of one item, of a pair, by tossing coins
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
@@ -99,7 +100,8 @@ def _lines(values: Iterable[Mapping[str, Any]]) -> tuple[Line, ...]:
 @dataclass(frozen=True)
 class Group:
     """Results on the same items by the same rules. answerers: models by a name that tells them apart, with their lines;
-    controls: the same of rules and of models that are shown other pictures. compared: models, each with each."""
+    controls: the same of rules and of models that are shown other pictures. compared: models, each with each. cropped:
+    models on cropped pictures, each with itself on whole ones."""
 
     title: str
     slug: str
@@ -108,6 +110,7 @@ class Group:
     controls: dict[str, tuple[Line, ...]]
     blind: tuple[str, ...]
     compared: tuple[Compared, ...] = ()
+    cropped: tuple[Compared, ...] = ()
 
     @property
     def rules(self) -> dict[str, tuple[Line, ...]]:
@@ -117,6 +120,12 @@ class Group:
     @property
     def flags(self) -> list[str]:
         return solved_blindly(self.rules)
+
+    @property
+    def by(self) -> str:
+        """What main tables and figures go through: axes, or their grades one by one where axes have several."""
+        mixed = any(line.by == "axis" and line.mixed for lines in _series(self).values() for line in lines)
+        return "axis and grade" if mixed else "axis"
 
     @property
     def kept(self) -> list[tuple[str, str]]:
@@ -137,6 +146,7 @@ def groups(results: Sequence[Result], out: Path | None = None) -> list[Group]:
         told = f"{corpus}, items {digest[:8]}, rules {rules}, of several sentences {sentences}" if several else corpus
         models = [result for result in members if result.model]
         names = _names(models)
+        named = dict(zip(names, models, strict=True))
         controls = {rule: lines for result in members if not result.model for rule, lines in result.floors.items()}
         for result, label in zip(models, names, strict=True):
             suffix = f" ({label})" if len(models) > 1 else ""
@@ -146,10 +156,11 @@ def groups(results: Sequence[Result], out: Path | None = None) -> list[Group]:
                 title=told,
                 slug=_slug(f"{corpus}-{digest[:8]}-{rules}-{sentences}" if several else corpus),
                 results=tuple(members),
-                answerers={label: result.lines for label, result in zip(names, models, strict=True)},
+                answerers={label: result.lines for label, result in named.items()},
                 controls=controls,
                 blind=tuple(dict.fromkeys(rule for result in members for rule in result.blind)),
-                compared=tuple(_compared(dict(zip(names, models, strict=True)), out)) if out else (),
+                compared=tuple(_compared(named, out)) if out else (),
+                cropped=tuple(_cropped(named, results, out)) if out else (),
             )
         )
     return made
@@ -165,20 +176,41 @@ def _slug(text: str) -> str:
     return re.sub(r"[^\w.-]+", "-", text).strip("-.") or "corpus"
 
 
-def _compared(models: Mapping[str, Result], out: Path) -> list[Compared]:
-    """Each two models, from the answers in their folders; a run without its answers is left out."""
+def _outcomes(models: Mapping[str, Result], out: Path) -> dict[str, Outcomes]:
+    """Of each run its answers, in the order of ids; a run without its answers is left out."""
     found = {}
     for label, result in models.items():
         records = {record.item.id: record for record in read(out / result.name / ANSWERS)}
-        if len(models) > 1 and len(records) == result.corpus["items"]:
+        if len(records) == result.corpus["items"]:
             ordered = [records[one] for one in sorted(records)]
-            found[label] = outcomes(
-                [record.item for record in ordered],
-                [record.answer for record in ordered],
-                result.measuring["sentences"],
-                result.measuring["tolerance"],
-            )
-    return compare(found, int(next(iter(models.values())).measuring["seed"])) if len(found) > 1 else []
+            items, answers = [record.item for record in ordered], [record.answer for record in ordered]
+            how = result.measuring
+            found[label] = outcomes(items, answers, how["sentences"], how["tolerance"])
+    return found
+
+
+def _compared(models: Mapping[str, Result], out: Path) -> list[Compared]:
+    """Each two models on the same items."""
+    return compare(_outcomes(models, out), _seed(models.values())) if len(models) > 1 else []
+
+
+def _seed(results: Iterable[Result]) -> int:
+    return next((int(result.measuring["seed"]) for result in results), 0)
+
+
+def _cropped(models: Mapping[str, Result], results: Sequence[Result], out: Path) -> list[Compared]:
+    """Each model on the cropped pictures of the same items, against the whole ones: what binding costs it."""
+    found = []
+    for label, whole in models.items():
+        name = f"{whole.corpus['name']}{CROPPED}"
+        for other in results:
+            same = (other.model, other.corpus["name"], other.measuring) == (whole.model, name, whole.measuring)
+            if same and other.corpus["items"] == whole.corpus["items"]:
+                both = _outcomes({f"{label}{CROPPED}": other, label: whole}, out)
+                if len(both) == 2:
+                    shared = replace(both[f"{label}{CROPPED}"], cluster=both[label].cluster)
+                    found += compare({f"{label}{CROPPED}": shared, label: both[label]}, _seed([whole]))
+    return found
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
@@ -265,8 +297,8 @@ def _of(lines: Iterable[Line], by: str, value: str, what: str) -> float | None:
 
 def tables(group: Group) -> list[Table]:
     """Accuracies by axis, in detail, of controls; ITM and the released code's numbers; models compared."""
-    main = [(by, value) for by, value in group.kept if by in ("all", "axis")]
-    detail = [(by, value) for by, value in group.kept if by not in ("all", "axis")]
+    main = [(by, value) for by, value in group.kept if by in ("all", group.by)]
+    detail = [(by, value) for by, value in group.kept if by not in ("all", group.by)]
     notes = (*NOTES, *(f"Flagged: {flag}." for flag in group.flags))
     corpus = group.results[0].corpus
     notes = (*notes, *(f"Corpus: {note}." for note in corpus["notes"]))
@@ -280,8 +312,17 @@ def tables(group: Group) -> list[Table]:
     add("accuracy", "accuracy", group.answerers, main)
     add("floors", "what is reached without a model, or without the picture", group.controls, main)
     add("details", "accuracy by source, grade and other labels", group.answerers, detail)
-    made += [table for table in (_averages(group), _matching(group, main), _comparison(group)) if table]
+    more = [
+        _averages(group),
+        _matching(group, main),
+        _comparison(group, group.compared, "compared", "models compared", "Each two models on what both scored."),
+        _comparison(group, group.cropped, "binding", "cropped pictures against whole ones", BINDING),
+    ]
+    made += [table for table in more if table]
     return made
+
+
+BINDING = "The same pairs, with pictures cropped to what the sentence is about, and whole: what binding costs."
 
 
 def _averages(group: Group) -> Table | None:
@@ -297,8 +338,10 @@ def _averages(group: Group) -> Table | None:
         for one in result.averages
     )
     title = f"{group.title}: averages of the VL-CheckList paper"
-    note = "Of an axis with several sources: those of one dataset are averaged first, then datasets."
-    return Table(f"{group.slug}-averages", title, columns, rows, data, (note,))
+    notes = ["Of an axis with several sources: those of one dataset are averaged first, then datasets."]
+    if group.by != "axis":
+        notes.append("These averages mix grades of negatives, as the paper knows none.")
+    return Table(f"{group.slug}-averages", title, columns, rows, data, tuple(notes))
 
 
 def _matching(group: Group, keep: Sequence[tuple[str, str]]) -> Table | None:
@@ -334,8 +377,8 @@ def _matching(group: Group, keep: Sequence[tuple[str, str]]) -> Table | None:
     return Table(f"{group.slug}-matching", title, columns, tuple(rows), _frame(group.answerers, keep), notes)
 
 
-def _comparison(group: Group) -> Table | None:
-    if not group.compared:
+def _comparison(group: Group, compared: Sequence[Compared], kind: str, title: str, note: str) -> Table | None:
+    if not compared:
         return None
     columns = tuple(
         ("", what)
@@ -356,20 +399,21 @@ def _comparison(group: Group) -> Table | None:
             Cell(f"{one.adjusted:.2g}"),
             Cell("yes" if one.differs else "no"),
         )
-        for one in group.compared
+        for one in compared
     )
     notes = (
+        note,
         "Pairs: both items right. Only first, only second: clusters of which one model has more right than the other.",
         "p: two-sided exact McNemar test over clusters; Holm: adjusted for the number of comparisons in this table. "
         "Differ: adjusted p below 0.01, and an interval without 0.",
     )
-    data = pd.DataFrame([asdict(one) for one in group.compared])
-    return Table(f"{group.slug}-compared", f"{group.title}: models compared", columns, rows, data, notes)
+    data = pd.DataFrame([asdict(one) for one in compared])
+    return Table(f"{group.slug}-{kind}", f"{group.title}: {title}", columns, rows, data, notes)
 
 
 def printed(group: Group) -> str:
     """The main numbers of a group as text for a terminal; of controls alone those of all items."""
-    keep = [(by, value) for by, value in group.kept if value == MICRO or (group.answerers and by in ("all", "axis"))]
+    keep = [(by, value) for by, value in group.kept if value == MICRO or (group.answerers and by in ("all", group.by))]
     answerers = group.answerers or group.controls
     rows = [("", "items", "right % [95 %]", "pairs right % [95 %]", "ties")]
     for by, value in keep:
@@ -401,7 +445,7 @@ def _series(group: Group) -> dict[str, tuple[Line, ...]]:
 
 
 def _axes_of(group: Group) -> list[str]:
-    return [value for by, value in group.kept if by == "axis"]
+    return [value for by, value in group.kept if by == group.by]
 
 
 def figures(group: Group) -> dict[str, Figure]:
@@ -419,7 +463,7 @@ def figures(group: Group) -> dict[str, Figure]:
 
 def _floor(group: Group, axis: str, measure: str = "single") -> float | None:
     """The most that a rule which sees text alone has right of an axis."""
-    found = [value for lines in group.rules.values() if (value := _of(lines, "axis", axis, measure)) is not None]
+    found = [value for lines in group.rules.values() if (value := _of(lines, group.by, axis, measure)) is not None]
     return max(found, default=None)
 
 
@@ -442,7 +486,7 @@ def bar_chart(group: Group, series: Mapping[str, Sequence[Line]]) -> Figure:
         key.append(Line2D([], [], label="best rule that sees text alone", **FLOOR_STYLE))
     key.append(Line2D([], [], color="#888", linewidth=0.8, label="coins"))
     key += [
-        Line2D([], [], linestyle="", marker=marker, label=f"the same model, shown {rule}", **HOLLOW)
+        Line2D([], [], linestyle="", marker=marker, label=f"shown {rule}", **HOLLOW)
         for rule, marker in SHOWN_OTHERS.items()
         if any(_of_model(group, rule, label) for label in series)
     ]
@@ -473,7 +517,7 @@ def _bars(axes: Axes, group: Group, series: Mapping[str, Sequence[Line]], measur
     low, high = ("single_low", "single_high") if measure == "single" else ("pair_low", "pair_high")
 
     def of(lines: Sequence[Line], what: str) -> np.ndarray:
-        values = [_of(lines, "axis", axis, what) for axis in axes_names]
+        values = [_of(lines, group.by, axis, what) for axis in axes_names]
         return np.array([np.nan if value is None else value for value in values])
 
     for n, (label, (colour, _), hatch) in enumerate(zip(series, MARKED, HATCHES, strict=False)):
@@ -526,7 +570,7 @@ def radar_chart(group: Group, series: Mapping[str, Sequence[Line]]) -> Figure:
 
     for label, lines in series.items():
         colour, marker = styles[label]
-        values = [_of(lines, "axis", axis, "single") for axis in axes_names]
+        values = [_of(lines, group.by, axis, "single") for axis in axes_names]
         draw(values, color=colour, marker=marker, markersize=4, linewidth=1.4, gid=f"radar-{label}")
     if any(level is not None for level in floor):
         draw(floor, **FLOOR_STYLE)
@@ -599,8 +643,8 @@ def said(group: Group) -> list[str]:
     for label, result in zip(group.answerers, [one for one in group.results if one.model], strict=True):
         if (all_items := result.coverage) and all_items.scored < all_items.total:
             lines.append(f"{label}: {coverage_text(all_items)}")
-    if any(line.mixed for lines in _series(group).values() for line in lines):
-        lines.append("Lines that mix grades of negatives say so; read the grades one by one.")
+    if any(line.mixed for found in _series(group).values() for line in found):
+        lines.append("Lines that mix grades of negatives say so, averages among them; read the grades one by one.")
     return [*lines, *group.results[0].corpus["notes"]]
 
 

@@ -59,21 +59,29 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
     results = []
     corpora = list(_corpora(config, say))
     for one in corpora:
-        say(
-            f"{one.corpus.name}: {len(one.corpus.items):,} items, {len({i.image for i in one.corpus.items}):,} pictures"
-        )
+        items, pictures = one.corpus.items, {item.image for item in one.corpus.items}
+        say(f"{one.corpus.name}: {len(items):,} items, {len(pictures):,} pictures")
         if config.floors:
             results.append(_controls(one, say))
         if one.answers is not None:
             results.append(_kept(one))
     asked = [one for one in corpora if one.answers is None]
     while first is not None:
-        results += [_run(one, first, say) for one in asked]
+        for one in asked:
+            try:
+                results.append(_run(one, first, say))
+            except ValueError as error:
+                failures.append(str(error))
         first = next(models, None)
     shown = {result.name for result in results}
     for group in report.write(Path(config.out)):
         if shown & {result.name for result in group.results}:
             say("\n" + report.printed(group))
+    failures += [
+        f"{result.name}: nothing was scored, {report.coverage_text(line)} (see its {ANSWERS})"
+        for result in results
+        if (line := result.coverage) and not line.scored
+    ]
     if failures:
         raise ValueError(f"{failures[0]}{f' (and {len(failures) - 1} more)' if len(failures) > 1 else ''}")
     if config.strict and (short := [r for r in results if r.coverage and r.coverage.scored < r.coverage.total]):
