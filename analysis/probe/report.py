@@ -422,7 +422,8 @@ def printed(group: Group) -> str:
                 items = f"{line.scored:,}" if line.scored == line.total else f"{line.scored:,} of {line.total:,}"
                 single = interval_text(line.single, line.single_low, line.single_high)
                 pair = interval_text(line.pair_accuracy, line.pair_low, line.pair_high)
-                rows.append((f"{value}, {label}", items, single, pair, f"{line.ties:,}"))
+                mixed = f" (mixes {line.mixed})" if line.mixed else ""
+                rows.append((f"{value}{mixed}, {label}", items, single, pair, f"{line.ties:,}"))
         rules = [
             (found, rule, _of(lines, by, value, "pair_accuracy"))
             for rule, lines in group.rules.items()
