@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ import pytest
 import yaml
 from PIL import Image
 
-from analysis.probe import predicate_noun, report, scenes
+from analysis.probe import checklist, predicate_noun, report, scenes
 from analysis.probe.command import HELP, listed, settings
 from analysis.probe.config import Probe
 from analysis.probe.items import KINDS, Answer
 from analysis.probe.measures import MACRO, MICRO
 from analysis.probe.report import Result, load_results
 from analysis.probe.run import SCENES_FOLDER, probe
+from analysis.probe.scoring import ANSWERS, read
 from tests.helpers import command, one_line, start, wait_for
 from travlr import cli
 
@@ -175,6 +176,20 @@ def test_a_scorer_from_python_is_asked_like_any_other(here: Path) -> None:
     assert averages["Object"] == 50 and averages["Relation"] is None
 
 
+def test_a_scorer_of_the_same_name_with_other_code_is_another_run(here: Path) -> None:
+    def scorer(images: Any, texts: Sequence[str]) -> np.ndarray:
+        return np.array([len(text) for text in texts])
+
+    before = scorer
+
+    def scorer(images: Any, texts: Sequence[str]) -> np.ndarray:  # type: ignore[no-redef]
+        return np.array([-len(text) for text in texts])
+
+    config = small(corpus="predicate_noun", floors=False)
+    names = {probe(config, scorer=one, **QUIET)[0].name for one in (before, scorer, before)}
+    assert len(names) == 2
+
+
 def test_types_data_templates_crops_and_samples_choose_items(here: Path) -> None:
     axis = [r.corpus for r in probe(small(corpus="checklist", types=["Relation"], data=["grid_swap"]), **QUIET)]
     assert 0 < axis[0]["items"] < 144
@@ -231,6 +246,11 @@ def test_published_rules_take_the_head_and_what_is_strictly_above(here: Path) ->
     line = by_line(result, MICRO)
     assert (line.total, line.scored, line.missing) == (9, 8, 1)  # the first is skipped, as if it were not there
     assert line.single == line.published == 50
+    corpus = checklist.read_corpus(folder)
+    records = read(here / "probes" / result.name / ANSWERS)
+    given = {record.item.id: record.answer for record in records}
+    (wanted,) = checklist.published_scores(corpus, list(given.values()), "itc", 16)
+    assert wanted.accuracy is not None and 100 * wanted.accuracy == line.single and wanted.scored == line.scored
     assert result.measuring["tolerance"] == 0 and result.measuring["sentences"] == "first"
 
 
@@ -280,6 +300,18 @@ def test_scores_of_an_evaluation_set_are_written_in_the_published_columns(here: 
     assert found.single is not None and found.pair == 0
     assert 100 * found.single == by_line(result, MICRO).single
     assert all(0 <= float(row["prob_target_match"]) <= 1 for row in rows)
+
+
+def test_settings_that_a_corpus_does_not_have_are_refused(here: Path) -> None:
+    folder = published(here / "published")
+    for config in (
+        Probe(corpus=str(folder), cropped=True),
+        Probe(corpus=str(folder), template="alt"),
+        small(corpus="predicate_noun", types=["Relation"]),
+    ):
+        with pytest.raises(ValueError, match="leave it out") as error:
+            probe(config, **QUIET)
+        one_line(str(error.value))
 
 
 NOT_THERE: dict[str, tuple[Callable[[Path], Any], str]] = {

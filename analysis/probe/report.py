@@ -11,6 +11,7 @@ import base64
 import html
 import json
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -631,7 +632,7 @@ def write(out: Path) -> list[Group]:
     for file, data in files.items():
         path = out / file
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.tmp")
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         temporary.write_bytes(data)
         temporary.replace(path)
     return [content.group for content in contents]

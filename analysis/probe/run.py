@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import inspect
 import json
 import math
 import re
@@ -48,8 +49,9 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
     """All runs that a config asks for; the report on everything in `config.out` is written at the end.
 
     scorer: a function (images, texts) -> scores to ask beside the models that are named. Its name is its attribute
-    `name`, else that of the function: runs of other scorers need other names. Raises `ValueError`, in one line, for
-    what cannot be had, after all else is done; with `strict`, also where anything was not scored.
+    `name`, else that of the function; a run is known by that and by its code, so one that holds other weights needs
+    another name. Raises `ValueError`, in one line, for what cannot be had, after all else is done; with `strict`, also
+    where anything was not scored.
     """
     failures: list[str] = []
     models = _models(config, scorer, failures)
@@ -58,6 +60,7 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
         raise ValueError(failures[0])
     results = []
     corpora = list(_corpora(config, say))
+    _check(config, {one.corpus.kind for one in corpora})
     for one in corpora:
         items, pictures = one.corpus.items, {item.image for item in one.corpus.items}
         say(f"{one.corpus.name}: {len(items):,} items, {len(pictures):,} pictures")
@@ -88,6 +91,18 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
         assert short[0].coverage
         raise ValueError(f"strict=true: {short[0].name}: {report.coverage_text(short[0].coverage)}")
     return results
+
+
+def _check(config: Probe, kinds: set[str]) -> None:
+    """Raise `ValueError` for a setting that the corpora do not have."""
+    for kind, names, what in (
+        ("checklist", ("types", "data"), "types and data"),
+        ("predicate_noun", ("template", "cropped"), "templates and crops"),
+    ):
+        given = [name for name in names if getattr(config, name) != getattr(Probe(), name)]
+        if given and kind not in kinds:
+            value = getattr(config, given[0])
+            raise ValueError(f"{given[0]}={value}: corpus={config.corpus} has no {what}; leave it out")
 
 
 # Corpora -------------------------------------------------------------------------------------------------------------
@@ -121,6 +136,7 @@ def _read(config: Probe, say: Say) -> Iterator[Given]:
         run = checklist.read_run(path)
         for key in run.unknown:
             say(f"{path}: {key}: means nothing in a run file")
+        say(f"{path}: OUTPUT and BATCH_SIZE are not read; results go to {config.out}")
         folder = next((f for f in (Path(), *path.resolve().parents) if (f / checklist.TREE).is_dir()), Path())
         changed = replace(config, task=run.task, limit=config.limit or (run.most and max(1, run.most // 2)))
         yield Given(checklist.read_corpus(folder, run.types, run.data, config.images), changed)
@@ -223,7 +239,7 @@ def _models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterat
     """Models one after the other, so that one is in memory at a time; what cannot be loaded is added to failures."""
     if scorer is not None:
         name = getattr(scorer, "name", "") or getattr(scorer, "__qualname__", type(scorer).__qualname__)
-        yield Model(str(name), scorer, "")
+        yield Model(str(name), scorer, _source(scorer))
     if not config.model:
         return
     from analysis.probe.scorers import load
@@ -239,6 +255,15 @@ def _models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterat
             failures.append(str(error))
             continue
         yield found
+
+
+def _source(scorer: Scorer) -> str:
+    """A scorer from Python by its code, so that another one of that name is another run; "" where there is no code."""
+    try:
+        code = inspect.getsource(scorer if inspect.isroutine(scorer) else type(scorer))
+    except (OSError, TypeError):
+        return ""
+    return hashlib.sha256(code.encode()).hexdigest()
 
 
 def _weights(name: str) -> str:
