@@ -714,9 +714,16 @@ def test_engines_may_give_lists_arrays_or_matches_alone(checklist: Path) -> None
 
 def test_pictures_outside_of_their_folder_are_not_given_to_a_model(checklist: Path) -> None:
     draw(checklist.parent, "secret.jpg")
-    publish(checklist, {"Attribute/color/vg": [["../../secret.jpg", {"POS": ["p"], "NEG": ["n"]}]]})
+    names = ["../../secret.jpg", "/etc/hostname", "a\0b.jpg", "x" * 300, "x/" * 3000, "a\nb.jpg"]
+    publish(checklist, {"Attribute/color/vg": [[name, {"POS": ["p"], "NEG": ["n"]}] for name in names]})
     model = Told(TOLD)
-    assert evaluate(checklist, model)["unreadable"] == 1 and model.calls == 0
+    found = evaluate(checklist, model)
+    assert (found["unreadable"], found["missing"], model.calls) == (5, 1, 0)
+    lines = [json.loads(line) for line in (checklist / "out/itc/Attribute_color_vg.jsonl").read_text().splitlines()]
+    assert all(line["why"] and "\n" not in line["why"] for line in lines)
+    assert [line["why"].split(" ", 1)[1] for line in lines[:3]] == ["leaves the folder of pictures"] * 2 + [
+        "is no name of a file"
+    ]
 
 
 def test_evaluate_needs_records_a_model_and_known_rules(checklist: Path) -> None:

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from analysis.probe.items import STATUSES, Answer, Corpus, Item, Missing, Unreadable, open_picture
+from analysis.probe.items import STATUSES, Answer, Corpus, Item, Missing, Unreadable, find_picture, open_picture
 from travlr import files
 from travlr.workers import Progress
 
@@ -839,17 +839,16 @@ class Evaluate:
 
     def _place(self, item: Item) -> Path | Answer:
         """Where an item's picture is, or the answer that it is not there. The model reads it, so it is not opened."""
-        root = (self.corpus.pictures or Path()).resolve()
-        place = (root / item.image).resolve()
-        if not place.is_relative_to(root):
-            return Answer(item.id, "unreadable", why=f"{_short(item.image)} leaves the folder of pictures")
-        return place if place.is_file() else Answer(item.id, "missing", why=f"{_short(item.image)} is not there")
+        try:
+            return find_picture(self.corpus.pictures or Path(), item.image)
+        except (Missing, Unreadable) as error:
+            return _not_seen(item, error)
 
     def _damaged(self, item: Item) -> Answer | None:
         try:
             open_picture(self.corpus.pictures, item.image)
         except (Missing, Unreadable) as error:
-            return Answer(item.id, "missing" if isinstance(error, Missing) else "unreadable", why=str(error))
+            return _not_seen(item, error)
         return None
 
     def _rows(self, item: Item, answer: Answer) -> Iterator[dict[str, Any]]:
@@ -871,6 +870,10 @@ class Evaluate:
             "neg_score": round(high, 4), "neg_txt": false[answer.negatives.index(high)],
             "result": "correct" if low > high else "incorrect",
         }  # fmt: skip
+
+
+def _not_seen(item: Item, error: Missing | Unreadable) -> Answer:
+    return Answer(item.id, "missing" if isinstance(error, Missing) else "unreadable", why=str(error))
 
 
 def _matches(said: Any, count: int) -> list[float]:
