@@ -673,7 +673,9 @@ def test_what_a_model_fails_at_is_counted_and_takes_nothing_with_it(checklist: P
     assert why["6"].startswith("vg/6.jpg: cannot identify image file")
     short = evaluate(checklist, Told(TOLD, rows=0), OUTPUT={"DIR": "short"})
     assert (short["failed"], short["unreadable"], short["total_acc"]) == (5, 1, None)
-    assert "predict gave 0 rows for 1 pictures" in (checklist / "short/itc/Attribute_color_vg.jsonl").read_text()
+    assert short["first_failure"] == "ValueError: predict gave 0 rows for 1 pictures and texts"
+    nothing = evaluate(checklist, Told(TOLD), MAX_NUM=1, OUTPUT={"DIR": "nothing"})
+    assert (nothing["total"], nothing["total_acc"]) == (0, None)
 
 
 def test_a_stopped_run_goes_on_where_it_stopped(checklist: Path) -> None:

@@ -758,9 +758,11 @@ class Evaluate:
         part = out / f"{name}.{key}.unfinished.jsonl"
         answers = self._answers(chosen, part)
         if self.rules == "published":
-            score = published_scores(corpus, answers, run.task, run.most)[0]
+            scores = published_scores(corpus, answers, run.task, run.most)
         else:
-            score = corrected_scores(corpus, answers, run.task)[0]
+            scores = corrected_scores(corpus, answers, run.task)
+        nothing = Score(group[0].axis, group[0].source, self.rules, run.task, 0, 0, 0, 0, 0, 0)  # of MAX_NUM: 1
+        score = scores[0] if scores else nothing
         rows = [list(self._rows(item, answer)) for item, answer in zip(chosen, answers, strict=True)]
         right, wrong = ([row for of in rows for row in of if row["result"] == r] for r in ("correct", "incorrect"))
         draw = random.Random(f"{self.seed}/{name}")
@@ -774,6 +776,7 @@ class Evaluate:
             "eval_time": time.monotonic() - began,
             "seed": self.seed,
             "corpus": corpus.digest,
+            "first_failure": next((one.why for one in answers if one.status in ("unreadable", "failed")), ""),
             **asdict(score),
         }
         lines = [asdict(i) | asdict(a) | {"true": i.positives, "false": i.negatives} for i, a in zip(chosen, answers)]  # noqa: B905
@@ -911,4 +914,5 @@ def _line(name: str, result: Mapping[str, Any]) -> str:
     accuracy = "nothing was scored" if result["accuracy"] is None else f"accuracy {result['accuracy']:.4f}"
     rest = ", ".join(f"{result[key]} {key}" for key in ("missing", "unreadable", "failed"))
     left = f", {len(result['left_out'])} left out (false sentence equals a true one)" if result["left_out"] else ""
+    left += f"; first failure: {result['first_failure']}" if result["first_failure"] else ""
     return f"{name}: {accuracy}, {result['ties']} ties; {result['total']} = {result['scored']} scored, {rest}{left}"
