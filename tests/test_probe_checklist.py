@@ -673,7 +673,9 @@ def test_what_a_model_fails_at_is_counted_and_takes_nothing_with_it(checklist: P
     assert why["6"].startswith("vg/6.jpg: cannot identify image file")
     short = evaluate(checklist, Told(TOLD, rows=0), OUTPUT={"DIR": "short"})
     assert (short["failed"], short["unreadable"], short["total_acc"]) == (5, 1, None)
-    assert "predict gave 0 rows for 1 pictures" in (checklist / "short/itc/Attribute_color_vg.jsonl").read_text()
+    assert short["first_failure"] == "ValueError: predict gave 0 rows for 1 pictures and texts"
+    nothing = evaluate(checklist, Told(TOLD), MAX_NUM=1, OUTPUT={"DIR": "nothing"})
+    assert (nothing["total"], nothing["total_acc"]) == (0, None)
 
 
 def test_a_stopped_run_goes_on_where_it_stopped(checklist: Path) -> None:
@@ -714,9 +716,16 @@ def test_engines_may_give_lists_arrays_or_matches_alone(checklist: Path) -> None
 
 def test_pictures_outside_of_their_folder_are_not_given_to_a_model(checklist: Path) -> None:
     draw(checklist.parent, "secret.jpg")
-    publish(checklist, {"Attribute/color/vg": [["../../secret.jpg", {"POS": ["p"], "NEG": ["n"]}]]})
+    names = ["../../secret.jpg", "/etc/hostname", "a\0b.jpg", "x" * 300, "x/" * 3000, "a\nb.jpg"]
+    publish(checklist, {"Attribute/color/vg": [[name, {"POS": ["p"], "NEG": ["n"]}] for name in names]})
     model = Told(TOLD)
-    assert evaluate(checklist, model)["unreadable"] == 1 and model.calls == 0
+    found = evaluate(checklist, model)
+    assert (found["unreadable"], found["missing"], model.calls) == (5, 1, 0)
+    lines = [json.loads(line) for line in (checklist / "out/itc/Attribute_color_vg.jsonl").read_text().splitlines()]
+    assert all(line["why"] and "\n" not in line["why"] for line in lines)
+    assert [line["why"].split(" ", 1)[1] for line in lines[:3]] == ["leaves the folder of pictures"] * 2 + [
+        "is no name of a file"
+    ]
 
 
 def test_evaluate_needs_records_a_model_and_known_rules(checklist: Path) -> None:

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from analysis.probe.items import STATUSES, Answer, Corpus, Item, Missing, Unreadable, open_picture
+from analysis.probe.items import STATUSES, Answer, Corpus, Item, Missing, Unreadable, find_picture, open_picture
 from travlr import files
 from travlr.workers import Progress
 
@@ -758,9 +758,11 @@ class Evaluate:
         part = out / f"{name}.{key}.unfinished.jsonl"
         answers = self._answers(chosen, part)
         if self.rules == "published":
-            score = published_scores(corpus, answers, run.task, run.most)[0]
+            scores = published_scores(corpus, answers, run.task, run.most)
         else:
-            score = corrected_scores(corpus, answers, run.task)[0]
+            scores = corrected_scores(corpus, answers, run.task)
+        nothing = Score(group[0].axis, group[0].source, self.rules, run.task, 0, 0, 0, 0, 0, 0)  # of MAX_NUM: 1
+        score = scores[0] if scores else nothing
         rows = [list(self._rows(item, answer)) for item, answer in zip(chosen, answers, strict=True)]
         right, wrong = ([row for of in rows for row in of if row["result"] == r] for r in ("correct", "incorrect"))
         draw = random.Random(f"{self.seed}/{name}")
@@ -774,6 +776,7 @@ class Evaluate:
             "eval_time": time.monotonic() - began,
             "seed": self.seed,
             "corpus": corpus.digest,
+            "first_failure": next((one.why for one in answers if one.status in ("unreadable", "failed")), ""),
             **asdict(score),
         }
         lines = [asdict(i) | asdict(a) | {"true": i.positives, "false": i.negatives} for i, a in zip(chosen, answers)]  # noqa: B905
@@ -839,17 +842,16 @@ class Evaluate:
 
     def _place(self, item: Item) -> Path | Answer:
         """Where an item's picture is, or the answer that it is not there. The model reads it, so it is not opened."""
-        root = (self.corpus.pictures or Path()).resolve()
-        place = (root / item.image).resolve()
-        if not place.is_relative_to(root):
-            return Answer(item.id, "unreadable", why=f"{_short(item.image)} leaves the folder of pictures")
-        return place if place.is_file() else Answer(item.id, "missing", why=f"{_short(item.image)} is not there")
+        try:
+            return find_picture(self.corpus.pictures or Path(), item.image)
+        except (Missing, Unreadable) as error:
+            return _not_seen(item, error)
 
     def _damaged(self, item: Item) -> Answer | None:
         try:
             open_picture(self.corpus.pictures, item.image)
         except (Missing, Unreadable) as error:
-            return Answer(item.id, "missing" if isinstance(error, Missing) else "unreadable", why=str(error))
+            return _not_seen(item, error)
         return None
 
     def _rows(self, item: Item, answer: Answer) -> Iterator[dict[str, Any]]:
@@ -871,6 +873,10 @@ class Evaluate:
             "neg_score": round(high, 4), "neg_txt": false[answer.negatives.index(high)],
             "result": "correct" if low > high else "incorrect",
         }  # fmt: skip
+
+
+def _not_seen(item: Item, error: Missing | Unreadable) -> Answer:
+    return Answer(item.id, "missing" if isinstance(error, Missing) else "unreadable", why=str(error))
 
 
 def _matches(said: Any, count: int) -> list[float]:
@@ -908,4 +914,5 @@ def _line(name: str, result: Mapping[str, Any]) -> str:
     accuracy = "nothing was scored" if result["accuracy"] is None else f"accuracy {result['accuracy']:.4f}"
     rest = ", ".join(f"{result[key]} {key}" for key in ("missing", "unreadable", "failed"))
     left = f", {len(result['left_out'])} left out (false sentence equals a true one)" if result["left_out"] else ""
+    left += f"; first failure: {result['first_failure']}" if result["first_failure"] else ""
     return f"{name}: {accuracy}, {result['ties']} ties; {result['total']} = {result['scored']} scored, {rest}{left}"
