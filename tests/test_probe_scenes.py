@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -393,6 +394,22 @@ def test_a_killed_build_goes_on_to_the_same_bytes(folders: dict[str, Path], tmp_
     assert hashes(folder) == hashes(folders["checklist"])
 
 
+@pytest.mark.parametrize("left", ["everything", "the lock", "no manifest"])
+def test_a_build_killed_at_its_end_is_finished(left: str, folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    shutil.copytree(folders["predicate_noun"], folder)
+    (folder / ".travlr").mkdir()
+    (folder / ".travlr" / "lock").touch()
+    if left != "the lock":
+        identity = scenes.Config("predicate_noun", 0, COUNTS["predicate_noun"]).identity
+        (folder / ".travlr" / "job.json").write_text(json.dumps(identity))
+        (folder / ".travlr" / "items.jsonl.0a1b.tmp").write_text("{")
+    if left == "no manifest":
+        (folder / "manifest.json").unlink()
+    build(folder, count=COUNTS["predicate_noun"], kind="predicate_noun", workers=1, say=lambda _: None)
+    assert hashes(folder) == hashes(folders["predicate_noun"])
+
+
 def test_a_finished_corpus_is_left_alone_and_a_damaged_one_mended(tmp_path: Path) -> None:
     folder = tmp_path / "made"
     build(folder, count=144, workers=1, say=lambda _: None)
@@ -468,3 +485,9 @@ def test_what_is_no_corpus_is_told(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"format": "travlr"}')
     with pytest.raises(ValueError, match="not a probe corpus"):
         read(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"format": "travlr probe", "kind": "checklist"}')
+    for damaged in (None, "{", "[]", '{"id": 1}'):
+        if damaged is not None:
+            (tmp_path / "items.jsonl").write_text(damaged)
+        with pytest.raises(ValueError, match=r"items.jsonl: missing or damaged; build the corpus again"):
+            read(tmp_path)
