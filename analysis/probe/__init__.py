@@ -2,6 +2,7 @@
 
 items.py           what is asked: items, corpora, their pictures
 checklist.py       VL-CheckList: published corpora, run files and scoring rules
+negatives.py       a checklist from a person's own annotations
 predicate_noun.py  predicate-noun dependencies: published set and result files
 scenes.py          corpora of both kinds from our own scenes, with exact truth: made, resumed, read
 layouts.py         what these scenes show and what is asked of them
