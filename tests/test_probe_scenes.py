@@ -26,8 +26,8 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 from scipy import ndimage
 
-from analysis.probe import drawing, scenes
-from analysis.probe.items import Corpus, Item
+from analysis.probe import checklist, drawing, predicate_noun, scenes
+from analysis.probe.items import Corpus, Item, open_picture
 from analysis.probe.layouts import UNITS, Unit
 from analysis.probe.scenes import build, read, truths
 from analysis.probe.statements import Form
@@ -263,6 +263,24 @@ def test_the_published_files_hold_the_same_items(folders: dict[str, Path], corpo
         (i.axis, i.source, i.image, i.positives, i.negatives) for i in corpora["checklist"].items
     )
     assert all((folder / "corpus" / "v1" / axis / "grid.yaml").is_file() for axis, *_ in found)
+
+
+def test_readers_of_the_published_corpora_read_them(folders: dict[str, Path], corpora: dict[str, Corpus]) -> None:
+    read_back = checklist.read_corpus(folders["checklist"])
+    assert (read_back.items, read_back.pictures) == (corpora["checklist"].items, corpora["checklist"].pictures)
+    ours = corpora["predicate_noun"]
+    for template in ("normal", "alt"):
+        for cropped in (False, True):
+            triplets = predicate_noun.read_set(folders["predicate_noun"], template, cropped)
+            assert triplets.pictures == ours.pictures and triplets.notes == ()
+            for one, other in zip(triplets.items, ours.items, strict=True):
+                assert (one.id, one.pair, one.axis) == (other.id, other.pair, other.axis)
+                assert open_picture(triplets.pictures, one.image).mode == "RGB"
+                assert cropped or one.image == other.image
+                assert {**one.labels, "template": "normal", "cropped": "false"}.items() <= other.labels.items()
+                same = (one.positives, one.negatives) == (other.positives, other.negatives)
+                assert same == (template == "normal")
+            assert set(truths(triplets)) == {item.id for item in triplets.items}
 
 
 def test_triplets_have_the_published_keys(folders: dict[str, Path], seen: dict[str, dict[str, list[Seen]]]) -> None:

@@ -27,8 +27,9 @@ import numpy as np
 from PIL import Image
 
 from analysis.probe import drawing
+from analysis.probe.checklist import LOCATIONS, location_class, size_class
 from analysis.probe.items import Missing, Scorer, Unreadable, open_picture
-from analysis.probe.layouts import LOCATIONS, Board, Draws, location_class, size_class, unlike
+from analysis.probe.layouts import Board, Draws, unlike
 from render.image import LEVELS, coverage
 from travlr import cli, files
 from travlr.scene import COLOURS, SHAPES
