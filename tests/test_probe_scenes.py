@@ -100,19 +100,21 @@ def ratio(shape: str) -> float:
 
 def look(path: Path) -> list[Seen]:
     """The objects of a picture: what hangs together, its strongest colour, and the shape that covers it best."""
-    pixels = np.asarray(Image.open(path).convert("RGB"))
-    shown = pixels.min(axis=2) < 255
+    picture = Image.open(path)
+    entries, palette = np.asarray(picture), np.array(picture.getpalette()).reshape(-1, 3)
+    shown = (palette.min(axis=1) < 255)[entries]
     labels, number = ndimage.label(shown, np.ones((3, 3)))
     found = []
     for part in ndimage.find_objects(labels):
         top, left = part[0].start, part[1].start
         height, width = part[0].stop - top, part[1].stop - left
-        inside = pixels[part][shown[part]]
+        pixels = palette[entries[part]]
+        inside = pixels[shown[part]]
         strongest = inside[inside.min(axis=1) == inside.min()][0]
         colour = next(c for c in PAPER if tuple(strongest) == COLOURS[c])
         # The strength of a pixel is how far it is from white to the colour, along the colour's darkest part.
         channel = int(np.argmin(COLOURS[colour]))
-        strength = (255.0 - pixels[part][..., channel]) / (255 - COLOURS[colour][channel])
+        strength = (255.0 - pixels[..., channel]) / (255 - COLOURS[colour][channel])
         near = [s for s in CORNERS if abs(width / height - ratio(s)) < 3.1 / height]
         errors = {s: min(float(np.abs(strength - t).mean()) for t in templates(s, width, height)) for s in near}
         found.append(Seen(colour, min(errors, key=lambda s: errors[s]), (left, top, width, height)))
