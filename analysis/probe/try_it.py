@@ -45,7 +45,7 @@ def shape_picture(shape: str, colour: str, side: int) -> Image.Image:
     pixels = np.empty((side, side, 4), np.uint8)
     pixels[..., :3] = COLOURS[colour]
     pixels[..., 3] = share.astype(np.int64) * 255 // LEVELS
-    return Image.fromarray(pixels, "RGBA")
+    return Image.fromarray(pixels)  # RGBA
 
 
 def scene_picture(seed: int) -> Image.Image:
