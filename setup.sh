@@ -51,9 +51,9 @@ browser() { # for the tests of HTML pages
 case "${1-}" in
   generate) shift; install ""; exec .venv/bin/python -m travlr.generate "$@" ;;
   train) shift; install "[train,hdf5]"; exec .venv/bin/python train.py "$@" ;;
-  test) shift; install "[dev,ray,train,hdf5,analysis,notebooks]"; browser; exec .venv/bin/python -m pytest -n logical --dist loadfile "$@" ;;
+  test) shift; install "[dev,ray,train,hdf5,analysis,notebooks,page]"; browser; exec .venv/bin/python -m pytest -n logical --dist loadfile "$@" ;;
   check)
-    install "[dev,ray,train,hdf5,analysis,notebooks]"
+    install "[dev,ray,train,hdf5,analysis,notebooks,page]"
     .venv/bin/ruff check .
     .venv/bin/ruff format --check .
     .venv/bin/mypy

@@ -113,7 +113,8 @@ def find_picture(folder: Path, path: str) -> Path:
 
 
 def open_picture(folder: Path | None, path: str) -> Image.Image:
-    """A picture as RGB, transparent parts on white. Raises `Missing` or `Unreadable`, with why.
+    """A picture as RGB, transparent parts on white, its path in `info["path"]` (what finds regions made elsewhere needs
+    it). Raises `Missing` or `Unreadable`, with why.
 
     Paths are of corpora that others wrote: one that leaves the folder is never opened.
     """
@@ -126,8 +127,11 @@ def open_picture(folder: Path | None, path: str) -> Image.Image:
                 raise Unreadable(f"{path} has {opened.width} x {opened.height} pixels, more than {MOST_PIXELS:,}")
             if opened.mode in ("RGBA", "LA", "PA") or "transparency" in opened.info:
                 picture = opened.convert("RGBA")
-                return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
-            return opened.convert("RGB")
+                shown = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
+            else:
+                shown = opened.convert("RGB")
+            shown.info["path"] = path
+            return shown
     except (OSError, UnidentifiedImageError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         if isinstance(error, Unreadable):
             raise
