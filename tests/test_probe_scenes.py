@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,8 +26,8 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 from scipy import ndimage
 
-from analysis.probe import drawing, scenes
-from analysis.probe.items import Corpus, Item
+from analysis.probe import checklist, drawing, predicate_noun, scenes
+from analysis.probe.items import Corpus, Item, open_picture
 from analysis.probe.layouts import UNITS, Unit
 from analysis.probe.scenes import build, read, truths
 from analysis.probe.statements import Form
@@ -99,19 +100,21 @@ def ratio(shape: str) -> float:
 
 def look(path: Path) -> list[Seen]:
     """The objects of a picture: what hangs together, its strongest colour, and the shape that covers it best."""
-    pixels = np.asarray(Image.open(path).convert("RGB"))
-    shown = pixels.min(axis=2) < 255
+    picture = Image.open(path)
+    entries, palette = np.asarray(picture), np.array(picture.getpalette()).reshape(-1, 3)
+    shown = (palette.min(axis=1) < 255)[entries]
     labels, number = ndimage.label(shown, np.ones((3, 3)))
     found = []
     for part in ndimage.find_objects(labels):
         top, left = part[0].start, part[1].start
         height, width = part[0].stop - top, part[1].stop - left
-        inside = pixels[part][shown[part]]
+        pixels = palette[entries[part]]
+        inside = pixels[shown[part]]
         strongest = inside[inside.min(axis=1) == inside.min()][0]
         colour = next(c for c in PAPER if tuple(strongest) == COLOURS[c])
         # The strength of a pixel is how far it is from white to the colour, along the colour's darkest part.
         channel = int(np.argmin(COLOURS[colour]))
-        strength = (255.0 - pixels[part][..., channel]) / (255 - COLOURS[colour][channel])
+        strength = (255.0 - pixels[..., channel]) / (255 - COLOURS[colour][channel])
         near = [s for s in CORNERS if abs(width / height - ratio(s)) < 3.1 / height]
         errors = {s: min(float(np.abs(strength - t).mean()) for t in templates(s, width, height)) for s in near}
         found.append(Seen(colour, min(errors, key=lambda s: errors[s]), (left, top, width, height)))
@@ -264,6 +267,24 @@ def test_the_published_files_hold_the_same_items(folders: dict[str, Path], corpo
     assert all((folder / "corpus" / "v1" / axis / "grid.yaml").is_file() for axis, *_ in found)
 
 
+def test_readers_of_the_published_corpora_read_them(folders: dict[str, Path], corpora: dict[str, Corpus]) -> None:
+    read_back = checklist.read_corpus(folders["checklist"])
+    assert (read_back.items, read_back.pictures) == (corpora["checklist"].items, corpora["checklist"].pictures)
+    ours = corpora["predicate_noun"]
+    for template in ("normal", "alt"):
+        for cropped in (False, True):
+            triplets = predicate_noun.read_set(folders["predicate_noun"], template, cropped)
+            assert triplets.pictures == ours.pictures and triplets.notes == ()
+            for one, other in zip(triplets.items, ours.items, strict=True):
+                assert (one.id, one.pair, one.axis) == (other.id, other.pair, other.axis)
+                assert open_picture(triplets.pictures, one.image).mode == "RGB"
+                assert cropped or one.image == other.image
+                assert {**one.labels, "template": "normal", "cropped": "false"}.items() <= other.labels.items()
+                same = (one.positives, one.negatives) == (other.positives, other.negatives)
+                assert same == (template == "normal")
+            assert set(truths(triplets)) == {item.id for item in triplets.items}
+
+
 def test_triplets_have_the_published_keys(folders: dict[str, Path], seen: dict[str, dict[str, list[Seen]]]) -> None:
     records = json.loads((folders["predicate_noun"] / "eval_set.json").read_text())
     assert [len(record) for record in records] == [15] * COUNTS["predicate_noun"]
@@ -393,6 +414,22 @@ def test_a_killed_build_goes_on_to_the_same_bytes(folders: dict[str, Path], tmp_
     assert hashes(folder) == hashes(folders["checklist"])
 
 
+@pytest.mark.parametrize("left", ["everything", "the lock", "no manifest"])
+def test_a_build_killed_at_its_end_is_finished(left: str, folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    shutil.copytree(folders["predicate_noun"], folder)
+    (folder / ".travlr").mkdir()
+    (folder / ".travlr" / "lock").touch()
+    if left != "the lock":
+        identity = scenes.Config("predicate_noun", 0, COUNTS["predicate_noun"]).identity
+        (folder / ".travlr" / "job.json").write_text(json.dumps(identity))
+        (folder / ".travlr" / "items.jsonl.0a1b.tmp").write_text("{")
+    if left == "no manifest":
+        (folder / "manifest.json").unlink()
+    build(folder, count=COUNTS["predicate_noun"], kind="predicate_noun", workers=1, say=lambda _: None)
+    assert hashes(folder) == hashes(folders["predicate_noun"])
+
+
 def test_a_finished_corpus_is_left_alone_and_a_damaged_one_mended(tmp_path: Path) -> None:
     folder = tmp_path / "made"
     build(folder, count=144, workers=1, say=lambda _: None)
@@ -468,3 +505,9 @@ def test_what_is_no_corpus_is_told(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"format": "travlr"}')
     with pytest.raises(ValueError, match="not a probe corpus"):
         read(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"format": "travlr probe", "kind": "checklist"}')
+    for damaged in (None, "{", "[]", '{"id": 1}'):
+        if damaged is not None:
+            (tmp_path / "items.jsonl").write_text(damaged)
+        with pytest.raises(ValueError, match=r"items.jsonl: missing or damaged; build the corpus again"):
+            read(tmp_path)

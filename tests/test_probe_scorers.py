@@ -44,7 +44,7 @@ def crossed() -> tuple[list[Image.Image], list[str]]:
 
 def direct(kind: str, folder: Path, image: Image.Image, text: str, head: str | None = None) -> float:
     """The score of one picture and one sentence by the library's own forward pass."""
-    if kind == "llava":
+    if kind not in FAMILIES:
         return direct_answer(folder, image, text)
     model = getattr(models_of, FAMILIES[kind].kind).from_pretrained(folder).eval()
     tokenizer = models_of.AutoTokenizer.from_pretrained(folder)
@@ -75,9 +75,10 @@ def direct(kind: str, folder: Path, image: Image.Image, text: str, head: str | N
 
 def direct_answer(folder: Path, image: Image.Image, text: str) -> float:
     """log p(yes) - log p(no) after the question; the tiny vocabulary has one token of each."""
-    model = models_of.LlavaForConditionalGeneration.from_pretrained(folder).eval()
+    model = models_of.AutoModelForImageTextToText.from_pretrained(folder).eval()
     processor = models_of.AutoProcessor.from_pretrained(folder)
-    asked = f"<image>\nQuestion: {QUESTION.format(text=text)} Answer:"
+    placed = "" if "Blip2" in type(processor).__name__ else "<image>\n"
+    asked = f"{placed}Question: {QUESTION.format(text=text)} Answer:"
     with torch.no_grad():
         logits = model(**processor(images=image, text=asked, return_tensors="pt")).logits[0, -1]
     probability = logits.softmax(-1)
@@ -177,7 +178,7 @@ def test_a_text_that_is_too_long_is_named_not_cut(kind: str, folders: dict[str, 
 
 
 def test_names_and_thresholds(folders: dict[str, Path]) -> None:
-    zero = {"siglip", "siglip2", "blip", "flava", "bridgetower", "llava"}
+    zero = {"siglip", "siglip2", "blip", "flava", "bridgetower", "llava", "blip2"}
     for kind, folder in folders.items():
         scorer = load(str(folder), device="cpu")
         assert scorer.name == str(folder)  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+from analysis.probe.pasting import placed, shape_picture
 from analysis.probe.try_it import (
     FIRST,
     answered,
@@ -24,9 +25,7 @@ from analysis.probe.try_it import (
     looked,
     main,
     page,
-    placed,
     scene_picture,
-    shape_picture,
 )
 from tests.test_browse import chrome  # noqa: F401
 from travlr.cli import UsageError

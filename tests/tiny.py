@@ -143,9 +143,25 @@ def llava() -> tuple[Any, Any, Any]:
     return models_of.LlavaForConditionalGeneration(config), None, processor
 
 
+def blip2() -> tuple[Any, Any, Any]:
+    tokenizer = plain_tokenizer("<image>", end=False)
+    text = {"model_type": "opt", "hidden_size": WIDTH, "ffn_dim": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+    text |= {"vocab_size": len(tokenizer), "max_position_embeddings": 96, "word_embed_proj_dim": WIDTH}
+    config = models_of.Blip2Config(
+        vision_config=dict(VISION),
+        qformer_config={**TOWER, "encoder_hidden_size": WIDTH},
+        text_config=text,
+        num_query_tokens=4,
+        image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
+    )
+    processor = models_of.Blip2Processor(models_of.BlipImageProcessorPil(**PICTURE), tokenizer, num_query_tokens=4)
+    return models_of.Blip2ForConditionalGeneration(config), None, processor
+
+
 BUILT: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
     "clip": clip, "siglip": siglip, "siglip2": siglip2, "blip": blip, "vilt": vilt, "flava": flava,
     "bridgetower": bridgetower, "llava": llava,
+    "blip2": blip2,
 }  # fmt: skip
 
 

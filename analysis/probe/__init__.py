@@ -11,6 +11,7 @@ drawing.py         pictures of scenes
 records.py         what is written of a scene
 scorers.py         what answers: functions (images, texts) -> scores
 floors.py          what answers blindly
+pasting.py         pictures with an object put on a background
 variation.py       how a score moves with the place and the size of an object
 scoring.py         a scorer over a corpus: batches, failures, resuming
 measures.py        accuracies and intervals from scores

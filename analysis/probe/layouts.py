@@ -10,19 +10,18 @@ A pair is a function of (seed, unit, index); the first pairs of a longer corpus 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
+from analysis.probe.checklist import LOCATIONS, location_class
 from analysis.probe.drawing import CANVAS, CELL, JITTER, SIDES, WORLD, Placed
 from analysis.probe.statements import Form
 from travlr.scene import RELATIONS
 from travlr.streams import stream_key, words
 
 T = TypeVar("T")
-LOCATIONS = ("center", "mid", "margin")
 ALIKE = {"circle", "octagon", "hexagon"}  # as small pictures of these are, so that one never stands against another
 MOST_FILLERS = 3
 WORDS = 160  # random words for a pair; the most that one can use
@@ -39,19 +38,6 @@ class Draws:
 
     def pick(self, choices: Sequence[T]) -> T:
         return choices[self.below(len(choices))]
-
-
-def location_class(box: Sequence[float], width: float, height: float) -> str:
-    """VL-CheckList's class of a place (paper, section 3.1) from the distance of a box's centre to the picture's."""
-    x, y, w, h = box
-    ratio = math.hypot(2 * x + w - width, 2 * y + h - height) / math.hypot(width, height)
-    return LOCATIONS[0] if ratio <= 1 / 3 else LOCATIONS[1] if ratio <= 2 / 3 else LOCATIONS[2]
-
-
-def size_class(box: Sequence[float], width: float, height: float) -> str:
-    """VL-CheckList's class of a size (paper, section 3.1) from the area of a box in pixels."""
-    area = box[2] * box[3]
-    return "small" if area <= 1024 else "medium" if area <= 9216 else "large"
 
 
 CELLS: dict[str, list[tuple[int, int]]] = {location: [] for location in LOCATIONS}

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from analysis.probe import drawing, records
 from analysis.probe.drawing import CANVAS, CELL
@@ -27,6 +27,7 @@ from travlr import files
 from travlr.files import WORK, put_file
 from travlr.workers import Progress, run
 
+T = TypeVar("T")
 FORMAT_VERSION = 1  # rises when the same config gives other bytes
 COUNTS = {"checklist": 3600, "predicate_noun": 2584}  # records by default
 SMOKE = 500  # records that show quickly whether a scorer works at all
@@ -100,14 +101,14 @@ def build(
     config = Config(kind, seed, COUNTS.get(kind, 0) if count is None else count)
     place = Path(folder)
     _check(place, config)
-    if _is_whole(place):
-        return read(place)
-    with files.locked(place):
-        _check(place, config)
-        put_file(place, JOB, [_text(config.identity)])
-        _make(place, config, workers, say)
-        _finish(place, config)
-        files.close(place)
+    if (place / WORK).exists() or not _is_whole(place):
+        with files.locked(place):
+            _check(place, config)
+            if not _is_whole(place):
+                put_file(place, JOB, [_text(config.identity)])
+                _make(place, config, workers, say)
+                _finish(place, config)
+            files.close(place)
     return read(place)
 
 
@@ -270,14 +271,14 @@ def _finish(folder: Path, config: Config) -> None:
 
 def _is_whole(folder: Path) -> bool:
     """Whether a finished corpus has all its files, byte for byte."""
-    if not (folder / MANIFEST).is_file() or (folder / JOB).is_file():
+    if not (folder / MANIFEST).is_file():
         return False
     try:
         for name, digest in _read_json(folder / MANIFEST)["files"].items():
             if hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
                 return False
         return _has_pictures(folder, _lines(folder / ITEMS))
-    except (OSError, KeyError):
+    except (OSError, KeyError, ValueError):
         return False
 
 
@@ -289,7 +290,15 @@ def read(folder: str | os.PathLike[str]) -> Corpus:
     manifest = _read_json(place / MANIFEST)
     if manifest.get("format") != "travlr probe" or manifest.get("kind") not in KINDS:
         raise ValueError(f"{folder}: not a probe corpus")
-    return _corpus(place, manifest["kind"], _lines(place / ITEMS))
+    return _understood(place, lambda lines: _corpus(place, manifest["kind"], lines))
+
+
+def _understood(folder: Path, make: Callable[[list[dict[str, Any]]], T]) -> T:
+    """What is made of the lines of a corpus. Raises `ValueError` where they are missing or not such lines."""
+    try:
+        return make(_lines(folder / ITEMS))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise ValueError(f"{folder / ITEMS}: missing or damaged; build the corpus again to mend it") from None
 
 
 def _corpus(folder: Path, kind: str, lines: Sequence[dict[str, Any]]) -> Corpus:
@@ -304,5 +313,5 @@ def truths(corpus: Corpus) -> dict[str, records.Truth]:
         return {}
     for folder in (corpus.pictures, corpus.pictures.parent):
         if (folder / MANIFEST).is_file() and (folder / ITEMS).is_file():
-            return {line["id"]: records.truth_of(line) for line in _lines(folder / ITEMS)}
+            return _understood(folder, lambda lines: {line["id"]: records.truth_of(line) for line in lines})
     return {}

@@ -566,7 +566,8 @@ def generative(name: str, model: Any, folder: Path, question: str) -> Parts:
     """Log-odds of "yes" or "true" against "no" or "false" as the next word after the question.
 
     Of these words, capitalised or not, with or without a space before them, all that are one token count. The picture
-    is encoded anew for each sentence: what these models share between sentences differs from one to the next.
+    is encoded anew for each sentence: what these models share between sentences differs from one to the next. Some
+    (Qwen2-VL) have a processor that needs torchvision.
     """
     if "{text}" not in question:
         raise ValueError(f"question={question!r}: must hold {{text}}, where the sentence goes")
@@ -578,11 +579,13 @@ def generative(name: str, model: Any, folder: Path, question: str) -> Parts:
     if not yes or not no or set(yes) & set(no):
         raise ValueError(f"model={name}: its tokenizer has no single tokens for yes and no")
     longest = getattr(getattr(model.config, "text_config", model.config), "max_position_embeddings", None)
-    prompt = prompt_with(processor)
+    with quiet():
+        prompt = prompt_with(processor)
 
     def join(image: Image.Image, text: str) -> Tensors:
-        asked = prompt(question.replace("{text}", text), image.convert("RGB"))
-        found = processor(images=[image.convert("RGB")], text=[asked], return_tensors="pt")
+        asked = prompt(question.replace("{text}", text))
+        with quiet():
+            found = processor(images=[image.convert("RGB")], text=[asked], return_tensors="pt")
         if longest is not None and (length := found["input_ids"].shape[1]) > longest:
             raise ValueError(f"model={name}: takes {longest} tokens, not the {length} of picture and {text!r}")
         return {key: value for key, value in found.items() if isinstance(value, Tensor)}
@@ -610,30 +613,28 @@ def answers(tokenizer: Any, words: Sequence[str]) -> list[int]:
     return sorted(found)
 
 
-def prompt_with(processor: Any) -> Callable[[str, Image.Image], str]:
+def prompt_with(processor: Any) -> Callable[[str], str]:
     """How a question is put: by the processor's chat template if it has one, else after the token for the picture,
     unless the processor places that itself."""
     if getattr(processor, "chat_template", None):
 
-        def chat(question: str, _: Image.Image) -> str:
+        def chat(question: str) -> str:
             content = [{"type": "image"}, {"type": "text", "text": question}]
             return processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
 
         return chat
-    token = str(getattr(processor, "image_token", "") or "")
+    token = str(getattr(processor, "image_token", None) or "")
+    before = f"{token}\n" if token and not places(processor, token) else ""
+    return lambda question: f"{before}Question: {question} Answer:"
 
-    def plain(question: str, image: Image.Image) -> str:
-        asked = f"Question: {question} Answer:"
-        if not token:
-            return asked
-        number = processor.tokenizer.convert_tokens_to_ids(token)
-        try:
-            placed = number in processor(images=[image], text=[asked])["input_ids"][0]
-        except ValueError:  # as many tokens as pictures are wanted
-            placed = False
-        return asked if placed else f"{token}\n{asked}"
 
-    return plain
+def places(processor: Any, token: str) -> bool:
+    """Whether a processor puts the token for the picture where there is none."""
+    try:
+        found = processor(images=[Image.new("RGB", (64, 64))], text=["?"])["input_ids"][0]
+    except ValueError:  # it wants as many tokens as pictures
+        return False
+    return processor.tokenizer.convert_tokens_to_ids(token) in list(found)
 
 
 @dataclass(frozen=True)

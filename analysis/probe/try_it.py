@@ -18,7 +18,8 @@ import numpy as np
 from PIL import Image
 
 from analysis.probe.items import Scorer
-from render.image import LEVELS, Renderer, coverage
+from analysis.probe.pasting import placed, shape_picture
+from render.image import Renderer
 from travlr.cli import Parser, UsageError, run
 from travlr.scene import COLOURS, SHAPES, World
 
@@ -36,18 +37,6 @@ FONTS = ("system-ui", "sans-serif")
 # Pictures -----------------------------------------------------------------------------------------------------------
 
 
-def shape_picture(shape: str, colour: str, side: int) -> Image.Image:
-    """A shape of our scenes, RGBA, transparent around it. Raises ValueError for a shape or colour we do not have."""
-    for name, value, known in (("shape", shape, SHAPES), ("colour", colour, tuple(COLOURS))):
-        if value not in known:
-            raise ValueError(f"{name}={value}: choose one of {', '.join(known)}")
-    share = coverage(shape, side, side)  # (side, side), 0 .. LEVELS
-    pixels = np.empty((side, side, 4), np.uint8)
-    pixels[..., :3] = COLOURS[colour]
-    pixels[..., 3] = share.astype(np.int64) * 255 // LEVELS
-    return Image.fromarray(pixels, "RGBA")
-
-
 def scene_picture(seed: int) -> Image.Image:
     """A scene of eight objects, none of a shape or colour that depends on anything but the seed."""
     world = World()
@@ -55,33 +44,6 @@ def scene_picture(seed: int) -> Image.Image:
     grid = np.zeros(world.cells, np.int64)
     grid[random.permutation(world.cells)[:8]] = random.integers(1, len(world.kinds) + 1, 8)
     return Image.fromarray(Renderer(world, CELL, {"medium": SPAN}).arrays(grid[None])[0])
-
-
-def placed(background: Image.Image, thing: Image.Image | None, x: float, y: float, scale: float) -> Image.Image:
-    """A picture, RGB, with an object on it.
-
-    x, y: the centre of the object, 0 to 1 of the background's width and height. scale: the longer side of the object,
-    above 0 to 1 of the background's shorter side. What lies outside is cut off. Raises ValueError for other values.
-    """
-    for name, value in (("x", x), ("y", y), ("scale", scale)):
-        if not 0 <= value <= 1 or (name == "scale" and value == 0):
-            raise ValueError(f"{name}={value}: must be {'above 0, to 1' if name == 'scale' else '0 to 1'}")
-    shown = on_white(background)
-    if thing is None:
-        return shown
-    longest = max(1, round(scale * min(shown.size)))
-    factor = longest / max(thing.size)
-    size = (max(1, round(thing.width * factor)), max(1, round(thing.height * factor)))
-    small = thing.convert("RGBA").resize(size, Image.Resampling.LANCZOS)
-    corner = (round(x * shown.width - size[0] / 2), round(y * shown.height - size[1] / 2))
-    shown.paste(small, corner, small)
-    return shown
-
-
-def on_white(picture: Image.Image) -> Image.Image:
-    """RGB, transparent parts on white; a new picture."""
-    whole = picture.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole).convert("RGB")
 
 
 def composed(

@@ -19,17 +19,17 @@ import math
 import tempfile
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from analysis.probe import drawing
+from analysis.probe.checklist import LOCATIONS, location_class, size_class
 from analysis.probe.items import Missing, Scorer, Unreadable, open_picture
-from analysis.probe.layouts import LOCATIONS, Board, Draws, location_class, size_class, unlike
-from render.image import LEVELS, coverage
+from analysis.probe.layouts import Board, Draws, unlike
+from analysis.probe.pasting import box_of, placed, shape_picture
 from travlr import cli, files
 from travlr.scene import COLOURS, SHAPES
 from travlr.streams import stream_key
@@ -47,8 +47,7 @@ BATCH = 16  # pictures in a call of the scorer
 RECORD = "variation.json"
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where an object is put. x, y: its centre, 0 to 1 of the background's width and height. size: its longer side,
     above 0 to 1 of the background's shorter side."""
 
@@ -74,44 +73,11 @@ def places(width: int, height: int, grid: int = GRID, sizes: Sequence[float] = S
     return [Place(x, y, size) for size in sorted(sizes, reverse=True) for y in down for x in across]
 
 
-def shape_picture(colour: str, shape: str, side: int = 512) -> Image.Image:
-    """A shape of our scenes on a transparent ground, RGBA, cut to it. Raises `ValueError` for one we do not have."""
-    for name, value, known in (("colour", colour, tuple(COLOURS)), ("shape", shape, SHAPES)):
-        if value not in known:
-            raise ValueError(f"{name} {value!r}: choose one of {', '.join(known)}")
-    pixels = np.empty((side, side, 4), np.uint8)
-    pixels[..., :3] = COLOURS[colour]
-    pixels[..., 3] = coverage(shape, side, side).astype(np.int64) * 255 // LEVELS
-    picture = Image.fromarray(pixels, "RGBA")
-    return picture.crop(picture.getchannel("A").getbbox())
-
-
-def box_of(background: Image.Image, thing: Image.Image, place: Place) -> tuple[int, int, int, int]:
-    """Left, top, width and height in pixels of an object that is put there."""
-    factor = place.size * min(background.size) / max(thing.size)
-    width, height = (max(1, round(length * factor)) for length in thing.size)
-    return (
-        round(place.x * background.width - width / 2),
-        round(place.y * background.height - height / 2),
-        width,
-        height,
-    )
-
-
-def placed(background: Image.Image, thing: Image.Image, place: Place) -> Image.Image:
-    """The background, RGB, with the object on it; transparent parts of the object show the background."""
-    left, top, width, height = box_of(background, thing, place)
-    small = thing.convert("RGBA").resize((width, height), Image.Resampling.LANCZOS)
-    shown = background.copy()
-    shown.paste(small, (left, top), small)
-    return shown
-
-
 def object_of(name: str) -> Image.Image:
     """The object that `--object` names: a picture file, RGBA, or a colour and a shape. Raises `ValueError`."""
     words = name.split()
     if len(words) == 2 and words[0] in COLOURS and words[1] in SHAPES:
-        return shape_picture(words[0], words[1])
+        return _cut(shape_picture(words[1], words[0], 512))
     path = Path(name).resolve()
     try:
         opened = open_picture(path.parent, path.name)  # refuses what is not a picture or too large
@@ -121,10 +87,14 @@ def object_of(name: str) -> Image.Image:
     except (Missing, Unreadable) as error:
         told = f"--object {name}: {error}; give a picture file, or a colour and a shape such as '{OBJECT}'"
         raise ValueError(told) from None
-    box = thing.getchannel("A").getbbox()
-    if box is None:
+    if thing.getchannel("A").getbbox() is None:
         raise ValueError(f"--object {name}: is transparent all over")
-    return thing.crop(box)
+    return _cut(thing)
+
+
+def _cut(thing: Image.Image) -> Image.Image:
+    """Without what is transparent around it."""
+    return thing.crop(thing.getchannel("A").getbbox())
 
 
 def background_of(name: str, said: str = "", seed: int = 0) -> Image.Image:
@@ -168,12 +138,12 @@ def vary(
     rows: list[dict[str, Any]] = []
     for start in range(0, len(where), BATCH):
         batch = where[start : start + BATCH]
-        pictures = [placed(background, thing, place) for place in batch]
+        pictures = [placed(background, thing, *place) for place in batch]
         scores = _scored(scorer, pictures, sentences)
         for place, of_picture in zip(batch, scores, strict=True):
-            box = box_of(background, thing, place)
+            box = box_of(background, thing, *place)
             about = {
-                **asdict(place),
+                **place._asdict(),
                 "distance": _distance(box, *background.size),
                 "location": location_class(box, *background.size),
                 "size_class": size_class(box, *background.size),
@@ -315,7 +285,7 @@ def sheet(background: Image.Image, thing: Image.Image, where: Sequence[Place]) -
         block, inside = divmod(number, across * down)
         row, column = divmod(inside, across)
         corner = (block * (across * width + 12) + column * width + 1, row * height + 1)
-        whole.paste(placed(small, thing, place), corner)
+        whole.paste(placed(small, thing, *place), corner)
     return whole
 
 
