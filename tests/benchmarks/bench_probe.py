@@ -17,13 +17,13 @@ from pathlib import Path
 
 import torch
 import transformers
-from analysis.probe.measures import measure
-from analysis.probe.scorers import load
-from analysis.probe.scoring import score
 
 from analysis.probe.floors import RULES, floors
 from analysis.probe.items import Corpus
+from analysis.probe.measures import measure
 from analysis.probe.scenes import SMOKE, build
+from analysis.probe.scorers import load
+from analysis.probe.scoring import score
 from tests.benchmarks.bench_generate import table
 
 
