@@ -563,7 +563,7 @@ def radar_chart(group: Group, series: Mapping[str, Sequence[Line]]) -> Figure:
     axes.set_ylim(0, 100)
     axes.set_yticks([25, 50, 75, 100], ["25", "50", "75", "100"], fontsize=TEXT - 2)
     axes.set_xticks(turns, [axis.replace("/", "\n") for axis in axes_names], fontsize=TEXT - 1)
-    axes.tick_params(axis="x", pad=10)
+    axes.tick_params(axis="x", pad=14)
     axes.plot(np.linspace(0, 2 * math.pi, 181), np.full(181, 50.0), color="#888", linewidth=0.8)
 
     def draw(levels: Sequence[float | None], **style: Any) -> None:

@@ -65,7 +65,7 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
         items, pictures = one.corpus.items, {item.image for item in one.corpus.items}
         say(f"{one.corpus.name}: {len(items):,} items, {len(pictures):,} pictures")
         if config.floors:
-            results.append(_controls(one, say))
+            results.append(_controls(one))
         if one.answers is not None:
             results.append(_kept(one))
     asked = [one for one in corpora if one.answers is None]
@@ -244,12 +244,13 @@ def _models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterat
         return
     from analysis.probe.scorers import load
 
+    device = "cuda" if config.device == "gpu" else config.device  # as `train.py` calls it
     options: dict[str, Any] = {"head": config.head, "size": config.size, "batch_size": config.batch_size}
     if config.question is not None:
         options["question"] = config.question
     for name in config.model:
         try:
-            loaded = load(name, device=config.device, precision=config.precision, **options)
+            loaded = load(name, device=device, precision=config.precision, **options)
             found = Model(name, loaded, _weights(name))
         except ValueError as error:
             failures.append(str(error))
@@ -320,7 +321,7 @@ def _measured(corpus: Corpus, answers: Sequence[Answer], measuring: Mapping[str,
     return tuple(measure(corpus.items, answers, **how))
 
 
-def _controls(one: Given, say: Say) -> Result:
+def _controls(one: Given) -> Result:
     """What is reached without a model: rules that see text alone, and on our own scenes those that know the truth."""
     from analysis.probe import floors
 
