@@ -252,7 +252,7 @@ def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
         f"{about['model']}; {about['object']} on {about['background']}",
     ]
     figure, panels = page(title, len(sentences), [(2.0, 1.3), *[(1.3, 1.3)] * len(sizes)], note=note, key=key,
-                          left=0.6, right=0.8, gap=(0.25, 0.6))  # fmt: skip
+                          left=0.8, right=1.0, gap=(0.25, 0.6))  # fmt: skip
     for row, sentence in zip(panels, sentences, strict=True):
         of = shown[shown["sentence"] == sentence]
         for size, (colour, marker) in styles.items():
@@ -268,7 +268,9 @@ def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
             cells = of[of["size"] == size].pivot(index="y", columns="x", values="score").sort_index(ascending=False)
             grid(axes, cells.to_numpy(), [""] * cells.shape[1], [""] * cells.shape[0], low, high)
             name(axes, "", f"size {size:g}")
-        scale(figure, row[-1], low, high, "score")
+        shades = scale(figure, row[-1], low, high, "score")
+        ticks = np.linspace(low, high, 5)
+        shades.set_yticks(ticks, [f"{tick:.4g}" for tick in ticks])
     return figure
 
 
