@@ -108,7 +108,11 @@ def test_the_size_of_a_batch_and_the_neighbours_decide_nothing(
     images, texts = crossed()
     one, many = (load(str(folders[kind]), device="cpu", head=head, batch_size=size) for size in (1, 64))
     scores = many(images, texts)
-    np.testing.assert_allclose(one(images, texts), scores, atol=2e-6, rtol=1e-5)
+    single = one(images, texts)
+    np.testing.assert_allclose(single, scores, atol=2e-6, rtol=1e-5)
+    of_pictures = [found.reshape(-1, len(TEXTS)) for found in (single, scores)]
+    first, second = (found[:, :, None] > found[:, None, :] for found in of_pictures)
+    assert (first == second).all()  # which of any two sentences fits a picture better
     alone = [many([image], [text])[0] for image, text in zip(images[::7], texts[::7], strict=True)]
     np.testing.assert_allclose(alone, scores[::7], atol=2e-6, rtol=1e-5)
     order = np.random.default_rng(1).permutation(len(texts))
