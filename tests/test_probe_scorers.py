@@ -16,7 +16,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from analysis.probe.scorers import FAMILIES, QUESTION, Matcher, load, words_of
-from tests.helpers import one_line
+from tests.helpers import edit, one_line
 from tests.tiny import BUILT, pictures, saved
 
 models_of: Any = library
@@ -108,7 +108,11 @@ def test_the_size_of_a_batch_and_the_neighbours_decide_nothing(
     images, texts = crossed()
     one, many = (load(str(folders[kind]), device="cpu", head=head, batch_size=size) for size in (1, 64))
     scores = many(images, texts)
-    np.testing.assert_allclose(one(images, texts), scores, atol=2e-6, rtol=1e-5)
+    single = one(images, texts)
+    np.testing.assert_allclose(single, scores, atol=2e-6, rtol=1e-5)
+    of_pictures = [found.reshape(-1, len(TEXTS)) for found in (single, scores)]
+    first, second = (found[:, :, None] > found[:, None, :] for found in of_pictures)
+    assert (first == second).all()  # which of any two sentences fits a picture better
     alone = [many([image], [text])[0] for image, text in zip(images[::7], texts[::7], strict=True)]
     np.testing.assert_allclose(alone, scores[::7], atol=2e-6, rtol=1e-5)
     order = np.random.default_rng(1).permutation(len(texts))
@@ -323,19 +327,25 @@ def test_wrong_names_and_settings_are_told_in_one_line(
     refused("cannot be read", str(tmp_path / "empty"))
 
 
-def test_remote_code_is_never_run(folders: dict[str, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["clip", "llava"])
+def test_remote_code_is_never_run(kind: str, folders: dict[str, Path], tmp_path: Path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
-    for file in folders["clip"].iterdir():
+    for file in folders[kind].iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
-    config = json.loads((folder / "config.json").read_text())
-    config["auto_map"] = {"AutoConfig": "hostile.Config", "AutoModel": "hostile.Model"}
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "hostile.py").write_text(f"open({str(tmp_path / HOSTILE)!r}, 'w')\nclass Config: ...\nclass Model: ...\n")
+    (folder / "hostile.py").write_text(f"open({str(tmp_path / HOSTILE)!r}, 'w')\nclass Other: ...\n")
+    autos = ("AutoConfig", "AutoModel", "AutoModelForImageTextToText", "AutoProcessor", "AutoImageProcessor")
+    there = {"auto_map": {**dict.fromkeys(autos, "hostile.Other"), "AutoTokenizer": ["hostile.Other", None]}}
+    for name in ("config.json", "tokenizer_config.json", "preprocessor_config.json", "processor_config.json"):
+        if (folder / name).exists():
+            edit(folder / name, **there)
     load(str(folder), device="cpu")(pictures()[:1], TEXTS[:1])
-    config["model_type"] = "unheard_of"
-    (folder / "config.json").write_text(json.dumps(config))
-    refused("model_type=unheard_of", str(folder))
+    for name, changes in (
+        ("tokenizer_config.json", {"tokenizer_class": "Other"}),
+        ("config.json", {"model_type": "new"}),
+    ):
+        edit(folder / name, **changes)
+    refused("model_type=new; must be", str(folder))
     assert not (tmp_path / HOSTILE).exists()
 
 

@@ -10,6 +10,7 @@ statements.py      sentences about scenes, and whether they are true
 drawing.py         pictures of scenes
 records.py         what is written of a scene
 scorers.py         what answers: functions (images, texts) -> scores
+own.py             our four models among them
 floors.py          what answers blindly
 pasting.py         pictures with an object put on a background
 variation.py       how a score moves with the place and the size of an object
@@ -17,5 +18,7 @@ scoring.py         a scorer over a corpus: batches, failures, resuming
 measures.py        accuracies and intervals from scores
 report.py          tables, radar chart, page
 run.py             all of this for a config: `probe(config, scorer=…) -> results`
-config.py          settings; command.py: the command line
+config.py          its settings; command.py: the command line
+heatmaps.py        where a scorer looks
+try_it.py          a local page to try one
 """

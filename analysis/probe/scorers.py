@@ -288,6 +288,7 @@ def weights_of(name: str, folder: Path, family: Family, allow_random: bool) -> A
     import transformers
 
     options = {"init_codebook": False} if family.kind == "FlavaForPreTraining" else {}
+    options |= {"trust_remote_code": False} if family is GENERATIVE else {}
     try:
         with quiet():
             model, about = getattr(transformers, family.kind).from_pretrained(
@@ -324,11 +325,12 @@ def read_with(name: str, folder: Path, *kinds: str) -> list[Any]:
     """The tokenizer and image processor in a folder: those that use Pillow, which give the same pixels everywhere."""
     import transformers
 
+    options = {"local_files_only": True, "trust_remote_code": False}  # without the second, a terminal would be asked
     try:
         with quiet():
             return [
                 getattr(transformers, kind).from_pretrained(
-                    folder, local_files_only=True, **({"backend": "pil"} if kind == "AutoImageProcessor" else {})
+                    folder, **options, **({"backend": "pil"} if kind == "AutoImageProcessor" else {})
                 )
                 for kind in kinds
             ]
