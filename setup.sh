@@ -2,13 +2,14 @@
 # Set up everything in .venv from nothing but Python 3.11+ (Debian 12, Ubuntu), then:
 #   bash setup.sh generate task=cardinality     make a dataset
 #   bash setup.sh train model=uniter            train and test a model
+#   bash setup.sh probe model=NAME              ask a pretrained model which of two sentences fits a picture
 #   bash setup.sh test                          run all tests
 #   bash setup.sh check                         ruff and mypy
 # Versions are those of requirements.lock. System packages that are missing are installed with apt-get.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-usage() { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 say() { printf 'setup: %s\n' "$*" >&2; }
 
 apt_install() { # PACKAGE...: for what pip cannot bring
@@ -51,9 +52,10 @@ browser() { # for the tests of HTML pages
 case "${1-}" in
   generate) shift; install ""; exec .venv/bin/python -m travlr.generate "$@" ;;
   train) shift; install "[train,hdf5]"; exec .venv/bin/python train.py "$@" ;;
-  test) shift; install "[dev,ray,train,hdf5,analysis,notebooks]"; browser; exec .venv/bin/python -m pytest -n logical --dist loadfile "$@" ;;
+  probe) shift; install "[train,hdf5,analysis]"; exec .venv/bin/python -m analysis.probe "$@" ;;
+  test) shift; install "[dev,ray,train,hdf5,analysis,notebooks,page]"; browser; exec .venv/bin/python -m pytest -n logical --dist loadfile "$@" ;;
   check)
-    install "[dev,ray,train,hdf5,analysis,notebooks]"
+    install "[dev,ray,train,hdf5,analysis,notebooks,page]"
     .venv/bin/ruff check .
     .venv/bin/ruff format --check .
     .venv/bin/mypy

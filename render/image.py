@@ -10,6 +10,7 @@ import functools
 import math
 import struct
 import zlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,6 +81,15 @@ def coverage(shape: str, span: float, cell: int) -> np.ndarray:
     return ((share * LEVELS + SAMPLES**2 // 2) // SAMPLES**2).astype(np.uint8)
 
 
+def palette_of(colours: Sequence[str]) -> np.ndarray:
+    """White, then each colour in its strengths, weakest first: (1 + LEVELS * colours, 3) uint8."""
+    strengths = [(COLOURS[c], level) for c in colours for level in range(1, LEVELS + 1)]
+    blends = [
+        [(255 * (LEVELS - level) + part * level + LEVELS // 2) // LEVELS for part in rgb] for rgb, level in strengths
+    ]
+    return np.array([list(WHITE), *blends], np.uint8)
+
+
 class Renderer:
     """Pictures of one world. `spans`: part of the cell that an object of each size spans.
 
@@ -90,12 +100,7 @@ class Renderer:
     def __init__(self, world: World, cell: int, spans: dict[str, float]) -> None:
         self.world, self.cell = world, cell
         self.height, self.width = world.rows * cell, world.columns * cell
-        strengths = [(COLOURS[c], level) for c in world.colours for level in range(1, LEVELS + 1)]
-        blends = [
-            [(255 * (LEVELS - level) + part * level + LEVELS // 2) // LEVELS for part in rgb]
-            for rgb, level in strengths
-        ]
-        self.palette = np.array([list(WHITE), *blends], np.uint8)  # (entries, 3)
+        self.palette = palette_of(world.colours)
         shapes = {(z, s): coverage(s, spans[z] * cell, cell) for z in world.sizes for s in world.shapes}
         first = {c: 1 + LEVELS * i for i, c in enumerate(world.colours)}
         drawn = [np.where(shapes[z, s] > 0, shapes[z, s] + first[c] - 1, 0) for z, s, c in world.kinds]
@@ -105,13 +110,7 @@ class Renderer:
         packs = len(self.palette) <= 16 and cell % 2 == 0
         self.depth = 4 if packs else 8
         self._packed = self.sprites[:, :, ::2] << 4 | self.sprites[:, :, 1::2] if packs else self.sprites
-        self._head = b"\x89PNG\r\n\x1a\n" + b"".join(
-            _chunk(name, data)
-            for name, data in (
-                (b"IHDR", struct.pack(">IIBBBBB", self.width, self.height, self.depth, 3, 0, 0, 0)),
-                (b"PLTE", self.palette.tobytes()),
-            )
-        )
+        self._head = _head(self.width, self.height, self.depth, self.palette)
 
     def _check_sprites(self) -> None:
         """Raise `ValueError` where two kinds look the same, as small circles and octagons do in a few pixels."""
@@ -186,6 +185,24 @@ class Renderer:
     def _flat(self) -> tuple[np.ndarray, np.ndarray]:
         flat = self.rgb_sprites.reshape(len(self.rgb_sprites), -1).astype(np.float32)
         return flat, (flat.astype(np.float64) ** 2).sum(axis=1)
+
+
+def png(picture: np.ndarray, palette: np.ndarray) -> bytes:
+    """One picture (height, width) of entries of a palette (entries, 3) uint8, as a PNG file."""
+    height, width = picture.shape
+    depth = 4 if len(palette) <= 16 else 8
+    lines = np.zeros((height, 1 + -(-width * depth // 8)), np.uint8)  # a filter type, 0 for none, before each line
+    if depth == 4:
+        lines[:, 1:] = picture[:, ::2] << 4
+        lines[:, 1 : 1 + width // 2] |= picture[:, 1::2]
+    else:
+        lines[:, 1:] = picture
+    return _head(width, height, depth, palette) + _chunk(b"IDAT", isal_zlib.compress(lines, 2)) + _END
+
+
+def _head(width: int, height: int, depth: int, palette: np.ndarray) -> bytes:
+    head = struct.pack(">IIBBBBB", width, height, depth, 3, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"PLTE", palette.tobytes())
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:

@@ -231,14 +231,14 @@ def read_features(
 
 def _kept(path: Path, file: FeatureFile, images: list[str], taken: np.ndarray, cache: Path) -> Block:
     """All regions of all images as two arrays, kept under what the file is and which images are asked for."""
-    dimension = len(_checked(path, file, BLANK, None)[0][0])  # in every split: what differs from it does not fit
+    dimension = len(checked(path, file, BLANK, None)[0][0])  # in every split: what differs from it does not fit
     starts = np.cumsum(taken) - taken
 
     def make(start: int) -> Iterator[Block]:
         some: list[tuple[np.ndarray, np.ndarray]] = []
         first = int(np.searchsorted(starts, start))
         for image, count in zip(images[first:], taken[first:], strict=True):
-            features, boxes = _checked(path, file, image, dimension)
+            features, boxes = checked(path, file, image, dimension)
             some.append((features[:count], boxes[:count]))
             if sum(len(boxes) for _, boxes in some) >= ROWS:
                 yield _joined(some)
@@ -268,7 +268,7 @@ def _key(path: Path, images: list[str], taken: np.ndarray) -> str:
     return digest.hexdigest()
 
 
-def _checked(path: Path, file: FeatureFile, image: str, dimension: int | None) -> tuple[np.ndarray, np.ndarray]:
+def checked(path: Path, file: FeatureFile, image: str, dimension: int | None) -> tuple[np.ndarray, np.ndarray]:
     """Features float16 and boxes float32 of an image. Raises `ValueError` for numbers that no detector gives."""
     with _naming(f"{path}: image {image}"):
         features, boxes = file.read(image)

@@ -2,11 +2,23 @@
 
 items.py           what is asked: items, corpora, their pictures
 checklist.py       VL-CheckList: published corpora, run files and scoring rules
+negatives.py       a checklist from a person's own annotations
 predicate_noun.py  predicate-noun dependencies: published set and result files
-scenes.py          corpora of both kinds from our own scenes, with exact truth
+scenes.py          corpora of both kinds from our own scenes, with exact truth: made, resumed, read
+layouts.py         what these scenes show and what is asked of them
+statements.py      sentences about scenes, and whether they are true
+drawing.py         pictures of scenes
+records.py         what is written of a scene
 scorers.py         what answers: functions (images, texts) -> scores
+own.py             our four models among them
 floors.py          what answers blindly
+pasting.py         pictures with an object put on a background
+variation.py       how a score moves with the place and the size of an object
 scoring.py         a scorer over a corpus: batches, failures, resuming
 measures.py        accuracies and intervals from scores
-report.py          table, radar chart, page
+report.py          tables, radar chart, page
+run.py             all of this for a config: `probe(config, scorer=…) -> results`
+config.py          its settings; command.py: the command line
+heatmaps.py        where a scorer looks
+try_it.py          a local page to try one
 """

@@ -96,27 +96,42 @@ class Unreadable(ValueError):
     """A picture that is there and cannot be read: truncated, not a picture, too large, outside its folder."""
 
 
+def find_picture(folder: Path, path: str) -> Path:
+    """The file of a picture, which need not be one. Raises `Missing` or `Unreadable`, in one line."""
+    said = path[:200] if path.isprintable() else repr(path[:200])
+    root = folder.resolve()
+    try:
+        place = (root / path).resolve()
+        there = place.is_file()
+    except (OSError, ValueError):  # too long, or with a character that no name has
+        raise Unreadable(f"{said} is no name of a file") from None
+    if not place.is_relative_to(root):
+        raise Unreadable(f"{said} leaves the folder of pictures")
+    if not there:
+        raise Missing(f"{said} is not there")
+    return place
+
+
 def open_picture(folder: Path | None, path: str) -> Image.Image:
-    """A picture as RGB, transparent parts on white. Raises `Missing` or `Unreadable`, with why.
+    """A picture as RGB, transparent parts on white, its path in `info["path"]` (what finds regions made elsewhere needs
+    it). Raises `Missing` or `Unreadable`, with why.
 
     Paths are of corpora that others wrote: one that leaves the folder is never opened.
     """
     if folder is None:
         raise Missing("the corpus has no folder of pictures; give images=FOLDER")
-    root = folder.resolve()
-    place = (root / path).resolve()
-    if not place.is_relative_to(root):
-        raise Unreadable(f"{path} leaves the folder of pictures")
-    if not place.is_file():
-        raise Missing(f"{path} is not there")
+    place = find_picture(folder, path)
     try:
         with Image.open(place) as opened:
             if opened.width * opened.height > MOST_PIXELS:
                 raise Unreadable(f"{path} has {opened.width} x {opened.height} pixels, more than {MOST_PIXELS:,}")
             if opened.mode in ("RGBA", "LA", "PA") or "transparency" in opened.info:
                 picture = opened.convert("RGBA")
-                return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
-            return opened.convert("RGB")
+                shown = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
+            else:
+                shown = opened.convert("RGB")
+            shown.info["path"] = path
+            return shown
     except (OSError, UnidentifiedImageError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         if isinstance(error, Unreadable):
             raise

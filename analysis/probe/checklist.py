@@ -1,0 +1,918 @@
+"""VL-CheckList: its published corpora and run files as they are, its scoring rules, and the toolbox's interface.
+
+The paper is Zhao et al. 2022, "VL-CheckList: Evaluating Pre-trained Vision-Language Models with Objects, Attributes and
+Relations"; the toolbox is described in "An Explainable Toolbox for Evaluating Pre-trained Vision-Language Models".
+Two sets of rules score the same answers. `published` is what the released code does: the head of each file, first
+captions alone. `corrected`: all captions of a sample that is spread over the file, and no record without an answer.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import math
+import os
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+import yaml
+
+from analysis.probe.items import STATUSES, Answer, Corpus, Item, Missing, Unreadable, find_picture, open_picture
+from travlr import files
+from travlr.workers import Progress
+
+TREE = Path("corpus") / "v1"  # below the folder of a corpus: a YAML file for each axis and source
+SIDECAR = "items.jsonl"  # what the published format has no place for: pairs and labels
+TASKS = ("itc", "itm")
+RULES = ("corrected", "published")
+
+SIZES = ("large", "medium", "small")
+LOCATIONS = ("center", "mid", "margin")
+TEXT_LEVEL = {"Attribute": ("color", "material", "size", "state", "action"), "Relation": ("action", "spatial")}
+TAXONOMY = (
+    *(f"Object/Size/{name}" for name in SIZES),
+    *(f"Object/Location/{name}" for name in LOCATIONS),
+    *(f"{top}/{name}" for top, names in TEXT_LEVEL.items() for name in names),
+)
+"""The 13 axes of the published corpora, in the order of the paper's Tables 3 to 5."""
+
+SMALL, MEDIUM = 1024, 9216  # pixels, the largest areas of small and medium objects (paper, section 3.1)
+REFERENCE = 640 * 480  # pixels of the picture that relative areas are scaled to: these datasets' usual one
+LARGEST_YAML = 1 << 20  # characters
+
+
+# Location and size ---------------------------------------------------------------------------------------------------
+
+
+def location_class(box: Sequence[float], width: float, height: float) -> str:
+    """`center`, `mid` or `margin` of a box (x, y, w, h) in a picture of width x height pixels (paper, section 3.1).
+
+    By the distance of the centres of box and picture as a part of half the diagonal: up to 1/3, up to 2/3, more. Exact
+    where the numbers are whole. Raises `ValueError` for a box or a picture without area.
+    """
+    x, y, w, h = _measured(box, width, height)
+    squared = (2 * x + w - width) ** 2 + (2 * y + h - height) ** 2  # 4 times the distance squared
+    diagonal = width**2 + height**2  # 4 times half the diagonal squared
+    return "center" if 9 * squared <= diagonal else "mid" if 9 * squared <= 4 * diagonal else "margin"
+
+
+def size_class(box: Sequence[float], width: float, height: float, thresholds: str = "absolute") -> str:
+    """`small`, `medium` or `large` of a box (x, y, w, h) in a picture of width x height pixels (paper, section 3.1).
+
+    thresholds: `absolute`, areas up to 1,024 and up to 9,216 pixels as in the paper; or `relative`, the same as parts
+    of a picture of 640 x 480 pixels (1/300 and 3/100), so that scaling a picture changes no class. Raises `ValueError`
+    as `location_class`, and for other thresholds.
+    """
+    w, h = _measured(box, width, height)[2:]
+    if thresholds not in ("absolute", "relative"):
+        raise ValueError(f"thresholds={thresholds}: choose one of absolute, relative")
+    area, unit = (w * h, 1.0) if thresholds == "absolute" else (w * h * REFERENCE, width * height)
+    return "small" if area <= SMALL * unit else "medium" if area <= MEDIUM * unit else "large"
+
+
+def _measured(box: Sequence[float], width: float, height: float) -> Sequence[float]:
+    if len(box) != 4 or not all(map(math.isfinite, (*box, width, height))) or min(*box[2:], width, height) <= 0:
+        raise ValueError(f"box {list(box)} in a picture of {width} x {height}: needs [x, y, w, h] with w, h above 0")
+    return box
+
+
+# Files that others wrote ---------------------------------------------------------------------------------------------
+
+
+def read_json(path: Path) -> Any:
+    """The value in a JSON file; an empty file is an empty list. Raises `ValueError`, one line, for what is not JSON."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        if not text.strip():
+            return []
+        value = json.loads(text)
+        if "\\ud" in text.lower():  # an escape may be half of a character, which no file can hold
+            json.dumps(value, ensure_ascii=False).encode()
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}: line {error.lineno}: not JSON or cut off ({error.msg})") from None
+    except UnicodeError:
+        raise ValueError(f"{path}: is not text in UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not JSON ({error})") from None
+    return value
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The names and values in a YAML file of plain data. Raises `ValueError`, one line; tags make no objects."""
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            text = file.read(LARGEST_YAML + 1)
+        value = yaml.safe_load(text) if len(text) <= LARGEST_YAML else None
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+    except UnicodeError:
+        raise ValueError(f"{path}: is not text in UTF-8") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: needs lines such as NAME: value")
+    return {str(key): inner for key, inner in value.items()}
+
+
+def _short(value: Any) -> str:
+    """What others wrote, as part of a message of one line."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def leaves(path: str) -> bool:
+    """Whether a path in a file points out of the folder that it is relative to."""
+    normal = os.path.normpath(path.replace("\\", "/"))
+    return os.path.isabs(normal) or normal == ".." or normal.startswith("../")
+
+
+# The corpus ----------------------------------------------------------------------------------------------------------
+
+ODDITIES = {
+    "bare": "records with a bare string in place of a list of sentences",
+    "empty": "records without a true or without a false sentence, left out",
+    "lengths": "records with more true than false sentences, or fewer",
+    "spaces": "records with leading, trailing or double spaces, kept as they are",
+    "same": "records with a false sentence that equals a true one: nothing can be right there",
+    "elsewhere": "records with a false sentence that is a true one of the same picture in another record",
+    "repeats": "records that repeat an earlier one exactly",
+}
+
+
+def read_corpus(
+    folder: Path | str,
+    types: Sequence[str] | None = None,
+    data: Sequence[str] | None = None,
+    images: Path | str | None = None,
+) -> Corpus:
+    """A published corpus: the folder that holds `corpus/` and `data/`.
+
+    types: axes such as `Object/Location/mid`, or what is above them, such as `Relation`. data: sources, the names of
+    YAML files such as `vg_obj`. None: all. images: the folder that the pictures' roots (`IMG_ROOT`: vg, swig, hake) are
+    in, or one such root itself; None: the corpus's folder.
+
+    Texts stay as they are, byte for byte. What is odd is counted in the corpus's notes, and data files that are missing
+    are named there. Raises `ValueError`, one line with file and place, for what cannot be read, and for types and data
+    that select nothing.
+    """
+    root = Path(folder)
+    if images is not None and not Path(images).is_dir():
+        raise ValueError(f"images={images}: there is no such folder")
+    if (root / files.WORK).exists():
+        raise ValueError(f"{folder}: is unfinished; run the command that makes it once more")
+    chosen = _chosen(root, types, data)
+    settings = {place: _settings(path, images) for place, path in chosen.items()}
+    pictures = _above(Path(images), {one["IMG_ROOT"] for one in settings.values()}) if images else root
+    items: list[Item] = []
+    missing, empty = list[str](), list[str]()
+    odd: dict[str, Counter[str]] = {name: Counter() for name in ODDITIES}
+    for place, said in settings.items():
+        file = root / said["ANNO_PATH"]
+        if not file.is_file():
+            missing.append(place)
+            continue
+        records = read_json(file)
+        if not isinstance(records, list):
+            raise ValueError(f"{file}: needs a list of records [picture, {{POS: …, NEG: …}}]")
+        found = _items(file, records, place, _root(said["IMG_ROOT"], pictures, images), odd)
+        if not records:
+            empty.append(place)
+        items += found
+    notes = [
+        f"{len(places)} of {len(chosen)} data files {text}: {', '.join(places)}"
+        for places, text in ((missing, "are missing, and their records left out"), (empty, "are empty"))
+        if places
+    ]
+    notes += [_counted(number, text) for number, text in zip(odd.values(), ODDITIES.values(), strict=True) if number]
+    if (root / SIDECAR).is_file():
+        items = _labelled(root / SIDECAR, items)
+    name = root.resolve().name
+    return Corpus(name, "checklist", tuple(items), pictures, tuple(notes))
+
+
+def _chosen(root: Path, types: Sequence[str] | None, data: Sequence[str] | None) -> dict[str, Path]:
+    """The YAML files that are asked for, by axis and source. Raises `ValueError` where a name selects none."""
+    paths = sorted((root / TREE).rglob("*.yaml"))
+    if not paths:
+        raise ValueError(f"{root}: has no {TREE}/…/NAME.yaml; name the folder that holds corpus/ and data/")
+    there = {path.relative_to(root / TREE).with_suffix("").as_posix(): path for path in paths}
+    kept = dict(there)
+    for setting, names, part in (("types", types, 0), ("data", data, 1)):
+        if names is None:
+            continue
+        known = sorted({place.rpartition("/")[2 * part] for place in there})
+        asked = [str(name).strip("/") for name in names]
+        for name in asked:
+            if not any(_under(place.rpartition("/")[2 * part], name, part) for place in kept):
+                near = difflib.get_close_matches(name, known, 3) or known
+                raise ValueError(f"{setting}: nothing is named {name!r} there; choose from {', '.join(near)}")
+        kept = {p: f for p, f in kept.items() if any(_under(p.rpartition("/")[2 * part], n, part) for n in asked)}
+    order = {axis: number for number, axis in enumerate(TAXONOMY)}
+    return dict(sorted(kept.items(), key=lambda one: (order.get(one[0].rpartition("/")[0], len(order)), one[0])))
+
+
+def _under(name: str, asked: str, exact: int) -> bool:
+    return name == asked or (not exact and name.startswith(f"{asked}/"))
+
+
+def _settings(path: Path, images: Path | str | None) -> dict[str, str]:
+    """What a corpus's YAML file says. Its TYPE is not read: all published ones are the same."""
+    values = read_yaml(path)
+    for name in ("ANNO_PATH", "IMG_ROOT"):
+        if not isinstance(values.get(name), str):
+            raise ValueError(f"{path}: {name} is missing or not a text")
+        if leaves(values[name]) and (name == "ANNO_PATH" or images is None):
+            mend = "" if name == "ANNO_PATH" else "; give images=FOLDER"
+            raise ValueError(f"{path}: {name}: {_short(values[name])} leaves the folder of the corpus{mend}")
+    return values
+
+
+def _above(images: Path, roots: set[str]) -> Path:
+    """The folder that the one root is in, where `images` is that root by its name: so items keep their paths."""
+    names = {root.strip("/") for root in roots}
+    return (
+        images.resolve().parent if names == {images.resolve().name} and not (images / names.pop()).is_dir() else images
+    )
+
+
+def _root(root: str, pictures: Path, images: Path | str | None) -> PurePosixPath:
+    """What stands above the paths of records: nothing, where `images` is the root, under whatever name."""
+    stands = images is not None and (leaves(root) or not (pictures / root).is_dir())
+    return PurePosixPath("" if stands else root)
+
+
+def _items(
+    file: Path, records: list[Any], place: str, root: PurePosixPath, odd: Mapping[str, Counter[str]]
+) -> list[Item]:
+    """The items of one file, in its order; their ids hold their places in it. `odd` is added to."""
+    axis, _, source = place.rpartition("/")
+    top, *middle, last = axis.split("/")
+    labels = {middle[0].lower(): last} if top == "Object" and middle else {}
+    read = [_record(value, f"{file}: record {number}") for number, value in enumerate(records)]
+    true_of: dict[str, set[str]] = defaultdict(set)
+    for image, positives, _negatives, _bare in read:
+        true_of[image].update(positives)
+    items, seen = [], set()
+    for number, (image, positives, negatives, bare) in enumerate(read):
+        own = set(positives)
+        traits = {
+            "bare": bare,
+            "empty": not (positives and negatives),
+            "lengths": len(positives) != len(negatives),
+            "spaces": any("  " in text or text != text.strip() for text in (*positives, *negatives)),
+            "same": not own.isdisjoint(negatives),
+            "elsewhere": own.isdisjoint(negatives) and any(text in true_of[image] for text in negatives),
+            "repeats": (image, positives, negatives) in seen,
+        }
+        for trait in (name for name, holds in traits.items() if holds):
+            odd[trait][place] += 1
+        seen.add((image, positives, negatives))
+        if positives and negatives:
+            path = (root / image).as_posix()
+            items.append(Item(f"{place}/{number}", path, positives, negatives, axis, source, labels=labels))
+    return items
+
+
+def _record(value: Any, where: str) -> tuple[str, tuple[str, ...], tuple[str, ...], bool]:
+    """Picture, true and false sentences of a record, and whether a bare string stood for a list."""
+    if not (isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], dict)):
+        raise ValueError(f"{where}: needs [picture, {{POS: …, NEG: …}}]")
+    given = [value[1].get(name) for name in ("POS", "NEG")]
+    lists: list[Any] = [[texts] if isinstance(texts, str) else texts for texts in given]
+    for name, texts in zip(("POS", "NEG"), lists, strict=True):
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"{where}: {name} needs a list of sentences")
+    return value[0], tuple(lists[0]), tuple(lists[1]), any(isinstance(texts, str) for texts in given)
+
+
+def _counted(number: Counter[str], text: str) -> str:
+    """A note: how many of all, and the files that most of them are in."""
+    most = ", ".join(f"{place} {count:,}" for place, count in number.most_common(3))
+    return f"{number.total():,} {text} ({most}{', …' if len(number) > 3 else ''})"
+
+
+def _labelled(path: Path, items: Sequence[Item]) -> list[Item]:
+    """Items with the pairs and labels that a side-car file has of them. Raises `ValueError` where it does not fit."""
+    known: dict[str, Mapping[str, Any]] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        try:
+            said = json.loads(line)
+            known[said["id"]] = {
+                "pair": str(said["pair"]), "labels": {str(k): str(v) for k, v in said["labels"].items()},
+                "sentences": (said["positives"], said["negatives"]),
+            }  # fmt: skip
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise ValueError(
+                f"{path}: line {number}: is not an item; remove the file, or make the corpus anew"
+            ) from None
+    found = []
+    for item in items:
+        said = known.get(item.id)
+        if said and said["sentences"] != (list(item.positives), list(item.negatives)):
+            raise ValueError(f"{path}: {item.id} has other sentences than its data; remove the file, or make both anew")
+        found.append(replace(item, pair=said["pair"], labels={**item.labels, **said["labels"]}) if said else item)
+    return found
+
+
+def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images") -> None:
+    """Write items as a corpus in the published form, with a side-car file of their pairs and labels.
+
+    root: the `IMG_ROOT`, the first part of each item's path below the folder. `read_corpus` gives the same items; their
+    ids become axis, source and place in the file. Killed at any moment, the same call goes on. Raises `ValueError` for
+    a folder that holds another corpus, and for an axis, a source or a picture that leaves its folder.
+    """
+    out = Path(folder)
+    texts, sidecar = {}, ""
+    for (axis, source), of in grouped(items).items():
+        place = f"{axis}/{source}"
+        if not axis or not source or "/" in source or leaves(place):
+            raise ValueError(f"{place}: an axis and a source must be names of folders and of a file")
+        data = f"data/{place}.json"
+        records = [[_below(root, item.image), {"POS": item.positives, "NEG": item.negatives}] for item in of]
+        settings = {"ANNO_PATH": data, "IMG_ROOT": f"{root}/", "TYPE": "TUPLE_JSON"}
+        texts[data] = json.dumps(records)
+        texts[f"{TREE.as_posix()}/{place}.yaml"] = yaml.safe_dump(settings, sort_keys=False)
+        lines = (asdict(replace(item, id=f"{place}/{number}")) for number, item in enumerate(of))
+        sidecar += "".join(f"{json.dumps(line)}\n" for line in lines)
+    if (out / SIDECAR).is_file():
+        same = (out / SIDECAR).read_bytes() == sidecar.encode()
+    else:
+        same = not (out / "corpus").exists()
+    if not same:
+        raise ValueError(f"{out}: holds another corpus; name another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    with files.locked(out):
+        _put(out, SIDECAR, sidecar)  # first: it tells what is being made
+        for name, text in texts.items():
+            _put(out, name, text)
+        files.close(out)
+
+
+def _below(root: str, image: str) -> str:
+    """The path below the root. Raises `ValueError` for one that is not there."""
+    if leaves(image) or not image.startswith(f"{root}/"):
+        raise ValueError(f"picture {image!r}: its path must begin with {root}/ and stay there")
+    return image.removeprefix(f"{root}/")
+
+
+def _put(folder: Path, name: str, text: str) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    files.put_file(folder, name, [text.encode()], sync=False)
+
+
+def grouped(items: Iterable[Item]) -> dict[tuple[str, str], list[Item]]:
+    """Items by axis and source, in their order: what the published code scores one after the other."""
+    found: dict[tuple[str, str], list[Item]] = {}
+    for item in items:
+        found.setdefault((item.axis, item.source), []).append(item)
+    return found
+
+
+# The run file --------------------------------------------------------------------------------------------------------
+
+KNOWN = {
+    "": ("MAX_NUM", "MODEL_NAME", "MODE_NAME", "BATCH_SIZE", "TASK", "DATA", "OUTPUT"),
+    "DATA": ("TYPES", "TEST_DATA"),
+    "OUTPUT": ("DIR", "NUM"),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A published run file.
+
+    types, data: as of `read_corpus`. task: `itc` or `itm`. most: sentences to score of each file, half as many records;
+    None for all (`MAX_NUM`). examples: of right and of wrong answers each in the result (`OUTPUT.NUM`). unknown: keys
+    that mean nothing, and what may have been meant.
+    """
+
+    types: tuple[str, ...]
+    data: tuple[str, ...]
+    task: str
+    most: int | None
+    batch_size: int
+    out: str
+    examples: int = 5
+    model: str = ""
+    unknown: tuple[str, ...] = ()
+
+
+def read_run(path: Path | str) -> Run:
+    """A published run file. Raises `ValueError`, one line with the key, for one that lacks or cannot mean something."""
+    values = read_yaml(Path(path))
+    unknown = []
+    for part, names in KNOWN.items():
+        inside = values.get(part) if part else values
+        if not isinstance(inside, dict):
+            raise ValueError(f"{path}: {part} is missing; it needs {' and '.join(names)}")
+        for key in (str(key) for key in inside if key not in names):
+            near = difflib.get_close_matches(key, names, 1)
+            unknown.append(f"{part}{'.' * bool(part)}{_short(key)}" + (f" (did you mean {near[0]}?)" if near else ""))
+    data, output = values["DATA"], values["OUTPUT"]
+    task = str(values.get("TASK")).lower()
+    if task not in TASKS:
+        raise ValueError(f"{path}: TASK: {_short(values.get('TASK'))}: choose one of {', '.join(TASKS)}")
+    if "MAX_NUM" not in values:
+        raise ValueError(f"{path}: MAX_NUM is missing; give a number of sentences, or 0 for all")
+    return Run(
+        types=_names(path, "DATA.TYPES", data.get("TYPES")),
+        data=_names(path, "DATA.TEST_DATA", data.get("TEST_DATA")),
+        task=task,
+        most=_whole(path, "MAX_NUM", values["MAX_NUM"] or 0, 0) or None,
+        batch_size=_whole(path, "BATCH_SIZE", values.get("BATCH_SIZE", 16), 1),
+        out=_names(path, "OUTPUT.DIR", output.get("DIR"))[0],
+        examples=_whole(path, "OUTPUT.NUM", output.get("NUM", 5), 0),
+        model=str(values.get("MODEL_NAME", values.get("MODE_NAME", ""))),  # the sample that comes with it misspells it
+        unknown=tuple(unknown),
+    )
+
+
+def _names(path: Path | str, key: str, value: Any) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
+        raise ValueError(f"{path}: {key}: needs {'a name' if key.endswith('DIR') else 'a list of names'}")
+    return tuple(names)
+
+
+def _whole(path: Path | str, key: str, value: Any, least: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{path}: {key}: {_short(value)}: needs a whole number of at least {least}")
+    return value
+
+
+# Which records are scored --------------------------------------------------------------------------------------------
+
+
+def sampled(items: Sequence[Item], most: int | None, seed: int = 0) -> list[Item]:
+    """So many items of each axis and source, spread over folders of pictures and over pictures, in their order.
+
+    Each has the same chance to be in (systematic sampling along a random order of pictures), so a score of the sample
+    estimates that of all. It depends on the seed and the items, not on their order or on which pictures are there. An
+    item and its mirror stay together; where only some have one, the sample is as large on average.
+    """
+    if most is None:
+        return list(items)
+    kept: set[str] = set()
+    for place, group in grouped(items).items():
+        units: dict[tuple[str, str], list[Item]] = {}
+        for item in group:
+            units.setdefault((item.pair, "" if item.pair else item.id), []).append(item)
+        ordered = sorted(units.values(), key=lambda unit: min(_order(item, seed) for item in unit))
+        number = max(min(most, len(group)) * len(units) // len(group), 1)
+        start = int.from_bytes(_hash(seed, *place)[:6]) / (1 << 48)
+        for n in range(number):
+            kept.update(item.id for item in ordered[int((start + n) * len(units) / number)])
+    return [item for item in items if item.id in kept]
+
+
+def _order(item: Item, seed: int) -> tuple[str, bytes, bytes]:
+    folder, name = ["", *item.image.split("/")][-2:]  # what is above depends on where a person keeps the pictures
+    return folder, _hash(seed, name), _hash(seed, name, *item.positives, "", *item.negatives)
+
+
+def _hash(*parts: object) -> bytes:
+    return hashlib.blake2b("\0".join(map(str, parts)).encode(), digest_size=16).digest()
+
+
+def head(items: Sequence[Item], most: int | None, task: str, there: Callable[[Item], bool]) -> list[Item]:
+    """The published choice: of each axis and source the first `most // 2` items whose pictures are there, and the items
+    before them that are skipped. ITM takes one more for an odd number, and of that one the true sentence alone."""
+    found: list[Item] = []
+    for group in grouped(items).values():
+        left = len(group) if most is None else (most + (task == "itm")) // 2
+        for item in group:
+            if not left:
+                break
+            found.append(item)
+            left -= there(item)
+    return found
+
+
+# Scores --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Score:
+    """Of one axis and source; accuracies are parts of 1, None where nothing was scored.
+
+    total = scored + missing + unreadable + failed, in items. left_out: ids of items, outside of the total, whose false
+    sentence is also a true one. ties: items whose two numbers are equal where `accuracy` compares them; never right.
+
+    accuracy: of ITC by the published rules, first true sentence above first false one; by the corrected ones, the mean
+    of the true ones above that of the false ones. accuracy_all: all true ones above all false ones. accuracy_best: the
+    best true one above the best false one.
+    Of ITM, the share of sentences on their side of the threshold: tp, tn, fp, fn count them.
+    number_of_data: as the published code counts, items for ITC and sentences for ITM whose picture is there.
+    """
+
+    axis: str
+    source: str
+    rules: str
+    task: str
+    total: int
+    scored: int
+    missing: int
+    unreadable: int
+    failed: int
+    number_of_data: int
+    left_out: tuple[str, ...] = ()
+    accuracy: float | None = None
+    accuracy_all: float | None = None
+    accuracy_best: float | None = None
+    ties: int = 0
+    tp: int = 0
+    tn: int = 0
+    fp: int = 0
+    fn: int = 0
+    precision: float | None = None
+    recall: float | None = None
+    f1: float | None = None
+
+
+def published_scores(
+    corpus: Corpus, answers: Iterable[Answer], task: str = "itc", most: int | None = None, threshold: float = 0.5
+) -> list[Score]:
+    """The released code's numbers for these answers, one for each axis and source.
+
+    most: its MAX_NUM. Items whose pictures are missing are dropped first; then ITC takes the first `most // 2` items,
+    compares their first sentences, and is right where the true one is strictly above; ITM takes the first `most`
+    sentences, first true and first false ones in turn, and says yes where the score (a probability) is above the
+    threshold. What the code would have died of, or skipped, is counted in `unreadable` and `failed` and not scored.
+    Raises `ValueError` for an item that is needed and has no answer, and for a task that there is not.
+    """
+    given = _by_id(answers, task)
+    scores = []
+    for (axis, source), group in grouped(corpus.items).items():
+        taken = head(group, most, task, lambda item: _answer(given, item).status != "missing")
+        said = [_answer(given, item) for item in taken]
+        first = [replace(one, positives=one.positives[:1], negatives=one.negatives[:1]) for one in said]
+        rows = sum(one.status != "missing" for one in said)
+        if task == "itm":
+            rows = min(2 * rows, most or 2 * rows)
+            if rows % 2:  # the last item's false sentence is past the end
+                first[-1] = replace(first[-1], negatives=())
+        scores.append(_score(axis, source, "published", task, first, threshold, rows))
+    return scores
+
+
+def corrected_scores(
+    corpus: Corpus, answers: Iterable[Answer], task: str = "itc", threshold: float = 0.5
+) -> list[Score]:
+    """Scores of all sentences of all items that have an answer, one for each axis and source (see `Score`).
+
+    Items whose false sentence is also a true one are left out, and named. Raises `ValueError` for a task that there is
+    not."""
+    given = _by_id(answers, task)
+    scores = []
+    for (axis, source), group in grouped(corpus.items).items():
+        asked = [item for item in group if item.id in given]
+        same = tuple(item.id for item in asked if not set(item.positives).isdisjoint(item.negatives))
+        fair = [item for item in asked if item.id not in set(same)]
+        said = [given[item.id] for item in fair]
+        there = [item for item, answer in zip(fair, said, strict=True) if answer.status != "missing"]
+        rows = sum(len(one.positives) + len(one.negatives) for one in there) if task == "itm" else len(there)
+        scores.append(replace(_score(axis, source, "corrected", task, said, threshold, rows), left_out=same))
+    return scores
+
+
+def _by_id(answers: Iterable[Answer], task: str) -> dict[str, Answer]:
+    if task not in TASKS:
+        raise ValueError(f"task={task}: choose one of {', '.join(TASKS)}")
+    return {answer.id: answer for answer in answers}
+
+
+def _answer(given: Mapping[str, Answer], item: Item) -> Answer:
+    if item.id not in given:
+        raise ValueError(f"{item.id} has no answer; score the corpus with rules=published, which takes other items")
+    return given[item.id]
+
+
+def _score(
+    axis: str, source: str, rules: str, task: str, answers: Sequence[Answer], threshold: float, rows: int
+) -> Score:
+    status = Counter(answer.status for answer in answers)
+    scored = [answer for answer in answers if answer.status == "scored"]
+    counts = [status[name] for name in STATUSES]
+    base = Score(axis, source, rules, task, len(answers), counts[0], counts[1], counts[2], counts[3], rows)
+    if not scored:
+        return base
+    if task == "itm":
+        tp = sum(value > threshold for one in scored for value in one.positives)
+        fp = sum(value > threshold for one in scored for value in one.negatives)
+        fn = sum(len(one.positives) for one in scored) - tp
+        tn = sum(len(one.negatives) for one in scored) - fp
+        precision, recall = _part(tp, tp + fp), _part(tp, tp + fn)
+        f1 = _part(2 * (precision or 0) * (recall or 0), (precision or 0) + (recall or 0))
+        accuracy = _part(tp + tn, tp + tn + fp + fn)
+        return replace(base, accuracy=accuracy, tp=tp, tn=tn, fp=fp, fn=fn, precision=precision, recall=recall, f1=f1)
+    means = [(_mean(one.positives), _mean(one.negatives)) for one in scored]
+    return replace(
+        base,
+        accuracy=sum(true > false for true, false in means) / len(scored),
+        accuracy_all=sum(min(one.positives) > max(one.negatives) for one in scored) / len(scored),
+        accuracy_best=sum(max(one.positives) > max(one.negatives) for one in scored) / len(scored),
+        ties=sum(true == false for true, false in means),
+    )
+
+
+def _part(number: float, of: float) -> float | None:
+    return number / of if of else None
+
+
+# Averages ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Average:
+    """A mean of scores, by its name and rule; value: None where the scores of some axes, `lacking`, are not there."""
+
+    name: str
+    rule: str
+    value: float | None
+    lacking: tuple[str, ...] = ()
+
+
+def by_axis(scores: Mapping[tuple[str, str], float]) -> dict[str, float]:
+    """Scores by axis of scores by axis and source, as the published radar chart has them: sources of one dataset
+    (vg_obj and vg_subj, say) are averaged first, then datasets."""
+    nested: dict[str, dict[str, list[float]]] = {}
+    for (axis, source), value in scores.items():
+        nested.setdefault(axis, {}).setdefault(source.partition("_")[0], []).append(value)
+    return {axis: _mean([_mean(values) for values in of.values()]) for axis, of in nested.items()}
+
+
+def paper_averages(scores: Mapping[str, float]) -> list[Average]:
+    """The averages of the paper's Tables 2 to 5 of scores by axis.
+
+    Object is the mean of its six axes. Attribute and Relation are the mean of a text-level and an image-level mean;
+    the latter needs scores by size and location (`Relation/Size/large`, `Relation/Location/mid`), which the published
+    corpora do not have, so the text-level mean stands beside it under its own name. `all` is the mean of the three.
+    """
+    places = [*(f"Size/{name}" for name in SIZES), *(f"Location/{name}" for name in LOCATIONS)]
+    found = [_average(scores, "Object", "mean of its six axes", [f"Object/{place}" for place in places])]
+    for top, names in TEXT_LEVEL.items():
+        text = _average(scores, f"{top}, text level", "mean of its axes", [f"{top}/{name}" for name in names])
+        rule = "mean of the means of the three sizes and of the three locations"
+        image = _average(scores, f"{top}, image level", rule, [f"{top}/{place}" for place in places])
+        both = _joint(top, "mean of text level and image level", [text, image])
+        found += [both, text, image]
+    three = [average for average in found if "," not in average.name]
+    return [*found, _joint("all", "mean of Object, Attribute and Relation", three)]
+
+
+def _average(scores: Mapping[str, float], name: str, rule: str, axes: Sequence[str]) -> Average:
+    lacking = tuple(axis for axis in axes if axis not in scores)  # as many sizes as locations, so one mean is the other
+    return Average(name, rule, None if lacking else _mean([scores[axis] for axis in axes]), lacking)
+
+
+def _joint(name: str, rule: str, parts: Sequence[Average]) -> Average:
+    values = [part.value for part in parts if part.value is not None]
+    lacking = tuple(axis for part in parts for axis in part.lacking)
+    return Average(name, rule, None if lacking else _mean(values), lacking)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+# The toolbox's interface ---------------------------------------------------------------------------------------------
+
+
+class Model(Protocol):
+    """What the toolbox asks of a model."""
+
+    def model_name(self) -> str: ...
+
+    def predict(self, image_paths: list[str], texts: list[str], src_type: str = "local") -> Mapping[str, Any]:
+        """`{"probs": [[p_no, p_match], …]}`, a row for each picture and text; a row may also be p_match alone."""
+        ...
+
+
+class Evaluate:
+    """The toolbox's interface: `Evaluate("run.yaml", model=model).start()`.
+
+    For each axis and source, `OUTPUT.DIR/TASK/AXIS_SOURCE.json` has the published keys and the coverage, and
+    `AXIS_SOURCE.jsonl` beside it has each item with its scores. A run that was stopped goes on where it stopped;
+    results of an earlier run that differ are kept. What the model fails at is counted, never a reason to lose the rest.
+
+    folder: the corpus's (see `read_corpus`), images: as there. rules: `corrected` takes a sample of MAX_NUM // 2
+    records, by the seed, and all their sentences; `published` takes what the released code takes. OUTPUT.DIR is below
+    the current folder. said: takes lines of progress. Raises `ValueError` as `read_run` and `read_corpus`.
+    """
+
+    def __init__(
+        self,
+        config_file: Path | str | None = None,
+        model: Model | None = None,
+        *,
+        config: Path | str | None = None,  # as the toolbox's README calls it
+        folder: Path | str = ".",
+        images: Path | str | None = None,
+        rules: str = "corrected",
+        seed: int = 0,
+        said: Callable[[str], None] = print,
+    ) -> None:
+        file = config if config_file is None else config_file
+        if file is None or model is None:
+            raise ValueError("Evaluate needs the path of a run file and a model")
+        if rules not in RULES:
+            raise ValueError(f"rules={rules}: choose one of {', '.join(RULES)}")
+        self.run, self.model, self.rules, self.seed, self.said = read_run(file), model, rules, seed, said
+        self.corpus = read_corpus(folder, self.run.types, self.run.data, images)
+        if not self.corpus.items:
+            raise ValueError(f"{folder}: no records are there to score; {'; '.join(self.corpus.notes)}")
+        self.model_name = str(model.model_name())
+
+    def start(self) -> dict[str, dict[str, Any]]:
+        """Score everything that is asked for; the results as they are written, by `AXIS_SOURCE`."""
+        for note in (*(f"{key}: means nothing in a run file" for key in self.run.unknown), *self.corpus.notes):
+            self.said(note)
+        out = Path(self.run.out) / self.run.task
+        out.mkdir(parents=True, exist_ok=True)
+        with files.locked(out):
+            found = {}
+            for (axis, source), group in grouped(self.corpus.items).items():
+                name = f"{axis.replace('/', '_')}_{source}"
+                found[name] = self._evaluate(out, name, group)
+                self.said(_line(name, found[name]))
+            files.close(out)
+        return found
+
+    def _evaluate(self, out: Path, name: str, group: Sequence[Item]) -> dict[str, Any]:
+        began = time.monotonic()
+        run = self.run
+        if self.rules == "published":
+            chosen = head(group, run.most, run.task, lambda item: not isinstance(self._place(item), Answer))
+        else:
+            chosen = sampled(group, run.most and max(run.most // 2, 1), self.seed)
+        corpus = replace(self.corpus, items=tuple(chosen))
+        key = _hash(corpus.digest, self.model_name, self.rules, run.task, run.most).hex()[:8]
+        part = out / f"{name}.{key}.unfinished.jsonl"
+        answers = self._answers(chosen, part)
+        if self.rules == "published":
+            scores = published_scores(corpus, answers, run.task, run.most)
+        else:
+            scores = corrected_scores(corpus, answers, run.task)
+        nothing = Score(group[0].axis, group[0].source, self.rules, run.task, 0, 0, 0, 0, 0, 0)  # of MAX_NUM: 1
+        score = scores[0] if scores else nothing
+        rows = [list(self._rows(item, answer)) for item, answer in zip(chosen, answers, strict=True)]
+        right, wrong = ([row for of in rows for row in of if row["result"] == r] for r in ("correct", "incorrect"))
+        draw = random.Random(f"{self.seed}/{name}")
+        result = {
+            "sample_correct_outputs": draw.sample(right, min(run.examples, len(right))),
+            "sample_incorrect_outputs": draw.sample(wrong, min(run.examples, len(wrong))),
+            "total_acc": None if score.accuracy is None else round(score.accuracy, 4),
+            "number_of_data": score.number_of_data,
+            "model_name": self.model_name,
+            "task": run.task,
+            "eval_time": time.monotonic() - began,
+            "seed": self.seed,
+            "corpus": corpus.digest,
+            "first_failure": next((one.why for one in answers if one.status in ("unreadable", "failed")), ""),
+            **asdict(score),
+        }
+        lines = [asdict(i) | asdict(a) | {"true": i.positives, "false": i.negatives} for i, a in zip(chosen, answers)]  # noqa: B905
+        _put(out, f"{name}.jsonl", "".join(f"{json.dumps(line)}\n" for line in lines))
+        _put(out, f"{name}.json", json.dumps(result, indent=4))
+        part.unlink(missing_ok=True)
+        return result
+
+    def _answers(self, items: Sequence[Item], part: Path) -> list[Answer]:
+        """An answer for each item. Those of finished batches are in the file `part` already, or are added to it."""
+        known = {answer.id: answer for answer in _read_part(part)}
+        left = [item for item in items if item.id not in known]
+        with open(part, "a", encoding="utf-8") as file, Progress(len(left), self.said, "records") as progress:
+            for start in range(0, len(left), self.run.batch_size):
+                batch = left[start : start + self.run.batch_size]
+                for answer in self._batch(batch):
+                    known[answer.id] = answer
+                    file.write(f"{json.dumps(asdict(answer))}\n")
+                file.flush()
+                progress.advance(len(batch))
+        return [known[item.id] for item in items]
+
+    def _batch(self, items: Sequence[Item]) -> list[Answer]:
+        """Answers of one batch: first all first true sentences, then all first false ones, and so on. Where the model
+        fails, its items are asked alone, so that one of them takes no other with it."""
+        places = [self._place(item) for item in items]
+        there = [(item, place) for item, place in zip(items, places, strict=True) if isinstance(place, Path)]
+        found = {place.id: place for place in places if isinstance(place, Answer)}
+        try:
+            found |= {answer.id: answer for answer in self._asked(there)}
+        except Exception as error:  # whatever a model that we do not know may raise
+            if len(there) == 1:
+                item = there[0][0]
+                why = f"{type(error).__name__}: {' '.join(str(error).split())}"
+                found[item.id] = self._damaged(item) or Answer(item.id, "failed", why=why)
+            else:
+                found |= {answer.id: answer for one in there for answer in self._batch([one[0]])}
+        return [found[item.id] for item in items]
+
+    def _asked(self, there: Sequence[tuple[Item, Path]]) -> list[Answer]:
+        """What the model says. Raises `ValueError` where that is not a row for each picture and text."""
+        said: dict[str, dict[str, list[float]]] = {item.id: {"positives": [], "negatives": []} for item, _ in there}
+        for side in ("positives", "negatives"):
+            texts = {item.id: self._sentences(item)[side == "negatives"] for item, _ in there}
+            for place in range(max(map(len, texts.values()), default=0)):
+                asked = [(item, path) for item, path in there if len(texts[item.id]) > place]
+                paths, sentences = [str(path) for _, path in asked], [texts[item.id][place] for item, _ in asked]
+                values = _matches(self.model.predict(paths, sentences, src_type="local"), len(asked))
+                for (item, _), value in zip(asked, values, strict=True):
+                    said[item.id][side].append(value)
+        answers = []
+        for name, scores in said.items():
+            if any(map(math.isnan, (*scores["positives"], *scores["negatives"]))):
+                answers.append(Answer(name, "failed", why="a score is not a number"))
+            else:
+                answers.append(Answer(name, "scored", tuple(scores["positives"]), tuple(scores["negatives"])))
+        return answers
+
+    def _sentences(self, item: Item) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        if self.rules == "published":
+            return item.positives[:1], item.negatives[:1]
+        return item.positives, item.negatives
+
+    def _place(self, item: Item) -> Path | Answer:
+        """Where an item's picture is, or the answer that it is not there. The model reads it, so it is not opened."""
+        try:
+            return find_picture(self.corpus.pictures or Path(), item.image)
+        except (Missing, Unreadable) as error:
+            return _not_seen(item, error)
+
+    def _damaged(self, item: Item) -> Answer | None:
+        try:
+            open_picture(self.corpus.pictures, item.image)
+        except (Missing, Unreadable) as error:
+            return _not_seen(item, error)
+        return None
+
+    def _rows(self, item: Item, answer: Answer) -> Iterator[dict[str, Any]]:
+        """What the published output shows of an item: for ITC the true sentence with the lowest score and the false
+        one with the highest, for ITM each sentence."""
+        if answer.status != "scored":
+            return
+        path, (true, false) = str(self._place(item)), self._sentences(item)
+        if self.run.task == "itm":
+            for texts, scores, fits in ((true, answer.positives, True), (false, answer.negatives, False)):
+                for text, score in zip(texts, scores, strict=True):
+                    result = "correct" if (score > 0.5) == fits else "incorrect"
+                    yield {"img_path": path, "score": round(score, 4), "text": text, "result": result}
+            return
+        low, high = min(answer.positives), max(answer.negatives)
+        yield {
+            "img_path": path,
+            "pos_score": round(low, 4), "pos_txt": true[answer.positives.index(low)],
+            "neg_score": round(high, 4), "neg_txt": false[answer.negatives.index(high)],
+            "result": "correct" if low > high else "incorrect",
+        }  # fmt: skip
+
+
+def _not_seen(item: Item, error: Missing | Unreadable) -> Answer:
+    return Answer(item.id, "missing" if isinstance(error, Missing) else "unreadable", why=str(error))
+
+
+def _matches(said: Any, count: int) -> list[float]:
+    """The probabilities of a match in what `predict` gave; engines give a dictionary, some a list that begins so."""
+    rows = said["probs"] if isinstance(said, Mapping) else said[0]
+    values = []
+    for row in rows:
+        try:
+            values.append(float(row))
+        except (TypeError, ValueError, RuntimeError):  # a pair of numbers, as a list, an array or a tensor
+            values.append(float(row[1]))
+    if len(values) != count:
+        raise ValueError(f"predict gave {len(values)} rows for {count} pictures and texts")
+    return values
+
+
+def _read_part(part: Path) -> Iterator[Answer]:
+    """Answers that a run left that was stopped; its last line may be cut off."""
+    if not part.is_file():
+        return
+    text = part.read_text(encoding="utf-8", errors="replace")
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        part.write_text(whole, encoding="utf-8")
+    for line in whole.splitlines():
+        try:
+            said = json.loads(line)
+            yield Answer(said["id"], said["status"], tuple(said["positives"]), tuple(said["negatives"]), said["why"])
+        except (ValueError, TypeError, KeyError):
+            raise ValueError(f"{part}: is damaged; remove it, and its records are scored anew") from None
+
+
+def _line(name: str, result: Mapping[str, Any]) -> str:
+    """A line about a result, with what was not scored."""
+    accuracy = "nothing was scored" if result["accuracy"] is None else f"accuracy {result['accuracy']:.4f}"
+    rest = ", ".join(f"{result[key]} {key}" for key in ("missing", "unreadable", "failed"))
+    left = f", {len(result['left_out'])} left out (false sentence equals a true one)" if result["left_out"] else ""
+    left += f"; first failure: {result['first_failure']}" if result["first_failure"] else ""
+    return f"{name}: {accuracy}, {result['ties']} ties; {result['total']} = {result['scored']} scored, {rest}{left}"

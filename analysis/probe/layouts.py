@@ -1,0 +1,270 @@
+"""Pairs of scenes, each with the sentence that is true of it and false of the other: what is asked of scenes.
+
+The two scenes of a pair have the same objects at the same places but for what is tested, and the two sentences are
+exchanged between them. So nothing that reads the sentences alone can be right more often than wrong. Grades of false
+sentences: N1 says a word that nothing in the picture shows, N2 words that are all shown but do not belong together,
+N3 the very words of the true sentence in another order.
+
+A pair is a function of (seed, unit, index); the first pairs of a longer corpus are those of a shorter one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
+
+from analysis.probe.checklist import LOCATIONS, location_class
+from analysis.probe.drawing import CANVAS, CELL, JITTER, SIDES, WORLD, Placed
+from analysis.probe.statements import Form
+from travlr.scene import RELATIONS
+from travlr.streams import stream_key, words
+
+T = TypeVar("T")
+ALIKE = {"circle", "octagon", "hexagon"}  # as small pictures of these are, so that one never stands against another
+MOST_FILLERS = 3
+WORDS = 160  # random words for a pair; the most that one can use
+
+
+class Draws:
+    """Random choices for one pair."""
+
+    def __init__(self, key: int, index: int) -> None:
+        self._words = iter(words(key, index, index + 1, WORDS)[0].tolist())
+
+    def below(self, number: int) -> int:
+        return int(next(self._words) % number)  # 64 bits: no number is more likely than another by 1 in 10^17
+
+    def pick(self, choices: Sequence[T]) -> T:
+        return choices[self.below(len(choices))]
+
+
+CELLS: dict[str, list[tuple[int, int]]] = {location: [] for location in LOCATIONS}
+for _row in range(WORLD.rows):
+    for _column in range(WORLD.columns):
+        CELLS[location_class((_column * CELL, _row * CELL, CELL, CELL), CANVAS, CANVAS)].append((_row, _column))
+
+
+@dataclass(frozen=True)
+class Side:
+    """A scene and its sentences. subject: the number of the object that the true sentence is about, other: of the one
+    that makes the false one tempting."""
+
+    scene: tuple[Placed, ...]
+    positive: Form
+    negative: Form
+    subject: int = 0
+    other: int = 1
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two sides with their sentences exchanged. labels: of both sides. template: which of `TEMPLATES`."""
+
+    sides: tuple[Side, Side]
+    template: int = 0
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Pairs of one kind. axis, source: as in `Item`. weight: how many pairs it gets, relative to others."""
+
+    axis: str
+    source: str
+    grade: str
+    make: Callable[[int, Draws], Pair]
+    weight: int = 1
+
+    def pair(self, seed: int, index: int) -> Pair:
+        """Raises `ValueError` where a sentence's truth is not as it should be, which never happens."""
+        made = self.make(index, Draws(stream_key("probe", seed, self.axis, self.source), index))
+        for side in made.sides:
+            if not side.positive.holds(side.scene) or side.negative.holds(side.scene):
+                raise ValueError(f"{self.axis}/{self.source}, pair {index}: wrong: {side}")
+        return made
+
+
+# Scenes --------------------------------------------------------------------------------------------------------------
+
+
+class Board:
+    """Places that are still free, and objects put on them: at any location, and of any size, equally often."""
+
+    def __init__(self, draws: Draws) -> None:
+        self._draws, self._taken = draws, set[tuple[int, int]]()
+
+    def put(
+        self,
+        colour: str,
+        shape: str,
+        location: str | None = None,
+        size: str | None = None,
+        cell: tuple[int, int] | None = None,
+    ) -> Placed:
+        draws = self._draws
+        if cell is None:
+            free = [c for c in CELLS[location or draws.pick(LOCATIONS)] if c not in self._taken]
+            cell = draws.pick(free or [c for c in CELLS["mid"] if c not in self._taken])
+        self._taken.add(cell)
+        side = draws.pick(SIDES[size or draws.pick(tuple(SIDES))])
+        dx, dy = draws.below(2 * JITTER + 1) - JITTER, draws.below(2 * JITTER + 1) - JITTER
+        return Placed(colour, shape, *cell, side, dx, dy)
+
+    def fillers(self, colours: Sequence[str], shapes: Sequence[str], size: str | None = None) -> list[Placed]:
+        draws = self._draws
+        number = draws.below(MOST_FILLERS + 1)
+        return [self.put(draws.pick(colours), draws.pick(shapes), size=size) for _ in range(number)]
+
+
+def _without(choices: Sequence[str], *taken: str) -> list[str]:
+    return [choice for choice in choices if choice not in taken]
+
+
+def unlike(*shapes: str) -> list[str]:
+    """Shapes that nobody takes for one of these."""
+    return [s for s in WORLD.shapes if not any(s == taken or {s, taken} <= ALIKE for taken in shapes)]
+
+
+def _shapes(draws: Draws) -> tuple[str, str]:
+    """Two shapes that nobody takes for each other."""
+    first = draws.pick(WORLD.shapes)
+    return first, draws.pick(unlike(first))
+
+
+def _two(choices: Sequence[T], draws: Draws) -> tuple[T, T]:
+    first = draws.pick(choices)
+    return first, draws.pick([choice for choice in choices if choice != first])
+
+
+def _mirrored(one: list[Placed], other: list[Placed], true: Form, false: Form, index: int, **labels: str) -> Pair:
+    sides = Side(tuple(one), true, false), Side(tuple(other), false, true)
+    return Pair(sides, index % 2, labels)
+
+
+# VL-CheckList --------------------------------------------------------------------------------------------------------
+
+
+def _object(location: str | None, size: str | None, absent: bool, index: int, draws: Draws) -> Pair:
+    """A red circle or a red star? With the star's shape and the circle's colour elsewhere in the picture, or absent."""
+    location, size = location or LOCATIONS[index % 3], size or tuple(SIDES)[index % 3]
+    board = Board(draws)
+    shape, other = _shapes(draws)
+    colour, else_colour = _two(WORLD.colours, draws)
+    rest = unlike(shape, other)
+    target = board.put(colour, shape, location, size)
+    lure = board.put(else_colour, draws.pick(rest) if absent else other)
+    fillers = [board.put(colour, draws.pick(rest)), *board.fillers(WORLD.colours, rest)]
+    changed = [replace(target, shape=other), lure if absent else replace(lure, shape=shape)]
+    true, false = (Form("exists", (f"{colour} {s}",)) for s in (shape, other))
+    return _mirrored([target, lure, *fillers], [*changed, *fillers], true, false, index, location=location, size=size)
+
+
+def _colour(absent: bool, index: int, draws: Draws) -> Pair:
+    """Is the circle red or blue? With something blue elsewhere in the picture, or nothing."""
+    location, size = LOCATIONS[index % 3], tuple(SIDES)[index // 3 % 3]
+    board = Board(draws)
+    shape, else_shape = _shapes(draws)
+    colour, other = _two(WORLD.colours, draws)
+    rest = _without(WORLD.colours, colour, other)
+    target = board.put(colour, shape, location, size)
+    lure = board.put(draws.pick(rest) if absent else other, else_shape)
+    fillers = board.fillers(rest, unlike(shape))
+    changed = [replace(target, colour=other), lure if absent else replace(lure, colour=colour)]
+    true, false = (Form("is", (shape, c)) for c in (colour, other))
+    return _mirrored([target, lure, *fillers], [*changed, *fillers], true, false, index, location=location, size=size)
+
+
+def _size(absent: bool, index: int, draws: Draws) -> Pair:
+    """Is the circle small or large? With something of the other size and its colour in the picture, or nothing.
+
+    Of the extreme classes only, and all else is medium: nobody can dispute either.
+    """
+    location = LOCATIONS[index % 3]
+    board = Board(draws)
+    shape, else_shape = _shapes(draws)
+    colour = draws.pick(WORLD.colours)
+    target = board.put(colour, shape, location, "small")
+    lure = board.put(colour, else_shape, size="medium" if absent else "large")
+    fillers = board.fillers(WORLD.colours, unlike(shape), "medium")
+    large = draws.pick(SIDES["large"]) if absent else lure.side
+    changed = [replace(target, side=large), lure if absent else replace(lure, side=target.side)]
+    true, false = (Form("is", (shape, s)) for s in ("small", "large"))
+    return _mirrored([target, lure, *fillers], [*changed, *fillers], true, false, index, location=location)
+
+
+def _spatial(swap: bool, index: int, draws: Draws) -> Pair:
+    """Is the red circle above the blue star, or below it; or (swap) is the star above the circle?
+
+    Both stand in one row or column, so that no other relation is as good an answer.
+    """
+    board = Board(draws)
+    axis = ("horizontal", "vertical")[index // 2 % 2]
+    relation, opposite = _two([r for r, (its, _) in RELATIONS.items() if its == axis], draws)
+    (colour, else_colour), (shape, else_shape) = _two(WORLD.colours, draws), _shapes(draws)
+    line, places = draws.below(WORLD.rows), sorted(_two(range(WORLD.rows), draws))
+    if RELATIONS[relation][1] < 0:  # the first is further right or further down
+        places.reverse()
+    here, there = ((line, place) if axis == "horizontal" else (place, line) for place in places)
+    first, second = board.put(colour, shape, cell=here), board.put(else_colour, else_shape, cell=there)
+    fillers = board.fillers(WORLD.colours, unlike(shape, else_shape))
+    exchanged = [_moved(first, second), _moved(second, first)]
+    one, other = f"{colour} {shape}", f"{else_colour} {else_shape}"
+    true = Form("stands", (one, relation, other))
+    false = Form("stands", (other, relation, one) if swap else (one, opposite, other))
+    return _mirrored([first, second, *fillers], [*exchanged, *fillers], true, false, index, dimension=axis)
+
+
+def _moved(o: Placed, to: Placed) -> Placed:
+    return replace(o, row=to.row, column=to.column, dx=to.dx, dy=to.dy)
+
+
+def _checklist() -> tuple[Unit, ...]:
+    """In the order of the paper's tables; at one axis the hard sentences come first."""
+    units = []
+    for size in reversed(SIDES):
+        units += _graded(f"Object/Size/{size}", partial(_object, None, size))
+    for location in LOCATIONS:
+        units += _graded(f"Object/Location/{location}", partial(_object, location, None))
+    units += _graded("Attribute/color", _colour, 2)
+    units += _graded("Attribute/size", _size, 2)
+    units.append(Unit("Relation/spatial", "grid", "N2", partial(_spatial, False), 2))
+    units.append(Unit("Relation/spatial", "grid_swap", "N3", partial(_spatial, True), 2))
+    return tuple(units)
+
+
+def _graded(axis: str, make: Callable[[bool, int, Draws], Pair], weight: int = 1) -> list[Unit]:
+    return [
+        Unit(axis, "grid", "N2", partial(make, False), weight),
+        Unit(axis, "grid_absent", "N1", partial(make, True), weight),
+    ]
+
+
+# Predicates and nouns ------------------------------------------------------------------------------------------------
+
+
+def _bound(noun: bool, index: int, draws: Draws) -> Pair:
+    """A red circle and a blue square: is a circle red, or blue; or (noun) is a circle red, or a square?"""
+    board = Board(draws)
+    location, size = LOCATIONS[index % 3], tuple(SIDES)[index // 3 % 3]
+    (shape, other), (colour, else_colour) = _shapes(draws), _two(WORLD.colours, draws)
+    target, lure = board.put(colour, shape, location, size), board.put(else_colour, other)
+    fillers = board.fillers(WORLD.colours, unlike(shape, other))
+    true = Form("binds", (shape, colour))
+    if noun:
+        false, changed = Form("binds", (other, colour)), [replace(target, shape=other), replace(lure, shape=shape)]
+    else:
+        false = Form("binds", (shape, else_colour))
+        changed = [replace(target, colour=else_colour), replace(lure, colour=colour)]
+    sides = Side((target, lure, *fillers), true, false), Side((*changed, *fillers), false, true)
+    return Pair(sides, 0, {"location": location, "size": size})
+
+
+UNITS: dict[str, tuple[Unit, ...]] = {
+    "checklist": _checklist(),
+    "predicate_noun": (
+        Unit("predicate", "", "N2", partial(_bound, False), 743),  # as many pairs as the published set has
+        Unit("noun", "", "N2", partial(_bound, True), 549),
+    ),
+}

@@ -1,0 +1,460 @@
+"""From scores to numbers: accuracies, their intervals, and models compared on the same items.
+
+Shares are percent, 0 to 100. Intervals are 95 %, by bootstrap over clusters: items that share a picture, and an item
+and its mirror, are drawn together. An item is right where its true sentences score above its false ones; a tie is
+wrong. What was not scored is counted on every line and is no part of its shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from analysis.probe.config import SENTENCES
+from analysis.probe.items import STATUSES, Answer, Item
+from analysis.statistics import holm, mcnemar, resampled
+from train.evaluate import LEVEL
+
+# What a batch of another size may change a score by, as a part of it: the rounding of sums, or of the score itself.
+TOLERANCES = {"float32": 1e-5, "float64": 1e-10, "bf16": 2**-8}
+POWER = 2.8  # standard errors between a level and what is told from it 4 times in 5, two-sided at 5 %
+CROSSED = ("location", "size")  # labels whose combinations are told of
+MOST_VALUES = 12  # of a label that is told of; words have more
+GRADE = "grade"
+
+
+@dataclass(frozen=True)
+class Line:
+    """Numbers of some items. by, value: which, such as axis `predicate`, or `all items` (micro average).
+
+    total = scored + missing + unreadable + failed. clusters: how many independent ones. single: accuracy over items.
+    pairs: complete ones; pair_accuracy: both right; same: the same sentence preferred for both pictures; decisive: both
+    right, of pairs that are both right or both wrong (50 without grounding). detectable: how far a model must be from
+    a level to be told from it 4 times in 5. published: single accuracy as the released code counts, by the first
+    sentence of each and without tolerance. itm_…: every sentence alone, by the scorer's threshold; f1 is None where
+    nothing true is found. mixed: grades of negatives that this line puts together; numbers of such lines mean little.
+    None where there is nothing to count.
+    """
+
+    by: str
+    value: str
+    total: int
+    scored: int
+    missing: int
+    unreadable: int
+    failed: int
+    clusters: int
+    single: float | None = None
+    single_low: float | None = None
+    single_high: float | None = None
+    detectable: float | None = None
+    ties: int = 0
+    pairs: int = 0
+    pair_accuracy: float | None = None
+    pair_low: float | None = None
+    pair_high: float | None = None
+    same: float | None = None
+    decisive: float | None = None
+    published: float | None = None
+    itm_accuracy: float | None = None
+    itm_precision: float | None = None
+    itm_recall: float | None = None
+    itm_f1: float | None = None
+    mixed: str = ""
+
+
+MICRO, MACRO = "all items (micro average)", "mean of axes (macro average)"
+
+
+def margins(answer: Answer, sentences: str) -> tuple[float, float]:
+    """What is compared of a scored item: a number for its true sentences, and one for its false ones."""
+    positives, negatives = answer.positives, answer.negatives
+    if sentences == "first":
+        return positives[0], negatives[0]
+    if sentences == "mean":
+        return sum(positives) / len(positives), sum(negatives) / len(negatives)
+    return (min(positives) if sentences == "all" else max(positives)), max(negatives)
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """Items and answers as arrays, all (N,). right, tie: of scored items. cluster: equal where items belong together.
+
+    partner: the place of an item's mirror, -1 where it has none. statuses: as `Answer.status`.
+    """
+
+    items: Sequence[Item]
+    statuses: np.ndarray
+    right: np.ndarray
+    tie: np.ndarray
+    published: np.ndarray
+    cluster: np.ndarray
+    partner: np.ndarray
+    itm: np.ndarray | None  # (N, 4): sentences that are true and found, missed, false and taken, refused
+
+    @property
+    def scored(self) -> np.ndarray:
+        return self.statuses == "scored"
+
+
+def outcomes(
+    items: Sequence[Item],
+    answers: Sequence[Answer],
+    sentences: str = "mean",
+    tolerance: float = TOLERANCES["float32"],
+    threshold: float | None = None,
+) -> Outcomes:
+    """Items as right, wrong or tied. tolerance: the largest part of the larger score (of 1 for smaller ones) by which
+    two scores differ that are called equal. Raises `ValueError` where answers are not the items', in order."""
+    if sentences not in SENTENCES:
+        raise ValueError(f"sentences={sentences}: choose one of {', '.join(SENTENCES)}")
+    if [item.id for item in items] != [answer.id for answer in answers]:
+        raise ValueError("answers are of other items, or in another order")
+    statuses = np.array([answer.status for answer in answers], object)
+    known = np.flatnonzero(statuses == "scored")
+    compared = np.zeros((2, len(items)))
+    first = np.zeros((2, len(items)))
+    for n in known.tolist():
+        compared[:, n] = margins(answers[n], sentences)
+        first[:, n] = answers[n].positives[0], answers[n].negatives[0]
+    margin, largest = compared[0] - compared[1], np.maximum(1.0, np.abs(compared).max(axis=0))
+    scored = statuses == "scored"
+    tie = scored & (np.abs(margin) <= tolerance * largest)
+    return Outcomes(
+        items=items,
+        statuses=statuses,
+        right=scored & (margin > 0) & ~tie,
+        tie=tie,
+        published=scored & (first[0] > first[1]),
+        cluster=clusters(items),
+        partner=_partners(items),
+        itm=None if threshold is None else _matched(answers, threshold),
+    )
+
+
+def _matched(answers: Sequence[Answer], threshold: float) -> np.ndarray:
+    found = np.zeros((len(answers), 4), np.int64)
+    for n, answer in enumerate(answers):
+        true = sum(score > threshold for score in answer.positives)
+        false = sum(score > threshold for score in answer.negatives)
+        found[n] = true, len(answer.positives) - true, false, len(answer.negatives) - false
+    return found
+
+
+def clusters(items: Sequence[Item]) -> np.ndarray:
+    """(N,) int, equal for items that share a picture or are mirrors, directly or through others."""
+    parent = list(range(len(items)))
+
+    def root(n: int) -> int:
+        while parent[n] != n:
+            parent[n] = n = parent[parent[n]]
+        return n
+
+    first: dict[tuple[str, ...], int] = {}
+    for n, item in enumerate(items):
+        for key in (("image", item.image), ("pair", item.pair))[: 1 + bool(item.pair)]:
+            parent[root(n)] = root(first.setdefault(key, n))
+    return np.array([root(n) for n in range(len(items))], np.int64)
+
+
+def _partners(items: Sequence[Item]) -> np.ndarray:
+    """(N,) the place of the other item of a pair; -1 where there is not exactly one."""
+    found: dict[str, list[int]] = {}
+    for n, item in enumerate(items):
+        if item.pair:
+            found.setdefault(item.pair, []).append(n)
+    partner = np.full(len(items), -1)
+    for places in found.values():
+        if len(places) == 2:
+            partner[places] = places[::-1]
+    return partner
+
+
+# Lines ---------------------------------------------------------------------------------------------------------------
+
+
+def measure(
+    items: Sequence[Item],
+    answers: Sequence[Answer],
+    *,
+    sentences: str = "mean",
+    tolerance: float = TOLERANCES["float32"],
+    threshold: float | None = None,
+    seed: int = 0,
+) -> list[Line]:
+    """All lines: of all items, the mean of axes, each axis, source, grade and label, and of what is crossed.
+
+    Raises `ValueError` where answers are not the items'. An empty corpus gives one line, of 0 items.
+    """
+    found = outcomes(items, answers, sentences, tolerance, threshold)
+    every = np.arange(len(items))
+    lines = [_line("all", MICRO, found, every, seed)]
+    axes = _groups(items, lambda item: item.axis)
+    if len(axes) > 1:
+        lines.append(_mean_of_axes(found, axes, seed))
+    lines += [_line("axis", axis, found, places, seed) for axis, places in axes.items()]
+    return lines + [
+        _line(by, value, found, places, seed) for by, of in _ways(items) for value, places in _groups(items, of).items()
+    ]
+
+
+def _ways(items: Sequence[Item]) -> list[tuple[str, Callable[[Item], str]]]:
+    """By what else the items are told apart: source, grade and other labels, where these differ."""
+    ways: list[tuple[str, Callable[[Item], str]]] = []
+    if any(item.source for item in items) and len({(item.axis, item.source) for item in items}) > len(
+        {item.axis for item in items}
+    ):
+        ways.append(("axis and source", lambda item: f"{item.axis}, {item.source}"))
+    values: dict[str, set[str]] = {}
+    for item in items:
+        for name, value in item.labels.items():
+            values.setdefault(name, set()).add(value)
+    told = [name for name, found in values.items() if 2 <= len(found) <= MOST_VALUES]
+    if GRADE in told:
+        ways.append(("axis and grade", lambda item: _joined(item.axis, item.labels.get(GRADE, ""))))
+    ways += [(name, lambda item, name=name: item.labels.get(name, "")) for name in sorted(told)]  # type: ignore[misc]
+    if all(name in told for name in CROSSED):
+        ways.append((" x ".join(CROSSED), lambda item: _joined(*(item.labels.get(name, "") for name in CROSSED))))
+    return ways
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(parts) if all(parts) else ""
+
+
+def _groups(items: Sequence[Item], of: Callable[[Item], str]) -> dict[str, np.ndarray]:
+    """The places of the items of each value, in the order in which values first occur; none of the empty value."""
+    found: dict[str, list[int]] = {}
+    for n, item in enumerate(items):
+        if value := of(item):
+            found.setdefault(value, []).append(n)
+    return {value: np.array(places) for value, places in found.items()}
+
+
+def _line(by: str, value: str, found: Outcomes, places: np.ndarray, seed: int) -> Line:
+    statuses = found.statuses[places]
+    scored = places[statuses == "scored"]
+    grades = sorted({grade for n in places.tolist() if (grade := found.items[n].labels.get(GRADE, ""))})
+    values: dict[str, Any] = {status: int((statuses == status).sum()) for status in STATUSES}
+    if len(scored):
+        values |= _share("single", found.right[scored], found.cluster[scored], seed)
+        values["published"] = 100 * float(found.published[scored].mean())
+    both = _pairs(found, scored)
+    if len(both):
+        values |= _pair_values(found, both, seed)
+    if found.itm is not None and len(scored):
+        values |= _itm(found.itm[scored].sum(axis=0))
+    return Line(
+        by=by,
+        value=value,
+        total=len(places),
+        clusters=len(np.unique(found.cluster[scored])),
+        ties=int(found.tie[scored].sum()),
+        pairs=len(both),
+        mixed=" and ".join(grades) if len(grades) > 1 else "",
+        **values,
+    )
+
+
+def _pairs(found: Outcomes, scored: np.ndarray) -> np.ndarray:
+    """(P, 2) the places of both items of each pair, where both are scored and both among these."""
+    first = scored[found.partner[scored] > scored]
+    second = found.partner[first]
+    return np.stack([first, second], axis=1)[np.isin(second, scored)]
+
+
+def _pair_values(found: Outcomes, both: np.ndarray, seed: int) -> dict[str, float | None]:
+    right, tie = found.right[both], found.tie[both]
+    all_right = right.all(axis=1)
+    all_wrong = ~right.any(axis=1) & ~tie.any(axis=1)
+    one_right = (right.sum(axis=1) == 1) & ~tie.any(axis=1)
+    values = _share("pair", all_right, found.cluster[both[:, 0]], seed)
+    values["pair_accuracy"] = values.pop("pair")
+    values["same"] = 100 * float(one_right.mean())
+    sure = int(all_right.sum() + all_wrong.sum())
+    values["decisive"] = 100 * float(all_right.sum()) / sure if sure else None
+    return {name: value for name, value in values.items() if name != "detectable"}
+
+
+def _share(name: str, right: np.ndarray, cluster: np.ndarray, seed: int) -> dict[str, float | None]:
+    """How many are right, its interval, and what difference could be told."""
+    draws = resampled(right.astype(np.int64), 2, cluster, seed)
+    shares = 100 * draws[:, 1] / draws.sum(axis=1)
+    low, high = bounds(shares, right, cluster)
+    detectable = POWER * float(shares.std())
+    return {
+        name: 100 * float(right.mean()),
+        f"{name}_low": low,
+        f"{name}_high": high,
+        "detectable": detectable or None,
+    }
+
+
+def bounds(shares: np.ndarray, right: np.ndarray, cluster: np.ndarray) -> tuple[float, float]:
+    """The ends of an interval. Where all (or none) are right no resample differs: there, the share that would show no
+    fault (nothing right) in so many clusters once in 40 times."""
+    low, high = map(float, np.percentile(shares, [2.5, 97.5]))
+    unseen = 100 * (1 - 0.025 ** (1 / len(np.unique(cluster))))
+    if right.all():
+        low = 100 - unseen
+    if not right.any():
+        high = unseen
+    return low, high
+
+
+def _itm(counts: np.ndarray) -> dict[str, float | None]:
+    found, missed, taken, refused = map(int, counts)
+
+    def percent(part: int, whole: int) -> float | None:
+        return 100 * part / whole if whole else None
+
+    return {
+        "itm_accuracy": percent(found + refused, found + missed + taken + refused),
+        "itm_precision": percent(found, found + taken),
+        "itm_recall": percent(found, found + missed),
+        "itm_f1": percent(2 * found, 2 * found + missed + taken) if found else None,
+    }
+
+
+def _mean_of_axes(found: Outcomes, axes: dict[str, np.ndarray], seed: int) -> Line:
+    """The unweighted mean of the axes that have scores; one bootstrap of all, as axes may share pictures."""
+    every = np.concatenate(list(axes.values()))
+    whole = _line("all", MACRO, found, every, seed)
+    code = np.zeros(len(found.items), np.int64)
+    for n, places in enumerate(axes.values()):
+        code[places] = 2 * n
+    scored = np.sort(every[found.scored[every]])
+    values: dict[str, Any] = {}
+    if len(scored):
+        values = _means("single", code[scored] + found.right[scored], len(axes), found.cluster[scored], seed)
+    names = ("total", "scored", "missing", "unreadable", "failed", "clusters", "ties", "pairs", "mixed")
+    both = _pairs(found, scored)
+    if len(both):
+        pair = _means(
+            "pair", code[both[:, 0]] + found.right[both].all(axis=1), len(axes), found.cluster[both[:, 0]], seed
+        )
+        values |= {"pair_accuracy": pair["pair"], "pair_low": pair["pair_low"], "pair_high": pair["pair_high"]}
+    kept = {name: getattr(whole, name) for name in names}
+    return Line(by="all", value=MACRO, **kept, **values)
+
+
+def _means(name: str, codes: np.ndarray, groups: int, cluster: np.ndarray, seed: int) -> dict[str, float | None]:
+    """The mean over groups of their share of odd codes; a group with none is left out."""
+
+    def mean(counts: np.ndarray) -> np.ndarray:
+        cells = counts.reshape(-1, groups, 2)
+        totals = cells.sum(axis=2)
+        shares = np.divide(cells[..., 1], totals, out=np.full(totals.shape, np.nan), where=totals > 0)
+        return np.asarray(100 * np.nanmean(shares, axis=1))
+
+    draws = mean(resampled(codes, 2 * groups, cluster, seed))
+    low, high = bounds(draws, codes % 2 == 1, cluster)
+    value = float(mean(np.bincount(codes, minlength=2 * groups))[0])
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
+
+
+# Models compared -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two models on what both scored. of: `pairs` (both items right) where there are any, else `items`.
+
+    difference: first minus second, percentage points, with its interval. first_only, second_only: clusters of which
+    one model has more right than the other. p_value: two-sided exact McNemar test of these; adjusted: by Holm, for all
+    models compared here. differs: adjusted below 0.01 and the interval without 0.
+    """
+
+    first: str
+    second: str
+    of: str
+    number: int
+    first_accuracy: float
+    second_accuracy: float
+    difference: float
+    difference_low: float
+    difference_high: float
+    first_only: int
+    second_only: int
+    p_value: float
+    adjusted: float
+    differs: bool
+
+
+def compare(models: Mapping[str, Outcomes], seed: int = 0) -> list[Compared]:
+    """Each two models on the same items; names to outcomes, in the same order of items.
+
+    Raises `ValueError` where the items differ. Two models that scored nothing in common are left out.
+    """
+    ids = [[item.id for item in found.items] for found in models.values()]
+    if any(other != ids[0] for other in ids[1:]):
+        raise ValueError("models are compared on the same items, in the same order")
+    found = [
+        one for (a, first), (b, second) in combinations(models.items(), 2) if (one := _two(a, first, b, second, seed))
+    ]
+    adjusted = holm([one.p_value for one in found])
+    return [
+        replace(one, adjusted=p, differs=p < LEVEL and not one.difference_low <= 0 <= one.difference_high)
+        for one, p in zip(found, adjusted, strict=True)
+    ]
+
+
+def _two(first: str, one: Outcomes, second: str, other: Outcomes, seed: int) -> Compared | None:
+    scored = np.flatnonzero(one.scored & other.scored)
+    if not len(scored):
+        return None
+    both = _pairs(one, scored)
+    places = both if len(both) else scored[:, None]
+    right = [found.right[places].all(axis=1) for found in (one, other)]
+    cluster = one.cluster[places[:, 0]]
+    lead = right[0].astype(int) - right[1].astype(int)
+    draws = resampled(lead + 1, 3, cluster, seed)
+    shares = 100 * (draws[:, 2] - draws[:, 0]) / draws.sum(axis=1)
+    low, high = map(float, np.percentile(shares, [2.5, 97.5]))
+    if not lead.any():
+        high = 100 * (1 - 0.025 ** (1 / len(np.unique(cluster))))
+        low = -high
+    ahead = np.bincount(np.unique(cluster, return_inverse=True)[1], weights=lead)
+    more, fewer = int((ahead > 0).sum()), int((ahead < 0).sum())
+    p_value = mcnemar(more, fewer)
+    accuracies = [100 * float(found.mean()) for found in right]
+    return Compared(
+        first=first,
+        second=second,
+        of="pairs" if len(both) else "items",
+        number=len(places),
+        first_accuracy=accuracies[0],
+        second_accuracy=accuracies[1],
+        difference=accuracies[0] - accuracies[1],
+        difference_low=low,
+        difference_high=high,
+        first_only=more,
+        second_only=fewer,
+        p_value=p_value,
+        adjusted=p_value,
+        differs=False,
+    )
+
+
+# Whether a corpus can be solved blindly ------------------------------------------------------------------------------
+
+BLIND = 55.0  # percent
+FLAG = f"a rule that sees text alone has more than {BLIND:.0f} % of its items right (lower end of the interval)"
+
+
+def solved_blindly(rules: Mapping[str, Iterable[Line]]) -> list[str]:
+    """In a line each, the axes (or the whole) that blind rules solve, with these rules, best first. rules: by name."""
+    found: dict[str, list[tuple[float, str]]] = {}
+    for name, lines in rules.items():
+        for line in lines:
+            if line.by in ("all", "axis") and line.value != MACRO and (line.single_low or 0.0) > BLIND:
+                assert line.single is not None
+                found.setdefault(line.value, []).append((line.single, name))
+    return [
+        f"{value}: right by text alone: {', '.join(f'{name} {single:.1f} %' for single, name in sorted(said)[::-1])}"
+        for value, said in found.items()
+    ]

@@ -1,0 +1,464 @@
+"""`probe(config, scorer=…) -> results`: corpora are made or read, models loaded, answers scored, measured and reported.
+
+OUT/CORPUS-MODEL-HASH/     a run: config.json, answers.jsonl, result.json, and the answers to other pictures (controls)
+OUT/CORPUS-controls-HASH/  what is reached without a model
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import json
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from analysis.probe import report
+from analysis.probe.config import SCENES, Probe
+from analysis.probe.items import KINDS, Answer, Corpus, Item, Scorer
+from analysis.probe.measures import TOLERANCES, Line, measure
+from analysis.probe.report import Result, save_result
+from analysis.probe.scoring import ANSWERS, Say, keep, kept, read, sample, score
+from train.identity import content
+from train.results import run_id, surroundings
+
+SCENES_FOLDER = "data/probes"  # of our own corpora
+OWN = ("visualbert", "uniter", "lxmert", "albef")  # whose names are followed by a colon and a file
+
+
+@dataclass(frozen=True)
+class Given:
+    """A corpus, the settings that it changes, and the answers where they are there already, with the model's name.
+
+    records: of the predicate-noun study, as its files have them.
+    """
+
+    corpus: Corpus
+    config: Probe
+    records: tuple[dict[str, Any], ...] = ()
+    answers: tuple[Answer, ...] | None = None
+    model: str = ""
+
+
+def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list[Result]:
+    """All runs that a config asks for; the report on everything in `config.out` is written at the end.
+
+    scorer: a function (images, texts) -> scores to ask beside the models that are named. Its name is its attribute
+    `name`, else that of the function; a run is known by that and by its code, so one that holds other weights needs
+    another name. Raises `ValueError`, in one line, for what cannot be had, after all else is done; with `strict`, also
+    where anything was not scored.
+    """
+    failures: list[str] = []
+    models = _models(config, scorer, failures)
+    first = next(models, None)  # a wrong name is told before anything long begins
+    if first is None and failures:
+        raise ValueError(failures[0])
+    results = []
+    corpora = list(_corpora(config, say))
+    _check(config, {one.corpus.kind for one in corpora})
+    for one in corpora:
+        items, pictures = one.corpus.items, {item.image for item in one.corpus.items}
+        say(f"{one.corpus.name}: {len(items):,} items, {len(pictures):,} pictures")
+        if config.floors:
+            results.append(_controls(one))
+        if one.answers is not None:
+            results.append(_kept(one))
+    asked = [one for one in corpora if one.answers is None]
+    while first is not None:
+        for one in asked:
+            try:
+                results.append(_run(one, first, say))
+            except ValueError as error:
+                failures.append(str(error))
+        first = next(models, None)
+    shown = {result.name for result in results}
+    for group in report.write(Path(config.out)):
+        if shown & {result.name for result in group.results}:
+            say("\n" + report.printed(group))
+    failures += [
+        f"{result.name}: nothing was scored, {report.coverage_text(line)} (see its {ANSWERS})"
+        for result in results
+        if (line := result.coverage) and not line.scored
+    ]
+    if failures:
+        raise ValueError(f"{failures[0]}{f' (and {len(failures) - 1} more)' if len(failures) > 1 else ''}")
+    if config.strict and (short := [r for r in results if r.coverage and r.coverage.scored < r.coverage.total]):
+        assert short[0].coverage
+        raise ValueError(f"strict=true: {short[0].name}: {report.coverage_text(short[0].coverage)}")
+    return results
+
+
+def _check(config: Probe, kinds: set[str]) -> None:
+    """Raise `ValueError` for a setting that the corpora do not have."""
+    for kind, names, what in (
+        ("checklist", ("types", "data"), "types and data"),
+        ("predicate_noun", ("template", "cropped"), "templates and crops"),
+    ):
+        given = [name for name in names if getattr(config, name) != getattr(Probe(), name)]
+        if given and kind not in kinds:
+            value = getattr(config, given[0])
+            raise ValueError(f"{given[0]}={value}: corpus={config.corpus} has no {what}; leave it out")
+
+
+# Corpora -------------------------------------------------------------------------------------------------------------
+
+
+def _corpora(config: Probe, say: Say) -> Iterator[Given]:
+    """What the setting `corpus` names, without the items that cannot be answered right, and sampled."""
+    for one in _read(config, say):
+        corpus = one.corpus
+        if not corpus.items:
+            raise ValueError(
+                f"corpus={config.corpus}: has no items; {'; '.join(corpus.notes) or 'is it the right one?'}"
+            )
+        if one.answers is None and config.rules == "corrected":
+            corpus = sample(_answerable(corpus), one.config.limit, config.seed)
+        elif one.answers is None and one.config.limit is not None:
+            corpus = _head(corpus, one.config)
+        yield replace(one, corpus=corpus)
+
+
+def _read(config: Probe, say: Say) -> Iterator[Given]:
+    from analysis.probe import checklist, predicate_noun
+
+    name, path = config.corpus, Path(config.corpus).expanduser()
+    if name in (SCENES, *KINDS):
+        for kind in KINDS if name == SCENES else (name,):
+            corpus = _scenes(kind, config, say)
+            folder = corpus.pictures.parent if corpus.pictures and kind == "predicate_noun" else None
+            yield Given(corpus, config, tuple(predicate_noun.read_records(folder)) if folder else ())
+    elif path.suffix in (".yaml", ".yml"):
+        run = checklist.read_run(path)
+        for key in run.unknown:
+            say(f"{path}: {key}: means nothing in a run file")
+        say(f"{path}: OUTPUT and BATCH_SIZE are not read; results go to {config.out}")
+        folder = next((f for f in (Path(), *path.resolve().parents) if (f / checklist.TREE).is_dir()), Path())
+        changed = replace(config, task=run.task, limit=config.limit or (run.most and max(1, run.most // 2)))
+        yield Given(checklist.read_corpus(folder, run.types, run.data, config.images), changed)
+    elif path.suffix == ".csv":
+        yield _results(path, config)
+    elif (path / checklist.TREE).is_dir():
+        yield Given(checklist.read_corpus(path, config.types, config.data, config.images), config)
+    elif path.suffix == ".json" or (path / predicate_noun.SET).is_file():
+        corpus = predicate_noun.read_set(path, config.template, config.cropped, config.images)
+        yield Given(corpus, config, tuple(predicate_noun.read_records(path)))
+    else:
+        needs = f"is no corpus: it has neither {checklist.TREE} nor {predicate_noun.SET}"
+        what = needs if path.exists() else "is not there"
+        raise ValueError(f"corpus={name}: {what}; give {SCENES}, {', '.join(KINDS)}, or a folder or file of a corpus")
+
+
+def _scenes(kind: str, config: Probe, say: Say) -> Corpus:
+    """One of our own corpora, built where it is missing."""
+    from analysis.probe import checklist, predicate_noun, scenes
+
+    count = config.count or scenes.COUNTS[kind]
+    folder = Path(SCENES_FOLDER) / f"{kind}-s{config.seed}-{count}"
+    corpus = scenes.build(folder, config.seed, count, kind, say=say)
+    if kind == "checklist" and (config.types or config.data):
+        corpus = replace(checklist.read_corpus(folder, config.types, config.data), notes=corpus.notes)
+    if kind == "predicate_noun" and (config.template != "normal" or config.cropped):
+        asked = predicate_noun.read_set(folder, config.template, config.cropped)
+        labels = {item.id: item.labels for item in corpus.items}
+        items = tuple(replace(item, labels={**labels[item.id], **item.labels}) for item in asked.items)
+        corpus = replace(asked, items=items, notes=corpus.notes)
+    return replace(corpus, name=f"{SCENES}-{kind}{_condition(config) if kind == 'predicate_noun' else ''}")
+
+
+def _condition(config: Probe) -> str:
+    return f"{', alt' * (config.template == 'alt')}{', cropped' * config.cropped}"
+
+
+def _results(path: Path, config: Probe) -> Given:
+    """A result file of the predicate-noun study: its triplets as items, and its scores as answers."""
+    from analysis.probe import predicate_noun
+
+    records, answers = predicate_noun.read_results(path)
+    if not records:
+        raise ValueError(f"{path}: has no results")
+    template = "alt" if "alt_sentences" in path.stem and predicate_noun.ALT[0] in records[0] else "normal"
+    true, false = predicate_noun.ALT if template == "alt" else ("sentence_target", "sentence_distractor")
+    pairs = {place: str(n) for n, pair in enumerate(predicate_noun.pairs_of(records)) for place in pair}
+    items = tuple(
+        Item(
+            id=str(record["id"]),
+            image=record["img_filename"],
+            positives=(record[true],),
+            negatives=(record[false],),
+            axis=predicate_noun.AXES[record["pos"]],
+            pair=pairs.get(place, ""),
+            labels={name: record[name] for name in ("subject", "predicate", "object")} | {"template": template},
+        )
+        for place, record in enumerate(records)
+    )
+    cropped = ", cropped" * bool(records[0]["cropped_image"])
+    corpus = Corpus(f"predicate-noun{', alt' * (template == 'alt')}{cropped}", "predicate_noun", items, None)
+    return Given(corpus, config, tuple(records), tuple(answers), records[0]["model"] or path.parent.name)
+
+
+def _answerable(corpus: Corpus) -> Corpus:
+    """Without items whose false sentence is also a true one: nothing can be right there."""
+    items = tuple(item for item in corpus.items if set(item.positives).isdisjoint(item.negatives))
+    left = len(corpus.items) - len(items)
+    if not left:
+        return corpus
+    note = f"{left:,} items are left out: a false sentence is also a true one of the same item."
+    return replace(corpus, items=items, notes=(*corpus.notes, note))
+
+
+def _head(corpus: Corpus, config: Probe) -> Corpus:
+    """The first items of each file whose pictures are there, as the released code takes them."""
+    from analysis.probe.checklist import head
+
+    def there(item: Item) -> bool:
+        return corpus.pictures is not None and (corpus.pictures / item.image).is_file()
+
+    assert config.limit is not None
+    items = tuple(head(corpus.items, 2 * config.limit, config.task, there))
+    return replace(corpus, items=items, notes=(*corpus.notes, f"The first {config.limit:,} items of each file."))
+
+
+# Models --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Model:
+    """A scorer, its name, and by what its weights are known."""
+
+    name: str
+    scorer: Scorer
+    weights: str
+
+
+def _models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterator[Model]:
+    """Models one after the other, so that one is in memory at a time; what cannot be loaded is added to failures."""
+    if scorer is not None:
+        name = getattr(scorer, "name", "") or getattr(scorer, "__qualname__", type(scorer).__qualname__)
+        yield Model(str(name), scorer, _source(scorer))
+    if not config.model:
+        return
+    from analysis.probe.scorers import load
+
+    device = "cuda" if config.device == "gpu" else config.device  # as `train.py` calls it
+    options: dict[str, Any] = {"head": config.head, "size": config.size, "batch_size": config.batch_size}
+    if config.question is not None:
+        options["question"] = config.question
+    for name in config.model:
+        try:
+            loaded = load(name, device=device, precision=config.precision, **options)
+            found = Model(name, loaded, _weights(name))
+        except ValueError as error:
+            failures.append(str(error))
+            continue
+        yield found
+
+
+def _source(scorer: Scorer) -> str:
+    """A scorer from Python by its code, so that another one of that name is another run; "" where there is no code."""
+    try:
+        code = inspect.getsource(scorer if inspect.isroutine(scorer) else type(scorer))
+    except (OSError, TypeError):
+        return ""
+    return hashlib.sha256(code.encode()).hexdigest()
+
+
+def _weights(name: str) -> str:
+    """A checkpoint by the content of its file or folder, a function by that of its module; a hub id as it is."""
+    kind, colon, rest = name.partition(":")
+    if colon and kind in OWN:
+        return content(rest) or ""
+    if colon and not Path(name).exists():
+        found = importlib.util.find_spec(kind)
+        return content(found.origin if found else None) or name
+    return content(name) or name
+
+
+# Runs ----------------------------------------------------------------------------------------------------------------
+
+
+def _folder(out: str, corpus: Corpus, name: str, identity: Mapping[str, Any]) -> Path:
+    said = re.sub(r"[^\w.-]+", "-", name.rstrip("/").rpartition("/")[2])[-40:].strip("-.")
+    return Path(out) / f"{_slug(corpus.name)}-{said or 'model'}-{run_id(identity)}"
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", text).strip("-.")[:40] or "corpus"
+
+
+def _corpus_facts(corpus: Corpus) -> dict[str, Any]:
+    facts = {"name": corpus.name, "kind": corpus.kind, "digest": corpus.digest, "items": len(corpus.items)}
+    return {**facts, "notes": list(corpus.notes)}
+
+
+def _surroundings(device: str = "") -> dict[str, Any]:
+    gpus = []
+    if device.startswith("cuda"):
+        import torch
+
+        gpus = [torch.cuda.get_device_name(device)]
+    found = surroundings(gpus)
+    return {**found, "versions": json.loads(found["versions"])}
+
+
+def _measuring(config: Probe, tolerance: float, threshold: float | None) -> dict[str, Any]:
+    return {
+        "task": config.task,
+        "rules": config.rules,
+        "sentences": config.compared,
+        "tolerance": 0.0 if config.rules == "published" else tolerance,
+        "threshold": threshold,
+        "seed": config.seed,
+    }
+
+
+def _measured(corpus: Corpus, answers: Sequence[Answer], measuring: Mapping[str, Any]) -> tuple[Line, ...]:
+    how = {name: measuring[name] for name in ("sentences", "tolerance", "threshold", "seed")}
+    return tuple(measure(corpus.items, answers, **how))
+
+
+def _controls(one: Given) -> Result:
+    """What is reached without a model: rules that see text alone, and on our own scenes those that know the truth."""
+    from analysis.probe import floors
+
+    corpus, config = one.corpus, one.config
+    identity = {"corpus": corpus.name, "digest": corpus.digest, "model": "", "seed": config.seed}
+    identity |= {"rules": config.rules, "sentences": config.compared}
+    folder = _folder(config.out, corpus, "controls", identity)
+    measuring = _measuring(config, TOLERANCES["float64"], None)
+    begun = time.monotonic()
+    found = floors.floors(corpus, config.seed)
+    lines = {rule: _measured(corpus, answers, measuring) for rule, answers in found.items()}
+    about = {**_surroundings(), "seconds": round(time.monotonic() - begun, 1)}
+    with kept(folder, identity, about):
+        pass
+    result = Result(
+        name=folder.name,
+        corpus=_corpus_facts(corpus),
+        model="",
+        measuring=measuring,
+        about=about,
+        floors=lines,
+        blind=tuple(rule for rule in found if rule not in (*floors.OF_SCENES, "random", "constant")),
+    )
+    save_result(folder, result)
+    return result
+
+
+def _kept(one: Given) -> Result:
+    """Answers that were made elsewhere, measured."""
+    assert one.answers is not None
+    corpus, config = one.corpus, one.config
+    answered = hashlib.sha256(json.dumps([asdict(answer) for answer in one.answers]).encode()).hexdigest()
+    identity = {"corpus": corpus.name, "digest": corpus.digest, "model": one.model, "answers": answered}
+    folder = _folder(config.out, corpus, one.model, identity)
+    about = {**_surroundings(), "read": Path(config.corpus).name}
+    keep(corpus, one.answers, folder, identity, about)
+    measuring = _measuring(config, 0.0, 0.5)  # probabilities, which are compared as they are
+    return _finished(folder, one, one.model, measuring, one.answers, {}, about)
+
+
+def _run(one: Given, model: Model, say: Say) -> Result:
+    """A model asked a corpus, and as controls the same with a blank picture and with other items' pictures."""
+    from analysis.probe import floors
+
+    corpus, config = one.corpus, one.config
+    threshold = getattr(model.scorer, "threshold", None)
+    if config.task == "itm" and threshold is None:
+        raise ValueError(f"task=itm: {model.name} has no score above which a sentence matches; use task=itc")
+    identity = {
+        "corpus": corpus.name,
+        "digest": corpus.digest,
+        "model": model.name,
+        "weights": model.weights,
+        "precision": config.precision,
+        "head": config.head,
+        "question": config.question,
+        "size": config.size,
+    }
+    folder = _folder(config.out, corpus, model.name, identity)
+    device = str(getattr(model.scorer, "device", config.device))
+    about = {"device": device, "batch_size": config.batch_size, **_surroundings(device)}
+    about |= {"precision": config.precision, "weights": model.weights}
+    how: dict[str, Any] = {"batch_size": config.batch_size, "identity": identity, "about": about}
+    how |= {"overwrite": config.overwrite, "say": say}
+    measuring = _measuring(config, getattr(model.scorer, "tolerance", TOLERANCES[config.precision]), threshold)
+    begun = time.monotonic()
+    say(f"{folder}: {model.name}")
+    answers = score(corpus, model.scorer, folder, **how)
+    controls: dict[str, list[Answer]] = {}
+    if config.floors:
+        say(f"{folder}: controls, a blank picture and other items' pictures")
+        blank = score(corpus, floors.blank(model.scorer), folder, file="blank.jsonl", **how)
+        controls["blank picture"] = blank
+        if len({item.image for item in corpus.items}) > 1:
+            other, file = floors.shuffled(corpus, config.seed), f"shuffled-s{config.seed}.jsonl"
+            controls["other items' pictures"] = score(other, model.scorer, folder, file=file, **how)
+    about["seconds"] = round(time.monotonic() - begun, 1)
+    return _finished(folder, one, model.name, measuring, answers, controls, about)
+
+
+def _finished(
+    folder: Path,
+    one: Given,
+    model: str,
+    measuring: Mapping[str, Any],
+    answers: Sequence[Answer],
+    controls: Mapping[str, Sequence[Answer]],
+    about: Mapping[str, Any],
+) -> Result:
+    """Measure a run's answers and write its result."""
+    seen = sorted({(record.item.image, record.picture) for record in read(folder / ANSWERS) if record.picture})
+    pictures = hashlib.sha256(json.dumps(seen).encode()).hexdigest() if seen else ""
+    lines = _measured(one.corpus, answers, measuring)
+    result = Result(
+        name=folder.name,
+        corpus=_corpus_facts(one.corpus),
+        model=model,
+        measuring=measuring,
+        about={**about, "pictures": pictures},
+        lines=lines,
+        floors={name: _measured(one.corpus, found, measuring) for name, found in controls.items()},
+        averages=_averages(one.corpus, lines),
+    )
+    save_result(folder, result)
+    if one.records and one.answers is None:
+        _write_results(folder / "results.csv", one, model, answers, measuring["threshold"])
+    return result
+
+
+def _write_results(path: Path, one: Given, model: str, answers: Sequence[Answer], threshold: float | None) -> None:
+    """Answers in the columns of the predicate-noun study. A score becomes a probability: its own where it has a
+    threshold, which is 0.5 then; else, as the study's CLIP has it, that of the two sentences of the item."""
+    from analysis.probe.predicate_noun import write_results
+
+    def probability(score: float, other: float) -> float:
+        return 1 / (1 + math.exp(min(700.0, (other if threshold is None else threshold) - score)))
+
+    ids = {item.id for item in one.corpus.items}
+    records = [record for record in one.records if str(record["id"]) in ids]
+    said = [
+        replace(answer, positives=(probability(true, false),), negatives=(probability(false, true),))
+        for answer in answers
+        for true, false in [(*answer.positives, *answer.negatives) or (0.0, 0.0)]
+    ]
+    path.unlink(missing_ok=True)
+    write_results(path, records, said, model, one.config.cropped)
+
+
+def _averages(corpus: Corpus, lines: Sequence[Line]) -> tuple[dict[str, Any], ...]:
+    """The averages of VL-CheckList's paper, of the accuracies of items."""
+    if corpus.kind != "checklist":
+        return ()
+    from analysis.probe.checklist import by_axis, paper_averages
+
+    sources = {tuple(line.value.split(", ")): line.single for line in lines if line.by == "axis and source"}
+    if sources:
+        scores = by_axis({(axis, source): value for (axis, source), value in sources.items() if value is not None})
+    else:
+        scores = {line.value: line.single for line in lines if line.by == "axis" and line.single is not None}
+    return tuple(asdict(average) for average in paper_averages(scores))

@@ -1,0 +1,406 @@
+"""How a score moves as an object moves from the centre to the margin of a picture, and shrinks: vision variation.
+
+    python -m analysis.probe.variation --model MODEL [--object FILE] [--background FILE] [--sentence TEXT …]
+
+The second half of the toolbox (section 3.2 of "An Explainable Toolbox for Evaluating Pre-trained Vision-Language
+Models"), which was never released: one object is pasted on one background at every place of a grid and in every size,
+and all sentences are scored with each picture. A score should move only with what a sentence says. FOLDER gets
+variation.csv (each picture and sentence), variation.md (means by place and by size), variation.svg and .png (plots),
+pictures.png (all pictures) and variation.json (how they were made).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import math
+import tempfile
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from analysis.probe import drawing
+from analysis.probe.checklist import LOCATIONS, location_class, size_class
+from analysis.probe.items import Missing, Scorer, Unreadable, open_picture
+from analysis.probe.layouts import Board, Draws, unlike
+from analysis.probe.pasting import box_of, placed, shape_picture
+from travlr import cli, files
+from travlr.scene import COLOURS, SHAPES
+from travlr.streams import stream_key
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+SIDE = 672  # pixels of a plain background and of a scene
+GRID = 5
+SIZES = (0.04, 0.08, 0.15, 0.3)  # of the background's shorter side; of 672 pixels: small, medium, large and larger
+OBJECT = "red circle"
+THUMB = 96  # pixels of a picture on the sheet
+BATCH = 16  # pictures in a call of the scorer
+RECORD = "variation.json"
+
+
+class Place(NamedTuple):
+    """Where an object is put. x, y: its centre, 0 to 1 of the background's width and height. size: its longer side,
+    above 0 to 1 of the background's shorter side."""
+
+    x: float
+    y: float
+    size: float
+
+
+# Pictures ------------------------------------------------------------------------------------------------------------
+
+
+def places(width: int, height: int, grid: int = GRID, sizes: Sequence[float] = SIZES) -> list[Place]:
+    """All places of a grid in each size, the largest first; the same places for all, so far in that the largest fits.
+
+    Raises `ValueError` for a grid of less than 2 and for sizes that are not above 0, below 1 and different.
+    """
+    if grid < 2:
+        raise ValueError(f"grid={grid}: must be at least 2, from one margin to the other")
+    if not sizes or len(set(sizes)) < len(sizes) or not all(0 < size < 1 for size in sizes):
+        raise ValueError(f"sizes={' '.join(map(str, sizes))}: must be different, above 0 and below 1")
+    half = max(sizes) * min(width, height) / 2
+    across, down = (np.linspace(half / length, 1 - half / length, grid).tolist() for length in (width, height))
+    return [Place(x, y, size) for size in sorted(sizes, reverse=True) for y in down for x in across]
+
+
+def object_of(name: str) -> Image.Image:
+    """The object that `--object` names: a picture file, RGBA, or a colour and a shape. Raises `ValueError`."""
+    words = name.split()
+    if len(words) == 2 and words[0] in COLOURS and words[1] in SHAPES:
+        return _cut(shape_picture(words[1], words[0], 512))
+    path = Path(name).resolve()
+    try:
+        opened = open_picture(path.parent, path.name)  # refuses what is not a picture or too large
+        with Image.open(path) as picture:
+            clear = picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info
+            thing = picture.convert("RGBA") if clear else opened.convert("RGBA")
+    except (Missing, Unreadable) as error:
+        told = f"--object {name}: {error}; give a picture file, or a colour and a shape such as '{OBJECT}'"
+        raise ValueError(told) from None
+    if thing.getchannel("A").getbbox() is None:
+        raise ValueError(f"--object {name}: is transparent all over")
+    return _cut(thing)
+
+
+def _cut(thing: Image.Image) -> Image.Image:
+    """Without what is transparent around it."""
+    return thing.crop(thing.getchannel("A").getbbox())
+
+
+def background_of(name: str, said: str = "", seed: int = 0) -> Image.Image:
+    """The background that `--background` names: a picture file, RGB, a colour, or `scene`, eight small objects.
+
+    said: the object and the sentences; a scene has no colour or shape of them. Raises `ValueError`.
+    """
+    if name == "scene":
+        return _scene(said.split(), seed)
+    if name in COLOURS or name == "white":
+        return Image.new("RGB", (SIDE, SIDE), COLOURS.get(name, (255, 255, 255)))
+    path = Path(name).resolve()
+    try:
+        return open_picture(path.parent, path.name)
+    except (Missing, Unreadable) as error:
+        raise ValueError(f"--background {name}: {error}; give a picture file, a colour, white or scene") from None
+
+
+def _scene(said: Sequence[str], seed: int) -> Image.Image:
+    draws = Draws(stream_key("variation", seed), 0)
+    board = Board(draws)
+    colours = [colour for colour in drawing.WORLD.colours if colour not in said]
+    shapes = unlike(*(word for word in said if word in SHAPES))
+    if not colours or not shapes:
+        raise ValueError("--background scene: object and sentences name all colours or shapes; choose another one")
+    objects = [board.put(draws.pick(colours), draws.pick(shapes), size="small") for _ in range(8)]
+    return Image.fromarray(drawing.PALETTE[drawing.draw(objects)])
+
+
+# Scores --------------------------------------------------------------------------------------------------------------
+
+
+def vary(
+    scorer: Scorer, background: Image.Image, thing: Image.Image, sentences: Sequence[str], where: Sequence[Place]
+) -> pd.DataFrame:
+    """The score of each sentence with each picture: a row for each, with x, y and size as of `Place`, distance (of the
+    centres of object and picture, as a part of half the diagonal), location and size_class (VL-CheckList's), sentence
+    and score. Raises `ValueError` where the scorer fails, or gives anything but a number for each."""
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    for start in range(0, len(where), BATCH):
+        batch = where[start : start + BATCH]
+        pictures = [placed(background, thing, *place) for place in batch]
+        scores = _scored(scorer, pictures, sentences)
+        for place, of_picture in zip(batch, scores, strict=True):
+            box = box_of(background, thing, *place)
+            about = {
+                **place._asdict(),
+                "distance": _distance(box, *background.size),
+                "location": location_class(box, *background.size),
+                "size_class": size_class(box, *background.size),
+            }
+            rows += [
+                {**about, "sentence": sentence, "score": float(score)}
+                for sentence, score in zip(sentences, of_picture, strict=True)
+            ]
+    return pd.DataFrame(rows)
+
+
+def _distance(box: Sequence[float], width: int, height: int) -> float:
+    x, y, w, h = box
+    return math.hypot(2 * x + w - width, 2 * y + h - height) / math.hypot(width, height)
+
+
+def _scored(scorer: Scorer, pictures: Sequence[Image.Image], sentences: Sequence[str]) -> np.ndarray:
+    """(pictures, sentences) scores."""
+    images = [picture for picture in pictures for _ in sentences]
+    name = getattr(scorer, "name", "the scorer")
+    try:
+        scores = np.asarray(scorer(images, list(sentences) * len(pictures)), np.float64)
+    except (MemoryError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        raise ValueError(f"{name} failed: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}") from None
+    if scores.shape != (len(images),) or not np.isfinite(scores).all():
+        raise ValueError(f"{name} gave no finite number for each of {len(images)} pictures with a sentence")
+    return scores.reshape(len(pictures), len(sentences))
+
+
+def with_margins(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `vary`, and for each other sentence how far the first scores above it, as sentences of their own."""
+    import pandas as pd
+
+    first, *others = frame["sentence"].unique()
+    where = ["x", "y", "size"]
+    base = frame[frame["sentence"] == first].set_index(where)
+    found = [frame]
+    for other in others:
+        rest = frame[frame["sentence"] == other].set_index(where)
+        margin = base.assign(score=base["score"] - rest["score"], sentence=f"{first} − {other}")
+        found.append(margin.reset_index()[frame.columns.tolist()])
+    return pd.concat(found, ignore_index=True)
+
+
+def moves(frame: pd.DataFrame) -> pd.DataFrame:
+    """Mean scores of each sentence: overall, by location and by size, and how far they move, centre to margin and
+    largest to smallest. A class of location that no place has is not a number."""
+    import pandas as pd
+
+    rows = []
+    for sentence, of in frame.groupby("sentence", sort=False):
+        by_location = of.groupby("location")["score"].mean()
+        by_size = of.groupby("size")["score"].mean().sort_index(ascending=False)
+        locations = {name: float(by_location.get(name, math.nan)) for name in LOCATIONS}
+        rows.append(
+            {"sentence": sentence, "mean": float(of["score"].mean()), **locations}
+            | {"center to margin": locations["margin"] - locations["center"]}
+            | {f"size {size:g}": float(score) for size, score in by_size.items()}
+            | {"large to small": float(by_size.iloc[-1] - by_size.iloc[0])}
+        )
+    return pd.DataFrame(rows)
+
+
+# What is written -----------------------------------------------------------------------------------------------------
+
+
+def markdown(frame: pd.DataFrame, about: dict[str, Any]) -> str:
+    from analysis.layout import Cell, Table
+
+    table = moves(with_margins(frame))
+    rows = tuple(
+        tuple(Cell(f"{value:.4g}" if isinstance(value, float) else str(value)) for value in row)
+        for row in table.itertuples(index=False)
+    )
+    notes = (
+        f"Model: {about['model']}. Object: {about['object']}. Background: {about['background']}.",
+        "Means over all places of a class; center, mid and margin by VL-CheckList's formula. Sizes: the object's "
+        "longer side as a part of the background's shorter side.",
+        "A row with − says how far the first sentence scores above another.",
+    )
+    columns = tuple(("", str(name)) for name in table.columns)
+    return Table("variation", "How scores move with an object's place and size", columns, rows, table, notes).markdown()
+
+
+def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
+    """A row for each sentence: scores by distance from the centre, a line for each size, and by place for each size."""
+    from matplotlib.lines import Line2D
+
+    from analysis.page import MARKED, grid, name, page, scale
+
+    shown = with_margins(frame)
+    sentences, sizes = list(shown["sentence"].unique()), sorted(shown["size"].unique(), reverse=True)
+    styles = dict(zip(sizes, MARKED * len(sizes), strict=False))
+    key = [
+        Line2D([], [], color=colour, marker=marker, markersize=4, label=f"size {size:g}")
+        for size, (colour, marker) in styles.items()
+    ]
+    note = (
+        "Left: means of places that are equally far from the centre; 0 is the centre, 1 a corner. Right: scores by "
+        "place, as the picture has them. Sizes: the object's longer side as a part of the background's shorter side."
+    )
+    title = [
+        "How scores move with an object's place and size",
+        f"{about['model']}; {about['object']} on {about['background']}",
+    ]
+    figure, panels = page(title, len(sentences), [(2.0, 1.3), *[(1.3, 1.3)] * len(sizes)], note=note, key=key,
+                          left=0.8, right=1.0, gap=(0.25, 0.6))  # fmt: skip
+    for row, sentence in zip(panels, sentences, strict=True):
+        of = shown[shown["sentence"] == sentence]
+        for size, (colour, marker) in styles.items():
+            here = of[of["size"] == size]
+            means = here.groupby(here["distance"].round(2))["score"].mean()
+            row[0].plot(means.index, means, color=colour, marker=marker, markersize=3.5, linewidth=1.2)
+        row[0].set_xlim(0, None)
+        row[0].locator_params("y", nbins=5)
+        name(row[0], textwrap.shorten(sentence, 130, placeholder=" …"), "distance from the centre", "score")
+        low, high = float(of["score"].min()), float(of["score"].max())
+        high = high if high > low else low + 1
+        for axes, size in zip(row[1:], sizes, strict=True):
+            cells = of[of["size"] == size].pivot(index="y", columns="x", values="score").sort_index(ascending=False)
+            grid(axes, cells.to_numpy(), [""] * cells.shape[1], [""] * cells.shape[0], low, high)
+            name(axes, "", f"size {size:g}")
+        shades = scale(figure, row[-1], low, high, "score")
+        ticks = np.linspace(low, high, 5)
+        shades.set_yticks(ticks, [f"{tick:.4g}" for tick in ticks])
+    return figure
+
+
+def sheet(background: Image.Image, thing: Image.Image, where: Sequence[Place]) -> Image.Image:
+    """All pictures, small: a block for each size, in which they stand as the object does in them."""
+    sizes = list(dict.fromkeys(place.size for place in where))
+    ratio = THUMB / max(background.size)
+    width, height = (max(1, round(length * ratio)) + 2 for length in background.size)
+    across = len({place.x for place in where})
+    down = len({place.y for place in where})
+    whole = Image.new("RGB", (len(sizes) * (across * width + 12) - 12, down * height), "#888")
+    small = background.resize((width - 2, height - 2), Image.Resampling.LANCZOS)
+    for number, place in enumerate(where):
+        block, inside = divmod(number, across * down)
+        row, column = divmod(inside, across)
+        corner = (block * (across * width + 12) + column * width + 1, row * height + 1)
+        whole.paste(placed(small, thing, *place), corner)
+    return whole
+
+
+def write(
+    folder: Path,
+    frame: pd.DataFrame,
+    background: Image.Image,
+    thing: Image.Image,
+    where: Sequence[Place],
+    about: dict[str, Any],
+) -> None:
+    """All files of a variation, the record last. Raises `ValueError` where the folder is another's."""
+    _check(folder, about)
+    from analysis.page import save
+
+    with tempfile.TemporaryDirectory() as made:
+        drawn = {path.name: path.read_bytes() for path in save(plot(frame, about), made, "variation", ("svg", "png"))}
+    picture = io.BytesIO()
+    sheet(background, thing, where).save(picture, "PNG")
+    written = {
+        "variation.csv": frame.to_csv(index=False).encode(),
+        "variation.md": markdown(frame, about).encode(),
+        **drawn,
+        "pictures.png": picture.getvalue(),
+        RECORD: json.dumps(about, indent=1).encode() + b"\n",
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    with files.locked(folder):
+        for name, data in written.items():
+            files.put_file(folder, name, [data])
+        files.close(folder)
+
+
+def _check(folder: Path, about: dict[str, Any]) -> None:
+    if (folder / RECORD).is_file():
+        try:
+            held = json.loads((folder / RECORD).read_bytes())
+        except ValueError:
+            held = None
+        settings = {key: value for key, value in about.items() if key != "versions"}
+        if not isinstance(held, dict) or any(held.get(key) != value for key, value in settings.items()):
+            raise ValueError(f"{folder} holds another variation; name another folder with --out")
+    elif folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
+        raise ValueError(f"{folder} is not empty and holds no variation; name another folder with --out")
+
+
+# Command line --------------------------------------------------------------------------------------------------------
+
+
+def parser() -> argparse.ArgumentParser:
+    options = cli.Parser("python -m analysis.probe.variation", description=(__doc__ or "").split("\n\n")[0])
+    options.add_argument("--model", required=True, help="as of python -m analysis.probe")
+    told = "an image file, its transparent parts left out, or a colour and a shape (default: %(default)s)"
+    options.add_argument("--object", default=OBJECT, metavar="FILE", help=told)
+    told = "an image file, a colour, white or scene (default: %(default)s)"
+    options.add_argument("--background", default="white", metavar="FILE", help=told)
+    told = "may be repeated; the first is compared with the others (default: one about the object, one about another)"
+    options.add_argument("--sentence", action="append", metavar="TEXT", help=told)
+    options.add_argument("--grid", type=int, default=GRID, help="places across and down (default: %(default)s)")
+    told = "the object's longer side, as parts of the background's shorter side (default: %(default)s)"
+    options.add_argument("--sizes", type=float, nargs="+", default=list(SIZES), metavar="PART", help=told)
+    options.add_argument("--seed", type=int, default=0, help="of the background scene (default: %(default)s)")
+    options.add_argument("--device", default="auto", help="(default: %(default)s)")
+    options.add_argument("--out", type=cli.folder, default=Path("variation"), help="(default: %(default)s)")
+    return options
+
+
+def sentences_of(given: argparse.Namespace) -> list[str]:
+    if given.sentence:
+        sentences = list(given.sentence)
+    elif len(given.object.split()) == 2 and given.object.split()[1] in SHAPES:
+        other = "blue star" if given.object != "blue star" else OBJECT
+        article = "an" if given.object[0] in "aeiou" else "a"
+        sentences = [f"there is {article} {given.object} in the picture", f"there is a {other} in the picture"]
+    else:
+        raise cli.UsageError("--sentence: say what the object is, such as --sentence 'an apple on the grass'")
+    if len(set(sentences)) < len(sentences) or not all(sentence.strip() for sentence in sentences):
+        raise cli.UsageError("--sentence: give sentences that are not empty and differ")
+    return sentences
+
+
+def main(arguments: list[str]) -> None:
+    from travlr.dataset import versions
+
+    given = parser().parse_args(arguments)
+    sentences = sentences_of(given)
+    said = " ".join([given.object, *sentences])
+    thing, background = object_of(given.object), background_of(given.background, said, given.seed)
+    where = places(*background.size, given.grid, given.sizes)
+    about = {
+        "model": given.model,
+        "object": given.object,
+        "background": given.background,
+        "sentences": sentences,
+        "grid": given.grid,
+        "sizes": sorted(given.sizes, reverse=True),
+        "seed": given.seed,
+        "pictures": hashlib.sha256(background.tobytes() + thing.tobytes()).hexdigest(),
+        "versions": versions(),
+    }
+    _check(given.out, about)
+    frame = vary(_load(given.model, given.device), background, thing, sentences, where)
+    write(given.out, frame, background, thing, where, about)
+    print((given.out / "variation.md").read_text(encoding="utf-8"))
+    print(f"{given.out}: variation.md, .csv, .svg and .png, and pictures.png with all {len(where)} pictures")
+
+
+def _load(name: str, device: str) -> Scorer:
+    from analysis.probe.scorers import load
+
+    scorer: Scorer = load(name, device=device)
+    return scorer
+
+
+if __name__ == "__main__":
+    cli.run("variation", main)

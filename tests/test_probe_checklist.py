@@ -1,0 +1,753 @@
+"""VL-CheckList: reading what is published, both sets of rules against naive ones, and the toolbox's interface."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from analysis.probe.checklist import (
+    SIDECAR,
+    TAXONOMY,
+    Evaluate,
+    by_axis,
+    corrected_scores,
+    grouped,
+    location_class,
+    paper_averages,
+    published_scores,
+    read_corpus,
+    read_run,
+    sampled,
+    size_class,
+    write_corpus,
+)
+from analysis.probe.items import STATUSES, Answer, Corpus, Item
+from tests.helpers import ROOT
+
+RECORDS: dict[str, list[Any]] = {
+    "Attribute/color/vg": [
+        ["VG/1.jpg", {"POS": ["red door"], "NEG": ["blue door"]}],
+        ["VG/1.jpg", {"POS": ["blue door"], "NEG": [" green door"]}],
+        ["VG/1.jpg", {"POS": ["red door"], "NEG": ["blue door"]}],
+        ["VG/2.jpg", {"POS": ["red car"], "NEG": ["red car"]}],
+        ["VG/3.jpg", {"POS": "white cat", "NEG": ["black  cat"]}],
+        ["VG/4.jpg", {"POS": ["gray cat", "grey cat"], "NEG": ["black cat"]}],
+        ["VG/5.jpg", {"POS": [], "NEG": ["black dog"]}],
+    ],
+    "Object/Size/small/swig_item": [
+        ["eat_1.jpg", {"POS": ["an man eats", "man eats"], "NEG": ["an dog eats", "dog eats"]}],
+        ["VG/../../x.jpg", {"POS": ["a"], "NEG": ["b"]}],
+    ],
+    "Relation/spatial/vg": [],
+}
+ROOTS = {"vg": "vg/", "swig_item": "swig"}
+
+
+def publish(folder: Path, records: Mapping[str, Any] = RECORDS) -> Path:
+    """A folder in the published layout."""
+    for place, value in records.items():
+        source = place.rpartition("/")[2]
+        data = folder / "data" / f"{place}.json"
+        corpus = folder / "corpus/v1" / f"{place}.yaml"
+        for path in (data, corpus):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        data.write_text(json.dumps(value))
+        text = f'ANNO_PATH: "data/{place}.json"\nIMG_ROOT: "{ROOTS.get(source, "vg")}"\nTYPE: "TUPLE_JSON"'
+        corpus.write_text(text)
+    return folder
+
+
+def draw(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), "red").save(folder / name)
+
+
+def item(number: int, axis: str = "Attribute/color", source: str = "vg", **changed: Any) -> Item:
+    plain = Item(f"{axis}/{source}/{number}", f"images/{number}.jpg", ("a",), ("b",), axis, source)
+    return replace(plain, **changed)
+
+
+# Location and size ---------------------------------------------------------------------------------------------------
+
+
+@given(st.tuples(st.floats(0, 500), st.floats(0, 500), st.floats(1, 400), st.floats(1, 400)), st.integers(1, 900))
+def test_classes_are_those_of_the_paper(box: tuple[float, float, float, float], width: int) -> None:
+    x, y, w, h = box
+    height = 480
+    ratio = math.hypot(x + w / 2 - width / 2, y + h / 2 - height / 2) / (math.hypot(width, height) / 2)
+    if min(abs(ratio - 1 / 3), abs(ratio - 2 / 3)) > 1e-9:
+        assert location_class(box, width, height) == (
+            "center" if ratio < 1 / 3 else "mid" if ratio < 2 / 3 else "margin"
+        )
+    area = w * h
+    assert size_class(box, width, height) == ("small" if area <= 1024 else "medium" if area <= 9216 else "large")
+    share = area / (width * height)
+    if min(abs(share - 1 / 300), abs(share - 0.03)) > 1e-9:
+        relative = "small" if share < 1 / 300 else "medium" if share < 0.03 else "large"
+        assert size_class(box, width, height, "relative") == relative
+
+
+def test_limits_belong_to_the_smaller_class() -> None:
+    assert [size_class((0, 0, 32, side), 640, 480) for side in (32, 33, 288, 289)] == [
+        "small",
+        "medium",
+        "medium",
+        "large",
+    ]
+    assert [size_class((0, 0, 32, 32), 640 * k, 480 * k, "relative") for k in (1, 2)] == ["small", "small"]
+    assert size_class((0, 0, 64, 64), 1280, 960, "relative") == "small"
+    # a picture of 30 x 40 has half a diagonal of 25; its centre is at (15, 20)
+    assert location_class((14 + 9, 19, 2, 2), 30, 40) == "mid"
+    at = [location_class((300 - 1 + d, 400 - 1, 2, 2), 600, 800) for d in (166, 167, 333, 334)]
+    assert at == ["center", "mid", "mid", "margin"]  # half the diagonal is 500
+    assert location_class((150 - 1 + 50, 200 - 1, 2, 2), 180 + 120, 240 + 160) == "center"
+
+
+def test_a_grid_of_six_by_six_has_the_known_numbers_of_each_location() -> None:
+    cells = [location_class((64 * c, 64 * r, 64, 64), 384, 384) for c in range(6) for r in range(6)]
+    assert [cells.count(name) for name in ("center", "mid", "margin")] == [4, 20, 12]
+
+
+@pytest.mark.parametrize("box", [(0, 0, 0, 5), (0, 0, 5), (0, 0, 5, math.nan), (0, 0, -1, 2)])
+def test_boxes_without_area_are_refused(box: Sequence[float]) -> None:
+    for of in (location_class, size_class):
+        with pytest.raises(ValueError, match="w, h above 0"):
+            of(box, 100, 100)
+    with pytest.raises(ValueError, match="thresholds=other: choose one of"):
+        size_class((0, 0, 1, 1), 10, 10, "other")
+
+
+# Reading -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_published_corpus_is_read_as_it_is_and_its_oddities_are_counted(tmp_path: Path) -> None:
+    folder = publish(tmp_path / "own")
+    (folder / "corpus/v1/Attribute/color/vaw.yaml").write_text(
+        "ANNO_PATH: data/none.json\nIMG_ROOT: vg\nTYPE: TUPLE_JSON"
+    )
+    corpus = read_corpus(folder)
+    assert (corpus.name, corpus.kind, corpus.pictures) == ("own", "checklist", folder)
+    assert [(one.id, one.image) for one in corpus.items] == [
+        ("Object/Size/small/swig_item/0", "swig/eat_1.jpg"),
+        ("Object/Size/small/swig_item/1", "swig/VG/../../x.jpg"),
+        *((f"Attribute/color/vg/{n}", f"vg/VG/{picture}.jpg") for n, picture in enumerate([1, 1, 1, 2, 3, 4])),
+    ]  # fmt: skip
+    assert corpus.items[0].labels == {"size": "small"} and corpus.items[2].labels == {}
+    assert (corpus.items[3].negatives, corpus.items[6].positives) == ((" green door",), ("white cat",))
+    notes = " / ".join(corpus.notes)
+    for said in (
+        "1 of 4 data files are missing, and their records left out: Attribute/color/vaw",
+        "1 of 4 data files are empty: Relation/spatial/vg",
+        "1 records with a bare string in place of a list of sentences (Attribute/color/vg 1)",
+        "1 records without a true or without a false sentence, left out",
+        "2 records with more true than false sentences, or fewer",
+        "2 records with leading, trailing or double spaces",
+        "1 records with a false sentence that equals a true one",
+        "2 records with a false sentence that is a true one of the same picture in another record",
+        "1 records that repeat an earlier one exactly",
+    ):
+        assert said in notes, said
+
+
+def test_types_and_data_select(tmp_path: Path) -> None:
+    folder = publish(tmp_path)
+    assert {one.axis for one in read_corpus(folder, ["Attribute", "Relation/spatial"]).items} == {"Attribute/color"}
+    assert {one.source for one in read_corpus(folder, data=["swig_item"]).items} == {"swig_item"}
+    for chosen, said in (
+        (
+            {"types": ["Attribute/colour"]},
+            "types: nothing is named 'Attribute/colour' there; choose from Attribute/color",
+        ),
+        ({"types": ["Attr"]}, "types: nothing is named 'Attr'"),
+        ({"data": ["vg_obj"]}, "data: nothing is named 'vg_obj' there; choose from swig_item, vg"),
+        ({"types": ["Attribute"], "data": ["swig_item"]}, "data: nothing is named 'swig_item'"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            read_corpus(folder, chosen.get("types"), chosen.get("data"))
+
+
+def test_images_stands_above_the_roots_or_for_one_of_them(tmp_path: Path) -> None:
+    folder = publish(tmp_path / "corpus")
+    draw(tmp_path / "above", "vg/VG/1.jpg")
+    assert read_corpus(folder, ["Attribute"], images=tmp_path / "above").items[0].image == "vg/VG/1.jpg"
+    by_name = read_corpus(folder, ["Attribute"], images=tmp_path / "above/vg")
+    assert (by_name.items[0].image, by_name.pictures) == ("vg/VG/1.jpg", tmp_path / "above")
+    (tmp_path / "above/vg").rename(tmp_path / "genome")
+    corpus = read_corpus(folder, ["Attribute"], images=tmp_path / "genome")
+    assert (corpus.items[0].image, corpus.pictures) == ("VG/1.jpg", tmp_path / "genome")
+    draw_ = [one.id for one in sampled(by_name.items, 3)]
+    assert [one.id for one in sampled(corpus.items, 3)] == draw_  # wherever the pictures are
+    with pytest.raises(ValueError, match=r"images=.*: there is no such folder"):
+        read_corpus(folder, images=tmp_path / "none")
+
+
+COLOR = "data/Attribute/color/vg.json"
+SETTINGS = "corpus/v1/Attribute/color/vg.yaml"
+BAD: dict[str, tuple[str, str | bytes, str]] = {
+    "cut off": (COLOR, '[["a.jpg", {"POS": ["a"],', r"vg.json: line 1: not JSON or cut off"),
+    "an object": (COLOR, "{}", "vg.json: needs a list of records"),
+    "three parts": (COLOR, '[["a.jpg", {"POS": [], "NEG": []}, 1]]', "vg.json: record 0: needs .picture"),
+    "a number": (COLOR, '[["a.jpg", {"POS": ["a"], "NEG": [1]}]]', "record 0: NEG needs a list of sentences"),
+    "no NEG": (COLOR, '[["a.jpg", {"POS": ["a"]}]]', "record 0: NEG needs a list of sentences"),
+    "half a character": (COLOR, r'[["a.jpg", {"POS": ["\ud800"], "NEG": ["a"]}]]', "is not text in UTF-8"),
+    "deep": (COLOR, "[" * 100_000, "vg.json: not JSON"),
+    "a long number": (COLOR, f"[{'9' * 5000}]", "vg.json: "),
+    "latin-1": (COLOR, b'[["\xe9.jpg", {}]]', "is not text in UTF-8"),
+    "a tag": (SETTINGS, "ANNO_PATH: !!python/object/apply:os.getcwd []", "vg.yaml: could not determine a constructor"),
+    "not YAML": (SETTINGS, "ANNO_PATH: [", "vg.yaml: while parsing"),
+    "a word": (SETTINGS, "vg", "vg.yaml: needs lines such as NAME: value"),
+    "no path": (SETTINGS, "IMG_ROOT: vg", "vg.yaml: ANNO_PATH is missing"),
+    "above": (SETTINGS, "ANNO_PATH: ../x.json\nIMG_ROOT: vg", "ANNO_PATH: ../x.json leaves the folder"),
+    "the root": (
+        SETTINGS,
+        "ANNO_PATH: data/x.json\nIMG_ROOT: /vg",
+        "/vg leaves the folder of the corpus; give images=",
+    ),
+    "large": (SETTINGS, "#" * ((1 << 20) + 1), "vg.yaml: needs lines"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_read_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    file, content, said = BAD[name]
+    folder = publish(tmp_path)
+    (folder / file).write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(ValueError, match=said) as error:
+        read_corpus(folder)
+    assert "\n" not in str(error.value)
+
+
+RUN = {
+    "MAX_NUM": 2000, "MODE_NAME": "ALBEF", "BATCH_SIZE": 4, "TASK": "ITC",
+    "DATA": {"TYPES": ["Attribute/color"], "TEST_DATA": ["vg"]}, "OUTPUT": {"DIR": "output/albef"},
+}  # fmt: skip
+junk = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.sampled_from(["POS", "a.jpg"])
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(["POS", "NEG", "x"]), inner, max_size=3),
+        st.tuples(st.text(max_size=3), st.fixed_dictionaries({"POS": inner, "NEG": inner})),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    data=st.one_of(junk.map(json.dumps), st.text()),
+    run=st.one_of(
+        st.builds(lambda key, value: json.dumps(RUN | {key: value}), st.sampled_from([*RUN]), junk), st.text()
+    ),
+)
+def test_whatever_a_file_holds_is_read_or_refused_in_one_line(
+    data: str, run: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = publish(tmp_path_factory.mktemp("junk"), {"Attribute/color/vg": []})
+    (folder / COLOR).write_bytes(data.encode(errors="surrogatepass"))
+    (folder / "run.yaml").write_bytes(run.encode(errors="surrogatepass"))
+    for read in (lambda: read_corpus(folder).digest, lambda: read_run(folder / "run.yaml")):
+        try:
+            read()
+        except ValueError as error:
+            assert "\n" not in str(error) and ("vg.json" in str(error) or "run.yaml" in str(error))
+
+
+def test_a_folder_without_a_corpus_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has no corpus/v1/"):
+        read_corpus(tmp_path)
+
+
+names = st.text("abcXY_ 1", max_size=6).map(lambda name: f"n{name}n")
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+sentences = st.lists(texts, min_size=1, max_size=3).map(tuple)
+
+
+@st.composite
+def corpora(draw: st.DrawFn) -> list[Item]:
+    axes = draw(st.lists(st.tuples(st.sampled_from(TAXONOMY), names), min_size=1, max_size=3, unique=True))
+    return [
+        Item(
+            f"{axis}/{source}/{number}", f"images/{draw(names)}", draw(sentences), draw(sentences), axis, source,
+            draw(st.sampled_from(["", "p1"])), {"location": draw(names)},
+        )
+        for axis, source in sorted(axes, key=lambda one: (TAXONOMY.index(one[0]), f"{one[0]}/{one[1]}"))
+        for number in range(draw(st.integers(1, 3)))
+    ]  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(items=corpora())
+def test_a_corpus_that_was_written_reads_the_same(items: list[Item], tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder, items)
+    write_corpus(folder, items)  # the same once more is no other corpus
+    read = {one.id: one for one in read_corpus(folder).items}
+    for one in items:
+        size = {"size": one.axis.rpartition("/")[2]} if one.axis.startswith("Object/Size/") else {}
+        assert read.pop(one.id) == replace(one, labels=size | dict(one.labels))
+    assert not read
+
+
+def test_no_other_corpus_is_overwritten_and_none_is_written_outside(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "a", [item(0)])
+    with pytest.raises(ValueError, match="holds another corpus"):
+        write_corpus(tmp_path / "a", [item(0, positives=("c",))])
+    with pytest.raises(ValueError, match="holds another corpus"):
+        write_corpus(publish(tmp_path / "b"), [item(0)])
+    for wrong in ({"image": "images/../../x.jpg"}, {"image": "x.jpg"}, {"axis": "../x"}, {"source": "a/b"}):
+        with pytest.raises(ValueError, match="must"):
+            write_corpus(tmp_path / "c", [item(0, **wrong)])
+    (tmp_path / "a" / SIDECAR).write_text("{}\n")
+    with pytest.raises(ValueError, match=r"items\.jsonl: line 1: is not an item"):
+        read_corpus(tmp_path / "a")
+
+
+# Run files -----------------------------------------------------------------------------------------------------------
+
+
+def run_file(folder: Path, **changed: Any) -> Path:
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump(RUN | changed))
+    return path
+
+
+def test_a_published_run_file_is_read(tmp_path: Path) -> None:
+    run = read_run(run_file(tmp_path, BATCH_SIZES=3))
+    assert (run.types, run.data, run.task, run.most, run.batch_size) == (("Attribute/color",), ("vg",), "itc", 2000, 4)
+    assert (run.out, run.examples, run.model) == ("output/albef", 5, "ALBEF")
+    assert run.unknown == ("BATCH_SIZES (did you mean BATCH_SIZE?)",)
+    assert read_run(run_file(tmp_path, MAX_NUM=None, TASK="itm", MODEL_NAME="x")).most is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"TASK": "itx"}, "TASK: itx: choose one of itc, itm"),
+        ({"TASK": "i\n" * 100}, "TASK: i i i i .*…: choose one of itc, itm"),
+        ({"MAX_NUM": -1}, "MAX_NUM: -1: needs a whole number"),
+        ({"BATCH_SIZE": 0}, "BATCH_SIZE: 0: needs a whole number of at least 1"),
+        ({"BATCH_SIZE": True}, "BATCH_SIZE: True"),
+        ({"DATA": None}, "DATA is missing; it needs TYPES and TEST_DATA"),
+        ({"DATA": {"TYPES": [], "TEST_DATA": ["vg"]}}, "DATA.TYPES: needs a list of names"),
+        ({"OUTPUT": {"NUM": 3}}, "OUTPUT.DIR: needs a name"),
+    ],
+)
+def test_run_files_that_mean_nothing_are_refused(changed: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=said) as error:
+        read_run(run_file(tmp_path, **changed))
+    assert "\n" not in str(error.value)
+    (tmp_path / "none.yaml").write_text("TASK: itc\nDATA: {TYPES: a, TEST_DATA: b}\nOUTPUT: {DIR: o}")
+    with pytest.raises(ValueError, match="MAX_NUM is missing"):
+        read_run(tmp_path / "none.yaml")
+
+
+# Samples -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_sample_is_spread_and_depends_on_the_seed_alone() -> None:
+    items = [item(n, image=f"{'ab'[n % 3 == 0]}/{n // 7}.jpg", positives=(str(n),)) for n in range(210)]
+    kept = sampled(items, 30)
+    assert len(kept) == 30 and kept == [one for one in items if one in kept]
+    shuffled = random.Random(1).sample(items, len(items))
+    assert {one.id for one in sampled(shuffled, 30)} == {one.id for one in kept}
+    assert sampled(items, 30, seed=1) != kept
+    assert sum(one.image.startswith("b/") for one in kept) == 10  # a third of all, and of the sample
+    assert len({one.image for one in kept}) >= 28  # of 7 records with one picture two at most
+    other = [item(n, source="vaw") for n in range(5)]
+    assert sampled([*items, *other], 30) == [*kept, *other]
+    assert sampled(items, None) == items and sampled(items, 210) == items
+
+
+def test_mirrors_stay_together_in_a_sample() -> None:
+    items = [item(n, image=f"{n}.jpg", pair=str(n // 2) if n < 60 else "") for n in range(100)]
+    for seed in range(20):
+        kept = {one.id for one in sampled(items, 30, seed)}
+        assert 20 < len(kept) < 42
+        assert all((items[n].id in kept) == (items[n + 1].id in kept) for n in range(0, 60, 2))
+    assert len(sampled(items[:60], 20)) == 20 and len(sampled(items[:60], 1)) == 2
+
+
+def test_each_record_has_the_same_chance_to_be_in_a_sample() -> None:
+    items = [item(n, image=f"{n // 10 if n < 30 else n}.jpg", positives=(str(n),)) for n in range(50)]
+    times = {one.id: 0 for one in items}
+    for seed in range(1000):
+        for one in sampled(items, 10, seed):
+            times[one.id] += 1
+    assert all(140 < number < 260 for number in times.values())  # 200 expected, with a deviation of 12.6
+
+
+# Scoring rules -------------------------------------------------------------------------------------------------------
+
+
+def naive_itc(rows: list[tuple[Item, Answer]], most: int | None) -> float | None:
+    """As the released code is described: what is there, the first of it, first captions, strictly above."""
+    there = [answer for _, answer in rows if answer.status != "missing"]
+    if most:
+        there = there[: int(most / 2)]
+    results = [answer.positives[0] > answer.negatives[0] for answer in there if answer.status == "scored"]
+    return results.count(True) / len(results) if results else None
+
+
+def naive_itm(rows: list[tuple[Item, Answer]], most: int | None) -> tuple[int, int, int, int]:
+    """True sentences and false ones in turn, the first of them, and what does not come off skipped."""
+    turns: list[tuple[Answer, int]] = []
+    for _, answer in rows:
+        if answer.status != "missing":
+            turns += [(answer, 1), (answer, 0)]
+    tp = tn = fp = fn = 0
+    for answer, label in turns[:most] if most else turns:
+        if answer.status != "scored":
+            continue
+        said = 1 if (answer.positives if label else answer.negatives)[0] > 0.5 else 0
+        tp += said == 1 and label == 1
+        tn += said == 0 and label == 0
+        fp += said == 1 and label == 0
+        fn += said == 0 and label == 1
+    return tp, tn, fp, fn
+
+
+score = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
+
+
+@st.composite
+def answered(draw: st.DrawFn) -> tuple[Corpus, list[Answer]]:
+    items, answers = [], []
+    for axis, source in (("Attribute/color", "vg"), ("Relation/spatial", "vg")):
+        for number in range(draw(st.integers(0, 9))):
+            counts = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+            texts = [tuple(f"{draw(st.integers(0, 9))}" for _ in range(count)) for count in counts]
+            items.append(item(number, axis, source, positives=texts[0], negatives=texts[1]))
+            status = draw(st.sampled_from(("scored", *STATUSES)))
+            scores = [tuple(draw(score) for _ in range(count)) for count in counts] if status == "scored" else [(), ()]
+            answers.append(Answer(items[-1].id, status, *scores))
+    return Corpus("c", "checklist", tuple(items), None), answers
+
+
+@given(answered(), st.one_of(st.none(), st.integers(1, 12)))
+def test_the_published_rules_are_those_of_the_released_code(
+    given_: tuple[Corpus, list[Answer]], most: int | None
+) -> None:
+    corpus, answers = given_
+    rows: dict[tuple[str, str], list[tuple[Item, Answer]]] = {}
+    for one, answer in zip(corpus.items, answers, strict=True):
+        rows.setdefault((one.axis, one.source), []).append((one, answer))
+    for found in published_scores(corpus, answers, "itc", most):
+        own = rows[found.axis, found.source]
+        assert found.accuracy == pytest.approx(naive_itc(own, most))
+        there = [answer for _, answer in own if answer.status != "missing"]
+        assert found.number_of_data == len(there[: int(most / 2)] if most else there)
+    for found in published_scores(corpus, answers, "itm", most):
+        tp, tn, fp, fn = naive_itm(rows[found.axis, found.source], most)
+        assert (found.tp, found.tn, found.fp, found.fn) == (tp, tn, fp, fn)
+        if tp:
+            precision, recall = tp / (tp + fp), tp / (tp + fn)
+            assert found.precision == pytest.approx(precision) and found.recall == pytest.approx(recall)
+            assert found.f1 == pytest.approx(2 * precision * recall / (precision + recall))
+        if tp + tn + fp + fn:
+            assert found.accuracy == pytest.approx((tp + tn) / (tp + tn + fp + fn))
+        there = [answer for _, answer in rows[found.axis, found.source] if answer.status != "missing"]
+        assert found.number_of_data == min(2 * len(there), most or 2 * len(there))
+        assert found.total == found.scored + found.missing + found.unreadable + found.failed
+
+
+@given(answered())
+def test_the_corrected_rules_use_all_captions_and_leave_out_what_has_no_answer(
+    given_: tuple[Corpus, list[Answer]],
+) -> None:
+    corpus, answers = given_
+    said = {answer.id: answer for answer in answers}
+    for found in corrected_scores(corpus, answers):
+        own = [one for one in corpus.items if one.axis == found.axis]
+        fair = [one for one in own if not any(text in one.positives for text in one.negatives)]
+        assert set(found.left_out) == {one.id for one in own} - {one.id for one in fair}
+        assert found.total == len(fair) == found.scored + found.missing + found.unreadable + found.failed
+        assert found.number_of_data == found.total - found.missing
+        scored = [said[one.id] for one in fair if said[one.id].status == "scored"]
+        exact = [[statistics.mean(map(Fraction, side)) for side in (a.positives, a.negatives)] for a in scored]
+        if scored:
+            assert found.accuracy == pytest.approx(sum(true > false for true, false in exact) / len(scored))
+            beaten = [all(x > y for x in one.positives for y in one.negatives) for one in scored]
+            assert found.accuracy_all == pytest.approx(sum(beaten) / len(scored))
+            best = [max(one.positives) > max(one.negatives) for one in scored]
+            assert found.accuracy_best == pytest.approx(sum(best) / len(scored))
+        else:
+            assert found.accuracy is None
+        assert found.ties == sum(true == false for true, false in exact)
+
+
+def test_scores_need_a_known_task_and_published_ones_an_answer_to_each_item_of_the_head() -> None:
+    corpus = Corpus("c", "checklist", (item(0), item(1)), None)
+    answers = [Answer(item(0).id, "scored", (1.0,), (0.0,))]
+    assert published_scores(corpus, answers, most=2)[0].accuracy == 1
+    with pytest.raises(ValueError, match="Attribute/color/vg/1 has no answer"):
+        published_scores(corpus, answers)
+    assert corrected_scores(corpus, answers)[0].total == 1
+    with pytest.raises(ValueError, match="task=itx: choose one of itc, itm"):
+        corrected_scores(corpus, answers, "itx")
+
+
+# Averages ------------------------------------------------------------------------------------------------------------
+
+# What the paper prints, averages last: Table 3 (large, medium, small, center, mid, margin), Table 4 (action, spatial,
+# then as Table 3), Table 5 (color, material, size, state, action, then as Table 3), and the mean of Table 2.
+PRINTED = {
+    "LXMERT": ([84.94, 82.05, 79.01, 84.56, 83.84, 79.77, 82.36],
+               [61.47, 57.4, 57.70, 57.36, 53.37, 57.37, 56.43, 52.04, 57.57],
+               [81.85, 82.15, 70.00, 68.63, 76.35, 82.25, 77.10, 75.36, 77.50, 79.25, 79.25, 77.12], 72.35),
+    "UNITER": ([85.27, 81.12, 78.06, 85.69, 83.64, 77.84, 81.94],
+               [69.17, 61.5, 64.73, 66.17, 60.31, 63.33, 63.70, 65.60, 64.65],
+               [76.20, 75.75, 63.45, 68.10, 72.55, 74.90, 69.45, 68.49, 72.05, 73.30, 70.25, 71.31], 72.63),
+    "OSCAR": ([81.43, 78.53, 74.93, 80.91, 78.59, 74.24, 78.10],
+              [69.6, 72.6, 67.65, 65.65, 61.50, 70.70, 67.00, 63.43, 68.54],
+              [68.80, 58.25, 52.65, 62.31, 67.60, 64.80, 59.15, 58.18, 65.75, 59.15, 56.80, 61.28], 69.31),
+    "ViLT": ([88.58, 85.29, 82.18, 88.61, 86.65, 86.59, 86.32],
+             [64.57, 66.6, 62.37, 62.97, 62.36, 60.80, 62.33, 61.20, 63.79],
+             [86.45, 86.35, 71.40, 70.26, 80.00, 83.45, 81.90, 78.67, 81.60, 83.20, 82.20, 80.36], 76.82),
+    "ALBEF": ([84.33, 80.25, 76.92, 82.87, 80.91, 81.19, 81.08],
+              [70.47, 64.6, 65.17, 67.06, 61.59, 65.57, 65.73, 67.13, 66.45],
+              [84.20, 87.30, 69.45, 72.08, 81.65, 86.65, 77.05, 71.13, 85.50, 80.00, 78.05, 79.33], 75.62),
+    "TCL": ([86.15, 79.96, 74.91, 85.01, 83.21, 80.26, 81.58],
+            [69.17, 59.4, 66.90, 62.34, 58.17, 66.57, 63.97, 62.60, 63.85],
+            [83.00, 85.20, 63.45, 73.10, 82.85, 85.40, 76.65, 71.47, 83.50, 79.75, 77.40, 78.27], 74.57),
+    "CLIP": ([88.77, 81.82, 75.65, 88.48, 85.80, 76.47, 82.83],
+             [74.07, 49.1, 71.07, 65.17, 60.74, 71.33, 68.40, 64.03, 64.19],
+             [72.90, 73.60, 65.20, 63.74, 74.25, 69.30, 65.90, 61.33, 69.85, 67.20, 62.00, 67.93], 71.65),
+}  # fmt: skip
+PLACES = ["Size/large", "Size/medium", "Size/small", "Location/center", "Location/mid", "Location/margin"]
+COLUMNS = {
+    "Object": PLACES,
+    "Relation": ["action", "spatial", *PLACES],
+    "Attribute": ["color", "material", "size", "state", "action", *PLACES],
+}
+
+
+@pytest.mark.parametrize("model", PRINTED)
+def test_the_averages_are_those_that_the_paper_prints(model: str) -> None:
+    *tables, overall = PRINTED[model]
+    scores = {f"{top}/{place}": value for (top, places), table in zip(COLUMNS.items(), tables, strict=True)
+              for place, value in zip(places, table, strict=False)}  # fmt: skip
+    averages = {one.name: one.value for one in paper_averages(scores)}
+    for top, table in zip(COLUMNS, tables, strict=True):
+        assert averages[top] == pytest.approx(table[-1], abs=0.01), top
+    assert averages["all"] == pytest.approx(overall, abs=0.01)
+
+
+def test_an_average_names_the_axes_that_it_lacks() -> None:
+    averages = {one.name: one for one in paper_averages({axis: 50.0 for axis in TAXONOMY})}
+    assert averages["Object"].value == 50 and averages["Attribute, text level"].value == 50
+    assert averages["Attribute"].value is None and averages["Attribute"].lacking[0] == "Attribute/Size/large"
+    assert averages["all"].value is None
+    assert len(TAXONOMY) == 13
+
+
+def test_sources_of_a_dataset_are_averaged_before_datasets() -> None:
+    scores = {("a", "vg_obj"): 10.0, ("a", "vg_subj"): 20.0, ("a", "hake"): 45.0, ("b", "vg"): 1.0}
+    assert by_axis(scores) == {"a": 30.0, "b": 1.0}
+
+
+# The toolbox's interface ---------------------------------------------------------------------------------------------
+
+
+class Told:
+    """A model whose probability of a sentence is told; it fails for some pictures, and counts its calls."""
+
+    def __init__(self, told: Mapping[str, float], failing: Sequence[str] = (), rows: int | None = None) -> None:
+        self.told, self.failing, self.rows, self.calls = told, failing, rows, 0
+
+    def model_name(self) -> str:
+        return "told"
+
+    def predict(self, image_paths: list[str], texts: list[str], src_type: str = "local") -> dict[str, Any]:
+        self.calls += 1
+        assert src_type == "local" and len(image_paths) == len(texts)
+        if any(Path(path).name in self.failing for path in image_paths):
+            raise RuntimeError("out of\nmemory")
+        probabilities = [self.told.get(text, 0.5) for text in texts]
+        return {"probs": [[1 - p, p] for p in probabilities][: self.rows]}
+
+
+@pytest.fixture
+def checklist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A corpus with six pictures of eight, and the folder that a run writes to."""
+    monkeypatch.chdir(tmp_path)
+    records = [[f"{n}.jpg", {"POS": [f"p{n}", "x"], "NEG": [f"n{n}", "y"]}] for n in range(8)]
+    publish(tmp_path, {"Attribute/color/vg": records})
+    draw(tmp_path / "vg", *(f"{n}.jpg" for n in range(8) if n not in (1, 4)))
+    return tmp_path
+
+
+TOLD = {
+    "p0": 0.9,
+    "n0": 0.1,
+    "p2": 0.4,
+    "n2": 0.2,
+    "p3": 0.1,
+    "n3": 0.6,
+    "p5": 0.7,
+    "n5": 0.7,
+    "p6": 0.8,
+    "x": 0.6,
+    "y": 0.3,
+}
+
+
+def evaluate(folder: Path, model: Any, rules: str = "published", **changed: Any) -> dict[str, Any]:
+    run = run_file(folder, **({"MAX_NUM": 0, "OUTPUT": {"DIR": "out", "NUM": 1}} | changed))
+    said: list[str] = []
+    result = Evaluate(run, model=model, rules=rules, said=said.append).start()["Attribute_color_vg"]
+    assert any(line.startswith("Attribute_color_vg: ") for line in said)
+    return result
+
+
+def test_evaluate_writes_what_is_published_and_each_item(checklist: Path) -> None:
+    found = evaluate(checklist, Told(TOLD))
+    written = json.loads((checklist / "out/itc/Attribute_color_vg.json").read_text())
+    assert written == json.loads(json.dumps(found))
+    assert (found["total_acc"], found["number_of_data"], found["task"], found["model_name"]) == (0.5, 6, "itc", "told")
+    assert (found["total"], found["scored"], found["missing"], found["ties"]) == (8, 6, 2, 2)  # 5, and 7 of no words
+    (right,), (wrong,) = found["sample_correct_outputs"], found["sample_incorrect_outputs"]
+    assert set(right) == {"img_path", "pos_score", "pos_txt", "neg_score", "neg_txt", "result"}
+    assert (right["result"], wrong["result"]) == ("correct", "incorrect") and right["pos_score"] > right["neg_score"]
+    lines = [json.loads(line) for line in (checklist / "out/itc/Attribute_color_vg.jsonl").read_text().splitlines()]
+    assert [line["status"] for line in lines] == ["scored", "missing", "scored", "scored", "missing"] + ["scored"] * 3
+    assert lines[0]["positives"] == [0.9] and lines[0]["true"] == ["p0", "x"]
+    assert sorted(path.name for path in (checklist / "out/itc").iterdir()) == [
+        "Attribute_color_vg.json", "Attribute_color_vg.jsonl",
+    ]  # fmt: skip
+
+
+def test_evaluate_takes_the_head_of_what_is_there_or_a_sample_of_all(checklist: Path) -> None:
+    found = evaluate(checklist, Told(TOLD), MAX_NUM=7)
+    assert (found["total_acc"], found["number_of_data"], found["total"]) == (round(2 / 3, 4), 3, 4)  # 0, 2, 3 of 0 to 3
+    sample = evaluate(checklist, Told(TOLD), "corrected", MAX_NUM=8)
+    assert sample["total"] == 4 and sample["rules"] == "corrected"
+    assert (checklist / "out/itc/.kept/Attribute_color_vg.json").is_file()  # the earlier result
+
+
+def test_evaluate_scores_itm(checklist: Path) -> None:
+    found = evaluate(checklist, Told(TOLD), TASK="ITM")
+    assert (found["tp"], found["fn"], found["fp"], found["tn"]) == (3, 3, 2, 4)
+    assert found["total_acc"] == round(7 / 12, 4) and found["number_of_data"] == 12
+    assert set(found["sample_correct_outputs"][0]) == {"img_path", "score", "text", "result"}
+    every = evaluate(checklist, Told(TOLD), "corrected", TASK="itm")
+    assert every["tp"] + every["fn"] + every["fp"] + every["tn"] == 24
+    assert (checklist / "out/itm").is_dir()
+
+
+@pytest.mark.parametrize("told", [1.0, 0.0])
+def test_a_model_that_is_always_right_or_wrong_loses_no_result(told: float, checklist: Path) -> None:
+    scores = {f"p{n}": told for n in range(8)} | {f"n{n}": 1 - told for n in range(8)} | {"x": told, "y": 1 - told}
+    for rules in ("published", "corrected"):
+        found = evaluate(checklist, Told(scores), rules, OUTPUT={"DIR": f"out {rules}", "NUM": 5})
+        assert found["total_acc"] == told
+        counts = [len(found[f"sample_{name}_outputs"]) for name in ("correct", "incorrect")]
+        assert counts == ([5, 0] if told else [0, 5])
+
+
+def test_what_a_model_fails_at_is_counted_and_takes_nothing_with_it(checklist: Path) -> None:
+    (checklist / "vg/6.jpg").write_bytes(b"no picture")
+    model = Told(TOLD | {"p2": math.nan}, failing=["3.jpg", "6.jpg"])
+    found = evaluate(checklist, model, BATCH_SIZE=8)
+    assert {name: found[name] for name in STATUSES} == {"scored": 3, "missing": 2, "unreadable": 1, "failed": 2}
+    lines = [json.loads(line) for line in (checklist / "out/itc/Attribute_color_vg.jsonl").read_text().splitlines()]
+    why = {line["id"].rpartition("/")[2]: line["why"] for line in lines if line["status"] in ("failed", "unreadable")}
+    assert why["2"] == "a score is not a number" and why["3"] == "RuntimeError: out of memory"
+    assert why["6"].startswith("vg/6.jpg: cannot identify image file")
+    short = evaluate(checklist, Told(TOLD, rows=0), OUTPUT={"DIR": "short"})
+    assert (short["failed"], short["unreadable"], short["total_acc"]) == (5, 1, None)
+    assert short["first_failure"] == "ValueError: predict gave 0 rows for 1 pictures and texts"
+    nothing = evaluate(checklist, Told(TOLD), MAX_NUM=1, OUTPUT={"DIR": "nothing"})
+    assert (nothing["total"], nothing["total_acc"]) == (0, None)
+
+
+def test_a_stopped_run_goes_on_where_it_stopped(checklist: Path) -> None:
+    class Stopped(Told):
+        def predict(self, image_paths: list[str], texts: list[str], src_type: str = "local") -> dict[str, Any]:
+            if self.calls == 4:
+                raise KeyboardInterrupt
+            return super().predict(image_paths, texts, src_type)
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(checklist, Stopped(TOLD), BATCH_SIZE=2)
+    (part,) = (checklist / "out/itc").glob("*.unfinished.jsonl")
+    with open(part, "a") as file:
+        file.write('{"id": "cut o')
+    model = Told(TOLD)
+    whole = evaluate(checklist, model, BATCH_SIZE=2)
+    assert model.calls == 4 and not part.exists()  # two of four batches, two calls each
+    fresh = evaluate(checklist, Told(TOLD), BATCH_SIZE=3, OUTPUT={"DIR": "fresh", "NUM": 1})
+    assert {k: v for k, v in whole.items() if k != "eval_time"} == {k: v for k, v in fresh.items() if k != "eval_time"}
+
+
+def test_engines_may_give_lists_arrays_or_matches_alone(checklist: Path) -> None:
+    import numpy as np
+
+    shapes: list[Any] = [
+        lambda p: {"probs": np.array([[1 - x, x] for x in p])},
+        lambda p: {"probs": p},
+        lambda p: ([[1 - x, x] for x in p],),
+    ]
+    for number, shape in enumerate(shapes):
+
+        class Other(Told):
+            def predict(self, image_paths: list[str], texts: list[str], src_type: str = "local") -> Any:
+                return shape([self.told.get(text, 0.5) for text in texts])  # noqa: B023
+
+        assert evaluate(checklist, Other(TOLD), OUTPUT={"DIR": f"out{number}"})["total_acc"] == 0.5
+
+
+def test_pictures_outside_of_their_folder_are_not_given_to_a_model(checklist: Path) -> None:
+    draw(checklist.parent, "secret.jpg")
+    names = ["../../secret.jpg", "/etc/hostname", "a\0b.jpg", "x" * 300, "x/" * 3000, "a\nb.jpg"]
+    publish(checklist, {"Attribute/color/vg": [[name, {"POS": ["p"], "NEG": ["n"]}] for name in names]})
+    model = Told(TOLD)
+    found = evaluate(checklist, model)
+    assert (found["unreadable"], found["missing"], model.calls) == (5, 1, 0)
+    lines = [json.loads(line) for line in (checklist / "out/itc/Attribute_color_vg.jsonl").read_text().splitlines()]
+    assert all(line["why"] and "\n" not in line["why"] for line in lines)
+    assert [line["why"].split(" ", 1)[1] for line in lines[:3]] == ["leaves the folder of pictures"] * 2 + [
+        "is no name of a file"
+    ]
+
+
+def test_evaluate_needs_records_a_model_and_known_rules(checklist: Path) -> None:
+    with pytest.raises(ValueError, match="rules=both: choose one of corrected, published"):
+        Evaluate(run_file(checklist), Told(TOLD), rules="both")
+    with pytest.raises(ValueError, match="needs the path of a run file and a model"):
+        Evaluate(config=run_file(checklist))
+    publish(checklist, {"Attribute/color/vg": []})
+    with pytest.raises(
+        ValueError, match="no records are there to score; 1 of 1 data files are empty: Attribute/color/vg"
+    ):
+        Evaluate(config=run_file(checklist), model=Told(TOLD))
+
+
+def test_items_are_grouped_in_their_order() -> None:
+    items = [item(0), item(0, source="vaw"), item(1)]
+    assert grouped(items) == {("Attribute/color", "vg"): [items[0], items[2]], ("Attribute/color", "vaw"): [items[1]]}
+
+
+def test_reading_and_scoring_load_nothing_heavy() -> None:
+    heavy = {"torch", "transformers", "pandas", "matplotlib", "sklearn"}
+    names = "analysis.probe.checklist, analysis.probe.predicate_noun, analysis.probe.negatives"
+    program = f"import sys, {names}; print(sorted(set(sys.modules) & {heavy}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

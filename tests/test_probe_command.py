@@ -1,0 +1,430 @@
+"""`python -m analysis.probe`: what it accepts, makes and refuses; corpora of every kind, from look-alikes of files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from analysis.probe import checklist, predicate_noun, report, scenes
+from analysis.probe.command import HELP, listed, settings
+from analysis.probe.config import Probe
+from analysis.probe.items import KINDS, Answer
+from analysis.probe.measures import MACRO, MICRO
+from analysis.probe.report import Result, load_results
+from analysis.probe.run import SCENES_FOLDER, probe
+from analysis.probe.scoring import ANSWERS, read
+from tests.helpers import command, one_line, start, wait_for
+from travlr import cli
+
+QUIET: dict[str, Any] = {"say": lambda _: None}
+SMALL = 144  # items, the fewest that a checklist can have
+CODE = "from analysis.probe.command import main; from travlr import cli; cli.run('analysis.probe', main)"
+SCORERS = """
+import hashlib, time
+import numpy as np
+
+def blind(images, texts):
+    return np.array([hashlib.sha256(text.encode()).digest()[0] + 1 / len(text) for text in texts])
+
+def dark(images, texts):
+    return np.array([float("dark" in text) * (np.asarray(image).mean() < 128) for image, text in zip(images, texts)])
+dark.threshold = 0.5
+
+def slow(images, texts):
+    time.sleep(0.05)
+    return blind(images, texts)
+
+def broken(images, texts):
+    return None
+
+def often_wrong(images, texts):
+    if any("blue" in text for text in texts):
+        raise RuntimeError("no blue please")
+    return blind(images, texts)
+"""
+
+
+def by_line(result: Result, value: str) -> Any:
+    return next(line for line in result.lines if line.value == value)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Our own corpora, small."""
+    folder = tmp_path_factory.mktemp("built")
+    for kind in KINDS:
+        scenes.build(folder / f"{kind}-s0-{SMALL}", 0, SMALL, kind, workers=1, **QUIET)
+    return folder
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built: Path) -> Path:
+    """A folder of its own to be in, with our own corpora, and scorers in a module. Figures are not drawn: they take
+    most of the time, and tests of the report draw them."""
+    (tmp_path / "my_scorers.py").write_text(SCORERS)
+    shutil.copytree(built, tmp_path / SCENES_FOLDER)
+    monkeypatch.setattr(report, "figures", lambda _: {})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("my_scorers", None)
+    return tmp_path
+
+
+# Settings ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_yaml_and_the_dataclass_have_the_same_names_and_defaults() -> None:
+    assert settings([]) == Probe()
+    known = yaml.safe_load((cli.CONF / "probe.yaml").read_text())
+    assert list(known) and set(known) == {field.name for field in fields(Probe)}
+    assert "{settings}" in HELP
+
+
+def test_names_may_hold_any_characters_and_lists_are_lists() -> None:
+    assert listed("a, b (c)=~") == ["a, b (c)=~"]
+    assert listed("[a b, uniter:x=1]") == ["a b", "uniter:x=1"]
+    assert listed(None) == []
+    found = settings(["model=[a,b]", "types=Relation", "corpus=a folder, with = (it)", "question=Is it {text}?"])
+    assert (found.model, found.types, found.corpus) == (["a", "b"], ["Relation"], "a folder, with = (it)")
+    assert found.question == "Is it {text}?"
+
+
+WRONG = {
+    "corpos=x": "corpus", "task=x": "itc, itm", "rules=x": "corrected, published", "limit=0": "at least 1",
+    "sentences=x": "mean", "seed=-1": "0 or more", "count=7": "even", "precision=x": "float32", "types=[]": "types",
+    "batch_size=many": "batch_size", "out=": "out", "corpus=": "corpus", "model=[a,]": "empty", "-v": "no option",
+    "question=yes?": "{text}", "model": "not a setting", "head=x": "itm, itc", "size=huge": "tiny",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("argument", WRONG)
+def test_wrong_settings_are_usage_in_one_line(argument: str) -> None:
+    from analysis.probe.command import main
+
+    with pytest.raises(cli.UsageError) as error:
+        main([argument])
+    assert WRONG[argument] in one_line(str(error.value))
+
+
+def run_command(*arguments: str, **options: Any) -> tuple[int, str, str]:
+    return command("", *arguments, code=CODE, **options)
+
+
+def test_help_is_quick_and_whole_and_nothing_heavy_is_loaded_for_mistakes(tmp_path: Path) -> None:
+    code = (
+        "import sys; from analysis.probe.command import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except Exception as error: print(error)\n"
+        "print(sorted({'torch', 'transformers', 'matplotlib', 'pandas', 'PIL', 'numpy'} & set(sys.modules)))"
+    )
+    for argument in ("--help", "tusk=itc"):
+        status, out, err = command("", argument, code=code, cwd=tmp_path)
+        assert (status, err) == (0, "") and out.splitlines()[-1] == "[]"
+    _, out, _ = command("", "--help", code=code, cwd=tmp_path)
+    assert all(f"\n  {field.name}: " in out for field in fields(Probe))
+
+
+# Our own corpora -----------------------------------------------------------------------------------------------------
+
+
+def small(**changed: Any) -> Probe:
+    return Probe(**{"count": SMALL, **changed})
+
+
+def test_without_a_model_the_controls_answer(here: Path) -> None:
+    results = probe(small(), **QUIET)
+    assert [result.corpus["name"] for result in results] == ["scenes-checklist", "scenes-predicate_noun"]
+    for result in results:
+        assert result.lines == () and result.model == ""
+        oracle = {line.value: line for line in result.floors["scene_oracle"]}
+        assert oracle[MICRO].single == oracle[MICRO].pair_accuracy == 100
+        for rule in result.blind:
+            for line in result.floors[rule]:
+                if line.by == "axis":
+                    assert (line.single, line.pair_accuracy) == ((50, 0) if rule not in ("random", "constant") else
+                                                                 (line.single, line.pair_accuracy)), rule  # fmt: skip
+        assert "scene_oracle" not in result.blind and "visible_words" not in result.blind
+    page = (here / "probes" / "report.html").read_text()
+    assert "FLAGGED" not in page and "scene_oracle" in page
+    assert probe(small(), **QUIET)[0].floors == results[0].floors
+
+
+def test_a_scorer_from_python_is_asked_like_any_other(here: Path) -> None:
+    from my_scorers import blind  # type: ignore[import-not-found]
+
+    config = small(corpus="checklist")
+    _, given = probe(config, scorer=blind, **QUIET)
+    assert (given.model, by_line(given, MICRO).pair_accuracy, by_line(given, MICRO).single) == ("blind", 0, 50)
+    assert set(given.floors) == {"blank picture", "other items' pictures"}
+    assert {line.value: line.single for line in given.floors["blank picture"]}[MICRO] == 50
+    (named,) = [r for r in probe(small(corpus="checklist", model=["my_scorers:blind"]), **QUIET) if r.model]
+    assert named.lines == given.lines and named.name != given.name
+    averages = {one["name"]: one["value"] for one in given.averages}
+    assert averages["Object"] == 50 and averages["Relation"] is None
+
+
+def test_a_scorer_of_the_same_name_with_other_code_is_another_run(here: Path) -> None:
+    def scorer(images: Any, texts: Sequence[str]) -> np.ndarray:
+        return np.array([len(text) for text in texts])
+
+    before = scorer
+
+    def scorer(images: Any, texts: Sequence[str]) -> np.ndarray:  # type: ignore[no-redef]
+        return np.array([-len(text) for text in texts])
+
+    config = small(corpus="predicate_noun", floors=False)
+    names = {probe(config, scorer=one, **QUIET)[0].name for one in (before, scorer, before)}
+    assert len(names) == 2
+
+
+def test_types_data_templates_crops_and_samples_choose_items(here: Path) -> None:
+    axis = [r.corpus for r in probe(small(corpus="checklist", types=["Relation"], data=["grid_swap"]), **QUIET)]
+    assert 0 < axis[0]["items"] < 144
+    (sampled,) = probe(small(corpus="checklist", limit=2), **QUIET)
+    assert {line.total for line in sampled.floors["hash"] if line.by == "axis and source"} == {2}
+    found = [
+        probe(small(corpus="predicate_noun", **change), **QUIET)[0]
+        for change in ({}, {"template": "alt"}, {"cropped": True})
+    ]
+    assert len({result.corpus["digest"] for result in found}) == len({result.corpus["name"] for result in found}) == 3
+    assert all(by["scene_oracle"][0].single == 100 for by in (result.floors for result in found))
+
+
+# Published files -----------------------------------------------------------------------------------------------------
+
+
+def published(folder: Path, records: int = 40, pictures: int = 30) -> Path:
+    """A corpus in VL-CheckList's form: dark and bright pictures, some of them missing; the true sentence is shorter."""
+    (folder / "corpus/v1/Relation/spatial").mkdir(parents=True)
+    (folder / "data").mkdir()
+    (folder / "vg").mkdir()
+    lines = []
+    for n in range(records):
+        word, other = ("dark", "bright")[:: 1 - 2 * (n % 2)]
+        lines.append([f"{n}.jpg", {"POS": [f"it is {word}"], "NEG": [f"it is surely {other}"]}])
+        if n < pictures:
+            Image.new("RGB", (8, 8), "black" if word == "dark" else "white").save(folder / f"vg/{n}.jpg")
+    (folder / "data/spatial.json").write_text(json.dumps(lines))
+    text = 'ANNO_PATH: "data/spatial.json"\nIMG_ROOT: "vg"\nTYPE: "TUPLE_JSON"\n'
+    (folder / "corpus/v1/Relation/spatial/vg.yaml").write_text(text)
+    return folder
+
+
+def test_a_published_corpus_is_counted_flagged_and_scored(here: Path) -> None:
+    folder = published(here / "published")
+    controls, result = probe(Probe(corpus=str(folder), model=["my_scorers:dark"]), **QUIET)
+    line = by_line(result, MICRO)
+    assert (line.total, line.scored, line.missing) == (40, 30, 10)
+    assert (line.single, line.ties) == (50, 15)  # bright pictures tie: neither sentence is dark
+    assert line.itm_accuracy == 75 and line.itm_precision == 100 and line.itm_recall == 50
+    assert {one.value: one.single for one in controls.floors["shorter"]}[MICRO] == 100
+    assert "FLAGGED" in (here / "probes/report.md").read_text()
+    with pytest.raises(ValueError, match=r"strict=true.*total 40 = scored 30 \+ missing 10") as error:
+        probe(Probe(corpus=str(folder), model=["my_scorers:dark"], strict=True), **QUIET)
+    one_line(str(error.value))
+
+
+def test_published_rules_take_the_head_and_what_is_strictly_above(here: Path) -> None:
+    folder = published(here / "published")
+    (path,) = (folder / "vg").glob("0.jpg")
+    path.unlink()
+    config = Probe(corpus=str(folder), model=["my_scorers:dark"], rules="published", limit=8, floors=False)
+    (result,) = probe(config, **QUIET)
+    line = by_line(result, MICRO)
+    assert (line.total, line.scored, line.missing) == (9, 8, 1)  # the first is skipped, as if it were not there
+    assert line.single == line.published == 50
+    corpus = checklist.read_corpus(folder)
+    records = read(here / "probes" / result.name / ANSWERS)
+    given = {record.item.id: record.answer for record in records}
+    (wanted,) = checklist.published_scores(corpus, list(given.values()), "itc", 16)
+    assert wanted.accuracy is not None and 100 * wanted.accuracy == line.single and wanted.scored == line.scored
+    assert result.measuring["tolerance"] == 0 and result.measuring["sentences"] == "first"
+
+
+def test_a_published_run_file_says_what_is_asked(here: Path) -> None:
+    folder = published(here / "published")
+    data, output = {"TYPES": ["Relation/spatial"], "TEST_DATA": ["vg"]}, {"DIR": "out", "NUM": 2}
+    run = {"MAX_NUM": 20, "MODEL_NAME": "x", "BATCH_SIZE": 4, "TASK": "ITM", "DATA": data, "OUTPUT": output}
+    (folder / "configs").mkdir()
+    (folder / "configs/run.yaml").write_text(yaml.safe_dump(run))
+    config = Probe(corpus=str(folder / "configs/run.yaml"), model=["my_scorers:dark"], floors=False)
+    (result,) = probe(config, **QUIET)
+    assert (result.corpus["items"], result.measuring["task"]) == (10, "itm")
+    with pytest.raises(ValueError, match=r"task=itm.*no score above which") as error:
+        probe(Probe(corpus=config.corpus, model=["my_scorers:blind"], floors=False), **QUIET)
+    one_line(str(error.value))
+
+
+def test_result_files_are_measured_without_a_model(here: Path) -> None:
+    """The files of our own predicate-noun corpus, with probabilities as the study's models gave them."""
+    probe(small(corpus="predicate_noun", floors=False), **QUIET)
+    (folder,) = (here / "data/probes").glob("predicate_noun-*")
+    records = predicate_noun.read_records(folder)
+    random = np.random.default_rng(0)
+    answers = [Answer(str(r["id"]), "scored", (random.random(),), (random.random(),)) for r in records]
+    predicate_noun.write_results(here / "LXMERT/results.csv", records, answers, "LXMERT", False)
+    (result,) = probe(Probe(corpus=str(here / "LXMERT/results.csv"), floors=False), **QUIET)
+    wanted = predicate_noun.accuracies(records, answers)
+    line = by_line(result, MICRO)
+    for ours, theirs in (
+        (line.pair_accuracy, wanted.pair), (line.single, wanted.single), (line.same, wanted.same),
+        (line.decisive, wanted.decisive), (by_line(result, "predicate").pair_accuracy, wanted.predicate),
+        (by_line(result, "noun").pair_accuracy, wanted.noun),
+    ):  # fmt: skip
+        assert theirs is not None and ours == pytest.approx(100 * theirs)
+    assert result.model == "LXMERT"
+
+
+def test_scores_of_an_evaluation_set_are_written_in_the_published_columns(here: Path) -> None:
+    config = small(corpus="predicate_noun", model=["my_scorers:blind"], floors=False)
+    (result,) = probe(config, **QUIET)
+    path = here / "probes" / result.name / "results.csv"
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == predicate_noun.COLUMNS and len(rows) == 144
+    records, answers = predicate_noun.read_results(path)
+    found = predicate_noun.accuracies(records, answers)
+    assert found.single is not None and found.pair == 0
+    assert 100 * found.single == by_line(result, MICRO).single
+    assert all(0 <= float(row["prob_target_match"]) <= 1 for row in rows)
+
+
+def test_settings_that_a_corpus_does_not_have_are_refused(here: Path) -> None:
+    folder = published(here / "published")
+    for config in (
+        Probe(corpus=str(folder), cropped=True),
+        Probe(corpus=str(folder), template="alt"),
+        small(corpus="predicate_noun", types=["Relation"]),
+    ):
+        with pytest.raises(ValueError, match="leave it out") as error:
+            probe(config, **QUIET)
+        one_line(str(error.value))
+
+
+NOT_THERE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "nothing": (lambda path: None, "is not there"),
+    "an empty folder": (lambda path: path.mkdir(), "is no corpus"),
+    "an empty list": (lambda path: published(path, 0), "has no items"),
+    "a corpus cut off": (lambda path: (published(path) / "data/spatial.json").write_text("[[["), "cut off"),
+}
+
+
+@pytest.mark.parametrize("what", NOT_THERE)
+def test_what_is_no_corpus_is_told_of_in_one_line(what: str, here: Path) -> None:
+    make, message = NOT_THERE[what]
+    make(here / "it")
+    with pytest.raises(ValueError, match=message) as error:
+        probe(Probe(corpus=str(here / "it")), **QUIET)
+    one_line(str(error.value))
+
+
+# Models --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_model_that_cannot_be_had_does_not_stop_the_others(here: Path) -> None:
+    config = small(corpus="checklist", model=["nowhere:it", "my_scorers:blind"], floors=False)
+    with pytest.raises(ValueError, match="nowhere") as error:
+        probe(config, **QUIET)
+    one_line(str(error.value))
+    (result,) = load_results(here / "probes")[0]
+    assert result.model == "my_scorers:blind"
+    with pytest.raises(ValueError, match="nowhere"):
+        probe(Probe(corpus="checklist", count=100_000, model=["nowhere:it"]), **QUIET)
+    assert not list((here / "data/probes").glob("*100000*"))  # told before anything was built
+
+
+def test_failures_are_counted_and_the_rest_kept(here: Path) -> None:
+    (result,) = probe(small(corpus="checklist", model=["my_scorers:often_wrong"], floors=False), **QUIET)
+    line = by_line(result, MICRO)
+    assert 0 < line.failed < line.total == line.scored + line.failed
+    text = (here / "probes" / result.name / "answers.jsonl").read_text()
+    assert sum("no blue please" in one for one in text.splitlines()) == line.failed
+
+
+def test_two_models_are_compared_and_another_function_is_another_run(here: Path) -> None:
+    config = small(corpus="checklist", model=["my_scorers:blind", "my_scorers:dark"], floors=False)
+    first = probe(config, **QUIET)
+    assert (here / "probes/tables/scenes-checklist-compared.csv").exists()
+    (here / "my_scorers.py").write_text(SCORERS + "\n# changed\n")
+    again = probe(config, **QUIET)
+    assert {result.name for result in first}.isdisjoint(result.name for result in again)
+
+
+def test_tiny_clip_answers_and_the_size_of_batches_decides_nothing(here: Path, one_thread: None) -> None:
+    from tests.tiny import saved
+
+    saved("clip", here / "clip")
+    found = {}
+    for batch_size in (1, 64):
+        config = small(
+            corpus="checklist", model=[str(here / "clip")], batch_size=batch_size, floors=False, out=f"o{batch_size}"
+        )
+        (result,) = probe(config, **QUIET)
+        found[batch_size] = [(one.value, one.single, one.ties, one.pair_accuracy) for one in result.lines]
+        assert result.about["versions"]["torch"] and result.about["pictures"] and result.about["device"] == "cpu"
+    line = by_line(result, MICRO)
+    assert found[1] == found[64] and by_line(result, MACRO).single is not None
+    assert line.scored > 100 and line.scored + line.failed == SMALL  # some sentences are too long for it
+    shutil.copytree(here / "clip", here / "moved")  # the same weights elsewhere: the same run but for its name
+    (other,) = probe(small(corpus="checklist", model=["moved"], floors=False, out="o64"), **QUIET)
+    assert other.lines == result.lines
+
+
+def test_a_model_that_scores_nothing_is_told_of(here: Path) -> None:
+    with pytest.raises(ValueError, match=r"nothing was scored, total 144 = scored 0.*failed 144") as error:
+        probe(small(corpus="checklist", model=["my_scorers:broken", "my_scorers:blind"], floors=False), **QUIET)
+    one_line(str(error.value))
+    assert [result.model for result in load_results(here / "probes")[0]] == ["my_scorers:blind", "my_scorers:broken"]
+
+
+def test_cropped_and_whole_pictures_of_the_same_pairs_are_compared(here: Path) -> None:
+    for cropped in (False, True):
+        config = small(corpus="predicate_noun", model=["my_scorers:dark"], floors=False, cropped=cropped)
+        probe(config, **QUIET)
+    with open(here / "probes/tables/scenes-predicate_noun-binding.csv", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["first"], row["second"]) == ("my_scorers:dark, cropped", "my_scorers:dark")
+    assert (row["of"], row["number"], row["p_value"]) == ("pairs", "72", "1.0")
+
+
+# The command ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_goes_on_after_ctrl_c(here: Path) -> None:
+    arguments = ["corpus=predicate_noun", "count=144", "model=my_scorers:slow", "batch_size=2", "floors=false"]
+    environment = {"PYTHONPATH": f"{Path(__file__).parent.parent}{os.pathsep}{here}", "OMP_NUM_THREADS": "1"}
+    process = start("", *arguments, code=CODE, cwd=here, env=environment)
+    wait_for(lambda: [path for path in here.glob("probes/*/answers.jsonl") if path.stat().st_size > 4000])
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130 and "run the same command again" in err and "Traceback" not in err
+    (answers,) = here.glob("probes/*/answers.jsonl")
+    kept = answers.read_bytes()
+    assert 0 < kept.count(b"\n") < 144
+    status, out, err = run_command(*arguments, cwd=here, env=environment)
+    assert (status, err) == (0, ""), err
+    assert answers.read_bytes().startswith(kept) and answers.read_bytes().count(b"\n") == 144
+    assert "scenes-predicate_noun" in out and "Report: probes/report.html" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"), [(["tusk=itc"], 2), (["corpus=nowhere"], 1), (["model=nowhere:it"], 1)]
+)
+def test_failures_are_one_line_with_a_status(arguments: list[str], status: int, tmp_path: Path) -> None:
+    code, _, err = run_command(*arguments, cwd=tmp_path)
+    assert code == status
+    assert one_line(err).startswith("analysis.probe: ")
+    assert not list(tmp_path.iterdir())

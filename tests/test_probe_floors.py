@@ -1,0 +1,275 @@
+"""Blind rules: exactly half of our own corpora, what is known of others, and the same as written out slowly."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from analysis.probe.floors import OF_SCENES, RULES, Texts, blank, clusters_of, floors, noisy_oracle, shuffled
+from analysis.probe.floors import _classifier as classifier
+from analysis.probe.floors import _ngrams as ngrams
+from analysis.probe.items import Answer, Corpus, Item
+from analysis.probe.scenes import build
+
+TEXT = ("shorter", "longer", "ngrams", "classifier", "hash")
+
+
+@pytest.fixture(scope="module", params=["checklist", "predicate_noun"])
+def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    count = {"checklist": 288, "predicate_noun": 60}[request.param]
+    folder = tmp_path_factory.mktemp("floors") / "made"
+    return build(folder, seed=2, count=count, kind=request.param, workers=1, say=lambda _: None)
+
+
+def right(answers: Sequence[Answer]) -> dict[str, bool]:
+    """By the strict rule: every true sentence above every false one."""
+    return {a.id: min(a.positives) > max(a.negatives) for a in answers}
+
+
+def shares(items: Sequence[Item], answers: Sequence[Answer]) -> tuple[float, float]:
+    """Single and pair accuracy."""
+    found = right(answers)
+    pairs: dict[str, list[bool]] = {}
+    for item in items:
+        pairs.setdefault(item.pair, []).append(found[item.id])
+    singles = [found[item.id] for item in items]
+    return sum(singles) / len(singles), sum(map(all, pairs.values())) / len(pairs)
+
+
+@pytest.mark.parametrize("rule", TEXT)
+@pytest.mark.parametrize("seed", [0, 7])
+def test_text_alone_gets_exactly_half_and_no_pair(rule: str, seed: int, corpus: Corpus) -> None:
+    answers = floors(corpus, seed, [rule])[rule]
+    for axis, source in {(item.axis, item.source) for item in corpus.items}:
+        of_axis = [item for item in corpus.items if (item.axis, item.source) == (axis, source)]
+        assert shares(of_axis, answers) == (0.5, 0.0)
+
+
+def test_what_sees_gets_what_it_was_made_to_get(corpus: Corpus) -> None:
+    found = floors(corpus, 1)
+    assert list(found) == list(RULES)
+    assert shares(corpus.items, found["scene_oracle"]) == (1.0, 1.0)
+    assert shares(corpus.items, found["constant"]) == (0.0, 0.0)
+    single, pair = shares(corpus.items, found["random"])
+    assert abs(single - 0.5) < 0.2 and abs(pair - 0.25) < 0.2
+    for grade in {item.labels["grade"] for item in corpus.items}:
+        of_grade = [item for item in corpus.items if item.labels["grade"] == grade]
+        wanted = (1.0, 1.0) if grade == "N1" else (0.5, 0.0)
+        assert shares(of_grade, found["visible_words"]) == wanted
+
+
+def test_words_alone_solve_a_crop(corpus: Corpus) -> None:
+    if corpus.kind != "predicate_noun":
+        return
+    items = [replace(item, labels={**item.labels, "cropped": "true"}) for item in corpus.items]
+    cropped = replace(corpus, items=tuple(items))
+    assert shares(items, floors(cropped, rules=OF_SCENES)["visible_words"]) == (1.0, 1.0)
+    assert shares(items, floors(cropped, rules=OF_SCENES)["scene_oracle"]) == (1.0, 1.0)
+
+
+# Look-alikes of published data ---------------------------------------------------------------------------------------
+
+ON = ("logo ON bus", "lamp ON table", "cup IN sink", "man ON horse", "cat IN box", "hat ON head", "dog IN car")
+
+
+def look_alike(number: int = 60) -> Corpus:
+    """As in VL-CheckList's spatial relations: negatives from a closed list, longer, in lower case; no mirrors."""
+    choose = random.Random(5)
+    items = []
+    for n in range(number):
+        words = [choose.choice(ON).split() for _ in range(2)]
+        true = f"{words[0][0]} {words[0][1]} {words[1][2]}"
+        false = f"{words[0][0]} {choose.choice(('under', 'far from', 'nearby'))} {words[1][2]}"
+        items.append(Item(f"{n}", f"{n // 3}.jpg", (true,), (false,), "Relation/spatial", "vg"))
+    return Corpus("alike", "checklist", tuple(items), None)
+
+
+def test_rules_solve_what_is_known_to_be_solvable() -> None:
+    found = floors(look_alike())
+    assert not set(found) & set(OF_SCENES)
+    accuracy = {rule: sum(right(answers).values()) / 60 for rule, answers in found.items()}
+    assert accuracy["shorter"] == accuracy["ngrams"] == accuracy["classifier"] == 1.0
+    assert accuracy["longer"] == 0.0
+    assert 0.2 < accuracy["hash"] < 0.8 and 0.2 < accuracy["random"] < 0.8
+
+
+def test_several_captions_equal_ones_and_none() -> None:
+    several = Item("a", "1.jpg", ("x y", "x y z", ""), ("x  y longer", "z", "é\ud800"), "Object/Size/small")
+    same = Item("b", "2.jpg", ("x y",), ("x y",), "Object/Size/small")
+    corpus = Corpus("odd", "checklist", (several, same), None)
+    for answers in floors(corpus).values():
+        assert [(len(a.positives), len(a.negatives)) for a in answers] == [(3, 3), (1, 1)]
+        assert all(math.isfinite(score) for a in answers for score in (*a.positives, *a.negatives))
+    tied = floors(corpus, rules=[rule for rule in RULES if rule in TEXT])
+    assert all(answers[1].positives == answers[1].negatives for answers in tied.values())
+    nothing = Corpus("none", "checklist", (), None)
+    assert all(answers == [] for answers in floors(nothing).values())
+
+
+def test_an_unknown_rule_is_told() -> None:
+    with pytest.raises(ValueError, match="floor 'short': choose from shorter"):
+        floors(look_alike(), rules=["short"])
+
+
+@pytest.mark.parametrize("rule", [*TEXT, "random"])
+def test_the_order_of_items_does_not_matter(rule: str) -> None:
+    corpus = look_alike()
+    items = list(corpus.items)
+    random.Random(1).shuffle(items)
+    one, other = floors(corpus, rules=[rule])[rule], floors(replace(corpus, items=tuple(items)), rules=[rule])[rule]
+    assert right(one) == right(other)
+
+
+def test_seeds_matter_and_repeat() -> None:
+    corpus = look_alike()
+    for rule in ("hash", "random"):
+        one, again, other = (right(floors(corpus, seed, [rule])[rule]) for seed in (0, 0, 1))
+        assert one == again != other
+
+
+# Fitted rules, slowly ------------------------------------------------------------------------------------------------
+
+SENTENCES = st.lists(st.sampled_from(["a", "b", "A", "c d", ""]), max_size=4).map(" ".join)
+ITEMS = st.lists(
+    st.tuples(
+        st.integers(0, 5),
+        st.lists(SENTENCES, min_size=1, max_size=2),
+        st.lists(SENTENCES, min_size=1, max_size=2),
+        st.sampled_from(["p", "q"]),
+        st.sampled_from(["", "", "m", "n"]),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def items_of(drawn: list[tuple[int, list[str], list[str], str, str]]) -> tuple[Item, ...]:
+    return tuple(
+        Item(str(n), f"{image}.jpg", tuple(true), tuple(false), axis, pair=pair)
+        for n, (image, true, false, axis, pair) in enumerate(drawn)
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(drawn=ITEMS)
+def test_ngrams_are_those_of_a_naive_model(drawn: list[tuple[int, list[str], list[str], str, str]]) -> None:
+    items = items_of(drawn)
+    texts = Texts(Corpus("c", "checklist", items, None), 0)
+    folds = texts.fold[np.flatnonzero(texts.place == 0)]
+    scores = iter(ngrams(texts).tolist())
+    vocabulary = len({word for s in texts.sentences for word in s.split()}) + 1
+    for item, fold in zip(items, folds, strict=True):
+        one: Counter[str] = Counter()
+        two: Counter[tuple[str, str]] = Counter()
+        for other, its in zip(items, folds, strict=True):
+            if its != fold and other.axis == item.axis:
+                for sentence in other.positives:
+                    words = ["#", *sentence.split(), "#"]
+                    one.update(words[1:])
+                    two.update(pairwise(words))
+        for sentence in (*item.positives, *item.negatives):
+            words, total = ["#", *sentence.split(), "#"], 0.0
+            for a, b in pairwise(words):
+                chance = (one[b] + 1 / vocabulary) / (sum(one.values()) + 1)
+                total += math.log((two[a, b] + chance) / (one[a] + 1))
+            assert next(scores) == pytest.approx(total)
+
+
+@settings(max_examples=150, deadline=None)
+@given(drawn=ITEMS)
+def test_the_classifier_is_a_naive_one(drawn: list[tuple[int, list[str], list[str], str, str]]) -> None:
+    items = items_of(drawn)
+    texts = Texts(Corpus("c", "checklist", items, None), 0)
+    folds = texts.fold[np.flatnonzero(texts.place == 0)]
+    scores = iter(classifier(texts).tolist())
+
+    def features(sentence: str) -> list[tuple[str, ...]]:
+        words = ["#", *sentence.split(), "#"]
+        return [(word,) for word in words[:-1]] + list(pairwise(words))
+
+    for item, fold in zip(items, folds, strict=True):
+        counts: dict[bool, Counter[tuple[str, ...]]] = {True: Counter(), False: Counter()}
+        for other, its in zip(items, folds, strict=True):
+            if its != fold and other.axis == item.axis:
+                for true, sentences in ((True, other.positives), (False, other.negatives)):
+                    for sentence in sentences:
+                        counts[true].update(features(sentence))
+        for sentence in (*item.positives, *item.negatives):
+            odds = [math.log((counts[True][f] + 1) / (counts[False][f] + 1)) for f in features(sentence)]
+            assert next(scores) == pytest.approx(sum(odds))
+
+
+@settings(max_examples=150, deadline=None)
+@given(drawn=ITEMS)
+def test_clusters_are_what_hangs_together(drawn: list[tuple[int, list[str], list[str], str, str]]) -> None:
+    items = items_of(drawn)
+    found = clusters_of(items)
+    label = list(range(len(items)))
+    for _ in items:  # the smallest number spreads
+        for a, one in enumerate(items):
+            for b, other in enumerate(items):
+                if one.image == other.image or (one.pair and one.pair == other.pair):
+                    label[a] = label[b] = min(label[a], label[b])
+    assert [[x == y for y in found] for x in found] == [[x == y for y in label] for x in label]
+    folds = Texts(Corpus("c", "checklist", items, None), 0).fold
+    assert len(set(folds)) == min(5, len(set(label)))
+
+
+# Controls ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_noisy_oracle_is_as_good_as_it_says() -> None:
+    corpus = Corpus("c", "checklist", tuple(Item(str(n), "1.jpg", ("a",), ("b", "c"), "x") for n in range(4000)), None)
+    for accuracy in (0.0, 0.7, 1.0):
+        share = np.mean(list(right(noisy_oracle(corpus, accuracy)).values()))
+        assert abs(share - accuracy) <= 4 * math.sqrt(accuracy * (1 - accuracy) / 4000)
+    one, other = (right(noisy_oracle(corpus, 0.7, seed)) for seed in (0, 1))
+    assert 0.5 < np.mean([one[key] == other[key] for key in one]) < 0.66  # independent: 0.58
+
+
+def test_blank_pictures_are_white_and_each_size_is_one() -> None:
+    class Peeks:
+        name, threshold = "peeks", 0.5
+
+        def __call__(self, images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
+            assert len({id(image) for image in images}) == len({image.size for image in images})
+            assert all(image.mode == "RGB" and image.getextrema() == ((255, 255),) * 3 for image in images)
+            return np.array([float(len(text)) + image.width for image, text in zip(images, texts, strict=True)])
+
+    scorer = blank(Peeks())
+    images = [Image.new("RGB", size, "red") for size in ((3, 4), (3, 4), (5, 4))]
+    assert scorer(images, ["a", "bb", "a"]).tolist() == [4, 5, 6]
+    assert getattr(scorer, "name", "") == "peeks, blank pictures" and getattr(scorer, "threshold", 0) == 0.5
+
+
+def test_shuffled_pictures_are_all_used_and_never_their_own(corpus: Corpus) -> None:
+    new = shuffled(corpus, 3)
+    assert [item.id for item in new.items] == [item.id for item in corpus.items]
+    assert sorted(item.image for item in new.items) == sorted(item.image for item in corpus.items)
+    of_pair: dict[str, set[str]] = {}
+    for item in corpus.items:
+        of_pair.setdefault(item.pair, set()).add(item.image)
+    assert not any(item.image in of_pair[item.pair] for item in new.items)
+    assert shuffled(corpus, 3) == new != shuffled(corpus, 4)
+    pictures = new.pictures
+    assert pictures and all((pictures / item.image).is_file() for item in new.items)
+
+
+def test_shuffling_keeps_together_what_shares_a_picture() -> None:
+    new = shuffled(look_alike())
+    for n in range(0, 60, 3):
+        assert len({item.image for item in new.items[n : n + 3]}) == 1
+    alone = Corpus("one", "checklist", look_alike().items[:1], Path("."))
+    with pytest.raises(ValueError, match="two pictures"):
+        shuffled(alone)

@@ -1,0 +1,357 @@
+"""Heat maps: against models and rules that depend, by construction, on one place; against covering that place."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from analysis.probe.heatmaps import (
+    CROSS,
+    SELF,
+    Heat,
+    covered,
+    draw,
+    graph,
+    heat,
+    main,
+    occlusion,
+    overlaid,
+    relevance,
+    with_gradients,
+)
+from analysis.probe.own import built
+from analysis.probe.scorers import Matcher, load
+from tests.tiny import BUILT, pictures, saved
+from train.config import RegionSettings
+from train.models import make_model
+from train.text import Words, grammar_tokenizer
+from travlr.cli import UsageError
+
+TEXT = "a red circle is above the star"
+WORDS = ("a", "red", "circle", "is", "above", "the", "star")
+
+
+@pytest.fixture(autouse=True)
+def seeded(one_thread: None) -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {name: saved(name, tmp_path_factory.mktemp("models") / name) for name in ("clip", "blip", "vilt")}
+
+
+def one_place(images: Any, texts: Any) -> Any:
+    """Redness of the second quarter of the third row of four, for texts with `red`."""
+    return [
+        float(np.asarray(image)[48:64, 16:32, 0].mean()) * ("red" in text)
+        for image, text in zip(images, texts, strict=True)
+    ]
+
+
+# Occlusion ----------------------------------------------------------------------------------------------------------
+
+
+def test_occlusion_finds_the_one_place_that_counts() -> None:
+    pixels = np.zeros((96, 64, 3), np.uint8)
+    pixels[..., 1] = 80
+    pixels[48:64, 16:32, 0] = 240
+    found = heat(one_place, Image.fromarray(pixels), "a red circle", cells=4)
+    assert found.method == "occlusion" and found.words == ("a", "red", "circle")
+    assert found.sentence.shape == (96, 64) and found.by_word.shape == (3, 96, 64)
+    lit = np.zeros((96, 64), bool)
+    lit[48:72, 16:32] = True  # the cell of 4 x 4 that holds it
+    assert ((found.sentence > 0) == lit).all()
+    mean = float(np.rint(pixels[..., 0].mean()))
+    assert found.sentence.max() == pytest.approx(240 - mean)
+    assert (found.by_word[1] == found.sentence).all()
+    assert not found.by_word[[0, 2]].any()
+
+
+def test_occlusion_covers_every_pixel_once() -> None:
+    """Of a score that is the sum of all pixels, each cell loses what it holds above the mean."""
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 256, (37, 23, 3), np.uint8)
+
+    def total(images: Any, texts: Any) -> Any:
+        return [float(np.asarray(image, np.float64).sum()) for image in images]
+
+    (found,) = occlusion(total, Image.fromarray(pixels), ["x"], 5)
+    mean = pixels.reshape(-1, 3).mean(0).round()
+    for row in range(5):
+        for column in range(5):
+            part = slice(37 * row // 5, 37 * (row + 1) // 5), slice(23 * column // 5, 23 * (column + 1) // 5)
+            lost = (pixels[part].astype(np.float64) - mean).sum()
+            np.testing.assert_allclose(found[part], max(lost, 0.0), rtol=1e-6)
+
+
+# Attention: models made to depend on one place -----------------------------------------------------------------------
+
+
+def still(model: nn.Module) -> None:
+    for name, parameter in model.named_parameters():
+        if "norm" not in name.lower():
+            nn.init.zeros_(parameter)
+
+
+def test_a_region_model_that_reads_one_region_lights_it() -> None:
+    """UNITER of one layer, set by hand: [CLS] attends to where features have a mark, and takes it to the score."""
+    words = Words(grammar_tokenizer())
+    changes = {"layers": 1, "width": 8, "heads": 1, "intermediate": 8, "feature_width": 8, "vocabulary": words.size}
+    model: Any = make_model("uniter", "tiny", {"matching": True}, **changes)
+    still(model)
+    with torch.no_grad():
+        encoder = model.uniter
+        encoder.img_embeddings.img_linear.weight.copy_(torch.eye(8))
+        encoder.embeddings.word_embeddings.weight[words.cls, 1] = 4.0
+        layer = encoder.encoder.layer[0]
+        layer.attention.self.query.weight[0, 1] = 6.0  # of [CLS]
+        layer.attention.self.key.weight[0, 2] = 6.0  # of the mark
+        layer.attention.self.value.weight[3, 2] = 1.0
+        layer.attention.output.dense.weight[3, 3] = 4.0
+        encoder.pooler.dense.weight.copy_(torch.eye(8))
+        model.matching.weight[1, 3] = 1.0
+    features = np.zeros((4, 8), np.float32)
+    features[:, 5] = 1.0
+    features[2] = 0
+    features[2, 2] = 3.0
+    scorer = Matcher(
+        "m", built("m", model, words, "", lambda _: (features, BOXES), "itm"), torch.device("cpu"), torch.float32, 8
+    )
+    image = Image.new("RGB", (40, 20))
+    found = heat(scorer, image, "red circle")
+    assert found.method == "attention"
+    assert int(found.sentence.argmax()) == 10 * 40
+    lit = np.zeros((20, 40), bool)
+    lit[10:, :20] = True
+    assert found.sentence[lit].min() > 50 * found.sentence[~lit].max()
+
+
+def test_a_dual_encoder_that_reads_one_patch_lights_it(folders: dict[str, Path]) -> None:
+    """CLIP of the tests, its vision tower set by hand: the class token attends to the tenth patch of 16 alone."""
+    scorer = load(str(folders["clip"]), device="cpu")
+    assert isinstance(scorer, Matcher)
+    model: Any = scorer.parts.model
+    vision = model.vision_model
+    still(vision)
+    with torch.no_grad():
+        vision.embeddings.class_embedding[0] = 5.0
+        vision.embeddings.position_embedding.weight[1 + 9, 1] = 5.0
+        vision.embeddings.patch_embedding.weight[2] = 0.05
+        attention = vision.encoder.layers[0].self_attn
+        attention.q_proj.weight[0, 0] = 6.0
+        attention.k_proj.weight[0, 1] = 6.0
+        attention.v_proj.weight[3, 1] = 1.0
+        attention.out_proj.weight[3, 3] = 4.0
+    image = pictures()[0]
+    text = "a red circle"
+    low, high = (
+        float(scorer([image], [said])[0]) for said in sorted(("a star", text), key=lambda t: scorer([image], [t])[0])
+    )
+    assert low < high
+    with torch.no_grad():  # so that what patch 9 brings speaks for this text
+        direction = scorer.parts.read({k: v for k, v in scorer.parts.tokens(text).items()})["text"][0]
+        model.visual_projection.weight.zero_()
+        model.visual_projection.weight[:, 3] = direction
+        model.visual_projection.weight[:, 0] = torch.randn(len(direction))
+    found = heat(scorer, image, text)
+    assert found.method == "attention" and found.sentence.shape == (32, 32)
+    row, column = divmod(int(found.sentence.argmax()), 32)
+    assert (row // 8, column // 8) == (2, 1)
+    centres = found.sentence[4::8, 4::8].flatten()
+    assert centres[9] > 10 * np.delete(centres, 9).max()
+
+
+def test_relevance_of_two_layers_is_the_papers_rule() -> None:
+    random = torch.Generator().manual_seed(0)
+    layers = [(torch.rand(1, 2, 3, 3, generator=random), torch.randn(1, 2, 3, 3, generator=random)) for _ in range(2)]
+    one, two = ((w * g).clamp(min=0).mean(1)[0] for w, g in layers)
+    wanted = (torch.eye(3) + two) @ (torch.eye(3) + one) - torch.eye(3)
+    torch.testing.assert_close(relevance(layers), wanted)
+
+
+# Attention: gradients are those of finite differences ---------------------------------------------------------------
+
+
+BOXES = np.array([[0, 0, 0.5, 0.5], [0.5, 0, 1, 0.5], [0, 0.5, 0.5, 1], [0.5, 0.5, 1, 1]], np.float32)
+
+
+def region_scorer(kind: str, tmp_path: Path, layers: int = 2, spread: float = 0.25) -> Matcher:
+    words = Words(grammar_tokenizer())
+    changes = {
+        "layers": layers,
+        "image_layers": 1,
+        "cross_layers": layers,
+        "vocabulary": words.size,
+        "feature_width": 16,
+    }
+    model = make_model(kind, "tiny", {"matching": True}, **({**changes, "picture": 64} if kind == "albef" else changes))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                nn.init.normal_(parameter, std=spread)
+    random = np.random.default_rng(0)
+    found = random.standard_normal((4, 16)).astype(np.float32)
+    find = None if kind == "albef" else lambda _: (found, BOXES)
+    (tmp_path / "model.pt").touch()
+    parts = built(kind, model, words, str(tmp_path / "model.pt"), find, "itm")
+    return Matcher(kind, parts, torch.device("cpu"), torch.float32, 8)
+
+
+@pytest.mark.parametrize("kind", ["uniter", "visualbert", "lxmert", "albef", "clip", "blip", "vilt"])
+def test_maps_are_of_the_pictures_size_and_leave_the_scorer_as_it_was(
+    kind: str,
+    folders: dict[str, Path],
+    tmp_path: Path,
+) -> None:
+    scorer: Any = load(str(folders[kind]), device="cpu") if kind in BUILT else region_scorer(kind, tmp_path)
+    image = pictures()[1]  # wider than high
+    before = scorer([image] * 2, [TEXT, "a star"])
+    found = heat(scorer, image, TEXT)
+    assert (found.words, found.method) == (WORDS, "attention")
+    assert found.sentence.shape == (40, 64) and found.by_word.shape == (7, 40, 64)
+    for values in (found.sentence, *found.by_word):
+        assert np.isfinite(values).all() and values.min() >= 0
+    assert found.sentence.max() > 0 and found.by_word.max() > 0
+    assert found.score == pytest.approx(before[0], abs=1e-5)
+    assert (scorer([image] * 2, [TEXT, "a star"]) == before).all()
+    again = heat(scorer, image, TEXT)
+    np.testing.assert_allclose(again.by_word, found.by_word, rtol=1e-4, atol=1e-7)
+    if kind == "clip":  # which crops the middle
+        assert not found.sentence[:, :12].any() and not found.sentence[:, 52:].any()
+        assert (found.sentence[:, 12:52] > 0).any()
+
+
+def some_regions(features: np.ndarray, shown: list[np.ndarray], _: Image.Image) -> tuple[np.ndarray, np.ndarray]:
+    return features[shown[0]], BOXES[shown[0]]
+
+
+@pytest.mark.parametrize("kind", ["uniter", "visualbert", "lxmert"])
+def test_without_the_hottest_region_the_score_falls_more_than_without_the_coldest(kind: str, tmp_path: Path) -> None:
+    """In most of 24 random models and pictures: a gradient tells of small changes, and leaving a region out is none."""
+    words, hotter = Words(grammar_tokenizer()), []
+    for number in range(24):
+        features = np.random.default_rng(number).standard_normal((4, 16)).astype(np.float32)
+        shown = [np.ones(4, bool)]
+        model = region_scorer(kind, tmp_path, layers=1, spread=0.1).parts.model
+        parts = built(kind, model, words, "", partial(some_regions, features, shown), "itm")
+        scorer = Matcher(kind, parts, torch.device("cpu"), torch.float32, 8)
+        image = Image.new("RGB", (20, 20))
+        found = heat(scorer, image, TEXT)
+        values = found.sentence[5::10, 5::10].flatten()
+        falls = []
+        for region in range(4):
+            shown[0] = np.arange(4) != region
+            falls.append(found.score - scorer([image], [TEXT])[0])
+        hotter.append(falls[int(values.argmax())] > falls[int(values.argmin())])
+    assert np.mean(hotter) > 0.7  # by chance, one time in 50
+
+
+@pytest.mark.parametrize("kind", ["uniter", "lxmert", "albef"])
+def test_gradients_of_attention_are_those_of_small_changes(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A weight of the attention is changed by hand, in the second layer that words and picture share."""
+    scorer = region_scorer(kind, tmp_path)
+    scorer.parts.model.double()
+    scorer.precision = torch.float64
+    chosen = (SELF | CROSS)[type(scorer.parts.model).__name__]
+    image = pictures()[0]
+    weights, gradients = zip(*with_gradients(scorer, chosen, graph(scorer, image, TEXT)[0]), strict=True)
+    place = (0, 1, 0, 9 if kind == "uniter" else 2)  # of [CLS]; which head; which region or patch
+    calls = [0]
+
+    def moved(by: float) -> float:
+        def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+            found = (query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5).softmax(-1)
+            if found.shape == weights[1].shape and torch.allclose(found, weights[1], atol=1e-9):
+                calls[0] += 1
+                found = found.clone()
+                found[place] += by
+            return found @ value
+
+        monkeypatch.setattr("train.models.layers.attend", attend)
+        return float(scorer([image], [TEXT])[0])
+
+    step = 1e-4
+    assert gradients[1][place] == pytest.approx((moved(step) - moved(-step)) / (2 * step), rel=1e-4, abs=1e-9)
+    assert calls[0] == 2 and gradients[1][place] != 0
+
+
+# Places on the picture ----------------------------------------------------------------------------------------------
+
+
+class Crops:
+    do_center_crop = True
+    size = {"shortest_edge": 224}  # noqa: RUF012
+    crop_size = {"height": 224, "width": 224}  # noqa: RUF012
+
+
+@pytest.mark.parametrize(("size", "box"), [((640, 480), (80, 0, 560, 480)), ((100, 300), (0, 100, 100, 200))])
+def test_what_a_model_sees_is_the_middle_where_its_processor_crops(
+    size: tuple[int, int], box: tuple[int, int, int, int]
+) -> None:
+    assert covered(Crops(), *size) == box
+    assert covered(None, *size) == (0, 0, *size)
+
+
+# Figure and command -------------------------------------------------------------------------------------------------
+
+
+def test_the_figure_has_the_words_as_titles() -> None:
+    image = pictures()[0]
+    values = np.zeros((32, 32), np.float32)
+    values[3, 4] = 2
+    figure = draw(Heat("a $red star", 0.5, ("a", "$red", "star"), values, np.stack([values] * 3), "occlusion"), image)
+    assert [axes.get_title() for axes in figure.axes] == ["a $red star\nscore 0.500", "a", "$red", "star"]
+    shown, grey = overlaid(image, values, 2.0), np.asarray(image.convert("L"))
+    assert shown.shape == (32, 32, 3) and shown.dtype == np.uint8
+    clear = values == 0
+    assert (shown[clear] == grey[clear][:, None]).all() and (shown[3, 4] != grey[3, 4]).any()
+    assert (overlaid(image, 0 * values, 0.0) == grey[..., None]).all()
+
+
+MODULE = """
+import numpy as np
+def score(images, texts):
+    return [float(np.asarray(image)[..., 0].mean()) for image in images]
+"""
+
+
+def test_the_command_writes_a_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rule_of_heatmaps.py").write_text(MODULE)
+    pictures()[1].save("in.png")
+    given = ["--model", "rule_of_heatmaps:score", "--image", "in.png", "--text", "a red star", "--out", "out.png"]
+    main(given)
+    assert "3 words, by occlusion" in capsys.readouterr().out
+    with Image.open("out.png") as written:
+        assert written.format == "PNG" and written.width > 400
+    assert {path.name for path in tmp_path.glob("*.p*")} == {"in.png", "out.png", "rule_of_heatmaps.py"}
+    with pytest.raises(UsageError, match="exists"):
+        main(given)
+    with pytest.raises(ValueError, match=r"absent\.png is not there"):
+        main([*given[:3], "absent.png", *given[4:-1], "other.png"])
+    with pytest.raises(ValueError, match="has 0 words"):
+        main([*given[:5], "...", "--out", "other.png"])
+    with pytest.raises(ValueError, match="shows none; use occlusion"):
+        main([*given[:-1], "other.png", "--method", "attention"])
+
+
+def test_blips_contrast_is_shown_by_occlusion(folders: dict[str, Path]) -> None:
+    scorer = load(str(folders["blip"]), device="cpu", head="itc")
+    assert heat(scorer, pictures()[0], "a star", cells=2).method == "occlusion"
+
+
+def test_regions_settings_reach_the_scorer() -> None:
+    with pytest.raises(ValueError, match="sees no regions"):
+        load("somewhere:else", regions=RegionSettings(source="grid"))

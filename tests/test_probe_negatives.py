@@ -1,0 +1,362 @@
+"""Negatives from annotations: false of their pictures, minimal, mirrored, balanced in length; read back from disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.probe.checklist import location_class, read_corpus, size_class
+from analysis.probe.items import Corpus, Item
+from analysis.probe.negatives import Picture, Thing, Words, article, generate, main, read_annotations, read_tables
+from tests.helpers import ROOT, one_line
+from travlr import cli
+
+NOUNS = [
+    "man",
+    "woman",
+    "person",
+    "cat",
+    "apple",
+    "dog",
+    "dogs",
+    "trees",
+    "fire truck",
+    "truck",
+    "water",
+    "old oak",
+    "bus",
+]
+WORDS = [
+    "red",
+    "blue",
+    "gray",
+    "grey",
+    "orange",
+    "small",
+    "large",
+    "tall",
+    "short",
+    "wet",
+    "dry",
+    "sitting",
+    "walking",
+    "odd",
+]
+PREDICATES = ["on", "under", "above", "near", "far from", "riding", "pushing", "holding", "opening", "closing"]
+
+
+def pictures(seed: int, count: int) -> list[Picture]:
+    """Random annotations, such that most nouns and words come up often."""
+    draw = random.Random(seed)
+    made = []
+    for number in range(count):
+        things = tuple(
+            Thing(
+                draw.choice(NOUNS),
+                tuple(draw.sample(WORDS, draw.randrange(4))),
+                (draw.randrange(500), draw.randrange(400), draw.randrange(1, 140), draw.randrange(1, 80))
+                if draw.random() < 0.9 else None,
+            )
+            for _ in range(draw.randrange(1, 5))
+        )  # fmt: skip
+        ends = [tuple(draw.sample(range(len(things)), 2)) for _ in range(draw.randrange(3))] if len(things) > 1 else []
+        relations = tuple((first, draw.choice(PREDICATES), second) for first, second in ends)
+        made.append(Picture(f"{number}.jpg", 640, 480, things, relations))
+    return made
+
+
+# Words ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "right"),
+    [("apple", "an"), ("bear", "a"), ("hour", "an"), ("house", "a"), ("unicorn", "a"), ("umbrella", "an"),
+     ("orange", "an"), ("used car", "a"), ("unusual hat", "an"), ("uninformed man", "an"), ("uniform", "a"),
+     ("honest man", "an"), ("European", "a"), ("ear", "an"), ("utensil", "a"), ("ukulele", "a"),
+     ("one-way sign", "a")],
+)  # fmt: skip
+def test_articles_go_by_sound(words: str, right: str) -> None:
+    assert article(words) == right
+
+
+# What is generated ---------------------------------------------------------------------------------------------------
+
+SENTENCE = re.compile(r"there (?:is|are) (?:an? )?(.+) in the picture")
+# A naive table of what may be true together: for the words of this file alone.
+TOGETHER = [{"gray", "grey"}, {"large", "tall"}, {"on", "above"}, {"person", "man"}, {"person", "woman"},
+            {"dog", "dogs"}, {"truck", "fire truck"}]  # fmt: skip
+INVERSE = {"on": "under", "under": "on", "near": "near", "far from": "far from"}
+
+
+def alike(one: str, other: str) -> bool:
+    return one == other or {one, other} in TOGETHER
+
+
+def is_true(sentence: str, picture: Picture) -> bool:
+    """Whether annotations say what a sentence says, read from its text."""
+    if found := SENTENCE.fullmatch(sentence):
+        for thing in picture.things:
+            if alike(thing.name, found[1]):
+                return True
+            for noun in NOUNS:
+                word = found[1].removesuffix(f" {noun}")
+                if word != found[1] and alike(noun, thing.name) and any(alike(word, one) for one in thing.attributes):
+                    return True
+        return False
+    for first, predicate, second in picture.relations:
+        subject, target = picture.things[first].name, picture.things[second].name
+        ways = [(subject, predicate, target)]
+        if predicate in INVERSE:
+            ways.append((target, INVERSE[predicate], subject))
+        for a, said, b in ways:
+            match = re.fullmatch(r"(?:an? )?(.+?) (?:is|are) (.+?) (?:an? )?([a-z]+|fire truck|old oak)", sentence)
+            assert match, sentence
+            if alike(match[1], a) and alike(match[2], said) and alike(match[3], b):
+                return True
+    return False
+
+
+def without(sentence: str) -> list[str]:
+    return [word for word in sentence.split() if word not in ("a", "an")]
+
+
+def check(corpus: Corpus, made: list[Picture]) -> None:
+    by_name = {f"images/{one.image}": one for one in made}
+    pairs: dict[str, list[Item]] = defaultdict(list)
+    for item in corpus.items:
+        (true,), (false,) = item.positives, item.negatives
+        picture = by_name[item.image]
+        assert is_true(true, picture), true
+        assert not is_true(false, picture), (false, picture)
+        word, other = item.labels["word"], item.labels["replacement"]
+        exchanged = re.sub(rf"\b{word}\b", other, " ".join(without(true)), count=1)
+        assert exchanged == " ".join(without(false))  # nothing else differs
+        for sentence in (true, false):
+            for said, after in re.findall(r"\b(an?) (\w+)", sentence):
+                assert said == article(after), sentence
+        if item.pair:
+            pairs[item.pair].append(item)
+        if item.axis.startswith("Object/"):
+            boxes = [one.box for one in picture.things if one.name == word]
+            kind, name = item.axis.split("/")[1:]
+            classes = [(location_class if kind == "Location" else size_class)(box, 640, 480) for box in boxes if box]
+            assert classes == [name] == [item.labels[kind.lower()]]
+    for one, mirror in pairs.values():
+        assert (one.positives, one.negatives) == (mirror.negatives, mirror.positives)
+        assert one.image != mirror.image and one.axis == mirror.axis
+    assert len({item.id for item in corpus.items}) == len(corpus.items)
+    assert len({(item.image, item.axis, item.positives) for item in corpus.items}) == len(corpus.items)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 40))
+def test_no_negative_is_true_and_nothing_but_the_word_differs(seed: int, count: int) -> None:
+    made = pictures(seed, count)
+    check(generate(made, seed=seed), made)
+
+
+def test_all_kinds_are_made_and_most_records_have_mirrors() -> None:
+    made = pictures(0, 600)
+    corpus = generate(made)
+    axes = Counter(item.axis for item in corpus.items)
+    assert {"Attribute/color", "Attribute/size", "Attribute/state", "Attribute/action", "Relation/spatial",
+            "Relation/action", "Object/Location/mid", "Object/Size/medium"} <= set(axes)  # fmt: skip
+    assert sum(bool(item.pair) for item in corpus.items) > 0.7 * len(corpus.items)
+    shorter = [
+        (len(item.negatives[0]) > len(item.positives[0])) + (len(item.negatives[0]) == len(item.positives[0])) / 2
+        for item in corpus.items
+    ]
+    assert abs(sum(shorter) / len(shorter) - 0.5) < 0.02
+    assert f"the shorter sentence is the true one in {sum(shorter) / len(shorter):.1%}" in corpus.notes[1]
+    notes = " ".join(corpus.notes)
+    for said in ("objects without a box, left out", "attributes that are in no table, left out", "objects whose noun"):
+        assert said in notes
+
+
+def test_where_all_have_mirrors_a_text_alone_decides_half() -> None:
+    items = generate(pictures(0, 300), only_mirrored=True).items
+    likes = {text: len(text) + hash(text) % 97 for item in items for text in (*item.positives, *item.negatives)}
+    for rule in (len, likes.__getitem__):
+        right = [
+            (rule(item.positives[0]) > rule(item.negatives[0]))
+            + (rule(item.positives[0]) == rule(item.negatives[0])) / 2
+            for item in items
+        ]
+        assert items and sum(right) == len(items) / 2
+    words = Counter(item.labels["word"] for item in items)
+    assert words == Counter(item.labels["replacement"] for item in items)
+
+
+def test_lengths_are_balanced_where_nothing_has_a_mirror() -> None:
+    made = [Picture(f"{n}.jpg", 9, 9, (Thing("cat", ("purple",), None),), ()) for n in range(100)]  # all the same
+    items = generate(made).items
+    assert len(items) == 100 and not any(item.pair for item in items)
+    lengths = [len(item.negatives[0]) - len(item.positives[0]) for item in items]
+    assert sum(length > 0 for length in lengths) == sum(length < 0 for length in lengths)
+
+
+def test_the_same_seed_gives_the_same() -> None:
+    made = pictures(1, 100)
+    assert generate(made).digest == generate(made).digest
+    assert generate(made).digest != generate(made, seed=1).digest
+
+
+def test_what_may_be_meant_by_another_object_is_no_negative() -> None:
+    cats = (Thing("cat", ("black",), None), Thing("cat", ("white",), None), Thing("cats", (), None))
+    assert generate([Picture("a.jpg", 9, 9, cats[:1], ())]).items
+    sentences = {
+        text for item in generate([Picture("a.jpg", 9, 9, cats[:2], ())], seed=3).items for text in item.negatives
+    }
+    assert sentences and not sentences & {f"there is a {word} cat in the picture" for word in ("black", "white")}
+    assert not generate([Picture("a.jpg", 9, 9, cats, ())]).items  # of the last ones nothing is known
+    person = Thing("person", (), (0, 0, 5, 5))
+    other = Thing("man", (), (0, 0, 5, 5))
+    made = [Picture("a.jpg", 9, 9, (person,), ()), Picture("b.jpg", 9, 9, (other,), ())]
+    assert not generate(made).items  # a man is a person
+
+
+# Files ---------------------------------------------------------------------------------------------------------------
+
+LINE: dict[str, Any] = {
+    "image": "a.jpg", "width": 640, "height": 480,
+    "objects": [{"name": " Bear", "attributes": ["Black"], "box": [10, 20, 200, 180]}, {"name": "stick"}],
+    "relations": [{"subject": 0, "predicate": "ON", "object": 1}],
+}  # fmt: skip
+
+
+def write(path: Path, *lines: Any) -> Path:
+    path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def test_annotations_are_read(tmp_path: Path) -> None:
+    (one,) = read_annotations(write(tmp_path / "a.jsonl", LINE, ""))
+    things = (Thing("bear", ("black",), (10, 20, 200, 180)), Thing("stick", (), None))
+    assert one == Picture("a.jpg", 640, 480, things, ((0, "on", 1),))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"image": ', "line 2: not JSON or cut off"),
+        ("[]", "line 2: needs an image"),
+        ({"image": "../b.jpg"}, "line 2: image '../b.jpg' leaves the folder"),
+        ({"image": "/b.jpg"}, "leaves the folder"),
+        ({"image": "a.jpg"}, "line 2: a.jpg is there already"),
+        ({"image": "b.jpg", "width": "9"}, "width and height need to be numbers"),
+        ({"image": "b.jpg", "objects": ["cat"]}, "objects and relations need to be lists"),
+        ({"image": "b.jpg", "objects": [{"name": " "}]}, "object 0: needs a name"),
+        ({"image": "b.jpg", "objects": [{"name": "a", "attributes": "red"}]}, "object 0: attributes need"),
+        ({"image": "b.jpg", "objects": [{"name": "a", "box": [1, 2, 3, 4]}]}, "object 0: box"),
+        ('{"image": "b.jpg", "width": NaN}', "width and height"),
+        ({"image": "b.jpg", "relations": [{"subject": 0, "predicate": "on", "object": 0}]}, "relation 0: subject and"),
+        (LINE | {"image": "b.jpg", "relations": [{"subject": 0, "object": 0}]}, "relation 0: needs a predicate"),
+    ],
+)  # fmt: skip
+def test_wrong_annotations_are_refused_in_one_line(line: Any, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)) as error:
+        read_annotations(write(tmp_path / "a.jsonl", LINE, line))
+    assert "a.jsonl: line 2" in str(error.value) and "\n" not in str(error.value)
+
+
+junk = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.just([]), st.just({}))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    where=st.sampled_from([(), ("objects", 0), ("relations", 0)]),
+    key=st.sampled_from(["image", "width", "objects", "relations", "name", "attributes", "box", "object", "predicate"]),
+    value=st.one_of(junk, st.lists(junk, max_size=4)), text=st.text(),
+)  # fmt: skip
+def test_whatever_a_file_holds_is_read_or_refused_in_one_line(
+    where: tuple[Any, ...], key: str, value: Any, text: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("junk")
+    line = json.loads(json.dumps(LINE))
+    place = line
+    for step in where:
+        place = place[step]
+    place[key] = value
+    (folder / "text").write_bytes(text.encode(errors="surrogatepass"))
+    for path in (write(folder / "line", line), folder / "text"):
+        try:
+            generate(read_annotations(path)).digest  # noqa: B018
+        except ValueError as error:
+            assert "\n" not in str(error) and f"{path}: " in str(error)
+    try:
+        Words(read_tables(folder / "text"))
+    except ValueError as error:
+        assert "\n" not in str(error) and "text: " in str(error)
+
+
+def test_tables_are_extended_and_wrong_ones_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.yaml", "Attribute/state: [[Frozen, melted]]", "inverse: [[feeds, eats]]")
+    tables = read_tables(path)
+    assert ["frozen", "melted"] in tables["Attribute/state"] and ["wet", "dry"] in tables["Attribute/state"]
+    items = generate([Picture("a.jpg", 9, 9, (Thing("lake", ("frozen",), None),), ())], tables).items
+    assert [item.negatives for item in items] == [("there is a melted lake in the picture",)]
+    for text, said in (
+        ("Attribute/colour: []", "there is no table 'Attribute/colour'"),
+        ("together: [red]", "together: needs lists of words"),
+        ("Relation/spatial: [[on, under]]", "write on, off, yes, no in quotes"),
+        ("inverse: [['on']]", "inverse: needs lists of two words"),
+        ("mass: !!python/name:os.system x", "could not determine a constructor"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            read_tables(write(tmp_path / "t.yaml", text))
+
+
+def test_the_command_writes_a_checklist_that_reads_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = pictures(2, 60)
+    lines = [
+        {"image": one.image, "width": one.width, "height": one.height,
+         "objects": [{"name": t.name, "attributes": t.attributes, "box": t.box} for t in one.things],
+         "relations": [{"subject": a, "predicate": p, "object": b} for a, p, b in one.relations]}
+        for one in made
+    ]  # fmt: skip
+    source = write(tmp_path / "mine.jsonl", *lines)
+    out = tmp_path / "out"
+    assert main([str(source), str(out), "--seed", "5"]) == 0
+    printed = capsys.readouterr().out
+    items = {item.id: item for item in generate(made, seed=5, source="mine").items}
+    assert {item.id: item for item in read_corpus(out).items} == items
+    assert f"wrote {len(items):,} records to {out}" in printed and "Attribute/color" in printed
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert main([str(source), str(out), "--seed", "5"]) == 0
+    assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(ValueError, match="holds another corpus; name another folder"):
+        main([str(source), str(out), "--seed", "6"])
+    with pytest.raises(ValueError, match="no record can be made"):
+        main([str(write(tmp_path / "empty.jsonl", "")), str(tmp_path / "other")])
+    with pytest.raises(cli.UsageError, match="unrecognized arguments: --sead"):
+        main([str(source), str(out), "--sead", "6"])
+
+
+def test_wrong_calls_are_one_line(tmp_path: Path) -> None:
+    for arguments, code, said in (
+        ([], 2, "required: ANNOTATIONS, OUT"),
+        (["none.jsonl", "out"], 1, "none.jsonl: No such"),
+    ):
+        command = [sys.executable, "-m", "analysis.probe.negatives", *arguments]
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env)
+        assert done.returncode == code and said in one_line(done.stderr)
+        assert not list(tmp_path.iterdir())
+
+
+def test_the_example_in_the_documentation_can_be_read(tmp_path: Path) -> None:
+    text = (ROOT / "analysis/probe/negatives.py").read_text().split('"""')[1]
+    example = " ".join(line.strip() for line in text.splitlines() if line.startswith("    "))
+    (one,) = read_annotations(write(tmp_path / "a.jsonl", example))
+    assert [thing.name for thing in one.things] == ["bear", "stick"] and len(generate([one]).items) == 1

@@ -1,0 +1,247 @@
+"""Our four models as scorers: on the small checkpoints in published layout that the models are tested with."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from torch.nn.functional import normalize
+from transformers import BertTokenizer
+
+from analysis.probe.items import open_picture
+from analysis.probe.own import finder
+from analysis.probe.scorers import OWN, Matcher, load
+from tests.helpers import one_line
+from tests.test_models import fixture_shape, part
+from train import models
+from train.config import RegionSettings
+from train.inputs import Inputs
+from train.models import make_model
+from train.models.loading import load_published
+from train.pictures import normalised, scaled
+from train.recogniser import names_of
+from train.text import SPECIAL
+
+TEXTS = ["a red circle", "a blue star is above a circle", "a star", "a blue circle"]
+WORDS = ["a", "red", "blue", "circle", "star", "is", "above", "##s"]
+HEADS = {
+    "uniter": "itm_output",
+    "visualbert": "bert.cls.seq_relationship",
+    "lxmert": "module.cls.seq_relationship",
+    "albef": "itm_head",
+}
+REGION_MODELS = [kind for kind in OWN if kind != "albef"]
+
+
+@pytest.fixture(autouse=True)
+def seeded(one_thread: None) -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """A published checkpoint of each model, and beside each a vocabulary of as many words."""
+    for kind in OWN:
+        shape = fixture_shape(kind)
+        (tmp_path / kind).mkdir()
+        save_file(part(kind, "ckpt/"), tmp_path / kind / "model.safetensors")
+        words = [*SPECIAL, *WORDS]
+        words += [f"other{n}" for n in range(shape.vocabulary - len(words))]
+        (tmp_path / kind / "vocab.txt").write_text("\n".join(words))
+        sizes = {key: value for key, value in asdict(shape).items() if key not in ("vocabulary", "feature_width")}
+        monkeypatch.setitem(models.OWN[kind], "fixture", sizes)
+    monkeypatch.setitem(models.SIZES, "fixture", {})
+    return {kind: str(tmp_path / kind) for kind in OWN}
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> list[Image.Image]:
+    """Three pictures of a folder, of different sizes, and their regions in `features`: 5, 5 and 7 of 48 numbers."""
+    random = np.random.default_rng(0)
+    (tmp_path / "features").mkdir()
+    (tmp_path / "pictures/deep").mkdir(parents=True)
+    names = []
+    for number, (width, height, count) in enumerate(((96, 96, 5), (120, 80, 5), (64, 72, 7))):
+        names.append(f"deep/picture{number}.png")
+        pixels = random.integers(0, 256, (height, width, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "pictures" / names[-1])
+        corners = np.sort(random.random((count, 2, 2)), axis=1).reshape(count, 4).astype(np.float32)
+        features = random.standard_normal((count, 48)).astype(np.float16).astype(np.float32)
+        np.savez(tmp_path / f"features/picture{number}.npz", features=features, norm_bb=corners)
+    return [open_picture(tmp_path / "pictures", name) for name in names]
+
+
+def settings_of(kind: str, pictures: Path) -> dict[str, Any]:
+    if kind == "albef":
+        return {"size": "fixture", "device": "cpu"}
+    return {
+        "size": "fixture",
+        "device": "cpu",
+        "regions": RegionSettings(source="file", file=str(pictures / "features")),
+    }
+
+
+def direct(kind: str, checkpoint: str, image: Image.Image, text: str, folder: Path) -> float:
+    """The published matching head on the pooled state, for one picture and one text."""
+    model = make_model(kind, "fixture", vocabulary=fixture_shape(kind).vocabulary, feature_width=48)
+    load_published(model, checkpoint)
+    ids = BertTokenizer.from_pretrained(checkpoint)(text)["input_ids"]
+    sight: dict[str, Any] = {}
+    if kind == "albef":
+        sight["pixels"] = normalised(scaled(np.asarray(image), model.shape.picture)[None])
+    else:
+        with np.load(folder / "features" / f"{Path(image.info['path']).stem}.npz") as file:
+            sight = {"features": torch.tensor(file["features"])[None], "boxes": torch.tensor(file["norm_bb"])[None]}
+    weights = part(kind, f"ckpt/{HEADS[kind]}.")
+    with torch.no_grad():
+        pooled = (
+            model.eval().encode(Inputs(torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.bool), **sight)).pooled
+        )
+        no, yes = (pooled @ weights["weight"].T + weights["bias"])[0].tolist()
+    return yes - no
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_scores_are_those_of_the_published_head(
+    kind: str, checkpoints: dict[str, str], pictures: list[Image.Image], tmp_path: Path
+) -> None:
+    images, texts = [image for image in pictures for _ in TEXTS], TEXTS * len(pictures)
+    name = f"{kind}:{checkpoints[kind]}"
+    scorer = load(name, **settings_of(kind, tmp_path))
+    scores = scorer(images, texts)
+    wanted = [direct(kind, checkpoints[kind], i, t, tmp_path) for i, t in zip(images, texts, strict=True)]
+    np.testing.assert_allclose(scores, wanted, atol=1e-5)
+    assert len(set(scores.round(5))) > len(scores) // 2
+    single = load(name, batch_size=1, **settings_of(kind, tmp_path))
+    np.testing.assert_allclose(single(images, texts), scores, atol=2e-6)
+    assert (scorer.name, scorer.threshold) == (name, 0.0)  # type: ignore[attr-defined]
+
+
+def test_albefs_contrast_is_a_cosine_of_its_projections(
+    checkpoints: dict[str, str], pictures: list[Image.Image]
+) -> None:
+    scorer = load(f"albef:{checkpoints['albef']}", head="itc", size="fixture", device="cpu")
+    assert isinstance(scorer, Matcher)
+    assert scorer.threshold is None
+    scores = scorer(pictures, TEXTS[:3])
+    model: Any = scorer.parts.model
+    weights = part("albef", "ckpt/")
+    for image, text, score in zip(pictures, TEXTS, scores, strict=False):
+        ids = torch.tensor([BertTokenizer.from_pretrained(checkpoints["albef"])(text)["input_ids"]])
+        pixels = normalised(scaled(np.asarray(image), model.shape.picture)[None])
+        with torch.no_grad():
+            seen = model.visual_encoder(pixels)[0, 0] @ weights["vision_proj.weight"].T + weights["vision_proj.bias"]
+            read = model.text_encoder(ids, torch.ones_like(ids, dtype=torch.bool))[0, 0]
+            read = read @ weights["text_proj.weight"].T + weights["text_proj.bias"]
+        assert score == pytest.approx(float(normalize(seen, dim=0) @ normalize(read, dim=0)), abs=1e-6)
+
+
+def test_albef_sees_each_picture_once(checkpoints: dict[str, str], pictures: list[Image.Image]) -> None:
+    scorer = load(f"albef:{checkpoints['albef']}", size="fixture", device="cpu")
+    assert isinstance(scorer, Matcher)
+    counted: list[int] = []
+    tower = scorer.parts.model.get_submodule("visual_encoder")
+    tower.register_forward_hook(lambda _, given, out: counted.append(len(out)))
+    scorer([image for image in pictures for _ in TEXTS], TEXTS * 3)
+    assert sum(counted) == 3
+
+
+@pytest.mark.parametrize("kind", REGION_MODELS)
+def test_regions_of_a_grid_need_nothing_else(kind: str, tmp_path: Path) -> None:
+    """A tiny model with random weights; the same file loads by the model's own names."""
+    words = [*SPECIAL, *WORDS]
+    model = make_model(kind, "tiny", {"matching": True}, vocabulary=len(words))
+    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, tmp_path / "model.safetensors")
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    scorer = load(f"{kind}:{tmp_path}", size="tiny", device="cpu")
+    pixels = np.full((96, 96, 3), 255, np.uint8)
+    pixels[20:28, 36:44] = (220, 30, 38)
+    shown, white = Image.fromarray(pixels), Image.new("RGB", (96, 96), "white")
+    scores = scorer([shown, shown, white], ["a red circle", "a blue circle", "a red circle"])
+    assert len(set(scores.tolist())) == 3
+
+
+def test_a_grid_has_the_features_of_its_cells() -> None:
+    pixels = np.full((192, 192, 3), 255, np.uint8)
+    pixels[36:60, 68:92] = (220, 30, 38)  # a red square in the second row, third column
+    features, boxes = finder(RegionSettings(source="grid"))[0](Image.fromarray(pixels))
+    names = names_of(features)
+    assert [(place, names[place][:2]) for place in range(36) if names[place][0]] == [(8, ("red", "square"))]
+    np.testing.assert_allclose(boxes[8], [2 / 6, 1 / 6, 3 / 6, 2 / 6], atol=1e-6)
+
+
+def test_a_detectors_regions_are_those_of_the_detector(tmp_path: Path) -> None:
+    from transformers import YolosConfig, YolosForObjectDetection, YolosImageProcessor
+
+    sizes: dict[str, Any] = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
+    config = YolosConfig(**sizes, image_size=[32, 48], patch_size=16, num_detection_tokens=5, initializer_range=0.5)
+    YolosForObjectDetection(config).save_pretrained(tmp_path)
+    YolosImageProcessor(size={"height": 32, "width": 48}, do_resize=False, do_pad=False).save_pretrained(tmp_path)
+    find, width = finder(RegionSettings(source="detector", detector=str(tmp_path), number=3))
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (32, 48, 3), np.uint8))
+    features, boxes = find(image)
+    assert (features.shape, boxes.shape, width) == ((3, 16), (3, 4), 16)
+
+    from train.detector import Detector
+
+    found = Detector(str(tmp_path), 3).find([np.asarray(image)])
+    np.testing.assert_array_equal(found["features"][0], features)
+
+
+def refused(match: str, name: str, **settings: Any) -> None:
+    with pytest.raises(ValueError, match=match) as caught:
+        load(name, **{"device": "cpu", "size": "fixture", **settings})
+    one_line(str(caught.value))
+
+
+def test_a_checkpoint_without_its_matching_head_is_refused(checkpoints: dict[str, str], tmp_path: Path) -> None:
+    weights = {key: value for key, value in part("uniter", "ckpt/").items() if not key.startswith("itm_output")}
+    save_file(weights, Path(checkpoints["uniter"]) / "model.safetensors")
+    (tmp_path / "features").mkdir()
+    np.savez(
+        tmp_path / "features/one.npz", features=np.zeros((1, 48), np.float32), norm_bb=np.zeros((1, 4), np.float32)
+    )
+    regions = RegionSettings(source="file", file=str(tmp_path / "features"))
+    refused(
+        "has no matching head .matching.weight.; it would score at random",
+        f"uniter:{checkpoints['uniter']}",
+        regions=regions,
+    )
+    load(f"uniter:{checkpoints['uniter']}", device="cpu", size="fixture", regions=regions, allow_random=True)
+
+
+def test_wrong_names_and_settings_are_told_in_one_line(checkpoints: dict[str, str], tmp_path: Path) -> None:
+    uniter, albef = (f"{kind}:{checkpoints[kind]}" for kind in ("uniter", "albef"))
+    refused("absent: no such file or folder", f"uniter:{tmp_path / 'absent'}")
+    refused("head=itc: model=uniter:.* has itm only", uniter, head="itc")
+    refused("sees pixels, not regions", albef, regions=RegionSettings(source="grid"))
+    refused("regions.source=scene: a probe has grid, detector, file", uniter, regions=RegionSettings())
+    refused("checkpoint of another architecture", uniter)  # a grid's features are wider than this checkpoint takes
+    refused("size=huge: must be one of", uniter, size="huge")
+    absent = RegionSettings(source="file", file=str(tmp_path / "absent.tsv"))
+    refused("regions.file=.*absent.tsv: must be a file in .tsv", uniter, regions=absent)
+    refused("regions: model=.* sees no regions", str(tmp_path), regions=RegionSettings(source="grid"))
+
+
+def test_pictures_that_a_feature_file_lacks_are_named(
+    checkpoints: dict[str, str], pictures: list[Image.Image], tmp_path: Path
+) -> None:
+    scorer = load(f"lxmert:{checkpoints['lxmert']}", **settings_of("lxmert", tmp_path))
+    with pytest.raises(ValueError, match="this picture has no name"):
+        scorer([Image.new("RGB", (8, 8))], ["a star"])
+    (tmp_path / "pictures/other.png").write_bytes((tmp_path / "pictures/deep/picture0.png").read_bytes())
+    with pytest.raises(ValueError, match="lacks the picture other"):
+        scorer([open_picture(tmp_path / "pictures", "other.png")], ["a star"])
+    with pytest.raises(ValueError, match=r"takes 40 tokens, not the 62 of 'a a"):
+        scorer(pictures[:1], ["a " * 60])

@@ -1,0 +1,513 @@
+"""Corpora from scenes, checked from their files alone: sentences are parsed, and objects read back from the pixels."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageDraw
+from scipy import ndimage
+
+from analysis.probe import checklist, drawing, predicate_noun, scenes
+from analysis.probe.items import Corpus, Item, open_picture
+from analysis.probe.layouts import UNITS, Unit
+from analysis.probe.scenes import build, read, truths
+from analysis.probe.statements import Form
+from tests.helpers import ROOT, hashes
+from travlr.scene import COLOURS
+
+COUNTS = {"checklist": 288, "predicate_noun": 60}
+PAPER = ("red", "blue", "green", "yellow", "orange")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An object as it is read from pixels."""
+
+    colour: str
+    shape: str
+    box: tuple[int, int, int, int]
+
+    @property
+    def size(self) -> str:
+        area = self.box[2] * self.box[3]
+        return "small" if area <= 32 * 32 else "medium" if area <= 96 * 96 else "large"
+
+    @property
+    def words(self) -> set[str]:
+        return {self.colour, self.shape, self.size}
+
+    @property
+    def centre(self) -> tuple[float, float]:
+        return self.box[0] + self.box[2] / 2, self.box[1] + self.box[3] / 2
+
+
+def ring(corners: int, start: float, inner: float = 1.0) -> list[tuple[float, float]]:
+    """A regular polygon; angles in degrees clockwise from straight up."""
+    angles = [math.radians(start + 360 * n / corners) for n in range(corners)]
+    radii = [inner if n % 2 else 1.0 for n in range(corners)]
+    return [(r * math.sin(a), -r * math.cos(a)) for a, r in zip(angles, radii, strict=True)]
+
+
+CORNERS = {
+    "square": ring(4, 45),
+    "triangle": [(0.0, 0.0), (1.0, 1.8), (-1.0, 1.8)],
+    "star": ring(10, 0, 0.4),
+    "hexagon": ring(6, 0),
+    "octagon": ring(8, 22.5),
+    "pentagon": ring(5, 0),
+    "circle": ring(180, 0),
+}
+
+
+@cache
+def templates(shape: str, width: int, height: int) -> list[np.ndarray]:
+    """How much of each pixel of its box a shape covers, by Pillow at eight times the size; its edges are in the first
+    and last pixels, where in them is not known."""
+    points = np.array(CORNERS[shape])
+    points = (points - points.min(axis=0)) / np.ptp(points, axis=0)
+    found = []
+    for less in (0.0, 0.5, 1.0):
+        corners = (points * [width - less, height - less] + less / 2) * 8
+        picture = Image.new("L", (width * 8, height * 8))
+        ImageDraw.Draw(picture).polygon([(float(x), float(y)) for x, y in corners], fill=255)
+        found.append(np.asarray(picture.reduce(8)) / 255)
+    return found
+
+
+def ratio(shape: str) -> float:
+    width, height = np.ptp(np.array(CORNERS[shape]), axis=0)
+    return float(width / height)
+
+
+def look(path: Path) -> list[Seen]:
+    """The objects of a picture: what hangs together, its strongest colour, and the shape that covers it best."""
+    picture = Image.open(path)
+    entries, palette = np.asarray(picture), np.array(picture.getpalette()).reshape(-1, 3)
+    shown = (palette.min(axis=1) < 255)[entries]
+    labels, number = ndimage.label(shown, np.ones((3, 3)))
+    found = []
+    for part in ndimage.find_objects(labels):
+        top, left = part[0].start, part[1].start
+        height, width = part[0].stop - top, part[1].stop - left
+        pixels = palette[entries[part]]
+        inside = pixels[shown[part]]
+        strongest = inside[inside.min(axis=1) == inside.min()][0]
+        colour = next(c for c in PAPER if tuple(strongest) == COLOURS[c])
+        # The strength of a pixel is how far it is from white to the colour, along the colour's darkest part.
+        channel = int(np.argmin(COLOURS[colour]))
+        strength = (255.0 - pixels[..., channel]) / (255 - COLOURS[colour][channel])
+        near = [s for s in CORNERS if abs(width / height - ratio(s)) < 3.1 / height]
+        errors = {s: min(float(np.abs(strength - t).mean()) for t in templates(s, width, height)) for s in near}
+        found.append(Seen(colour, min(errors, key=lambda s: errors[s]), (left, top, width, height)))
+    assert len(found) == number
+    return found
+
+
+def is_true(sentence: str, objects: list[Seen]) -> bool:
+    """Whether a sentence is true of what is seen; what it calls "the" must be there exactly once."""
+    words = rf"(?:({'|'.join(PAPER)}) )?({'|'.join(CORNERS)})"
+    relation = "(above|below|to the left of|to the right of)"
+
+    def fitting(colour: str | None, shape: str) -> list[Seen]:
+        return [o for o in objects if o.words >= {w for w in (colour, shape) if w}]
+
+    for article, word in re.findall(r"\b(a|an) (\w+)", sentence):
+        assert (article == "an") == (word in ("orange", "octagon")), sentence
+    if match := re.fullmatch(rf"(?:there is an? {words} in the picture|the picture shows an? {words})", sentence):
+        parts = [part for part in match.groups() if part]
+        return bool(fitting(parts[0], parts[1]))
+    if match := re.fullmatch(rf"(?:the|an?) {words} is {relation} (?:the|an?) {words}", sentence):
+        (one,), (other,) = fitting(*match.groups()[:2]), fitting(*match.groups()[3:])
+        (x, y), (u, v) = one.centre, other.centre
+        return {"above": y < v, "below": y > v, "to the left of": x < u, "to the right of": x > u}[match[3]]
+    match = re.fullmatch(rf"(?:the|an?) {words}(?: in the picture)? (?:is|looks) (\w+)", sentence)
+    assert match, sentence
+    (one,) = fitting(match[1], match[2])
+    return match[3] in one.words
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    made = {}
+    for kind, count in COUNTS.items():
+        made[kind] = tmp_path_factory.mktemp("scenes") / kind
+        build(made[kind], count=count, kind=kind, workers=2, say=lambda _: None)
+    return made
+
+
+@pytest.fixture(scope="module")
+def corpora(folders: dict[str, Path]) -> dict[str, Corpus]:
+    return {kind: read(folder) for kind, folder in folders.items()}
+
+
+@pytest.fixture(scope="module")
+def seen(corpora: dict[str, Corpus]) -> dict[str, dict[str, list[Seen]]]:
+    return {
+        kind: {i.id: look(corpus.pictures / i.image) for i in corpus.items if corpus.pictures}
+        for kind, corpus in corpora.items()
+    }
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_pictures_make_the_sentences_true_and_false(
+    kind: str, corpora: dict[str, Corpus], seen: dict[str, dict[str, list[Seen]]]
+) -> None:
+    assert len(corpora[kind].items) == COUNTS[kind]
+    for item in corpora[kind].items:
+        assert is_true(item.positives[0], seen[kind][item.id]), item
+        assert not is_true(item.negatives[0], seen[kind][item.id]), item
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_the_side_car_says_what_the_pixels_show(
+    kind: str, folders: dict[str, Path], seen: dict[str, dict[str, list[Seen]]]
+) -> None:
+    for line in map(json.loads, (folders[kind] / "items.jsonl").read_text().splitlines()):
+        said = {Seen(o["colour"], o["shape"], tuple(o["box"])) for o in line["objects"]}
+        assert said == set(seen[kind][line["id"]])
+        assert all(o["size"] == Seen(o["colour"], o["shape"], tuple(o["box"])).size for o in line["objects"])
+        assert all(o["area"] == o["box"][2] * o["box"][3] for o in line["objects"])
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_every_item_has_its_mirror_and_its_own_picture(kind: str, corpora: dict[str, Corpus]) -> None:
+    pairs: dict[str, list[Item]] = {}
+    for item in corpora[kind].items:
+        pairs.setdefault(item.pair, []).append(item)
+    for one, other in pairs.values():
+        assert (one.positives, one.negatives) == (other.negatives, other.positives)
+        assert one.positives != one.negatives
+        assert (one.axis, one.source) == (other.axis, other.source)
+    assert len({item.image for item in corpora[kind].items}) == len({item.id for item in corpora[kind].items})
+    pictures = corpora[kind].pictures
+    assert pictures
+    contents = {hashlib.sha256((pictures / item.image).read_bytes()).digest() for item in corpora[kind].items}
+    assert len(contents) == COUNTS[kind]
+
+
+def visible(objects: list[Seen]) -> set[str]:
+    return {word for o in objects for word in o.words}
+
+
+def test_grades_are_what_they_say(corpora: dict[str, Corpus], seen: dict[str, dict[str, list[Seen]]]) -> None:
+    known = {*COLOURS, *CORNERS, "small", "medium", "large"}
+    grades = Counter(item.labels["grade"] for item in corpora["checklist"].items)
+    assert set(grades) == {"N1", "N2", "N3"}
+    for item in corpora["checklist"].items:
+        true, false = item.positives[0].split(), item.negatives[0].split()
+        shown = visible(seen["checklist"][item.id])
+        assert set(true) & known <= shown
+        absent = (set(false) & known) - shown
+        assert bool(absent) == (item.labels["grade"] == "N1"), item
+        assert (sorted(true) == sorted(false)) == (item.labels["grade"] == "N3"), item
+    for item in corpora["predicate_noun"].items:
+        named = set(" ".join((*item.positives, *item.negatives)).split()) & known
+        assert named <= visible(seen["predicate_noun"][item.id])
+
+
+def test_what_is_tested_is_where_and_as_large_as_it_says(
+    corpora: dict[str, Corpus], seen: dict[str, dict[str, list[Seen]]]
+) -> None:
+    """By the paper's formulas, of the object that the true sentence names, in the pixels."""
+    table: Counter[tuple[str, str]] = Counter()
+    for item in corpora["checklist"].items:
+        _, kind, value, *_ = (*item.axis.split("/"), "")
+        if not item.axis.startswith("Object"):
+            continue
+        assert item.labels[kind.lower()] == value
+        colour, shape = re.findall(r"(\w+) (\w+)(?: in the picture)?$", item.positives[0])[0]
+        (target,) = [o for o in seen["checklist"][item.id] if (o.colour, o.shape) == (colour, shape)]
+        away = math.dist(target.centre, (336, 336)) / math.hypot(336, 336)
+        location = "center" if away <= 1 / 3 else "mid" if away <= 2 / 3 else "margin"
+        assert (location, target.size) == (item.labels["location"], item.labels["size"])
+        table[location, target.size] += 1
+    assert len(table) == 9 and len(set(table.values())) == 1
+
+
+def test_templates_take_turns(corpora: dict[str, Corpus]) -> None:
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for item in corpora["checklist"].items:
+        counts.setdefault((item.axis, item.source), Counter())[item.labels["template"]] += 1
+    for of_axis in counts.values():
+        assert abs(of_axis["1"] - of_axis["2"]) <= 2
+
+
+def test_the_published_files_hold_the_same_items(folders: dict[str, Path], corpora: dict[str, Corpus]) -> None:
+    folder = folders["checklist"]
+    found = []
+    for path in sorted((folder / "corpus" / "v1").rglob("*.yaml")):
+        pointer = yaml.safe_load(path.read_text())
+        assert set(pointer) == {"ANNO_PATH", "IMG_ROOT", "TYPE"} and pointer["TYPE"] == "TUPLE_JSON"
+        axis = path.parent.relative_to(folder / "corpus" / "v1").as_posix()
+        for image, said in json.loads((folder / pointer["ANNO_PATH"]).read_text()):
+            assert list(said) == ["POS", "NEG"] and (folder / pointer["IMG_ROOT"] / image).is_file()
+            found.append((axis, path.stem, pointer["IMG_ROOT"] + image, tuple(said["POS"]), tuple(said["NEG"])))
+    assert sorted(found) == sorted(
+        (i.axis, i.source, i.image, i.positives, i.negatives) for i in corpora["checklist"].items
+    )
+    assert all((folder / "corpus" / "v1" / axis / "grid.yaml").is_file() for axis, *_ in found)
+
+
+def test_readers_of_the_published_corpora_read_them(folders: dict[str, Path], corpora: dict[str, Corpus]) -> None:
+    read_back = checklist.read_corpus(folders["checklist"])
+    assert (read_back.items, read_back.pictures) == (corpora["checklist"].items, corpora["checklist"].pictures)
+    ours = corpora["predicate_noun"]
+    for template in ("normal", "alt"):
+        for cropped in (False, True):
+            triplets = predicate_noun.read_set(folders["predicate_noun"], template, cropped)
+            assert triplets.pictures == ours.pictures and triplets.notes == ()
+            for one, other in zip(triplets.items, ours.items, strict=True):
+                assert (one.id, one.pair, one.axis) == (other.id, other.pair, other.axis)
+                assert open_picture(triplets.pictures, one.image).mode == "RGB"
+                assert cropped or one.image == other.image
+                assert {**one.labels, "template": "normal", "cropped": "false"}.items() <= other.labels.items()
+                same = (one.positives, one.negatives) == (other.positives, other.negatives)
+                assert same == (template == "normal")
+            assert set(truths(triplets)) == {item.id for item in triplets.items}
+
+
+def test_triplets_have_the_published_keys(folders: dict[str, Path], seen: dict[str, dict[str, list[Seen]]]) -> None:
+    records = json.loads((folders["predicate_noun"] / "eval_set.json").read_text())
+    assert [len(record) for record in records] == [15] * COUNTS["predicate_noun"]
+    kinds = Counter(record["pos"] for record in records)
+    assert kinds == {"object": 2 * round(30 * 743 / 1292), "subject": 60 - 2 * round(30 * 743 / 1292)}
+    for number, record in enumerate(records):
+        mirror = records[number ^ 1]
+        assert record["id"] == number and record["open_images_split"] == "synthetic"
+        for template in ("", "_alt"):
+            assert record[f"sentence_target{template}"] == mirror[f"sentence_distractor{template}"]
+        assert record["word_target"] == mirror["word_distractor"] and record["pos"] == mirror["pos"]
+        assert record["img_filename"] != mirror["img_filename"]
+        objects = seen["predicate_noun"][str(number)]
+        assert is_true(record["sentence_target_alt"], objects) and not is_true(
+            record["sentence_distractor_alt"], objects
+        )
+        for name, noun, predicate in (("target", "subject", "object"), ("distractor", "", "")):
+            related = record[f"relationship_{name}"]
+            box = [round(672 * part) for part in related["bounding_box"]]
+            (shown,) = [o for o in objects if list(o.box) == box]
+            assert (shown.shape.capitalize(), shown.colour.capitalize()) == (related["Label1"], related["Label2"])
+            if noun:
+                assert (related["Label1"], related["Label2"]) == (record[noun], record[predicate])
+
+
+def test_crops_show_the_target_alone(folders: dict[str, Path]) -> None:
+    records = json.loads((folders["predicate_noun"] / "eval_set.json").read_text())
+    for record in records:
+        target = record["relationship_target"]
+        stem = Path(record["img_filename"]).stem
+        (shown,) = look(folders["predicate_noun"] / "images" / f"{stem}_rel_{target['id']}.png")
+        assert (shown.shape.capitalize(), shown.colour.capitalize()) == (target["Label1"], target["Label2"])
+        assert list(shown.box[2:]) == [round(672 * part) for part in target["bounding_box"][2:]]
+
+
+def test_pixels_of_a_scene_stay_as_they_are() -> None:
+    """Changes with `FORMAT_VERSION` alone."""
+    pair = UNITS["checklist"][0].pair(0, 0)
+    found = hashlib.sha256(drawing.PALETTE[drawing.draw(pair.sides[0].scene)].tobytes()).hexdigest()
+    assert scenes.FORMAT_VERSION == 1 and found[:16] == "2cd6e400a36752b5"
+
+
+# Any pair ------------------------------------------------------------------------------------------------------------
+
+ALL = [unit for units in UNITS.values() for unit in units]
+
+
+@settings(max_examples=300, deadline=None)
+@given(unit=st.sampled_from(ALL), seed=st.integers(0, 2**63), index=st.integers(0, 10**6))
+def test_any_pair_is_true_of_its_objects(unit: Unit, seed: int, index: int) -> None:
+    pair = unit.pair(seed, index)
+    for side in pair.sides:
+        objects = [Seen(o.colour, o.shape, o.box) for o in side.scene]
+        assert is_true(side.positive.sentence(pair.template), objects)
+        assert not is_true(side.negative.sentence(pair.template), objects)
+        cells = {(o.row, o.column) for o in side.scene}
+        assert len(cells) == len(side.scene)
+        for o in side.scene:  # white all around, inside its cell
+            x, y, width, height = o.box
+            assert o.column * 112 < x and x + width < (o.column + 1) * 112
+            assert o.row * 112 < y and y + height < (o.row + 1) * 112
+        round_ones = {"circle", "octagon", "hexagon"}
+        named = {w for w in (*side.positive.args, *side.negative.args) for w in w.split()} & round_ones
+        assert not named or len({o.shape for o in side.scene} & round_ones) <= 1
+
+
+@pytest.mark.parametrize("unit", [u for u in ALL if u.grade != "N1"], ids=lambda u: f"{u.axis}/{u.source}")
+def test_target_and_lure_stand_alike(unit: Unit) -> None:
+    """As often in each class of location and of size, where that is not what is tested."""
+    pairs = [unit.pair(3, index) for index in range(1800)]
+    for label in ("location", "size"):
+        counts = []
+        for which in (0, 1):
+            objects = [pair.sides[0].scene[(pair.sides[0].subject, pair.sides[0].other)[which]] for pair in pairs]
+            counts.append(Counter(o.size if label == "size" else _location(o.centre) for o in objects))
+        if unit.axis.lower().startswith(f"object/{label}") or (unit.axis, label) == ("Attribute/size", "size"):
+            continue
+        for value in {*counts[0], *counts[1]}:
+            assert abs(counts[0][value] - counts[1][value]) < 5 * math.sqrt(1800 / 3), (label, counts)
+
+
+def _location(centre: tuple[float, float]) -> str:
+    away = math.dist(centre, (336, 336)) / math.hypot(336, 336)
+    return "center" if away <= 1 / 3 else "mid" if away <= 2 / 3 else "margin"
+
+
+def test_the_wrong_statement_is_refused() -> None:
+    unit = UNITS["checklist"][0]
+    scene = unit.pair(0, 0).sides[0].scene
+    twice = [*scene, scene[0]]
+    with pytest.raises(ValueError, match="with 2"):
+        Form("is", (scene[0].shape, "red")).holds(twice)
+
+
+# Making --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_bytes_whatever_the_workers(folders: dict[str, Path], tmp_path: Path) -> None:
+    build(tmp_path / "one", count=COUNTS["checklist"], workers=1, say=lambda _: None)
+    assert hashes(tmp_path / "one") == hashes(folders["checklist"])
+
+
+def test_other_seeds_give_other_scenes(corpora: dict[str, Corpus], tmp_path: Path) -> None:
+    other = build(tmp_path / "one", seed=1, count=144, workers=1, say=lambda _: None)
+    shown = [truth.scene for truth in truths(other).values()]
+    assert not set(shown) & {truth.scene for truth in truths(corpora["checklist"]).values()}
+
+
+def test_a_killed_build_goes_on_to_the_same_bytes(folders: dict[str, Path], tmp_path: Path) -> None:
+    program = (
+        "import sys; from analysis.probe.scenes import build\n"
+        "if __name__ == '__main__': build(sys.argv[1], count=288, workers=2, say=lambda _: None)"
+    )
+    (tmp_path / "make.py").write_text(program)
+    folder = tmp_path / "made"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, tmp_path / "make.py", folder], env=environment, start_new_session=True)
+    wanted = time.monotonic() + 60
+    while len(list((folder / ".travlr" / "parts").glob("*.jsonl"))) < 2 and time.monotonic() < wanted:
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (folder / "manifest.json").exists()
+    said: list[str] = []
+    build(folder, count=288, workers=1, say=said.append)
+    assert re.search(r"\d+ of \d+ parts are there", said[0])
+    assert hashes(folder) == hashes(folders["checklist"])
+
+
+@pytest.mark.parametrize("left", ["everything", "the lock", "no manifest"])
+def test_a_build_killed_at_its_end_is_finished(left: str, folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    shutil.copytree(folders["predicate_noun"], folder)
+    (folder / ".travlr").mkdir()
+    (folder / ".travlr" / "lock").touch()
+    if left != "the lock":
+        identity = scenes.Config("predicate_noun", 0, COUNTS["predicate_noun"]).identity
+        (folder / ".travlr" / "job.json").write_text(json.dumps(identity))
+        (folder / ".travlr" / "items.jsonl.0a1b.tmp").write_text("{")
+    if left == "no manifest":
+        (folder / "manifest.json").unlink()
+    build(folder, count=COUNTS["predicate_noun"], kind="predicate_noun", workers=1, say=lambda _: None)
+    assert hashes(folder) == hashes(folders["predicate_noun"])
+
+
+def test_a_finished_corpus_is_left_alone_and_a_damaged_one_mended(tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    build(folder, count=144, workers=1, say=lambda _: None)
+    before, times = hashes(folder), {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    build(folder, count=144, workers=1, say=lambda _: None)
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == times
+    picture = next((folder / "images").rglob("*.png"))
+    picture.write_bytes(b"damaged")
+    (folder / "data" / "Attribute" / "size" / "grid.json").unlink()
+    build(folder, count=144, workers=1, say=lambda _: None)
+    after = hashes(folder)
+    kept = {name for name in after if name.startswith(".kept/")}
+    assert {name: digest for name, digest in after.items() if name not in kept} == before
+    assert len(kept) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [({"seed": 1}, "seed=0"), ({"count": 146}, "count=144"), ({"kind": "predicate_noun"}, "kind=checklist")],
+)
+def test_a_folder_with_another_corpus_is_refused(change: dict[str, Any], told: str, tmp_path: Path) -> None:
+    build(tmp_path / "made", count=144, workers=1, say=lambda _: None)
+    before = hashes(tmp_path / "made")
+    with pytest.raises(ValueError, match=f"another corpus.*{told}"):
+        build(tmp_path / "made", **{"count": 144, "workers": 1, **change})
+    assert hashes(tmp_path / "made") == before
+
+
+def test_somebody_elses_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="is not empty"):
+        build(tmp_path, count=144)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    with pytest.raises(ValueError, match="is not a folder"):
+        build(tmp_path / "notes.txt", count=144)
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ({"count": 145}, "count=145: must be even"),
+        ({"count": 0}, "count=0"),
+        ({"count": 142}, "144 to"),
+        ({"count": 4, "kind": "predicate_noun"}, "6 to"),
+        ({"kind": "swig"}, "kind=swig: choose one of checklist, predicate_noun"),
+    ],
+)
+def test_what_cannot_be_made_is_refused(setting: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)):
+        build(tmp_path / "made", **setting)
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("count", [144, 146, 500, 1000, 3600, 12_000])
+def test_counts_are_kept(count: int) -> None:
+    config = scenes.Config(count=count)
+    pairs = config.pairs()
+    assert 2 * sum(number for _, number in pairs) == count and all(number > 0 for _, number in pairs)
+    objects = {number for unit, number in pairs if unit.axis.startswith("Object")}
+    assert len(objects) == 1 and objects.pop() % 3 == 0
+    others = [number for unit, number in pairs if not unit.axis.startswith("Object")]
+    assert max(others) - min(others) <= 1
+    of_nouns = scenes.Config("predicate_noun", count=2584).pairs()
+    assert [number for _, number in of_nouns] == [743, 549]
+
+
+def test_what_is_no_corpus_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no finished probe corpus"):
+        read(tmp_path)
+    (tmp_path / "manifest.json").write_text("[1")
+    with pytest.raises(ValueError, match="not JSON"):
+        read(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"format": "travlr"}')
+    with pytest.raises(ValueError, match="not a probe corpus"):
+        read(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"format": "travlr probe", "kind": "checklist"}')
+    for damaged in (None, "{", "[]", '{"id": 1}'):
+        if damaged is not None:
+            (tmp_path / "items.jsonl").write_text(damaged)
+        with pytest.raises(ValueError, match=r"items.jsonl: missing or damaged; build the corpus again"):
+            read(tmp_path)

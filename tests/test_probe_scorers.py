@@ -1,0 +1,416 @@
+"""The scorers of `transformers` models: against direct calls of the models, one picture and one sentence at a time."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers as library
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from analysis.probe.scorers import FAMILIES, QUESTION, Matcher, load, words_of
+from tests.helpers import edit, one_line
+from tests.tiny import BUILT, pictures, saved
+
+models_of: Any = library
+TEXTS = ["a red circle", "a blue star is above a circle", "a star", "a blue circle", "the circle is above the star"]
+
+
+@pytest.fixture(autouse=True)
+def seeded(one_thread: None) -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {name: saved(name, tmp_path_factory.mktemp("models") / name) for name in BUILT}
+
+
+def crossed() -> tuple[list[Image.Image], list[str]]:
+    """Every picture with every sentence."""
+    seen = pictures()
+    return [image for image in seen for _ in TEXTS], TEXTS * len(seen)
+
+
+# Direct calls, as the documentation of `transformers` shows them ----------------------------------------------------
+
+
+def direct(kind: str, folder: Path, image: Image.Image, text: str, head: str | None = None) -> float:
+    """The score of one picture and one sentence by the library's own forward pass."""
+    if kind not in FAMILIES:
+        return direct_answer(folder, image, text)
+    model = getattr(models_of, FAMILIES[kind].kind).from_pretrained(folder).eval()
+    tokenizer = models_of.AutoTokenizer.from_pretrained(folder)
+    processor = models_of.AutoImageProcessor.from_pretrained(folder, backend="pil")
+    longest = {"siglip": 16, "siglip2": 40}.get(kind)
+    padding = {"padding": "max_length", "max_length": longest} if longest else {}
+    words = tokenizer(text, return_tensors="pt", **padding)
+    inputs = {"input_ids": words["input_ids"], **processor(images=image, return_tensors="pt")}
+    if not kind.startswith("siglip"):
+        inputs["attention_mask"] = words["attention_mask"]
+    with torch.no_grad():
+        if kind == "clip":
+            out = model(**inputs)
+            return float(out.logits_per_image / model.logit_scale.exp())
+        if kind.startswith("siglip"):
+            return float(model(**inputs).logits_per_image)
+        if kind == "blip":
+            logits = model(**inputs, use_itm_head=head != "itc").itm_score
+            return float(logits) if head == "itc" else float(logits[0, 1] - logits[0, 0])
+        if kind == "flava":
+            out = model(**inputs, input_ids_masked=inputs["input_ids"], return_loss=False)
+            if head == "itc":
+                return float(out.contrastive_logits_per_image / model.flava.logit_scale.exp())
+            return float(out.itm_logits[0, 1] - out.itm_logits[0, 0])
+        logits = model(**inputs).logits
+        return float(logits) if kind == "vilt" else float(logits[0, 1] - logits[0, 0])
+
+
+def direct_answer(folder: Path, image: Image.Image, text: str) -> float:
+    """log p(yes) - log p(no) after the question; the tiny vocabulary has one token of each."""
+    model = models_of.AutoModelForImageTextToText.from_pretrained(folder).eval()
+    processor = models_of.AutoProcessor.from_pretrained(folder)
+    placed = "" if "Blip2" in type(processor).__name__ else "<image>\n"
+    asked = f"{placed}Question: {QUESTION.format(text=text)} Answer:"
+    with torch.no_grad():
+        logits = model(**processor(images=image, text=asked, return_tensors="pt")).logits[0, -1]
+    probability = logits.softmax(-1)
+    yes, no = (probability[processor.tokenizer.convert_tokens_to_ids(word)] for word in ("yes", "no"))
+    return float((yes / no).log())
+
+
+CASES = [(kind, head) for kind in BUILT for head in (FAMILIES[kind].heads if kind in FAMILIES else (None,))]
+
+
+@pytest.mark.parametrize(("kind", "head"), CASES)
+def test_scores_are_those_of_a_direct_call(kind: str, head: str | None, folders: dict[str, Path]) -> None:
+    scorer = load(str(folders[kind]), device="cpu", head=head)
+    images, texts = crossed()
+    scores = scorer(images, texts)
+    assert scores.dtype == np.float64 and scores.shape == (len(texts),)
+    for place in (0, 6, 12):
+        wanted = direct(kind, folders[kind], images[place], texts[place], head)
+        assert scores[place] == pytest.approx(wanted, abs=1e-5, rel=1e-5)
+    assert len(set(scores.round(6))) > len(scores) // 2  # of pictures and sentences, not constant
+
+
+@pytest.mark.parametrize(("kind", "head"), CASES)
+def test_the_size_of_a_batch_and_the_neighbours_decide_nothing(
+    kind: str, head: str | None, folders: dict[str, Path]
+) -> None:
+    images, texts = crossed()
+    one, many = (load(str(folders[kind]), device="cpu", head=head, batch_size=size) for size in (1, 64))
+    scores = many(images, texts)
+    single = one(images, texts)
+    np.testing.assert_allclose(single, scores, atol=2e-6, rtol=1e-5)
+    of_pictures = [found.reshape(-1, len(TEXTS)) for found in (single, scores)]
+    first, second = (found[:, :, None] > found[:, None, :] for found in of_pictures)
+    assert (first == second).all()  # which of any two sentences fits a picture better
+    alone = [many([image], [text])[0] for image, text in zip(images[::7], texts[::7], strict=True)]
+    np.testing.assert_allclose(alone, scores[::7], atol=2e-6, rtol=1e-5)
+    order = np.random.default_rng(1).permutation(len(texts))
+    shuffled = many([images[i] for i in order], [texts[i] for i in order])
+    np.testing.assert_allclose(shuffled, scores[order], atol=2e-6, rtol=1e-5)
+
+
+TOWERS = {
+    "clip": "vision_model",
+    "siglip": "vision_model",
+    "siglip2": "vision_model",
+    "blip": "vision_model",
+    "vilt": "vilt.embeddings.patch_embeddings",
+    "flava": "flava.image_model",
+    "bridgetower": "bridgetower.vision_model.visual.embeddings",
+}
+
+
+@pytest.mark.parametrize("kind", TOWERS)
+def test_a_picture_is_encoded_once_and_equal_pairs_tie(kind: str, folders: dict[str, Path]) -> None:
+    scorer = load(str(folders[kind]), device="cpu")
+    assert isinstance(scorer, Matcher)
+    counted = []
+    scorer.parts.model.get_submodule(TOWERS[kind]).register_forward_hook(
+        lambda _, given, out: counted.append(_rows(out))
+    )
+    images, texts = crossed()
+    scores = scorer(images * 2, texts * 2)
+    assert sum(counted) == 4
+    assert (scores[: len(texts)] == scores[len(texts) :]).all()
+    if kind == "bridgetower":  # whose later layers are kept, too
+        model: Any = scorer.parts.model
+        assert all("forward" not in vars(b) for b in model.bridgetower.vision_model.visual.transformer.resblocks)
+
+
+def _rows(out: Any) -> int:
+    return len(out if isinstance(out, torch.Tensor) else out.last_hidden_state)
+
+
+def test_bridgetowers_layers_run_once_for_each_picture(folders: dict[str, Path]) -> None:
+    scorer = load(str(folders["bridgetower"]), device="cpu")
+    assert isinstance(scorer, Matcher)
+    counted: list[int] = []
+    blocks: Any = scorer.parts.model.get_submodule("bridgetower.vision_model.visual.transformer.resblocks")
+    for block in blocks:
+        block.mlp.c_fc.register_forward_hook(lambda _, given, out: counted.append(out.shape[1]))
+    scorer(*crossed())
+    assert sum(counted) == 4 * 3
+
+
+def test_vilt_scores_alike_each_time_and_leaves_the_random_numbers_alone(folders: dict[str, Path]) -> None:
+    scorer = load(str(folders["vilt"]), device="cpu")
+    torch.manual_seed(3)
+    wanted = torch.rand(1)
+    torch.manual_seed(3)
+    first = scorer(*crossed())
+    assert torch.rand(1) == wanted
+    assert (scorer(*crossed()) == first).all()
+
+
+@pytest.mark.parametrize("kind", BUILT)
+def test_a_text_that_is_too_long_is_named_not_cut(kind: str, folders: dict[str, Path]) -> None:
+    scorer = load(str(folders[kind]), device="cpu")
+    long = "the star is above the circle and " * 12
+    with pytest.raises(ValueError, match=r"takes .* tokens, not the .* the star is above the circle and"):
+        scorer(pictures()[:1], [long])
+
+
+def test_names_and_thresholds(folders: dict[str, Path]) -> None:
+    zero = {"siglip", "siglip2", "blip", "flava", "bridgetower", "llava", "blip2"}
+    for kind, folder in folders.items():
+        scorer = load(str(folder), device="cpu")
+        assert scorer.name == str(folder)  # type: ignore[attr-defined]
+        assert scorer.threshold == (0.0 if kind in zero else None)  # type: ignore[attr-defined]
+    assert load(str(folders["blip"]), device="cpu", head="itc").threshold is None  # type: ignore[attr-defined]
+
+
+def test_as_many_images_as_texts_are_needed(folders: dict[str, Path]) -> None:
+    with pytest.raises(ValueError, match="1 images for 2 texts"):
+        load(str(folders["clip"]), device="cpu")(pictures()[:1], TEXTS[:2])
+    assert load(str(folders["clip"]), device="cpu")([], []).shape == (0,)
+
+
+def test_double_precision_agrees_with_single(folders: dict[str, Path]) -> None:
+    images, texts = crossed()
+    for kind in ("clip", "blip"):
+        single, double = (load(str(folders[kind]), device="cpu", precision=p) for p in ("float32", "float64"))
+        np.testing.assert_allclose(single(images, texts), double(images, texts), atol=1e-5, rtol=1e-5)
+
+
+# Generative models --------------------------------------------------------------------------------------------------
+
+TEMPLATE = (
+    "{% for message in messages %}{% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %}<image>{% else %} {{ part['text'] }}{% endif %}{% endfor %}{% endfor %}"
+    "{% if add_generation_prompt %} : {% endif %}"
+)
+
+
+def test_a_chat_template_is_used_where_there_is_one(folders: dict[str, Path], tmp_path: Path) -> None:
+    processor = models_of.AutoProcessor.from_pretrained(folders["llava"])
+    model = models_of.LlavaForConditionalGeneration.from_pretrained(folders["llava"]).eval()
+    processor.chat_template = TEMPLATE
+    processor.save_pretrained(tmp_path)
+    model.save_pretrained(tmp_path)
+    question = "is it true that {text} ?"
+    image = pictures()[1]
+    found = load(str(tmp_path), device="cpu", question=question)([image], ["a star"])
+    inputs = processor(images=image, text="<image> is it true that a star ? : ", return_tensors="pt")
+    with torch.no_grad():
+        logits = model(**inputs).logits[0, -1]
+    yes, no = (logits[processor.tokenizer.convert_tokens_to_ids(word)] for word in ("yes", "no"))
+    assert found[0] == pytest.approx(float(yes - no), abs=1e-5)
+    assert found[0] != pytest.approx(load(str(folders["llava"]), device="cpu")([image], ["a star"])[0], abs=1e-4)
+
+
+# Names and settings that cannot be had ------------------------------------------------------------------------------
+
+
+def refused(match: str, name: str, **settings: Any) -> None:
+    with pytest.raises(ValueError, match=match) as caught:
+        load(name, **{"device": "cpu", **settings})
+    one_line(str(caught.value))
+
+
+def changed(folder: Path, to: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> str:
+    """A copy of a model's folder whose weights are changed."""
+    to.mkdir()
+    for file in folder.iterdir():
+        (to / file.name).write_bytes(file.read_bytes())
+    weights = load_file(to / "model.safetensors")
+    change(weights)
+    save_file(weights, to / "model.safetensors", {"format": "pt"})
+    return str(to)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"), [("clip", "visual_projection.weight"), ("blip", "itm_head.weight"), ("vilt", "rank_output.bias")]
+)
+def test_a_model_that_lacks_what_it_scores_with_is_refused(
+    kind: str, key: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    name = changed(folders[kind], tmp_path / "model", lambda weights: weights.__delitem__(key))
+    refused(f"lacks 1 of the weights .* {key}", name)
+    assert np.isfinite(load(name, device="cpu", allow_random=True)(pictures()[:1], TEXTS[:1])).all()
+
+
+def test_weights_without_a_place_are_refused_and_other_heads_left_out(folders: dict[str, Path], tmp_path: Path) -> None:
+    def deeper(weights: dict[str, torch.Tensor]) -> None:
+        weights["vision_model.encoder.layers.2.mlp.fc1.bias"] = torch.zeros(48)
+
+    def headed(weights: dict[str, torch.Tensor]) -> None:
+        weights["mlm_score.bias"] = torch.zeros(4)
+
+    refused("1 weights that CLIPModel .*layers.2.mlp.fc1.bias", changed(folders["clip"], tmp_path / "deep", deeper))
+    kept = load(changed(folders["clip"], tmp_path / "headed", headed), device="cpu")
+    images, texts = crossed()
+    assert (kept(images, texts) == load(str(folders["clip"]), device="cpu")(images, texts)).all()
+
+
+def test_flavas_other_heads_may_be_absent(folders: dict[str, Path], tmp_path: Path) -> None:
+    def fewer(weights: dict[str, torch.Tensor]) -> None:
+        for key in [key for key in weights if key.startswith(("mim_head", "mmm_"))]:
+            del weights[key]
+
+    images, texts = crossed()
+    scorer = load(changed(folders["flava"], tmp_path / "model", fewer), device="cpu")
+    assert (scorer(images, texts) == load(str(folders["flava"]), device="cpu")(images, texts)).all()
+
+
+class Hostile:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (Path(HOSTILE),))
+
+
+HOSTILE = "it-ran"
+
+
+def test_a_pickle_that_would_run_code_is_refused(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for file in folders["clip"].iterdir():
+        if file.suffix != ".safetensors":
+            (folder / file.name).write_bytes(file.read_bytes())
+    torch.save({"logit_scale": Hostile()}, folder / "pytorch_model.bin")
+    refused("cannot be loaded", str(folder))
+    assert not (tmp_path / HOSTILE).exists()
+
+
+def test_wrong_names_and_settings_are_told_in_one_line(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clip = str(folders["clip"])
+    refused("must be a folder .* a hub id or MODULE:FUNCTION", str(tmp_path / "absent"))
+    refused("precision=half: choose one of float32", clip, precision="half")
+    refused("head=both: choose one of itm, itc", clip, head="both")
+    refused(r"head=itm: model=.* \(clip\) has itc only", clip, head="itm")
+    refused("batch_size=0: must be 1 or more", clip, batch_size=0)
+    refused("device=abacus: cannot be used here", clip, device="abacus")
+    refused("question='Is it so", str(folders["llava"]), question="Is it so?")
+    refused("head=itm: .* is asked yes or no", str(folders["llava"]), head="itm")
+    (tmp_path / "empty").mkdir()
+    refused("config.json", str(tmp_path / "empty"))
+    (tmp_path / "empty/config.json").write_text(json.dumps({"model_type": "bert"}))
+    refused("model_type=bert; must be one of clip", str(tmp_path / "empty"))
+    (tmp_path / "empty/config.json").write_text(json.dumps({"model_type": "clip"}))
+    refused("cannot be loaded", str(tmp_path / "empty"))
+    (tmp_path / "empty/config.json").write_text("{")
+    refused("cannot be read", str(tmp_path / "empty"))
+
+
+@pytest.mark.parametrize("kind", ["clip", "llava"])
+def test_remote_code_is_never_run(kind: str, folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for file in folders[kind].iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    (folder / "hostile.py").write_text(f"open({str(tmp_path / HOSTILE)!r}, 'w')\nclass Other: ...\n")
+    autos = ("AutoConfig", "AutoModel", "AutoModelForImageTextToText", "AutoProcessor", "AutoImageProcessor")
+    there = {"auto_map": {**dict.fromkeys(autos, "hostile.Other"), "AutoTokenizer": ["hostile.Other", None]}}
+    for name in ("config.json", "tokenizer_config.json", "preprocessor_config.json", "processor_config.json"):
+        if (folder / name).exists():
+            edit(folder / name, **there)
+    load(str(folder), device="cpu")(pictures()[:1], TEXTS[:1])
+    for name, changes in (
+        ("tokenizer_config.json", {"tokenizer_class": "Other"}),
+        ("config.json", {"model_type": "new"}),
+    ):
+        edit(folder / name, **changes)
+    refused("model_type=new; must be", str(folder))
+    assert not (tmp_path / HOSTILE).exists()
+
+
+def test_a_hub_id_that_cannot_be_fetched_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.snapshot_download", _no_network)
+    refused("nor could it be fetched from the hub .no network", "someone/some-model")
+
+
+def _no_network(*_: object, **__: object) -> str:
+    raise OSError("no network\nand advice")
+
+
+def test_a_tokenizer_of_another_model_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for file in folders["blip"].iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    vocabulary = {w: n for n, w in enumerate(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(str, range(90))))}
+    models_of.BertTokenizer(vocab=vocabulary).save_pretrained(folder)
+    refused("a tokenizer of 95 words beside a model of", str(folder))
+
+
+# Functions of a user ------------------------------------------------------------------------------------------------
+
+MODULE = """
+import numpy as np
+def red(images, texts):
+    return [np.asarray(image)[..., 0].mean() * ("red" in text) for image, text in zip(images, texts)]
+red.threshold = 3.0
+number = 5
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("my_probe_rule", "my_broken_rule"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    (tmp_path / "my_probe_rule.py").write_text(MODULE)
+    (tmp_path / "my_broken_rule.py").write_text("raise RuntimeError('not\\ntoday')")
+    return tmp_path
+
+
+def test_a_users_function_is_a_scorer(here: Path) -> None:
+    scorer = load("my_probe_rule:red")
+    images = [Image.new("RGB", (2, 2), (200, 0, 0)), Image.new("RGB", (2, 2), (9, 0, 0))]
+    assert scorer(images, ["a red one", "a blue one"]).tolist() == [200.0, 0.0]
+    assert (scorer.name, scorer.threshold) == ("my_probe_rule:red", 3.0)  # type: ignore[attr-defined]
+    refused("has no function number", "my_probe_rule:number")
+    refused("has no function absent", "my_probe_rule:absent")
+    refused("there is no module nowhere_at_all", "nowhere_at_all:score")
+    refused("my_broken_rule cannot be imported .RuntimeError: not", "my_broken_rule:score")
+
+
+# Words and their tokens ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["clip", "blip", "bridgetower", "siglip"])
+def test_words_have_the_tokens_that_spell_them(kind: str, folders: dict[str, Path]) -> None:
+    tokenizer = models_of.AutoTokenizer.from_pretrained(folders[kind])
+    text = "a red circle, is above: the star"
+    ids = tokenizer(text)["input_ids"]
+    found = words_of(tokenizer, text)
+    assert [word for word, _ in found] == ["a", "red", "circle", "is", "above", "the", "star"]
+    for word, places in found:
+        spelled = "".join(tokenizer.convert_ids_to_tokens([ids[place] for place in places]))
+        assert spelled.replace("</w>", "").replace("Ġ", "") == word

@@ -1,0 +1,373 @@
+"""Scoring a corpus: what a scorer is given, what of its failures is kept, and what is left after a kill."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from analysis.probe.items import Answer, Corpus, Item
+from analysis.probe.measures import outcomes
+from analysis.probe.scoring import ANSWERS, CONFIG, Record, _parsed, keep, read, sample, score
+from tests.helpers import one_line
+
+QUIET: dict[str, Any] = {"say": lambda _: None}
+COLOURS = ("red", "blue", "green", "black", "white")
+
+
+def corpus_of(folder: Path, pictures: int = 10, each: int = 2) -> Corpus:
+    """Pictures of one colour; items of each say which of two it is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    items = []
+    for n in range(pictures):
+        colour, other = COLOURS[n % 5], COLOURS[(n + 1) % 5]
+        Image.new("RGB", (4, 4), colour).save(folder / f"{n}.png")
+        for k in range(each):
+            sentences = (f"it is {colour}, {k}",), (f"it is {other}, {k}",)
+            items.append(Item(f"{n}-{k}", f"{n}.png", *sentences, "colour", pair=""))
+    return Corpus("colours", "checklist", tuple(items), folder)
+
+
+def looks(image: Image.Image) -> str:
+    pixel = image.getpixel((0, 0))
+    return next(name for name in COLOURS if Image.new("RGB", (1, 1), name).getpixel((0, 0)) == pixel)
+
+
+class Seer:
+    """Knows colours. `trouble` is called before with the pictures' colours and the sentences."""
+
+    name = "seer"
+
+    def __init__(self, trouble: Any = None) -> None:
+        self.trouble = trouble
+        self.calls: list[tuple[list[int], list[str]]] = []
+
+    def __call__(self, images: Sequence[Image.Image], texts: Sequence[str]) -> Any:
+        self.calls.append(([id(image) for image in images], list(texts)))
+        scores = np.array([float(looks(image) in text) for image, text in zip(images, texts, strict=True)])
+        return self.trouble(scores, images, texts) if self.trouble else scores
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(texts) for _, texts in self.calls]
+
+
+def right(answers: Sequence[Answer]) -> list[bool]:
+    return [answer.status == "scored" and answer.positives > answer.negatives for answer in answers]
+
+
+def test_a_picture_is_one_object_and_comes_in_one_call(tmp_path: Path) -> None:
+    corpus, seer = corpus_of(tmp_path / "pictures", 10, 3), Seer()
+    mixed = replace(corpus, items=corpus.items[::2] + corpus.items[1::2])
+    answers = score(mixed, seer, tmp_path / "run", batch_size=15, **QUIET)
+    assert [answer.id for answer in answers] == [item.id for item in mixed.items]
+    assert all(right(answers))
+    assert seer.sizes == [12] * 5  # two pictures with six sentences each; a third would be too many
+    assert [len(set(pictures)) for pictures, _ in seer.calls] == [2] * 5
+    assert sum(seer.sizes) == 60
+
+
+def test_equal_sentences_of_a_picture_are_scored_once(tmp_path: Path) -> None:
+    corpus, seer = corpus_of(tmp_path / "pictures", 1, 1), Seer()
+    same = replace(corpus.items[0], id="same", negatives=corpus.items[0].positives)
+    answers = score(replace(corpus, items=(*corpus.items, same)), seer, tmp_path / "run", **QUIET)
+    assert seer.sizes == [2]
+    assert answers[1].positives == answers[1].negatives == answers[0].positives
+
+
+def test_one_picture_has_all_its_sentences_in_a_call_however_many(tmp_path: Path) -> None:
+    seer = Seer()
+    score(corpus_of(tmp_path / "pictures", 2, 20), seer, tmp_path / "run", batch_size=4, **QUIET)
+    assert seer.sizes == [40, 40]
+
+
+# Failures ------------------------------------------------------------------------------------------------------------
+
+
+def _raises(scores: np.ndarray, images: Any, texts: Any) -> Any:
+    if "it is red, 1" in texts:
+        raise RuntimeError("boom\nover two lines")
+    return scores
+
+
+def _nan(scores: np.ndarray, images: Any, texts: Any) -> Any:
+    return np.where([text == "it is red, 1" for text in texts], np.nan, scores)
+
+
+def _infinite(scores: np.ndarray, images: Any, texts: Any) -> Any:
+    return np.where([text == "it is red, 1" for text in texts], np.inf, scores)
+
+
+def _spoils_its_batch(scores: np.ndarray, images: Any, texts: Any) -> Any:
+    return scores * np.nan if "it is red, 1" in texts else scores
+
+
+def _too_short(scores: np.ndarray, images: Any, texts: Any) -> Any:
+    return scores[:-1] if "it is red, 1" in texts else scores
+
+
+def _two_columns(scores: np.ndarray, images: Any, texts: Any) -> Any:
+    return np.stack([scores, scores], axis=1) if "it is red, 1" in texts else scores
+
+
+def _nothing(scores: np.ndarray, images: Any, texts: Any) -> Any:
+    return None if "it is red, 1" in texts else scores
+
+
+TROUBLES = {
+    "raises": (_raises, "RuntimeError: boom over two lines"),
+    "NaN": (_nan, "returned nan for 'it is red, 1'"),
+    "infinite": (_infinite, "returned inf for 'it is red, 1'"),
+    "spoils its batch": (_spoils_its_batch, "returned nan for"),
+    "too short": (_too_short, "returned scores (1,) for 2 sentences: needs (2,)"),
+    "two columns": (_two_columns, "returned scores (2, 2) for 2 sentences"),
+    "nothing": (_nothing, "returned scores () for 2 sentences"),
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("batch_size", [1, 7, 64])
+def test_only_culprits_fail(trouble: str, batch_size: int, tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path / "pictures", 9, 3)
+    answers = score(corpus, Seer(TROUBLES[trouble][0]), tmp_path / "run", batch_size=batch_size, **QUIET)
+    culprits = [i.id for i in corpus.items if "it is red, 1" in (*i.positives, *i.negatives)]
+    assert 0 < len(culprits) < len(corpus.items)
+    assert [answer.id for answer in answers if answer.status == "failed"] == culprits
+    assert all(TROUBLES[trouble][1] in one_line(answer.why) for answer in answers if answer.status == "failed")
+    assert [answer.id for answer in answers if answer.status == "scored"] == [
+        item.id for item in corpus.items if item.id not in culprits
+    ]
+    assert sum(right(answers)) == len(corpus.items) - len(culprits)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")])
+def test_a_batch_that_is_too_large_is_halved_and_so_are_those_after_it(error: Exception, tmp_path: Path) -> None:
+    def little(scores: np.ndarray, images: Any, texts: Any) -> Any:
+        if len(texts) > 10:
+            raise error
+        return scores
+
+    seer = Seer(little)
+    answers = score(corpus_of(tmp_path / "pictures", 60, 2), seer, tmp_path / "run", batch_size=64, **QUIET)
+    assert all(right(answers))
+    assert sum(size > 10 for size in seer.sizes) < 10  # not once for each of the batches
+
+
+def test_a_scorer_that_always_fails_ends_with_all_failed(tmp_path: Path) -> None:
+    def broken(scores: np.ndarray, images: Any, texts: Any) -> Any:
+        raise ValueError("needs a tokenizer")
+
+    answers = score(corpus_of(tmp_path / "pictures"), Seer(broken), tmp_path / "run", **QUIET)
+    assert {(answer.status, answer.why) for answer in answers} == {("failed", "needs a tokenizer")}
+
+
+def test_tensors_are_scores_too(tmp_path: Path) -> None:
+    import torch
+
+    def as_tensor(scores: np.ndarray, images: Any, texts: Any) -> Any:
+        return torch.tensor(scores, dtype=torch.bfloat16, requires_grad=True)
+
+    assert all(right(score(corpus_of(tmp_path / "pictures"), Seer(as_tensor), tmp_path / "run", **QUIET)))
+
+
+def test_pictures_are_counted_as_missing_and_unreadable(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path / "pictures", 10, 1)
+    folder = tmp_path / "pictures"
+    (folder / "0.png").unlink()
+    (folder / "1.png").write_bytes((folder / "1.png").read_bytes()[:40])
+    (folder / "2.png").write_text("no picture")
+    Image.new("L", (4, 4), 0).save(folder / "3.png")  # black, as item 3 says
+    Image.new("RGBA", (4, 4), (0, 0, 0, 0)).save(folder / "4.png")  # transparent: white
+    (tmp_path / "secret.png").write_bytes((folder / "5.png").read_bytes())
+    items = (*corpus.items[:9], replace(corpus.items[9], image="../secret.png"))
+    answers = score(replace(corpus, items=items), Seer(), tmp_path / "run", **QUIET)
+    assert [answer.status for answer in answers] == [
+        "missing", "unreadable", "unreadable", *["scored"] * 6, "unreadable"
+    ]  # fmt: skip
+    assert all(right(answers[3:9]))
+    assert "leaves" in answers[9].why and all(one_line(a.why) for a in answers if a.status != "scored")
+    without = score(replace(corpus, pictures=None), Seer(), tmp_path / "other", **QUIET)
+    assert {answer.status for answer in without} == {"missing"}
+
+
+def test_items_without_a_false_sentence_fail_alone_and_empty_corpora_are_answered(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path / "pictures", 3, 1)
+    items = (replace(corpus.items[0], negatives=()), *corpus.items[1:])
+    answers = score(replace(corpus, items=items), Seer(), tmp_path / "run", **QUIET)
+    assert [answer.status for answer in answers] == ["failed", "scored", "scored"]
+    assert score(replace(corpus, items=()), Seer(), tmp_path / "empty", **QUIET) == []
+
+
+# Stopped, and gone on ------------------------------------------------------------------------------------------------
+
+
+def test_what_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path / "pictures", 12, 2)
+    whole = score(corpus, Seer(), tmp_path / "whole", batch_size=8, **QUIET)
+
+    def stop(scores: np.ndarray, images: Any, texts: Any) -> Any:
+        if len(seer.calls) > 3:
+            raise KeyboardInterrupt
+        return scores
+
+    seer, rest = Seer(stop), Seer()
+    with pytest.raises(KeyboardInterrupt):
+        score(corpus, seer, tmp_path / "run", batch_size=8, **QUIET)
+    assert len(read(tmp_path / "run" / ANSWERS)) == 12
+    assert score(corpus, rest, tmp_path / "run", batch_size=8, **QUIET) == whole
+    assert sum(rest.sizes) == 24
+    assert (tmp_path / "run" / ANSWERS).read_bytes() == (tmp_path / "whole" / ANSWERS).read_bytes()
+    again = Seer()
+    assert score(corpus, again, tmp_path / "run", **QUIET) == whole
+    assert again.calls == []
+
+
+def test_a_line_torn_anywhere_is_asked_again(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path / "pictures", 3, 1)
+    whole = score(corpus, Seer(), tmp_path / "run", **QUIET)
+    data = (tmp_path / "run" / ANSWERS).read_bytes()
+    last = data[:-1].rfind(b"\n") + 1
+    for cut in range(last, len(data), 23):
+        (tmp_path / "run" / ANSWERS).write_bytes(data[:cut])
+        seer = Seer()
+        assert score(corpus, seer, tmp_path / "run", **QUIET) == whole
+        assert seer.sizes == [2]
+    (tmp_path / "run" / ANSWERS).write_bytes(data[:-1])  # whole but for the end of the line
+    assert score(corpus, Seer(), tmp_path / "run", **QUIET) == whole
+
+
+def test_what_was_not_scored_is_asked_again_and_what_is_unchanged_is_not_written_again(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path / "pictures", 4, 1)
+    (tmp_path / "pictures" / "2.png").rename(tmp_path / "2.png")
+    assert score(corpus, Seer(), tmp_path / "run", **QUIET)[2].status == "missing"
+    before = (tmp_path / "run" / ANSWERS).read_bytes()
+    assert score(corpus, Seer(), tmp_path / "run", **QUIET)[2].status == "missing"
+    assert (tmp_path / "run" / ANSWERS).read_bytes() == before
+    (tmp_path / "2.png").rename(tmp_path / "pictures" / "2.png")
+    seer = Seer()
+    assert all(right(score(corpus, seer, tmp_path / "run", **QUIET)))
+    assert seer.sizes == [2]
+    assert all(right([record.answer for record in read(tmp_path / "run" / ANSWERS)]))
+
+
+def test_another_run_is_refused_and_overwriting_asks_again(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path / "pictures", 4, 1)
+    score(corpus, Seer(), tmp_path / "run", identity={"model": "a", "corpus": 1}, **QUIET)
+    kept = (tmp_path / "run" / ANSWERS).read_bytes()
+    with pytest.raises(ValueError, match="another model") as error:
+        score(corpus, Seer(), tmp_path / "run", identity={"model": "b", "corpus": 1}, **QUIET)
+    one_line(str(error.value))
+    assert (tmp_path / "run" / ANSWERS).read_bytes() == kept
+    seer = Seer()
+    score(corpus, seer, tmp_path / "run", identity={"model": "a", "corpus": 1}, overwrite=True, **QUIET)
+    assert seer.sizes == [8]
+    assert (tmp_path / "run" / ANSWERS).read_bytes() == kept
+    (tmp_path / "run" / CONFIG).write_text("{")
+    with pytest.raises(ValueError, match="damaged"):
+        score(corpus, Seer(), tmp_path / "run", identity={"model": "a", "corpus": 1}, **QUIET)
+
+
+def test_an_id_that_occurs_twice_is_refused(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path / "pictures", 2, 1)
+    with pytest.raises(ValueError, match="an id occurs twice"):
+        score(replace(corpus, items=corpus.items * 2), Seer(), tmp_path / "run", **QUIET)
+
+
+def test_answers_made_elsewhere_are_kept_alike(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path / "pictures", 4, 1)
+    answers = score(corpus, Seer(), tmp_path / "run", **QUIET)
+    keep(corpus, answers, tmp_path / "kept", {"model": "a"}, {})
+    found = read(tmp_path / "kept" / ANSWERS)
+    assert [(record.item, record.answer) for record in found] == list(zip(corpus.items, answers, strict=True))
+
+
+TEXTS = st.text(st.characters(), max_size=8)
+SCORES = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(TEXTS, TEXTS, st.lists(st.tuples(TEXTS, SCORES), min_size=1, max_size=3), st.dictionaries(TEXTS, TEXTS))
+def test_records_are_read_as_they_were_written(name: str, axis: str, said: Any, labels: dict[str, str]) -> None:
+    texts, scores = (tuple(part) for part in zip(*said, strict=True))
+    item = Item(name, f"{name}.png", texts, texts, axis, axis, name, labels)
+    for answer in (Answer(name, "scored", scores, scores), Answer(name, "failed", why=axis)):
+        record = Record(item, answer, "0123")
+        assert record.line.count(b"\n") == 1
+        assert _parsed(record.line) == record
+
+
+def test_lines_that_are_no_records_are_left_out(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path / "pictures", 2, 1)
+    score(corpus, Seer(), tmp_path / "run", **QUIET)
+    lines = (tmp_path / "run" / ANSWERS).read_bytes().splitlines()
+    values = json.loads(lines[0])
+    changes: list[dict[str, Any]] = [
+        {"status": "guessed"}, {"positive_scores": []}, {"positive_scores": [float("nan")]}, {"labels": 3},
+        {"positive_scores": "no"}, {"negatives": None},
+    ]  # fmt: skip
+    bad = [json.dumps({**values, **change}).encode() for change in changes]
+    more = [b"", b"null", b"[]", b"\xff\xfe", b'{"id": 1}', b"[" * 100_000]
+    (tmp_path / "run" / ANSWERS).write_bytes(b"\n".join([*bad, *more, lines[1]]) + b"\n")
+    assert [record.item.id for record in read(tmp_path / "run" / ANSWERS)] == ["1-0"]
+
+
+# What must not matter ------------------------------------------------------------------------------------------------
+
+
+class Noisy:
+    """Scores with rounding noise that depends on what else is in the batch; some differ by nothing else."""
+
+    def __call__(self, images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
+        random = np.random.default_rng([len(texts), *map(len, texts)])
+        base = np.array([20 + float(looks(i) in t) * (int(t[-1]) % 3) for i, t in zip(images, texts, strict=True)])
+        return (base * (1 + 1e-6 * random.uniform(-1, 1, len(texts)))).astype(np.float32)
+
+
+def test_size_of_batches_and_order_of_items_change_no_decision(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path / "pictures", 10, 6)
+    turned = replace(corpus, items=corpus.items[::-1])
+    found = {}
+    for number, (asked, batch_size) in enumerate([(corpus, 1), (corpus, 64), (corpus, 1000), (turned, 64)]):
+        answers = score(asked, Noisy(), tmp_path / str(number), batch_size=batch_size, **QUIET)
+        one = outcomes(asked.items, answers)
+        found[number] = {item.id: (r, t) for item, r, t in zip(asked.items, one.right, one.tie, strict=True)}
+        raw = {answer.id: answer.positives > answer.negatives for answer in answers}
+        ties = [name for name, (_, tie) in found[number].items() if tie]
+        assert len(ties) == 20 and len({raw[name] for name in ties}) == 2  # by noise alone, either could have won
+    assert found[0] == found[1] == found[2] == found[3]
+
+
+# Samples -------------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.integers(0, 6))),
+    st.integers(1, 9),
+    st.randoms(),
+)
+def test_samples_keep_pairs_and_limits_and_do_not_depend_on_order(said: Any, limit: int, random: Any) -> None:
+    items = [
+        Item(f"{n}{side}", "i.png", ("a",), ("b",), axis, source, f"{n}" if pair else "")
+        for n, (axis, source, pair) in enumerate(said)
+        for side in ("ab" if pair else "a")
+    ]
+    corpus = Corpus("c", "checklist", tuple(items), None)
+    taken = sample(corpus, limit, 3)
+    names = {item.id for item in taken.items}
+    assert [item for item in items if item.id in names] == list(taken.items)
+    for key in {(item.axis, item.source) for item in items}:
+        here = [item for item in items if (item.axis, item.source) == key]
+        count = sum(item.id in names for item in here)
+        assert min(limit, len(here)) - 1 <= count <= max(limit, 2)
+    whole = {item.pair for item in taken.items if item.pair}
+    assert all(item.id in names for item in items if item.pair in whole)
+    random.shuffle(items)
+    assert {item.id for item in sample(replace(corpus, items=tuple(items)), limit, 3).items} == names
+    assert ("sample" in "".join(taken.notes)) == (len(taken.items) < len(items))

@@ -1,0 +1,263 @@
+"""The page to try a model: what its functions make, and the page itself in a real browser without any network."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+from analysis.probe.pasting import placed, shape_picture
+from analysis.probe.try_it import (
+    FIRST,
+    answered,
+    composed,
+    launched,
+    loader,
+    looked,
+    main,
+    page,
+    scene_picture,
+)
+from tests.test_browse import chrome  # noqa: F401
+from travlr.cli import UsageError
+from travlr.scene import COLOURS, SHAPES
+
+
+def redness(images: Any, texts: Any) -> Any:
+    """The part of red pixels, negative for a text without `red`."""
+    distinct = {id(image): image for image in images}
+    parts = {key: (np.asarray(image) == COLOURS["red"]).all(-1).mean() for key, image in distinct.items()}
+    return [parts[id(image)] * (1 if "red" in text else -1) for image, text in zip(images, texts, strict=True)]
+
+
+# Pictures -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("x", "y", "scale"), [(0.5, 0.5, 0.5), (0.25, 0.75, 0.2), (0.6, 0.4, 0.1)])
+def test_an_object_is_where_and_as_large_as_asked(x: float, y: float, scale: float) -> None:
+    thing = Image.new("RGBA", (60, 30), (10, 200, 30, 255))
+    shown = np.asarray(placed(Image.new("RGB", (200, 100), "white"), thing, x, y, scale))
+    down, right = np.nonzero((shown != 255).any(-1))
+    assert right.max() - right.min() + 1 == round(scale * 100)
+    assert down.max() - down.min() + 1 == pytest.approx(scale * 50, abs=0.6)
+    assert (right.min() + right.max() + 1) / 2 == pytest.approx(x * 200, abs=0.6)
+    assert (down.min() + down.max() + 1) / 2 == pytest.approx(y * 100, abs=0.6)
+
+
+def test_what_lies_outside_is_cut_off_and_transparency_is_white() -> None:
+    thing = Image.new("RGBA", (10, 10), (0, 0, 0, 255))
+    shown = np.asarray(placed(Image.new("RGBA", (100, 100), (0, 0, 0, 0)), thing, 0, 1, 0.4))
+    assert (shown[80:, :20] == 0).all() and (shown[:80] == 255).all() and (shown[:, 20:] == 255).all()
+    ground = Image.new("RGB", (50, 40), "blue")
+    assert (np.asarray(placed(ground, None, 0.5, 0.5, 1)) == np.asarray(ground)).all()
+    for values in ((-0.1, 0, 1), (0, 1.1, 1), (0, 0, 0), (0, 0, 1.5)):
+        with pytest.raises(ValueError, match=r"^(x|y|scale)=.*: must be"):
+            placed(ground, thing, *values)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_shape_is_of_its_colour_and_spans_its_side(shape: str) -> None:
+    pixels = np.asarray(shape_picture(shape, "green", 100))
+    full = pixels[..., 3] == 255
+    assert (pixels[full][:, :3] == COLOURS["green"]).all()
+    sides = [np.ptp(places) + 1 for places in np.nonzero(full)]
+    assert 80 <= max(sides) <= 100
+    assert pixels[0, 0, 3] == 0
+    with pytest.raises(ValueError, match="shape=heart: choose one of"):
+        shape_picture("heart", "green", 100)
+    with pytest.raises(ValueError, match="colour=mauve: choose one of"):
+        shape_picture(shape, "mauve", 100)
+
+
+def test_a_scene_depends_on_its_number_alone() -> None:
+    first, again, other = (np.asarray(scene_picture(seed)) for seed in (0, 0, 1))
+    assert (first == again).all() and (first != other).any()
+    cells = first.reshape(6, 64, 6, 64, 3).swapaxes(1, 2).reshape(36, -1)
+    assert (cells != 255).any(1).sum() == 8
+
+
+def test_controls_make_the_picture() -> None:
+    controls: list[Any] = ["white", 0, None, "shape", "square", "red", None, 0.5, 0.5, 0.5]
+    red = (np.asarray(composed(*controls)) == COLOURS["red"]).all(-1)
+    assert red.mean() == pytest.approx((0.5 * 0.88) ** 2, rel=0.1)
+    ground, crop = Image.new("RGB", (30, 20), "blue"), Image.new("RGB", (4, 4), "lime")
+    uploads: list[Any] = ["upload", 0, ground, "upload", "square", "red", crop, 0.5, 0.5, 0.5]
+    shown = np.asarray(composed(*uploads))
+    assert shown.shape == (20, 30, 3) and (shown == (0, 255, 0)).all(-1).sum() == 100
+    nothing: list[Any] = ["none" if n == 3 else value for n, value in enumerate(uploads)]
+    assert (np.asarray(composed(*nothing)) == (0, 0, 255)).all()
+    for place, name in ((2, "background"), (6, "object")):
+        with pytest.raises(ValueError, match=f"{name}=upload: upload a picture"):
+            composed(*uploads[:place], *[None], *uploads[place + 1 :])
+
+
+# Answers ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_answer_names_the_higher_score() -> None:
+    picture = composed("white", 0, None, "shape", "square", "red", None, 0.5, 0.5, 0.5)
+    a, b, verdict = answered(redness, picture, "a red square", "a blue square")
+    assert a == -b > 0 and verdict == f"The first fits better, by {2 * a:.4g}."
+    assert answered(redness, picture, "a blue one", "a red one")[2].startswith("The second fits better")
+    assert answered(redness, picture, "red", "a red one")[2] == "Both score alike."
+    for first, second in (("", "red"), ("red", "  ")):
+        with pytest.raises(ValueError, match="type two sentences"):
+            answered(redness, picture, first, second)
+    with pytest.raises(ValueError, match=r"the model gave .nan, 1.0. for two sentences"):
+        answered(lambda images, texts: np.array([np.nan, 1.0]), picture, "a", "b")
+
+
+def test_a_threshold_tells_what_is_said_to_match() -> None:
+    def judged(images: Any, texts: Any) -> Any:
+        return redness(images, texts)
+
+    judged.threshold = 0.0  # type: ignore[attr-defined]
+    picture = composed("white", 0, None, "shape", "square", "red", None, 0.5, 0.5, 0.5)
+    assert answered(judged, picture, "red", "blue")[2].endswith("Said to match: first.")
+    assert answered(judged, picture, "blue", "green")[2] == "Both score alike."
+    assert answered(judged, picture, "blue", "blue or so")[2] == "Both score alike."
+
+
+def test_heat_maps_of_both_sentences_stand_in_one_picture() -> None:
+    picture = composed("white", 0, None, "shape", "square", "red", None, 0.5, 0.5, 0.5)
+    one = looked(redness, picture, "a red square", "a red square")
+    assert one.mode == "RGB" and one.height % 2 == 0
+    half = np.asarray(one)
+    assert (half[: one.height // 2] == half[one.height // 2 :]).all()
+
+
+def test_the_page_asks_for_no_model_but_those_that_it_was_given() -> None:
+    with pytest.raises(ValueError, match=r"model=os:system: choose one of a, b"):
+        loader(["a", "b"], {})("os:system")
+
+
+def test_wrong_options_are_usage(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--model"):
+        main([])
+    with pytest.raises(UsageError, match="--port 0: must be 1 to 65535"):
+        main(["--model", "x:y", "--port", "0"])
+    with pytest.raises(ValueError, match="must be a folder"):
+        main(["--model", str(tmp_path / "absent")])
+
+
+# The page in a browser ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def called() -> Iterator[set[str]]:
+    """The addresses that this process connects to from now on."""
+    addresses: set[str] = set()
+    connect = socket.socket.connect
+
+    def told(self: socket.socket, address: Any) -> None:
+        addresses.add(str(address[0] if isinstance(address, tuple) else address))
+        connect(self, address)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", told)
+        yield addresses
+
+
+@pytest.fixture(scope="module")
+def served(called: set[str]) -> Iterator[str]:
+    made = page(["redness"], lambda name: redness)
+    yield launched(made, None, block=False)
+    made.close(verbose=False)
+
+
+def until(driver: webdriver.Chrome, wanted: Any) -> Any:
+    return WebDriverWait(driver, 30, poll_frequency=0.05).until(lambda _: wanted())
+
+
+def field(driver: webdriver.Chrome, name: str) -> Any:
+    return driver.find_element(By.CSS_SELECTOR, f"#{name} textarea, #{name} input")
+
+
+def typed(driver: webdriver.Chrome, name: str, text: str) -> None:
+    element = field(driver, name)
+    element.send_keys(Keys.CONTROL, "a")
+    element.send_keys(text)
+
+
+def asked(driver: webdriver.Chrome, first: str, second: str) -> tuple[float, float, str]:
+    before = field(driver, "verdict").get_attribute("value")
+    typed(driver, "first", first)
+    typed(driver, "second", second)
+    driver.find_element(By.ID, "ask").click()
+    until(driver, lambda: field(driver, "verdict").get_attribute("value") not in ("", before))
+    a, b, verdict = (field(driver, name).get_attribute("value") for name in ("score_first", "score_second", "verdict"))
+    return float(a), float(b), str(verdict)
+
+
+def test_two_sentences_are_typed_and_their_scores_read(served: str, called: set[str], chrome: webdriver.Chrome) -> None:  # noqa: F811
+    chrome.get("about:blank")
+    chrome.get_log("browser")  # type: ignore[no-untyped-call]
+    chrome.execute_cdp_cmd("Network.enable", {})
+    chrome.get(served)
+    until(chrome, lambda: chrome.find_elements(By.CSS_SELECTOR, "#picture img"))
+    assert field(chrome, "first").get_attribute("value") == FIRST
+    picture = composed("white", 0, None, "shape", "circle", "red", None, 0.5, 0.5, 0.3)
+    a, b, verdict = asked(chrome, "the circle is red", "the circle is blue")
+    wanted = answered(redness, picture, "the circle is red", "the circle is blue")
+    assert [a, b] == pytest.approx(wanted[:2], abs=1e-4)
+    assert a > 0 and verdict == wanted[2]
+    heat = until(chrome, lambda: chrome.find_elements(By.CSS_SELECTOR, "#heat img"))[0]
+    until(chrome, lambda: chrome.execute_script("return arguments[0].naturalWidth", heat) > 300)
+    a, b, verdict = asked(chrome, "it is blue", "it is red")
+    assert a < 0 < b and verdict.startswith("The second fits better")
+    # Nothing but this computer was asked for anything, by the page or by the server, and nothing was missed.
+    assert called <= {"127.0.0.1", "::1", "localhost"}
+    names = chrome.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+    assert names and all(name.startswith((served, "data:", "blob:")) for name in names), names
+    complaints = [entry["message"] for entry in chrome.get_log("browser") if entry["level"] == "SEVERE"]  # type: ignore[no-untyped-call]
+    assert complaints == []
+
+
+def test_what_is_wrong_is_told_on_the_page(served: str, chrome: webdriver.Chrome) -> None:  # noqa: F811
+    chrome.get(served)
+    until(chrome, lambda: chrome.find_elements(By.CSS_SELECTOR, "#picture img"))
+    typed(chrome, "second", " ")
+    chrome.find_element(By.ID, "ask").click()
+    until(chrome, lambda: "type two sentences" in chrome.find_element(By.TAG_NAME, "body").text)
+    assert field(chrome, "verdict").get_attribute("value") == ""
+
+
+def test_uploads_are_offered_where_they_are_chosen_and_used(
+    served: str,
+    chrome: webdriver.Chrome,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    Image.new("RGB", (60, 40), COLOURS["red"]).save(tmp_path / "red.png")
+    chrome.get(served)
+    until(chrome, lambda: chrome.find_elements(By.CSS_SELECTOR, "#picture img"))
+    assert not chrome.find_elements(By.CSS_SELECTOR, "#uploaded")
+    for group, choice in (("background", "upload"), ("object", "none")):
+        chrome.find_element(By.CSS_SELECTOR, f"#{group} input[value={choice}]").click()
+    file = until(chrome, lambda: chrome.find_elements(By.CSS_SELECTOR, "#uploaded input[type=file]"))[0]
+    file.send_keys(str(tmp_path / "red.png"))
+    wide = "return (document.querySelector('#picture img') ?? {}).naturalWidth"
+    until(chrome, lambda: chrome.execute_script(wide) == 60)
+    a, b, _ = asked(chrome, "all is red", "all is blue")
+    assert (a, b) == (1.0, -1.0)
+
+
+def test_only_this_computer_is_served(served: str) -> None:
+    assert served.startswith("http://127.0.0.1:")
+    port = int(served.rstrip("/").rpartition(":")[2])
+    with pytest.raises(ValueError, match=f"--port {port}: Cannot find empty port"):
+        launched(page(["redness"], lambda name: redness), port, block=False)
+    with socket.create_connection(("127.0.0.1", port), timeout=5):
+        pass
+    others = {str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), port, socket.AF_INET)}
+    for address in others - {"127.0.0.1"}:
+        with pytest.raises(OSError):
+            socket.create_connection((address, port), timeout=1)

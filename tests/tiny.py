@@ -1,0 +1,189 @@
+"""Tiny models of each family that probes can score with, with random weights, as `transformers` saves them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers as library
+from PIL import Image
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from torch import nn
+
+models_of: Any = library
+WORDS = (*"abcdefghijklmnopqrstuvwxyz", "red", "blue", "circle", "star", "above", "is", "the", "yes", "no")
+WIDTH = 32
+# Of every tower: as small as it can be, with two layers.
+TOWER: dict[str, Any] = {
+    "hidden_size": WIDTH,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+}
+VISION: dict[str, Any] = {**TOWER, "image_size": 32, "patch_size": 8}
+PICTURE: dict[str, Any] = {"size": {"height": 32, "width": 32}}
+
+
+def bert_tokenizer() -> Any:
+    vocabulary = {w: n for n, w in enumerate(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS))}
+    return models_of.BertTokenizer(vocab=vocabulary)
+
+
+def letters(kind: Any, end: str, marks: Sequence[str]) -> Any:
+    """A byte-pair tokenizer of single letters, those at the end of a word (or after a space) apart."""
+    first, last = ("", "</w>") if end else ("Ġ", "")
+    alphabet = "abcdefghijklmnopqrstuvwxyz"
+    vocabulary = [*marks, *alphabet, *(f"{first}{letter}{last}" for letter in alphabet)]
+    return kind(
+        vocab={word: n for n, word in enumerate(vocabulary)}, merges=[("Ġ", x) for x in alphabet] if not end else []
+    )
+
+
+def plain_tokenizer(*marks: str, end: bool = True) -> Any:
+    """Words and, at the end, `</s>`; as the tokenizers of SigLIP and of language models."""
+    special = ("<pad>", "<unk>", "</s>", *marks)
+    vocabulary = {word: n for n, word in enumerate((*special, *WORDS, "?", ".", ":", '"', "\n"))}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation()])
+    if end:
+        tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
+    return models_of.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", eos_token="</s>",
+        additional_special_tokens=list(marks),
+    )  # fmt: skip
+
+
+def clip() -> tuple[Any, Any, Any]:
+    tokenizer = letters(models_of.CLIPTokenizer, "</w>", ("<|startoftext|>", "<|endoftext|>"))
+    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 40, "projection_dim": 16}
+    text |= {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
+    config = models_of.CLIPConfig(text_config=text, vision_config={**VISION, "projection_dim": 16}, projection_dim=16)
+    processor = models_of.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
+    return models_of.CLIPModel(config), tokenizer, processor
+
+
+def siglip() -> tuple[Any, Any, Any]:
+    tokenizer = plain_tokenizer()
+    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 16, "projection_size": WIDTH}
+    config = models_of.SiglipConfig(text_config=text, vision_config=dict(VISION))
+    return models_of.SiglipModel(config), tokenizer, models_of.SiglipImageProcessorPil(**PICTURE)
+
+
+def siglip2() -> tuple[Any, Any, Any]:
+    marks = ("<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "▁")
+    vocabulary = {word: n for n, word in enumerate((*marks, *"abcdefghijklmnopqrstuvwxyz"))}
+    tokenizer = models_of.Siglip2Tokenizer(vocab=vocabulary, merges=[])
+    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 40, "projection_size": WIDTH}
+    vision = {**TOWER, "patch_size": 8, "num_patches": 16}
+    config = models_of.Siglip2Config(text_config=text, vision_config=vision)
+    processor = models_of.Siglip2ImageProcessorPil(patch_size=8, max_num_patches=16)
+    return models_of.Siglip2Model(config), tokenizer, processor
+
+
+def blip() -> tuple[Any, Any, Any]:
+    tokenizer = bert_tokenizer()
+    text = {**TOWER, "vocab_size": len(tokenizer), "encoder_hidden_size": WIDTH, "max_position_embeddings": 24}
+    text |= {"pad_token_id": 0, "bos_token_id": 2, "sep_token_id": 3, "projection_dim": 16}
+    config = models_of.BlipConfig(text_config=text, vision_config=dict(VISION), image_text_hidden_size=16)
+    return models_of.BlipForImageTextRetrieval(config), tokenizer, models_of.BlipImageProcessorPil(**PICTURE)
+
+
+def vilt() -> tuple[Any, Any, Any]:
+    tokenizer = bert_tokenizer()
+    config = models_of.ViltConfig(**VISION, vocab_size=len(tokenizer), max_position_embeddings=24)
+    processor = models_of.ViltImageProcessorPil(size={"shortest_edge": 32}, size_divisor=8)
+    return models_of.ViltForImageAndTextRetrieval(config), tokenizer, processor
+
+
+def flava() -> tuple[Any, Any, Any]:
+    tokenizer = bert_tokenizer()
+    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 24}
+    config = models_of.FlavaConfig(
+        text_config=text, image_config=dict(VISION), multimodal_config=dict(TOWER), hidden_size=WIDTH,
+        projection_dim=16, init_codebook=False,
+    )  # fmt: skip
+    processor = models_of.FlavaImageProcessorPil(**PICTURE, crop_size={"height": 32, "width": 32})
+    return models_of.FlavaForPreTraining(config), tokenizer, processor
+
+
+def bridgetower() -> tuple[Any, Any, Any]:
+    marks = ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "Ġ")
+    tokenizer = letters(models_of.RobertaTokenizer, "", marks)
+    wide = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 64}
+    text = {**wide, "vocab_size": len(tokenizer), "max_position_embeddings": 48, "pad_token_id": 1}
+    vision = {"hidden_size": 64, "num_hidden_layers": 3, "image_size": 32, "patch_size": 8}
+    config = models_of.BridgeTowerConfig(
+        text_config=text,
+        vision_config=vision,
+        **{**wide, "num_hidden_layers": 2},
+        share_cross_modal_transformer_layers=True,
+    )
+    processor = models_of.BridgeTowerImageProcessorPil(
+        size={"shortest_edge": 32}, crop_size={"shortest_edge": 32}, size_divisor=8
+    )
+    return models_of.BridgeTowerForImageAndTextRetrieval(config), tokenizer, processor
+
+
+def llava() -> tuple[Any, Any, Any]:
+    tokenizer = plain_tokenizer("<image>", end=False)
+    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 96, "num_key_value_heads": 2}
+    config = models_of.LlavaConfig(
+        vision_config=models_of.CLIPVisionConfig(**VISION),
+        text_config=models_of.LlamaConfig(**text),
+        image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
+        vision_feature_layer=-1,
+    )
+    images = models_of.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
+    processor = models_of.LlavaProcessor(
+        images, tokenizer, patch_size=8, vision_feature_select_strategy="default", num_additional_image_tokens=1
+    )
+    return models_of.LlavaForConditionalGeneration(config), None, processor
+
+
+def blip2() -> tuple[Any, Any, Any]:
+    tokenizer = plain_tokenizer("<image>", end=False)
+    text = {"model_type": "opt", "hidden_size": WIDTH, "ffn_dim": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+    text |= {"vocab_size": len(tokenizer), "max_position_embeddings": 96, "word_embed_proj_dim": WIDTH}
+    config = models_of.Blip2Config(
+        vision_config=dict(VISION),
+        qformer_config={**TOWER, "encoder_hidden_size": WIDTH},
+        text_config=text,
+        num_query_tokens=4,
+        image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
+    )
+    processor = models_of.Blip2Processor(models_of.BlipImageProcessorPil(**PICTURE), tokenizer, num_query_tokens=4)
+    return models_of.Blip2ForConditionalGeneration(config), None, processor
+
+
+BUILT: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
+    "clip": clip, "siglip": siglip, "siglip2": siglip2, "blip": blip, "vilt": vilt, "flava": flava,
+    "bridgetower": bridgetower, "llava": llava,
+    "blip2": blip2,
+}  # fmt: skip
+
+
+def saved(name: str, folder: Path) -> Path:
+    """A folder with the model of a family, and weights so large that scores differ."""
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        model, tokenizer, processor = BUILT[name]()
+        with torch.no_grad():
+            for key, parameter in model.named_parameters():
+                if parameter.ndim > 1:
+                    nn.init.normal_(parameter, std=0.25)
+                elif key.endswith("bias"):
+                    nn.init.normal_(parameter, std=0.1)
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    if tokenizer is not None:
+        tokenizer.save_pretrained(folder)
+    return folder
+
+
+def pictures() -> list[Image.Image]:
+    random = np.random.default_rng(0)
+    sizes = [(32, 32), (64, 40), (40, 56), (32, 32)]
+    return [Image.fromarray(random.integers(0, 256, (height, width, 3), np.uint8)) for width, height in sizes]
