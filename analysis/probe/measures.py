@@ -16,8 +16,8 @@ import numpy as np
 
 from analysis.probe.config import SENTENCES
 from analysis.probe.items import STATUSES, Answer, Item
-from analysis.statistics import holm, mcnemar, resampled
-from train.evaluate import LEVEL
+from analysis.statistics import holm, mcnemar
+from train.evaluate import LEVEL, resampled
 
 # What a batch of another size may change a score by, as a part of it: the rounding of sums, or of the score itself.
 TOLERANCES = {"float32": 1e-5, "float64": 1e-10, "bf16": 2**-8}
