@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from analysis.probe.items import Answer, Corpus, Item
+from analysis.probe.items import Answer, Corpus, Item, Unreadable, open_picture
 from analysis.probe.measures import outcomes
 from analysis.probe.scoring import ANSWERS, CONFIG, Record, _parsed, keep, read, sample, score
 from tests.helpers import one_line
@@ -196,6 +196,33 @@ def test_pictures_are_counted_as_missing_and_unreadable(tmp_path: Path) -> None:
     assert "leaves" in answers[9].why and all(one_line(a.why) for a in answers if a.status != "scored")
     without = score(replace(corpus, pictures=None), Seer(), tmp_path / "other", **QUIET)
     assert {answer.status for answer in without} == {"missing"}
+
+
+def test_pictures_of_16_bits_keep_their_shades_and_a_readers_error_is_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.fromarray(np.array([[0, 32768, 65535]], np.uint16)).save(tmp_path / "16.png")
+    assert np.asarray(open_picture(tmp_path, "16.png"))[0, :, 0].tolist() == [0, 127, 255]
+    Image.fromarray(np.zeros((1, 1), np.float32)).save(tmp_path / "f.tif")
+    with pytest.raises(Unreadable, match="fractions"):
+        open_picture(tmp_path, "f.tif")
+
+    def fails(*_: Any) -> None:
+        raise RuntimeError("Failed to decode\nthe picture")
+
+    monkeypatch.setattr(Image, "open", fails)
+    with pytest.raises(Unreadable, match=r"^16\.png: Failed to decode the picture$"):
+        open_picture(tmp_path, "16.png")
+
+
+def test_a_picture_that_was_changed_is_asked_again(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path / "pictures", 3, 1)
+    before = score(corpus, Seer(), tmp_path / "run", **QUIET)
+    (tmp_path / "pictures/0.png").write_bytes((tmp_path / "pictures/1.png").read_bytes())
+    (tmp_path / "pictures/2.png").unlink()
+    after = score(corpus, Seer(), tmp_path / "run", **QUIET)
+    assert after == score(corpus, Seer(), tmp_path / "anew", **QUIET)[:2] + before[2:]
+    assert after[0] != before[0]
 
 
 def test_items_without_a_false_sentence_fail_alone_and_empty_corpora_are_answered(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 KINDS = ("checklist", "predicate_noun")
 MOST_PIXELS = 64_000_000  # of a picture; a larger one is unreadable, not a reason to run out of memory
@@ -128,11 +128,15 @@ def open_picture(folder: Path | None, path: str) -> Image.Image:
             if opened.mode in ("RGBA", "LA", "PA") or "transparency" in opened.info:
                 picture = opened.convert("RGBA")
                 shown = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
+            elif opened.mode.startswith("I"):  # 16 bits, which Pillow would clip at 255: nearly all white
+                shown = Image.fromarray((np.asarray(opened).clip(0, 65535) // 257).astype(np.uint8)).convert("RGB")
+            elif opened.mode == "F":
+                raise Unreadable(f"{path}: has fractions for pixels, of a range that it does not tell")
             else:
                 shown = opened.convert("RGB")
             shown.info["path"] = path
             return shown
-    except (OSError, UnidentifiedImageError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        if isinstance(error, Unreadable):
-            raise
-        raise Unreadable(f"{path}: {' '.join(str(error).split())}") from None
+    except Unreadable:
+        raise
+    except Exception as error:  # Pillow's readers of formats fail in any way: AVIF's with RuntimeError
+        raise Unreadable(f"{path}: {' '.join(str(error).split()) or type(error).__name__}") from None

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from analysis.probe.items import STATUSES, Answer, Corpus, Item, Missing, Scorer, Unreadable, open_picture
+from analysis.probe.items import STATUSES, Answer, Corpus, Item, Missing, Scorer, Unreadable, find_picture, open_picture
 from travlr.files import close, locked, put_file
 from travlr.workers import Progress
 
@@ -85,7 +85,7 @@ def score(
     wanted = dict(identity or {"corpus": corpus.digest, "model": getattr(scorer, "name", "")})
     with kept(folder, wanted, about or {}):
         path = folder / file
-        known = {} if overwrite else {record.item.id: record for record in read(path)}
+        known = {} if overwrite else {record.item.id: record for record in _unchanged(corpus.pictures, read(path))}
         if overwrite:
             path.unlink(missing_ok=True)
         waiting = [item for item in corpus.items if item.id not in known or known[item.id].answer.status != "scored"]
@@ -199,11 +199,25 @@ class _Opened:
     why: str = ""
 
 
+def _hash(folder: Path, path: str) -> str:
+    return hashlib.sha256(find_picture(folder, path).read_bytes()).hexdigest()[:16]
+
+
+def _unchanged(folder: Path | None, records: Sequence[Record]) -> list[Record]:
+    """Those whose picture is as it was when it was scored, or is there no more: `images` may now be another folder."""
+    now: dict[str, str] = {}
+    for path in {record.item.image for record in records if record.picture and folder}:
+        assert folder is not None
+        with contextlib.suppress(Missing, Unreadable, OSError):
+            now[path] = _hash(folder, path)
+    return [record for record in records if now.get(record.item.image, record.picture) == record.picture]
+
+
 def _open(folder: Path | None, path: str) -> _Opened:
     try:
         picture = open_picture(folder, path)
         assert folder is not None
-        return _Opened(picture, hashlib.sha256((folder / path).read_bytes()).hexdigest()[:16])
+        return _Opened(picture, _hash(folder, path))
     except Missing as error:
         return _Opened(None, status="missing", why=str(error))
     except (Unreadable, OSError) as error:
