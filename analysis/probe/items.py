@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 KINDS = ("checklist", "predicate_noun")
+WHOLE = "whole"  # the label of a crop's item that holds the path of the picture that it was cut from
 MOST_PIXELS = 64_000_000  # of a picture; a larger one is unreadable, not a reason to run out of memory
 
 Scorer = Callable[[Sequence[Image.Image], Sequence[str]], np.ndarray]

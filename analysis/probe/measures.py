@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from analysis.probe.config import SENTENCES
-from analysis.probe.items import STATUSES, Answer, Item
+from analysis.probe.items import STATUSES, WHOLE, Answer, Item
 from analysis.statistics import holm, mcnemar
 from train.evaluate import LEVEL, resampled
 
@@ -132,11 +132,12 @@ def outcomes(
         published=scored & (first[0] > first[1]),
         cluster=clusters(items),
         partner=_partners(items),
-        itm=None if threshold is None else _matched(answers, threshold),
+        itm=None if threshold is None else itm_counts(answers, threshold),
     )
 
 
-def _matched(answers: Sequence[Answer], threshold: float) -> np.ndarray:
+def itm_counts(answers: Sequence[Answer], threshold: float) -> np.ndarray:
+    """(N, 4) of each answer its sentences: true ones above the threshold and not, false ones above it and not."""
     found = np.zeros((len(answers), 4), np.int64)
     for n, answer in enumerate(answers):
         true = sum(score > threshold for score in answer.positives)
@@ -146,7 +147,7 @@ def _matched(answers: Sequence[Answer], threshold: float) -> np.ndarray:
 
 
 def clusters(items: Sequence[Item]) -> np.ndarray:
-    """(N,) int, equal for items that share a picture or are mirrors, directly or through others."""
+    """(N,) int, equal for items that share a picture or are cut from one, or are mirrors, also through others."""
     parent = list(range(len(items)))
 
     def root(n: int) -> int:
@@ -156,7 +157,7 @@ def clusters(items: Sequence[Item]) -> np.ndarray:
 
     first: dict[tuple[str, ...], int] = {}
     for n, item in enumerate(items):
-        for key in (("image", item.image), ("pair", item.pair))[: 1 + bool(item.pair)]:
+        for key in (("image", item.labels.get(WHOLE, item.image)), ("pair", item.pair))[: 1 + bool(item.pair)]:
             parent[root(n)] = root(first.setdefault(key, n))
     return np.array([root(n) for n in range(len(items))], np.int64)
 
@@ -247,7 +248,7 @@ def _line(by: str, value: str, found: Outcomes, places: np.ndarray, seed: int) -
     if len(both):
         values |= _pair_values(found, both, seed)
     if found.itm is not None and len(scored):
-        values |= _itm(found.itm[scored].sum(axis=0))
+        values |= itm_shares(found.itm[scored].sum(axis=0))
     return Line(
         by=by,
         value=value,
@@ -306,7 +307,8 @@ def bounds(shares: np.ndarray, right: np.ndarray, cluster: np.ndarray) -> tuple[
     return low, high
 
 
-def _itm(counts: np.ndarray) -> dict[str, float | None]:
+def itm_shares(counts: np.ndarray) -> dict[str, float | None]:
+    """Accuracy, precision, recall and F1, in percent, of `itm_counts` summed to (4,); None where nothing is counted."""
     found, missed, taken, refused = map(int, counts)
 
     def percent(part: int, whole: int) -> float | None:
