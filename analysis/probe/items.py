@@ -127,8 +127,7 @@ def open_picture(folder: Path | None, path: str) -> Image.Image:
             if opened.width * opened.height > MOST_PIXELS:
                 raise Unreadable(f"{path} has {opened.width} x {opened.height} pixels, more than {MOST_PIXELS:,}")
             if opened.mode in ("RGBA", "LA", "PA") or "transparency" in opened.info:
-                picture = opened.convert("RGBA")
-                shown = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
+                shown = on_white(opened)
             else:
                 shown = opened.convert("RGB")
             shown.info["path"] = path
@@ -137,3 +136,9 @@ def open_picture(folder: Path | None, path: str) -> Image.Image:
         if isinstance(error, Unreadable):
             raise
         raise Unreadable(f"{path}: {' '.join(str(error).split())}") from None
+
+
+def on_white(picture: Image.Image) -> Image.Image:
+    """RGB, transparent parts on white; a new picture."""
+    whole = picture.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole).convert("RGB")

@@ -214,7 +214,7 @@ def _ways(items: Sequence[Item]) -> list[tuple[str, Callable[[Item], str]]]:
     for item in items:
         for name, value in item.labels.items():
             values.setdefault(name, set()).add(value)
-    told = [name for name, found in values.items() if 2 <= len(found) <= MOST_VALUES]
+    told = [name for name, found in values.items() if 2 <= len(found) <= MOST_VALUES and name != WHOLE]
     if GRADE in told:
         ways.append(("axis and grade", lambda item: _joined(item.axis, item.labels.get(GRADE, ""))))
     ways += [(name, lambda item, name=name: item.labels.get(name, "")) for name in sorted(told)]  # type: ignore[misc]
