@@ -65,7 +65,7 @@ class Parts:
     processor: Any = None
 
 
-def parts_of(
+def with_processor(
     model: Any,
     tokenizer: Any,
     processor: Any,
@@ -401,7 +401,7 @@ def clip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Pa
         return {"text": normalize(model.get_text_features(**x).pooler_output, dim=-1)}
 
     tokens = tokens_with(name, tokenizer, model.config.text_config.max_position_embeddings)
-    return parts_of(model, tokenizer, processor, tokens, see, read, cosine, None)
+    return with_processor(model, tokenizer, processor, tokens, see, read, cosine, None)
 
 
 def siglip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
@@ -458,7 +458,7 @@ def blip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Pa
         return log_odds(model.itm_head(states[:, 0]))
 
     threshold = 0.0 if head == "itm" else None
-    return parts_of(model, tokenizer, processor, tokens, see, read, judge, threshold)
+    return with_processor(model, tokenizer, processor, tokens, see, read, judge, threshold)
 
 
 def vilt(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
@@ -480,7 +480,7 @@ def vilt(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Pa
             both["input_ids"], both["attention_mask"], image_embeds=both["image"], pixel_mask=both["seen"]
         ).logits[:, 0]
 
-    return parts_of(model, tokenizer, processor, tokens, see, as_is, judge, None)
+    return with_processor(model, tokenizer, processor, tokens, see, as_is, judge, None)
 
 
 def flava(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
@@ -507,7 +507,7 @@ def flava(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> P
         return log_odds(model.itm_head(states))
 
     threshold = 0.0 if head == "itm" else None
-    return parts_of(model, tokenizer, processor, tokens, see, read, judge, threshold)
+    return with_processor(model, tokenizer, processor, tokens, see, read, judge, threshold)
 
 
 def bridgetower(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
