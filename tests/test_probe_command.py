@@ -368,16 +368,21 @@ def test_tiny_clip_answers_and_the_size_of_batches_decides_nothing(here: Path, o
     found = {}
     for batch_size in (1, 64):
         config = small(
-            corpus="checklist", model=[str(here / "clip")], batch_size=batch_size, floors=False, out=f"o{batch_size}"
+            corpus="checklist",
+            model=[str(here / "clip")],
+            batch_size=batch_size,
+            floors=False,
+            limit=2,
+            out=f"o{batch_size}",
         )
         (result,) = probe(config, **QUIET)
         found[batch_size] = [(one.value, one.single, one.ties, one.pair_accuracy) for one in result.lines]
         assert result.about["versions"]["torch"] and result.about["pictures"] and result.about["device"] == "cpu"
     line = by_line(result, MICRO)
     assert found[1] == found[64] and by_line(result, MACRO).single is not None
-    assert line.scored > 100 and line.scored + line.failed == SMALL  # some sentences are too long for it
+    assert 20 < line.scored == line.total - line.failed  # some sentences are too long for it
     shutil.copytree(here / "clip", here / "moved")  # the same weights elsewhere: the same run but for its name
-    (other,) = probe(small(corpus="checklist", model=["moved"], floors=False, out="o64"), **QUIET)
+    (other,) = probe(small(corpus="checklist", model=["moved"], floors=False, limit=2, out="o64"), **QUIET)
     assert other.lines == result.lines
 
 

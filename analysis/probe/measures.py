@@ -16,8 +16,8 @@ import numpy as np
 
 from analysis.probe.config import SENTENCES
 from analysis.probe.items import STATUSES, WHOLE, Answer, Item
-from analysis.statistics import holm, mcnemar
-from train.evaluate import LEVEL, resampled
+from analysis.statistics import holm, mcnemar, unseen
+from train.evaluate import LEVEL, ends, resampled
 
 # What a batch of another size may change a score by, as a part of it: the rounding of sums, or of the score itself.
 TOLERANCES = {"float32": 1e-5, "float64": 1e-10, "bf16": 2**-8}
@@ -298,12 +298,11 @@ def _share(name: str, right: np.ndarray, cluster: np.ndarray, seed: int) -> dict
 def bounds(shares: np.ndarray, right: np.ndarray, cluster: np.ndarray) -> tuple[float, float]:
     """The ends of an interval. Where all (or none) are right no resample differs: there, the share that would show no
     fault (nothing right) in so many clusters once in 40 times."""
-    low, high = map(float, np.percentile(shares, [2.5, 97.5]))
-    unseen = 100 * (1 - 0.025 ** (1 / len(np.unique(cluster))))
+    low, high = ends(shares)
     if right.all():
-        low = 100 - unseen
+        low = 100 - unseen(len(np.unique(cluster)))
     if not right.any():
-        high = unseen
+        high = unseen(len(np.unique(cluster)))
     return low, high
 
 
@@ -416,9 +415,9 @@ def _two(first: str, one: Outcomes, second: str, other: Outcomes, seed: int) -> 
     lead = right[0].astype(int) - right[1].astype(int)
     draws = resampled(lead + 1, 3, cluster, seed)
     shares = 100 * (draws[:, 2] - draws[:, 0]) / draws.sum(axis=1)
-    low, high = map(float, np.percentile(shares, [2.5, 97.5]))
+    low, high = ends(shares)
     if not lead.any():
-        high = 100 * (1 - 0.025 ** (1 / len(np.unique(cluster))))
+        high = unseen(len(np.unique(cluster)))
         low = -high
     ahead = np.bincount(np.unique(cluster, return_inverse=True)[1], weights=lead)
     more, fewer = int((ahead > 0).sum()), int((ahead < 0).sum())
