@@ -91,14 +91,14 @@ def versions(runs: Runs) -> list[str]:
 def markdown(report: Report) -> str:
     """The report without its errors, for a reader of plain text."""
     lines = ["# Report of runs", "", counted(report), "", "## Left out", ""]
-    lines += [f"- {_plain(line)}" for line in report.skipped] or ["Nothing."]
+    lines += [f"- {plain(line)}" for line in report.skipped] or ["Nothing."]
     lines += ["", "## Tables", ""]
     for table in report.tables:
         lines += [table.markdown(), ""]
-    lines += [f"- No run gives a number of: {_plain(title)}" for title in report.empty]
+    lines += [f"- No run gives a number of: {plain(title)}" for title in report.empty]
     lines += ["", "## Figures", ""]
     for drawn in report.drawn:
-        lines += [f"![{_plain(drawn.alt)}](figures/{drawn.drawing.name}.png)", ""]
+        lines += [f"![{plain(drawn.alt)}](figures/{drawn.drawing.name}.png)", ""]
     lines += [
         "## Runs",
         "",
@@ -109,9 +109,9 @@ def markdown(report: Report) -> str:
     for run in trained(report.runs):
         scores = [run.score(own_setting(run.about["setting"] or ""), split) for split in ("test_ind", "test_ood")]
         texts = ["" if score is None else f"{score:.2f}" for score in scores]
-        words = [_plain(run.about["name"]), _plain(apart[run.about["name"]]), "yes" if run.converged else "no", *texts]
+        words = [plain(run.about["name"]), plain(apart[run.about["name"]]), "yes" if run.converged else "no", *texts]
         lines.append(f"| {' | '.join(words)} |")
-    lines += ["", *(f"- {_plain(line)}" for line in versions(report.runs))]
+    lines += ["", *(f"- {plain(line)}" for line in versions(report.runs))]
     return "\n".join(lines) + "\n"
 
 
@@ -121,7 +121,7 @@ def _apart(runs: Runs) -> dict[str, str]:
     return dict(zip(about["name"], departures(about), strict=True))
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """A text that Markdown shows as it is."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text)
 
@@ -134,16 +134,16 @@ def page(report: Report) -> str:
         name=html.escape(report.runs.folder.resolve().name),
         lead=html.escape(counted(report)),
         contents=_contents(report),
-        skipped=_list(report.skipped) or "<p>Nothing was left out.</p>",
+        skipped=listed(report.skipped) or "<p>Nothing was left out.</p>",
         tables="".join(map(_table, report.tables)),
-        empty=_list(report.empty),
+        empty=listed(report.empty),
         figures="".join(_figures(report)),
         runs=_runs(trained(report.runs), _apart(report.runs)),
-        versions=_list(versions(report.runs)),
+        versions=listed(versions(report.runs)),
     )
 
 
-def _list(lines: Iterable[str]) -> str:
+def listed(lines: Iterable[str]) -> str:
     items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     return f"<ul>{items}</ul>" if items else ""
 
@@ -162,7 +162,7 @@ def _contents(report: Report) -> str:
 
 def _table(table: Table) -> str:
     files = " ".join(f'<a href="tables/{table.name}.{s}">{s}</a>' for s in ("md", "tex", "csv"))
-    notes = f"<details><summary>Notes</summary>{_list(table.said)}</details>" if table.said else ""
+    notes = f"<details><summary>Notes</summary>{listed(table.said)}</details>" if table.said else ""
     title = html.escape(table.title)
     scrolled = f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">{table.html()}</div>'
     rest = f'{notes}<p class="files">{files}</p>'

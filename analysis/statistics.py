@@ -15,7 +15,7 @@ import numpy as np
 from train.evaluate import LEVEL, chance, ends, f1_scores, independent, predicted, resampled
 
 
-def _unseen(clusters: int) -> float:
+def unseen(clusters: int) -> float:
     """The largest share, percent, of what was not seen once in so many: it would stay unseen once in 40 times."""
     return 100 * (1 - 0.025 ** (1 / clusters))
 
@@ -68,7 +68,7 @@ def paired(
     scores = 100 * _macro(np.bincount(codes, minlength=8))
     low, high = ends(100 * np.subtract(*_macro(resampled(codes, 8, clusters, seed)).T))
     if (one == other).all():
-        high = _unseen(independent(clusters, len(truth)))
+        high = unseen(independent(clusters, len(truth)))
         low = -high
     lead = (one == truth).astype(int) - (other == truth)
     if clusters is not None:
@@ -143,8 +143,8 @@ def agreement(first: np.ndarray, second: np.ndarray, clusters: np.ndarray | None
     low, high = ends(100 * draws[:, 0] / draws.sum(axis=1))
     same = float(np.mean(one == other))
     if same in (0.0, 1.0):
-        unseen = _unseen(independent(clusters, len(one)))
-        low, high = (100 - unseen, 100.0) if same else (0.0, unseen)
+        most = unseen(independent(clusters, len(one)))
+        low, high = (100 - most, 100.0) if same else (0.0, most)
     by_chance = float(one.mean() * other.mean() + (1 - one.mean()) * (1 - other.mean()))
     kappa = None if by_chance == 1 else (same - by_chance) / (1 - by_chance)
     return Agreement(len(one), 100 * same, low, high, 100 * by_chance, kappa)

@@ -1,16 +1,13 @@
-"""VL-CheckList: reading what is published, both sets of rules against naive ones, and the toolbox's interface."""
+"""VL-CheckList: reading what is published, writing the same, and the averages of the paper."""
 
 from __future__ import annotations
 
 import json
 import math
-import random
-import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +20,16 @@ from PIL import Image
 from analysis.probe.checklist import (
     SIDECAR,
     TAXONOMY,
-    Evaluate,
     by_axis,
-    corrected_scores,
-    grouped,
     location_class,
     paper_averages,
-    published_scores,
     read_corpus,
     read_run,
-    sampled,
     size_class,
     write_corpus,
 )
-from analysis.probe.items import STATUSES, Answer, Corpus, Item
+from analysis.probe.items import Item
+from analysis.probe.selection import sample
 from tests.helpers import ROOT
 
 RECORDS: dict[str, list[Any]] = {
@@ -191,8 +184,8 @@ def test_images_stands_above_the_roots_or_for_one_of_them(tmp_path: Path) -> Non
     (tmp_path / "above/vg").rename(tmp_path / "genome")
     corpus = read_corpus(folder, ["Attribute"], images=tmp_path / "genome")
     assert (corpus.items[0].image, corpus.pictures) == ("VG/1.jpg", tmp_path / "genome")
-    draw_ = [one.id for one in sampled(by_name.items, 3)]
-    assert [one.id for one in sampled(corpus.items, 3)] == draw_  # wherever the pictures are
+    drawn = [one.id for one in sample(by_name, 3, 0).items]
+    assert [one.id for one in sample(corpus, 3, 0).items] == drawn  # wherever the pictures are
     with pytest.raises(ValueError, match=r"images=.*: there is no such folder"):
         read_corpus(folder, images=tmp_path / "none")
 
@@ -359,151 +352,6 @@ def test_run_files_that_mean_nothing_are_refused(changed: dict[str, Any], said: 
         read_run(tmp_path / "none.yaml")
 
 
-# Samples -------------------------------------------------------------------------------------------------------------
-
-
-def test_a_sample_is_spread_and_depends_on_the_seed_alone() -> None:
-    items = [item(n, image=f"{'ab'[n % 3 == 0]}/{n // 7}.jpg", positives=(str(n),)) for n in range(210)]
-    kept = sampled(items, 30)
-    assert len(kept) == 30 and kept == [one for one in items if one in kept]
-    shuffled = random.Random(1).sample(items, len(items))
-    assert {one.id for one in sampled(shuffled, 30)} == {one.id for one in kept}
-    assert sampled(items, 30, seed=1) != kept
-    assert sum(one.image.startswith("b/") for one in kept) == 10  # a third of all, and of the sample
-    assert len({one.image for one in kept}) >= 28  # of 7 records with one picture two at most
-    other = [item(n, source="vaw") for n in range(5)]
-    assert sampled([*items, *other], 30) == [*kept, *other]
-    assert sampled(items, None) == items and sampled(items, 210) == items
-
-
-def test_mirrors_stay_together_in_a_sample() -> None:
-    items = [item(n, image=f"{n}.jpg", pair=str(n // 2) if n < 60 else "") for n in range(100)]
-    for seed in range(20):
-        kept = {one.id for one in sampled(items, 30, seed)}
-        assert 20 < len(kept) < 42
-        assert all((items[n].id in kept) == (items[n + 1].id in kept) for n in range(0, 60, 2))
-    assert len(sampled(items[:60], 20)) == 20 and len(sampled(items[:60], 1)) == 2
-
-
-def test_each_record_has_the_same_chance_to_be_in_a_sample() -> None:
-    items = [item(n, image=f"{n // 10 if n < 30 else n}.jpg", positives=(str(n),)) for n in range(50)]
-    times = {one.id: 0 for one in items}
-    for seed in range(1000):
-        for one in sampled(items, 10, seed):
-            times[one.id] += 1
-    assert all(140 < number < 260 for number in times.values())  # 200 expected, with a deviation of 12.6
-
-
-# Scoring rules -------------------------------------------------------------------------------------------------------
-
-
-def naive_itc(rows: list[tuple[Item, Answer]], most: int | None) -> float | None:
-    """As the released code is described: what is there, the first of it, first captions, strictly above."""
-    there = [answer for _, answer in rows if answer.status != "missing"]
-    if most:
-        there = there[: int(most / 2)]
-    results = [answer.positives[0] > answer.negatives[0] for answer in there if answer.status == "scored"]
-    return results.count(True) / len(results) if results else None
-
-
-def naive_itm(rows: list[tuple[Item, Answer]], most: int | None) -> tuple[int, int, int, int]:
-    """True sentences and false ones in turn, the first of them, and what does not come off skipped."""
-    turns: list[tuple[Answer, int]] = []
-    for _, answer in rows:
-        if answer.status != "missing":
-            turns += [(answer, 1), (answer, 0)]
-    tp = tn = fp = fn = 0
-    for answer, label in turns[:most] if most else turns:
-        if answer.status != "scored":
-            continue
-        said = 1 if (answer.positives if label else answer.negatives)[0] > 0.5 else 0
-        tp += said == 1 and label == 1
-        tn += said == 0 and label == 0
-        fp += said == 1 and label == 0
-        fn += said == 0 and label == 1
-    return tp, tn, fp, fn
-
-
-score = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
-
-
-@st.composite
-def answered(draw: st.DrawFn) -> tuple[Corpus, list[Answer]]:
-    items, answers = [], []
-    for axis, source in (("Attribute/color", "vg"), ("Relation/spatial", "vg")):
-        for number in range(draw(st.integers(0, 9))):
-            counts = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
-            texts = [tuple(f"{draw(st.integers(0, 9))}" for _ in range(count)) for count in counts]
-            items.append(item(number, axis, source, positives=texts[0], negatives=texts[1]))
-            status = draw(st.sampled_from(("scored", *STATUSES)))
-            scores = [tuple(draw(score) for _ in range(count)) for count in counts] if status == "scored" else [(), ()]
-            answers.append(Answer(items[-1].id, status, *scores))
-    return Corpus("c", "checklist", tuple(items), None), answers
-
-
-@given(answered(), st.one_of(st.none(), st.integers(1, 12)))
-def test_the_published_rules_are_those_of_the_released_code(
-    given_: tuple[Corpus, list[Answer]], most: int | None
-) -> None:
-    corpus, answers = given_
-    rows: dict[tuple[str, str], list[tuple[Item, Answer]]] = {}
-    for one, answer in zip(corpus.items, answers, strict=True):
-        rows.setdefault((one.axis, one.source), []).append((one, answer))
-    for found in published_scores(corpus, answers, "itc", most):
-        own = rows[found.axis, found.source]
-        assert found.accuracy == pytest.approx(naive_itc(own, most))
-        there = [answer for _, answer in own if answer.status != "missing"]
-        assert found.number_of_data == len(there[: int(most / 2)] if most else there)
-    for found in published_scores(corpus, answers, "itm", most):
-        tp, tn, fp, fn = naive_itm(rows[found.axis, found.source], most)
-        assert (found.tp, found.tn, found.fp, found.fn) == (tp, tn, fp, fn)
-        if tp:
-            precision, recall = tp / (tp + fp), tp / (tp + fn)
-            assert found.precision == pytest.approx(precision) and found.recall == pytest.approx(recall)
-            assert found.f1 == pytest.approx(2 * precision * recall / (precision + recall))
-        if tp + tn + fp + fn:
-            assert found.accuracy == pytest.approx((tp + tn) / (tp + tn + fp + fn))
-        there = [answer for _, answer in rows[found.axis, found.source] if answer.status != "missing"]
-        assert found.number_of_data == min(2 * len(there), most or 2 * len(there))
-        assert found.total == found.scored + found.missing + found.unreadable + found.failed
-
-
-@given(answered())
-def test_the_corrected_rules_use_all_captions_and_leave_out_what_has_no_answer(
-    given_: tuple[Corpus, list[Answer]],
-) -> None:
-    corpus, answers = given_
-    said = {answer.id: answer for answer in answers}
-    for found in corrected_scores(corpus, answers):
-        own = [one for one in corpus.items if one.axis == found.axis]
-        fair = [one for one in own if not any(text in one.positives for text in one.negatives)]
-        assert set(found.left_out) == {one.id for one in own} - {one.id for one in fair}
-        assert found.total == len(fair) == found.scored + found.missing + found.unreadable + found.failed
-        assert found.number_of_data == found.total - found.missing
-        scored = [said[one.id] for one in fair if said[one.id].status == "scored"]
-        exact = [[statistics.mean(map(Fraction, side)) for side in (a.positives, a.negatives)] for a in scored]
-        if scored:
-            assert found.accuracy == pytest.approx(sum(true > false for true, false in exact) / len(scored))
-            beaten = [all(x > y for x in one.positives for y in one.negatives) for one in scored]
-            assert found.accuracy_all == pytest.approx(sum(beaten) / len(scored))
-            best = [max(one.positives) > max(one.negatives) for one in scored]
-            assert found.accuracy_best == pytest.approx(sum(best) / len(scored))
-        else:
-            assert found.accuracy is None
-        assert found.ties == sum(true == false for true, false in exact)
-
-
-def test_scores_need_a_known_task_and_published_ones_an_answer_to_each_item_of_the_head() -> None:
-    corpus = Corpus("c", "checklist", (item(0), item(1)), None)
-    answers = [Answer(item(0).id, "scored", (1.0,), (0.0,))]
-    assert published_scores(corpus, answers, most=2)[0].accuracy == 1
-    with pytest.raises(ValueError, match="Attribute/color/vg/1 has no answer"):
-        published_scores(corpus, answers)
-    assert corrected_scores(corpus, answers)[0].total == 1
-    with pytest.raises(ValueError, match="task=itx: choose one of itc, itm"):
-        corrected_scores(corpus, answers, "itx")
-
-
 # Averages ------------------------------------------------------------------------------------------------------------
 
 # What the paper prints, averages last: Table 3 (large, medium, small, center, mid, margin), Table 4 (action, spatial,
@@ -563,191 +411,9 @@ def test_sources_of_a_dataset_are_averaged_before_datasets() -> None:
     assert by_axis(scores) == {"a": 30.0, "b": 1.0}
 
 
-# The toolbox's interface ---------------------------------------------------------------------------------------------
-
-
-class Told:
-    """A model whose probability of a sentence is told; it fails for some pictures, and counts its calls."""
-
-    def __init__(self, told: Mapping[str, float], failing: Sequence[str] = (), rows: int | None = None) -> None:
-        self.told, self.failing, self.rows, self.calls = told, failing, rows, 0
-
-    def model_name(self) -> str:
-        return "told"
-
-    def predict(self, image_paths: list[str], texts: list[str], src_type: str = "local") -> dict[str, Any]:
-        self.calls += 1
-        assert src_type == "local" and len(image_paths) == len(texts)
-        if any(Path(path).name in self.failing for path in image_paths):
-            raise RuntimeError("out of\nmemory")
-        probabilities = [self.told.get(text, 0.5) for text in texts]
-        return {"probs": [[1 - p, p] for p in probabilities][: self.rows]}
-
-
-@pytest.fixture
-def checklist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A corpus with six pictures of eight, and the folder that a run writes to."""
-    monkeypatch.chdir(tmp_path)
-    records = [[f"{n}.jpg", {"POS": [f"p{n}", "x"], "NEG": [f"n{n}", "y"]}] for n in range(8)]
-    publish(tmp_path, {"Attribute/color/vg": records})
-    draw(tmp_path / "vg", *(f"{n}.jpg" for n in range(8) if n not in (1, 4)))
-    return tmp_path
-
-
-TOLD = {
-    "p0": 0.9,
-    "n0": 0.1,
-    "p2": 0.4,
-    "n2": 0.2,
-    "p3": 0.1,
-    "n3": 0.6,
-    "p5": 0.7,
-    "n5": 0.7,
-    "p6": 0.8,
-    "x": 0.6,
-    "y": 0.3,
-}
-
-
-def evaluate(folder: Path, model: Any, rules: str = "published", **changed: Any) -> dict[str, Any]:
-    run = run_file(folder, **({"MAX_NUM": 0, "OUTPUT": {"DIR": "out", "NUM": 1}} | changed))
-    said: list[str] = []
-    result = Evaluate(run, model=model, rules=rules, said=said.append).start()["Attribute_color_vg"]
-    assert any(line.startswith("Attribute_color_vg: ") for line in said)
-    return result
-
-
-def test_evaluate_writes_what_is_published_and_each_item(checklist: Path) -> None:
-    found = evaluate(checklist, Told(TOLD))
-    written = json.loads((checklist / "out/itc/Attribute_color_vg.json").read_text())
-    assert written == json.loads(json.dumps(found))
-    assert (found["total_acc"], found["number_of_data"], found["task"], found["model_name"]) == (0.5, 6, "itc", "told")
-    assert (found["total"], found["scored"], found["missing"], found["ties"]) == (8, 6, 2, 2)  # 5, and 7 of no words
-    (right,), (wrong,) = found["sample_correct_outputs"], found["sample_incorrect_outputs"]
-    assert set(right) == {"img_path", "pos_score", "pos_txt", "neg_score", "neg_txt", "result"}
-    assert (right["result"], wrong["result"]) == ("correct", "incorrect") and right["pos_score"] > right["neg_score"]
-    lines = [json.loads(line) for line in (checklist / "out/itc/Attribute_color_vg.jsonl").read_text().splitlines()]
-    assert [line["status"] for line in lines] == ["scored", "missing", "scored", "scored", "missing"] + ["scored"] * 3
-    assert lines[0]["positives"] == [0.9] and lines[0]["true"] == ["p0", "x"]
-    assert sorted(path.name for path in (checklist / "out/itc").iterdir()) == [
-        "Attribute_color_vg.json", "Attribute_color_vg.jsonl",
-    ]  # fmt: skip
-
-
-def test_evaluate_takes_the_head_of_what_is_there_or_a_sample_of_all(checklist: Path) -> None:
-    found = evaluate(checklist, Told(TOLD), MAX_NUM=7)
-    assert (found["total_acc"], found["number_of_data"], found["total"]) == (round(2 / 3, 4), 3, 4)  # 0, 2, 3 of 0 to 3
-    sample = evaluate(checklist, Told(TOLD), "corrected", MAX_NUM=8)
-    assert sample["total"] == 4 and sample["rules"] == "corrected"
-    assert (checklist / "out/itc/.kept/Attribute_color_vg.json").is_file()  # the earlier result
-
-
-def test_evaluate_scores_itm(checklist: Path) -> None:
-    found = evaluate(checklist, Told(TOLD), TASK="ITM")
-    assert (found["tp"], found["fn"], found["fp"], found["tn"]) == (3, 3, 2, 4)
-    assert found["total_acc"] == round(7 / 12, 4) and found["number_of_data"] == 12
-    assert set(found["sample_correct_outputs"][0]) == {"img_path", "score", "text", "result"}
-    every = evaluate(checklist, Told(TOLD), "corrected", TASK="itm")
-    assert every["tp"] + every["fn"] + every["fp"] + every["tn"] == 24
-    assert (checklist / "out/itm").is_dir()
-
-
-@pytest.mark.parametrize("told", [1.0, 0.0])
-def test_a_model_that_is_always_right_or_wrong_loses_no_result(told: float, checklist: Path) -> None:
-    scores = {f"p{n}": told for n in range(8)} | {f"n{n}": 1 - told for n in range(8)} | {"x": told, "y": 1 - told}
-    for rules in ("published", "corrected"):
-        found = evaluate(checklist, Told(scores), rules, OUTPUT={"DIR": f"out {rules}", "NUM": 5})
-        assert found["total_acc"] == told
-        counts = [len(found[f"sample_{name}_outputs"]) for name in ("correct", "incorrect")]
-        assert counts == ([5, 0] if told else [0, 5])
-
-
-def test_what_a_model_fails_at_is_counted_and_takes_nothing_with_it(checklist: Path) -> None:
-    (checklist / "vg/6.jpg").write_bytes(b"no picture")
-    model = Told(TOLD | {"p2": math.nan}, failing=["3.jpg", "6.jpg"])
-    found = evaluate(checklist, model, BATCH_SIZE=8)
-    assert {name: found[name] for name in STATUSES} == {"scored": 3, "missing": 2, "unreadable": 1, "failed": 2}
-    lines = [json.loads(line) for line in (checklist / "out/itc/Attribute_color_vg.jsonl").read_text().splitlines()]
-    why = {line["id"].rpartition("/")[2]: line["why"] for line in lines if line["status"] in ("failed", "unreadable")}
-    assert why["2"] == "a score is not a number" and why["3"] == "RuntimeError: out of memory"
-    assert why["6"].startswith("vg/6.jpg: cannot identify image file")
-    short = evaluate(checklist, Told(TOLD, rows=0), OUTPUT={"DIR": "short"})
-    assert (short["failed"], short["unreadable"], short["total_acc"]) == (5, 1, None)
-    assert short["first_failure"] == "ValueError: predict gave 0 rows for 1 pictures and texts"
-    nothing = evaluate(checklist, Told(TOLD), MAX_NUM=1, OUTPUT={"DIR": "nothing"})
-    assert (nothing["total"], nothing["total_acc"]) == (0, None)
-
-
-def test_a_stopped_run_goes_on_where_it_stopped(checklist: Path) -> None:
-    class Stopped(Told):
-        def predict(self, image_paths: list[str], texts: list[str], src_type: str = "local") -> dict[str, Any]:
-            if self.calls == 4:
-                raise KeyboardInterrupt
-            return super().predict(image_paths, texts, src_type)
-
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(checklist, Stopped(TOLD), BATCH_SIZE=2)
-    (part,) = (checklist / "out/itc").glob("*.unfinished.jsonl")
-    with open(part, "a") as file:
-        file.write('{"id": "cut o')
-    model = Told(TOLD)
-    whole = evaluate(checklist, model, BATCH_SIZE=2)
-    assert model.calls == 4 and not part.exists()  # two of four batches, two calls each
-    fresh = evaluate(checklist, Told(TOLD), BATCH_SIZE=3, OUTPUT={"DIR": "fresh", "NUM": 1})
-    assert {k: v for k, v in whole.items() if k != "eval_time"} == {k: v for k, v in fresh.items() if k != "eval_time"}
-
-
-def test_engines_may_give_lists_arrays_or_matches_alone(checklist: Path) -> None:
-    import numpy as np
-
-    shapes: list[Any] = [
-        lambda p: {"probs": np.array([[1 - x, x] for x in p])},
-        lambda p: {"probs": p},
-        lambda p: ([[1 - x, x] for x in p],),
-    ]
-    for number, shape in enumerate(shapes):
-
-        class Other(Told):
-            def predict(self, image_paths: list[str], texts: list[str], src_type: str = "local") -> Any:
-                return shape([self.told.get(text, 0.5) for text in texts])  # noqa: B023
-
-        assert evaluate(checklist, Other(TOLD), OUTPUT={"DIR": f"out{number}"})["total_acc"] == 0.5
-
-
-def test_pictures_outside_of_their_folder_are_not_given_to_a_model(checklist: Path) -> None:
-    draw(checklist.parent, "secret.jpg")
-    names = ["../../secret.jpg", "/etc/hostname", "a\0b.jpg", "x" * 300, "x/" * 3000, "a\nb.jpg"]
-    publish(checklist, {"Attribute/color/vg": [[name, {"POS": ["p"], "NEG": ["n"]}] for name in names]})
-    model = Told(TOLD)
-    found = evaluate(checklist, model)
-    assert (found["unreadable"], found["missing"], model.calls) == (5, 1, 0)
-    lines = [json.loads(line) for line in (checklist / "out/itc/Attribute_color_vg.jsonl").read_text().splitlines()]
-    assert all(line["why"] and "\n" not in line["why"] for line in lines)
-    assert [line["why"].split(" ", 1)[1] for line in lines[:3]] == ["leaves the folder of pictures"] * 2 + [
-        "is no name of a file"
-    ]
-
-
-def test_evaluate_needs_records_a_model_and_known_rules(checklist: Path) -> None:
-    with pytest.raises(ValueError, match="rules=both: choose one of corrected, published"):
-        Evaluate(run_file(checklist), Told(TOLD), rules="both")
-    with pytest.raises(ValueError, match="needs the path of a run file and a model"):
-        Evaluate(config=run_file(checklist))
-    publish(checklist, {"Attribute/color/vg": []})
-    with pytest.raises(
-        ValueError, match="no records are there to score; 1 of 1 data files are empty: Attribute/color/vg"
-    ):
-        Evaluate(config=run_file(checklist), model=Told(TOLD))
-
-
-def test_items_are_grouped_in_their_order() -> None:
-    items = [item(0), item(0, source="vaw"), item(1)]
-    assert grouped(items) == {("Attribute/color", "vg"): [items[0], items[2]], ("Attribute/color", "vaw"): [items[1]]}
-
-
 def test_reading_and_scoring_load_nothing_heavy() -> None:
     heavy = {"torch", "transformers", "pandas", "matplotlib", "sklearn"}
-    names = "analysis.probe.checklist, analysis.probe.predicate_noun, analysis.probe.negatives"
+    names = "analysis.probe.evaluate, analysis.probe.predicate_noun, analysis.probe.negatives"
     program = f"import sys, {names}; print(sorted(set(sys.modules) & {heavy}))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr

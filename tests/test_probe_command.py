@@ -18,7 +18,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from analysis.probe import checklist, predicate_noun, report, scenes
+from analysis.probe import predicate_noun, report, scenes
 from analysis.probe.command import HELP, listed, settings
 from analysis.probe.config import Probe
 from analysis.probe.items import KINDS, Answer
@@ -246,11 +246,9 @@ def test_published_rules_take_the_head_and_what_is_strictly_above(here: Path) ->
     line = by_line(result, MICRO)
     assert (line.total, line.scored, line.missing) == (9, 8, 1)  # the first is skipped, as if it were not there
     assert line.single == line.published == 50
-    corpus = checklist.read_corpus(folder)
-    records = read(here / "probes" / result.name / ANSWERS)
-    given = {record.item.id: record.answer for record in records}
-    (wanted,) = checklist.published_scores(corpus, list(given.values()), "itc", 16)
-    assert wanted.accuracy is not None and 100 * wanted.accuracy == line.single and wanted.scored == line.scored
+    given = [record.answer for record in read(here / "probes" / result.name / ANSWERS)]
+    right = [answer.positives[0] > answer.negatives[0] for answer in given if answer.status == "scored"]
+    assert 100 * right.count(True) / len(right) == line.single and len(right) == line.scored
     assert result.measuring["tolerance"] == 0 and result.measuring["sentences"] == "first"
 
 
@@ -370,16 +368,21 @@ def test_tiny_clip_answers_and_the_size_of_batches_decides_nothing(here: Path, o
     found = {}
     for batch_size in (1, 64):
         config = small(
-            corpus="checklist", model=[str(here / "clip")], batch_size=batch_size, floors=False, out=f"o{batch_size}"
+            corpus="checklist",
+            model=[str(here / "clip")],
+            batch_size=batch_size,
+            floors=False,
+            limit=2,
+            out=f"o{batch_size}",
         )
         (result,) = probe(config, **QUIET)
         found[batch_size] = [(one.value, one.single, one.ties, one.pair_accuracy) for one in result.lines]
         assert result.about["versions"]["torch"] and result.about["pictures"] and result.about["device"] == "cpu"
     line = by_line(result, MICRO)
     assert found[1] == found[64] and by_line(result, MACRO).single is not None
-    assert line.scored > 100 and line.scored + line.failed == SMALL  # some sentences are too long for it
+    assert 20 < line.scored == line.total - line.failed  # some sentences are too long for it
     shutil.copytree(here / "clip", here / "moved")  # the same weights elsewhere: the same run but for its name
-    (other,) = probe(small(corpus="checklist", model=["moved"], floors=False, out="o64"), **QUIET)
+    (other,) = probe(small(corpus="checklist", model=["moved"], floors=False, limit=2, out="o64"), **QUIET)
     assert other.lines == result.lines
 
 

@@ -16,10 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from analysis.probe.floors import OF_SCENES, RULES, Texts, blank, clusters_of, floors, noisy_oracle, shuffled
+from analysis.probe.floors import OF_SCENES, RULES, Texts, blank, floors, noisy_oracle, shuffled
 from analysis.probe.floors import _classifier as classifier
 from analysis.probe.floors import _ngrams as ngrams
 from analysis.probe.items import Answer, Corpus, Item
+from analysis.probe.measures import clusters
 from analysis.probe.scenes import build
 
 TEXT = ("shorter", "longer", "ngrams", "classifier", "hash")
@@ -210,20 +211,17 @@ def test_the_classifier_is_a_naive_one(drawn: list[tuple[int, list[str], list[st
             assert next(scores) == pytest.approx(sum(odds))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(drawn=ITEMS)
-def test_clusters_are_what_hangs_together(drawn: list[tuple[int, list[str], list[str], str, str]]) -> None:
+def test_what_hangs_together_is_in_one_fold(drawn: list[tuple[int, list[str], list[str], str, str]]) -> None:
     items = items_of(drawn)
-    found = clusters_of(items)
-    label = list(range(len(items)))
-    for _ in items:  # the smallest number spreads
-        for a, one in enumerate(items):
-            for b, other in enumerate(items):
-                if one.image == other.image or (one.pair and one.pair == other.pair):
-                    label[a] = label[b] = min(label[a], label[b])
-    assert [[x == y for y in found] for x in found] == [[x == y for y in label] for x in label]
-    folds = Texts(Corpus("c", "checklist", items, None), 0).fold
-    assert len(set(folds)) == min(5, len(set(label)))
+    texts = Texts(Corpus("c", "checklist", items, None), 0)
+    fold = dict(zip(texts.item.tolist(), texts.fold.tolist(), strict=True))
+    for a, one in enumerate(items):
+        for b, other in enumerate(items):
+            if one.image == other.image or (one.pair and one.pair == other.pair):
+                assert fold[a] == fold[b]
+    assert len(set(fold.values())) == min(5, len(set(clusters(items).tolist())))
 
 
 # Controls ------------------------------------------------------------------------------------------------------------

@@ -208,6 +208,12 @@ def test_clusters_are_connected_parts(said: list[tuple[int, int]]) -> None:
     assert [[a == b for b in found] for a in found] == [[a == b for b in marks] for a in marks]
 
 
+def test_crops_of_a_picture_are_one_cluster() -> None:
+    cut = [Item(str(n), f"{n}.png", ("a",), ("b",), "x", labels={"whole": f"{n // 2}.png"}) for n in range(6)]
+    assert np.array_equal(np.unique(clusters(cut), return_counts=True)[1], [2, 2, 2])
+    assert {one.by for one in measure(cut, answers_of(cut, [True] * 6))} == {"all", "axis"}  # and no label to tell of
+
+
 def test_intervals_of_a_noisy_oracle_cover_the_truth() -> None:
     """p = 0.7 for each item: 95 % intervals hold 70 % of items and 49 % of pairs in 92 to 98 % of 200 runs."""
     items = items_of(150, ("a", "b", "c"))

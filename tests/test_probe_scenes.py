@@ -279,7 +279,9 @@ def test_readers_of_the_published_corpora_read_them(folders: dict[str, Path], co
                 assert (one.id, one.pair, one.axis) == (other.id, other.pair, other.axis)
                 assert open_picture(triplets.pictures, one.image).mode == "RGB"
                 assert cropped or one.image == other.image
-                assert {**one.labels, "template": "normal", "cropped": "false"}.items() <= other.labels.items()
+                labels = {**one.labels, "template": "normal", "cropped": "false"}
+                assert labels.pop("whole", None) == (other.image if cropped else None)
+                assert labels.items() <= other.labels.items()
                 same = (one.positives, one.negatives) == (other.positives, other.negatives)
                 assert same == (template == "normal")
             assert set(truths(triplets)) == {item.id for item in triplets.items}

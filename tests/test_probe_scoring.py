@@ -16,7 +16,7 @@ from PIL import Image
 
 from analysis.probe.items import Answer, Corpus, Item, Unreadable, open_picture
 from analysis.probe.measures import outcomes
-from analysis.probe.scoring import ANSWERS, CONFIG, Record, _parsed, keep, read, sample, score
+from analysis.probe.scoring import ANSWERS, CONFIG, Record, _parsed, keep, read, score
 from tests.helpers import one_line
 
 QUIET: dict[str, Any] = {"say": lambda _: None}
@@ -369,32 +369,3 @@ def test_size_of_batches_and_order_of_items_change_no_decision(tmp_path: Path) -
         ties = [name for name, (_, tie) in found[number].items() if tie]
         assert len(ties) == 20 and len({raw[name] for name in ties}) == 2  # by noise alone, either could have won
     assert found[0] == found[1] == found[2] == found[3]
-
-
-# Samples -------------------------------------------------------------------------------------------------------------
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.integers(0, 6))),
-    st.integers(1, 9),
-    st.randoms(),
-)
-def test_samples_keep_pairs_and_limits_and_do_not_depend_on_order(said: Any, limit: int, random: Any) -> None:
-    items = [
-        Item(f"{n}{side}", "i.png", ("a",), ("b",), axis, source, f"{n}" if pair else "")
-        for n, (axis, source, pair) in enumerate(said)
-        for side in ("ab" if pair else "a")
-    ]
-    corpus = Corpus("c", "checklist", tuple(items), None)
-    taken = sample(corpus, limit, 3)
-    names = {item.id for item in taken.items}
-    assert [item for item in items if item.id in names] == list(taken.items)
-    for key in {(item.axis, item.source) for item in items}:
-        here = [item for item in items if (item.axis, item.source) == key]
-        count = sum(item.id in names for item in here)
-        assert min(limit, len(here)) - 1 <= count <= max(limit, 2)
-    whole = {item.pair for item in taken.items if item.pair}
-    assert all(item.id in names for item in items if item.pair in whole)
-    random.shuffle(items)
-    assert {item.id for item in sample(replace(corpus, items=tuple(items)), limit, 3).items} == names
-    assert ("sample" in "".join(taken.notes)) == (len(taken.items) < len(items))

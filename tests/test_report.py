@@ -18,7 +18,7 @@ from selenium.webdriver.common.keys import Keys
 from analysis import figures, load
 from analysis import report as reports
 from analysis.averages import Trained
-from analysis.document import _plain as as_it_is
+from analysis.document import plain as as_it_is
 from analysis.errors import per_run
 from analysis.layout import Cell, Table
 from analysis.tables import TABLES

@@ -262,14 +262,20 @@ def page(folder: Path, examples: int = 200, seed: int = 0) -> str:
 
 def filled(template: Path, data: Any, **values: str) -> str:
     """A page from its template: with what all pages share, values that are HTML, and data for its script."""
-    text, shared = (path.read_text(encoding="utf-8") for path in (template, SHARED))
-    for part in ("style", "script"):
-        inside = shared.partition(f"<{part}>")[2].partition(f"</{part}>")[0].strip("\n")
-        text = text.replace(f"{{{{shared_{part}}}}}", inside)
+    text = with_shared(template)
     script = text.rpartition("<script>")[2].partition("</script>")[0]
     values["script_hash"] = "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     values["data"] = embedded(data)
     return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], text)
+
+
+def with_shared(template: Path) -> str:
+    """A template with the style and the script that all pages share."""
+    text, shared = (path.read_text(encoding="utf-8") for path in (template, SHARED))
+    for part in ("style", "script"):
+        inside = shared.partition(f"<{part}>")[2].partition(f"</{part}>")[0].strip("\n")
+        text = text.replace(f"{{{{shared_{part}}}}}", inside)
+    return text
 
 
 def embedded(value: Any) -> str:

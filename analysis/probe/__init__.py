@@ -1,7 +1,8 @@
 """Zero-shot probes: which of two sentences does a pretrained model say fits a picture? `python -m analysis.probe`.
 
 items.py           what is asked: items, corpora, their pictures
-checklist.py       VL-CheckList: published corpora, run files and scoring rules
+checklist.py       VL-CheckList: taxonomy, classes of location and size, published corpora and run files, averages
+evaluate.py        VL-CheckList's own interface, `Evaluate(…).start()`
 negatives.py       a checklist from a person's own annotations
 predicate_noun.py  predicate-noun dependencies: published set and result files
 scenes.py          corpora of both kinds from our own scenes, with exact truth: made, resumed, read
@@ -14,8 +15,9 @@ own.py             our four models among them
 floors.py          what answers blindly
 pasting.py         pictures with an object put on a background
 variation.py       how a score moves with the place and the size of an object
+selection.py       which items of a corpus are asked: samples, the published head of a file
 scoring.py         a scorer over a corpus: batches, failures, resuming
-measures.py        accuracies and intervals from scores
+measures.py        from scores to numbers: accuracies, intervals, models compared, what blind rules solve
 report.py          tables, radar chart, page
 run.py             all of this for a config: `probe(config, scorer=…) -> results`
 config.py          its settings; command.py: the command line

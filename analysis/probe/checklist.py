@@ -1,36 +1,30 @@
-"""VL-CheckList: its published corpora and run files as they are, its scoring rules, and the toolbox's interface.
+"""VL-CheckList: its taxonomy, its published corpora and run files as they are, and the averages of its paper.
 
 The paper is Zhao et al. 2022, "VL-CheckList: Evaluating Pre-trained Vision-Language Models with Objects, Attributes and
 Relations"; the toolbox is described in "An Explainable Toolbox for Evaluating Pre-trained Vision-Language Models".
-Two sets of rules score the same answers. `published` is what the released code does: the head of each file, first
-captions alone. `corrected`: all captions of a sample that is spread over the file, and no record without an answer.
 """
 
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
 import math
 import os
-import random
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 
-from analysis.probe.items import STATUSES, Answer, Corpus, Item, Missing, Unreadable, find_picture, open_picture
+from analysis.probe.config import TASKS
+from analysis.probe.items import Corpus, Item
+from analysis.probe.selection import grouped
 from travlr import files
-from travlr.workers import Progress
 
 TREE = Path("corpus") / "v1"  # below the folder of a corpus: a YAML file for each axis and source
 SIDECAR = "items.jsonl"  # what the published format has no place for: pairs and labels
-TASKS = ("itc", "itm")
-RULES = ("corrected", "published")
 
 SIZES = ("large", "medium", "small")
 LOCATIONS = ("center", "mid", "margin")
@@ -368,14 +362,6 @@ def _put(folder: Path, name: str, text: str) -> None:
     files.put_file(folder, name, [text.encode()], sync=False)
 
 
-def grouped(items: Iterable[Item]) -> dict[tuple[str, str], list[Item]]:
-    """Items by axis and source, in their order: what the published code scores one after the other."""
-    found: dict[tuple[str, str], list[Item]] = {}
-    for item in items:
-        found.setdefault((item.axis, item.source), []).append(item)
-    return found
-
-
 # The run file --------------------------------------------------------------------------------------------------------
 
 KNOWN = {
@@ -448,185 +434,6 @@ def _whole(path: Path | str, key: str, value: Any, least: int) -> int:
     return value
 
 
-# Which records are scored --------------------------------------------------------------------------------------------
-
-
-def sampled(items: Sequence[Item], most: int | None, seed: int = 0) -> list[Item]:
-    """So many items of each axis and source, spread over folders of pictures and over pictures, in their order.
-
-    Each has the same chance to be in (systematic sampling along a random order of pictures), so a score of the sample
-    estimates that of all. It depends on the seed and the items, not on their order or on which pictures are there. An
-    item and its mirror stay together; where only some have one, the sample is as large on average.
-    """
-    if most is None:
-        return list(items)
-    kept: set[str] = set()
-    for place, group in grouped(items).items():
-        units: dict[tuple[str, str], list[Item]] = {}
-        for item in group:
-            units.setdefault((item.pair, "" if item.pair else item.id), []).append(item)
-        ordered = sorted(units.values(), key=lambda unit: min(_order(item, seed) for item in unit))
-        number = max(min(most, len(group)) * len(units) // len(group), 1)
-        start = int.from_bytes(_hash(seed, *place)[:6]) / (1 << 48)
-        for n in range(number):
-            kept.update(item.id for item in ordered[int((start + n) * len(units) / number)])
-    return [item for item in items if item.id in kept]
-
-
-def _order(item: Item, seed: int) -> tuple[str, bytes, bytes]:
-    folder, name = ["", *item.image.split("/")][-2:]  # what is above depends on where a person keeps the pictures
-    return folder, _hash(seed, name), _hash(seed, name, *item.positives, "", *item.negatives)
-
-
-def _hash(*parts: object) -> bytes:
-    return hashlib.blake2b("\0".join(map(str, parts)).encode(), digest_size=16).digest()
-
-
-def head(items: Sequence[Item], most: int | None, task: str, there: Callable[[Item], bool]) -> list[Item]:
-    """The published choice: of each axis and source the first `most // 2` items whose pictures are there, and the items
-    before them that are skipped. ITM takes one more for an odd number, and of that one the true sentence alone."""
-    found: list[Item] = []
-    for group in grouped(items).values():
-        left = len(group) if most is None else (most + (task == "itm")) // 2
-        for item in group:
-            if not left:
-                break
-            found.append(item)
-            left -= there(item)
-    return found
-
-
-# Scores --------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Score:
-    """Of one axis and source; accuracies are parts of 1, None where nothing was scored.
-
-    total = scored + missing + unreadable + failed, in items. left_out: ids of items, outside of the total, whose false
-    sentence is also a true one. ties: items whose two numbers are equal where `accuracy` compares them; never right.
-
-    accuracy: of ITC by the published rules, first true sentence above first false one; by the corrected ones, the mean
-    of the true ones above that of the false ones. accuracy_all: all true ones above all false ones. accuracy_best: the
-    best true one above the best false one.
-    Of ITM, the share of sentences on their side of the threshold: tp, tn, fp, fn count them.
-    number_of_data: as the published code counts, items for ITC and sentences for ITM whose picture is there.
-    """
-
-    axis: str
-    source: str
-    rules: str
-    task: str
-    total: int
-    scored: int
-    missing: int
-    unreadable: int
-    failed: int
-    number_of_data: int
-    left_out: tuple[str, ...] = ()
-    accuracy: float | None = None
-    accuracy_all: float | None = None
-    accuracy_best: float | None = None
-    ties: int = 0
-    tp: int = 0
-    tn: int = 0
-    fp: int = 0
-    fn: int = 0
-    precision: float | None = None
-    recall: float | None = None
-    f1: float | None = None
-
-
-def published_scores(
-    corpus: Corpus, answers: Iterable[Answer], task: str = "itc", most: int | None = None, threshold: float = 0.5
-) -> list[Score]:
-    """The released code's numbers for these answers, one for each axis and source.
-
-    most: its MAX_NUM. Items whose pictures are missing are dropped first; then ITC takes the first `most // 2` items,
-    compares their first sentences, and is right where the true one is strictly above; ITM takes the first `most`
-    sentences, first true and first false ones in turn, and says yes where the score (a probability) is above the
-    threshold. What the code would have died of, or skipped, is counted in `unreadable` and `failed` and not scored.
-    Raises `ValueError` for an item that is needed and has no answer, and for a task that there is not.
-    """
-    given = _by_id(answers, task)
-    scores = []
-    for (axis, source), group in grouped(corpus.items).items():
-        taken = head(group, most, task, lambda item: _answer(given, item).status != "missing")
-        said = [_answer(given, item) for item in taken]
-        first = [replace(one, positives=one.positives[:1], negatives=one.negatives[:1]) for one in said]
-        rows = sum(one.status != "missing" for one in said)
-        if task == "itm":
-            rows = min(2 * rows, most or 2 * rows)
-            if rows % 2:  # the last item's false sentence is past the end
-                first[-1] = replace(first[-1], negatives=())
-        scores.append(_score(axis, source, "published", task, first, threshold, rows))
-    return scores
-
-
-def corrected_scores(
-    corpus: Corpus, answers: Iterable[Answer], task: str = "itc", threshold: float = 0.5
-) -> list[Score]:
-    """Scores of all sentences of all items that have an answer, one for each axis and source (see `Score`).
-
-    Items whose false sentence is also a true one are left out, and named. Raises `ValueError` for a task that there is
-    not."""
-    given = _by_id(answers, task)
-    scores = []
-    for (axis, source), group in grouped(corpus.items).items():
-        asked = [item for item in group if item.id in given]
-        same = tuple(item.id for item in asked if not set(item.positives).isdisjoint(item.negatives))
-        fair = [item for item in asked if item.id not in set(same)]
-        said = [given[item.id] for item in fair]
-        there = [item for item, answer in zip(fair, said, strict=True) if answer.status != "missing"]
-        rows = sum(len(one.positives) + len(one.negatives) for one in there) if task == "itm" else len(there)
-        scores.append(replace(_score(axis, source, "corrected", task, said, threshold, rows), left_out=same))
-    return scores
-
-
-def _by_id(answers: Iterable[Answer], task: str) -> dict[str, Answer]:
-    if task not in TASKS:
-        raise ValueError(f"task={task}: choose one of {', '.join(TASKS)}")
-    return {answer.id: answer for answer in answers}
-
-
-def _answer(given: Mapping[str, Answer], item: Item) -> Answer:
-    if item.id not in given:
-        raise ValueError(f"{item.id} has no answer; score the corpus with rules=published, which takes other items")
-    return given[item.id]
-
-
-def _score(
-    axis: str, source: str, rules: str, task: str, answers: Sequence[Answer], threshold: float, rows: int
-) -> Score:
-    status = Counter(answer.status for answer in answers)
-    scored = [answer for answer in answers if answer.status == "scored"]
-    counts = [status[name] for name in STATUSES]
-    base = Score(axis, source, rules, task, len(answers), counts[0], counts[1], counts[2], counts[3], rows)
-    if not scored:
-        return base
-    if task == "itm":
-        tp = sum(value > threshold for one in scored for value in one.positives)
-        fp = sum(value > threshold for one in scored for value in one.negatives)
-        fn = sum(len(one.positives) for one in scored) - tp
-        tn = sum(len(one.negatives) for one in scored) - fp
-        precision, recall = _part(tp, tp + fp), _part(tp, tp + fn)
-        f1 = _part(2 * (precision or 0) * (recall or 0), (precision or 0) + (recall or 0))
-        accuracy = _part(tp + tn, tp + tn + fp + fn)
-        return replace(base, accuracy=accuracy, tp=tp, tn=tn, fp=fp, fn=fn, precision=precision, recall=recall, f1=f1)
-    means = [(_mean(one.positives), _mean(one.negatives)) for one in scored]
-    return replace(
-        base,
-        accuracy=sum(true > false for true, false in means) / len(scored),
-        accuracy_all=sum(min(one.positives) > max(one.negatives) for one in scored) / len(scored),
-        accuracy_best=sum(max(one.positives) > max(one.negatives) for one in scored) / len(scored),
-        ties=sum(true == false for true, false in means),
-    )
-
-
-def _part(number: float, of: float) -> float | None:
-    return number / of if of else None
-
-
 # Averages ------------------------------------------------------------------------------------------------------------
 
 
@@ -681,238 +488,3 @@ def _joint(name: str, rule: str, parts: Sequence[Average]) -> Average:
 
 def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
-
-
-# The toolbox's interface ---------------------------------------------------------------------------------------------
-
-
-class Model(Protocol):
-    """What the toolbox asks of a model."""
-
-    def model_name(self) -> str: ...
-
-    def predict(self, image_paths: list[str], texts: list[str], src_type: str = "local") -> Mapping[str, Any]:
-        """`{"probs": [[p_no, p_match], …]}`, a row for each picture and text; a row may also be p_match alone."""
-        ...
-
-
-class Evaluate:
-    """The toolbox's interface: `Evaluate("run.yaml", model=model).start()`.
-
-    For each axis and source, `OUTPUT.DIR/TASK/AXIS_SOURCE.json` has the published keys and the coverage, and
-    `AXIS_SOURCE.jsonl` beside it has each item with its scores. A run that was stopped goes on where it stopped;
-    results of an earlier run that differ are kept. What the model fails at is counted, never a reason to lose the rest.
-
-    folder: the corpus's (see `read_corpus`), images: as there. rules: `corrected` takes a sample of MAX_NUM // 2
-    records, by the seed, and all their sentences; `published` takes what the released code takes. OUTPUT.DIR is below
-    the current folder. said: takes lines of progress. Raises `ValueError` as `read_run` and `read_corpus`.
-    """
-
-    def __init__(
-        self,
-        config_file: Path | str | None = None,
-        model: Model | None = None,
-        *,
-        config: Path | str | None = None,  # as the toolbox's README calls it
-        folder: Path | str = ".",
-        images: Path | str | None = None,
-        rules: str = "corrected",
-        seed: int = 0,
-        said: Callable[[str], None] = print,
-    ) -> None:
-        file = config if config_file is None else config_file
-        if file is None or model is None:
-            raise ValueError("Evaluate needs the path of a run file and a model")
-        if rules not in RULES:
-            raise ValueError(f"rules={rules}: choose one of {', '.join(RULES)}")
-        self.run, self.model, self.rules, self.seed, self.said = read_run(file), model, rules, seed, said
-        self.corpus = read_corpus(folder, self.run.types, self.run.data, images)
-        if not self.corpus.items:
-            raise ValueError(f"{folder}: no records are there to score; {'; '.join(self.corpus.notes)}")
-        self.model_name = str(model.model_name())
-
-    def start(self) -> dict[str, dict[str, Any]]:
-        """Score everything that is asked for; the results as they are written, by `AXIS_SOURCE`."""
-        for note in (*(f"{key}: means nothing in a run file" for key in self.run.unknown), *self.corpus.notes):
-            self.said(note)
-        out = Path(self.run.out) / self.run.task
-        out.mkdir(parents=True, exist_ok=True)
-        with files.locked(out):
-            found = {}
-            for (axis, source), group in grouped(self.corpus.items).items():
-                name = f"{axis.replace('/', '_')}_{source}"
-                found[name] = self._evaluate(out, name, group)
-                self.said(_line(name, found[name]))
-            files.close(out)
-        return found
-
-    def _evaluate(self, out: Path, name: str, group: Sequence[Item]) -> dict[str, Any]:
-        began = time.monotonic()
-        run = self.run
-        if self.rules == "published":
-            chosen = head(group, run.most, run.task, lambda item: not isinstance(self._place(item), Answer))
-        else:
-            chosen = sampled(group, run.most and max(run.most // 2, 1), self.seed)
-        corpus = replace(self.corpus, items=tuple(chosen))
-        key = _hash(corpus.digest, self.model_name, self.rules, run.task, run.most).hex()[:8]
-        part = out / f"{name}.{key}.unfinished.jsonl"
-        answers = self._answers(chosen, part)
-        if self.rules == "published":
-            scores = published_scores(corpus, answers, run.task, run.most)
-        else:
-            scores = corrected_scores(corpus, answers, run.task)
-        nothing = Score(group[0].axis, group[0].source, self.rules, run.task, 0, 0, 0, 0, 0, 0)  # of MAX_NUM: 1
-        score = scores[0] if scores else nothing
-        rows = [list(self._rows(item, answer)) for item, answer in zip(chosen, answers, strict=True)]
-        right, wrong = ([row for of in rows for row in of if row["result"] == r] for r in ("correct", "incorrect"))
-        draw = random.Random(f"{self.seed}/{name}")
-        result = {
-            "sample_correct_outputs": draw.sample(right, min(run.examples, len(right))),
-            "sample_incorrect_outputs": draw.sample(wrong, min(run.examples, len(wrong))),
-            "total_acc": None if score.accuracy is None else round(score.accuracy, 4),
-            "number_of_data": score.number_of_data,
-            "model_name": self.model_name,
-            "task": run.task,
-            "eval_time": time.monotonic() - began,
-            "seed": self.seed,
-            "corpus": corpus.digest,
-            "first_failure": next((one.why for one in answers if one.status in ("unreadable", "failed")), ""),
-            **asdict(score),
-        }
-        lines = [asdict(i) | asdict(a) | {"true": i.positives, "false": i.negatives} for i, a in zip(chosen, answers)]  # noqa: B905
-        _put(out, f"{name}.jsonl", "".join(f"{json.dumps(line)}\n" for line in lines))
-        _put(out, f"{name}.json", json.dumps(result, indent=4))
-        part.unlink(missing_ok=True)
-        return result
-
-    def _answers(self, items: Sequence[Item], part: Path) -> list[Answer]:
-        """An answer for each item. Those of finished batches are in the file `part` already, or are added to it."""
-        known = {answer.id: answer for answer in _read_part(part)}
-        left = [item for item in items if item.id not in known]
-        with open(part, "a", encoding="utf-8") as file, Progress(len(left), self.said, "records") as progress:
-            for start in range(0, len(left), self.run.batch_size):
-                batch = left[start : start + self.run.batch_size]
-                for answer in self._batch(batch):
-                    known[answer.id] = answer
-                    file.write(f"{json.dumps(asdict(answer))}\n")
-                file.flush()
-                progress.advance(len(batch))
-        return [known[item.id] for item in items]
-
-    def _batch(self, items: Sequence[Item]) -> list[Answer]:
-        """Answers of one batch: first all first true sentences, then all first false ones, and so on. Where the model
-        fails, its items are asked alone, so that one of them takes no other with it."""
-        places = [self._place(item) for item in items]
-        there = [(item, place) for item, place in zip(items, places, strict=True) if isinstance(place, Path)]
-        found = {place.id: place for place in places if isinstance(place, Answer)}
-        try:
-            found |= {answer.id: answer for answer in self._asked(there)}
-        except Exception as error:  # whatever a model that we do not know may raise
-            if len(there) == 1:
-                item = there[0][0]
-                why = f"{type(error).__name__}: {' '.join(str(error).split())}"
-                found[item.id] = self._damaged(item) or Answer(item.id, "failed", why=why)
-            else:
-                found |= {answer.id: answer for one in there for answer in self._batch([one[0]])}
-        return [found[item.id] for item in items]
-
-    def _asked(self, there: Sequence[tuple[Item, Path]]) -> list[Answer]:
-        """What the model says. Raises `ValueError` where that is not a row for each picture and text."""
-        said: dict[str, dict[str, list[float]]] = {item.id: {"positives": [], "negatives": []} for item, _ in there}
-        for side in ("positives", "negatives"):
-            texts = {item.id: self._sentences(item)[side == "negatives"] for item, _ in there}
-            for place in range(max(map(len, texts.values()), default=0)):
-                asked = [(item, path) for item, path in there if len(texts[item.id]) > place]
-                paths, sentences = [str(path) for _, path in asked], [texts[item.id][place] for item, _ in asked]
-                values = _matches(self.model.predict(paths, sentences, src_type="local"), len(asked))
-                for (item, _), value in zip(asked, values, strict=True):
-                    said[item.id][side].append(value)
-        answers = []
-        for name, scores in said.items():
-            if any(map(math.isnan, (*scores["positives"], *scores["negatives"]))):
-                answers.append(Answer(name, "failed", why="a score is not a number"))
-            else:
-                answers.append(Answer(name, "scored", tuple(scores["positives"]), tuple(scores["negatives"])))
-        return answers
-
-    def _sentences(self, item: Item) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        if self.rules == "published":
-            return item.positives[:1], item.negatives[:1]
-        return item.positives, item.negatives
-
-    def _place(self, item: Item) -> Path | Answer:
-        """Where an item's picture is, or the answer that it is not there. The model reads it, so it is not opened."""
-        try:
-            return find_picture(self.corpus.pictures or Path(), item.image)
-        except (Missing, Unreadable) as error:
-            return _not_seen(item, error)
-
-    def _damaged(self, item: Item) -> Answer | None:
-        try:
-            open_picture(self.corpus.pictures, item.image)
-        except (Missing, Unreadable) as error:
-            return _not_seen(item, error)
-        return None
-
-    def _rows(self, item: Item, answer: Answer) -> Iterator[dict[str, Any]]:
-        """What the published output shows of an item: for ITC the true sentence with the lowest score and the false
-        one with the highest, for ITM each sentence."""
-        if answer.status != "scored":
-            return
-        path, (true, false) = str(self._place(item)), self._sentences(item)
-        if self.run.task == "itm":
-            for texts, scores, fits in ((true, answer.positives, True), (false, answer.negatives, False)):
-                for text, score in zip(texts, scores, strict=True):
-                    result = "correct" if (score > 0.5) == fits else "incorrect"
-                    yield {"img_path": path, "score": round(score, 4), "text": text, "result": result}
-            return
-        low, high = min(answer.positives), max(answer.negatives)
-        yield {
-            "img_path": path,
-            "pos_score": round(low, 4), "pos_txt": true[answer.positives.index(low)],
-            "neg_score": round(high, 4), "neg_txt": false[answer.negatives.index(high)],
-            "result": "correct" if low > high else "incorrect",
-        }  # fmt: skip
-
-
-def _not_seen(item: Item, error: Missing | Unreadable) -> Answer:
-    return Answer(item.id, "missing" if isinstance(error, Missing) else "unreadable", why=str(error))
-
-
-def _matches(said: Any, count: int) -> list[float]:
-    """The probabilities of a match in what `predict` gave; engines give a dictionary, some a list that begins so."""
-    rows = said["probs"] if isinstance(said, Mapping) else said[0]
-    values = []
-    for row in rows:
-        try:
-            values.append(float(row))
-        except (TypeError, ValueError, RuntimeError):  # a pair of numbers, as a list, an array or a tensor
-            values.append(float(row[1]))
-    if len(values) != count:
-        raise ValueError(f"predict gave {len(values)} rows for {count} pictures and texts")
-    return values
-
-
-def _read_part(part: Path) -> Iterator[Answer]:
-    """Answers that a run left that was stopped; its last line may be cut off."""
-    if not part.is_file():
-        return
-    text = part.read_text(encoding="utf-8", errors="replace")
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
-        part.write_text(whole, encoding="utf-8")
-    for line in whole.splitlines():
-        try:
-            said = json.loads(line)
-            yield Answer(said["id"], said["status"], tuple(said["positives"]), tuple(said["negatives"]), said["why"])
-        except (ValueError, TypeError, KeyError):
-            raise ValueError(f"{part}: is damaged; remove it, and its records are scored anew") from None
-
-
-def _line(name: str, result: Mapping[str, Any]) -> str:
-    """A line about a result, with what was not scored."""
-    accuracy = "nothing was scored" if result["accuracy"] is None else f"accuracy {result['accuracy']:.4f}"
-    rest = ", ".join(f"{result[key]} {key}" for key in ("missing", "unreadable", "failed"))
-    left = f", {len(result['left_out'])} left out (false sentence equals a true one)" if result["left_out"] else ""
-    left += f"; first failure: {result['first_failure']}" if result["first_failure"] else ""
-    return f"{name}: {accuracy}, {result['ties']} ties; {result['total']} = {result['scored']} scored, {rest}{left}"

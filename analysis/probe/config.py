@@ -36,7 +36,8 @@ class Probe:
     task: `itc` compares the sentences of a picture, `itm` asks of each whether it matches. rules: `published` takes the
     first sentence of several, no tolerance for ties, and for `limit` the first items of each file; `corrected` samples
     them by axis and source. sentences: how several true and false sentences of an item are compared: their means, the
-    first of each, all true above all false ones, or the best of each. limit: items of each axis, None for all.
+    first of each, all true above all false ones, or the best of each. limit: items of each axis and source, None for
+    all.
 
     types, data: axes and sources of VL-CheckList, None for all; a type stands for all below it. template, cropped: of
     the predicate-noun study. batch_size: sentences in a call of the scorer. floors: what is reached blindly, too.

@@ -18,8 +18,8 @@ from functools import cached_property
 import numpy as np
 from PIL import Image
 
-from analysis.probe import scenes
-from analysis.probe.items import Answer, Corpus, Item, Scorer
+from analysis.probe import measures, scenes
+from analysis.probe.items import Answer, Corpus, Scorer
 from analysis.probe.records import Truth
 from analysis.probe.statements import content_words, visible_words
 from travlr.streams import stream_key
@@ -101,7 +101,7 @@ class Texts:
 
         Equally many clusters in each, dealt out in the order of a hash, so that the order of items does not matter.
         """
-        clusters = clusters_of(self.items)
+        _, clusters = np.unique(measures.clusters(self.items), return_inverse=True)
         first: dict[int, str] = {}
         for cluster, item in zip(clusters.tolist(), self.items, strict=True):
             first[cluster] = min(first.get(cluster, item.image), item.image)
@@ -148,24 +148,6 @@ class Texts:
             found.append(Answer(item.id, "scored", tuple(values[start:middle]), tuple(values[middle:stop])))
             start = stop
         return found
-
-
-def clusters_of(items: Sequence[Item]) -> np.ndarray:
-    """(N,) from 0: equal for items that share a picture or a pair, or are linked so through others."""
-    above: dict[tuple[str, str], tuple[str, str]] = {}
-
-    def top(node: tuple[str, str]) -> tuple[str, str]:
-        while (parent := above.setdefault(node, node)) != node:
-            above[node] = above[parent]  # shorten the path
-            node = above[node]
-        return node
-
-    for item in items:
-        if item.pair:
-            above[top(("pair", item.pair))] = top(("image", item.image))
-    numbers: dict[tuple[str, str], int] = {}
-    found = [numbers.setdefault(top(("image", item.image)), len(numbers)) for item in items]
-    return np.array(found, np.int64)
 
 
 def _lengths(texts: Texts) -> np.ndarray:
@@ -278,11 +260,9 @@ def blank(scorer: Scorer) -> Scorer:
                 white[image.size] = Image.new("RGB", image.size, "white")
         return scorer([white[image.size] for image in images], texts)
 
-    score.__dict__.update(getattr(scorer, "__dict__", {}))
     score.__dict__["name"] = f"{getattr(scorer, 'name', 'scorer')}, blank pictures"
-    for attribute in ("threshold",):
-        if hasattr(scorer, attribute):
-            score.__dict__[attribute] = getattr(scorer, attribute)
+    if hasattr(scorer, "threshold"):
+        score.__dict__["threshold"] = scorer.threshold
     return score
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 KINDS = ("checklist", "predicate_noun")
+WHOLE = "whole"  # the label of a crop's item that holds the path of the picture that it was cut from
 MOST_PIXELS = 64_000_000  # of a picture; a larger one is unreadable, not a reason to run out of memory
 
 Scorer = Callable[[Sequence[Image.Image], Sequence[str]], np.ndarray]
@@ -126,8 +127,7 @@ def open_picture(folder: Path | None, path: str) -> Image.Image:
             if opened.width * opened.height > MOST_PIXELS:
                 raise Unreadable(f"{path} has {opened.width} x {opened.height} pixels, more than {MOST_PIXELS:,}")
             if opened.mode in ("RGBA", "LA", "PA") or "transparency" in opened.info:
-                picture = opened.convert("RGBA")
-                shown = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
+                shown = on_white(opened)
             elif opened.mode.startswith("I"):  # 16 bits, which Pillow would clip at 255: nearly all white
                 shown = Image.fromarray((np.asarray(opened).clip(0, 65535) // 257).astype(np.uint8)).convert("RGB")
             elif opened.mode == "F":
@@ -140,3 +140,9 @@ def open_picture(folder: Path | None, path: str) -> Image.Image:
         raise
     except Exception as error:  # Pillow's readers of formats fail in any way: AVIF's with RuntimeError
         raise Unreadable(f"{path}: {' '.join(str(error).split()) or type(error).__name__}") from None
+
+
+def on_white(picture: Image.Image) -> Image.Image:
+    """RGB, transparent parts on white; a new picture."""
+    whole = picture.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole).convert("RGB")

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from analysis.probe.config import SENTENCES
-from analysis.probe.items import STATUSES, Answer, Item
-from analysis.statistics import holm, mcnemar
-from train.evaluate import LEVEL, resampled
+from analysis.probe.items import STATUSES, WHOLE, Answer, Item
+from analysis.statistics import holm, mcnemar, unseen
+from train.evaluate import LEVEL, ends, resampled
 
 # What a batch of another size may change a score by, as a part of it: the rounding of sums, or of the score itself.
 TOLERANCES = {"float32": 1e-5, "float64": 1e-10, "bf16": 2**-8}
@@ -132,11 +132,12 @@ def outcomes(
         published=scored & (first[0] > first[1]),
         cluster=clusters(items),
         partner=_partners(items),
-        itm=None if threshold is None else _matched(answers, threshold),
+        itm=None if threshold is None else itm_counts(answers, threshold),
     )
 
 
-def _matched(answers: Sequence[Answer], threshold: float) -> np.ndarray:
+def itm_counts(answers: Sequence[Answer], threshold: float) -> np.ndarray:
+    """(N, 4) of each answer its sentences: true ones above the threshold and not, false ones above it and not."""
     found = np.zeros((len(answers), 4), np.int64)
     for n, answer in enumerate(answers):
         true = sum(score > threshold for score in answer.positives)
@@ -146,7 +147,7 @@ def _matched(answers: Sequence[Answer], threshold: float) -> np.ndarray:
 
 
 def clusters(items: Sequence[Item]) -> np.ndarray:
-    """(N,) int, equal for items that share a picture or are mirrors, directly or through others."""
+    """(N,) int, equal for items that share a picture or are cut from one, or are mirrors, also through others."""
     parent = list(range(len(items)))
 
     def root(n: int) -> int:
@@ -156,7 +157,7 @@ def clusters(items: Sequence[Item]) -> np.ndarray:
 
     first: dict[tuple[str, ...], int] = {}
     for n, item in enumerate(items):
-        for key in (("image", item.image), ("pair", item.pair))[: 1 + bool(item.pair)]:
+        for key in (("image", item.labels.get(WHOLE, item.image)), ("pair", item.pair))[: 1 + bool(item.pair)]:
             parent[root(n)] = root(first.setdefault(key, n))
     return np.array([root(n) for n in range(len(items))], np.int64)
 
@@ -213,7 +214,7 @@ def _ways(items: Sequence[Item]) -> list[tuple[str, Callable[[Item], str]]]:
     for item in items:
         for name, value in item.labels.items():
             values.setdefault(name, set()).add(value)
-    told = [name for name, found in values.items() if 2 <= len(found) <= MOST_VALUES]
+    told = [name for name, found in values.items() if 2 <= len(found) <= MOST_VALUES and name != WHOLE]
     if GRADE in told:
         ways.append(("axis and grade", lambda item: _joined(item.axis, item.labels.get(GRADE, ""))))
     ways += [(name, lambda item, name=name: item.labels.get(name, "")) for name in sorted(told)]  # type: ignore[misc]
@@ -247,7 +248,7 @@ def _line(by: str, value: str, found: Outcomes, places: np.ndarray, seed: int) -
     if len(both):
         values |= _pair_values(found, both, seed)
     if found.itm is not None and len(scored):
-        values |= _itm(found.itm[scored].sum(axis=0))
+        values |= itm_shares(found.itm[scored].sum(axis=0))
     return Line(
         by=by,
         value=value,
@@ -297,16 +298,16 @@ def _share(name: str, right: np.ndarray, cluster: np.ndarray, seed: int) -> dict
 def bounds(shares: np.ndarray, right: np.ndarray, cluster: np.ndarray) -> tuple[float, float]:
     """The ends of an interval. Where all (or none) are right no resample differs: there, the share that would show no
     fault (nothing right) in so many clusters once in 40 times."""
-    low, high = map(float, np.percentile(shares, [2.5, 97.5]))
-    unseen = 100 * (1 - 0.025 ** (1 / len(np.unique(cluster))))
+    low, high = ends(shares)
     if right.all():
-        low = 100 - unseen
+        low = 100 - unseen(len(np.unique(cluster)))
     if not right.any():
-        high = unseen
+        high = unseen(len(np.unique(cluster)))
     return low, high
 
 
-def _itm(counts: np.ndarray) -> dict[str, float | None]:
+def itm_shares(counts: np.ndarray) -> dict[str, float | None]:
+    """Accuracy, precision, recall and F1, in percent, of `itm_counts` summed to (4,); None where nothing is counted."""
     found, missed, taken, refused = map(int, counts)
 
     def percent(part: int, whole: int) -> float | None:
@@ -414,9 +415,9 @@ def _two(first: str, one: Outcomes, second: str, other: Outcomes, seed: int) -> 
     lead = right[0].astype(int) - right[1].astype(int)
     draws = resampled(lead + 1, 3, cluster, seed)
     shares = 100 * (draws[:, 2] - draws[:, 0]) / draws.sum(axis=1)
-    low, high = map(float, np.percentile(shares, [2.5, 97.5]))
+    low, high = ends(shares)
     if not lead.any():
-        high = 100 * (1 - 0.025 ** (1 / len(np.unique(cluster))))
+        high = unseen(len(np.unique(cluster)))
         low = -high
     ahead = np.bincount(np.unique(cluster, return_inverse=True)[1], weights=lead)
     more, fewer = int((ahead > 0).sum()), int((ahead < 0).sum())

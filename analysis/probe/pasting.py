@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image
 
+from analysis.probe.items import on_white
 from render.image import LEVELS, coverage
 from travlr.scene import COLOURS, SHAPES
 
@@ -44,9 +45,3 @@ def box_of(background: Image.Image, thing: Image.Image, x: float, y: float, scal
     factor = max(1, round(scale * min(background.size))) / max(thing.size)
     width, height = (max(1, round(length * factor)) for length in thing.size)
     return round(x * background.width - width / 2), round(y * background.height - height / 2), width, height
-
-
-def on_white(picture: Image.Image) -> Image.Image:
-    """RGB, transparent parts on white; a new picture."""
-    whole = picture.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole).convert("RGB")

@@ -13,18 +13,18 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from analysis.probe.checklist import leaves, read_json
-from analysis.probe.items import Answer, Corpus, Item
+from analysis.probe.config import TEMPLATES
+from analysis.probe.items import WHOLE, Answer, Corpus, Item
 from travlr import files
 
 SET = "eval_set.json"
-TEMPLATES = ("normal", "alt")
 AXES = {"object": "predicate", "subject": "noun"}  # what is wrong in the false sentence, by the published `pos`
 
 RELATION = ("id", "Label1", "label", "Label2", "bounding_box")
@@ -112,25 +112,34 @@ def read_set(
         raise ValueError(f"images={images}: there is no such folder")
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     beside = folder / "images" if (folder / "images").is_dir() else None
-    alone = sum(not _mirrored(*pair) for pair in zip(records[::2], records[1::2], strict=True))
-    note = f"{alone:,} of {len(records) // 2:,} pairs are not mirrors of each other: there a text alone may decide"
-    items = (_item(record, number // 2, template, cropped) for number, record in enumerate(records))
+    pairs = [(first, first + 1) for first in range(0, len(records), 2)]
+    alone = sum(not _mirrored(records[a], records[b]) for a, b in pairs)
+    note = f"{alone:,} of {len(pairs):,} pairs are not mirrors of each other: there a text alone may decide"
+    corpus = _corpus(records, pairs, template, cropped)
+    return replace(corpus, pictures=Path(images) if images else beside, notes=(note,) if alone else ())
+
+
+def _corpus(records: Sequence[Record], pairs: Sequence[tuple[int, int]], template: str, cropped: bool) -> Corpus:
+    """Triplets as items; pairs: the places of both of each."""
+    pair = {place: str(number) for number, both in enumerate(pairs) for place in both}
+    items = (_item(record, pair.get(place, ""), template, cropped) for place, record in enumerate(records))
     name = f"predicate-noun{', alt' * (template == 'alt')}{', cropped' * cropped}"
-    return Corpus(name, "predicate_noun", tuple(items), Path(images) if images else beside, (note,) if alone else ())
+    return Corpus(name, "predicate_noun", tuple(items), None)
 
 
-def _item(record: Record, pair: int, template: str, cropped: bool) -> Item:
+def _item(record: Record, pair: str, template: str, cropped: bool) -> Item:
     target, distractor = ALT if template == "alt" else ("sentence_target", "sentence_distractor")
     image = record["img_filename"]
     labels = {key: record[key] for key in ("subject", "predicate", "object", "word_target", "word_distractor")}
+    labels |= {"template": template, "cropped": str(cropped).lower(), "split": record["open_images_split"]}
     return Item(
         id=str(record["id"]),
         image=cropped_name(image, record["relationship_target"]["id"]) if cropped else image,
         positives=(record[target],),
         negatives=(record[distractor],),
         axis=AXES[record["pos"]],
-        pair=str(pair),
-        labels={"template": template, "cropped": str(cropped).lower(), "split": record["open_images_split"], **labels},
+        pair=pair,
+        labels={**labels, **({WHOLE: image} if cropped else {})},
     )
 
 
@@ -166,6 +175,19 @@ def read_results(path: Path | str) -> tuple[list[Record], list[Answer]]:
         records.append(record)
         answers.append(answer)
     return records, answers
+
+
+def results_corpus(path: Path | str) -> tuple[Corpus, list[Record], list[Answer]]:
+    """A published result file as a corpus, that of `read_set` where it has all triplets, its triplets, and the answers.
+
+    The other template where the file's name says so, as the published names do. Raises `ValueError` as `read_results`,
+    and for a file without results.
+    """
+    records, answers = read_results(path)
+    if not records:
+        raise ValueError(f"{path}: has no results")
+    template = "alt" if "alt_sentences" in Path(path).stem and ALT[0] in records[0] else "normal"
+    return _corpus(records, pairs_of(records), template, bool(records[0]["cropped_image"])), records, answers
 
 
 def _rows(file: Path) -> Iterator[tuple[str, dict[str, str]]]:

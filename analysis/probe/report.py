@@ -14,7 +14,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from analysis.document import TEMPLATE
+from analysis.document import TEMPLATE, listed, plain
 from analysis.layout import Cell, Table
 from analysis.page import MARKED, NOTE_LINE, TEXT, bars, name, page, percent_axis, save, whiskers
 from analysis.probe.measures import FLAG, MACRO, MICRO, Compared, Line, Outcomes, compare, outcomes, solved_blindly
 from analysis.probe.scoring import ANSWERS, read
+from travlr.browse import with_shared
 from travlr.files import locked, put_file
 
 VERSION = 1
@@ -209,8 +210,7 @@ def _cropped(models: Mapping[str, Result], results: Sequence[Result], out: Path)
             if same and other.corpus["items"] == whole.corpus["items"]:
                 both = _outcomes({f"{label}{CROPPED}": other, label: whole}, out)
                 if len(both) == 2:
-                    shared = replace(both[f"{label}{CROPPED}"], cluster=both[label].cluster)
-                    found += compare({f"{label}{CROPPED}": shared, label: both[label]}, _seed([whole]))
+                    found += compare(both, _seed([whole]))
     return found
 
 
@@ -663,17 +663,13 @@ def markdown(contents: Sequence[Content], skipped: Sequence[str]) -> str:
     lines = ["# Report of probes", ""]
     for content in contents:
         group = content.group
-        lines += [f"## {_plain(group.title)}", "", *(f"- {_plain(line)}" for line in said(group)), ""]
+        lines += [f"## {plain(group.title)}", "", *(f"- {plain(line)}" for line in said(group)), ""]
         for table in content.tables:
             lines += [table.markdown(), ""]
-        lines += [f"![{_plain(file)}](figures/{file}.png)\n" for file in content.figures]
-        lines += ["Runs:", "", *(f"- {_plain(line)}" for line in map(_about, group.results)), ""]
-    lines += ["## Left out", "", *([f"- {_plain(line)}" for line in skipped] or ["Nothing."])]
+        lines += [f"![{plain(file)}](figures/{file}.png)\n" for file in content.figures]
+        lines += ["Runs:", "", *(f"- {plain(line)}" for line in map(_about, group.results)), ""]
+    lines += ["## Left out", "", *([f"- {plain(line)}" for line in skipped] or ["Nothing."])]
     return "\n".join(lines) + "\n"
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text)
 
 
 def _about(result: Result) -> str:
@@ -694,16 +690,16 @@ def html_page(out: Path, contents: Sequence[Content], skipped: Sequence[str]) ->
 
     out: the folder of the report, in which its figures are.
     """
-    style = re.search(r"<style>.*?</style>", TEMPLATE.read_text(encoding="utf-8"), re.DOTALL)
+    style = re.search(r"<style>.*?</style>", with_shared(TEMPLATE), re.DOTALL)  # that of analysis.report
     body, links = [], []
     for content in contents:
         group = content.group
         links.append(f'<li><a href="#{group.slug}">{html.escape(group.title)}</a></li>')
-        body.append(f'<section id="{group.slug}"><h2>{html.escape(group.title)}</h2>{_listed(said(group))}')
+        body.append(f'<section id="{group.slug}"><h2>{html.escape(group.title)}</h2>{listed(said(group))}')
         body.append(f'<div class="figures">{"".join(_picture(*one, out) for one in content.figures.items())}</div>')
         body += map(_html_table, content.tables)
-        body.append(f"<details open><summary>Runs</summary>{_listed(map(_about, group.results))}</details></section>")
-    left = f"<section><h2>Left out</h2>{_listed(skipped)}</section>" if skipped else ""
+        body.append(f"<details open><summary>Runs</summary>{listed(map(_about, group.results))}</details></section>")
+    left = f"<section><h2>Left out</h2>{listed(skipped)}</section>" if skipped else ""
     models = len({result.model for content in contents for result in content.group.results if result.model})
     return FRAME.format(
         policy=POLICY,
@@ -716,14 +712,9 @@ def html_page(out: Path, contents: Sequence[Content], skipped: Sequence[str]) ->
     )
 
 
-def _listed(lines: Iterable[str]) -> str:
-    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
-    return f"<ul>{items}</ul>" if items else ""
-
-
 def _html_table(table: Table) -> str:
     files = " ".join(f'<a href="tables/{table.name}.{s}">{s}</a>' for s in ("md", "csv"))
-    notes = f"<details><summary>Notes</summary>{_listed(table.said)}</details>"
+    notes = f"<details><summary>Notes</summary>{listed(table.said)}</details>"
     title = html.escape(table.title)
     scrolled = f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">{table.html()}</div>'
     return f'<section id="{table.name}" class="block">{scrolled}{notes}<p class="files">{files}</p></section>\n'

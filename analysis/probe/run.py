@@ -20,10 +20,11 @@ from typing import Any
 
 from analysis.probe import report
 from analysis.probe.config import SCENES, Probe
-from analysis.probe.items import KINDS, Answer, Corpus, Item, Scorer
+from analysis.probe.items import KINDS, Answer, Corpus, Scorer
 from analysis.probe.measures import TOLERANCES, Line, measure
 from analysis.probe.report import Result, save_result
-from analysis.probe.scoring import ANSWERS, Say, keep, kept, read, sample, score
+from analysis.probe.scoring import ANSWERS, Say, keep, kept, read, score
+from analysis.probe.selection import answerable, head, sample
 from train.identity import content
 from train.results import run_id, surroundings
 
@@ -117,9 +118,9 @@ def _corpora(config: Probe, say: Say) -> Iterator[Given]:
                 f"corpus={config.corpus}: has no items; {'; '.join(corpus.notes) or 'is it the right one?'}"
             )
         if one.answers is None and config.rules == "corrected":
-            corpus = sample(_answerable(corpus), one.config.limit, config.seed)
+            corpus = sample(answerable(corpus), one.config.limit, config.seed)
         elif one.answers is None and one.config.limit is not None:
-            corpus = _head(corpus, one.config)
+            corpus = head(corpus, 2 * one.config.limit, config.task)
         yield replace(one, corpus=corpus)
 
 
@@ -141,7 +142,8 @@ def _read(config: Probe, say: Say) -> Iterator[Given]:
         changed = replace(config, task=run.task, limit=config.limit or (run.most and max(1, run.most // 2)))
         yield Given(checklist.read_corpus(folder, run.types, run.data, config.images), changed)
     elif path.suffix == ".csv":
-        yield _results(path, config)
+        corpus, records, answers = predicate_noun.results_corpus(path)
+        yield Given(corpus, config, tuple(records), tuple(answers), records[0]["model"] or path.parent.name)
     elif (path / checklist.TREE).is_dir():
         yield Given(checklist.read_corpus(path, config.types, config.data, config.images), config)
     elif path.suffix == ".json" or (path / predicate_noun.SET).is_file():
@@ -167,60 +169,8 @@ def _scenes(kind: str, config: Probe, say: Say) -> Corpus:
         labels = {item.id: item.labels for item in corpus.items}
         items = tuple(replace(item, labels={**labels[item.id], **item.labels}) for item in asked.items)
         corpus = replace(asked, items=items, notes=corpus.notes)
-    return replace(corpus, name=f"{SCENES}-{kind}{_condition(config) if kind == 'predicate_noun' else ''}")
-
-
-def _condition(config: Probe) -> str:
-    return f"{', alt' * (config.template == 'alt')}{', cropped' * config.cropped}"
-
-
-def _results(path: Path, config: Probe) -> Given:
-    """A result file of the predicate-noun study: its triplets as items, and its scores as answers."""
-    from analysis.probe import predicate_noun
-
-    records, answers = predicate_noun.read_results(path)
-    if not records:
-        raise ValueError(f"{path}: has no results")
-    template = "alt" if "alt_sentences" in path.stem and predicate_noun.ALT[0] in records[0] else "normal"
-    true, false = predicate_noun.ALT if template == "alt" else ("sentence_target", "sentence_distractor")
-    pairs = {place: str(n) for n, pair in enumerate(predicate_noun.pairs_of(records)) for place in pair}
-    items = tuple(
-        Item(
-            id=str(record["id"]),
-            image=record["img_filename"],
-            positives=(record[true],),
-            negatives=(record[false],),
-            axis=predicate_noun.AXES[record["pos"]],
-            pair=pairs.get(place, ""),
-            labels={name: record[name] for name in ("subject", "predicate", "object")} | {"template": template},
-        )
-        for place, record in enumerate(records)
-    )
-    cropped = ", cropped" * bool(records[0]["cropped_image"])
-    corpus = Corpus(f"predicate-noun{', alt' * (template == 'alt')}{cropped}", "predicate_noun", items, None)
-    return Given(corpus, config, tuple(records), tuple(answers), records[0]["model"] or path.parent.name)
-
-
-def _answerable(corpus: Corpus) -> Corpus:
-    """Without items whose false sentence is also a true one: nothing can be right there."""
-    items = tuple(item for item in corpus.items if set(item.positives).isdisjoint(item.negatives))
-    left = len(corpus.items) - len(items)
-    if not left:
-        return corpus
-    note = f"{left:,} items are left out: a false sentence is also a true one of the same item."
-    return replace(corpus, items=items, notes=(*corpus.notes, note))
-
-
-def _head(corpus: Corpus, config: Probe) -> Corpus:
-    """The first items of each file whose pictures are there, as the released code takes them."""
-    from analysis.probe.checklist import head
-
-    def there(item: Item) -> bool:
-        return corpus.pictures is not None and (corpus.pictures / item.image).is_file()
-
-    assert config.limit is not None
-    items = tuple(head(corpus.items, 2 * config.limit, config.task, there))
-    return replace(corpus, items=items, notes=(*corpus.notes, f"The first {config.limit:,} items of each file."))
+    condition = f"{', alt' * (config.template == 'alt')}{', cropped' * config.cropped}" * (kind == "predicate_noun")
+    return replace(corpus, name=f"{SCENES}-{kind}{condition}")
 
 
 # Models --------------------------------------------------------------------------------------------------------------

@@ -65,6 +65,21 @@ class Parts:
     processor: Any = None
 
 
+def with_processor(
+    model: Any,
+    tokenizer: Any,
+    processor: Any,
+    tokens: Callable[[str], Tensors],
+    see: Callable[[Tensors], Tensors],
+    read: Callable[[Tensors], Tensors],
+    judge: Callable[[Tensors], Tensor],
+    threshold: float | None,
+) -> Parts:
+    """The parts of a model of `transformers`, whose processor prepares pictures."""
+    words, prepare = partial(words_of, tokenizer), pixels_with(processor)
+    return Parts(model, words, prepare, tokens, see, read, judge, threshold, processor=processor)
+
+
 class Matcher:
     """A scorer made of a model's parts: pictures (N), texts (N) -> (N,) float64.
 
@@ -386,17 +401,7 @@ def clip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Pa
         return {"text": normalize(model.get_text_features(**x).pooler_output, dim=-1)}
 
     tokens = tokens_with(name, tokenizer, model.config.text_config.max_position_embeddings)
-    return Parts(
-        model,
-        partial(words_of, tokenizer),
-        pixels_with(processor),
-        tokens,
-        see,
-        read,
-        cosine,
-        None,
-        processor=processor,
-    )
+    return with_processor(model, tokenizer, processor, tokens, see, read, cosine, None)
 
 
 def siglip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
@@ -453,17 +458,7 @@ def blip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Pa
         return log_odds(model.itm_head(states[:, 0]))
 
     threshold = 0.0 if head == "itm" else None
-    return Parts(
-        model,
-        partial(words_of, tokenizer),
-        pixels_with(processor),
-        tokens,
-        see,
-        read,
-        judge,
-        threshold,
-        processor=processor,
-    )
+    return with_processor(model, tokenizer, processor, tokens, see, read, judge, threshold)
 
 
 def vilt(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
@@ -485,17 +480,7 @@ def vilt(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Pa
             both["input_ids"], both["attention_mask"], image_embeds=both["image"], pixel_mask=both["seen"]
         ).logits[:, 0]
 
-    return Parts(
-        model,
-        partial(words_of, tokenizer),
-        pixels_with(processor),
-        tokens,
-        see,
-        as_is,
-        judge,
-        None,
-        processor=processor,
-    )
+    return with_processor(model, tokenizer, processor, tokens, see, as_is, judge, None)
 
 
 def flava(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
@@ -522,17 +507,7 @@ def flava(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> P
         return log_odds(model.itm_head(states))
 
     threshold = 0.0 if head == "itm" else None
-    return Parts(
-        model,
-        partial(words_of, tokenizer),
-        pixels_with(processor),
-        tokens,
-        see,
-        read,
-        judge,
-        threshold,
-        processor=processor,
-    )
+    return with_processor(model, tokenizer, processor, tokens, see, read, judge, threshold)
 
 
 def bridgetower(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:

@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -339,39 +339,3 @@ def _free_memory() -> None:
     gc.collect()
     if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-# What is asked -------------------------------------------------------------------------------------------------------
-
-
-def sample(corpus: Corpus, limit: int | None, seed: int) -> Corpus:
-    """At most `limit` items of each axis and source, in the order of the corpus; those of a pair stay together.
-
-    They are drawn by the seed, and which are does not depend on where they stand.
-    """
-    if limit is None:
-        return corpus
-    groups: dict[tuple[str, str], list[list[Item]]] = {}
-    pairs: dict[str, list[Item]] = {}
-    for item in corpus.items:
-        if item.pair and item.pair in pairs:
-            pairs[item.pair].append(item)
-            continue
-        together = [item]
-        groups.setdefault((item.axis, item.source), []).append(together)
-        if item.pair:
-            pairs[item.pair] = together
-    taken: set[str] = set()
-    for units in groups.values():
-        units.sort(key=lambda unit: hashlib.sha256(f"{seed} {min(item.id for item in unit)}".encode()).digest())
-        count = 0
-        for unit in units:
-            if count and count + len(unit) > limit:
-                break
-            taken.update(item.id for item in unit)
-            count += len(unit)
-    items = tuple(item for item in corpus.items if item.id in taken)
-    if len(items) == len(corpus.items):
-        return corpus
-    note = f"A sample (seed {seed}): {len(items):,} of {len(corpus.items):,} items, {limit:,} of each axis and source."
-    return replace(corpus, items=items, notes=(*corpus.notes, note))

@@ -1,0 +1,231 @@
+"""VL-CheckList's toolbox: `Evaluate("run.yaml", model=model).start()`, with a model that has `predict`.
+
+DIR/TASK/AXIS_SOURCE.json    the published keys, the coverage and the intervals of an axis and source
+DIR/TASK/AXIS_SOURCE.jsonl   each of its items with its scores, as `analysis.probe.scoring` has them
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from PIL import Image
+
+from analysis.probe.checklist import read_corpus, read_run
+from analysis.probe.config import RULES
+from analysis.probe.items import STATUSES, Answer, Corpus, Item, find_picture
+from analysis.probe.measures import itm_counts, itm_shares, measure
+from analysis.probe.scoring import ANSWERS, read, score
+from analysis.probe.selection import answerable, grouped, head, sample
+from travlr.files import close, locked, put_file
+
+THRESHOLD = 0.5  # of a probability, as the released code has it
+
+
+class Model(Protocol):
+    """What the toolbox asks of a model."""
+
+    def model_name(self) -> str: ...
+
+    def predict(self, image_paths: list[str], texts: list[str], src_type: str = "local") -> Mapping[str, Any]:
+        """`{"probs": [[p_no, p_match], …]}`, a row for each picture and text; a row may also be p_match alone."""
+        ...
+
+
+class Evaluate:
+    """The toolbox's interface: `Evaluate("run.yaml", model=model).start()`.
+
+    A run that was stopped goes on where it stopped; results of an earlier run that differ are kept. What the model
+    fails at is counted, never a reason to lose the rest.
+
+    folder: the corpus's (see `read_corpus`), images: as there. rules: `corrected` takes a sample of MAX_NUM // 2
+    records, by the seed, and all their sentences; `published` takes what the released code takes. OUTPUT.DIR is below
+    the current folder. say: takes lines of progress. Raises `ValueError` as `read_run` and `read_corpus`.
+    """
+
+    def __init__(
+        self,
+        config_file: Path | str | None = None,
+        model: Model | None = None,
+        *,
+        config: Path | str | None = None,  # as the toolbox's README calls it
+        folder: Path | str = ".",
+        images: Path | str | None = None,
+        rules: str = "corrected",
+        seed: int = 0,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        file = config if config_file is None else config_file
+        if file is None or model is None:
+            raise ValueError("Evaluate needs the path of a run file and a model")
+        if rules not in RULES:
+            raise ValueError(f"rules={rules}: choose one of {', '.join(RULES)}")
+        self.run, self.model, self.rules, self.seed, self.say = read_run(file), model, rules, seed, say
+        self.corpus = read_corpus(folder, self.run.types, self.run.data, images)
+        if not self.corpus.items:
+            raise ValueError(f"{folder}: no records are there to score; {'; '.join(self.corpus.notes)}")
+        self.name = str(model.model_name())
+
+    def start(self) -> dict[str, dict[str, Any]]:
+        """Score everything that is asked for; the results as they are written, by `AXIS_SOURCE`."""
+        for note in (*(f"{key}: means nothing in a run file" for key in self.run.unknown), *self.corpus.notes):
+            self.say(note)
+        out = Path(self.run.out) / self.run.task
+        out.mkdir(parents=True, exist_ok=True)
+        with locked(out):
+            found = {}
+            for (axis, source), group in grouped(self.corpus.items).items():
+                name = f"{axis.replace('/', '_')}_{source}"
+                found[name] = self._evaluate(out, name, replace(self.corpus, items=tuple(group)))
+                self.say(_line(name, found[name]))
+            close(out)
+        return found
+
+    def _evaluate(self, out: Path, name: str, corpus: Corpus) -> dict[str, Any]:
+        began = time.monotonic()
+        asked = self._asked(corpus)
+        key = hashlib.sha256(f"{asked.digest} {self.name}".encode()).hexdigest()[:8]
+        unfinished = out / f"{name}.{key}.unfinished"
+        sentences = max(2, self.run.batch_size)  # the two of a record are one call at least; see `_predict`
+        identity = {"corpus": asked.digest, "model": self.name}
+        answers = score(asked, self._predict, unfinished, batch_size=sentences, identity=identity, say=self.say)
+        rows = [list(self._rows(item, answer)) for item, answer in zip(asked.items, answers, strict=True)]
+        right, wrong = ([row for of in rows for row in of if row["result"] == r] for r in ("correct", "incorrect"))
+        draw = random.Random(f"{self.seed}/{name}")
+        result = {
+            "sample_correct_outputs": draw.sample(right, min(self.run.examples, len(right))),
+            "sample_incorrect_outputs": draw.sample(wrong, min(self.run.examples, len(wrong))),
+            **self._numbers(asked, answers),
+            "left_out": len(corpus.items) - len(answerable(corpus).items) if self.rules == "corrected" else 0,
+            "model_name": self.name,
+            "task": self.run.task,
+            "rules": self.rules,
+            "eval_time": time.monotonic() - began,
+            "seed": self.seed,
+            "corpus": asked.digest,
+            "first_failure": next((one.why for one in answers if one.status in ("unreadable", "failed")), ""),
+        }
+        lines = {record.item.id: record.line for record in read(unfinished / ANSWERS)}
+        put_file(out, f"{name}.jsonl", [lines[item.id] for item in asked.items])
+        put_file(out, f"{name}.json", [json.dumps(result, indent=4).encode()])
+        shutil.rmtree(unfinished)  # the next start asks anew: the weights behind a name may be others then
+        return result
+
+    def _asked(self, corpus: Corpus) -> Corpus:
+        """The items that the rules take, with the sentences that they take of each."""
+        run = self.run
+        if self.rules == "corrected":
+            return sample(answerable(corpus), run.most and max(run.most // 2, 1), self.seed)
+        taken = head(corpus, run.most, run.task).items
+        first = (replace(item, positives=item.positives[:1], negatives=item.negatives[:1]) for item in taken)
+        return replace(corpus, items=tuple(first))
+
+    def _path(self, image: str) -> str:
+        return str(find_picture(self.corpus.pictures or Path(), image))
+
+    def _predict(self, images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
+        """The model as a scorer: it is given paths, BATCH_SIZE at a time."""
+        paths = [self._path(image.info["path"]) for image in images]
+        found: list[float] = []
+        for start in range(0, len(paths), self.run.batch_size):
+            part = slice(start, start + self.run.batch_size)
+            said = self.model.predict(paths[part], list(texts[part]), src_type="local")
+            found += _matches(said, len(paths[part]))
+        return np.array(found)
+
+    def _numbers(self, corpus: Corpus, answers: Sequence[Answer]) -> dict[str, Any]:
+        """Of an axis and source: accuracies as parts of 1, None where nothing was scored, counts of items.
+
+        total_acc, of ITC: by the published rules, first true sentence above first false one; by the corrected ones,
+        mean of the true ones above mean of the false ones, with accuracy_all and accuracy_best for all true ones above
+        all false ones and the best above the best. Of ITM: the share of sentences on their side of 0.5, counted in tp,
+        fn, fp and tn. interval: of total_acc in ITC. ties are never right. number_of_data: as the released code counts,
+        items for ITC and sentences for ITM whose picture is there.
+        """
+        run, published = self.run, self.rules == "published"
+        lines = {
+            how: measure(corpus.items, answers, sentences=how, tolerance=0.0, seed=self.seed)[0]
+            for how in (("first",) if published else ("mean", "all", "best"))
+        }
+        line = lines["first" if published else "mean"]
+        numbers: dict[str, Any] = {name: getattr(line, name) for name in ("total", *STATUSES, "clusters", "ties")}
+        there = [(item, answer) for item, answer in zip(corpus.items, answers, strict=True) if _is_there(answer)]
+        if run.task == "itc":
+            interval = [_part(line.single_low), _part(line.single_high)]
+            numbers |= {"total_acc": _rounded(line.single), "number_of_data": len(there), "interval": interval}
+            return numbers | {f"accuracy_{how}": _part(found.single) for how, found in lines.items()}
+        texts = sum(len(item.positives) + len(item.negatives) for item, _ in there)
+        said = list(answers)
+        if published and run.most and texts > run.most:  # an odd MAX_NUM ends between the sentences of the last item
+            texts, said[-1] = run.most, replace(said[-1], negatives=())
+        counts = itm_counts(said, THRESHOLD).sum(axis=0)
+        shares = itm_shares(counts)
+        numbers |= {"total_acc": _rounded(shares.pop("itm_accuracy")), "number_of_data": texts}
+        numbers |= {name.removeprefix("itm_"): _part(value) for name, value in shares.items()}
+        return numbers | dict(zip(("tp", "fn", "fp", "tn"), counts.tolist(), strict=True))
+
+    def _rows(self, item: Item, answer: Answer) -> Iterator[dict[str, Any]]:
+        """What the published output shows of an item: for ITC the true sentence with the lowest score and the false
+        one with the highest, for ITM each sentence."""
+        if answer.status != "scored":
+            return
+        path = self._path(item.image)
+        if self.run.task == "itm":
+            for texts, scores, fits in (
+                (item.positives, answer.positives, True),
+                (item.negatives, answer.negatives, False),
+            ):
+                for text, value in zip(texts, scores, strict=True):
+                    result = "correct" if (value > THRESHOLD) == fits else "incorrect"
+                    yield {"img_path": path, "score": round(value, 4), "text": text, "result": result}
+            return
+        low, high = min(answer.positives), max(answer.negatives)
+        yield {
+            "img_path": path,
+            "pos_score": round(low, 4), "pos_txt": item.positives[answer.positives.index(low)],
+            "neg_score": round(high, 4), "neg_txt": item.negatives[answer.negatives.index(high)],
+            "result": "correct" if low > high else "incorrect",
+        }  # fmt: skip
+
+
+def _is_there(answer: Answer) -> bool:
+    return answer.status != "missing"
+
+
+def _part(percent: float | None) -> float | None:
+    return None if percent is None else percent / 100
+
+
+def _rounded(percent: float | None) -> float | None:
+    return None if percent is None else round(percent / 100, 4)
+
+
+def _matches(said: Any, count: int) -> list[float]:
+    """The probabilities of a match in what `predict` gave; engines give a dictionary, some a list that begins so."""
+    rows = said["probs"] if isinstance(said, Mapping) else said[0]
+    values = []
+    for row in rows:
+        try:
+            values.append(float(row))
+        except (TypeError, ValueError, RuntimeError):  # a pair of numbers, as a list, an array or a tensor
+            values.append(float(row[1]))
+    if len(values) != count:
+        raise ValueError(f"predict gave {len(values)} rows for {count} pictures and texts")
+    return values
+
+
+def _line(name: str, result: Mapping[str, Any]) -> str:
+    """A line about a result, with what was not scored."""
+    accuracy = "nothing was scored" if result["total_acc"] is None else f"accuracy {result['total_acc']:.4f}"
+    rest = " + ".join(f"{result[status]} {status}" for status in STATUSES)
+    left = f", {result['left_out']} left out (false sentence equals a true one)" if result["left_out"] else ""
+    left += f"; first failure: {result['first_failure']}" if result["first_failure"] else ""
+    return f"{name}: {accuracy}, {result['ties']} ties; total {result['total']} = {rest}{left}"
