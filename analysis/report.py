@@ -114,9 +114,8 @@ def work_of(runs: Runs) -> list[Work]:
         works += [Work([Drawing("dataset", f"dataset-{task}-{d[:8]}", {"dataset": d, "task": task})]) for d in digests]
         for run in here:
             if run.about["dataset"] in runs.datasets:
-                blind = (
-                    {"agreement"} if run.about["model"] in TEXT_ONLY else set()
-                )  # with an image, which they do not see
+                # agreement is of image and caption, and they see no image
+                blind = {"agreement"} if run.about["model"] in TEXT_ONLY else set()
                 kinds = [n for n, k in FIGURES.items() if k.of == "predictions" and task in k.tasks and n not in blind]
                 works.append(Work(list(_drawings(run, kinds, shown, both)), run.about["name"]))
     return works
