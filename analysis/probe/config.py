@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from train.config import RegionSettings
+
 SCENES = "scenes"
 TASKS = ("itc", "itm")
 RULES = ("corrected", "published")
@@ -16,6 +18,7 @@ TEMPLATES = ("normal", "alt")
 PRECISIONS = ("float32", "float64", "bf16")
 HEADS = ("itm", "itc")
 SIZES = ("tiny", "small", "base")
+GRID = RegionSettings(source="grid")
 
 
 def _choice(name: str, value: Any, valid: tuple[str, ...]) -> None:
@@ -31,7 +34,7 @@ class Probe:
     VL-CheckList's (with corpus/v1), a published run file (.yaml), an eval_set.json or a folder with one, or a CSV of
     results of the predicate-noun study, whose scores are measured. count: items of each of our own, an even number.
     images: where the corpus's pictures are, None for where the corpus says. model: none for controls alone. head,
-    question, size: of models that have a choice (see `analysis.probe.scorers.load`).
+    question, size, regions: of models that have a choice (see `analysis.probe.scorers.load`).
 
     task: `itc` compares the sentences of a picture, `itm` asks of each whether it matches. rules: `published` takes the
     first sentence of several, no tolerance for ties, and for `limit` the first items of each file; `corrected` samples
@@ -51,6 +54,7 @@ class Probe:
     head: str | None = None
     question: str | None = None
     size: str = "base"
+    regions: RegionSettings = GRID
     task: str = "itc"
     rules: str = "corrected"
     sentences: str = "mean"

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from analysis.probe import report
-from analysis.probe.config import SCENES, Probe
+from analysis.probe.config import GRID, SCENES, Probe
 from analysis.probe.items import KINDS, Answer, Corpus, Scorer
 from analysis.probe.measures import TOLERANCES, Line, measure
 from analysis.probe.report import Result, save_result
 from analysis.probe.scoring import ANSWERS, Say, keep, kept, read, score
 from analysis.probe.selection import answerable, head, sample
+from train.config import RegionSettings
 from train.identity import content
 from train.results import run_id, surroundings
 
@@ -198,6 +199,8 @@ def _models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterat
     options: dict[str, Any] = {"head": config.head, "size": config.size, "batch_size": config.batch_size}
     if config.question is not None:
         options["question"] = config.question
+    if config.regions != GRID:
+        options["regions"] = config.regions
     for name in config.model:
         try:
             loaded = load(name, device=device, precision=config.precision, **options)
@@ -206,6 +209,11 @@ def _models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterat
             failures.append(str(error))
             continue
         yield found
+
+
+def _regions(settings: RegionSettings) -> dict[str, Any]:
+    """Settings of regions, files by their content."""
+    return asdict(replace(settings, detector=content(settings.detector), file=content(settings.file)))
 
 
 def _source(scorer: Scorer) -> str:
@@ -329,6 +337,7 @@ def _run(one: Given, model: Model, say: Say) -> Result:
         "head": config.head,
         "question": config.question,
         "size": config.size,
+        "regions": None if config.regions == GRID else _regions(config.regions),
     }
     folder = _folder(config.out, corpus, model.name, identity)
     device = str(getattr(model.scorer, "device", config.device))
