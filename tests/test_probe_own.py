@@ -218,7 +218,6 @@ def test_a_checkpoint_without_its_matching_head_is_refused(checkpoints: dict[str
         f"uniter:{checkpoints['uniter']}",
         regions=regions,
     )
-    load(f"uniter:{checkpoints['uniter']}", device="cpu", size="fixture", regions=regions, allow_random=True)
 
 
 def test_wrong_names_and_settings_are_told_in_one_line(checkpoints: dict[str, str], tmp_path: Path) -> None:

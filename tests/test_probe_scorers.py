@@ -257,7 +257,6 @@ def test_a_model_that_lacks_what_it_scores_with_is_refused(
 ) -> None:
     name = changed(folders[kind], tmp_path / "model", lambda weights: weights.__delitem__(key))
     refused(f"lacks 1 of the weights .* {key}", name)
-    assert np.isfinite(load(name, device="cpu", allow_random=True)(pictures()[:1], TEXTS[:1])).all()
 
 
 def test_weights_without_a_place_are_refused_and_other_heads_left_out(folders: dict[str, Path], tmp_path: Path) -> None:

@@ -294,12 +294,12 @@ def refuse_foreign(out: Path) -> None:
         raise ValueError(f"{out}: exists and is not a page of travlr.browse; choose another file with --out")
 
 
-def write(out: Path, text: str) -> None:
-    """Write the page whole or not at all. Raises `ValueError` where that cannot be done."""
+def write(out: Path, content: str | bytes) -> None:
+    """Write a page or a picture whole or not at all. Raises `ValueError` where that cannot be done."""
     temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "x", encoding="utf-8") as file:
-            file.write(text)
+        with open(temporary, "xb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         os.replace(temporary, out)
     except OSError as error:
         raise ValueError(f"{out}: cannot be written ({error.strerror}); choose another file with --out") from None

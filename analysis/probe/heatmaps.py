@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
+import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from analysis.probe.items import Scorer, open_picture
 from analysis.probe.scorers import WORD, Matcher, Parts, Tensors, load
+from travlr.browse import write
 from travlr.cli import Parser, UsageError, run
 
 METHODS = ("auto", "attention", "occlusion")
@@ -351,16 +352,9 @@ def overlaid(image: Image.Image, values: np.ndarray, most: float) -> np.ndarray:
 
 def save(found: Heat, image: Image.Image, path: Path) -> None:
     """Write the figure as PNG, whole or not at all. Raises ValueError where that cannot be done."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            draw(found, image).savefig(file, format="png")
-        os.replace(temporary, path)
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be written ({error.strerror}); choose another file with --out") from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+    drawn = io.BytesIO()
+    draw(found, image).savefig(drawn, format="png")
+    write(path, drawn.getvalue())
 
 
 def parser() -> argparse.ArgumentParser:

@@ -41,7 +41,6 @@ def parts(
     head: str | None = None,
     regions: RegionSettings | None = None,
     size: str = "base",
-    allow_random: bool = False,
 ) -> Parts:
     """The parts of a model of ours with published weights, its tokenizer and its pixel statistics.
 
@@ -62,7 +61,7 @@ def parts(
     model = make_model(kind, size, {"matching": True}, vocabulary=words.size, **changes)
     report = load_published(model, checkpoint)
     lacks = [key for key in report.missing if key.startswith("matching.")]
-    if lacks and not allow_random:
+    if lacks:
         raise ValueError(f"model={name}: has no matching head ({lacks[0]}); it would score at random")
     return built(name, model, words, checkpoint, find, head or "itm")
 

@@ -148,7 +148,6 @@ def load(
     question: str = QUESTION,
     regions: RegionSettings | None = None,
     size: str = "base",
-    allow_random: bool = False,
 ) -> Scorer:
     """A scorer by name, with attributes `name` and `threshold`.
 
@@ -160,7 +159,7 @@ def load(
     scores to some 3 digits, so that many tie.
     head: itm or itc, of the models that have both; by default itm. question: asked of generative models, with `{text}`
     for the sentence. regions: of VisualBERT, UNITER and LXMERT, by default those of a 6 x 6 grid; size: of the four
-    (`train.models.SIZES`). allow_random: weights that the checkpoint lacks may start at random, for tests.
+    (`train.models.SIZES`).
 
     threshold: 0 where a score is the log-odds of a match, None where it only ranks (CLIP, ViLT, itc).
     Raises ValueError, in one line, for a name or setting that cannot be had.
@@ -176,13 +175,13 @@ def load(
     if colon and kind in OWN:
         from analysis.probe import own
 
-        parts = own.parts(kind, rest, head=head, regions=regions, size=size, allow_random=allow_random)
+        parts = own.parts(kind, rest, head=head, regions=regions, size=size)
     elif regions is not None:
         raise ValueError(f"regions: model={name} sees no regions; only visualbert:, uniter: and lxmert: do")
     elif FUNCTION.fullmatch(name) and not Path(name).exists():
         return function_of(name)
     else:
-        parts = parts_of(name, head, question, allow_random)
+        parts = parts_of(name, head, question)
     return Matcher(name, parts, where, PRECISIONS[precision], batch_size)
 
 
@@ -224,7 +223,7 @@ def one_line(error: BaseException) -> str:
 # Models of `transformers` -----------------------------------------------------------------------------------------
 
 
-def parts_of(name: str, head: str | None, question: str, allow_random: bool) -> Parts:
+def parts_of(name: str, head: str | None, question: str) -> Parts:
     """The parts of a model of `transformers`, by the model_type of its config."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
@@ -234,14 +233,14 @@ def parts_of(name: str, head: str | None, question: str, allow_random: bool) -> 
         family = FAMILIES[kind]
         if head is not None and head not in family.heads:
             raise ValueError(f"head={head}: model={name} ({kind}) has {' and '.join(family.heads)} only")
-        model = weights_of(name, folder, family, allow_random)
+        model = weights_of(name, folder, family)
         tokenizer, processor = read_with(name, folder, "AutoTokenizer", "AutoImageProcessor")
         check_vocabulary(name, model, tokenizer)
         return family.build(name, model, tokenizer, processor, head or family.heads[0])
     if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         if head is not None:
             raise ValueError(f"head={head}: model={name} ({kind}) is asked yes or no and has no such head")
-        return generative(name, weights_of(name, folder, GENERATIVE, allow_random), folder, question)
+        return generative(name, weights_of(name, folder, GENERATIVE), folder, question)
     raise ValueError(
         f"model={name}: its config says model_type={kind}; must be one of {', '.join(FAMILIES)}, or a generative "
         "vision-language model"
@@ -294,7 +293,7 @@ def quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def weights_of(name: str, folder: Path, family: Family, allow_random: bool) -> Any:
+def weights_of(name: str, folder: Path, family: Family) -> Any:
     """The model with its weights, from safetensors or from a file of tensors alone.
 
     Raises ValueError where it cannot be read, lacks weights that a score depends on, or has some for parts of the model
@@ -317,7 +316,7 @@ def weights_of(name: str, folder: Path, family: Family, allow_random: bool) -> A
     except Exception as error:  # a folder that holds no model fails in the reader in any way
         raise ValueError(f"model={name}: cannot be loaded ({one_line(error)})") from None
     missing = sorted(key for key in about["missing_keys"] if not key.startswith(family.unused))
-    if missing and not allow_random:
+    if missing:
         raise ValueError(
             f"model={name}: lacks {len(missing)} of the weights that {family.kind} scores with, the first is "
             f"{missing[0]}; it would score at random"
@@ -328,7 +327,7 @@ def weights_of(name: str, folder: Path, family: Family, allow_random: bool) -> A
         for key in about["unexpected_keys"]
         if key.partition(".")[0] in own and not key.endswith(".position_ids") and not key.startswith(family.unused)
     )
-    if unexpected and not allow_random:
+    if unexpected:
         raise ValueError(
             f"model={name}: has {len(unexpected)} weights that {family.kind} with this config has no place for, the "
             f"first is {unexpected[0]}"
