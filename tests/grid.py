@@ -12,7 +12,8 @@ import numpy as np
 
 from train.config import Run
 from train.evaluate import Texts, by_group, couples_right, floors, score
-from train.results import finish_run, predictions_table, result_row, start_run, surroundings, write_curve
+from train.results import finish_run, predictions_table, result_row, start_run, write_curve
+from train.surroundings import surroundings
 from travlr.dataset import Dataset, open_dataset
 
 SETTINGS = ("image", "caption", "image+caption")

@@ -10,7 +10,8 @@ import pytest
 
 from tests.test_results import CONFIG, run
 from train.printed import grid_table, transfer_table
-from train.results import RESULT_COLUMNS, Row, hardware, has_converged, read_results, run_id
+from train.results import RESULT_COLUMNS, Row, has_converged, read_results, run_id
+from train.surroundings import hardware
 
 
 def row(tested: str, split: str, macro_f1: float, above: bool | None = None, **changed: Any) -> Row:

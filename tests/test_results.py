@@ -24,10 +24,7 @@ from train.printed import transfer_table
 from train.results import (
     RESULT_COLUMNS,
     collect,
-    commit,
-    environment,
     finish_run,
-    hardware,
     is_finished,
     predictions_table,
     read_config,
@@ -39,10 +36,10 @@ from train.results import (
     run_id,
     run_name,
     start_run,
-    surroundings,
     write_curve,
     write_predictions,
 )
+from train.surroundings import commit, environment, hardware, surroundings
 
 CONFIG: dict[str, Any] = {
     "model": "uniter",

@@ -34,8 +34,8 @@ from train.results import (
     read_results,
     result_row,
     start_run,
-    surroundings,
 )
+from train.surroundings import surroundings
 from train.testing import test_matrix
 from train.text import Words, grammar_tokenizer
 

@@ -27,7 +27,8 @@ from analysis.probe.scoring import ANSWERS, Say, keep, kept, read, score
 from analysis.probe.selection import answerable, head, sample
 from train.config import RegionSettings
 from train.identity import content
-from train.results import run_id, surroundings
+from train.results import run_id
+from train.surroundings import surroundings
 
 SCENES_FOLDER = "data/probes"  # of our own corpora
 OWN = ("visualbert", "uniter", "lxmert", "albef")  # whose names are followed by a colon and a file
