@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -28,7 +29,9 @@ from analysis.probe.checklist import (
     size_class,
     write_corpus,
 )
+from analysis.probe.config import Probe
 from analysis.probe.items import Item
+from analysis.probe.run import probe
 from analysis.probe.selection import sample
 from tests.helpers import ROOT
 
@@ -145,15 +148,15 @@ def test_a_published_corpus_is_read_as_it_is_and_its_oddities_are_counted(tmp_pa
     assert (corpus.items[3].negatives, corpus.items[6].positives) == ((" green door",), ("white cat",))
     notes = " / ".join(corpus.notes)
     for said in (
-        "1 of 4 data files are missing, and their records left out: Attribute/color/vaw",
-        "1 of 4 data files are empty: Relation/spatial/vg",
-        "1 records with a bare string in place of a list of sentences (Attribute/color/vg 1)",
-        "1 records without a true or without a false sentence, left out",
-        "2 records with more true than false sentences, or fewer",
-        "2 records with leading, trailing or double spaces",
-        "1 records with a false sentence that equals a true one",
-        "2 records with a false sentence that is a true one of the same picture in another record",
-        "1 records that repeat an earlier one exactly",
+        "1 of 4 data files are missing, and their records left out: Attribute/color (vaw)",
+        "1 of 4 data files are empty: Relation/spatial (vg)",
+        "records with a bare string in place of a list of sentences: 1 (Attribute/color/vg 1)",
+        "malformed records, left out: 1 (Attribute/color/vg 1); the first is Attribute/color/vg/6: POS needs a list",
+        "records with more true than false sentences, or fewer: 1 (",
+        "records with leading, trailing or double spaces, kept as they are: 2 (",
+        "records with a false sentence that equals a true one: nothing can be right there: 1 (",
+        "records with a false sentence that is a true one of the same picture in another record: 2 (",
+        "records that repeat an earlier one exactly: 1 (",
     ):
         assert said in notes, said
 
@@ -195,9 +198,6 @@ SETTINGS = "corpus/v1/Attribute/color/vg.yaml"
 BAD: dict[str, tuple[str, str | bytes, str]] = {
     "cut off": (COLOR, '[["a.jpg", {"POS": ["a"],', r"vg.json: line 1: not JSON or cut off"),
     "an object": (COLOR, "{}", "vg.json: needs a list of records"),
-    "three parts": (COLOR, '[["a.jpg", {"POS": [], "NEG": []}, 1]]', "vg.json: record 0: needs .picture"),
-    "a number": (COLOR, '[["a.jpg", {"POS": ["a"], "NEG": [1]}]]', "record 0: NEG needs a list of sentences"),
-    "no NEG": (COLOR, '[["a.jpg", {"POS": ["a"]}]]', "record 0: NEG needs a list of sentences"),
     "half a character": (COLOR, r'[["a.jpg", {"POS": ["\ud800"], "NEG": ["a"]}]]', "is not text in UTF-8"),
     "deep": (COLOR, "[" * 100_000, "vg.json: not JSON"),
     "a long number": (COLOR, f"[{'9' * 5000}]", "vg.json: "),
@@ -261,6 +261,57 @@ def test_whatever_a_file_holds_is_read_or_refused_in_one_line(
             read()
         except ValueError as error:
             assert "\n" not in str(error) and ("vg.json" in str(error) or "run.yaml" in str(error))
+
+
+MALFORMED = {
+    "three parts": (["a.jpg", {"POS": ["a"], "NEG": ["b"]}, 1], "needs [picture, {POS: …, NEG: …}]"),
+    "a number": (5, "needs [picture, {POS: …, NEG: …}]"),
+    "no name": ([None, {"POS": ["a"], "NEG": ["b"]}], "needs [picture, {POS: …, NEG: …}]"),
+    "a number for a sentence": (["a.jpg", {"POS": ["a"], "NEG": [1]}], "NEG needs a list of sentences"),
+    "no NEG": (["a.jpg", {"POS": ["a"]}], "NEG needs a list of sentences"),
+    "empty": (["a.jpg", {"POS": [], "NEG": ["a"]}], "POS needs a list of sentences"),
+}
+
+
+def test_malformed_records_are_counted_and_the_others_kept(tmp_path: Path) -> None:
+    good = ["VG/1.jpg", {"POS": ["a"], "NEG": ["b"]}]
+    records = [good, *(record for record, _ in MALFORMED.values()), good]
+    folder = publish(tmp_path / "c", {"Attribute/color/vg": records, "Relation/spatial/vg": [good]})
+    (folder / "data/Relation/spatial/vg.json").unlink()
+    corpus = read_corpus(folder)
+    assert [one.id for one in corpus.items] == ["Attribute/color/vg/0", "Attribute/color/vg/7"]
+    whys = [f"Attribute/color/vg/{n}: {why}" for n, (_, why) in enumerate(MALFORMED.values(), 1)]
+    assert corpus.refused == (*whys, "Relation/spatial/vg: its data file is missing")
+    assert f"malformed records, left out: 6 (Attribute/color/vg 6); the first is {whys[0]}" in corpus.notes
+
+
+def test_strict_fails_on_what_was_left_out(tmp_path: Path) -> None:
+    good = ["1.jpg", {"POS": ["a"], "NEG": ["b"]}]
+    draw(tmp_path / "c/vg", "1.jpg")
+
+    def run(*records: Any) -> str:
+        config = Probe(
+            corpus=str(publish(tmp_path / "c", {"Attribute/color/vg": records})),
+            out=str(tmp_path / f"out{len(records)}"),
+            floors=False,
+            strict=True,
+        )
+        (result,) = probe(config, lambda _, texts: np.array([text == "a" for text in texts]), say=lambda _: None)
+        assert result.coverage
+        return f"{result.coverage.scored} of {result.coverage.total}"
+
+    assert run(good) == "1 of 1"
+    with pytest.raises(
+        ValueError, match=r"strict=true: left out of the corpus: 1; the first is Attribute/color/vg/1: "
+    ):
+        run(good, ["1.jpg"])
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, r"a\0b"])
+def test_a_data_file_with_a_name_that_no_file_has_is_missing(name: str, tmp_path: Path) -> None:
+    folder = publish(tmp_path)
+    (folder / SETTINGS).write_text(f'ANNO_PATH: "{name}"\nIMG_ROOT: vg')
+    assert "Attribute/color/vg: its data file is missing" in read_corpus(folder).refused
 
 
 def test_a_folder_without_a_corpus_is_refused(tmp_path: Path) -> None:

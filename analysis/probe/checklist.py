@@ -11,8 +11,8 @@ import json
 import math
 import os
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -132,7 +132,6 @@ def leaves(path: str) -> bool:
 
 ODDITIES = {
     "bare": "records with a bare string in place of a list of sentences",
-    "empty": "records without a true or without a false sentence, left out",
     "lengths": "records with more true than false sentences, or fewer",
     "spaces": "records with leading, trailing or double spaces, kept as they are",
     "same": "records with a false sentence that equals a true one: nothing can be right there",
@@ -153,8 +152,9 @@ def read_corpus(
     YAML files such as `vg_obj`. None: all. images: the folder that the pictures' roots (`IMG_ROOT`: vg, swig, hake) are
     in, or one such root itself; None: the corpus's folder.
 
-    Texts stay as they are, byte for byte. What is odd is counted in the corpus's notes, and data files that are missing
-    are named there. Raises `ValueError`, one line with file and place, for what cannot be read, and for types and data
+    Texts stay as they are, byte for byte. What is odd is counted in the corpus's notes. Malformed records (of another
+    shape, or without a true or a false sentence) and data files that are missing are left out: each has a line in the
+    corpus's `refused`. Raises `ValueError`, one line with the file, for one that cannot be read, and for types and data
     that select nothing.
     """
     root = Path(folder)
@@ -165,31 +165,44 @@ def read_corpus(
     chosen = _chosen(root, types, data)
     settings = {place: _settings(path, images) for place, path in chosen.items()}
     pictures = _above(Path(images), {one["IMG_ROOT"] for one in settings.values()}) if images else root
-    items: list[Item] = []
-    missing, empty = list[str](), list[str]()
-    odd: dict[str, Counter[str]] = {name: Counter() for name in ODDITIES}
+    items, found = list[Item](), _Found()
     for place, said in settings.items():
         file = root / said["ANNO_PATH"]
-        if not file.is_file():
-            missing.append(place)
+        if not os.path.isfile(file):  # false, too, of a name that no file can have
+            found.missing.append(place)
             continue
         records = read_json(file)
         if not isinstance(records, list):
             raise ValueError(f"{file}: needs a list of records [picture, {{POS: …, NEG: …}}]")
-        found = _items(file, records, place, _root(said["IMG_ROOT"], pictures, images), odd)
         if not records:
-            empty.append(place)
-        items += found
-    notes = [
-        f"{len(places)} of {len(chosen)} data files {text}: {', '.join(places)}"
-        for places, text in ((missing, "are missing, and their records left out"), (empty, "are empty"))
-        if places
-    ]
-    notes += [_counted(number, text) for number, text in zip(odd.values(), ODDITIES.values(), strict=True) if number]
+            found.empty.append(place)
+        items += _items(records, place, _root(said["IMG_ROOT"], pictures, images), found)
     if (root / SIDECAR).is_file():
         items = _labelled(root / SIDECAR, items)
-    name = root.resolve().name
-    return Corpus(name, "checklist", tuple(items), pictures, tuple(notes))
+    refused = (*found.malformed, *(f"{place}: its data file is missing" for place in found.missing))
+    notes = tuple(found.notes(len(chosen)))
+    return Corpus(root.resolve().name, "checklist", tuple(items), pictures, notes, refused)
+
+
+@dataclass
+class _Found:
+    """What files hold beside items. missing, empty: files, by axis and source. malformed: a line for each record. odd:
+    how many records of each file have each of `ODDITIES`."""
+
+    missing: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    malformed: list[str] = field(default_factory=list)
+    odd: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in ODDITIES})
+
+    def notes(self, number: int) -> Iterator[str]:
+        """number: of all files."""
+        for places, text in ((self.missing, "are missing, and their records left out"), (self.empty, "are empty")):
+            if places:
+                yield f"{len(places)} of {number} data files {text}: {_by_axis(places)}"
+        if self.malformed:
+            of = Counter(line.partition(": ")[0].rpartition("/")[0] for line in self.malformed)
+            yield f"{_counted(of, 'malformed records, left out')}; the first is {self.malformed[0]}"
+        yield from (_counted(self.odd[name], text) for name, text in ODDITIES.items() if self.odd[name])
 
 
 def _chosen(root: Path, types: Sequence[str] | None, data: Sequence[str] | None) -> dict[str, Path]:
@@ -243,54 +256,65 @@ def _root(root: str, pictures: Path, images: Path | str | None) -> PurePosixPath
     return PurePosixPath("" if stands else root)
 
 
-def _items(
-    file: Path, records: list[Any], place: str, root: PurePosixPath, odd: Mapping[str, Counter[str]]
-) -> list[Item]:
-    """The items of one file, in its order; their ids hold their places in it. `odd` is added to."""
+def _items(records: list[Any], place: str, root: PurePosixPath, found: _Found) -> list[Item]:
+    """The items of one file, in its order; their ids hold their places in it. `found` is added to."""
     axis, _, source = place.rpartition("/")
     top, *middle, last = axis.split("/")
     labels = {middle[0].lower(): last} if top == "Object" and middle else {}
-    read = [_record(value, f"{file}: record {number}") for number, value in enumerate(records)]
+    read: dict[str, _Record] = {}
+    for number, value in enumerate(records):
+        try:
+            read[f"{place}/{number}"] = _record(value)
+        except ValueError as error:
+            found.malformed.append(f"{place}/{number}: {error}")
     true_of: dict[str, set[str]] = defaultdict(set)
-    for image, positives, _negatives, _bare in read:
+    for image, positives, _negatives, _bare in read.values():
         true_of[image].update(positives)
     items, seen = [], set()
-    for number, (image, positives, negatives, bare) in enumerate(read):
+    for name, (image, positives, negatives, bare) in read.items():
         own = set(positives)
         traits = {
             "bare": bare,
-            "empty": not (positives and negatives),
             "lengths": len(positives) != len(negatives),
             "spaces": any("  " in text or text != text.strip() for text in (*positives, *negatives)),
             "same": not own.isdisjoint(negatives),
             "elsewhere": own.isdisjoint(negatives) and any(text in true_of[image] for text in negatives),
             "repeats": (image, positives, negatives) in seen,
         }
-        for trait in (name for name, holds in traits.items() if holds):
-            odd[trait][place] += 1
+        for trait in (trait for trait, holds in traits.items() if holds):
+            found.odd[trait][place] += 1
         seen.add((image, positives, negatives))
-        if positives and negatives:
-            path = (root / image).as_posix()
-            items.append(Item(f"{place}/{number}", path, positives, negatives, axis, source, labels=labels))
+        items.append(Item(name, (root / image).as_posix(), positives, negatives, axis, source, labels=labels))
     return items
 
 
-def _record(value: Any, where: str) -> tuple[str, tuple[str, ...], tuple[str, ...], bool]:
-    """Picture, true and false sentences of a record, and whether a bare string stood for a list."""
+_Record = tuple[str, tuple[str, ...], tuple[str, ...], bool]
+"""Picture, true and false sentences, and whether a bare string stood for a list."""
+
+
+def _record(value: Any) -> _Record:
+    """Raises `ValueError`, with why, for what is no record, or one that nothing can be asked of."""
     if not (isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], dict)):
-        raise ValueError(f"{where}: needs [picture, {{POS: …, NEG: …}}]")
+        raise ValueError("needs [picture, {POS: …, NEG: …}]")
     given = [value[1].get(name) for name in ("POS", "NEG")]
     lists: list[Any] = [[texts] if isinstance(texts, str) else texts for texts in given]
     for name, texts in zip(("POS", "NEG"), lists, strict=True):
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"{where}: {name} needs a list of sentences")
+        if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"{name} needs a list of sentences")
     return value[0], tuple(lists[0]), tuple(lists[1]), any(isinstance(texts, str) for texts in given)
 
 
 def _counted(number: Counter[str], text: str) -> str:
-    """A note: how many of all, and the files that most of them are in."""
+    """A note: how many in all, and the files that most of them are in."""
     most = ", ".join(f"{place} {count:,}" for place, count in number.most_common(3))
-    return f"{number.total():,} {text} ({most}{', …' if len(number) > 3 else ''})"
+    return f"{text}: {number.total():,} ({most}{', …' if len(number) > 3 else ''})"
+
+
+def _by_axis(places: Sequence[str]) -> str:
+    sources: dict[str, list[str]] = {}
+    for axis, _, source in (place.rpartition("/") for place in places):
+        sources.setdefault(axis, []).append(source)
+    return ", ".join(f"{axis} ({', '.join(of)})" for axis, of in sources.items())
 
 
 def _labelled(path: Path, items: Sequence[Item]) -> list[Item]:

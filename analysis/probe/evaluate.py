@@ -105,6 +105,7 @@ class Evaluate:
             "sample_incorrect_outputs": draw.sample(wrong, min(self.run.examples, len(wrong))),
             **self._numbers(asked, answers),
             "left_out": len(corpus.items) - len(answerable(corpus).items) if self.rules == "corrected" else 0,
+            "refused": sum(line.startswith(_place(corpus)) for line in corpus.refused),
             "model_name": self.name,
             "task": self.run.task,
             "rules": self.rules,
@@ -196,6 +197,11 @@ class Evaluate:
         }  # fmt: skip
 
 
+def _place(corpus: Corpus) -> str:
+    """What the ids of the items of one axis and source begin with."""
+    return corpus.items[0].id.rpartition("/")[0] + "/"
+
+
 def _is_there(answer: Answer) -> bool:
     return answer.status != "missing"
 
@@ -227,5 +233,6 @@ def _line(name: str, result: Mapping[str, Any]) -> str:
     accuracy = "nothing was scored" if result["total_acc"] is None else f"accuracy {result['total_acc']:.4f}"
     rest = " + ".join(f"{result[status]} {status}" for status in STATUSES)
     left = f", {result['left_out']} left out (false sentence equals a true one)" if result["left_out"] else ""
+    left += f", {result['refused']} malformed records left out" if result["refused"] else ""
     left += f"; first failure: {result['first_failure']}" if result["first_failure"] else ""
     return f"{name}: {accuracy}, {result['ties']} ties; total {result['total']} = {rest}{left}"

@@ -92,6 +92,8 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
     if config.strict and (short := [r for r in results if r.coverage and r.coverage.scored < r.coverage.total]):
         assert short[0].coverage
         raise ValueError(f"strict=true: {short[0].name}: {report.coverage_text(short[0].coverage)}")
+    if config.strict and (refused := [line for one in corpora for line in one.corpus.refused]):
+        raise ValueError(f"strict=true: left out of the corpus: {len(refused):,}; the first is {refused[0]}")
     return results
 
 
