@@ -340,15 +340,13 @@ def _labelled(path: Path, items: Sequence[Item]) -> list[Item]:
     return found
 
 
-def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images") -> None:
-    """Write items as a corpus in the published form, with a side-car file of their pairs and labels.
+def published(items: Sequence[Item], root: str = "images") -> dict[str, bytes]:
+    """The files of the published form, by name: of each axis and source its YAML and, before it, its data.
 
-    root: the `IMG_ROOT`, the first part of each item's path below the folder. `read_corpus` gives the same items; their
-    ids become axis, source and place in the file. Killed at any moment, the same call goes on. Raises `ValueError` for
-    a folder that holds another corpus, and for an axis, a source or a picture that leaves its folder.
+    root: the `IMG_ROOT`, the first part of each item's path. Raises `ValueError` for an axis, a source or a picture
+    that leaves its folder.
     """
-    out = Path(folder)
-    texts, sidecar = {}, ""
+    written: dict[str, bytes] = {}
     for (axis, source), of in grouped(items).items():
         place = f"{axis}/{source}"
         if not axis or not source or "/" in source or leaves(place):
@@ -356,21 +354,33 @@ def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images"
         data = f"data/{place}.json"
         records = [[_below(root, item.image), {"POS": item.positives, "NEG": item.negatives}] for item in of]
         settings = {"ANNO_PATH": data, "IMG_ROOT": f"{root}/", "TYPE": "TUPLE_JSON"}
-        texts[data] = json.dumps(records)
-        texts[f"{TREE.as_posix()}/{place}.yaml"] = yaml.safe_dump(settings, sort_keys=False)
-        lines = (asdict(replace(item, id=f"{place}/{number}")) for number, item in enumerate(of))
-        sidecar += "".join(f"{json.dumps(line)}\n" for line in lines)
-    if (out / SIDECAR).is_file():
-        same = (out / SIDECAR).read_bytes() == sidecar.encode()
-    else:
-        same = not (out / "corpus").exists()
+        written[data] = json.dumps(records).encode()
+        written[f"{TREE.as_posix()}/{place}.yaml"] = yaml.safe_dump(settings, sort_keys=False).encode()
+    return written
+
+
+def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images") -> None:
+    """Write items in the published form, with a side-car file of their pairs and labels.
+
+    `read_corpus` gives the same items; their ids become axis, source and place in the file. Killed at any moment, the
+    same call goes on. Raises `ValueError` for a folder that holds another corpus, and as `published`.
+    """
+    out = Path(folder)
+    named = [
+        replace(item, id=f"{axis}/{source}/{number}")
+        for (axis, source), of in grouped(items).items()
+        for number, item in enumerate(of)
+    ]
+    sidecar = "".join(f"{json.dumps(asdict(item))}\n" for item in named).encode()
+    written = {SIDECAR: sidecar, **published(items, root)}  # first what tells what is being made
+    same = (out / SIDECAR).read_bytes() == sidecar if (out / SIDECAR).is_file() else not (out / "corpus").exists()
     if not same:
         raise ValueError(f"{out}: holds another corpus; name another folder")
     out.mkdir(parents=True, exist_ok=True)
     with files.locked(out):
-        _put(out, SIDECAR, sidecar)  # first: it tells what is being made
-        for name, text in texts.items():
-            _put(out, name, text)
+        for name, data in written.items():
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            files.put_file(out, name, [data], sync=False)
         files.close(out)
 
 
@@ -379,11 +389,6 @@ def _below(root: str, image: str) -> str:
     if leaves(image) or not image.startswith(f"{root}/"):
         raise ValueError(f"picture {image!r}: its path must begin with {root}/ and stay there")
     return image.removeprefix(f"{root}/")
-
-
-def _put(folder: Path, name: str, text: str) -> None:
-    (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    files.put_file(folder, name, [text.encode()], sync=False)
 
 
 # The run file --------------------------------------------------------------------------------------------------------
