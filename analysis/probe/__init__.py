@@ -4,6 +4,7 @@ items.py           what is asked: items, corpora, their pictures
 checklist.py       VL-CheckList: taxonomy, classes of location and size, published corpora and run files, averages
 evaluate.py        VL-CheckList's own interface, `Evaluate(…).start()`
 negatives.py       a checklist from a person's own annotations
+words.py           the words that it knows: which exclude each other, articles, numbers
 predicate_noun.py  predicate-noun dependencies: published set and result files
 scenes.py          corpora of both kinds from our own scenes, with exact truth: made, resumed, read
 layouts.py         what these scenes show and what is asked of them
