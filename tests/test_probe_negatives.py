@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.probe.checklist import location_class, read_corpus, size_class
+from analysis.probe.checklist import read_corpus
 from analysis.probe.items import Corpus, Item
 from analysis.probe.negatives import Picture, Thing, generate, main, read_annotations
+from analysis.probe.taxonomy import location_class, size_class
 from analysis.probe.words import Words, article, read_tables
 from tests.helpers import ROOT, one_line
 from travlr import cli

@@ -26,8 +26,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analysis.probe.checklist import leaves, location_class, size_class, write_corpus
+from analysis.probe.checklist import leaves, write_corpus
 from analysis.probe.items import Corpus, Item
+from analysis.probe.taxonomy import location_class, size_class
 from analysis.probe.words import TABLES, Words, plain, read_tables
 from travlr import cli
 

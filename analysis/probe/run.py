@@ -415,7 +415,7 @@ def _averages(corpus: Corpus, lines: Sequence[Line]) -> tuple[dict[str, Any], ..
     """The averages of VL-CheckList's paper, of the accuracies of items."""
     if corpus.kind != "checklist":
         return ()
-    from analysis.probe.checklist import by_axis, paper_averages
+    from analysis.probe.taxonomy import by_axis, paper_averages
 
     sources = {tuple(line.value.split(", ")): line.single for line in lines if line.by == "axis and source"}
     if sources:
