@@ -148,6 +148,7 @@ BAD: dict[str, tuple[str, str | bytes, str]] = {
     "a long number": (COLOR, f"[{'9' * 5000}]", "vg.json: "),
     "latin-1": (COLOR, b'[["\xe9.jpg", {}]]', "is not text in UTF-8"),
     "a tag": (SETTINGS, "ANNO_PATH: !!python/object/apply:os.getcwd []", "vg.yaml: could not determine a constructor"),
+    "an alias": (SETTINGS, "x: &x [y]\nANNO_PATH: *x", r"vg.yaml: \*x: aliases are not read"),
     "not YAML": (SETTINGS, "ANNO_PATH: [", "vg.yaml: while parsing"),
     "a word": (SETTINGS, "vg", "vg.yaml: needs lines such as NAME: value"),
     "no path": (SETTINGS, "IMG_ROOT: vg", "vg.yaml: ANNO_PATH is missing"),

@@ -188,7 +188,17 @@ def test_pictures_outside_of_their_folder_are_not_given_to_a_model(checklist: Pa
     ]
 
 
+def test_a_model_without_a_name_is_called_by_its_class(checklist: Path) -> None:
+    class Plain:
+        def predict(self, image_paths: list[str], texts: list[str], src_type: str = "local") -> dict[str, Any]:
+            return {"probs": [[0.5, 0.5]] * len(texts)}
+
+    assert evaluate(checklist, Plain())["model_name"] == "Plain"
+
+
 def test_evaluate_needs_records_a_model_and_known_rules(checklist: Path) -> None:
+    with pytest.raises(ValueError, match="needs a model with predict"):
+        Evaluate(run_file(checklist), model=object())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="rules=both: choose one of corrected, published"):
         Evaluate(run_file(checklist), Told(TOLD), rules="both")
     with pytest.raises(ValueError, match="needs the path of a run file and a model"):

@@ -51,12 +51,21 @@ def read_json(path: Path) -> Any:
     return value
 
 
+class _Plain(yaml.SafeLoader):
+    """Without aliases, of which a few lines make values that no memory holds."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise ValueError(f"*{self.peek_event().anchor}: aliases are not read; write the value itself")  # type: ignore[no-untyped-call]
+        return super().compose_node(parent, index)
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """The names and values in a YAML file of plain data. Raises `ValueError`, one line; tags make no objects."""
     try:
         with open(path, encoding="utf-8-sig") as file:
             text = file.read(LARGEST_YAML + 1)
-        value = yaml.safe_load(text) if len(text) <= LARGEST_YAML else None
+        value = yaml.load(text, _Plain) if len(text) <= LARGEST_YAML else None
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
     except UnicodeError:
