@@ -158,7 +158,7 @@ BAD: dict[str, tuple[str, str | bytes, str]] = {
         "ANNO_PATH: data/x.json\nIMG_ROOT: /vg",
         "/vg leaves the folder of the corpus; give images=",
     ),
-    "large": (SETTINGS, "#" * ((1 << 20) + 1), "vg.yaml: needs lines"),
+    "large": (SETTINGS, "#" * ((1 << 20) + 1), "vg.yaml: has more than 1,048,576 characters"),
 }
 
 

@@ -65,7 +65,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8-sig") as file:
             text = file.read(LARGEST_YAML + 1)
-        value = yaml.load(text, _Plain) if len(text) <= LARGEST_YAML else None
+        if len(text) > LARGEST_YAML:
+            raise ValueError(f"has more than {LARGEST_YAML:,} characters")
+        value = yaml.load(text, _Plain)
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
     except UnicodeError:
