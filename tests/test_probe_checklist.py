@@ -1,16 +1,16 @@
-"""VL-CheckList: reading what is published, writing the same, and the averages of the paper."""
+"""VL-CheckList: reading what is published, and writing the same."""
 
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -19,17 +19,15 @@ from PIL import Image
 
 from analysis.probe.checklist import (
     SIDECAR,
-    TAXONOMY,
-    by_axis,
-    location_class,
-    paper_averages,
     read_corpus,
     read_run,
-    size_class,
     write_corpus,
 )
+from analysis.probe.config import Probe
 from analysis.probe.items import Item
+from analysis.probe.run import probe
 from analysis.probe.selection import sample
+from analysis.probe.taxonomy import TAXONOMY
 from tests.helpers import ROOT
 
 RECORDS: dict[str, list[Any]] = {
@@ -76,56 +74,6 @@ def item(number: int, axis: str = "Attribute/color", source: str = "vg", **chang
     return replace(plain, **changed)
 
 
-# Location and size ---------------------------------------------------------------------------------------------------
-
-
-@given(st.tuples(st.floats(0, 500), st.floats(0, 500), st.floats(1, 400), st.floats(1, 400)), st.integers(1, 900))
-def test_classes_are_those_of_the_paper(box: tuple[float, float, float, float], width: int) -> None:
-    x, y, w, h = box
-    height = 480
-    ratio = math.hypot(x + w / 2 - width / 2, y + h / 2 - height / 2) / (math.hypot(width, height) / 2)
-    if min(abs(ratio - 1 / 3), abs(ratio - 2 / 3)) > 1e-9:
-        assert location_class(box, width, height) == (
-            "center" if ratio < 1 / 3 else "mid" if ratio < 2 / 3 else "margin"
-        )
-    area = w * h
-    assert size_class(box, width, height) == ("small" if area <= 1024 else "medium" if area <= 9216 else "large")
-    share = area / (width * height)
-    if min(abs(share - 1 / 300), abs(share - 0.03)) > 1e-9:
-        relative = "small" if share < 1 / 300 else "medium" if share < 0.03 else "large"
-        assert size_class(box, width, height, "relative") == relative
-
-
-def test_limits_belong_to_the_smaller_class() -> None:
-    assert [size_class((0, 0, 32, side), 640, 480) for side in (32, 33, 288, 289)] == [
-        "small",
-        "medium",
-        "medium",
-        "large",
-    ]
-    assert [size_class((0, 0, 32, 32), 640 * k, 480 * k, "relative") for k in (1, 2)] == ["small", "small"]
-    assert size_class((0, 0, 64, 64), 1280, 960, "relative") == "small"
-    # a picture of 30 x 40 has half a diagonal of 25; its centre is at (15, 20)
-    assert location_class((14 + 9, 19, 2, 2), 30, 40) == "mid"
-    at = [location_class((300 - 1 + d, 400 - 1, 2, 2), 600, 800) for d in (166, 167, 333, 334)]
-    assert at == ["center", "mid", "mid", "margin"]  # half the diagonal is 500
-    assert location_class((150 - 1 + 50, 200 - 1, 2, 2), 180 + 120, 240 + 160) == "center"
-
-
-def test_a_grid_of_six_by_six_has_the_known_numbers_of_each_location() -> None:
-    cells = [location_class((64 * c, 64 * r, 64, 64), 384, 384) for c in range(6) for r in range(6)]
-    assert [cells.count(name) for name in ("center", "mid", "margin")] == [4, 20, 12]
-
-
-@pytest.mark.parametrize("box", [(0, 0, 0, 5), (0, 0, 5), (0, 0, 5, math.nan), (0, 0, -1, 2)])
-def test_boxes_without_area_are_refused(box: Sequence[float]) -> None:
-    for of in (location_class, size_class):
-        with pytest.raises(ValueError, match="w, h above 0"):
-            of(box, 100, 100)
-    with pytest.raises(ValueError, match="thresholds=other: choose one of"):
-        size_class((0, 0, 1, 1), 10, 10, "other")
-
-
 # Reading -------------------------------------------------------------------------------------------------------------
 
 
@@ -145,15 +93,15 @@ def test_a_published_corpus_is_read_as_it_is_and_its_oddities_are_counted(tmp_pa
     assert (corpus.items[3].negatives, corpus.items[6].positives) == ((" green door",), ("white cat",))
     notes = " / ".join(corpus.notes)
     for said in (
-        "1 of 4 data files are missing, and their records left out: Attribute/color/vaw",
-        "1 of 4 data files are empty: Relation/spatial/vg",
-        "1 records with a bare string in place of a list of sentences (Attribute/color/vg 1)",
-        "1 records without a true or without a false sentence, left out",
-        "2 records with more true than false sentences, or fewer",
-        "2 records with leading, trailing or double spaces",
-        "1 records with a false sentence that equals a true one",
-        "2 records with a false sentence that is a true one of the same picture in another record",
-        "1 records that repeat an earlier one exactly",
+        "1 of 4 data files are missing, and their records left out: Attribute/color (vaw)",
+        "1 of 4 data files are empty: Relation/spatial (vg)",
+        "records with a bare string in place of a list of sentences: 1 (Attribute/color/vg 1)",
+        "malformed records, left out: 1 (Attribute/color/vg 1); the first is Attribute/color/vg/6: POS needs a list",
+        "records with more true than false sentences, or fewer: 1 (",
+        "records with leading, trailing or double spaces, kept as they are: 2 (",
+        "records with a false sentence that equals a true one: nothing can be right there: 1 (",
+        "records with a false sentence that is a true one of the same picture in another record: 2 (",
+        "records that repeat an earlier one exactly: 1 (",
     ):
         assert said in notes, said
 
@@ -195,14 +143,12 @@ SETTINGS = "corpus/v1/Attribute/color/vg.yaml"
 BAD: dict[str, tuple[str, str | bytes, str]] = {
     "cut off": (COLOR, '[["a.jpg", {"POS": ["a"],', r"vg.json: line 1: not JSON or cut off"),
     "an object": (COLOR, "{}", "vg.json: needs a list of records"),
-    "three parts": (COLOR, '[["a.jpg", {"POS": [], "NEG": []}, 1]]', "vg.json: record 0: needs .picture"),
-    "a number": (COLOR, '[["a.jpg", {"POS": ["a"], "NEG": [1]}]]', "record 0: NEG needs a list of sentences"),
-    "no NEG": (COLOR, '[["a.jpg", {"POS": ["a"]}]]', "record 0: NEG needs a list of sentences"),
     "half a character": (COLOR, r'[["a.jpg", {"POS": ["\ud800"], "NEG": ["a"]}]]', "is not text in UTF-8"),
     "deep": (COLOR, "[" * 100_000, "vg.json: not JSON"),
     "a long number": (COLOR, f"[{'9' * 5000}]", "vg.json: "),
     "latin-1": (COLOR, b'[["\xe9.jpg", {}]]', "is not text in UTF-8"),
     "a tag": (SETTINGS, "ANNO_PATH: !!python/object/apply:os.getcwd []", "vg.yaml: could not determine a constructor"),
+    "an alias": (SETTINGS, "x: &x [y]\nANNO_PATH: *x", r"vg.yaml: \*x: aliases are not read"),
     "not YAML": (SETTINGS, "ANNO_PATH: [", "vg.yaml: while parsing"),
     "a word": (SETTINGS, "vg", "vg.yaml: needs lines such as NAME: value"),
     "no path": (SETTINGS, "IMG_ROOT: vg", "vg.yaml: ANNO_PATH is missing"),
@@ -212,7 +158,7 @@ BAD: dict[str, tuple[str, str | bytes, str]] = {
         "ANNO_PATH: data/x.json\nIMG_ROOT: /vg",
         "/vg leaves the folder of the corpus; give images=",
     ),
-    "large": (SETTINGS, "#" * ((1 << 20) + 1), "vg.yaml: needs lines"),
+    "large": (SETTINGS, "#" * ((1 << 20) + 1), "vg.yaml: has more than 1,048,576 characters"),
 }
 
 
@@ -261,6 +207,57 @@ def test_whatever_a_file_holds_is_read_or_refused_in_one_line(
             read()
         except ValueError as error:
             assert "\n" not in str(error) and ("vg.json" in str(error) or "run.yaml" in str(error))
+
+
+MALFORMED = {
+    "three parts": (["a.jpg", {"POS": ["a"], "NEG": ["b"]}, 1], "needs [picture, {POS: …, NEG: …}]"),
+    "a number": (5, "needs [picture, {POS: …, NEG: …}]"),
+    "no name": ([None, {"POS": ["a"], "NEG": ["b"]}], "needs [picture, {POS: …, NEG: …}]"),
+    "a number for a sentence": (["a.jpg", {"POS": ["a"], "NEG": [1]}], "NEG needs a list of sentences"),
+    "no NEG": (["a.jpg", {"POS": ["a"]}], "NEG needs a list of sentences"),
+    "empty": (["a.jpg", {"POS": [], "NEG": ["a"]}], "POS needs a list of sentences"),
+}
+
+
+def test_malformed_records_are_counted_and_the_others_kept(tmp_path: Path) -> None:
+    good = ["VG/1.jpg", {"POS": ["a"], "NEG": ["b"]}]
+    records = [good, *(record for record, _ in MALFORMED.values()), good]
+    folder = publish(tmp_path / "c", {"Attribute/color/vg": records, "Relation/spatial/vg": [good]})
+    (folder / "data/Relation/spatial/vg.json").unlink()
+    corpus = read_corpus(folder)
+    assert [one.id for one in corpus.items] == ["Attribute/color/vg/0", "Attribute/color/vg/7"]
+    whys = [f"Attribute/color/vg/{n}: {why}" for n, (_, why) in enumerate(MALFORMED.values(), 1)]
+    assert corpus.refused == (*whys, "Relation/spatial/vg: its data file is missing")
+    assert f"malformed records, left out: 6 (Attribute/color/vg 6); the first is {whys[0]}" in corpus.notes
+
+
+def test_strict_fails_on_what_was_left_out(tmp_path: Path) -> None:
+    good = ["1.jpg", {"POS": ["a"], "NEG": ["b"]}]
+    draw(tmp_path / "c/vg", "1.jpg")
+
+    def run(*records: Any) -> str:
+        config = Probe(
+            corpus=str(publish(tmp_path / "c", {"Attribute/color/vg": records})),
+            out=str(tmp_path / f"out{len(records)}"),
+            floors=False,
+            strict=True,
+        )
+        (result,) = probe(config, lambda _, texts: np.array([text == "a" for text in texts]), say=lambda _: None)
+        assert result.coverage
+        return f"{result.coverage.scored} of {result.coverage.total}"
+
+    assert run(good) == "1 of 1"
+    with pytest.raises(
+        ValueError, match=r"strict=true: left out of the corpus: 1; the first is Attribute/color/vg/1: "
+    ):
+        run(good, ["1.jpg"])
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, r"a\0b"])
+def test_a_data_file_with_a_name_that_no_file_has_is_missing(name: str, tmp_path: Path) -> None:
+    folder = publish(tmp_path)
+    (folder / SETTINGS).write_text(f'ANNO_PATH: "{name}"\nIMG_ROOT: vg')
+    assert "Attribute/color/vg: its data file is missing" in read_corpus(folder).refused
 
 
 def test_a_folder_without_a_corpus_is_refused(tmp_path: Path) -> None:
@@ -350,65 +347,6 @@ def test_run_files_that_mean_nothing_are_refused(changed: dict[str, Any], said: 
     (tmp_path / "none.yaml").write_text("TASK: itc\nDATA: {TYPES: a, TEST_DATA: b}\nOUTPUT: {DIR: o}")
     with pytest.raises(ValueError, match="MAX_NUM is missing"):
         read_run(tmp_path / "none.yaml")
-
-
-# Averages ------------------------------------------------------------------------------------------------------------
-
-# What the paper prints, averages last: Table 3 (large, medium, small, center, mid, margin), Table 4 (action, spatial,
-# then as Table 3), Table 5 (color, material, size, state, action, then as Table 3), and the mean of Table 2.
-PRINTED = {
-    "LXMERT": ([84.94, 82.05, 79.01, 84.56, 83.84, 79.77, 82.36],
-               [61.47, 57.4, 57.70, 57.36, 53.37, 57.37, 56.43, 52.04, 57.57],
-               [81.85, 82.15, 70.00, 68.63, 76.35, 82.25, 77.10, 75.36, 77.50, 79.25, 79.25, 77.12], 72.35),
-    "UNITER": ([85.27, 81.12, 78.06, 85.69, 83.64, 77.84, 81.94],
-               [69.17, 61.5, 64.73, 66.17, 60.31, 63.33, 63.70, 65.60, 64.65],
-               [76.20, 75.75, 63.45, 68.10, 72.55, 74.90, 69.45, 68.49, 72.05, 73.30, 70.25, 71.31], 72.63),
-    "OSCAR": ([81.43, 78.53, 74.93, 80.91, 78.59, 74.24, 78.10],
-              [69.6, 72.6, 67.65, 65.65, 61.50, 70.70, 67.00, 63.43, 68.54],
-              [68.80, 58.25, 52.65, 62.31, 67.60, 64.80, 59.15, 58.18, 65.75, 59.15, 56.80, 61.28], 69.31),
-    "ViLT": ([88.58, 85.29, 82.18, 88.61, 86.65, 86.59, 86.32],
-             [64.57, 66.6, 62.37, 62.97, 62.36, 60.80, 62.33, 61.20, 63.79],
-             [86.45, 86.35, 71.40, 70.26, 80.00, 83.45, 81.90, 78.67, 81.60, 83.20, 82.20, 80.36], 76.82),
-    "ALBEF": ([84.33, 80.25, 76.92, 82.87, 80.91, 81.19, 81.08],
-              [70.47, 64.6, 65.17, 67.06, 61.59, 65.57, 65.73, 67.13, 66.45],
-              [84.20, 87.30, 69.45, 72.08, 81.65, 86.65, 77.05, 71.13, 85.50, 80.00, 78.05, 79.33], 75.62),
-    "TCL": ([86.15, 79.96, 74.91, 85.01, 83.21, 80.26, 81.58],
-            [69.17, 59.4, 66.90, 62.34, 58.17, 66.57, 63.97, 62.60, 63.85],
-            [83.00, 85.20, 63.45, 73.10, 82.85, 85.40, 76.65, 71.47, 83.50, 79.75, 77.40, 78.27], 74.57),
-    "CLIP": ([88.77, 81.82, 75.65, 88.48, 85.80, 76.47, 82.83],
-             [74.07, 49.1, 71.07, 65.17, 60.74, 71.33, 68.40, 64.03, 64.19],
-             [72.90, 73.60, 65.20, 63.74, 74.25, 69.30, 65.90, 61.33, 69.85, 67.20, 62.00, 67.93], 71.65),
-}  # fmt: skip
-PLACES = ["Size/large", "Size/medium", "Size/small", "Location/center", "Location/mid", "Location/margin"]
-COLUMNS = {
-    "Object": PLACES,
-    "Relation": ["action", "spatial", *PLACES],
-    "Attribute": ["color", "material", "size", "state", "action", *PLACES],
-}
-
-
-@pytest.mark.parametrize("model", PRINTED)
-def test_the_averages_are_those_that_the_paper_prints(model: str) -> None:
-    *tables, overall = PRINTED[model]
-    scores = {f"{top}/{place}": value for (top, places), table in zip(COLUMNS.items(), tables, strict=True)
-              for place, value in zip(places, table, strict=False)}  # fmt: skip
-    averages = {one.name: one.value for one in paper_averages(scores)}
-    for top, table in zip(COLUMNS, tables, strict=True):
-        assert averages[top] == pytest.approx(table[-1], abs=0.01), top
-    assert averages["all"] == pytest.approx(overall, abs=0.01)
-
-
-def test_an_average_names_the_axes_that_it_lacks() -> None:
-    averages = {one.name: one for one in paper_averages({axis: 50.0 for axis in TAXONOMY})}
-    assert averages["Object"].value == 50 and averages["Attribute, text level"].value == 50
-    assert averages["Attribute"].value is None and averages["Attribute"].lacking[0] == "Attribute/Size/large"
-    assert averages["all"].value is None
-    assert len(TAXONOMY) == 13
-
-
-def test_sources_of_a_dataset_are_averaged_before_datasets() -> None:
-    scores = {("a", "vg_obj"): 10.0, ("a", "vg_subj"): 20.0, ("a", "hake"): 45.0, ("b", "vg"): 1.0}
-    assert by_axis(scores) == {"a": 30.0, "b": 1.0}
 
 
 def test_reading_and_scoring_load_nothing_heavy() -> None:

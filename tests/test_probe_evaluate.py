@@ -151,6 +151,13 @@ def test_a_stopped_run_goes_on_where_it_stopped(checklist: Path) -> None:
     assert {k: v for k, v in whole.items() if k != "eval_time"} == {k: v for k, v in fresh.items() if k != "eval_time"}
 
 
+def test_malformed_records_are_counted_in_the_result_of_their_file(checklist: Path) -> None:
+    good = ["0.jpg", {"POS": ["p0"], "NEG": ["n0"]}]
+    publish(checklist, {"Attribute/color/vg": [good, [], ["0.jpg", {"POS": ["p0"]}]]})
+    found = evaluate(checklist, Told(TOLD))
+    assert (found["total"], found["scored"], found["refused"]) == (1, 1, 2)
+
+
 def test_engines_may_give_lists_arrays_or_matches_alone(checklist: Path) -> None:
 
     shapes: list[Any] = [
@@ -181,15 +188,23 @@ def test_pictures_outside_of_their_folder_are_not_given_to_a_model(checklist: Pa
     ]
 
 
+def test_a_model_without_a_name_is_called_by_its_class(checklist: Path) -> None:
+    class Plain:
+        def predict(self, image_paths: list[str], texts: list[str], src_type: str = "local") -> dict[str, Any]:
+            return {"probs": [[0.5, 0.5]] * len(texts)}
+
+    assert evaluate(checklist, Plain())["model_name"] == "Plain"
+
+
 def test_evaluate_needs_records_a_model_and_known_rules(checklist: Path) -> None:
+    with pytest.raises(ValueError, match="needs a model with predict"):
+        Evaluate(run_file(checklist), model=object())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="rules=both: choose one of corrected, published"):
         Evaluate(run_file(checklist), Told(TOLD), rules="both")
     with pytest.raises(ValueError, match="needs the path of a run file and a model"):
         Evaluate(config=run_file(checklist))
     publish(checklist, {"Attribute/color/vg": []})
-    with pytest.raises(
-        ValueError, match="no records are there to score; 1 of 1 data files are empty: Attribute/color/vg"
-    ):
+    with pytest.raises(ValueError, match="no records are there to score; 1 of 1 data files are empty"):
         Evaluate(config=run_file(checklist), model=Told(TOLD))
 
 

@@ -16,9 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.probe.checklist import location_class, read_corpus, size_class
+from analysis.probe.checklist import read_corpus
 from analysis.probe.items import Corpus, Item
-from analysis.probe.negatives import Picture, Thing, Words, article, generate, main, read_annotations, read_tables
+from analysis.probe.negatives import Picture, Thing, generate, main, read_annotations
+from analysis.probe.taxonomy import location_class, size_class
+from analysis.probe.words import Words, article, read_tables
 from tests.helpers import ROOT, one_line
 from travlr import cli
 
@@ -258,7 +260,10 @@ def test_annotations_are_read(tmp_path: Path) -> None:
         ({"image": "b.jpg", "objects": ["cat"]}, "objects and relations need to be lists"),
         ({"image": "b.jpg", "objects": [{"name": " "}]}, "object 0: needs a name"),
         ({"image": "b.jpg", "objects": [{"name": "a", "attributes": "red"}]}, "object 0: attributes need"),
-        ({"image": "b.jpg", "objects": [{"name": "a", "box": [1, 2, 3, 4]}]}, "object 0: box"),
+        ({"image": "b.jpg", "objects": [{"name": "a", "box": [1, 2, 3, 4]}]}, "object 0: its box needs the width and"),
+        (LINE | {"image": "b.jpg", "objects": [{"name": "a", "box": [1, 2, 3]}]}, "object 0: box [1, 2, 3] in a"),
+        (LINE | {"image": "b.jpg", "objects": [{"name": "a", "box": [640, 2, 3, 4]}]}, "box [640, 2, 3, 4] is outside"),
+        ({"image": "b.jpg", "objects": [{"name": "\ud800"}]}, "has half of a character"),
         ('{"image": "b.jpg", "width": NaN}', "width and height"),
         ({"image": "b.jpg", "relations": [{"subject": 0, "predicate": "on", "object": 0}]}, "relation 0: subject and"),
         (LINE | {"image": "b.jpg", "relations": [{"subject": 0, "object": 0}]}, "relation 0: needs a predicate"),
@@ -331,7 +336,7 @@ def test_the_command_writes_a_checklist_that_reads_the_same(tmp_path: Path, caps
     printed = capsys.readouterr().out
     items = {item.id: item for item in generate(made, seed=5, source="mine").items}
     assert {item.id: item for item in read_corpus(out).items} == items
-    assert f"wrote {len(items):,} records to {out}" in printed and "Attribute/color" in printed
+    assert f"records: {len(items):,}, in {out}" in printed and "Attribute/color" in printed
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     assert main([str(source), str(out), "--seed", "5"]) == 0
     assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
@@ -355,8 +360,10 @@ def test_wrong_calls_are_one_line(tmp_path: Path) -> None:
         assert not list(tmp_path.iterdir())
 
 
-def test_the_example_in_the_documentation_can_be_read(tmp_path: Path) -> None:
-    text = (ROOT / "analysis/probe/negatives.py").read_text().split('"""')[1]
+def test_the_example_in_the_help_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out.partition("Annotations are")[2].partition("positional arguments")[0]
     example = " ".join(line.strip() for line in text.splitlines() if line.startswith("    "))
     (one,) = read_annotations(write(tmp_path / "a.jsonl", example))
     assert [thing.name for thing in one.things] == ["bear", "stick"] and len(generate([one]).items) == 1

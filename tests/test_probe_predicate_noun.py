@@ -226,6 +226,10 @@ def test_a_file_is_written_as_the_study_writes_it_and_reads_the_same(published: 
     assert {(record["cropped_image"], record["model"]) for record in read} == {(True, "CLIP")}
     write_results(published / "again.csv", read, said)
     assert (published / "again.csv").read_bytes() == (published / "naive.csv").read_bytes()
+    (published / "excel.csv").write_bytes(
+        b"\xef\xbb\xbf" + (published / "naive.csv").read_bytes().replace(b"\n", b"\r\n")
+    )
+    assert read_results(published / "excel.csv") == (read, said)
     write_results(published / "again.csv", read, said, "other")
     assert (published / ".kept/again.csv").read_bytes() == (published / "naive.csv").read_bytes()
     assert not (published / ".travlr").exists()
@@ -271,6 +275,8 @@ def test_a_file_of_people_has_no_probabilities(published: Path) -> None:
     found = accuracies(read, said)
     assert (found.total, found.scored, found.single, found.pairs) == (8, 8, 7 / 8, 3)
     assert (found.pair, found.predicate, found.noun) == (2 / 3, 0.5, 1.0)  # 4 and 5 are of the third pair, a predicate
+    with pytest.raises(ValueError, match=r"again.csv: triplets lack sentence_distractor_alt, sentence_target_alt"):
+        write_results(published / "again.csv", read, said)
 
 
 def damaged(published: Path, column: str, value: str) -> Path:

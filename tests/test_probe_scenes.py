@@ -31,6 +31,7 @@ from analysis.probe.items import Corpus, Item, open_picture
 from analysis.probe.layouts import UNITS, Unit
 from analysis.probe.scenes import build, read, truths
 from analysis.probe.statements import Form
+from analysis.probe.taxonomy import TAXONOMY
 from tests.helpers import ROOT, hashes
 from travlr.scene import COLOURS
 
@@ -197,7 +198,8 @@ def test_every_item_has_its_mirror_and_its_own_picture(kind: str, corpora: dict[
         assert (one.positives, one.negatives) == (other.negatives, other.positives)
         assert one.positives != one.negatives
         assert (one.axis, one.source) == (other.axis, other.source)
-    assert len({item.image for item in corpora[kind].items}) == len({item.id for item in corpora[kind].items})
+    assert len({item.id for item in corpora[kind].items}) == COUNTS[kind]
+    assert len({Path(item.image).stem for item in corpora[kind].items}) == COUNTS[kind]  # features are known by it
     pictures = corpora[kind].pictures
     assert pictures
     contents = {hashlib.sha256((pictures / item.image).read_bytes()).digest() for item in corpora[kind].items}
@@ -287,6 +289,14 @@ def test_readers_of_the_published_corpora_read_them(folders: dict[str, Path], co
             assert set(truths(triplets)) == {item.id for item in triplets.items}
 
 
+def test_what_is_left_out_is_what_the_notes_say() -> None:
+    made = {unit.axis for unit in UNITS["checklist"]}
+    assert made < set(TAXONOMY)
+    (note,) = [note for note in scenes.NOTES["checklist"] if "left out" in note]
+    assert set(re.findall(r"(?:Attribute|Relation)/\w+", note)) == set(TAXONOMY) - made
+    assert {axis.split("/")[1] for axis in set(TAXONOMY) - made} == {"action", "material", "state"}
+
+
 def test_triplets_have_the_published_keys(folders: dict[str, Path], seen: dict[str, dict[str, list[Seen]]]) -> None:
     records = json.loads((folders["predicate_noun"] / "eval_set.json").read_text())
     assert [len(record) for record in records] == [15] * COUNTS["predicate_noun"]
@@ -326,7 +336,7 @@ def test_pixels_of_a_scene_stay_as_they_are() -> None:
     """Changes with `FORMAT_VERSION` alone."""
     pair = UNITS["checklist"][0].pair(0, 0)
     found = hashlib.sha256(drawing.PALETTE[drawing.draw(pair.sides[0].scene)].tobytes()).hexdigest()
-    assert scenes.FORMAT_VERSION == 1 and found[:16] == "2cd6e400a36752b5"
+    assert scenes.FORMAT_VERSION == 2 and found[:16] == "2cd6e400a36752b5"
 
 
 # Any pair ------------------------------------------------------------------------------------------------------------

@@ -1,9 +1,11 @@
 """Zero-shot probes: which of two sentences does a pretrained model say fits a picture? `python -m analysis.probe`.
 
 items.py           what is asked: items, corpora, their pictures
-checklist.py       VL-CheckList: taxonomy, classes of location and size, published corpora and run files, averages
+taxonomy.py        VL-CheckList's paper: axes, classes of location and size, averages
+checklist.py       VL-CheckList's files: corpora and run files, read and written
 evaluate.py        VL-CheckList's own interface, `Evaluate(…).start()`
 negatives.py       a checklist from a person's own annotations
+words.py           the words that it knows: which exclude each other, articles, numbers
 predicate_noun.py  predicate-noun dependencies: published set and result files
 scenes.py          corpora of both kinds from our own scenes, with exact truth: made, resumed, read
 layouts.py         what these scenes show and what is asked of them

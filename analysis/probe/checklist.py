@@ -1,18 +1,16 @@
-"""VL-CheckList: its taxonomy, its published corpora and run files as they are, and the averages of its paper.
+"""VL-CheckList's files: its published corpora and run files, read as they are, and corpora written in their form.
 
-The paper is Zhao et al. 2022, "VL-CheckList: Evaluating Pre-trained Vision-Language Models with Objects, Attributes and
-Relations"; the toolbox is described in "An Explainable Toolbox for Evaluating Pre-trained Vision-Language Models".
+The toolbox is described in "An Explainable Toolbox for Evaluating Pre-trained Vision-Language Models".
 """
 
 from __future__ import annotations
 
 import difflib
 import json
-import math
 import os
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,59 +19,13 @@ import yaml
 from analysis.probe.config import TASKS
 from analysis.probe.items import Corpus, Item
 from analysis.probe.selection import grouped
+from analysis.probe.taxonomy import TAXONOMY
 from travlr import files
 
 TREE = Path("corpus") / "v1"  # below the folder of a corpus: a YAML file for each axis and source
 SIDECAR = "items.jsonl"  # what the published format has no place for: pairs and labels
 
-SIZES = ("large", "medium", "small")
-LOCATIONS = ("center", "mid", "margin")
-TEXT_LEVEL = {"Attribute": ("color", "material", "size", "state", "action"), "Relation": ("action", "spatial")}
-TAXONOMY = (
-    *(f"Object/Size/{name}" for name in SIZES),
-    *(f"Object/Location/{name}" for name in LOCATIONS),
-    *(f"{top}/{name}" for top, names in TEXT_LEVEL.items() for name in names),
-)
-"""The 13 axes of the published corpora, in the order of the paper's Tables 3 to 5."""
-
-SMALL, MEDIUM = 1024, 9216  # pixels, the largest areas of small and medium objects (paper, section 3.1)
-REFERENCE = 640 * 480  # pixels of the picture that relative areas are scaled to: these datasets' usual one
 LARGEST_YAML = 1 << 20  # characters
-
-
-# Location and size ---------------------------------------------------------------------------------------------------
-
-
-def location_class(box: Sequence[float], width: float, height: float) -> str:
-    """`center`, `mid` or `margin` of a box (x, y, w, h) in a picture of width x height pixels (paper, section 3.1).
-
-    By the distance of the centres of box and picture as a part of half the diagonal: up to 1/3, up to 2/3, more. Exact
-    where the numbers are whole. Raises `ValueError` for a box or a picture without area.
-    """
-    x, y, w, h = _measured(box, width, height)
-    squared = (2 * x + w - width) ** 2 + (2 * y + h - height) ** 2  # 4 times the distance squared
-    diagonal = width**2 + height**2  # 4 times half the diagonal squared
-    return "center" if 9 * squared <= diagonal else "mid" if 9 * squared <= 4 * diagonal else "margin"
-
-
-def size_class(box: Sequence[float], width: float, height: float, thresholds: str = "absolute") -> str:
-    """`small`, `medium` or `large` of a box (x, y, w, h) in a picture of width x height pixels (paper, section 3.1).
-
-    thresholds: `absolute`, areas up to 1,024 and up to 9,216 pixels as in the paper; or `relative`, the same as parts
-    of a picture of 640 x 480 pixels (1/300 and 3/100), so that scaling a picture changes no class. Raises `ValueError`
-    as `location_class`, and for other thresholds.
-    """
-    w, h = _measured(box, width, height)[2:]
-    if thresholds not in ("absolute", "relative"):
-        raise ValueError(f"thresholds={thresholds}: choose one of absolute, relative")
-    area, unit = (w * h, 1.0) if thresholds == "absolute" else (w * h * REFERENCE, width * height)
-    return "small" if area <= SMALL * unit else "medium" if area <= MEDIUM * unit else "large"
-
-
-def _measured(box: Sequence[float], width: float, height: float) -> Sequence[float]:
-    if len(box) != 4 or not all(map(math.isfinite, (*box, width, height))) or min(*box[2:], width, height) <= 0:
-        raise ValueError(f"box {list(box)} in a picture of {width} x {height}: needs [x, y, w, h] with w, h above 0")
-    return box
 
 
 # Files that others wrote ---------------------------------------------------------------------------------------------
@@ -99,12 +51,23 @@ def read_json(path: Path) -> Any:
     return value
 
 
+class _Plain(yaml.SafeLoader):
+    """Without aliases, of which a few lines make values that no memory holds."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise ValueError(f"*{self.peek_event().anchor}: aliases are not read; write the value itself")  # type: ignore[no-untyped-call]
+        return super().compose_node(parent, index)
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """The names and values in a YAML file of plain data. Raises `ValueError`, one line; tags make no objects."""
     try:
         with open(path, encoding="utf-8-sig") as file:
             text = file.read(LARGEST_YAML + 1)
-        value = yaml.safe_load(text) if len(text) <= LARGEST_YAML else None
+        if len(text) > LARGEST_YAML:
+            raise ValueError(f"has more than {LARGEST_YAML:,} characters")
+        value = yaml.load(text, _Plain)
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
     except UnicodeError:
@@ -132,7 +95,6 @@ def leaves(path: str) -> bool:
 
 ODDITIES = {
     "bare": "records with a bare string in place of a list of sentences",
-    "empty": "records without a true or without a false sentence, left out",
     "lengths": "records with more true than false sentences, or fewer",
     "spaces": "records with leading, trailing or double spaces, kept as they are",
     "same": "records with a false sentence that equals a true one: nothing can be right there",
@@ -153,8 +115,9 @@ def read_corpus(
     YAML files such as `vg_obj`. None: all. images: the folder that the pictures' roots (`IMG_ROOT`: vg, swig, hake) are
     in, or one such root itself; None: the corpus's folder.
 
-    Texts stay as they are, byte for byte. What is odd is counted in the corpus's notes, and data files that are missing
-    are named there. Raises `ValueError`, one line with file and place, for what cannot be read, and for types and data
+    Texts stay as they are, byte for byte. What is odd is counted in the corpus's notes. Malformed records (of another
+    shape, or without a true or a false sentence) and data files that are missing are left out: each has a line in the
+    corpus's `refused`. Raises `ValueError`, one line with the file, for one that cannot be read, and for types and data
     that select nothing.
     """
     root = Path(folder)
@@ -165,31 +128,44 @@ def read_corpus(
     chosen = _chosen(root, types, data)
     settings = {place: _settings(path, images) for place, path in chosen.items()}
     pictures = _above(Path(images), {one["IMG_ROOT"] for one in settings.values()}) if images else root
-    items: list[Item] = []
-    missing, empty = list[str](), list[str]()
-    odd: dict[str, Counter[str]] = {name: Counter() for name in ODDITIES}
+    items, found = list[Item](), _Found()
     for place, said in settings.items():
         file = root / said["ANNO_PATH"]
-        if not file.is_file():
-            missing.append(place)
+        if not os.path.isfile(file):  # false, too, of a name that no file can have
+            found.missing.append(place)
             continue
         records = read_json(file)
         if not isinstance(records, list):
             raise ValueError(f"{file}: needs a list of records [picture, {{POS: …, NEG: …}}]")
-        found = _items(file, records, place, _root(said["IMG_ROOT"], pictures, images), odd)
         if not records:
-            empty.append(place)
-        items += found
-    notes = [
-        f"{len(places)} of {len(chosen)} data files {text}: {', '.join(places)}"
-        for places, text in ((missing, "are missing, and their records left out"), (empty, "are empty"))
-        if places
-    ]
-    notes += [_counted(number, text) for number, text in zip(odd.values(), ODDITIES.values(), strict=True) if number]
+            found.empty.append(place)
+        items += _items(records, place, _root(said["IMG_ROOT"], pictures, images), found)
     if (root / SIDECAR).is_file():
         items = _labelled(root / SIDECAR, items)
-    name = root.resolve().name
-    return Corpus(name, "checklist", tuple(items), pictures, tuple(notes))
+    refused = (*found.malformed, *(f"{place}: its data file is missing" for place in found.missing))
+    notes = tuple(found.notes(len(chosen)))
+    return Corpus(root.resolve().name, "checklist", tuple(items), pictures, notes, refused)
+
+
+@dataclass
+class _Found:
+    """What files hold beside items. missing, empty: files, by axis and source. malformed: a line for each record. odd:
+    how many records of each file have each of `ODDITIES`."""
+
+    missing: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    malformed: list[str] = field(default_factory=list)
+    odd: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in ODDITIES})
+
+    def notes(self, number: int) -> Iterator[str]:
+        """number: of all files."""
+        for places, text in ((self.missing, "are missing, and their records left out"), (self.empty, "are empty")):
+            if places:
+                yield f"{len(places)} of {number} data files {text}: {_by_axis(places)}"
+        if self.malformed:
+            of = Counter(line.partition(": ")[0].rpartition("/")[0] for line in self.malformed)
+            yield f"{_counted(of, 'malformed records, left out')}; the first is {self.malformed[0]}"
+        yield from (_counted(self.odd[name], text) for name, text in ODDITIES.items() if self.odd[name])
 
 
 def _chosen(root: Path, types: Sequence[str] | None, data: Sequence[str] | None) -> dict[str, Path]:
@@ -243,54 +219,65 @@ def _root(root: str, pictures: Path, images: Path | str | None) -> PurePosixPath
     return PurePosixPath("" if stands else root)
 
 
-def _items(
-    file: Path, records: list[Any], place: str, root: PurePosixPath, odd: Mapping[str, Counter[str]]
-) -> list[Item]:
-    """The items of one file, in its order; their ids hold their places in it. `odd` is added to."""
+def _items(records: list[Any], place: str, root: PurePosixPath, found: _Found) -> list[Item]:
+    """The items of one file, in its order; their ids hold their places in it. `found` is added to."""
     axis, _, source = place.rpartition("/")
     top, *middle, last = axis.split("/")
     labels = {middle[0].lower(): last} if top == "Object" and middle else {}
-    read = [_record(value, f"{file}: record {number}") for number, value in enumerate(records)]
+    read: dict[str, _Record] = {}
+    for number, value in enumerate(records):
+        try:
+            read[f"{place}/{number}"] = _record(value)
+        except ValueError as error:
+            found.malformed.append(f"{place}/{number}: {error}")
     true_of: dict[str, set[str]] = defaultdict(set)
-    for image, positives, _negatives, _bare in read:
+    for image, positives, _negatives, _bare in read.values():
         true_of[image].update(positives)
     items, seen = [], set()
-    for number, (image, positives, negatives, bare) in enumerate(read):
+    for name, (image, positives, negatives, bare) in read.items():
         own = set(positives)
         traits = {
             "bare": bare,
-            "empty": not (positives and negatives),
             "lengths": len(positives) != len(negatives),
             "spaces": any("  " in text or text != text.strip() for text in (*positives, *negatives)),
             "same": not own.isdisjoint(negatives),
             "elsewhere": own.isdisjoint(negatives) and any(text in true_of[image] for text in negatives),
             "repeats": (image, positives, negatives) in seen,
         }
-        for trait in (name for name, holds in traits.items() if holds):
-            odd[trait][place] += 1
+        for trait in (trait for trait, holds in traits.items() if holds):
+            found.odd[trait][place] += 1
         seen.add((image, positives, negatives))
-        if positives and negatives:
-            path = (root / image).as_posix()
-            items.append(Item(f"{place}/{number}", path, positives, negatives, axis, source, labels=labels))
+        items.append(Item(name, (root / image).as_posix(), positives, negatives, axis, source, labels=labels))
     return items
 
 
-def _record(value: Any, where: str) -> tuple[str, tuple[str, ...], tuple[str, ...], bool]:
-    """Picture, true and false sentences of a record, and whether a bare string stood for a list."""
+_Record = tuple[str, tuple[str, ...], tuple[str, ...], bool]
+"""Picture, true and false sentences, and whether a bare string stood for a list."""
+
+
+def _record(value: Any) -> _Record:
+    """Raises `ValueError`, with why, for what is no record, or one that nothing can be asked of."""
     if not (isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], dict)):
-        raise ValueError(f"{where}: needs [picture, {{POS: …, NEG: …}}]")
+        raise ValueError("needs [picture, {POS: …, NEG: …}]")
     given = [value[1].get(name) for name in ("POS", "NEG")]
     lists: list[Any] = [[texts] if isinstance(texts, str) else texts for texts in given]
     for name, texts in zip(("POS", "NEG"), lists, strict=True):
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"{where}: {name} needs a list of sentences")
+        if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"{name} needs a list of sentences")
     return value[0], tuple(lists[0]), tuple(lists[1]), any(isinstance(texts, str) for texts in given)
 
 
 def _counted(number: Counter[str], text: str) -> str:
-    """A note: how many of all, and the files that most of them are in."""
+    """A note: how many in all, and the files that most of them are in."""
     most = ", ".join(f"{place} {count:,}" for place, count in number.most_common(3))
-    return f"{number.total():,} {text} ({most}{', …' if len(number) > 3 else ''})"
+    return f"{text}: {number.total():,} ({most}{', …' if len(number) > 3 else ''})"
+
+
+def _by_axis(places: Sequence[str]) -> str:
+    sources: dict[str, list[str]] = {}
+    for axis, _, source in (place.rpartition("/") for place in places):
+        sources.setdefault(axis, []).append(source)
+    return ", ".join(f"{axis} ({', '.join(of)})" for axis, of in sources.items())
 
 
 def _labelled(path: Path, items: Sequence[Item]) -> list[Item]:
@@ -316,15 +303,13 @@ def _labelled(path: Path, items: Sequence[Item]) -> list[Item]:
     return found
 
 
-def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images") -> None:
-    """Write items as a corpus in the published form, with a side-car file of their pairs and labels.
+def published(items: Sequence[Item], root: str = "images") -> dict[str, bytes]:
+    """The files of the published form, by name: of each axis and source its YAML and, before it, its data.
 
-    root: the `IMG_ROOT`, the first part of each item's path below the folder. `read_corpus` gives the same items; their
-    ids become axis, source and place in the file. Killed at any moment, the same call goes on. Raises `ValueError` for
-    a folder that holds another corpus, and for an axis, a source or a picture that leaves its folder.
+    root: the `IMG_ROOT`, the first part of each item's path. Raises `ValueError` for an axis, a source or a picture
+    that leaves its folder.
     """
-    out = Path(folder)
-    texts, sidecar = {}, ""
+    written: dict[str, bytes] = {}
     for (axis, source), of in grouped(items).items():
         place = f"{axis}/{source}"
         if not axis or not source or "/" in source or leaves(place):
@@ -332,21 +317,33 @@ def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images"
         data = f"data/{place}.json"
         records = [[_below(root, item.image), {"POS": item.positives, "NEG": item.negatives}] for item in of]
         settings = {"ANNO_PATH": data, "IMG_ROOT": f"{root}/", "TYPE": "TUPLE_JSON"}
-        texts[data] = json.dumps(records)
-        texts[f"{TREE.as_posix()}/{place}.yaml"] = yaml.safe_dump(settings, sort_keys=False)
-        lines = (asdict(replace(item, id=f"{place}/{number}")) for number, item in enumerate(of))
-        sidecar += "".join(f"{json.dumps(line)}\n" for line in lines)
-    if (out / SIDECAR).is_file():
-        same = (out / SIDECAR).read_bytes() == sidecar.encode()
-    else:
-        same = not (out / "corpus").exists()
+        written[data] = json.dumps(records).encode()
+        written[f"{TREE.as_posix()}/{place}.yaml"] = yaml.safe_dump(settings, sort_keys=False).encode()
+    return written
+
+
+def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images") -> None:
+    """Write items in the published form, with a side-car file of their pairs and labels.
+
+    `read_corpus` gives the same items; their ids become axis, source and place in the file. Killed at any moment, the
+    same call goes on. Raises `ValueError` for a folder that holds another corpus, and as `published`.
+    """
+    out = Path(folder)
+    named = [
+        replace(item, id=f"{axis}/{source}/{number}")
+        for (axis, source), of in grouped(items).items()
+        for number, item in enumerate(of)
+    ]
+    sidecar = "".join(f"{json.dumps(asdict(item))}\n" for item in named).encode()
+    written = {SIDECAR: sidecar, **published(items, root)}  # first what tells what is being made
+    same = (out / SIDECAR).read_bytes() == sidecar if (out / SIDECAR).is_file() else not (out / "corpus").exists()
     if not same:
         raise ValueError(f"{out}: holds another corpus; name another folder")
     out.mkdir(parents=True, exist_ok=True)
     with files.locked(out):
-        _put(out, SIDECAR, sidecar)  # first: it tells what is being made
-        for name, text in texts.items():
-            _put(out, name, text)
+        for name, data in written.items():
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            files.put_file(out, name, [data], sync=False)
         files.close(out)
 
 
@@ -355,11 +352,6 @@ def _below(root: str, image: str) -> str:
     if leaves(image) or not image.startswith(f"{root}/"):
         raise ValueError(f"picture {image!r}: its path must begin with {root}/ and stay there")
     return image.removeprefix(f"{root}/")
-
-
-def _put(folder: Path, name: str, text: str) -> None:
-    (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    files.put_file(folder, name, [text.encode()], sync=False)
 
 
 # The run file --------------------------------------------------------------------------------------------------------
@@ -432,59 +424,3 @@ def _whole(path: Path | str, key: str, value: Any, least: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{path}: {key}: {_short(value)}: needs a whole number of at least {least}")
     return value
-
-
-# Averages ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Average:
-    """A mean of scores, by its name and rule; value: None where the scores of some axes, `lacking`, are not there."""
-
-    name: str
-    rule: str
-    value: float | None
-    lacking: tuple[str, ...] = ()
-
-
-def by_axis(scores: Mapping[tuple[str, str], float]) -> dict[str, float]:
-    """Scores by axis of scores by axis and source, as the published radar chart has them: sources of one dataset
-    (vg_obj and vg_subj, say) are averaged first, then datasets."""
-    nested: dict[str, dict[str, list[float]]] = {}
-    for (axis, source), value in scores.items():
-        nested.setdefault(axis, {}).setdefault(source.partition("_")[0], []).append(value)
-    return {axis: _mean([_mean(values) for values in of.values()]) for axis, of in nested.items()}
-
-
-def paper_averages(scores: Mapping[str, float]) -> list[Average]:
-    """The averages of the paper's Tables 2 to 5 of scores by axis.
-
-    Object is the mean of its six axes. Attribute and Relation are the mean of a text-level and an image-level mean;
-    the latter needs scores by size and location (`Relation/Size/large`, `Relation/Location/mid`), which the published
-    corpora do not have, so the text-level mean stands beside it under its own name. `all` is the mean of the three.
-    """
-    places = [*(f"Size/{name}" for name in SIZES), *(f"Location/{name}" for name in LOCATIONS)]
-    found = [_average(scores, "Object", "mean of its six axes", [f"Object/{place}" for place in places])]
-    for top, names in TEXT_LEVEL.items():
-        text = _average(scores, f"{top}, text level", "mean of its axes", [f"{top}/{name}" for name in names])
-        rule = "mean of the means of the three sizes and of the three locations"
-        image = _average(scores, f"{top}, image level", rule, [f"{top}/{place}" for place in places])
-        both = _joint(top, "mean of text level and image level", [text, image])
-        found += [both, text, image]
-    three = [average for average in found if "," not in average.name]
-    return [*found, _joint("all", "mean of Object, Attribute and Relation", three)]
-
-
-def _average(scores: Mapping[str, float], name: str, rule: str, axes: Sequence[str]) -> Average:
-    lacking = tuple(axis for axis in axes if axis not in scores)  # as many sizes as locations, so one mean is the other
-    return Average(name, rule, None if lacking else _mean([scores[axis] for axis in axes]), lacking)
-
-
-def _joint(name: str, rule: str, parts: Sequence[Average]) -> Average:
-    values = [part.value for part in parts if part.value is not None]
-    lacking = tuple(axis for part in parts for axis in part.lacking)
-    return Average(name, rule, None if lacking else _mean(values), lacking)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

@@ -31,9 +31,7 @@ THRESHOLD = 0.5  # of a probability, as the released code has it
 
 
 class Model(Protocol):
-    """What the toolbox asks of a model."""
-
-    def model_name(self) -> str: ...
+    """What the toolbox asks of a model. Its `model_name()` names it in results; without one its class does."""
 
     def predict(self, image_paths: list[str], texts: list[str], src_type: str = "local") -> Mapping[str, Any]:
         """`{"probs": [[p_no, p_match], …]}`, a row for each picture and text; a row may also be p_match alone."""
@@ -66,13 +64,17 @@ class Evaluate:
         file = config if config_file is None else config_file
         if file is None or model is None:
             raise ValueError("Evaluate needs the path of a run file and a model")
+        if not callable(getattr(model, "predict", None)):
+            raise ValueError(
+                f"Evaluate needs a model with predict(image_paths, texts, src_type); {type(model)} has none"
+            )
         if rules not in RULES:
             raise ValueError(f"rules={rules}: choose one of {', '.join(RULES)}")
         self.run, self.model, self.rules, self.seed, self.say = read_run(file), model, rules, seed, say
         self.corpus = read_corpus(folder, self.run.types, self.run.data, images)
         if not self.corpus.items:
             raise ValueError(f"{folder}: no records are there to score; {'; '.join(self.corpus.notes)}")
-        self.name = str(model.model_name())
+        self.name = str(model.model_name() if hasattr(model, "model_name") else type(model).__name__)
 
     def start(self) -> dict[str, dict[str, Any]]:
         """Score everything that is asked for; the results as they are written, by `AXIS_SOURCE`."""
@@ -105,6 +107,7 @@ class Evaluate:
             "sample_incorrect_outputs": draw.sample(wrong, min(self.run.examples, len(wrong))),
             **self._numbers(asked, answers),
             "left_out": len(corpus.items) - len(answerable(corpus).items) if self.rules == "corrected" else 0,
+            "refused": sum(line.startswith(_place(corpus)) for line in corpus.refused),
             "model_name": self.name,
             "task": self.run.task,
             "rules": self.rules,
@@ -196,6 +199,11 @@ class Evaluate:
         }  # fmt: skip
 
 
+def _place(corpus: Corpus) -> str:
+    """What the ids of the items of one axis and source begin with."""
+    return corpus.items[0].id.rpartition("/")[0] + "/"
+
+
 def _is_there(answer: Answer) -> bool:
     return answer.status != "missing"
 
@@ -227,5 +235,6 @@ def _line(name: str, result: Mapping[str, Any]) -> str:
     accuracy = "nothing was scored" if result["total_acc"] is None else f"accuracy {result['total_acc']:.4f}"
     rest = " + ".join(f"{result[status]} {status}" for status in STATUSES)
     left = f", {result['left_out']} left out (false sentence equals a true one)" if result["left_out"] else ""
+    left += f", {result['refused']} malformed records left out" if result["refused"] else ""
     left += f"; first failure: {result['first_failure']}" if result["first_failure"] else ""
     return f"{name}: {accuracy}, {result['ties']} ties; total {result['total']} = {rest}{left}"

@@ -53,7 +53,8 @@ class Corpus:
     """Items and where their pictures are.
 
     kind: one of `KINDS`. pictures: the folder that `Item.image` is below; None where there are none on disk.
-    notes: what a reader must know beside the scores, such as axes that are left out, one line each.
+    notes: what a reader must know beside the scores, such as axes that are left out, one line each. refused: what the
+    corpus's files hold that is no item, one line each with place and reason.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Corpus:
     items: tuple[Item, ...]
     pictures: Path | None
     notes: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:

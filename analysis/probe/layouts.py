@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from analysis.probe.checklist import LOCATIONS, location_class
 from analysis.probe.drawing import CANVAS, CELL, JITTER, SIDES, WORLD, Placed
 from analysis.probe.statements import Form
+from analysis.probe.taxonomy import LOCATIONS, location_class
 from travlr.scene import RELATIONS
 from travlr.streams import stream_key, words
 

@@ -5,7 +5,8 @@ Its negative exchanges the one word that is tested (VL-CheckList, section 3.2) f
 As far as the annotations allow, each record has a mirror, another picture with the same two sentences the other way
 round, so that neither length nor the commonness of words tells which sentence is true; the rest is balanced by length.
 
-Annotations are JSON lines, one picture each; boxes are [x, y, w, h] in pixels, relations name objects by their places:
+Annotations are JSON lines, a line for each picture (the one below is broken to fit); boxes are [x, y, w, h] in pixels,
+relations name objects by their places. Attributes, boxes and relations may be left out:
 
     {"image": "a.jpg", "width": 640, "height": 480,
      "objects": [{"name": "bear", "attributes": ["black"], "box": [10, 20, 200, 180]}, {"name": "stick"}],
@@ -14,200 +15,24 @@ Annotations are JSON lines, one picture each; boxes are [x, y, w, h] in pixels, 
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import random
-import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
-from itertools import permutations
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analysis.probe.checklist import leaves, location_class, read_yaml, size_class, write_corpus
+from analysis.probe.checklist import leaves, write_corpus
 from analysis.probe.items import Corpus, Item
+from analysis.probe.taxonomy import location_class, size_class
+from analysis.probe.words import TABLES, Words, plain, read_tables
 from travlr import cli
 
-TABLES: dict[str, list[list[str]]] = {
-    # Of the words of a list, one at most is true of an object, or of a subject and an object.
-    "Attribute/color": [
-        ["red", "orange", "yellow", "green", "blue", "purple", "pink", "brown", "black", "white", "gray"],
-    ],
-    "Attribute/material": [
-        ["wooden", "metal", "plastic", "glass", "stone", "brick", "concrete", "leather", "paper", "cloth"],
-    ],
-    "Attribute/size": [
-        ["small", "large"], ["small", "big"], ["little", "big"], ["tiny", "huge"], ["short", "tall"],
-        ["short", "long"], ["narrow", "wide"], ["thin", "thick"],
-    ],
-    "Attribute/state": [
-        ["wet", "dry"], ["open", "closed"], ["clean", "dirty"], ["empty", "full"], ["old", "new"], ["old", "young"],
-        ["raw", "cooked"], ["broken", "intact"], ["lit", "unlit"], ["ripe", "unripe"], ["clear", "cloudy"],
-    ],
-    "Attribute/action": [
-        ["standing", "sitting", "lying", "kneeling", "walking", "running", "jumping", "swimming", "flying"],
-        ["sleeping", "awake"], ["parked", "moving"],
-    ],
-    "Relation/spatial": [
-        ["on", "under"], ["on top of", "under"], ["above", "below"], ["in front of", "behind"],
-        ["to the left of", "to the right of"], ["inside", "outside"], ["in", "outside"], ["near", "far from"],
-        ["next to", "far from"],
-    ],
-    "Relation/action": [
-        ["riding", "pushing", "pulling", "carrying", "washing", "painting"],
-        ["eating", "throwing", "kicking", "cutting", "drawing"],
-        ["chasing", "feeding", "hugging", "fighting"],
-        ["opening", "closing"], ["entering", "leaving"], ["pushing", "pulling"],
-    ],
-    # The first word of a list may be true where any of the others is.
-    "together": [
-        ["gray", "grey", "silver"], ["wooden", "wood"], ["metal", "metallic", "steel", "iron"], ["cloth", "fabric"],
-        ["big", "large", "huge", "giant", "tall", "long", "wide", "thick"],
-        ["large", "huge", "giant", "tall", "long", "wide", "thick"],
-        ["small", "little", "tiny", "short", "narrow", "thin"], ["little", "tiny", "short", "narrow", "thin"],
-        ["on", "on top of", "above"], ["under", "below", "beneath"], ["in", "inside"], ["near", "next to", "beside"],
-        ["person", "man", "woman", "boy", "girl", "child", "baby", "player", "rider", "guy", "lady"],
-        ["man", "guy", "player", "rider", "boy"], ["woman", "lady", "player", "rider", "girl"],
-        ["child", "boy", "girl", "baby"], ["people", "men", "women", "children"],
-        ["animal", "dog", "cat", "horse", "cow", "sheep", "bear", "bird", "elephant", "giraffe", "zebra"],
-        ["vehicle", "car", "truck", "bus", "van", "train", "motorcycle"], ["car", "van", "taxi"], ["bike", "bicycle"],
-        ["sofa", "couch"], ["table", "desk"], ["plant", "tree", "bush", "flower"], ["cup", "mug"],
-    ],
-    # Where the first is true of two objects, the second is true of them the other way round.
-    "inverse": [
-        ["on", "under"], ["on top of", "under"], ["above", "below"], ["in front of", "behind"], ["near", "near"],
-        ["to the left of", "to the right of"], ["next to", "next to"], ["far from", "far from"],
-    ],
-    # Nouns without an article.
-    "mass": [
-        ["water", "grass", "snow", "sand", "hair", "food", "bread", "rice", "furniture", "luggage", "dirt", "gravel"],
-        ["ice", "milk", "coffee", "juice", "wine", "beer", "cheese", "meat", "smoke", "traffic", "clothing", "fruit"],
-    ],
-    # Nouns that take `are` though they have no final s, and nouns that take `is` though they have one.
-    "plural": [["people", "men", "women", "children", "feet", "teeth", "mice", "geese", "police"]],
-    "singular": [["bus", "gas", "lens", "canvas", "atlas", "circus", "cactus", "tennis", "pancreas"]],
-}  # fmt: skip
-IRREGULAR = {"people": "person", "men": "man", "women": "woman", "children": "child", "feet": "foot", "teeth": "tooth",
-             "mice": "mouse", "geese": "goose", "knives": "knife", "leaves": "leaf", "shelves": "shelf",
-             "potatoes": "potato", "tomatoes": "tomato", "buses": "bus"}  # fmt: skip
-AN = re.compile(r"(?!(?:uni(?![nm])|uk|use|usu|ute|eu|one\b|once\b|ou?i))[aeiou]|(?:hour|honest|honou?r|heir)")
 TRIES = 50  # words that are looked at before a record counts as one without an answer
-
-
-# Words ---------------------------------------------------------------------------------------------------------------
-
-
-def article(words: str) -> str:
-    """`a` or `an`, as the sound asks that words begin with."""
-    return "an" if AN.match(words.lower()) else "a"
-
-
-@cache
-def singular(noun: str) -> str:
-    """The last word of a noun phrase in the singular, to compare nouns by."""
-    word = noun.rpartition(" ")[2]
-    if word in IRREGULAR:
-        return IRREGULAR[word]
-    if word.endswith("ies") and len(word) > 4:
-        return f"{word[:-3]}y"
-    if re.search(r"(ch|sh|ss|x|z)es$", word):
-        return word[:-2]
-    return word[:-1] if re.search(r"[^su]s$", word) and len(word) > 3 else word
-
-
-class Words:
-    """What the tables say of words."""
-
-    def __init__(self, tables: Mapping[str, list[list[str]]]) -> None:
-        lists = {name: [tuple(words) for words in tables[name]] for name in tables}
-        self.pairs = {pair for first, *others in lists["together"] for one in others for pair in _both(first, one)}
-        self.inverses: dict[str, set[str]] = defaultdict(set)
-        for first, second in lists["inverse"]:
-            self.inverses[first].add(second)
-            self.inverses[second].add(first)
-        self.forms = {word: form for form in ("mass", "plural", "singular") for words in lists[form] for word in words}
-        self.lists = {name: words for name, words in lists.items() if "/" in name}
-        self.excluding = {
-            pair for groups in self.lists.values() for words in groups for pair in permutations(words, 2)
-        } - self.pairs
-
-    def agree(self, one: str, other: str) -> bool:
-        """Whether both words may be true of the same thing."""
-        return one == other or (one, other) in self.pairs
-
-    def excluded(self, word: str, known: Iterable[str]) -> bool:
-        """Whether what is known excludes a word, and nothing that is known goes with it."""
-        return any((word, one) in self.excluding for one in known) and not any(self.agree(word, one) for one in known)
-
-    def groups(self, word: str, top: str) -> dict[str, list[str]]:
-        """By axis below `Attribute/` or `Relation/`, the words that a word shares a list with."""
-        found = {
-            axis: sorted({other for words in groups if word in words for other in words} - {word})
-            for axis, groups in self.lists.items()
-            if axis.startswith(top)
-        }
-        return {axis: words for axis, words in found.items() if words}
-
-    def same(self, one: str, other: str) -> bool:
-        """Whether both nouns may name the same thing: by their last words, in the singular."""
-        return self.agree(singular(one), singular(other)) or self.agree(one, other)
-
-    def form(self, noun: str) -> str:
-        """`mass`, `plural` or `singular`."""
-        word = noun.rpartition(" ")[2]
-        guess = "plural" if word.endswith("s") and not word.endswith(("ss", "us", "is")) else "singular"
-        return self.forms.get(word, guess)
-
-    def phrase(self, noun: str, before: str = "") -> str:
-        """A noun, a word before it, and the article that they need."""
-        whole = f"{before} {noun}".strip()
-        return f"{article(whole)} {whole}" if self.form(noun) == "singular" else whole
-
-    def there(self, word: str, noun: str = "") -> str:
-        """The sentence that something is there: the word, or the noun with the word before it."""
-        noun, before = (noun, word) if noun else (word, "")
-        return f"there {self.be(noun)} {self.phrase(noun, before)} in the picture"
-
-    def related(self, word: str, subject: str, target: str, be: bool) -> str:
-        """The sentence of a relation. be: whether the verb is `is` or `are`."""
-        return f"{self.phrase(subject)} {f'{self.be(subject)} ' * be}{word} {self.phrase(target)}"
-
-    def is_adverbial(self, axis: str, predicate: str) -> bool:
-        """Whether `is` comes before a predicate: `on`, `holding`; not before `holds`."""
-        return axis == "Relation/spatial" or predicate.partition(" ")[0].endswith("ing")
-
-    def be(self, noun: str) -> str:
-        return "are" if self.form(noun) == "plural" else "is"
-
-
-def _both(one: str, other: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    return (one, other), (other, one)
-
-
-def read_tables(path: Path | str | None = None) -> dict[str, list[list[str]]]:
-    """The built-in tables, extended by those in a YAML file of the same shape: names of `TABLES` with lists of lists of
-    words. Raises `ValueError`, one line, for another name or shape."""
-    tables = {name: [list(words) for words in lists] for name, lists in TABLES.items()}
-    for name, lists in read_yaml(Path(path)).items() if path else ():
-        if name not in tables:
-            raise ValueError(f"{path}: there is no table {name!r}; choose from {', '.join(tables)}")
-        if not isinstance(lists, list) or not all(
-            isinstance(words, list) and words and all(isinstance(word, str) and word.strip() for word in words)
-            for words in lists
-        ):
-            raise ValueError(
-                f"{path}: {name}: needs lists of words, such as [[red, blue]]; write on, off, yes, no in quotes"
-            )
-        if name == "inverse" and any(len(words) != 2 for words in lists):
-            raise ValueError(f"{path}: inverse: needs lists of two words")
-        tables[name] += [[_plain(word) for word in words] for words in lists]
-    return tables
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.lower().split())
 
 
 # Annotations ---------------------------------------------------------------------------------------------------------
@@ -256,6 +81,10 @@ def read_annotations(path: Path | str) -> list[Picture]:
 def _picture(line: str, where: str) -> Picture:
     try:
         value = json.loads(line)
+        if "\\ud" in line.lower():  # an escape may be half of a character, which no file can hold
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeError:
+        raise ValueError(f"{where}: has half of a character, which is no text in UTF-8") from None
     except (ValueError, RecursionError):
         raise ValueError(f"{where}: not JSON or cut off") from None
     if not isinstance(value, dict) or not isinstance(value.get("image"), str) or not value["image"]:
@@ -282,11 +111,15 @@ def _thing(value: Mapping[str, Any], where: str, width: float, height: float) ->
     if box is not None:
         if not isinstance(box, list) or not all(type(part) in (int, float) for part in box):
             raise ValueError(f"{where}: box needs [x, y, w, h] in pixels")
+        if not (width and height):
+            raise ValueError(f"{where}: its box needs the width and height of the picture, which are not there")
         try:
             location_class(box, width, height)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
-    return Thing(_plain(name), tuple(_plain(word) for word in attributes), None if box is None else tuple(box))
+        if box[0] >= width or box[1] >= height or box[0] + box[2] <= 0 or box[1] + box[3] <= 0:
+            raise ValueError(f"{where}: box {box} is outside of the picture of {width} x {height} pixels")
+    return Thing(plain(name), tuple(plain(word) for word in attributes), None if box is None else tuple(box))
 
 
 def _relation(value: Mapping[str, Any], where: str, things: int) -> tuple[int, str, int]:
@@ -295,7 +128,7 @@ def _relation(value: Mapping[str, Any], where: str, things: int) -> tuple[int, s
         raise ValueError(f"{where}: subject and object need to be places in the list of {things} objects, from 0")
     if not isinstance(value.get("predicate"), str) or not value["predicate"].strip():
         raise ValueError(f"{where}: needs a predicate")
-    return first, _plain(value["predicate"]), second
+    return first, plain(value["predicate"]), second
 
 
 # What can be said of a picture ---------------------------------------------------------------------------------------
@@ -483,22 +316,28 @@ def generate(
 def _notes(items: Sequence[Item], left: Counter[str]) -> Iterator[str]:
     if items:
         paired = sum(bool(item.pair) for item in items)
-        yield f"{paired:,} of {len(items):,} records have a mirror: another picture, the sentences the other way round"
+        yield f"records with a mirror, another picture with the sentences exchanged: {paired:,} of {len(items):,}"
         signs = [_sign(len(item.negatives[0]) - len(item.positives[0])) for item in items]
         share = sum((sign + 1) / 2 for sign in signs) / len(signs)
         yield f"the shorter sentence is the true one in {share:.1%} of the records (equal lengths count half)"
-    yield from (f"{number:,} {what}, left out" for what, number in left.most_common() if number)
+    yield from (f"{what}, left out: {number:,}" for what, number in left.most_common() if number)
 
 
 # Command line --------------------------------------------------------------------------------------------------------
 
 
 def main(arguments: list[str]) -> int:
-    parser = cli.Parser(prog="python -m analysis.probe.negatives", description="Make a checklist from annotations.")
+    how = argparse.RawDescriptionHelpFormatter
+    parser = cli.Parser(prog="python -m analysis.probe.negatives", description=__doc__, formatter_class=how)
     parser.add_argument("annotations", metavar="ANNOTATIONS", type=Path, help="a file of JSON lines, one picture each")
     parser.add_argument("out", metavar="OUT", type=cli.folder, help="the folder to write the checklist to")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--tables", type=Path, metavar="FILE", help="a YAML file of words beside the built-in ones")
+    parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
+    parser.add_argument(
+        "--tables",
+        type=Path,
+        metavar="FILE",
+        help="a YAML file of words beside the built-in ones, such as\nAttribute/state: [[frozen, melted]]",
+    )
     parser.add_argument("--source", metavar="NAME", help="the name of the data (default: that of the annotations)")
     parser.add_argument("--mirrored", action="store_true", help="leave out records without a mirror")
     options = parser.parse_args(arguments)
@@ -511,7 +350,8 @@ def main(arguments: list[str]) -> int:
     for axis, number in sorted(Counter(item.axis for item in corpus.items).items()):
         print(f"{axis:<24} {number:>9,}")
     print("\n".join(corpus.notes))
-    print(f"wrote {len(corpus.items):,} records to {options.out}; the pictures belong in {options.out / 'images'}")
+    print(f"records: {len(corpus.items):,}, in {options.out}; the pictures belong in {options.out / 'images'}")
+    print(f"To probe a model with it: python -m analysis.probe corpus={options.out} images=PICTURES model=MODEL")
     return 0
 
 

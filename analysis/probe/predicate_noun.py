@@ -193,7 +193,7 @@ def results_corpus(path: Path | str) -> tuple[Corpus, list[Record], list[Answer]
 def _rows(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
     needed = [name for name in (*KEYS, "result") if name not in ALT]
     try:
-        with open(file, encoding="utf-8", newline="") as opened:
+        with open(file, encoding="utf-8-sig", newline="") as opened:
             reader = csv.DictReader(opened, strict=True)
             if lacking := [name for name in needed if name not in (reader.fieldnames or ())]:
                 raise ValueError(f"{file}: lacks the columns {', '.join(lacking)}")
@@ -270,10 +270,12 @@ def write_results(
     is kept (see `travlr.files`). model, cropped: where given, in place of the records' own. A triplet that was not
     scored has no result and no probabilities. result_separate: how many of the two sentences, as a part, are on their
     side of a probability of 0.5; result_strict: whether both are. Raises `ValueError` where records and answers do not
-    go together.
+    go together, and for records without all of `KEYS`.
     """
     if [str(record["id"]) for record in records] != [answer.id for answer in answers]:
         raise ValueError(f"{len(records)} triplets and {len(answers)} answers: needs an answer to each, in order")
+    if lacking := sorted({key for record in records for key in KEYS if key not in record}):
+        raise ValueError(f"{path}: triplets lack {', '.join(lacking)}, which the published columns have")
     target = Path(path)
     work = target.parent / files.WORK
     work.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from analysis.probe import drawing
+from analysis.probe import checklist, drawing
 from analysis.probe.drawing import CANVAS, Placed
 from analysis.probe.items import Item
 from analysis.probe.layouts import Pair, Side, Unit
@@ -28,7 +28,7 @@ def describe(unit: Unit, pair: Pair, number: int) -> tuple[Line, dict[str, bytes
     name = f"{unit.axis}/{unit.source}"
     item = Item(
         id=f"{name}/{number}",
-        image=f"{IMAGES}/{name}/{number:06d}.png",
+        image=f"{IMAGES}/{name}/{name.replace('/', '-')}-{number:06d}.png",  # features are found by a file's name alone
         positives=(side.positive.sentence(pair.template),),
         negatives=(side.negative.sentence(pair.template),),
         axis=unit.axis,
@@ -128,12 +128,4 @@ def published(lines: Sequence[Line]) -> dict[str, bytes]:
     """The files of the published corpora, by name: `eval_set.json`, or YAML and JSON for each axis and source."""
     if lines and "record" in lines[0]:
         return {"eval_set.json": json.dumps([line["record"] for line in lines]).encode()}
-    found: dict[str, list[Any]] = {}
-    for line in lines:
-        record = [line["image"].removeprefix(f"{IMAGES}/"), {"POS": line["positives"], "NEG": line["negatives"]}]
-        found.setdefault(f"{line['axis']}/{line['source']}", []).append(record)
-    written: dict[str, bytes] = {}
-    for name, of_file in found.items():
-        pointer = f'ANNO_PATH: "data/{name}.json"\nIMG_ROOT: "{IMAGES}/"\nTYPE: "TUPLE_JSON"\n'
-        written |= {f"corpus/v1/{name}.yaml": pointer.encode(), f"data/{name}.json": json.dumps(of_file).encode()}
-    return written
+    return checklist.published([item_of(line) for line in lines], IMAGES)

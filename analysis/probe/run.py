@@ -93,6 +93,8 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
     if config.strict and (short := [r for r in results if r.coverage and r.coverage.scored < r.coverage.total]):
         assert short[0].coverage
         raise ValueError(f"strict=true: {short[0].name}: {report.coverage_text(short[0].coverage)}")
+    if config.strict and (refused := [line for one in corpora for line in one.corpus.refused]):
+        raise ValueError(f"strict=true: left out of the corpus: {len(refused):,}; the first is {refused[0]}")
     return results
 
 
@@ -414,7 +416,7 @@ def _averages(corpus: Corpus, lines: Sequence[Line]) -> tuple[dict[str, Any], ..
     """The averages of VL-CheckList's paper, of the accuracies of items."""
     if corpus.kind != "checklist":
         return ()
-    from analysis.probe.checklist import by_axis, paper_averages
+    from analysis.probe.taxonomy import by_axis, paper_averages
 
     sources = {tuple(line.value.split(", ")): line.single for line in lines if line.by == "axis and source"}
     if sources:

@@ -28,7 +28,7 @@ from travlr.files import WORK, put_file
 from travlr.workers import Progress, run
 
 T = TypeVar("T")
-FORMAT_VERSION = 1  # rises when the same config gives other bytes
+FORMAT_VERSION = 2  # rises when the same config gives other bytes
 COUNTS = {"checklist": 3600, "predicate_noun": 2584}  # records by default
 SMOKE = 500  # records that show quickly whether a scorer works at all
 LEAST = {"checklist": 144, "predicate_noun": 6}
@@ -123,7 +123,9 @@ def _check(folder: Path, config: Config) -> None:
             held = _read_json(folder / name)
             other = [f"{key}={held.get(key)}" for key, value in config.identity.items() if held.get(key) != value]
             if other:
-                raise ValueError(f"{folder} holds another corpus ({', '.join(other)}); name another folder")
+                raise ValueError(
+                    f"{folder} holds another corpus ({', '.join(other)}); remove it, or name another folder"
+                )
             return
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is not a folder")

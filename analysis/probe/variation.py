@@ -26,10 +26,10 @@ import numpy as np
 from PIL import Image
 
 from analysis.probe import drawing
-from analysis.probe.checklist import LOCATIONS, location_class, size_class
 from analysis.probe.items import Missing, Scorer, Unreadable, open_picture
 from analysis.probe.layouts import Board, Draws, unlike
 from analysis.probe.pasting import box_of, placed, shape_picture
+from analysis.probe.taxonomy import LOCATIONS, location_class, size_class
 from travlr import cli, files
 from travlr.scene import COLOURS, SHAPES
 from travlr.streams import stream_key

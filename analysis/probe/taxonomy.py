@@ -1,0 +1,114 @@
+"""VL-CheckList as its paper has it: the taxonomy, classes of location and size, averages.
+
+Zhao et al. 2022, "VL-CheckList: Evaluating Pre-trained Vision-Language Models with Objects, Attributes and Relations".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+SIZES = ("large", "medium", "small")
+LOCATIONS = ("center", "mid", "margin")
+TEXT_LEVEL = {"Attribute": ("color", "material", "size", "state", "action"), "Relation": ("action", "spatial")}
+TAXONOMY = (
+    *(f"Object/Size/{name}" for name in SIZES),
+    *(f"Object/Location/{name}" for name in LOCATIONS),
+    *(f"{top}/{name}" for top, names in TEXT_LEVEL.items() for name in names),
+)
+"""The 13 axes of the published corpora, in the order of the paper's Tables 3 to 5."""
+
+SMALL, MEDIUM = 1024, 9216  # pixels, the largest areas of small and medium objects (paper, section 3.1)
+REFERENCE = 640 * 480  # pixels of the picture that relative areas are scaled to: these datasets' usual one
+
+
+# Location and size ---------------------------------------------------------------------------------------------------
+
+
+def location_class(box: Sequence[float], width: float, height: float) -> str:
+    """`center`, `mid` or `margin` of a box (x, y, w, h) in a picture of width x height pixels (paper, section 3.1).
+
+    By the distance of the centres of box and picture as a part of half the diagonal: up to 1/3, up to 2/3, more. Exact
+    where the numbers are whole. Raises `ValueError` for a box or a picture without area.
+    """
+    x, y, w, h = _measured(box, width, height)
+    squared = (2 * x + w - width) ** 2 + (2 * y + h - height) ** 2  # 4 times the distance squared
+    diagonal = width**2 + height**2  # 4 times half the diagonal squared
+    return "center" if 9 * squared <= diagonal else "mid" if 9 * squared <= 4 * diagonal else "margin"
+
+
+def size_class(box: Sequence[float], width: float, height: float, thresholds: str = "absolute") -> str:
+    """`small`, `medium` or `large` of a box (x, y, w, h) in a picture of width x height pixels (paper, section 3.1).
+
+    thresholds: `absolute`, areas up to 1,024 and up to 9,216 pixels as in the paper; or `relative`, the same as parts
+    of a picture of 640 x 480 pixels (1/300 and 3/100), so that scaling a picture changes no class. Raises `ValueError`
+    as `location_class`, and for other thresholds.
+    """
+    w, h = _measured(box, width, height)[2:]
+    if thresholds not in ("absolute", "relative"):
+        raise ValueError(f"thresholds={thresholds}: choose one of absolute, relative")
+    area, unit = (w * h, 1.0) if thresholds == "absolute" else (w * h * REFERENCE, width * height)
+    return "small" if area <= SMALL * unit else "medium" if area <= MEDIUM * unit else "large"
+
+
+def _measured(box: Sequence[float], width: float, height: float) -> Sequence[float]:
+    if len(box) != 4 or not all(map(math.isfinite, (*box, width, height))) or min(*box[2:], width, height) <= 0:
+        raise ValueError(f"box {list(box)} in a picture of {width} x {height}: needs [x, y, w, h] with w, h above 0")
+    return box
+
+
+# Averages ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Average:
+    """A mean of scores, by its name and rule; value: None where the scores of some axes, `lacking`, are not there."""
+
+    name: str
+    rule: str
+    value: float | None
+    lacking: tuple[str, ...] = ()
+
+
+def by_axis(scores: Mapping[tuple[str, str], float]) -> dict[str, float]:
+    """Scores by axis of scores by axis and source, as the published radar chart has them: sources of one dataset
+    (vg_obj and vg_subj, say) are averaged first, then datasets."""
+    nested: dict[str, dict[str, list[float]]] = {}
+    for (axis, source), value in scores.items():
+        nested.setdefault(axis, {}).setdefault(source.partition("_")[0], []).append(value)
+    return {axis: _mean([_mean(values) for values in of.values()]) for axis, of in nested.items()}
+
+
+def paper_averages(scores: Mapping[str, float]) -> list[Average]:
+    """The averages of the paper's Tables 2 to 5 of scores by axis.
+
+    Object is the mean of its six axes. Attribute and Relation are the mean of a text-level and an image-level mean;
+    the latter needs scores by size and location (`Relation/Size/large`, `Relation/Location/mid`), which the published
+    corpora do not have, so the text-level mean stands beside it under its own name. `all` is the mean of the three.
+    """
+    places = [*(f"Size/{name}" for name in SIZES), *(f"Location/{name}" for name in LOCATIONS)]
+    found = [_average(scores, "Object", "mean of its six axes", [f"Object/{place}" for place in places])]
+    for top, names in TEXT_LEVEL.items():
+        text = _average(scores, f"{top}, text level", "mean of its axes", [f"{top}/{name}" for name in names])
+        rule = "mean of the means of the three sizes and of the three locations"
+        image = _average(scores, f"{top}, image level", rule, [f"{top}/{place}" for place in places])
+        both = _joint(top, "mean of text level and image level", [text, image])
+        found += [both, text, image]
+    three = [average for average in found if "," not in average.name]
+    return [*found, _joint("all", "mean of Object, Attribute and Relation", three)]
+
+
+def _average(scores: Mapping[str, float], name: str, rule: str, axes: Sequence[str]) -> Average:
+    lacking = tuple(axis for axis in axes if axis not in scores)  # as many sizes as locations, so one mean is the other
+    return Average(name, rule, None if lacking else _mean([scores[axis] for axis in axes]), lacking)
+
+
+def _joint(name: str, rule: str, parts: Sequence[Average]) -> Average:
+    values = [part.value for part in parts if part.value is not None]
+    lacking = tuple(axis for part in parts for axis in part.lacking)
+    return Average(name, rule, None if lacking else _mean(values), lacking)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
