@@ -109,10 +109,13 @@ def test_controls_make_the_picture(tmp_path: Path) -> None:
             (None, "upload a picture"),
             (str(tmp_path / "notes.png"), r"notes\.png: cannot identify.*file$"),
         ):
+            wrong = list(uploads)
+            wrong[place] = value
             with pytest.raises(ValueError, match=f"^{name}: {told}"):
-                composed(*[value if n == place else one for n, one in enumerate(uploads)])
+                composed(*wrong)
+    unnumbered: list[Any] = ["scene", None, *controls[2:]]
     with pytest.raises(ValueError, match="type the number"):
-        composed(*["scene" if n == 0 else None if n == 1 else one for n, one in enumerate(controls)])
+        composed(*unnumbered)
 
 
 # Answers ------------------------------------------------------------------------------------------------------------
