@@ -45,6 +45,21 @@ def broken(images: Any, texts: Any) -> Any:
     raise TypeError("this model\nis broken")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where Gradio keeps pictures."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("gradio")
+        patch.setenv("GRADIO_TEMP_DIR", str(folder))
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def kept_there(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Again after the command, which names a folder of its own."""
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(kept))
+
+
 # Pictures -----------------------------------------------------------------------------------------------------------
 
 
@@ -168,7 +183,6 @@ def test_without_gradio_it_is_told_what_to_install_before_a_model_is_loaded(monk
 def test_no_picture_stays_when_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradio keeps each picture that it shows as a file."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setenv("GRADIO_TEMP_DIR", "")
     monkeypatch.setattr(try_it, "loader", lambda names, settings: lambda name: redness)
 
     def served(made: Any, port: int | None, block: bool) -> None:
