@@ -340,7 +340,7 @@ def test_uploads_are_offered_where_they_are_chosen_and_used(
 def test_only_this_computer_is_served(served: str) -> None:
     assert served.startswith("http://127.0.0.1:")
     port = int(served.rstrip("/").rpartition(":")[2])
-    with pytest.raises(ValueError, match=f"--port {port}: Cannot find empty port"):
+    with pytest.raises(ValueError, match=f"^--port: {port} is not free; choose another one$"):
         launched(page(["redness"], lambda name: redness), port, block=False)
     with socket.create_connection(("127.0.0.1", port), timeout=5):
         pass

@@ -226,8 +226,9 @@ def launched(made: Any, port: int | None, block: bool) -> str:
             theme=theme,
             footer_links=[],
         )
-    except OSError as error:
-        raise ValueError(f"--port {port}: {str(error).splitlines()[0]}") from None
+    except OSError:  # which tells of settings that are not this command's
+        told = "none is free from 7860" if port is None else f"{port} is not free"
+        raise ValueError(f"--port: {told}; choose another one") from None
     if block:
         print(f"{address}\nCtrl-C ends it.", flush=True)
         made.block_thread()
