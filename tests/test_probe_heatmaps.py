@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,10 @@ from analysis.probe.heatmaps import (
     main,
     occlusion,
     overlaid,
+    painter,
+    parser,
     relevance,
+    size_of_map,
     with_gradients,
 )
 from analysis.probe.own import built
@@ -90,6 +94,23 @@ def test_occlusion_covers_every_pixel_once() -> None:
             part = slice(37 * row // 5, 37 * (row + 1) // 5), slice(23 * column // 5, 23 * (column + 1) // 5)
             lost = (pixels[part].astype(np.float64) - mean).sum()
             np.testing.assert_allclose(found[part], max(lost, 0.0), rtol=1e-6)
+
+
+def test_a_large_picture_is_covered_in_few_copies_and_has_a_small_map() -> None:
+    calls: list[int] = []
+
+    def light(images: Any, texts: Any) -> Any:
+        calls.append(len({id(image) for image in images}))
+        return one_place(images, texts)
+
+    pixels = np.zeros((900, 1800, 3), np.uint8)
+    pixels[0:60, 0:60, 0] = 240
+    found = heat(light, Image.fromarray(pixels), "a red circle", cells=4)
+    assert max(calls) <= 8 and sum(calls) == 1 + 17
+    assert found.sentence.shape == (320, 640) and size_of_map(Image.new("RGB", (1800, 900))) == (640, 320)
+    lit = np.zeros((320, 640), bool)
+    lit[:80, :160] = True
+    assert ((found.sentence > 0) == lit).all()
 
 
 # Attention: models made to depend on one place -----------------------------------------------------------------------
@@ -167,6 +188,57 @@ def test_a_dual_encoder_that_reads_one_patch_lights_it(folders: dict[str, Path])
     assert (row // 8, column // 8) == (2, 1)
     centres = found.sentence[4::8, 4::8].flatten()
     assert centres[9] > 10 * np.delete(centres, 9).max()
+
+
+def test_vilt_that_reads_one_patch_lights_it(folders: dict[str, Path]) -> None:
+    """Of one layer, set by hand: [CLS] attends to bright patches, and takes them to the score. The picture is wide, so
+    that rows and columns cannot be mistaken for each other, and only its upper right is bright."""
+    scorer = load(str(folders["vilt"]), device="cpu")
+    assert isinstance(scorer, Matcher)
+    model: Any = scorer.parts.model
+    with torch.no_grad():
+        still(model)
+        made, layer = model.vilt.embeddings, model.vilt.encoder.layer[0]
+        made.text_embeddings.word_embeddings.weight[2, 1] = 4.0  # [CLS]
+        made.patch_embeddings.projection.weight[2] = 0.05  # of the picture: its brightness
+        made.patch_embeddings.projection.bias[4] = 5.0
+        attention = layer.attention.attention
+        attention.query.weight[0, 1] = attention.key.weight[0, 2] = 3.0
+        attention.value.weight[3, 2] = 1.0
+        layer.attention.output.dense.weight[3, 3] = 4.0
+        model.vilt.pooler.dense.weight.copy_(torch.eye(32))
+        model.rank_output.weight[0, 3] = 1.0
+    pixels = np.full((40, 80, 3), 20, np.uint8)
+    pixels[0:10, 60:80] = 255
+    found = heat(scorer, Image.fromarray(pixels), "a red circle")
+    row, column = np.unravel_index(found.sentence.argmax(), (40, 80))
+    assert row < 12 and column >= 58
+    assert found.sentence[20:].max() < found.sentence.max() / 10 > found.sentence[:, :40].max()
+
+
+@pytest.mark.parametrize("kind", ["albef", "blip"])
+def test_words_that_attend_to_one_patch_light_it(kind: str, folders: dict[str, Path], tmp_path: Path) -> None:
+    """Where nothing is encoded of any other patch, attention to no other changes the score."""
+    scorer: Any = load(str(folders[kind]), device="cpu") if kind in BUILT else region_scorer(kind, tmp_path)
+    model = scorer.parts.model
+    layers: list[Any] = CROSS[type(model).__name__](model)
+    for layer in layers:
+        nn.init.zeros_(layer.value.bias)
+    image, see = Image.new("RGB", (60, 30)), scorer.parts.see
+    name, side = "seen" if kind == "albef" else "image", 4
+
+    def alone(prepared: Any) -> Any:
+        states = see(prepared)[name]
+        assert states.shape[1] == 1 + side * side
+        kept = torch.zeros_like(states)
+        kept[:, 1 + 1 * side + 3] = states[:, 1 + 1 * side + 3]  # the second row's last
+        return {name: kept}
+
+    object.__setattr__(scorer.parts, "see", alone)
+    found = heat(scorer, image, TEXT)
+    row, column = divmod(int(found.sentence.argmax()), 60)
+    assert (row * side // 30, column * side // 60) == (1, 3)
+    assert found.sentence.max() > 0 and not found.sentence[19:].any() and not found.sentence[:, :37].any()
 
 
 def test_relevance_of_two_layers_is_the_papers_rule() -> None:
@@ -302,6 +374,29 @@ def test_what_a_model_sees_is_the_middle_where_its_processor_crops(
     assert covered(None, *size) == (0, 0, *size)
 
 
+@pytest.mark.parametrize("kind", ["clip", "vilt", "blip", "albef"])
+@pytest.mark.parametrize("size", [(90, 60), (60, 90), (1500, 1000)])
+def test_what_the_model_is_shown_at_a_place_is_painted_there(
+    kind: str, size: tuple[int, int], folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """The brightness of the patches that the model is given, painted, is that of the picture, white right of and above
+    its centre."""
+    scorer: Any = load(str(folders[kind]), device="cpu") if kind in BUILT else region_scorer(kind, tmp_path)
+    width, height = size
+    pixels = np.zeros((height, width, 3), np.uint8)
+    pixels[height // 4 : height // 2, width // 2 : width * 3 // 4] = 255
+    image = Image.fromarray(pixels)
+    prepared = scorer.parts.prepare(image)
+    given = prepared["pixels" if "pixels" in prepared else "pixel_values"]
+    values = nn.functional.avg_pool2d(given.mean(1, keepdim=True), 16 if kind == "albef" else 8).flatten()
+    painted = painter(scorer.parts, image, prepared)(values - values.min())
+    across, down = size_of_map(image)
+    assert painted.shape == (down, across)
+    rows, columns = np.mgrid[:down, :across]
+    centre = (painted * columns).sum() / painted.sum() / across, (painted * rows).sum() / painted.sum() / down
+    assert centre == pytest.approx((0.625, 0.375), abs=0.04)
+
+
 # Figure and command -------------------------------------------------------------------------------------------------
 
 
@@ -309,13 +404,33 @@ def test_the_figure_has_the_words_as_titles() -> None:
     image = pictures()[0]
     values = np.zeros((32, 32), np.float32)
     values[3, 4] = 2
-    figure = draw(Heat("a $red star", 0.5, ("a", "$red", "star"), values, np.stack([values] * 3), "occlusion"), image)
-    assert [axes.get_title() for axes in figure.axes] == ["a $red star\nscore 0.500", "a", "$red", "star"]
+    found = Heat("a $red star", 0.5, ("a", "$red", "star"), values, np.stack([values] * 3), "occlusion", "my:model")
+    figure = draw(found, image)
+    assert [axes.get_title() for axes in figure.axes] == ["picture", "whole sentence", "a", "$red", "star"]
+    assert figure.get_suptitle() == "a $red star\nscore 0.500 by my:model, maps by occlusion"
+    assert (figure.axes[0].images[0].get_array() == np.asarray(image)).all()
+    assert not any(axes.patches for axes in figure.axes)
     shown, grey = overlaid(image, values, 2.0), np.asarray(image.convert("L"))
     assert shown.shape == (32, 32, 3) and shown.dtype == np.uint8
     clear = values == 0
     assert (shown[clear] == grey[clear][:, None]).all() and (shown[3, 4] != grey[3, 4]).any()
     assert (overlaid(image, 0 * values, 0.0) == grey[..., None]).all()
+
+
+@pytest.mark.parametrize("behind", ["white", "grey", "black"])
+def test_what_is_looked_at_most_is_red_on_any_picture(behind: str) -> None:
+    shown = overlaid(Image.new("RGB", (3, 1), behind), np.array([[0.0, 0.5, 1.0]], np.float32), 1.0).astype(int)
+    yellow, red = shown[0, 1], shown[0, 2]
+    assert red[0] > 150 > red[1] + 50 and yellow[1] > red[1] + 50
+    assert abs(red - shown[0, 0]).sum() > 200
+
+
+def test_a_frame_shows_what_the_model_is_shown() -> None:
+    values = np.ones((20, 40), np.float32)
+    found = Heat("a", 0.5, ("a",), values, values[None], "attention", "m", (10, 0, 30, 20))
+    for axes in draw(found, Image.new("RGB", (40, 20))).axes:
+        (edge,) = axes.patches
+        assert edge.get_bbox().bounds == (9.5, -0.5, 20, 20)
 
 
 MODULE = """
@@ -331,20 +446,64 @@ def test_the_command_writes_a_picture(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rule_of_heatmaps.py").write_text(MODULE)
     pictures()[1].save("in.png")
-    given = ["--model", "rule_of_heatmaps:score", "--image", "in.png", "--text", "a red star", "--out", "out.png"]
+    given = ["--model", "rule_of_heatmaps:score", "--image", "in.png", "--text", "a red star", "--out", "new/out.PNG"]
     main(given)
     assert "3 words, by occlusion" in capsys.readouterr().out
-    with Image.open("out.png") as written:
+    with Image.open("new/out.PNG") as written:
         assert written.format == "PNG" and written.width > 400
-    assert {path.name for path in tmp_path.glob("*.p*")} == {"in.png", "out.png", "rule_of_heatmaps.py"}
+    assert {path.name for path in tmp_path.glob("*")} - {"__pycache__"} == {"in.png", "new", "rule_of_heatmaps.py"}
+    assert [path.name for path in tmp_path.glob("new/*")] == ["out.PNG"]
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked/in.png").symlink_to(tmp_path / "in.png")
+    main([*given[:3], "linked/in.png", *given[4:-1], "linked/out.png"])
     with pytest.raises(UsageError, match="exists"):
         main(given)
-    with pytest.raises(ValueError, match=r"absent\.png is not there"):
+    with pytest.raises(ValueError, match=r"^--image absent\.png: is not there$"):
         main([*given[:3], "absent.png", *given[4:-1], "other.png"])
     with pytest.raises(ValueError, match="has 0 words"):
         main([*given[:5], "...", "--out", "other.png"])
     with pytest.raises(ValueError, match="shows none; use occlusion"):
         main([*given[:-1], "other.png", "--method", "attention"])
+
+
+def test_regions_are_chosen_and_found_by_the_pictures_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Published region models take a detector's features: a grid's would be of another width."""
+    Image.new("RGB", (8, 8)).save(tmp_path / "in.png")
+    given = ["--model", "uniter:x", "--image", str(tmp_path / "in.png"), "--text", "red", "--size", "tiny"]
+    asked: list[Any] = []
+
+    def loaded(name: str, **settings: Any) -> Any:
+        asked.append(settings)
+
+        def score(images: Any, texts: Any) -> Any:
+            assert images[0].info["path"] == "in.png"
+            return [0.0] * len(texts)
+
+        return score
+
+    monkeypatch.setattr("analysis.probe.heatmaps.load", loaded)
+    main([*given, "--regions", "features.npz", "--out", str(tmp_path / "a.png")])
+    main([*given, "--detector", "detr", "--head", "itm", "--out", str(tmp_path / "b.png")])
+    main([*given, "--out", str(tmp_path / "c.png")])
+    file, detector, neither = asked
+    assert file["regions"] == RegionSettings(source="file", file="features.npz")
+    assert detector["regions"] == RegionSettings(source="detector", detector="detr") and detector["head"] == "itm"
+    assert "regions" not in neither and neither["size"] == "tiny"
+    with pytest.raises(UsageError, match="give one of them"):
+        main([*given, "--detector", "detr", "--regions", "x.npz", "--out", str(tmp_path / "d.png")])
+    with pytest.raises(UsageError, match="--size: invalid choice"):
+        parser().parse_args([*given[:-1], "huge"])
+
+
+def test_nothing_is_said_beside_the_maps(folders: dict[str, Path], caplog: pytest.LogCaptureFixture) -> None:
+    scorer = load(str(folders["blip"]), device="cpu")
+    logger = logging.getLogger("transformers")
+    logger.addHandler(caplog.handler)  # which hands nothing on
+    try:
+        heat(scorer, pictures()[0], "a star")
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert not caplog.records
 
 
 def test_blips_contrast_is_shown_by_occlusion(folders: dict[str, Path]) -> None:

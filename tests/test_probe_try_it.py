@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from analysis.probe.pasting import placed, shape_picture
+from analysis.probe import try_it
+from analysis.probe.pasting import placed, scene, shape_picture
 from analysis.probe.try_it import (
     FIRST,
     answered,
@@ -25,7 +28,6 @@ from analysis.probe.try_it import (
     looked,
     main,
     page,
-    scene_picture,
 )
 from tests.test_browse import chrome  # noqa: F401
 from travlr.cli import UsageError
@@ -37,6 +39,25 @@ def redness(images: Any, texts: Any) -> Any:
     distinct = {id(image): image for image in images}
     parts = {key: (np.asarray(image) == COLOURS["red"]).all(-1).mean() for key, image in distinct.items()}
     return [parts[id(image)] * (1 if "red" in text else -1) for image, text in zip(images, texts, strict=True)]
+
+
+def broken(images: Any, texts: Any) -> Any:
+    raise TypeError("this model\nis broken")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where Gradio keeps pictures."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("gradio")
+        patch.setenv("GRADIO_TEMP_DIR", str(folder))
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def kept_there(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Again after the command, which names a folder of its own."""
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(kept))
 
 
 # Pictures -----------------------------------------------------------------------------------------------------------
@@ -79,25 +100,37 @@ def test_a_shape_is_of_its_colour_and_spans_its_side(shape: str) -> None:
 
 
 def test_a_scene_depends_on_its_number_alone() -> None:
-    first, again, other = (np.asarray(scene_picture(seed)) for seed in (0, 0, 1))
+    first, again, other = (np.asarray(scene(seed, size="medium")) for seed in (0, 0, 1))
     assert (first == again).all() and (first != other).any()
-    cells = first.reshape(6, 64, 6, 64, 3).swapaxes(1, 2).reshape(36, -1)
+    cells = first.reshape(6, 112, 6, 112, 3).swapaxes(1, 2).reshape(36, -1)
     assert (cells != 255).any(1).sum() == 8
 
 
-def test_controls_make_the_picture() -> None:
+def test_controls_make_the_picture(tmp_path: Path) -> None:
     controls: list[Any] = ["white", 0, None, "shape", "square", "red", None, 0.5, 0.5, 0.5]
     red = (np.asarray(composed(*controls)) == COLOURS["red"]).all(-1)
     assert red.mean() == pytest.approx((0.5 * 0.88) ** 2, rel=0.1)
-    ground, crop = Image.new("RGB", (30, 20), "blue"), Image.new("RGB", (4, 4), "lime")
+    ground, crop = str(tmp_path / "ground.png"), str(tmp_path / "crop.png")
+    Image.new("RGB", (30, 20), "blue").save(ground)
+    Image.new("RGB", (4, 4), "lime").save(crop)
     uploads: list[Any] = ["upload", 0, ground, "upload", "square", "red", crop, 0.5, 0.5, 0.5]
     shown = np.asarray(composed(*uploads))
     assert shown.shape == (20, 30, 3) and (shown == (0, 255, 0)).all(-1).sum() == 100
     nothing: list[Any] = ["none" if n == 3 else value for n, value in enumerate(uploads)]
     assert (np.asarray(composed(*nothing)) == (0, 0, 255)).all()
+    (tmp_path / "notes.png").write_text("notes")
     for place, name in ((2, "background"), (6, "object")):
-        with pytest.raises(ValueError, match=f"{name}=upload: upload a picture"):
-            composed(*uploads[:place], *[None], *uploads[place + 1 :])
+        for value, told in (
+            (None, "upload a picture"),
+            (str(tmp_path / "notes.png"), r"notes\.png: cannot identify.*file$"),
+        ):
+            wrong = list(uploads)
+            wrong[place] = value
+            with pytest.raises(ValueError, match=f"^{name}: {told}"):
+                composed(*wrong)
+    unnumbered: list[Any] = ["scene", None, *controls[2:]]
+    with pytest.raises(ValueError, match="type the number"):
+        composed(*unnumbered)
 
 
 # Answers ------------------------------------------------------------------------------------------------------------
@@ -128,16 +161,40 @@ def test_a_threshold_tells_what_is_said_to_match() -> None:
 
 
 def test_heat_maps_of_both_sentences_stand_in_one_picture() -> None:
-    picture = composed("white", 0, None, "shape", "square", "red", None, 0.5, 0.5, 0.5)
-    one = looked(redness, picture, "a red square", "a red square")
+    picture = composed("white", 0, None, "shape", "square", "red", None, 0.5, 0.5, 0.5).resize((64, 64))
+    one = looked(redness, picture, "red", "red")
     assert one.mode == "RGB" and one.height % 2 == 0
     half = np.asarray(one)
     assert (half[: one.height // 2] == half[one.height // 2 :]).all()
+    assert (half[..., 0] - half[..., 2].astype(int) > 150).any(), "nothing is lit"
 
 
 def test_the_page_asks_for_no_model_but_those_that_it_was_given() -> None:
     with pytest.raises(ValueError, match=r"model=os:system: choose one of a, b"):
         loader(["a", "b"], {})("os:system")
+
+
+def test_without_gradio_it_is_told_what_to_install_before_a_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    with pytest.raises(ValueError, match=r"pip install -e \.\[page\]$"):
+        main(["--model", "no_such_module:score"])
+
+
+def test_no_picture_stays_when_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradio keeps each picture that it shows as a file."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(try_it, "loader", lambda names, settings: lambda name: redness)
+
+    def served(made: Any, port: int | None, block: bool) -> None:
+        image = next(one for one in made.blocks.values() if getattr(one, "elem_id", None) == "picture")
+        kept = Path(image.postprocess(Image.new("RGB", (2, 2))).path)
+        assert kept.is_file() and kept.is_relative_to(tmp_path)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(try_it, "launched", served)
+    with pytest.raises(KeyboardInterrupt):
+        main(["--model", "redness"])
+    assert not list(tmp_path.rglob("*"))
 
 
 def test_wrong_options_are_usage(tmp_path: Path) -> None:
@@ -169,7 +226,7 @@ def called() -> Iterator[set[str]]:
 
 @pytest.fixture(scope="module")
 def served(called: set[str]) -> Iterator[str]:
-    made = page(["redness"], lambda name: redness)
+    made = page(["redness", "broken"], {"redness": redness, "broken": broken}.__getitem__)
     yield launched(made, None, block=False)
     made.close(verbose=False)
 
@@ -194,7 +251,7 @@ def asked(driver: webdriver.Chrome, first: str, second: str) -> tuple[float, flo
     typed(driver, "second", second)
     driver.find_element(By.ID, "ask").click()
     until(driver, lambda: field(driver, "verdict").get_attribute("value") not in ("", before))
-    a, b, verdict = (field(driver, name).get_attribute("value") for name in ("score_first", "score_second", "verdict"))
+    a, b, verdict = (field(driver, name).get_attribute("value") for name in ANSWER)
     return float(a), float(b), str(verdict)
 
 
@@ -222,13 +279,42 @@ def test_two_sentences_are_typed_and_their_scores_read(served: str, called: set[
     assert complaints == []
 
 
+ANSWER = ("score_first", "score_second", "verdict")
+
+
+def told(driver: webdriver.Chrome) -> str:
+    """The answer to what the page now shows, without waiting for heat maps."""
+    driver.find_element(By.ID, "ask").click()
+    return str(until(driver, lambda: field(driver, "verdict").get_attribute("value")))
+
+
 def test_what_is_wrong_is_told_on_the_page(served: str, chrome: webdriver.Chrome) -> None:  # noqa: F811
     chrome.get(served)
     until(chrome, lambda: chrome.find_elements(By.CSS_SELECTOR, "#picture img"))
+    field(chrome, "looks").click()
     typed(chrome, "second", " ")
-    chrome.find_element(By.ID, "ask").click()
-    until(chrome, lambda: "type two sentences" in chrome.find_element(By.TAG_NAME, "body").text)
-    assert field(chrome, "verdict").get_attribute("value") == ""
+    assert told(chrome) == "type two sentences"
+    assert field(chrome, "score_first").get_attribute("value") == ""
+    assert "Error" not in chrome.find_element(By.TAG_NAME, "body").text  # which would cover the picture
+    field(chrome, "model").click()
+    until(chrome, lambda: chrome.find_elements(By.CSS_SELECTOR, "[role=option]"))[1].click()
+    until(chrome, lambda: field(chrome, "verdict").get_attribute("value") == "")
+    typed(chrome, "second", "it is red")
+    assert told(chrome) == "TypeError: this model"
+
+
+def test_an_answer_goes_when_what_was_asked_changes(served: str, chrome: webdriver.Chrome) -> None:  # noqa: F811
+    chrome.get(served)
+    until(chrome, lambda: chrome.find_elements(By.CSS_SELECTOR, "#picture img"))
+    field(chrome, "looks").click()
+    changes: tuple[Callable[[], Any], ...] = (
+        lambda: typed(chrome, "second", "it is green"),
+        lambda: chrome.find_element(By.CSS_SELECTOR, "#background input[value=scene]").click(),
+    )
+    for change in changes:
+        assert told(chrome).startswith("The first fits better")
+        change()
+        until(chrome, lambda: not any(field(chrome, name).get_attribute("value") for name in ANSWER))
 
 
 def test_uploads_are_offered_where_they_are_chosen_and_used(
@@ -246,6 +332,7 @@ def test_uploads_are_offered_where_they_are_chosen_and_used(
     file.send_keys(str(tmp_path / "red.png"))
     wide = "return (document.querySelector('#picture img') ?? {}).naturalWidth"
     until(chrome, lambda: chrome.execute_script(wide) == 60)
+    field(chrome, "looks").click()
     a, b, _ = asked(chrome, "all is red", "all is blue")
     assert (a, b) == (1.0, -1.0)
 
@@ -253,7 +340,7 @@ def test_uploads_are_offered_where_they_are_chosen_and_used(
 def test_only_this_computer_is_served(served: str) -> None:
     assert served.startswith("http://127.0.0.1:")
     port = int(served.rstrip("/").rpartition(":")[2])
-    with pytest.raises(ValueError, match=f"--port {port}: Cannot find empty port"):
+    with pytest.raises(ValueError, match=f"^--port: {port} is not free; choose another one$"):
         launched(page(["redness"], lambda name: redness), port, block=False)
     with socket.create_connection(("127.0.0.1", port), timeout=5):
         pass

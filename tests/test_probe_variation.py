@@ -8,12 +8,14 @@ import re
 import types
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.text import Text
 from PIL import Image
 
 from analysis.probe import variation
@@ -24,12 +26,14 @@ from analysis.probe.variation import (
     moves,
     object_of,
     places,
+    plot,
     sheet,
     vary,
     with_margins,
+    write,
 )
 from tests.helpers import hashes
-from travlr import cli
+from travlr import cli, files
 from travlr.scene import COLOURS
 
 RED = np.array(COLOURS["red"])
@@ -95,6 +99,12 @@ def test_wrong_sizes_are_refused(sizes: list[float]) -> None:
         places(100, 100, 1)
 
 
+def test_a_size_of_less_than_a_pixel_is_refused() -> None:
+    with pytest.raises(ValueError, match=re.escape("sizes=0.009: is less than a pixel of a background of 200 x 100")):
+        places(200, 100, 2, [0.5, 0.009])
+    assert places(200, 100, 2, [0.5, 0.01])
+
+
 def test_scores_are_those_of_what_is_shown() -> None:
     square = Image.new("RGB", (40, 40), COLOURS["red"])
     where = places(*WHITE.size, 3, [0.4, 0.2])
@@ -147,6 +157,27 @@ def test_a_scorer_that_fails_is_told_of_in_one_line(scorer: Scorer, told: str) -
     assert "\n" not in str(error.value)
 
 
+def flat(images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
+    """One score, but for rounding."""
+    return 5 + 1e-7 * np.arange(len(texts))
+
+
+def test_rounding_fills_no_scale_and_long_sentences_end_within_the_plot() -> None:
+    sentence = "a sentence that goes on and on " * 8
+    frame = vary(flat, WHITE, shape_picture("star", "red", 200), [sentence], places(200, 100, 2, [0.4]))
+    figure = plot(frame, {"model": "m", "object": "o", "background": "b"})
+    shades = [image for axes in figure.axes for image in axes.images] + [
+        mesh for axes in figure.axes for mesh in axes.collections if mesh.get_array() is not None
+    ]
+    assert shades and all(high - low > 0.5 for low, high in (one.get_clim() for one in shades))
+    figure.canvas.draw()
+    edge = figure.bbox.width
+    said = [
+        text.get_window_extent().x1 for axes in figure.axes for text in axes.findobj(Text) if "goes on" in str(text)
+    ]
+    assert max(said) > edge / 2 and max(said) <= edge
+
+
 # Pictures ------------------------------------------------------------------------------------------------------------
 
 
@@ -171,6 +202,10 @@ def test_objects_of_any_mode_are_taken(mode: str, tmp_path: Path) -> None:
 
 
 def test_what_is_no_picture_is_told(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    Image.new("RGB", (5, 5)).save(tmp_path / "elsewhere/thing.png")
+    (tmp_path / "link.png").symlink_to(tmp_path / "elsewhere/thing.png")
+    assert object_of(str(tmp_path / "link.png")).size == (5, 5)
     (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"0" * 30)
     Image.new("RGBA", (5, 5), (0, 0, 0, 0)).save(tmp_path / "clear.png")
     for name, told in (("broken.png", "--object"), ("missing.png", "is not there"), ("clear.png", "transparent")):
@@ -221,14 +256,14 @@ def injected(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_the_command_writes_all_files(injected: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "a folder"
-    arguments = ["--model", "toy", "--grid", "3", "--sizes", "0.1", "0.3", "--out", str(out)]
+    arguments = ["--model", "toy", "--grid", "2", "--sizes", "0.3", "--out", str(out)]
     variation.main(arguments)
     assert injected == ["toy"]
     said = capsys.readouterr().out
-    files = {"variation.csv", "variation.md", "variation.svg", "variation.png", "pictures.png", "variation.json"}
-    assert {path.name for path in out.iterdir()} == files
+    names = {"variation.csv", "variation.md", "variation.svg", "variation.png", "pictures.png", "variation.json"}
+    assert {path.name for path in out.iterdir()} == names
     frame = pd.read_csv(out / "variation.csv")
-    assert len(frame) == 9 * 2 * 2
+    assert len(frame) == 4 * 2
     assert frame["sentence"].unique().tolist() == [
         "there is a red circle in the picture",
         "there is a blue star in the picture",
@@ -250,24 +285,54 @@ def test_the_command_writes_all_files(injected: list[str], tmp_path: Path, capsy
     assert hashes(out) == before
 
 
+def test_stopped_while_it_writes_the_same_command_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analysis.page.save", lambda *_: [])  # plots take long, and are files like any other
+    thing, where = shape_picture("star", "red", 20), places(*WHITE.size, 2, [0.4])
+    about = {"model": "toy", "object": "red star", "background": "white"}
+    given = vary(oracle, WHITE, thing, ["red"], where), WHITE, thing, where, about
+    write(tmp_path / "whole", *given)
+    put = files.put_file
+    for most in range(4):  # files that are written before it is stopped
+        calls = iter(range(most))
+
+        def stopping(*which: Any, calls: Any = calls) -> None:
+            if next(calls, None) is None:
+                raise KeyboardInterrupt
+            put(*which)
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(files, "put_file", stopping)
+            write(tmp_path / f"stopped{most}", *given)
+        write(tmp_path / f"stopped{most}", *given)
+        assert hashes(tmp_path / f"stopped{most}") == hashes(tmp_path / "whole")
+
+
 def test_the_command_takes_files_and_refuses_nonsense(injected: list[str], tmp_path: Path) -> None:
     Image.new("RGB", (8, 8), COLOURS["red"]).save(tmp_path / "thing.png")
     Image.new("L", (90, 60), 255).save(tmp_path / "ground.png")
-    files = ["--object", str(tmp_path / "thing.png"), "--background", str(tmp_path / "ground.png")]
+    pictures = ["--object", str(tmp_path / "thing.png"), "--background", str(tmp_path / "ground.png")]
     base = ["--model", "toy", "--grid", "2", "--sizes", "0.5", "--out", str(tmp_path / "out")]
     with pytest.raises(cli.UsageError, match="--sentence: say what the object is"):
-        variation.main([*base, *files])
+        variation.main([*base, *pictures])
+    with pytest.raises(
+        ValueError, match="--object circle red: is not there; give a picture file, or a colour and a sh"
+    ):
+        variation.main([*base, "--object", "circle red"])
+    with pytest.raises(cli.UsageError, match="--size: invalid choice"):
+        variation.main([*base, "--size", "huge"])
     with pytest.raises(cli.UsageError, match="that are not empty and differ"):
-        variation.main([*base, *files, "--sentence", "a", "--sentence", "a"])
+        variation.main([*base, *pictures, "--sentence", "a", "--sentence", "a"])
     with pytest.raises(cli.UsageError, match="--model"):
         variation.main([])
     with pytest.raises(ValueError, match=re.escape("sizes=2.0")):
-        variation.main([*base, *files, "--sentence", "red", "--sizes", "2"])
+        variation.main([*base, *pictures, "--sentence", "red", "--sizes", "2"])
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(ValueError, match="is not empty"):
-        variation.main([*base, *files, "--sentence", "red", "--out", str(tmp_path / "mine")])
+        variation.main([*base, *pictures, "--sentence", "red", "--out", str(tmp_path / "mine")])
     assert injected == []
-    variation.main([*base, *files, "--sentence", "red"])
+    variation.main([*base, *pictures, "--sentence", "red"])
+    assert "| red | " in (tmp_path / "out/variation.md").read_text()
+    assert "nan" not in (tmp_path / "out/variation.md").read_text()  # no place is in the centre
     frame = pd.read_csv(tmp_path / "out" / "variation.csv")
     assert len(frame) == 4 and set(frame["sentence"]) == {"red"}

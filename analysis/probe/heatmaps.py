@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,20 +29,29 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from analysis.probe.items import Scorer, open_picture
-from analysis.probe.scorers import WORD, Matcher, Parts, Tensors, load
+from analysis.probe import by_hand
+from analysis.probe.items import Scorer
+from analysis.probe.pasting import picture_from
+from analysis.probe.scorers import WORD, Matcher, Parts, Tensors, load, quiet
 from travlr.browse import write
 from travlr.cli import Parser, UsageError, run
 
 METHODS = ("auto", "attention", "occlusion")
 CELLS = 8  # along each side of the picture, of occlusion
 MOST_WORDS = 24
+LONGEST = 640  # pixels of the longer side of a map: no model looks at more
+PANEL = 2.3  # inches that a panel of the figure is wide
+COVERED = 8  # pictures in a call of occlusion
+
+Box = tuple[int, int, int, int]
+"""Left, top, right, bottom in pixels of a map."""
 
 
 @dataclass(frozen=True)
 class Heat:
-    """words: the words of the text, in order. sentence: (H, W) of the picture's pixels, at least 0. by_word:
-    (words, H, W), likewise. method: attention or occlusion."""
+    """words: the words of the text, in order. sentence: (H, W), at least 0, of the picture's pixels; of a large picture
+    shrunk to 640 on its longer side. by_word: (words, H, W), likewise. method: attention or occlusion. seen: what the
+    model is shown of the picture; None where that is not known."""
 
     text: str
     score: float
@@ -49,6 +59,15 @@ class Heat:
     sentence: np.ndarray
     by_word: np.ndarray
     method: str
+    model: str = ""
+    seen: Box | None = None
+
+
+def words_in(text: str) -> list[str]:
+    words = WORD.findall(text)
+    if not 1 <= len(words) <= MOST_WORDS:
+        raise ValueError(f"text={text!r}: has {len(words)} words; a heat map needs 1 to {MOST_WORDS}")
+    return words
 
 
 def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", cells: int = CELLS) -> Heat:
@@ -56,9 +75,7 @@ def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", ce
 
     Raises ValueError for a text without words or with more than 24, and for a model that has no attention to show.
     """
-    words = WORD.findall(text)
-    if not 1 <= len(words) <= MOST_WORDS:
-        raise ValueError(f"text={text!r}: has {len(words)} words; a heat map needs 1 to {MOST_WORDS}")
+    words = words_in(text)
     if method not in METHODS:
         raise ValueError(f"method={method}: choose one of {', '.join(METHODS)}")
     looks = LOOKS.get(type(scorer.parts.model).__name__) if isinstance(scorer, Matcher) else None
@@ -66,37 +83,53 @@ def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", ce
         looks = None  # by `itc`, for which the words do not attend to the picture
     if method == "attention" and looks is None:
         raise ValueError(f"method=attention: model={getattr(scorer, 'name', scorer)} shows none; use occlusion")
+    name = getattr(scorer, "name", "")
     score = float(scorer([image], [text])[0])
     if method == "occlusion" or looks is None:
         hidden = occlusion(scorer, image, [text, *words], cells)
-        return Heat(text, score, tuple(words), hidden[0], hidden[1:], "occlusion")
+        return Heat(text, score, tuple(words), hidden[0], hidden[1:], "occlusion", name)
     assert isinstance(scorer, Matcher)
     maps = looks(scorer, image, text)
-    return Heat(text, score, tuple(words), maps[0], np.stack(maps[1:]), "attention")
+    seen = covered(scorer.parts.processor, *size_of_map(image))
+    return Heat(text, score, tuple(words), maps[0], np.stack(maps[1:]), "attention", name, seen)
+
+
+def size_of_map(image: Image.Image) -> tuple[int, int]:
+    """Width and height."""
+    part = min(1.0, LONGEST / max(image.size))
+    return max(1, round(image.width * part)), max(1, round(image.height * part))
 
 
 def occlusion(scorer: Scorer, image: Image.Image, texts: Sequence[str], cells: int = CELLS) -> np.ndarray:
     """(texts, H, W): what scores lose where a cell of cells x cells has the picture's mean colour; a gain is 0.
 
-    All is asked in one call, so that a scorer encodes each of the cells x cells + 1 pictures once.
+    All texts of a picture are asked in one call, so that a scorer encodes each of the cells x cells + 1 pictures once.
     """
     picture = np.asarray(image.convert("RGB"))
-    height, width = picture.shape[:2]
     mean = picture.reshape(-1, 3).mean(0).round().astype(np.uint8)
-    down, right = (
-        [slice(size * n // cells, size * (n + 1) // cells) for n in range(cells)] for size in (height, width)
-    )
-    places = [(row, column) for row in down for column in right]
-    shown = [image]
-    for place in places:
-        covered = picture.copy()
-        covered[place] = mean
-        shown.append(Image.fromarray(covered))
-        shown[-1].info.update(image.info)
-    asked = [(one, text) for one in shown for text in texts]
-    scores = np.asarray(scorer(*zip(*asked, strict=True)), np.float64).reshape(len(shown), len(texts))
+
+    def places(width: int, height: int) -> list[tuple[slice, slice]]:
+        down, right = (
+            [slice(size * n // cells, size * (n + 1) // cells) for n in range(cells)] for size in (height, width)
+        )
+        return [(row, column) for row in down for column in right]
+
+    def asked(shown: Sequence[Image.Image]) -> np.ndarray:
+        pairs = [(one, text) for one in shown for text in texts]
+        return np.asarray(scorer(*zip(*pairs, strict=True)), np.float64).reshape(len(shown), len(texts))
+
+    def without(place: tuple[slice, slice]) -> Image.Image:
+        hidden = picture.copy()
+        hidden[place] = mean
+        shown = Image.fromarray(hidden)
+        shown.info.update(image.info)
+        return shown
+
+    whole, hide = asked([image])[0], places(*image.size)
+    scores = [asked([without(place) for place in hide[n : n + COVERED]]) for n in range(0, len(hide), COVERED)]
+    width, height = size_of_map(image)
     found = np.zeros((len(texts), height, width), np.float32)
-    for place, lost in zip(places, scores[0] - scores[1:], strict=True):
+    for place, lost in zip(places(width, height), whole - np.concatenate(scores), strict=True):
         found[:, *place] = np.maximum(lost, 0.0)[:, None, None]
     return found
 
@@ -230,7 +263,8 @@ def recorded(model: nn.Module, modules: Sequence[nn.Module]) -> Iterator[list[Te
         layers.attend = in_steps
     else:
         before = settings._attn_implementation
-        model.set_attn_implementation("eager")  # type: ignore[operator]
+        with quiet():  # BLIP, always in steps, says that it cannot be set
+            model.set_attn_implementation("eager")  # type: ignore[operator]
         settings.output_attentions = True
     try:
         yield kept
@@ -241,7 +275,8 @@ def recorded(model: nn.Module, modules: Sequence[nn.Module]) -> Iterator[list[Te
             layers.attend = fused
         else:
             settings.output_attentions = False
-            model.set_attn_implementation(before)  # type: ignore[operator]
+            with quiet():
+                model.set_attn_implementation(before)  # type: ignore[operator]
     kept += [found[id(module)] for module in modules]
 
 
@@ -264,12 +299,12 @@ LOOKS: dict[str, Look] = {**dict.fromkeys(SELF, single), **dict.fromkeys(CROSS, 
 
 
 def painter(parts: Parts, image: Image.Image, prepared: Tensors) -> Callable[[Tensor], np.ndarray]:
-    """What puts values of regions (R,) or of patches, row by row, onto the picture's pixels (H, W).
+    """What puts values of regions (R,) or of patches, row by row, onto a map's pixels (H, W).
 
     A pixel has the highest value of the regions it lies in. Patches blend into each other; what a model crops away
     is 0.
     """
-    width, height = image.size
+    width, height = size_of_map(image)
     if "boxes" in prepared:
         boxes = (prepared["boxes"][0].detach().cpu().numpy() * [width, height, width, height]).round().astype(int)
 
@@ -302,8 +337,8 @@ def patch_of(parts: Parts) -> int:
     return int(shape.patch if shape is not None else getattr(config, "vision_config", config).patch_size)
 
 
-def covered(processor: Any, width: int, height: int) -> tuple[int, int, int, int]:
-    """Left, top, right, bottom of what the model sees of a picture: all, or the middle where its processor crops."""
+def covered(processor: Any, width: int, height: int) -> Box:
+    """What the model sees of a picture: all, or the middle where its processor crops."""
     if not getattr(processor, "do_center_crop", False):
         return 0, 0, width, height
     shortest = dict(processor.size).get("shortest_edge")
@@ -319,23 +354,39 @@ def covered(processor: Any, width: int, height: int) -> tuple[int, int, int, int
 
 
 def draw(found: Heat, image: Image.Image) -> Any:
-    """A matplotlib figure: the picture with the sentence's map and with each word's, whose titles are the words.
+    """A matplotlib figure: the picture, and over it in grey the sentence's map and each word's.
 
     The words' maps have one scale, so that a word that nothing is looked at for stays clear.
     """
     from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
 
-    titles = [f"{found.text}\nscore {found.score:.3f}", *found.words]
-    maps = [found.sentence, *found.by_word]
-    scales = [found.sentence.max(), *[found.by_word.max()] * len(found.words)]
-    columns = min(len(maps), 4)
-    rows = -(-len(maps) // columns)
-    figure = Figure(figsize=(2.6 * columns, 2.9 * rows), dpi=100, layout="constrained")
-    for place, (title, values, most) in enumerate(zip(titles, maps, scales, strict=True)):
+    height, width = found.sentence.shape
+    shown = image.convert("RGB").resize((width, height))
+    most = float(found.sentence.max()), float(found.by_word.max())
+    panels = [("picture", np.asarray(shown)), ("whole sentence", overlaid(shown, found.sentence, most[0]))]
+    panels += [(word, overlaid(shown, of, most[1])) for word, of in zip(found.words, found.by_word, strict=True)]
+    columns = min(len(panels), 5)
+    rows = -(-len(panels) // columns)
+    down = min(max(PANEL * height / width, 0.4), 2 * PANEL) + 0.35
+    figure = Figure(figsize=(PANEL * columns, down * rows + 1.1), dpi=100, layout="constrained")
+    about = f"score {found.score:.3f}{found.model and ' by ' + found.model}, maps by {found.method}"
+    title = "\n".join(textwrap.fill(line, round(13 * PANEL * columns)) for line in (found.text, about))
+    figure.suptitle(title, fontsize=10, parse_math=False)
+    for place, (name, pixels) in enumerate(panels):
         axes = figure.add_subplot(rows, columns, place + 1)
-        axes.imshow(overlaid(image, values, float(most)))
-        axes.set_title(title, fontsize=9, wrap=True, parse_math=False)
-        axes.set_axis_off()
+        axes.imshow(pixels)
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_color("#bbb")  # a white picture has an edge
+        axes.set_title(name, fontsize=9, parse_math=False)
+        if found.seen not in (None, (0, 0, width, height)):
+            left, top, right, bottom = found.seen
+            edge = Rectangle((left - 0.5, top - 0.5), right - left, bottom - top, fill=False, linestyle="--", alpha=0.6)
+            axes.add_patch(edge)
+    note = "Clear: nothing; yellow: some; red: most. All words have one scale."
+    if found.seen not in (None, (0, 0, width, height)):
+        note += " Dashed: the part that the model is shown."
+    figure.supxlabel(note, fontsize=8)
     return figure
 
 
@@ -345,39 +396,48 @@ def overlaid(image: Image.Image, values: np.ndarray, most: float) -> np.ndarray:
 
     part = values / most if most > 0 else np.zeros_like(values)
     grey = np.asarray(image.convert("L").convert("RGB"), np.float32)
-    colours = colormaps["inferno"](part)[..., :3].astype(np.float32) * 255
+    colours = colormaps["autumn_r"](part)[..., :3].astype(np.float32) * 255  # yellow to red: seen on white and on black
     strength = 0.8 * np.sqrt(part)[..., None]
     return np.rint(grey * (1 - strength) + colours * strength).astype(np.uint8)
 
 
 def save(found: Heat, image: Image.Image, path: Path) -> None:
-    """Write the figure as PNG, whole or not at all. Raises ValueError where that cannot be done."""
+    """Write the figure as PNG, whole or not at all, in a folder that is made if need be. Raises ValueError where that
+    cannot be done."""
     drawn = io.BytesIO()
     draw(found, image).savefig(drawn, format="png")
+    path.parent.mkdir(parents=True, exist_ok=True)
     write(path, drawn.getvalue())
 
 
 def parser() -> argparse.ArgumentParser:
     options = Parser("python -m analysis.probe.heatmaps", description=(__doc__ or "").split("\n\n")[0])
-    options.add_argument("--model", required=True, help="as of python -m analysis.probe")
-    options.add_argument("--image", required=True, type=Path)
-    options.add_argument("--text", required=True)
-    options.add_argument("--out", type=Path, default=Path("heatmap.png"))
-    options.add_argument("--method", choices=METHODS, default="auto")
-    options.add_argument("--head", choices=("itm", "itc"))
-    options.add_argument("--size", default="base", help="of visualbert:, uniter:, lxmert: and albef:")
-    options.add_argument("--device", default="auto")
+    options.add_argument("--model", required=True, help=by_hand.MODEL)
+    options.add_argument("--image", required=True, type=Path, metavar="FILE", help="the picture")
+    options.add_argument("--text", required=True, help=f"a sentence of 1 to {MOST_WORDS} words")
+    options.add_argument("--out", type=Path, default=Path("heatmap.png"), metavar="FILE", help="(default: %(default)s)")
+    told = (
+        "attention, weighed by its gradient; occlusion, which suits any model; auto: attention where the model has it"
+    )
+    options.add_argument("--method", choices=METHODS, default="auto", help=f"{told} (default: %(default)s)")
+    by_hand.add_options(options)
+    told = "instead: features made elsewhere (LXMERT's .tsv, UNITER's .npz, HDF5), found by the picture's file name"
+    options.add_argument("--regions", type=Path, metavar="FILE", help=told)
     return options
 
 
 def main(arguments: list[str]) -> None:
     given = parser().parse_args(arguments)
-    if given.out.suffix != ".png":
+    if given.out.suffix.lower() != ".png":
         raise UsageError(f"--out {given.out}: must end in .png")
     if given.out.exists():
         raise UsageError(f"--out {given.out}: exists; choose another file")
-    image = open_picture(given.image.parent, given.image.name)
-    scorer = load(given.model, device=given.device, head=given.head, size=given.size)
+    words_in(given.text)
+    try:
+        image = picture_from(given.image)
+    except ValueError as error:
+        raise ValueError(f"--image {given.image}: {error}") from None
+    scorer = load(given.model, **by_hand.settings_of(given, given.regions))
     found = heat(scorer, image, given.text, given.method)
     save(found, image, given.out)
     print(f"{given.out}: score {found.score:.4f}, {len(found.words)} words, by {found.method}")

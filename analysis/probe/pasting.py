@@ -1,25 +1,81 @@
-"""Pictures with an object put on a background, anywhere and in any size."""
+"""Pictures made by hand: read from anywhere, drawn, and an object put on a background in any place and size."""
 
 from __future__ import annotations
+
+import functools
+from collections.abc import Collection
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from analysis.probe.items import on_white
+from analysis.probe import drawing
+from analysis.probe.items import Missing, Unreadable, on_white, open_picture
+from analysis.probe.layouts import Board, Draws, unlike
 from render.image import LEVELS, coverage
 from travlr.scene import COLOURS, SHAPES
+from travlr.streams import stream_key
+
+SHARP = 512  # pixels of a drawn shape that is then made smaller
+SIDE = drawing.CANVAS  # pixels of a plain background and of a scene
 
 
-def shape_picture(shape: str, colour: str, side: int) -> Image.Image:
+def picture_from(path: Path) -> Image.Image:
+    """A user's picture, RGB, transparent parts on white, wherever it is. Raises ValueError, in one line without its
+    name, where it cannot be read."""
+    whole = path.resolve()  # a link may lead anywhere: this path is the user's own, not one that a corpus gives
+    try:
+        image = open_picture(whole.parent, whole.name)
+    except (Missing, Unreadable) as error:
+        raise ValueError(str(error).removeprefix(whole.name).lstrip(": ")) from None
+    image.info["path"] = path.name  # regions made elsewhere are found by it
+    return image
+
+
+def object_from(path: Path) -> Image.Image:
+    """A user's picture of an object, RGBA, without what is transparent around it. Raises ValueError as `picture_from`,
+    and where nothing is to be seen."""
+    opened = picture_from(path)  # refuses what is no picture, or too large
+    with Image.open(path) as picture:
+        clear = picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info
+        thing = (picture if clear else opened).convert("RGBA")
+    box = thing.getchannel("A").getbbox()
+    if box is None:
+        raise ValueError("is transparent all over")
+    return thing.crop(box)
+
+
+def scene(seed: int, without: Collection[str] = (), size: str = "small") -> Image.Image:
+    """A scene of eight objects of a size, `SIDE` pixels wide and high. without: words; what they name is not shown.
+
+    Raises ValueError where that leaves no colour or no shape.
+    """
+    draws = Draws(stream_key("variation", seed), 0)
+    board = Board(draws)
+    colours = [colour for colour in drawing.WORLD.colours if colour not in without]
+    shapes = unlike(*(word for word in without if word in SHAPES))
+    if not colours or not shapes:
+        raise ValueError("object and sentences name all colours or shapes; choose another background")
+    objects = [board.put(draws.pick(colours), draws.pick(shapes), size=size) for _ in range(8)]
+    return Image.fromarray(drawing.PALETTE[drawing.draw(objects)])
+
+
+def shape_picture(shape: str, colour: str, side: int = SHARP) -> Image.Image:
     """A shape of our scenes, RGBA, transparent around it. Raises ValueError for a shape or colour we do not have."""
     for name, value, known in (("shape", shape, SHAPES), ("colour", colour, tuple(COLOURS))):
         if value not in known:
             raise ValueError(f"{name}={value}: choose one of {', '.join(known)}")
-    share = coverage(shape, side, side)  # (side, side), 0 .. LEVELS
+    share = _share(shape, side)
     pixels = np.empty((side, side, 4), np.uint8)
     pixels[..., :3] = COLOURS[colour]
     pixels[..., 3] = share.astype(np.int64) * 255 // LEVELS
     return Image.fromarray(pixels)  # RGBA
+
+
+@functools.lru_cache(maxsize=16)
+def _share(shape: str, side: int) -> np.ndarray:
+    """(side, side), 0 .. LEVELS. Kept, as large ones take long."""
+    return coverage(shape, side, side)
 
 
 def placed(background: Image.Image, thing: Image.Image | None, x: float, y: float, scale: float) -> Image.Image:

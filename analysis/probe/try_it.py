@@ -11,21 +11,20 @@ from __future__ import annotations
 import argparse
 import functools
 import os
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from analysis.probe import by_hand
 from analysis.probe.items import Scorer
-from analysis.probe.pasting import placed, shape_picture
-from render.image import Renderer
+from analysis.probe.pasting import SIDE, object_from, picture_from, placed, scene, shape_picture
 from travlr.cli import Parser, UsageError, run
-from travlr.scene import COLOURS, SHAPES, World
+from travlr.scene import COLOURS, SHAPES
 
-SIDE = 384  # pixels of the white background and of the scene
-CELL = 64  # of the scene
-SPAN = 0.7  # of a cell that an object of the scene spans
 BACKGROUNDS = ("white", "scene", "upload")
 OBJECTS = ("none", "shape", "upload")
 FIRST, SECOND = "there is a red circle in the picture", "there is a blue star in the picture"
@@ -37,41 +36,42 @@ FONTS = ("system-ui", "sans-serif")
 # Pictures -----------------------------------------------------------------------------------------------------------
 
 
-def scene_picture(seed: int) -> Image.Image:
-    """A scene of eight objects, none of a shape or colour that depends on anything but the seed."""
-    world = World()
-    random = np.random.default_rng(seed)
-    grid = np.zeros(world.cells, np.int64)
-    grid[random.permutation(world.cells)[:8]] = random.integers(1, len(world.kinds) + 1, 8)
-    return Image.fromarray(Renderer(world, CELL, {"medium": SPAN}).arrays(grid[None])[0])
-
-
 def composed(
     background: str,
-    seed: int,
-    uploaded: Image.Image | None,
+    number: int | None,
+    uploaded: str | None,
     thing: str,
     shape: str,
     colour: str,
-    crop: Image.Image | None,
+    crop: str | None,
     x: float,
     y: float,
     scale: float,
 ) -> Image.Image:
-    """The picture that the page's controls describe. Raises ValueError where an upload is chosen and none is there."""
-    if background == "upload" and uploaded is None:
-        raise ValueError("background=upload: upload a picture first")
-    if thing == "upload" and crop is None:
-        raise ValueError("object=upload: upload a picture of the object first")
+    """The picture that the page's controls describe. Raises ValueError where an upload is chosen and none is there, or
+    is no picture, and where the scene has no number."""
+    ground, put = Image.new("RGB", (SIDE, SIDE), "white"), None
     if background == "upload":
-        assert uploaded is not None
-        ground = uploaded
-    else:
-        ground = scene_picture(int(seed)) if background == "scene" else Image.new("RGB", (SIDE, SIDE), "white")
-    put = {"none": None, "upload": crop}.get(thing)
-    if thing == "shape":
-        put = shape_picture(shape, colour, max(8, round(scale * min(ground.size))))
+        ground = _upload("background", uploaded, picture_from)
+    elif background == "scene":
+        if number is None:
+            raise ValueError("type the number of a scene")
+        ground = scene(int(number), size="medium")
+    if thing == "upload":
+        put = _upload("object", crop, object_from)
+    elif thing == "shape":
+        put = shape_picture(shape, colour)
     return placed(ground, put, x, y, scale)
+
+
+def _upload(name: str, path: str | None, read: Callable[[Path], Image.Image]) -> Image.Image:
+    if path is None:
+        raise ValueError(f"{name}: upload a picture first")
+    try:
+        return read(Path(path))
+    except ValueError as error:
+        told = str(error).replace(f" '{Path(path).resolve()}'", "")  # which is Gradio's own place for it
+        raise ValueError(f"{name}: {Path(path).name}: {told}") from None
 
 
 # Answers ------------------------------------------------------------------------------------------------------------
@@ -135,8 +135,7 @@ def page(names: list[str], scorer_of: Callable[[str], Scorer]) -> Any:
     except ImportError:
         raise ValueError("this page needs Gradio; install it with: pip install -e .[page]") from None
 
-    def told(error: ValueError) -> Any:
-        return gradio.Error(str(error), print_exception=False)
+    from analysis.probe.scorers import one_line
 
     def show(*controls: Any) -> Any:
         try:
@@ -144,18 +143,26 @@ def page(names: list[str], scorer_of: Callable[[str], Scorer]) -> Any:
         except ValueError:  # such as an upload that is yet to come; asking tells of it
             return gradio.skip()
 
-    def ask(name: str, first: str, second: str, *controls: Any) -> tuple[Image.Image, str, str, str, Image.Image]:
+    def ask(name: str, first: str, second: str, looks: bool, *controls: Any) -> Iterator[tuple[Any, ...]]:
+        """Picture, scores, verdict and heat maps: without these as soon as may be, then with them."""
         try:
             picture, scorer = composed(*controls), scorer_of(name)
             a, b, verdict = answered(scorer, picture, first, second)
-            return picture, f"{a:.4f}", f"{b:.4f}", verdict, looked(scorer, picture, first, second)
-        except ValueError as error:
-            raise told(error) from None
+        except Exception as error:  # a model, or a user's function, fails in any way
+            yield gradio.skip(), "", "", one_line(error), None
+            return
+        answer = picture, f"{a:.4f}", f"{b:.4f}"
+        yield *answer, verdict, None
+        if looks:
+            try:
+                yield *answer, verdict, looked(scorer, picture, first, second)
+            except Exception as error:
+                yield *answer, f"{verdict} No heat maps: {one_line(error)}", None
 
     def only_for(choice: Any, value: str, control: Any) -> None:
         choice.change(lambda chosen: gradio.update(visible=chosen == value), choice, control, show_progress="hidden")
 
-    upload = {"type": "pil", "image_mode": None, "sources": ["upload"], "visible": False}
+    upload = {"type": "filepath", "file_types": ["image"], "height": 140, "visible": False}
     shown = {"type": "pil", "format": "png", "interactive": False, "show_label": False}
     shown["buttons"] = ["download", "fullscreen"]  # none that sends it elsewhere
     with gradio.Blocks(title="Which sentence fits?", analytics_enabled=False) as made:
@@ -165,11 +172,11 @@ def page(names: list[str], scorer_of: Callable[[str], Scorer]) -> Any:
                 model = gradio.Dropdown(names, value=names[0], label="model", elem_id="model")
                 background = gradio.Radio(list(BACKGROUNDS), value="white", label="background", elem_id="background")
                 seed = gradio.Number(0, label="scene number", precision=0, minimum=0, visible=False, elem_id="seed")
-                uploaded = gradio.Image(label="background to upload", elem_id="uploaded", **upload)
+                uploaded = gradio.File(label="background to upload", elem_id="uploaded", **upload)
                 thing = gradio.Radio(list(OBJECTS), value="shape", label="object", elem_id="object")
                 shape = gradio.Dropdown(list(SHAPES), value="circle", label="shape", elem_id="shape")
                 colour = gradio.Dropdown(list(COLOURS), value="red", label="colour", elem_id="colour")
-                crop = gradio.Image(label="object to upload", elem_id="crop", **upload)
+                crop = gradio.File(label="object to upload", elem_id="crop", **upload)
                 x = gradio.Slider(0, 1, 0.5, step=0.01, label="from left to right")
                 y = gradio.Slider(0, 1, 0.5, step=0.01, label="from top to bottom")
                 scale = gradio.Slider(0.02, 1, 0.3, step=0.01, label="size")
@@ -177,13 +184,14 @@ def page(names: list[str], scorer_of: Callable[[str], Scorer]) -> Any:
                 picture = gradio.Image(label="picture", elem_id="picture", **shown)
                 first = gradio.Textbox(FIRST, label="first sentence", elem_id="first")
                 second = gradio.Textbox(SECOND, label="second sentence", elem_id="second")
+                looks = gradio.Checkbox(True, label="show where it looks, too, which takes longer", elem_id="looks")
                 button = gradio.Button("Which fits better?", variant="primary", elem_id="ask")
                 with gradio.Row():
                     score_a = gradio.Textbox(label="score of the first", interactive=False, elem_id="score_first")
                     score_b = gradio.Textbox(label="score of the second", interactive=False, elem_id="score_second")
                 verdict = gradio.Textbox(label="answer", interactive=False, elem_id="verdict")
-                gradio.Markdown("Where it looks, for each sentence and each of its words:")
-                where = gradio.Image(label="where it looks", elem_id="heat", **shown)
+        gradio.Markdown("Where it looks, for each sentence and each of its words:")
+        where = gradio.Image(label="where it looks", elem_id="heat", **shown)
         controls = [background, seed, uploaded, thing, shape, colour, crop, x, y, scale]
         for choice, value, control in (
             (background, "scene", seed),
@@ -195,8 +203,11 @@ def page(names: list[str], scorer_of: Callable[[str], Scorer]) -> Any:
             only_for(choice, value, control)
         for control in controls:
             control.change(show, controls, picture, show_progress="hidden")
+        answer = [score_a, score_b, verdict, where]
+        for control in (model, first, second, *controls):  # an answer stays no longer than what it was given to
+            control.change(None, None, answer, js="() => ['', '', '', null]")
         made.load(show, controls, picture, show_progress="hidden")
-        button.click(ask, [model, first, second, *controls], [picture, score_a, score_b, verdict, where])
+        button.click(ask, [model, first, second, looks, *controls], [picture, *answer])
     return made
 
 
@@ -215,8 +226,9 @@ def launched(made: Any, port: int | None, block: bool) -> str:
             theme=theme,
             footer_links=[],
         )
-    except OSError as error:
-        raise ValueError(f"--port {port}: {str(error).splitlines()[0]}") from None
+    except OSError:  # which tells of settings that are not this command's
+        told = "none is free from 7860" if port is None else f"{port} is not free"
+        raise ValueError(f"--port: {told}; choose another one") from None
     if block:
         print(f"{address}\nCtrl-C ends it.", flush=True)
         made.block_thread()
@@ -225,12 +237,9 @@ def launched(made: Any, port: int | None, block: bool) -> str:
 
 def parser() -> argparse.ArgumentParser:
     options = Parser("python -m analysis.probe.try_it", description=(__doc__ or "").split("\n\n")[0])
-    options.add_argument(
-        "--model", action="append", required=True, help="as of python -m analysis.probe; may be repeated"
-    )
+    options.add_argument("--model", action="append", required=True, help=f"{by_hand.MODEL}; may be repeated")
     options.add_argument("--port", type=int, help="(default: the first free one from 7860)")
-    options.add_argument("--device", default="auto")
-    options.add_argument("--size", default="base", help="of visualbert:, uniter:, lxmert: and albef:")
+    by_hand.add_options(options)
     return options
 
 
@@ -252,9 +261,12 @@ def main(arguments: list[str]) -> None:
     if given.port is not None and not 1 <= given.port <= 65535:
         raise UsageError(f"--port {given.port}: must be 1 to 65535")
     names = list(dict.fromkeys(given.model))
-    scorer_of = loader(names, {"device": given.device, "size": given.size})
-    scorer_of(names[0])  # so that a wrong name is told before a page opens
-    launched(page(names, scorer_of), given.port, block=True)
+    scorer_of = loader(names, by_hand.settings_of(given))
+    with tempfile.TemporaryDirectory(prefix="try_it-") as pictures:  # Gradio's would stay in a folder that all share
+        os.environ["GRADIO_TEMP_DIR"] = pictures
+        made = page(names, scorer_of)
+        scorer_of(names[0])  # so that a wrong name is told before a page opens
+        launched(made, given.port, block=True)
 
 
 if __name__ == "__main__":

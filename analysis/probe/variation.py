@@ -25,25 +25,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from analysis.probe import drawing
-from analysis.probe.items import Missing, Scorer, Unreadable, open_picture
-from analysis.probe.layouts import Board, Draws, unlike
-from analysis.probe.pasting import box_of, placed, shape_picture
+from analysis.probe import by_hand
+from analysis.probe.items import Scorer
+from analysis.probe.pasting import SIDE, box_of, object_from, picture_from, placed, scene, shape_picture
 from analysis.probe.taxonomy import LOCATIONS, location_class, size_class
 from travlr import cli, files
 from travlr.scene import COLOURS, SHAPES
-from travlr.streams import stream_key
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-SIDE = 672  # pixels of a plain background and of a scene
 GRID = 5
 SIZES = (0.04, 0.08, 0.15, 0.3)  # of the background's shorter side; of 672 pixels: small, medium, large and larger
 OBJECT = "red circle"
 THUMB = 96  # pixels of a picture on the sheet
 BATCH = 16  # pictures in a call of the scorer
+ROUNDING = 1e-6  # of a score: what differs by less is one score, in a plot
 RECORD = "variation.json"
 
 
@@ -62,12 +60,15 @@ class Place(NamedTuple):
 def places(width: int, height: int, grid: int = GRID, sizes: Sequence[float] = SIZES) -> list[Place]:
     """All places of a grid in each size, the largest first; the same places for all, so far in that the largest fits.
 
-    Raises `ValueError` for a grid of less than 2 and for sizes that are not above 0, below 1 and different.
+    Raises `ValueError` for a grid of less than 2, and for sizes that are not above 0, below 1 and different, or less
+    than a pixel.
     """
     if grid < 2:
         raise ValueError(f"grid={grid}: must be at least 2, from one margin to the other")
     if not sizes or len(set(sizes)) < len(sizes) or not all(0 < size < 1 for size in sizes):
         raise ValueError(f"sizes={' '.join(map(str, sizes))}: must be different, above 0 and below 1")
+    if min(sizes) * min(width, height) < 1:
+        raise ValueError(f"sizes={min(sizes)}: is less than a pixel of a background of {width} x {height}")
     half = max(sizes) * min(width, height) / 2
     across, down = (np.linspace(half / length, 1 - half / length, grid).tolist() for length in (width, height))
     return [Place(x, y, size) for size in sorted(sizes, reverse=True) for y in down for x in across]
@@ -77,24 +78,13 @@ def object_of(name: str) -> Image.Image:
     """The object that `--object` names: a picture file, RGBA, or a colour and a shape. Raises `ValueError`."""
     words = name.split()
     if len(words) == 2 and words[0] in COLOURS and words[1] in SHAPES:
-        return _cut(shape_picture(words[1], words[0], 512))
-    path = Path(name).resolve()
+        drawn = shape_picture(words[1], words[0])
+        return drawn.crop(drawn.getchannel("A").getbbox())
     try:
-        opened = open_picture(path.parent, path.name)  # refuses what is not a picture or too large
-        with Image.open(path) as picture:
-            clear = picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info
-            thing = picture.convert("RGBA") if clear else opened.convert("RGBA")
-    except (Missing, Unreadable) as error:
+        return object_from(Path(name))
+    except ValueError as error:
         told = f"--object {name}: {error}; give a picture file, or a colour and a shape such as '{OBJECT}'"
         raise ValueError(told) from None
-    if thing.getchannel("A").getbbox() is None:
-        raise ValueError(f"--object {name}: is transparent all over")
-    return _cut(thing)
-
-
-def _cut(thing: Image.Image) -> Image.Image:
-    """Without what is transparent around it."""
-    return thing.crop(thing.getchannel("A").getbbox())
 
 
 def background_of(name: str, said: str = "", seed: int = 0) -> Image.Image:
@@ -102,26 +92,13 @@ def background_of(name: str, said: str = "", seed: int = 0) -> Image.Image:
 
     said: the object and the sentences; a scene has no colour or shape of them. Raises `ValueError`.
     """
-    if name == "scene":
-        return _scene(said.split(), seed)
     if name in COLOURS or name == "white":
         return Image.new("RGB", (SIDE, SIDE), COLOURS.get(name, (255, 255, 255)))
-    path = Path(name).resolve()
     try:
-        return open_picture(path.parent, path.name)
-    except (Missing, Unreadable) as error:
-        raise ValueError(f"--background {name}: {error}; give a picture file, a colour, white or scene") from None
-
-
-def _scene(said: Sequence[str], seed: int) -> Image.Image:
-    draws = Draws(stream_key("variation", seed), 0)
-    board = Board(draws)
-    colours = [colour for colour in drawing.WORLD.colours if colour not in said]
-    shapes = unlike(*(word for word in said if word in SHAPES))
-    if not colours or not shapes:
-        raise ValueError("--background scene: object and sentences name all colours or shapes; choose another one")
-    objects = [board.put(draws.pick(colours), draws.pick(shapes), size="small") for _ in range(8)]
-    return Image.fromarray(drawing.PALETTE[drawing.draw(objects)])
+        return scene(seed, said.split()) if name == "scene" else picture_from(Path(name))
+    except ValueError as error:
+        told = "" if name == "scene" else "; give a picture file, a colour, white or scene"
+        raise ValueError(f"--background {name}: {error}{told}") from None
 
 
 # Scores --------------------------------------------------------------------------------------------------------------
@@ -217,17 +194,21 @@ def markdown(frame: pd.DataFrame, about: dict[str, Any]) -> str:
 
     table = moves(with_margins(frame))
     rows = tuple(
-        tuple(Cell(f"{value:.4g}" if isinstance(value, float) else str(value)) for value in row)
+        tuple(Cell(_number(value) if isinstance(value, float) else str(value)) for value in row)
         for row in table.itertuples(index=False)
     )
     notes = (
         f"Model: {about['model']}. Object: {about['object']}. Background: {about['background']}.",
         "Means over all places of a class; center, mid and margin by VL-CheckList's formula. Sizes: the object's "
         "longer side as a part of the background's shorter side.",
-        "A row with − says how far the first sentence scores above another.",
+        "A row with − says how far the first sentence scores above another; – stands where no place is of that class.",
     )
     columns = tuple(("", str(name)) for name in table.columns)
     return Table("variation", "How scores move with an object's place and size", columns, rows, table, notes).markdown()
+
+
+def _number(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.4g}"
 
 
 def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
@@ -261,9 +242,11 @@ def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
             row[0].plot(means.index, means, color=colour, marker=marker, markersize=3.5, linewidth=1.2)
         row[0].set_xlim(0, None)
         row[0].locator_params("y", nbins=5)
-        name(row[0], textwrap.shorten(sentence, 130, placeholder=" …"), "distance from the centre", "score")
+        fits = round(16 * (3 + 1.55 * len(sizes)))  # letters, 16 to the inch
+        name(row[0], textwrap.shorten(sentence, fits, placeholder=" …"), "distance from the centre", "score")
         low, high = float(of["score"].min()), float(of["score"].max())
-        high = high if high > low else low + 1
+        if high - low <= ROUNDING * max(abs(low), abs(high)):  # or rounding would fill the scale
+            low, high = low - 0.5, low + 0.5
         for axes, size in zip(row[1:], sizes, strict=True):
             cells = of[of["size"] == size].pivot(index="y", columns="x", values="score").sort_index(ascending=False)
             grid(axes, cells.to_numpy(), [""] * cells.shape[1], [""] * cells.shape[0], low, high)
@@ -299,7 +282,10 @@ def write(
     where: Sequence[Place],
     about: dict[str, Any],
 ) -> None:
-    """All files of a variation, the record last. Raises `ValueError` where the folder is another's."""
+    """All files of a variation, the record first, so that the same command may follow one that was stopped here.
+
+    Raises `ValueError` where the folder is another's.
+    """
     _check(folder, about)
     from analysis.page import save
 
@@ -308,11 +294,11 @@ def write(
     picture = io.BytesIO()
     sheet(background, thing, where).save(picture, "PNG")
     written = {
+        RECORD: json.dumps(about, indent=1).encode() + b"\n",
         "variation.csv": frame.to_csv(index=False).encode(),
         "variation.md": markdown(frame, about).encode(),
         **drawn,
         "pictures.png": picture.getvalue(),
-        RECORD: json.dumps(about, indent=1).encode() + b"\n",
     }
     folder.mkdir(parents=True, exist_ok=True)
     with files.locked(folder):
@@ -330,7 +316,7 @@ def _check(folder: Path, about: dict[str, Any]) -> None:
         settings = {key: value for key, value in about.items() if key != "versions"}
         if not isinstance(held, dict) or any(held.get(key) != value for key, value in settings.items()):
             raise ValueError(f"{folder} holds another variation; name another folder with --out")
-    elif folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
+    elif folder.exists() and any(p.name != files.WORK for p in (folder.iterdir() if folder.is_dir() else [folder])):
         raise ValueError(f"{folder} is not empty and holds no variation; name another folder with --out")
 
 
@@ -339,7 +325,7 @@ def _check(folder: Path, about: dict[str, Any]) -> None:
 
 def parser() -> argparse.ArgumentParser:
     options = cli.Parser("python -m analysis.probe.variation", description=(__doc__ or "").split("\n\n")[0])
-    options.add_argument("--model", required=True, help="as of python -m analysis.probe")
+    options.add_argument("--model", required=True, help=by_hand.MODEL)
     told = "an image file, its transparent parts left out, or a colour and a shape (default: %(default)s)"
     options.add_argument("--object", default=OBJECT, metavar="FILE", help=told)
     told = "an image file, a colour, white or scene (default: %(default)s)"
@@ -350,7 +336,7 @@ def parser() -> argparse.ArgumentParser:
     told = "the object's longer side, as parts of the background's shorter side (default: %(default)s)"
     options.add_argument("--sizes", type=float, nargs="+", default=list(SIZES), metavar="PART", help=told)
     options.add_argument("--seed", type=int, default=0, help="of the background scene (default: %(default)s)")
-    options.add_argument("--device", default="auto", help="(default: %(default)s)")
+    by_hand.add_options(options)
     options.add_argument("--out", type=cli.folder, default=Path("variation"), help="(default: %(default)s)")
     return options
 
@@ -373,12 +359,15 @@ def main(arguments: list[str]) -> None:
     from travlr.dataset import versions
 
     given = parser().parse_args(arguments)
+    thing = object_of(given.object)
     sentences = sentences_of(given)
-    said = " ".join([given.object, *sentences])
-    thing, background = object_of(given.object), background_of(given.background, said, given.seed)
+    background = background_of(given.background, " ".join([given.object, *sentences]), given.seed)
     where = places(*background.size, given.grid, given.sizes)
     about = {
         "model": given.model,
+        "head": given.head,
+        "size": given.size,
+        "detector": given.detector,
         "object": given.object,
         "background": given.background,
         "sentences": sentences,
@@ -389,16 +378,16 @@ def main(arguments: list[str]) -> None:
         "versions": versions(),
     }
     _check(given.out, about)
-    frame = vary(_load(given.model, given.device), background, thing, sentences, where)
+    frame = vary(_load(given), background, thing, sentences, where)
     write(given.out, frame, background, thing, where, about)
     print((given.out / "variation.md").read_text(encoding="utf-8"))
     print(f"{given.out}: variation.md, .csv, .svg and .png, and pictures.png with all {len(where)} pictures")
 
 
-def _load(name: str, device: str) -> Scorer:
+def _load(given: argparse.Namespace) -> Scorer:
     from analysis.probe.scorers import load
 
-    scorer: Scorer = load(name, device=device)
+    scorer: Scorer = load(given.model, **by_hand.settings_of(given))
     return scorer
 
 
