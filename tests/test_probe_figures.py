@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def test_radar_labels_and_values_are_of_the_same_axes(out: Path) -> None:
 
 def test_labels_of_the_radar_are_outside_its_circle(out: Path) -> None:
     figure = radar_chart(of(out), of(out).answerers)
-    canvas = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
     axes = figure.axes[0]
     middle = axes.transData.transform((0, 0))

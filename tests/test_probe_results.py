@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from analysis.probe.items import Item
-from analysis.probe.results import Result, groups, load_results, save_result
+from analysis.probe.measures import MICRO, Line
+from analysis.probe.results import RESULT, Result, groups, load_results, save_result
 from tests.probe_runs import MEASURING, answers_of, corpus_of, made, put
+
+LINE = Line("all", MICRO, 1, 1, 0, 0, 0, 1)
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +36,43 @@ def test_what_cannot_be_read_is_left_out_and_told_of(out: Path) -> None:
     assert len(results) == 4 and len(skipped) == 1 and "broken" in skipped[0] and "\n" not in skipped[0]
 
 
+def test_a_run_has_the_name_of_its_folder(tmp_path: Path) -> None:
+    """Also where a person has renamed it, or its file names another folder."""
+    corpus = corpus_of(13)
+    for model in ("m", "n"):
+        put(tmp_path, corpus, model, answers_of(corpus, [True] * 26), {})
+    (tmp_path / "made-up-n").rename(tmp_path / "mine")
+    file = tmp_path / "made-up-m" / RESULT
+    file.write_text(file.read_text().replace('"name": "made-up-m"', '"name": "../elsewhere"'))
+    results, skipped = load_results(tmp_path)
+    assert [result.name for result in results] == ["made-up-m", "mine"] and not skipped
+    assert len(groups(results, tmp_path)[0].compared) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"measuring": {}},
+        {"corpus": {}},
+        {"model": 3},
+        {"averages": [{}]},
+        {"averages": [{"name": "a", "rule": "b", "value": "c", "lacking": []}]},
+        {"lines": [{}]},
+        {"lines": [{**asdict(LINE), "single": "most"}]},
+        {"floors": {"hash": [{**asdict(LINE), "total": None}]}},
+        {"version": 2},
+    ],
+    ids=str,
+)
+def test_a_result_that_was_changed_is_left_out(change: dict[str, Any], tmp_path: Path) -> None:
+    corpus = corpus_of(13)
+    result = put(tmp_path, corpus, "m", answers_of(corpus, [True] * 26), {})
+    file = tmp_path / result.name / RESULT
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    results, (why,) = load_results(tmp_path)
+    assert results == [] and result.name in why and "\n" not in why
+
+
 def test_other_rules_and_other_items_are_never_side_by_side(tmp_path: Path) -> None:
     corpus = corpus_of(13)
     said = answers_of(corpus, [True] * 26)
@@ -38,7 +80,13 @@ def test_other_rules_and_other_items_are_never_side_by_side(tmp_path: Path) -> N
     other = Result(**{**vars(one), "name": "n", "measuring": {**MEASURING, "sentences": "first"}})
     less = Result(**{**vars(one), "name": "o", "corpus": {**one.corpus, "digest": "f" * 64}})
     made = groups([one, other, less])
-    assert len(made) == 3 and len({group.slug for group in made}) == 3 and len({group.title for group in made}) == 3
+    assert len(made) == 3 and len({group.slug for group in made}) == 3
+    digest = one.corpus["digest"][:8]
+    assert [group.title for group in made] == [
+        f"made up, 26 items ({digest}), sentences=mean",
+        f"made up, 26 items ({digest}), sentences=first",
+        "made up, 26 items (ffffffff), sentences=mean",
+    ]
 
 
 def test_runs_of_one_model_are_told_apart(tmp_path: Path) -> None:
@@ -70,8 +118,8 @@ def test_each_model_is_compared_with_itself_on_crops(tmp_path: Path) -> None:
         ("b, cropped", "b", True),
     ]
     first, second = found["made up"]
-    assert (first.p_value, second.p_value) == (pytest.approx(2 / 2**6), pytest.approx(2 / 2**5))
-    assert (first.adjusted, second.adjusted) == (pytest.approx(4 / 2**6), pytest.approx(2 / 2**5))
+    assert [first.p_value, second.p_value] == pytest.approx([2 / 2**6, 2 / 2**5])
+    assert [first.adjusted, second.adjusted] == pytest.approx([4 / 2**6, 2 / 2**5])
     assert found["made up, cropped"] == ()
 
 

@@ -142,3 +142,7 @@ def test_a_cluster_that_holds_most_items_is_told_of(tmp_path: Path) -> None:
     put(tmp_path, replace(corpus, name="other", items=items), "m", answers_of(corpus, [True] * 52), {})
     told = {group.title: "\n".join(said(group)) for group in groups(load_results(tmp_path)[0])}
     assert "12 of 52 items are one cluster" in told["other"] and "one cluster" not in told["made up"]
+    few = replace(corpus, name="few", items=corpus.items[:8])  # four pairs, each a quarter of all
+    put(tmp_path, few, "m", answers_of(few, [True] * 8), {})
+    (group,) = [group for group in groups(load_results(tmp_path)[0]) if group.title == "few"]
+    assert "one cluster" not in "\n".join(said(group))

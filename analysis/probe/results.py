@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -56,19 +56,42 @@ def load_results(out: Path) -> tuple[list[Result], list[str]]:
     found, skipped = [], []
     for path in sorted(out.glob(f"*/{RESULT}")):
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-            if values.pop("version") != VERSION:
-                raise ValueError("of another version")
-            values["lines"] = _lines(values["lines"])
-            values["floors"] = {rule: _lines(lines) for rule, lines in values["floors"].items()}
-            found.append(Result(**values | {"blind": tuple(values["blind"]), "averages": tuple(values["averages"])}))
+            found.append(_result(json.loads(path.read_text(encoding="utf-8")), path.parent.name))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             skipped.append(f"{path}: cannot be read ({' '.join(str(error).split())})")
     return found, skipped
 
 
+def _result(values: dict[str, Any], folder: str) -> Result:
+    """A result that was read, by the name that its folder has now. Raises `ValueError`, `KeyError` or `TypeError` where
+    it is not as it was written."""
+    if values.pop("version") != VERSION:
+        raise ValueError("of another version")
+    values["lines"] = _lines(values["lines"])
+    values["floors"] = {floor: _lines(lines) for floor, lines in values["floors"].items()}
+    values |= {"name": folder, "blind": tuple(values["blind"]), "averages": tuple(values["averages"])}
+    found = Result(**values)
+    corpus, how, averages = found.corpus, found.measuring, found.averages
+    texts = [found.model, *found.blind, corpus["name"], corpus["digest"], *corpus["notes"]]
+    texts += [how[name] for name in ("task", "rules", "sentences")]
+    texts += [one[name] for one in averages for name in ("name", "rule")]
+    numbers = [corpus["items"], how["seed"], how["tolerance"], *(one["value"] or 0 for one in averages)]
+    right = all(isinstance(text, str) for text in texts) and all(isinstance(one, int | float) for one in numbers)
+    if not right or not isinstance(found.about, dict):
+        raise ValueError("a value is of another type")
+    return found
+
+
+TYPES: dict[str, Any] = {"str": str, "int": int, "float | None": float | int | None}
+
+
 def _lines(values: Iterable[Mapping[str, Any]]) -> tuple[Line, ...]:
-    return tuple(Line(**one) for one in values)
+    found = tuple(Line(**one) for one in values)
+    for line in found:
+        for one in fields(Line):
+            if not isinstance(getattr(line, one.name), TYPES[str(one.type)]):
+                raise ValueError(f"{one.name} of a line is not {one.type}")
+    return found
 
 
 # What belongs together -----------------------------------------------------------------------------------------------
@@ -140,8 +163,10 @@ def groups(results: Sequence[Result], out: Path | None = None) -> list[Group]:
         found.setdefault((result.corpus["name"], result.corpus["digest"], *measuring), []).append(result)
     made: list[Group] = []
     for (corpus, digest, rules, sentences), members in found.items():
-        several = len({key for key in found if key[0] == corpus}) > 1
-        told = f"{corpus}, items {digest[:8]}, rules {rules}, of several sentences {sentences}" if several else corpus
+        others = [key for key in found if key[0] == corpus]
+        several = len(others) > 1
+        apart = (f"{members[0].corpus['items']:,} items ({digest[:8]})", f"rules={rules}", f"sentences={sentences}")
+        told = ", ".join([corpus, *(text for n, text in enumerate(apart, 1) if len({key[n] for key in others}) > 1)])
         slug = _slug(f"{corpus}-{digest[:8]}-{rules}-{sentences}" if several else corpus)
         while slug in {group.slug for group in made}:  # of another corpus, whose name makes the same name of a file
             slug += "-2"

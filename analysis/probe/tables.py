@@ -295,8 +295,8 @@ def said(group: Group) -> list[str]:
     if any(line.mixed for found in group.series.values() for line in found):
         lines.append("Lines that mix grades of negatives say so, averages among them; read the grades one by one.")
     every = [line for found in group.series.values() for line in found if line.value == MICRO]
-    largest, scored = max(((line.largest, line.scored) for line in every), default=(0, 0))
-    if largest > LARGE * scored:
+    largest, scored, clusters = max(((one.largest, one.scored, one.clusters) for one in every), default=(0, 0, 0))
+    if largest > LARGE * scored and largest * clusters > 2 * scored:  # not so where all are large
         lines.append(
             f"{largest:,} of {scored:,} items are one cluster, joined by shared pictures and mirrors: "
             "where one holds so many, intervals are rough."
