@@ -291,6 +291,10 @@ def test_matching_has_the_interval_of_its_clusters() -> None:
     found = measure(items, answers_of(items, right), threshold=0.5)[0]
     assert (found.itm_accuracy, found.itm_low, found.itm_high) == (found.single, found.single_low, found.single_high)
     assert found.itm_low is not None and found.itm_accuracy is not None and found.itm_low < found.itm_accuracy
+    axes = measure(items_of(60, ("a", "b", "b")), answers_of(items_of(60), right), threshold=0.5)
+    macro = line(axes, MACRO)
+    assert macro.itm_accuracy == pytest.approx(((line(axes, "a").single or 0) + (line(axes, "b").single or 0)) / 2)
+    assert (macro.itm_accuracy, macro.itm_low, macro.itm_high) == (macro.single, macro.single_low, macro.single_high)
     uneven = [Item(str(n), f"{n}.png", ("a",) * (1 + n % 3), ("b",), "x") for n in range(300)]
     random = np.random.default_rng(1)
     said = [Answer(i.id, "scored", tuple(random.random(len(i.positives))), (random.random(),)) for i in uneven]

@@ -107,9 +107,9 @@ def test_itm_is_told_with_an_interval_where_it_was_asked(tmp_path: Path) -> None
     assert "[" in text
     table = next(table for table in tables(group) if table.name == "made-up-matching")
     assert column(table, "right % [95 %]")[0] == text
-    assert "alone right % [95 %]" in printed(group) and text in printed(group)
+    assert "sentences right % [95 %]" in printed(group) and text in printed(group)
     alone = replace(group, results=tuple(one for one in group.results if one.model == "n"), answerers={"n": (line,)})
-    assert "alone right" not in printed(alone)
+    assert "sentences right" not in printed(alone)
 
 
 def test_averages_without_a_number_are_named_in_a_note(tmp_path: Path) -> None:

@@ -269,7 +269,10 @@ def _line(by: str, value: str, found: Outcomes, places: np.ndarray, seed: int) -
     if len(both):
         values |= _pair_values(found, both, seed)
     if found.itm is not None and len(scored):
-        values |= itm_shares(found.itm[scored].sum(axis=0)) | _itm_interval(found, scored, seed)
+        right, item = _sentences(found.itm, scored)
+        share = _share("itm", right, found.cluster[item], seed)
+        values |= itm_shares(found.itm[scored].sum(axis=0))
+        values |= {"itm_low": share["itm_low"], "itm_high": share["itm_high"]}
     _, sizes = np.unique(found.cluster[scored], return_counts=True)
     return Line(
         by=by,
@@ -333,13 +336,11 @@ def bounds(
     return value + unlike * (least - value), value + unlike * (most - value)
 
 
-def _itm_interval(found: Outcomes, scored: np.ndarray, seed: int) -> dict[str, float | None]:
-    """Of the accuracy over sentences; those of an item are in one cluster."""
-    assert found.itm is not None
-    counts = found.itm[scored][:, [0, 3, 1, 2]]  # right, right, wrong, wrong
+def _sentences(itm: np.ndarray, scored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of each sentence of scored items whether it is judged right, and the place of its item: both (S,)."""
+    counts = itm[scored][:, [0, 3, 1, 2]]  # right, right, wrong, wrong
     right = np.repeat(np.tile([True, True, False, False], len(scored)), counts.ravel())
-    values = _share("itm", right, np.repeat(found.cluster[scored], counts.sum(axis=1)), seed)
-    return {name: values[name] for name in ("itm_low", "itm_high")}
+    return right, np.repeat(scored, counts.sum(axis=1))
 
 
 def itm_shares(counts: np.ndarray) -> dict[str, float | None]:
@@ -375,6 +376,10 @@ def _mean_of_axes(found: Outcomes, axes: dict[str, np.ndarray], seed: int) -> Li
             "pair", code[both[:, 0]] + found.right[both].all(axis=1), len(axes), found.cluster[both[:, 0]], seed
         )
         values |= {"pair_accuracy": pair["pair"], "pair_low": pair["pair_low"], "pair_high": pair["pair_high"]}
+    if found.itm is not None and len(scored):
+        right, item = _sentences(found.itm, scored)
+        itm = _means("itm", code[item] + right, len(axes), found.cluster[item], seed)
+        values |= {"itm_accuracy": itm["itm"], "itm_low": itm["itm_low"], "itm_high": itm["itm_high"]}
     kept = {name: getattr(whole, name) for name in names}
     return Line(by="all", value=MACRO, **kept, **values)
 

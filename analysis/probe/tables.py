@@ -264,7 +264,7 @@ def printed(group: Group) -> str:
     """The main numbers of a group as text for a terminal; of floors alone those of all items."""
     keep = [(by, value) for by, value in group.kept if value == MICRO or (group.answerers and by in ("all", group.by))]
     blind, matching = bool(group.answerers and group.blind_rules), group.matching
-    heads = ["", "", "items", "right % [95 %]", *(["blind rule"] * blind), *(["alone right % [95 %]"] * matching)]
+    heads = ["", "", "items", "right % [95 %]", *(["blind rule"] * blind), *(["sentences right % [95 %]"] * matching)]
     rows = [[*heads, "pairs right % [95 %]", *(["blind rule"] * blind), "ties"]]
     for by, value in keep:
         single, pair = ([_best(group, by, value, what)[1]] * blind for what in ("single", "pair_accuracy"))
