@@ -24,7 +24,7 @@ from analysis.probe.command import HELP, listed, settings
 from analysis.probe.config import Probe
 from analysis.probe.items import KINDS, Answer
 from analysis.probe.measures import MACRO, MICRO
-from analysis.probe.report import Result, load_results
+from analysis.probe.results import Result, load_results
 from analysis.probe.run import SCENES_FOLDER, probe
 from analysis.probe.scoring import ANSWERS, read
 from tests.helpers import command, one_line, start, wait_for

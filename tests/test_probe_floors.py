@@ -224,7 +224,7 @@ def test_what_hangs_together_is_in_one_fold(drawn: list[tuple[int, list[str], li
     assert len(set(fold.values())) == min(5, len(set(clusters(items).tolist())))
 
 
-# Controls ------------------------------------------------------------------------------------------------------------
+# Answers and pictures of other kinds ---------------------------------------------------------------------------------
 
 
 def test_a_noisy_oracle_is_as_good_as_it_says() -> None:

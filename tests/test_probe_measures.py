@@ -123,7 +123,7 @@ def test_empty_corpora_have_one_line() -> None:
 def test_sources_grades_labels_and_crossings_have_lines_and_mixed_grades_say_so() -> None:
     items = [
         replace(item, source="xy"[n // 2 % 2], labels={
-            "grade": ("N1", "N2")[n // 2 % 2], "location": ("mid", "margin")[n // 4 % 2], "size": "sl"[n // 8 % 2],
+            "grade": ("N2", "N1")[n // 2 % 2], "location": ("mid", "margin")[n // 4 % 2], "size": "sl"[n // 8 % 2],
             "word": str(n), "constant": "c",
         })
         for n, item in enumerate(items_of(16))
@@ -133,8 +133,9 @@ def test_sources_grades_labels_and_crossings_have_lines_and_mixed_grades_say_so(
         "all", "axis", *["axis and source"] * 2, *["axis and grade"] * 2, *["grade"] * 2, *["location"] * 2,
         *["size"] * 2,
     ]  # fmt: skip
+    assert [one.value for one in lines if one.by == "grade"] == ["N1", "N2"]
     assert (line(lines, "colour, x").single, line(lines, "colour, y").single) == (0, 100)
-    assert (line(lines, "colour, N1").single, line(lines, "colour, N2").single) == (0, 100)
+    assert (line(lines, "colour, N2").single, line(lines, "colour, N1").single) == (0, 100)
     assert line(lines, "mid, s").single == 50
     assert {one.value for one in lines if one.mixed} == {MICRO, "colour", "mid", "margin", "s", "l", "mid, s", "mid, l",
                                                          "margin, s", "margin, l"}  # fmt: skip
@@ -256,6 +257,65 @@ def test_faultless_and_empty_handed_models_have_intervals_too() -> None:
     assert none.single_high == pytest.approx(100 - 100 * 0.025 ** (1 / 50))
 
 
+def test_clusters_that_are_all_alike_are_no_certainty() -> None:
+    """One right of each pair, in few pairs: resamples are all 50 %, and yet a pair may well be unlike these."""
+    items = items_of(12)
+    found = measure(items, answers_of(items, [n % 2 == 0 for n in range(24)]))[0]
+    unlike = 1 - 0.025 ** (1 / 12)
+    assert (found.single, found.pair_accuracy) == (50, 0)
+    assert [found.single_low, found.single_high] == pytest.approx([50 - 50 * unlike, 50 + 50 * unlike])
+    assert [found.pair_low, found.pair_high] == pytest.approx([0, 100 * unlike])
+    (alone,) = {(one.single_low, one.single_high) for one in measure(items[:2], answers_of(items[:2], [True, False]))}
+    assert list(alone) == pytest.approx([1.25, 98.75])
+    both = {"a": outcomes(items, answers_of(items, [True] * 24)), "b": outcomes(items, answers_of(items, [False] * 24))}
+    (one,) = compare(both)
+    assert (one.difference, one.difference_high) == (100, 100)
+    assert one.difference_low == pytest.approx(100 - 200 * unlike)
+
+
+def test_intervals_cover_where_clusters_are_nearly_all_alike() -> None:
+    """Of a pair one is right, and in 4 of a hundred pairs both: 52 % of items, in samples of 12 pairs."""
+    items, held = items_of(12), 0
+    for seed in range(200):
+        right = np.stack([np.ones(12, bool), np.random.default_rng(seed).random(12) < 0.04], axis=1).ravel()
+        found = measure(items, answers_of(items, right))[0]
+        assert found.single_low is not None and found.single_high is not None
+        held += found.single_low <= 52 <= found.single_high
+    assert held >= 190
+
+
+def test_matching_has_the_interval_of_its_clusters() -> None:
+    """Where both sentences of an item are right, or both wrong, it is that of the items."""
+    items = items_of(60, images=40)
+    right = np.random.default_rng(0).random(120) < 0.7
+    found = measure(items, answers_of(items, right), threshold=0.5)[0]
+    assert (found.itm_accuracy, found.itm_low, found.itm_high) == (found.single, found.single_low, found.single_high)
+    assert found.itm_low is not None and found.itm_accuracy is not None and found.itm_low < found.itm_accuracy
+    axes = measure(items_of(60, ("a", "b", "b")), answers_of(items_of(60), right), threshold=0.5)
+    macro = line(axes, MACRO)
+    assert macro.itm_accuracy == pytest.approx(((line(axes, "a").single or 0) + (line(axes, "b").single or 0)) / 2)
+    assert (macro.itm_accuracy, macro.itm_low, macro.itm_high) == (macro.single, macro.single_low, macro.single_high)
+    uneven = [Item(str(n), f"{n}.png", ("a",) * (1 + n % 3), ("b",), "x") for n in range(300)]
+    random = np.random.default_rng(1)
+    said = [Answer(i.id, "scored", tuple(random.random(len(i.positives))), (random.random(),)) for i in uneven]
+    one = measure(uneven, said, threshold=0.3)[0]
+    marks = [[*(p > 0.3 for p in a.positives), *(n <= 0.3 for n in a.negatives)] for a in said]
+    draws = []
+    for _ in range(800):
+        drawn = [marks[n] for n in random.integers(0, 300, 300)]
+        draws.append(100 * sum(map(sum, drawn)) / sum(map(len, drawn)))
+    assert (one.itm_low, one.itm_high) == pytest.approx(tuple(np.percentile(draws, [2.5, 97.5])), abs=0.7)
+
+
+def test_the_largest_cluster_is_counted_among_what_was_scored() -> None:
+    items = [Item(str(n), f"{max(n, 4)}.png", ("a",), ("b",), "x") for n in range(9)]
+    answers = answers_of(items, [True] * 9)
+    assert (measure(items, answers)[0].largest, measure(items, answers)[0].clusters) == (5, 5)
+    answers[0] = Answer("0", "missing", why="gone")
+    line = measure(items, answers)[0]
+    assert (line.largest, line.coverage) == (4, "total 9 = scored 8 + missing 1 + unreadable 0 + failed 0")
+
+
 def test_what_is_detectable_is_detected_4_times_in_5() -> None:
     items = items_of(200)
     random = np.random.default_rng(0)
@@ -302,6 +362,8 @@ def test_equal_models_do_not_differ_and_holm_counts_the_comparisons() -> None:
     assert (same.of, same.p_value, same.difference, same.differs) == ("items", 1, 0, False)
     assert same.difference_low < 0 < same.difference_high
     assert other.adjusted == pytest.approx(3 * other.p_value)
+    (alone,) = compare(models, couples=[("a", "c")])
+    assert (alone.p_value, alone.adjusted) == (other.p_value, other.p_value)
 
 
 def test_models_are_compared_on_what_both_scored() -> None:

@@ -20,7 +20,10 @@ variation.py       how a score moves with the place and the size of an object
 selection.py       which items of a corpus are asked: samples, the published head of a file
 scoring.py         a scorer over a corpus: batches, failures, resuming
 measures.py        from scores to numbers: accuracies, intervals, models compared, what blind rules solve
-report.py          tables, radar chart, page
+results.py         results of runs as files, and which can be set side by side
+tables.py          tables of them, and what the terminal shows
+figures.py         bars and radar charts
+report.py          the page, and all of these as files
 run.py             all of this for a config: `probe(config, scorer=…) -> results`
 config.py          its settings; command.py: the command line
 heatmaps.py        where a scorer looks

@@ -1,9 +1,10 @@
-"""What answers without seeing: rules that read the sentences alone, and controls that take the picture away.
+"""Floors, what is reached without looking: by rules that need no model, and by a model that is shown another picture.
 
-A score means little without these beside it. On corpora from scenes, where each item has its mirror, whatever reads the
-sentences alone gets exactly half of the items right, and never both of a pair. Published corpora are different.
+A score means little without these beside it. Blind rules are those that read the sentences alone; the other rules toss
+coins or know the scene, one of them all of it (which is the ceiling). On corpora from scenes, where each item has its
+mirror, a blind rule gets exactly half of the items right, and never both of a pair. Published corpora are different.
 
-Every rule is a function of what it reads, so ties would be the same everywhere; they are broken by a hash of the
+A rule is a function of what it reads, so ties would be the same everywhere; they are broken by a hash of the
 sentence, all but those of `constant`. What is fitted (ngrams, classifier) is fitted on other items: neither on those
 with the same picture nor on the mirror, which would give the answer away.
 """
@@ -247,7 +248,7 @@ def noisy_oracle(corpus: Corpus, accuracy: float, seed: int = 0) -> list[Answer]
     return found
 
 
-# Controls that take the picture away ---------------------------------------------------------------------------------
+# A model that is shown another picture -------------------------------------------------------------------------------
 
 
 def blank(scorer: Scorer) -> Scorer:

@@ -24,19 +24,21 @@ TOLERANCES = {"float32": 1e-5, "float64": 1e-10, "bf16": 2**-8}
 POWER = 2.8  # standard errors between a level and what is told from it 4 times in 5, two-sided at 5 %
 CROSSED = ("location", "size")  # labels whose combinations are told of
 MOST_VALUES = 12  # of a label that is told of; words have more
-GRADE = "grade"
+GRADE, AXIS_GRADE = "grade", "axis and grade"
 
 
 @dataclass(frozen=True)
 class Line:
     """Numbers of some items. by, value: which, such as axis `predicate`, or `all items` (micro average).
 
-    total = scored + missing + unreadable + failed. clusters: how many independent ones. single: accuracy over items.
+    total = scored + missing + unreadable + failed. clusters: how many independent ones; largest: scored items of the
+    largest. single: accuracy over items.
     pairs: complete ones; pair_accuracy: both right; same: the same sentence preferred for both pictures; decisive: both
     right, of pairs that are both right or both wrong (50 without grounding). detectable: how far a model must be from
     a level to be told from it 4 times in 5. published: single accuracy as the released code counts, by the first
-    sentence of each and without tolerance. itm_…: every sentence alone, by the scorer's threshold; f1 is None where
-    nothing true is found. mixed: grades of negatives that this line puts together; numbers of such lines mean little.
+    sentence of each and without tolerance. itm_…: every sentence alone, by the scorer's threshold, with the interval of
+    their accuracy; f1 is None where nothing true is found. mixed: grades of negatives that this line puts together;
+    numbers of such lines mean little.
     None where there is nothing to count.
     """
 
@@ -64,7 +66,16 @@ class Line:
     itm_precision: float | None = None
     itm_recall: float | None = None
     itm_f1: float | None = None
+    itm_low: float | None = None
+    itm_high: float | None = None
     mixed: str = ""
+    largest: int = 0
+
+    @property
+    def coverage(self) -> str:
+        """Such as `total 40 = scored 30 + missing 10 + unreadable 0 + failed 0`."""
+        parts = (f"{status} {getattr(self, status):,}" for status in STATUSES)
+        return f"total {self.total:,} = {' + '.join(parts)}"
 
 
 MICRO, MACRO = "all items (micro average)", "mean of axes (macro average)"
@@ -198,9 +209,19 @@ def measure(
     if len(axes) > 1:
         lines.append(_mean_of_axes(found, axes, seed))
     lines += [_line("axis", axis, found, places, seed) for axis, places in axes.items()]
-    return lines + [
-        _line(by, value, found, places, seed) for by, of in _ways(items) for value, places in _groups(items, of).items()
-    ]
+    for by, of in _ways(items):
+        groups = _groups(items, of)
+        if by in (GRADE, AXIS_GRADE):
+            order = list(axes)
+            groups = dict(sorted(groups.items(), key=lambda one: _place(one[0], order)))
+        lines += [_line(by, value, found, places, seed) for value, places in groups.items()]
+    return lines
+
+
+def _place(value: str, axes: Sequence[str]) -> tuple[int, str]:
+    """Grades from the easiest on, those of an axis together."""
+    axis, _, grade = value.rpartition(", ")
+    return (axes.index(axis) if axis else 0), grade
 
 
 def _ways(items: Sequence[Item]) -> list[tuple[str, Callable[[Item], str]]]:
@@ -216,7 +237,7 @@ def _ways(items: Sequence[Item]) -> list[tuple[str, Callable[[Item], str]]]:
             values.setdefault(name, set()).add(value)
     told = [name for name, found in values.items() if 2 <= len(found) <= MOST_VALUES and name != WHOLE]
     if GRADE in told:
-        ways.append(("axis and grade", lambda item: _joined(item.axis, item.labels.get(GRADE, ""))))
+        ways.append((AXIS_GRADE, lambda item: _joined(item.axis, item.labels.get(GRADE, ""))))
     ways += [(name, lambda item, name=name: item.labels.get(name, "")) for name in sorted(told)]  # type: ignore[misc]
     if all(name in told for name in CROSSED):
         ways.append((" x ".join(CROSSED), lambda item: _joined(*(item.labels.get(name, "") for name in CROSSED))))
@@ -248,15 +269,20 @@ def _line(by: str, value: str, found: Outcomes, places: np.ndarray, seed: int) -
     if len(both):
         values |= _pair_values(found, both, seed)
     if found.itm is not None and len(scored):
+        right, item = _sentences(found.itm, scored)
+        share = _share("itm", right, found.cluster[item], seed)
         values |= itm_shares(found.itm[scored].sum(axis=0))
+        values |= {"itm_low": share["itm_low"], "itm_high": share["itm_high"]}
+    _, sizes = np.unique(found.cluster[scored], return_counts=True)
     return Line(
         by=by,
         value=value,
         total=len(places),
-        clusters=len(np.unique(found.cluster[scored])),
+        clusters=len(sizes),
         ties=int(found.tie[scored].sum()),
         pairs=len(both),
         mixed=" and ".join(grades) if len(grades) > 1 else "",
+        largest=int(sizes.max(initial=0)),
         **values,
     )
 
@@ -285,25 +311,36 @@ def _share(name: str, right: np.ndarray, cluster: np.ndarray, seed: int) -> dict
     """How many are right, its interval, and what difference could be told."""
     draws = resampled(right.astype(np.int64), 2, cluster, seed)
     shares = 100 * draws[:, 1] / draws.sum(axis=1)
-    low, high = bounds(shares, right, cluster)
+    value = 100 * float(right.mean())
+    low, high = bounds(shares, value, cluster)
     detectable = POWER * float(shares.std())
     return {
-        name: 100 * float(right.mean()),
+        name: value,
         f"{name}_low": low,
         f"{name}_high": high,
         "detectable": detectable or None,
     }
 
 
-def bounds(shares: np.ndarray, right: np.ndarray, cluster: np.ndarray) -> tuple[float, float]:
-    """The ends of an interval. Where all (or none) are right no resample differs: there, the share that would show no
-    fault (nothing right) in so many clusters once in 40 times."""
-    low, high = ends(shares)
-    if right.all():
-        low = 100 - unseen(len(np.unique(cluster)))
-    if not right.any():
-        high = unseen(len(np.unique(cluster)))
-    return low, high
+def bounds(
+    draws: np.ndarray, value: float, cluster: np.ndarray, least: float = 0.0, most: float = 100.0
+) -> tuple[float, float]:
+    """The ends of an interval of a value between `least` and `most`, by its resamples.
+
+    Where the clusters are all alike no resample differs, which is no certainty: there the ends are what clusters at
+    either extreme would make of the value, had they the share that shows none in so many once in 40 times.
+    """
+    if np.ptp(draws) > 1e-9:
+        return ends(draws)
+    unlike = unseen(len(np.unique(cluster))) / 100
+    return value + unlike * (least - value), value + unlike * (most - value)
+
+
+def _sentences(itm: np.ndarray, scored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of each sentence of scored items whether it is judged right, and the place of its item: both (S,)."""
+    counts = itm[scored][:, [0, 3, 1, 2]]  # right, right, wrong, wrong
+    right = np.repeat(np.tile([True, True, False, False], len(scored)), counts.ravel())
+    return right, np.repeat(scored, counts.sum(axis=1))
 
 
 def itm_shares(counts: np.ndarray) -> dict[str, float | None]:
@@ -332,13 +369,17 @@ def _mean_of_axes(found: Outcomes, axes: dict[str, np.ndarray], seed: int) -> Li
     values: dict[str, Any] = {}
     if len(scored):
         values = _means("single", code[scored] + found.right[scored], len(axes), found.cluster[scored], seed)
-    names = ("total", "scored", "missing", "unreadable", "failed", "clusters", "ties", "pairs", "mixed")
+    names = ("total", *STATUSES, "clusters", "largest", "ties", "pairs", "mixed")
     both = _pairs(found, scored)
     if len(both):
         pair = _means(
             "pair", code[both[:, 0]] + found.right[both].all(axis=1), len(axes), found.cluster[both[:, 0]], seed
         )
         values |= {"pair_accuracy": pair["pair"], "pair_low": pair["pair_low"], "pair_high": pair["pair_high"]}
+    if found.itm is not None and len(scored):
+        right, item = _sentences(found.itm, scored)
+        itm = _means("itm", code[item] + right, len(axes), found.cluster[item], seed)
+        values |= {"itm_accuracy": itm["itm"], "itm_low": itm["itm_low"], "itm_high": itm["itm_high"]}
     kept = {name: getattr(whole, name) for name in names}
     return Line(by="all", value=MACRO, **kept, **values)
 
@@ -353,8 +394,8 @@ def _means(name: str, codes: np.ndarray, groups: int, cluster: np.ndarray, seed:
         return np.asarray(100 * np.nanmean(shares, axis=1))
 
     draws = mean(resampled(codes, 2 * groups, cluster, seed))
-    low, high = bounds(draws, codes % 2 == 1, cluster)
     value = float(mean(np.bincount(codes, minlength=2 * groups))[0])
+    low, high = bounds(draws, value, cluster)
     return {name: value, f"{name}_low": low, f"{name}_high": high}
 
 
@@ -386,17 +427,18 @@ class Compared:
     differs: bool
 
 
-def compare(models: Mapping[str, Outcomes], seed: int = 0) -> list[Compared]:
-    """Each two models on the same items; names to outcomes, in the same order of items.
+def compare(
+    models: Mapping[str, Outcomes], seed: int = 0, couples: Iterable[tuple[str, str]] | None = None
+) -> list[Compared]:
+    """Models on the same items; names to outcomes, in the same order of items. couples: which two, None for each two.
 
     Raises `ValueError` where the items differ. Two models that scored nothing in common are left out.
     """
     ids = [[item.id for item in found.items] for found in models.values()]
     if any(other != ids[0] for other in ids[1:]):
         raise ValueError("models are compared on the same items, in the same order")
-    found = [
-        one for (a, first), (b, second) in combinations(models.items(), 2) if (one := _two(a, first, b, second, seed))
-    ]
+    asked = combinations(models, 2) if couples is None else couples
+    found = [one for a, b in asked if (one := _two(a, models[a], b, models[b], seed))]
     adjusted = holm([one.p_value for one in found])
     return [
         replace(one, adjusted=p, differs=p < LEVEL and not one.difference_low <= 0 <= one.difference_high)
@@ -415,14 +457,11 @@ def _two(first: str, one: Outcomes, second: str, other: Outcomes, seed: int) -> 
     lead = right[0].astype(int) - right[1].astype(int)
     draws = resampled(lead + 1, 3, cluster, seed)
     shares = 100 * (draws[:, 2] - draws[:, 0]) / draws.sum(axis=1)
-    low, high = ends(shares)
-    if not lead.any():
-        high = unseen(len(np.unique(cluster)))
-        low = -high
+    accuracies = [100 * float(found.mean()) for found in right]
+    low, high = bounds(shares, accuracies[0] - accuracies[1], cluster, -100, 100)
     ahead = np.bincount(np.unique(cluster, return_inverse=True)[1], weights=lead)
     more, fewer = int((ahead > 0).sum()), int((ahead < 0).sum())
     p_value = mcnemar(more, fewer)
-    accuracies = [100 * float(found.mean()) for found in right]
     return Compared(
         first=first,
         second=second,
@@ -444,11 +483,14 @@ def _two(first: str, one: Outcomes, second: str, other: Outcomes, seed: int) -> 
 # Whether a corpus can be solved blindly ------------------------------------------------------------------------------
 
 BLIND = 55.0  # percent
-FLAG = f"a rule that sees text alone has more than {BLIND:.0f} % of its items right (lower end of the interval)"
+FLAG = f"a blind rule has more than {BLIND:.0f} % of the items right (lower end of its interval)"
 
 
 def solved_blindly(rules: Mapping[str, Iterable[Line]]) -> list[str]:
-    """In a line each, the axes (or the whole) that blind rules solve, with these rules, best first. rules: by name."""
+    """In a line each, the axes (or the whole) that blind rules solve, with these rules, best first.
+
+    rules: by name, of those that read the sentences alone.
+    """
     found: dict[str, list[tuple[float, str]]] = {}
     for name, lines in rules.items():
         for line in lines:

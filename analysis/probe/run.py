@@ -18,11 +18,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.probe import report
+from analysis.probe import report, tables
 from analysis.probe.config import GRID, SCENES, Probe
 from analysis.probe.items import KINDS, Answer, Corpus, Scorer
 from analysis.probe.measures import TOLERANCES, Line, measure
-from analysis.probe.report import Result, save_result
+from analysis.probe.results import Result, save_result
 from analysis.probe.scoring import ANSWERS, Say, keep, kept, read, score
 from analysis.probe.selection import answerable, head, sample
 from train.config import RegionSettings
@@ -65,8 +65,9 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
     corpora = list(_corpora(config, say))
     _check(config, {one.corpus.kind for one in corpora})
     for one in corpora:
-        items, pictures = one.corpus.items, {item.image for item in one.corpus.items}
-        say(f"{one.corpus.name}: {len(items):,} items, {len(pictures):,} pictures")
+        items, pictures = len(one.corpus.items), len({item.image for item in one.corpus.items})
+        told = f"{items:,} item{'s' * (items != 1)}, {pictures:,} picture{'s' * (pictures != 1)}"
+        say(f"{one.corpus.name}: {told}")
         if config.floors:
             results.append(_controls(one))
         if one.answers is not None:
@@ -82,9 +83,9 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
     shown = {result.name for result in results}
     for group in report.write(Path(config.out)):
         if shown & {result.name for result in group.results}:
-            say("\n" + report.printed(group))
+            say("\n" + tables.printed(group))
     failures += [
-        f"{result.name}: nothing was scored, {report.coverage_text(line)} (see its {ANSWERS})"
+        f"{result.name}: nothing was scored, {line.coverage} (see its {ANSWERS})"
         for result in results
         if (line := result.coverage) and not line.scored
     ]
@@ -92,7 +93,7 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
         raise ValueError(f"{failures[0]}{f' (and {len(failures) - 1} more)' if len(failures) > 1 else ''}")
     if config.strict and (short := [r for r in results if r.coverage and r.coverage.scored < r.coverage.total]):
         assert short[0].coverage
-        raise ValueError(f"strict=true: {short[0].name}: {report.coverage_text(short[0].coverage)}")
+        raise ValueError(f"strict=true: {short[0].name}: {short[0].coverage.coverage}")
     if config.strict and (refused := [line for one in corpora for line in one.corpus.refused]):
         raise ValueError(f"strict=true: left out of the corpus: {len(refused):,}; the first is {refused[0]}")
     return results

@@ -1,0 +1,148 @@
+"""Tables of made-up results, and what a terminal shows of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.layout import Table
+from analysis.probe.measures import MACRO, MICRO, measure
+from analysis.probe.results import Group, groups, load_results
+from analysis.probe.tables import interval_text, printed, said, tables, value_text
+from tests.probe_runs import AXES, answers_of, by_axis, corpus_of, made, put
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("probes"))
+
+
+def of(out: Path) -> Group:
+    """The group of the corpus that has everything."""
+    (found,) = [group for group in groups(load_results(out)[0], out) if group.slug == "made-up"]
+    return found
+
+
+def test_tables_hold_every_number_and_the_coverage(out: Path) -> None:
+    found = {table.name: table for group in groups(load_results(out)[0], out) for table in tables(group)}
+    rows = list(csv.DictReader(io.StringIO(found["made-up-accuracy"].csv())))
+    assert {row["answered_by"] for row in rows} == {"first", "second"}
+    assert [row["value"] for row in rows if row["answered_by"] == "first"] == [MICRO, MACRO, *AXES]
+    corpus = corpus_of()
+    right = dict(zip((i.id for i in corpus.items), by_axis(corpus), strict=True))
+    for axis in AXES:
+        row = next(row for row in rows if (row["answered_by"], row["value"]) == ("first", axis))
+        here = [right[item.id] for item in corpus.items if item.axis == axis]
+        assert float(row["single"]) == pytest.approx(100 * np.mean(here))
+    name = next(name for name in found if "script" in name and name.endswith("accuracy"))
+    other = list(csv.DictReader(io.StringIO(found[name].csv())))
+    for row in [*rows, *other]:
+        parts = [int(row[name]) for name in ("scored", "missing", "unreadable", "failed")]
+        assert int(row["total"]) == sum(parts)
+    assert other[0]["missing"] == "4" and other[0]["mixed"] == "N1 and N2"
+    assert found[name].rows[0][0].text == f"{MICRO} (mixes N1, N2)"
+    assert "total = scored + missing + unreadable + failed" in found[name].markdown()
+    assert found[name].rows[0][2].text == "52 = 48 + 4 + 0 + 0"
+    floors = list(csv.DictReader(io.StringIO(found["made-up-floors"].csv())))
+    assert {row["answered_by"] for row in floors} == {"shorter", "hash", "blank picture (first)"}
+
+
+def test_models_are_compared_from_their_answers(out: Path) -> None:
+    table = next(table for table in tables(of(out)) if table.name == "made-up-compared")
+    (row,) = csv.DictReader(io.StringIO(table.csv()))
+    assert (row["first"], row["second"], row["of"], row["number"]) == ("first", "second", "pairs", "130")
+    assert float(row["second_accuracy"]) == 100 and row["differs"] == "True"
+    right = np.array(by_axis(corpus_of())).reshape(-1, 2).all(axis=1)
+    assert float(row["first_accuracy"]) == pytest.approx(100 * right.mean())
+
+
+def test_bold_is_above_what_every_blind_rule_reaches(out: Path) -> None:
+    found = {table.name: table for table in tables(of(out))}
+    table = found["made-up-accuracy"]
+    bold = {(row[0].text, row[1].text) for row in table.rows if row[3].bold}
+    assert (AXES[12], "second") in bold and (AXES[2], "second") not in bold  # there `shorter` has all right, too
+    assert (AXES[0], "first") not in bold
+    floors = found["made-up-floors"]
+    assert {row[1].text for row in floors.rows} == {"shorter", "hash", "blank picture (first)"}
+    assert not any(cell.bold for row in floors.rows for cell in row)
+
+
+def column(table: Table, name: str) -> list[str]:
+    place = [what for _, what in table.columns].index(name)
+    return [row[place].text for row in table.rows]
+
+
+def test_floors_stand_beside_every_number(out: Path) -> None:
+    table = next(table for table in tables(of(out)) if table.name == "made-up-accuracy")
+    found = dict(zip(zip(column(table, "items"), column(table, "answered by"), strict=True), table.rows, strict=True))
+    names = [what for _, what in table.columns]
+    rule, blank = names.index("blind rule"), names.index("blank picture")
+    assert found[AXES[2], "first"][rule].text == "100.0 shorter"
+    assert found[AXES[3], "first"][rule].text == "50.0"  # both rules have as much
+    assert found[AXES[3], "first"][blank].text == "0.0" and found[AXES[3], "second"][blank].text == ""
+    assert names.count("blind rule") == 2 and "other pictures" not in names  # nobody was shown those
+    assert "read the sentences alone" not in "".join(table.said) and "reads the sentences alone" not in names
+    assert any("Blind rule:" in note for note in table.said)
+
+
+def test_lines_of_labels_name_the_label() -> None:
+    corpus = corpus_of(26)
+    items = tuple(replace(item, labels={"subject": ("Man", "Woman")[n % 2]}) for n, item in enumerate(corpus.items))
+    texts = [value_text(line) for line in measure(items, answers_of(corpus, [True] * 52))]
+    assert "subject: Man" in texts and AXES[0] in texts and MICRO in texts
+
+
+def test_itm_is_told_with_an_interval_where_it_was_asked(tmp_path: Path) -> None:
+    corpus = corpus_of(26)
+    put(tmp_path, corpus, "m", answers_of(corpus, by_axis(corpus)), {}, task="itm", threshold=0.5)
+    put(tmp_path, corpus, "n", answers_of(corpus, by_axis(corpus)), {}, threshold=0.5)
+    (group,) = groups(load_results(tmp_path)[0])
+    line = group.answerers["m"][0]
+    text = interval_text(line.itm_accuracy, line.itm_low, line.itm_high)
+    assert "[" in text
+    table = next(table for table in tables(group) if table.name == "made-up-matching")
+    assert column(table, "right % [95 %]")[0] == text
+    assert "sentences right % [95 %]" in printed(group) and text in printed(group)
+    alone = replace(group, results=tuple(one for one in group.results if one.model == "n"), answerers={"n": (line,)})
+    assert "sentences right" not in printed(alone)
+
+
+def test_averages_without_a_number_are_named_in_a_note(tmp_path: Path) -> None:
+    corpus = corpus_of(13)
+    result = put(tmp_path, corpus, "m", answers_of(corpus, [True] * 26), {})
+    averages = (
+        {"name": "Object", "rule": "mean of its six axes", "value": 61.5, "lacking": ()},
+        {"name": "Relation", "rule": "mean of both", "value": None, "lacking": ("Relation/action",)},
+    )
+    (group,) = groups([replace(result, averages=averages)])
+    table = next(table for table in tables(group) if table.name == "made-up-averages")
+    assert column(table, "average") == ["Object"] and column(table, "right %") == ["61.50"]
+    assert any("Relation" in note for note in table.said) and "Relation/action" in table.csv()
+
+
+def test_a_group_is_printed_with_its_floors(out: Path) -> None:
+    text = printed(of(out))
+    line = next(line for line in of(out).answerers["first"] if line.value == MICRO)
+    assert interval_text(line.single, line.single_low, line.single_high) in text
+    row = next(row for row in text.splitlines() if row.startswith(AXES[2]))
+    assert "100.0 shorter" in row and " 50.0 " not in row and max(map(len, text.splitlines())) < 160
+    assert text.count(AXES[2]) == 2  # in the flag, and on the first of its two lines
+    assert text.count("blind rule") == 3  # above the numbers of items and of pairs, and where flags are explained
+
+
+def test_a_cluster_that_holds_most_items_is_told_of(tmp_path: Path) -> None:
+    corpus = corpus_of(26)
+    put(tmp_path, corpus, "m", answers_of(corpus, [True] * 52), {})
+    items = tuple(replace(item, image="one.png") if n < 12 else item for n, item in enumerate(corpus.items))
+    put(tmp_path, replace(corpus, name="other", items=items), "m", answers_of(corpus, [True] * 52), {})
+    told = {group.title: "\n".join(said(group)) for group in groups(load_results(tmp_path)[0])}
+    assert "12 of 52 items are one cluster" in told["other"] and "one cluster" not in told["made up"]
+    few = replace(corpus, name="few", items=corpus.items[:8])  # four pairs, each a quarter of all
+    put(tmp_path, few, "m", answers_of(few, [True] * 8), {})
+    (group,) = [group for group in groups(load_results(tmp_path)[0]) if group.title == "few"]
+    assert "one cluster" not in "\n".join(said(group))
