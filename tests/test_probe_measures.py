@@ -273,6 +273,15 @@ def test_clusters_that_are_all_alike_are_no_certainty() -> None:
     assert one.difference_low == pytest.approx(100 - 200 * unlike)
 
 
+def test_a_large_and_a_small_cluster_are_no_certainty() -> None:
+    """Nearly all resamples have the large one, as often as not twice: their spread is far too small."""
+    items = [Item(str(n), f"{min(n // 99, 1)}.png", ("a",), ("b",), "x") for n in range(100)]
+    found = measure(items, answers_of(items, [n % 2 == 0 for n in range(100)]))[0]
+    assert found.clusters == 2 and found.single == 50
+    assert found.single_low is not None and found.single_high is not None
+    assert found.single_low < 10 and found.single_high > 90
+
+
 def test_intervals_cover_where_clusters_are_nearly_all_alike() -> None:
     """Of a pair one is right, and in 4 of a hundred pairs both: 52 % of items, in samples of 12 pairs."""
     items, held = items_of(12), 0

@@ -327,13 +327,13 @@ def bounds(
 ) -> tuple[float, float]:
     """The ends of an interval of a value between `least` and `most`, by its resamples.
 
-    Where the clusters are all alike no resample differs, which is no certainty: there the ends are what clusters at
-    either extreme would make of the value, had they the share that shows none in so many once in 40 times.
+    Few clusters, or clusters all alike, hardly differ between resamples, which is no certainty: the interval is at
+    least what clusters at either extreme would make of the value, had they the share that shows none in so many once
+    in 40 times.
     """
-    if np.ptp(draws) > 1e-9:
-        return ends(draws)
+    low, high = ends(draws)
     unlike = unseen(len(np.unique(cluster))) / 100
-    return value + unlike * (least - value), value + unlike * (most - value)
+    return min(low, value + unlike * (least - value)), max(high, value + unlike * (most - value))
 
 
 def _sentences(itm: np.ndarray, scored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
