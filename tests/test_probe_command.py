@@ -46,6 +46,10 @@ def dark(images, texts):
     return np.array([float("dark" in text) * (np.asarray(image).mean() < 128) for image, text in zip(images, texts)])
 dark.threshold = 0.5
 
+def vague(images, texts):
+    return blind(images, texts)
+vague.threshold = "high"
+
 def slow(images, texts):
     time.sleep(0.05)
     return blind(images, texts)
@@ -110,6 +114,9 @@ WRONG = {
     "sentences=x": "mean", "seed=-1": "0 or more", "count=7": "even", "precision=x": "float32", "types=[]": "types",
     "batch_size=many": "batch_size", "out=": "out", "corpus=": "corpus", "model=[a,]": "empty", "-v": "no option",
     "question=yes?": "{text}", "regions.source=file": "give regions.file", "regions.sauce=grid": "regions.source",
+    "seed=null": "seed=null: must be a whole number", "batch_size=1.5": "batch_size=1.5: must be a whole number",
+    "floors=maybe": "floors=maybe: must be true or false", "task=null": "task=null: must be a word",
+    "model.x=1": "write a name", "types={a:1}": "write a name, or a list",
     "model": "not a setting", "head=x": "itm, itc", "size=huge": "tiny",
 }  # fmt: skip
 
@@ -346,6 +353,21 @@ def test_a_model_that_cannot_be_had_does_not_stop_the_others(here: Path) -> None
     with pytest.raises(ValueError, match="nowhere"):
         probe(Probe(corpus="checklist", count=100_000, model=["nowhere:it"]), **QUIET)
     assert not list((here / "data/probes").glob("*100000*"))  # told before anything was built
+
+
+def test_a_threshold_that_is_no_number_is_told_of(here: Path) -> None:
+    with pytest.raises(ValueError, match="my_scorers:vague: its threshold is 'high'; must be a number") as error:
+        probe(small(corpus="checklist", model=["my_scorers:vague"], floors=False), **QUIET)
+    one_line(str(error.value))
+
+
+def test_a_folder_that_cannot_be_written_is_told_of_before_anything_is_built(here: Path) -> None:
+    (here / "notes").write_text("mine")
+    for out in ("notes", "notes/below"):
+        with pytest.raises(ValueError, match=f"^out={out}: .*notes is a file; name another folder") as error:
+            probe(Probe(corpus="checklist", count=100_000, out=out), **QUIET)
+        one_line(str(error.value))
+    assert (here / "notes").read_text() == "mine" and not list((here / SCENES_FOLDER).glob("*100000*"))
 
 
 def test_failures_are_counted_and_the_rest_kept(here: Path) -> None:

@@ -222,7 +222,8 @@ def test_a_checkpoint_without_its_matching_head_is_refused(checkpoints: dict[str
 
 def test_wrong_names_and_settings_are_told_in_one_line(checkpoints: dict[str, str], tmp_path: Path) -> None:
     uniter, albef = (f"{kind}:{checkpoints[kind]}" for kind in ("uniter", "albef"))
-    refused("absent: no such file or folder", f"uniter:{tmp_path / 'absent'}")
+    refused("^model=uniter:.*absent: no such file or folder", f"uniter:{tmp_path / 'absent'}")
+    refused("model=uniter:: names no checkpoint; give uniter:FILE", "uniter:")
     refused("head=itc: model=uniter:.* has itm only", uniter, head="itc")
     refused("sees pixels, not regions", albef, regions=RegionSettings(source="grid"))
     refused("regions.source=scene: a probe has grid, detector, file", uniter, regions=RegionSettings())

@@ -17,6 +17,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from analysis.probe.families import quiet
 from analysis.probe.scorers import Parts, Tensors, as_is, cosine, words_of
 from train.config import RegionSettings
 from train.inputs import Inputs
@@ -49,17 +50,23 @@ def parts(
     another size or lacks the matching head, and where head or regions are not the model's.
     """
     name = f"{kind}:{checkpoint}"
+    if not checkpoint:
+        raise ValueError(f"model={name}: names no checkpoint; give {kind}:FILE, {kind}:FOLDER or {kind}:HUB-ID")
     sees = MODELS[kind].sees
     if head == "itc" and kind != "albef":
         raise ValueError(f"head=itc: model={name} has itm only")
     if sees == "pixels" and regions is not None:
         raise ValueError(f"regions: model={name} sees pixels, not regions")
     settings = regions or RegionSettings(source="grid")
-    words = Words(tokenizer_of(checkpoint, kind))
     find, width = (None, 0) if sees == "pixels" else finder(settings)
     changes: dict[str, Any] = {"feature_width": width} if width else {}
-    model = make_model(kind, size, {"matching": True}, vocabulary=words.size, **changes)
-    report = load_published(model, checkpoint)
+    try:
+        with quiet():
+            words = Words(tokenizer_of(checkpoint, kind))
+        model = make_model(kind, size, {"matching": True}, vocabulary=words.size, **changes)
+        report = load_published(model, checkpoint)
+    except ValueError as error:  # of `train.py`, whose setting has another name
+        raise ValueError(str(error).replace("pretrained=", f"model={kind}:", 1)) from None
     lacks = [key for key in report.missing if key.startswith("matching.")]
     if lacks:
         raise ValueError(f"model={name}: has no matching head ({lacks[0]}); it would score at random")

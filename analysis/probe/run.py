@@ -11,6 +11,7 @@ import importlib.util
 import inspect
 import json
 import math
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,6 +57,7 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
     where anything was not scored.
     """
     failures: list[str] = []
+    _check_out(Path(config.out))
     models = _models(config, scorer, failures)
     first = next(models, None)  # a wrong name is told before anything long begins
     if first is None and failures:
@@ -93,6 +95,14 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
         assert short[0].coverage
         raise ValueError(f"strict=true: {short[0].name}: {report.coverage_text(short[0].coverage)}")
     return results
+
+
+def _check_out(out: Path) -> None:
+    """Raise `ValueError` where results cannot be written, before anything long begins."""
+    there = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = "cannot be written to" if there.is_dir() else "is a file"
+        raise ValueError(f"out={out}: {there} {why}; name another folder")
 
 
 def _check(config: Probe, kinds: set[str]) -> None:
@@ -195,15 +205,13 @@ def _models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterat
         return
     from analysis.probe.scorers import load
 
-    device = "cuda" if config.device == "gpu" else config.device  # as `train.py` calls it
     options: dict[str, Any] = {"head": config.head, "size": config.size, "batch_size": config.batch_size}
-    if config.question is not None:
-        options["question"] = config.question
+    options["question"] = config.question
     if config.regions != GRID:
         options["regions"] = config.regions
     for name in config.model:
         try:
-            loaded = load(name, device=device, precision=config.precision, **options)
+            loaded = load(name, device=config.device, precision=config.precision, **options)
             found = Model(name, loaded, _weights(name))
         except ValueError as error:
             failures.append(str(error))
@@ -237,6 +245,17 @@ def _weights(name: str) -> str:
 
 
 # Runs ----------------------------------------------------------------------------------------------------------------
+
+
+def _threshold(model: Model) -> float | None:
+    given: Any = getattr(model.scorer, "threshold", None)
+    try:
+        found = None if given is None else float(given)
+    except (TypeError, ValueError):
+        found = math.nan
+    if found is not None and not math.isfinite(found):
+        raise ValueError(f"{model.name}: its threshold is {given!r}; must be a number, or None")
+    return found
 
 
 def _folder(out: str, corpus: Corpus, name: str, identity: Mapping[str, Any]) -> Path:
@@ -325,7 +344,7 @@ def _run(one: Given, model: Model, say: Say) -> Result:
     from analysis.probe import floors
 
     corpus, config = one.corpus, one.config
-    threshold = getattr(model.scorer, "threshold", None)
+    threshold = _threshold(model)
     if config.task == "itm" and threshold is None:
         raise ValueError(f"task=itm: {model.name} has no score above which a sentence matches; use task=itc")
     identity = {

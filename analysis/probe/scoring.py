@@ -22,7 +22,18 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from analysis.probe.items import STATUSES, Answer, Corpus, Item, Missing, Scorer, Unreadable, find_picture, open_picture
+from analysis.probe.items import (
+    STATUSES,
+    Answer,
+    Corpus,
+    Item,
+    Missing,
+    Scorer,
+    Unreadable,
+    find_picture,
+    numbers,
+    open_picture,
+)
 from travlr.files import close, locked, put_file
 from travlr.workers import Progress
 
@@ -276,7 +287,7 @@ class _Asking:
         why = ""
         try:
             return _scored(self._scorer, items, pictures)
-        except Exception as error:  # whatever a scorer of somebody else's does, the others' answers are kept
+        except (Exception, SystemExit) as error:  # whatever somebody else's scorer does, the others' answers are kept
             why = _reason(error)
             short = _lacks_memory(error)
         if short:
@@ -296,10 +307,7 @@ def _sentences(items: Iterable[Item]) -> dict[tuple[str, str], None]:
 def _scored(scorer: Scorer, items: Sequence[Item], pictures: Mapping[str, Image.Image]) -> dict[str, Answer]:
     """The answers of one call. Raises `ValueError` where it does not return finite scores, one for each sentence."""
     asked = list(_sentences(items))
-    given: Any = scorer([pictures[path] for path, _ in asked], [text for _, text in asked])
-    if hasattr(given, "detach"):  # a tensor, of any device and precision
-        given = given.detach().float().cpu()
-    scores = np.asarray(given, np.float64)
+    scores = numbers(scorer([pictures[path] for path, _ in asked], [text for _, text in asked]))
     if scores.shape != (len(asked),):
         raise ValueError(f"returned scores {scores.shape} for {len(asked)} sentences: needs ({len(asked)},)")
     if (wrong := np.flatnonzero(~np.isfinite(scores))).size:
@@ -323,14 +331,14 @@ def _middle(items: Sequence[Item]) -> int:
     return min(between, key=lambda n: abs(n - half)) if between else half
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     said = " ".join(str(error).split())
     if isinstance(error, ValueError) and said:
         return said[:LONGEST]
     return f"{type(error).__name__}: {said}"[:LONGEST]
 
 
-def _lacks_memory(error: Exception) -> bool:
+def _lacks_memory(error: BaseException) -> bool:
     said = str(error).lower()
     return isinstance(error, MemoryError) or "out of memory" in said or "can't allocate memory" in said
 
