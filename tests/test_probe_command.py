@@ -25,9 +25,10 @@ from analysis.probe.config import Probe
 from analysis.probe.items import KINDS, Answer
 from analysis.probe.measures import MACRO, MICRO
 from analysis.probe.report import Result, load_results
-from analysis.probe.run import SCENES_FOLDER, probe
+from analysis.probe.run import SCENES_FOLDER, _weights, probe
 from analysis.probe.scoring import ANSWERS, read
 from tests.helpers import command, one_line, start, wait_for
+from train.config import RegionSettings
 from train.models import make_model
 from train.text import SPECIAL
 from travlr import cli
@@ -397,6 +398,34 @@ def test_regions_made_elsewhere_are_part_of_what_a_run_is(here: Path, one_thread
     assert second.name != first.name
     scored = [[record.answer.positives for record in read(here / "probes" / r.name / ANSWERS)] for r in (first, second)]
     assert scored[0][0] != scored[1][0] and scored[0][2:] == scored[1][2:]
+
+
+def test_pictures_that_share_a_name_have_no_regions_of_a_file(here: Path) -> None:
+    folder = published(here / "published", 4, 4)
+    (folder / "vg/deep").mkdir()
+    (folder / "vg/3.jpg").rename(folder / "vg/deep/0.jpg")
+    lines = json.loads((folder / "data/spatial.json").read_text())
+    lines[3][0] = "deep/0.jpg"
+    (folder / "data/spatial.json").write_text(json.dumps(lines))
+    config = Probe(corpus=str(folder), regions=RegionSettings(source="file", file="features"), floors=False)
+    with pytest.raises(ValueError, match=r"regions.file=features: .* vg/0.jpg and vg/deep/0.jpg .* have the same") as e:
+        probe(config, **QUIET)
+    one_line(str(e.value))
+
+
+def test_weights_are_known_by_what_is_in_them_and_beside_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "it.pt").write_bytes(b"1")
+    (here / "vocab.txt").write_text("a")
+    known = [_weights("uniter:it.pt"), _weights("uniter:it.pt")]
+    (here / "vocab.txt").write_text("b")
+    known.append(_weights("uniter:it.pt"))
+    (here / "it.pt").write_bytes(b"2")
+    known.append(_weights("uniter:it.pt"))
+    assert known[0] == known[1] and len(set(known)) == 3
+    for revision in ("1f", "2f"):  # of one repository
+        monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, of=revision, **__: f"snapshots/{of}")
+        known.append(_weights("someone/some-model"))
+    assert known[-2:] == ["1f", "2f"]
 
 
 def test_two_models_are_compared_and_another_function_is_another_run(here: Path) -> None:

@@ -128,6 +128,7 @@ def open_picture(folder: Path | None, path: str) -> Image.Image:
     """A picture as RGB, transparent parts on white, its path in `info["path"]` (what finds regions made elsewhere needs
     it). Raises `Missing` or `Unreadable`, with why.
 
+    The first picture of several; not turned as EXIF says, as boxes of published corpora are of the pixels as stored.
     Paths are of corpora that others wrote: one that leaves the folder is never opened.
     """
     if folder is None:

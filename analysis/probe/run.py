@@ -16,7 +16,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from analysis.probe import report
@@ -27,7 +27,7 @@ from analysis.probe.report import Result, save_result
 from analysis.probe.scoring import ANSWERS, Say, keep, kept, read, score
 from analysis.probe.selection import answerable, head, sample
 from train.config import RegionSettings
-from train.identity import content
+from train.identity import BESIDE, content
 from train.results import run_id, surroundings
 
 SCENES_FOLDER = "data/probes"  # of our own corpora
@@ -66,6 +66,7 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
     corpora = list(_corpora(config, say))
     _check(config, {one.corpus.kind for one in corpora})
     for one in corpora:
+        _check_names(config, one.corpus)
         items, pictures = one.corpus.items, {item.image for item in one.corpus.items}
         say(f"{one.corpus.name}: {len(items):,} items, {len(pictures):,} pictures")
         if config.floors:
@@ -103,6 +104,19 @@ def _check_out(out: Path) -> None:
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         why = "cannot be written to" if there.is_dir() else "is a file"
         raise ValueError(f"out={out}: {there} {why}; name another folder")
+
+
+def _check_names(config: Probe, corpus: Corpus) -> None:
+    """Raise `ValueError` where two pictures would be given the same regions."""
+    if config.regions.source != "file":
+        return
+    found: dict[str, str] = {}
+    for item in corpus.items:
+        if (other := found.setdefault(PurePosixPath(item.image).stem, item.image)) != item.image:
+            raise ValueError(
+                f"regions.file={config.regions.file}: finds regions by the names of pictures, and {other} and "
+                f"{item.image} of corpus={config.corpus} have the same; rename one"
+            )
 
 
 def _check(config: Probe, kinds: set[str]) -> None:
@@ -221,7 +235,8 @@ def _models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterat
 
 def _regions(settings: RegionSettings) -> dict[str, Any]:
     """Settings of regions, files by their content."""
-    return asdict(replace(settings, detector=content(settings.detector), file=content(settings.file)))
+    detector = settings.detector and _content(settings.detector)
+    return asdict(replace(settings, detector=detector, file=content(settings.file)))
 
 
 def _source(scorer: Scorer) -> str:
@@ -234,14 +249,30 @@ def _source(scorer: Scorer) -> str:
 
 
 def _weights(name: str) -> str:
-    """A checkpoint by the content of its file or folder, a function by that of its module; a hub id as it is."""
+    """What a model's weights are known by: `_content`; of a function, the content of its module."""
     kind, colon, rest = name.partition(":")
     if colon and kind in OWN:
-        return content(rest) or ""
+        return _content(rest)
     if colon and not Path(name).exists():
         found = importlib.util.find_spec(kind)
         return content(found.origin if found else None) or name
-    return content(name) or name
+    return _content(name)
+
+
+def _content(name: str) -> str:
+    """A folder by its files, a file by itself and what is read beside it, a hub id by the revision that was fetched."""
+    path = Path(name).expanduser()
+    if path.is_file():
+        beside = [f"{other} {content(str(path.parent / other))}" for other in BESIDE if (path.parent / other).is_file()]
+        return hashlib.sha256("\n".join([str(content(name)), *beside]).encode()).hexdigest()
+    if path.exists():
+        return str(content(name))
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, local_files_only=True)).name
+    except Exception:  # of a cache in any state; a model that was not fetched as a repository
+        return name
 
 
 # Runs ----------------------------------------------------------------------------------------------------------------
