@@ -240,6 +240,12 @@ def test_pictures_that_a_feature_file_lacks_are_named(
     scorer = load(f"lxmert:{checkpoints['lxmert']}", **settings_of("lxmert", tmp_path))
     with pytest.raises(ValueError, match="this picture has no name"):
         scorer([Image.new("RGB", (8, 8))], ["a star"])
+    white = Image.new("RGB", (8, 8), "white")
+    with pytest.raises(ValueError, match=r"lacks the picture blank \(white\)"):
+        scorer([white], ["a star"])
+    (tmp_path / "features/blank.npz").write_bytes((tmp_path / "features/picture1.npz").read_bytes())
+    again = load(f"lxmert:{checkpoints['lxmert']}", **settings_of("lxmert", tmp_path))
+    assert again([white], ["a star"]) == scorer(pictures[1:2], ["a star"])
     (tmp_path / "pictures/other.png").write_bytes((tmp_path / "pictures/deep/picture0.png").read_bytes())
     with pytest.raises(ValueError, match="lacks the picture other"):
         scorer([open_picture(tmp_path / "pictures", "other.png")], ["a star"])

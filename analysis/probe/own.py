@@ -46,8 +46,9 @@ def parts(
     """The parts of a model of ours with published weights, its tokenizer and its pixel statistics.
 
     regions: `grid` (the default; 6 x 6, with features of the recogniser of scenes), `detector`, or `file`, by the
-    picture's file name without its ending. Raises ValueError, in one line, where the checkpoint cannot be read, is of
-    another size or lacks the matching head, and where head or regions are not the model's.
+    picture's file name without its ending, a white one without a name by `blank`. Raises ValueError, in one line, where
+    the checkpoint cannot be read, is of another size or lacks the matching head, and where head or regions are not the
+    model's.
     """
     name = f"{kind}:{checkpoint}"
     if not checkpoint:
@@ -182,7 +183,7 @@ class _Any(set[str]):
 
 
 def _file(settings: RegionSettings) -> tuple[Find, int]:
-    from train.feature_files import FORMATS, NpzFolder, checked
+    from train.feature_files import BLANK, FORMATS, NpzFolder, checked
 
     path = Path(str(settings.file))
     if not path.exists() or (not path.is_dir() and path.suffix not in FORMATS):
@@ -198,10 +199,12 @@ def _file(settings: RegionSettings) -> tuple[Find, int]:
 
     def find(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
         name = PurePosixPath(str(image.info.get(PATH, ""))).stem
+        if not name and set(image.convert("RGB").getextrema()) == {(255, 255)}:  # of the controls
+            name = BLANK
         if not name:
             raise ValueError(f"regions.file={path}: this picture has no name to find its regions by")
         if name not in known:
-            raise ValueError(f"regions.file={path}: lacks the picture {name}")
+            raise ValueError(f"regions.file={path}: lacks the picture {name}{' (white)' if name == BLANK else ''}")
         try:
             features, boxes = checked(path, file, name, None)
         except ValueError as error:

@@ -21,10 +21,10 @@ from typing import Any
 
 from analysis.probe import report
 from analysis.probe.config import GRID, SCENES, Probe
-from analysis.probe.items import KINDS, Answer, Corpus, Scorer
+from analysis.probe.items import KINDS, Answer, Corpus, Missing, Scorer, Unreadable
 from analysis.probe.measures import TOLERANCES, Line, measure
 from analysis.probe.report import Result, save_result
-from analysis.probe.scoring import ANSWERS, Say, keep, kept, read, score
+from analysis.probe.scoring import ANSWERS, Say, hash_of, keep, kept, read, score
 from analysis.probe.selection import answerable, head, sample
 from train.config import RegionSettings
 from train.identity import BESIDE, content
@@ -107,16 +107,26 @@ def _check_out(out: Path) -> None:
 
 
 def _check_names(config: Probe, corpus: Corpus) -> None:
-    """Raise `ValueError` where two pictures would be given the same regions."""
-    if config.regions.source != "file":
+    """Raise `ValueError` where two pictures that differ would be given the same regions. Equal ones share them: some of
+    VL-CheckList's HAKE are Visual Genome's, under the same number."""
+    if config.regions.source != "file" or corpus.pictures is None:
         return
-    found: dict[str, str] = {}
-    for item in corpus.items:
-        if (other := found.setdefault(PurePosixPath(item.image).stem, item.image)) != item.image:
+    named: dict[str, str] = {}
+    for image in dict.fromkeys(item.image for item in corpus.items):
+        other = named.setdefault(PurePosixPath(image).stem, image)
+        if other != image and not _alike(corpus.pictures, other, image):
             raise ValueError(
-                f"regions.file={config.regions.file}: finds regions by the names of pictures, and {other} and "
-                f"{item.image} of corpus={config.corpus} have the same; rename one"
+                f"regions.file={config.regions.file}: finds regions by the names of pictures, and {other} and {image} "
+                f"of {corpus.name} have one name; rename one"
             )
+
+
+def _alike(folder: Path, one: str, other: str) -> bool:
+    """Whether two pictures are equal, or one of them cannot be read, and so has no regions."""
+    try:
+        return hash_of(folder, one) == hash_of(folder, other)
+    except (Missing, Unreadable, OSError):
+        return True
 
 
 def _check(config: Probe, kinds: set[str]) -> None:

@@ -210,7 +210,8 @@ class _Opened:
     why: str = ""
 
 
-def _hash(folder: Path, path: str) -> str:
+def hash_of(folder: Path, path: str) -> str:
+    """SHA-256 of a picture's file, 16 digits. Raises as `find_picture`."""
     return hashlib.sha256(find_picture(folder, path).read_bytes()).hexdigest()[:16]
 
 
@@ -220,7 +221,7 @@ def _unchanged(folder: Path | None, records: Sequence[Record]) -> list[Record]:
     for path in {record.item.image for record in records if record.picture and folder}:
         assert folder is not None
         with contextlib.suppress(Missing, Unreadable, OSError):
-            now[path] = _hash(folder, path)
+            now[path] = hash_of(folder, path)
     return [record for record in records if now.get(record.item.image, record.picture) == record.picture]
 
 
@@ -228,7 +229,7 @@ def _open(folder: Path | None, path: str) -> _Opened:
     try:
         picture = open_picture(folder, path)
         assert folder is not None
-        return _Opened(picture, _hash(folder, path))
+        return _Opened(picture, hash_of(folder, path))
     except Missing as error:
         return _Opened(None, status="missing", why=str(error))
     except (Unreadable, OSError) as error:
