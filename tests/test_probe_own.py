@@ -230,7 +230,9 @@ def test_wrong_names_and_settings_are_told_in_one_line(checkpoints: dict[str, st
     refused("checkpoint of another architecture", uniter)  # a grid's features are wider than this checkpoint takes
     refused("size=huge: must be one of", uniter, size="huge")
     absent = RegionSettings(source="file", file=str(tmp_path / "absent.tsv"))
-    refused("regions.file=.*absent.tsv: must be a file in .tsv", uniter, regions=absent)
+    refused("regions.file=.*absent.tsv: is not there; give a file in .tsv", uniter, regions=absent)
+    nowhere = RegionSettings(source="detector", detector=str(tmp_path / "absent"))
+    refused("regions.detector=.*absent: there is no such folder; give .* a hub id$", uniter, regions=nowhere)
     refused("regions: model=.* sees no regions", str(tmp_path), regions=RegionSettings(source="grid"))
 
 

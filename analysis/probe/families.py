@@ -46,7 +46,7 @@ def parts_of(name: str, head: str | None, question: str | None) -> Parts:
     )
 
 
-def folder_of(name: str) -> Path:
+def folder_of(name: str, setting: str = "model") -> Path:
     """The folder itself, or that of a hub repository, fetched or found in the cache. Raises ValueError, in one line."""
     local = Path(name).expanduser()
     if local.is_dir():
@@ -55,7 +55,8 @@ def folder_of(name: str) -> Path:
         raise ValueError(f"model={name}: give its checkpoint, too: {name}:FILE, {name}:FOLDER or {name}:HUB-ID")
     if local.exists() or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
         what = "is a file" if local.exists() else "there is no such folder"
-        raise ValueError(f"model={name}: {what}; give a folder that `transformers` saved, a hub id or MODULE:FUNCTION")
+        also = " or MODULE:FUNCTION" if setting == "model" else ""
+        raise ValueError(f"{setting}={name}: {what}; give a folder that `transformers` saved, a hub id{also}")
     from huggingface_hub import snapshot_download
 
     try:
@@ -64,7 +65,7 @@ def folder_of(name: str) -> Path:
             found = Path(snapshot_download(name, allow_patterns=[*WANTED, "pytorch_model*.bin"]))
     except Exception as error:  # of the network, in any way
         raise ValueError(
-            f"model={name}: no such folder, nor could it be fetched from the hub ({one_line(error)})"
+            f"{setting}={name}: no such folder, nor could it be fetched from the hub ({one_line(error)})"
         ) from None
     return found
 

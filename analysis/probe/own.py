@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from analysis.probe.families import quiet
+from analysis.probe.families import folder_of, quiet
 from analysis.probe.scorers import Parts, Tensors, as_is, cosine, words_of
 from train.config import RegionSettings
 from train.inputs import Inputs
@@ -166,7 +166,9 @@ def _grid(settings: RegionSettings) -> tuple[Find, int]:
 def _detector(settings: RegionSettings) -> tuple[Find, int]:
     from train.detector import Detector
 
-    detector = Detector(str(settings.detector), settings.number)
+    folder_of(str(settings.detector), "regions.detector")  # `transformers` would ask for each of its files, for minutes
+    with quiet():
+        detector = Detector(str(settings.detector), settings.number)
 
     def find(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
         found = detector.find([np.asarray(image.convert("RGB"))])
@@ -187,7 +189,8 @@ def _file(settings: RegionSettings) -> tuple[Find, int]:
 
     path = Path(str(settings.file))
     if not path.exists() or (not path.is_dir() and path.suffix not in FORMATS):
-        raise ValueError(f"regions.file={path}: must be a file in {', '.join(FORMATS)}, or a folder of .npz files")
+        what = "must be" if path.exists() else "is not there; give"
+        raise ValueError(f"regions.file={path}: {what} a file in {', '.join(FORMATS)}, or a folder of .npz files")
     try:
         file = NpzFolder(path) if path.is_dir() else FORMATS[path.suffix](path)
         known = {npz.stem for npz in path.glob("*.npz")} if path.is_dir() else set(file.counts(_Any()))
