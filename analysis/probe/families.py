@@ -84,10 +84,11 @@ def model_type(name: str, folder: Path) -> str:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Without the advice and progress bars that `transformers` and the hub write while they load."""
-    from huggingface_hub.utils import logging as of_hub
+    from huggingface_hub.utils import logging as advice_of_hub
     from transformers.utils import logging as advice
 
     logging: Any = advice
+    of_hub: Any = advice_of_hub
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     level_of_hub = of_hub.get_verbosity()
     logging.set_verbosity_error()
