@@ -232,7 +232,7 @@ def test_wrong_names_and_settings_are_told_in_one_line(checkpoints: dict[str, st
     absent = RegionSettings(source="file", file=str(tmp_path / "absent.tsv"))
     refused("regions.file=.*absent.tsv: is not there; give a file in .tsv", uniter, regions=absent)
     nowhere = RegionSettings(source="detector", detector=str(tmp_path / "absent"))
-    refused("regions.detector=.*absent: there is no such folder; give .* a hub id$", uniter, regions=nowhere)
+    refused("regions.detector=.*absent: there is no such folder; must be .* a hub id$", uniter, regions=nowhere)
     refused("regions: model=.* sees no regions", str(tmp_path), regions=RegionSettings(source="grid"))
 
 

@@ -317,8 +317,8 @@ def test_wrong_names_and_settings_are_told_in_one_line(
     folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clip = str(folders["clip"])
-    refused("there is no such folder; give .* a hub id or MODULE:FUNCTION", str(tmp_path / "absent"))
-    refused("is a file; give a folder", str(folders["clip"] / "config.json"))
+    refused("there is no such folder; must be .* a hub id or MODULE:FUNCTION", str(tmp_path / "absent"))
+    refused("is a file; must be a folder", str(folders["clip"] / "config.json"))
     refused("model=uniter: give its checkpoint, too: uniter:FILE", "uniter")
     refused("precision=half: choose one of float32", clip, precision="half")
     refused("head=both: choose one of itm, itc", clip, head="both")

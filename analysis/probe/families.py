@@ -56,7 +56,7 @@ def folder_of(name: str, setting: str = "model") -> Path:
     if local.exists() or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
         what = "is a file" if local.exists() else "there is no such folder"
         also = " or MODULE:FUNCTION" if setting == "model" else ""
-        raise ValueError(f"{setting}={name}: {what}; give a folder that `transformers` saved, a hub id{also}")
+        raise ValueError(f"{setting}={name}: {what}; must be a folder that `transformers` saved, a hub id{also}")
     from huggingface_hub import snapshot_download
 
     try:
