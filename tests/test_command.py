@@ -90,7 +90,7 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "below zero": ([C, "count.train=-1"], "count.train=-1: must not be negative"),
     "no examples": ([C, *TINY, "count.train=0", "count.test_ood=0"], "count: every split is empty"),
     "no value": ([C, "seed="], "seed=: must be a whole number"),
-    "null": ([C, "seed=null"], "seed=: must be a whole number"),
+    "null": ([C, "seed=null"], "seed=null: must be a whole number"),
     "question marks": ([C, "seed=???"], "'seed=???': its value cannot be read"),
     "a list is due": ([C, "world.colours=red"], "world.colours: needs a list, such as [a,b]"),
     "unbalanced brackets": (
