@@ -20,14 +20,15 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from analysis.probe import predicate_noun, report, scenes
-from analysis.probe.command import HELP, listed, settings
+from analysis.probe.command import HELP, listed, main, settings
 from analysis.probe.config import Probe
 from analysis.probe.items import KINDS, Answer
 from analysis.probe.measures import MACRO, MICRO
 from analysis.probe.results import Result, load_results
-from analysis.probe.run import SCENES_FOLDER, probe
+from analysis.probe.run import SCENES_FOLDER, _weights, probe
 from analysis.probe.scoring import ANSWERS, read
 from tests.helpers import command, one_line, start, wait_for
+from train.config import RegionSettings
 from train.models import make_model
 from train.text import SPECIAL
 from travlr import cli
@@ -36,7 +37,7 @@ QUIET: dict[str, Any] = {"say": lambda _: None}
 SMALL = 144  # items, the fewest that a checklist can have
 CODE = "from analysis.probe.command import main; from travlr import cli; cli.run('analysis.probe', main)"
 SCORERS = """
-import hashlib, time
+import hashlib, os, time
 import numpy as np
 
 def blind(images, texts):
@@ -46,8 +47,12 @@ def dark(images, texts):
     return np.array([float("dark" in text) * (np.asarray(image).mean() < 128) for image, text in zip(images, texts)])
 dark.threshold = 0.5
 
+def vague(images, texts):
+    return blind(images, texts)
+vague.threshold = "high"
+
 def slow(images, texts):
-    time.sleep(0.05)
+    time.sleep(0 if os.path.exists("hurry") else 0.5)
     return blind(images, texts)
 
 def broken(images, texts):
@@ -110,14 +115,15 @@ WRONG = {
     "sentences=x": "mean", "seed=-1": "0 or more", "count=7": "even", "precision=x": "float32", "types=[]": "types",
     "batch_size=many": "batch_size", "out=": "out", "corpus=": "corpus", "model=[a,]": "empty", "-v": "no option",
     "question=yes?": "{text}", "regions.source=file": "give regions.file", "regions.sauce=grid": "regions.source",
+    "seed=null": "seed=null: must be a whole number", "batch_size=1.5": "batch_size=1.5: must be a whole number",
+    "floors=maybe": "floors=maybe: must be true or false", "task=null": "task=null: must be a word",
+    "model.x=1": "write a name", "types={a:1}": "write a name, or a list",
     "model": "not a setting", "head=x": "itm, itc", "size=huge": "tiny",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("argument", WRONG)
 def test_wrong_settings_are_usage_in_one_line(argument: str) -> None:
-    from analysis.probe.command import main
-
     with pytest.raises(cli.UsageError) as error:
         main([argument])
     assert WRONG[argument] in one_line(str(error.value))
@@ -348,6 +354,21 @@ def test_a_model_that_cannot_be_had_does_not_stop_the_others(here: Path) -> None
     assert not list((here / "data/probes").glob("*100000*"))  # told before anything was built
 
 
+def test_a_threshold_that_is_no_number_is_told_of(here: Path) -> None:
+    with pytest.raises(ValueError, match="my_scorers:vague: its threshold is 'high'; must be a number") as error:
+        probe(small(corpus="checklist", model=["my_scorers:vague"], floors=False), **QUIET)
+    one_line(str(error.value))
+
+
+def test_a_folder_that_cannot_be_written_is_told_of_before_anything_is_built(here: Path) -> None:
+    (here / "notes").write_text("mine")
+    for out in ("notes", "notes/below"):
+        with pytest.raises(ValueError, match=f"^out={out}: .*notes is a file; name another folder") as error:
+            probe(Probe(corpus="checklist", count=100_000, out=out), **QUIET)
+        one_line(str(error.value))
+    assert (here / "notes").read_text() == "mine" and not list((here / SCENES_FOLDER).glob("*100000*"))
+
+
 def test_failures_are_counted_and_the_rest_kept(here: Path) -> None:
     (result,) = probe(small(corpus="checklist", model=["my_scorers:often_wrong"], floors=False), **QUIET)
     line = by_line(result, MICRO)
@@ -377,6 +398,36 @@ def test_regions_made_elsewhere_are_part_of_what_a_run_is(here: Path, one_thread
     assert second.name != first.name
     scored = [[record.answer.positives for record in read(here / "probes" / r.name / ANSWERS)] for r in (first, second)]
     assert scored[0][0] != scored[1][0] and scored[0][2:] == scored[1][2:]
+
+
+def test_pictures_that_share_a_name_have_no_regions_of_a_file(here: Path) -> None:
+    folder = published(here / "published", 4, 4)
+    (folder / "vg/deep").mkdir()
+    shutil.copy(folder / "vg/0.jpg", folder / "vg/deep/0.jpg")
+    lines = json.loads((folder / "data/spatial.json").read_text())
+    lines[3][0] = "deep/0.jpg"
+    (folder / "data/spatial.json").write_text(json.dumps(lines))
+    config = Probe(corpus=str(folder), regions=RegionSettings(source="file", file="features"), floors=False)
+    probe(config, **QUIET)  # they are equal
+    shutil.copy(folder / "vg/3.jpg", folder / "vg/deep/0.jpg")
+    with pytest.raises(ValueError, match=r"regions.file=features: .* vg/0.jpg and vg/deep/0.jpg .* have one name") as e:
+        probe(config, **QUIET)
+    one_line(str(e.value))
+
+
+def test_weights_are_known_by_what_is_in_them_and_beside_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "it.pt").write_bytes(b"1")
+    (here / "vocab.txt").write_text("a")
+    known = [_weights("uniter:it.pt"), _weights("uniter:it.pt")]
+    (here / "vocab.txt").write_text("b")
+    known.append(_weights("uniter:it.pt"))
+    (here / "it.pt").write_bytes(b"2")
+    known.append(_weights("uniter:it.pt"))
+    assert known[0] == known[1] and len(set(known)) == 3
+    for revision in ("1f", "2f"):  # of one repository
+        monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, of=revision, **__: f"snapshots/{of}")
+        known.append(_weights("someone/some-model"))
+    assert known[-2:] == ["1f", "2f"]
 
 
 def test_two_models_are_compared_and_another_function_is_another_run(here: Path) -> None:
@@ -433,19 +484,21 @@ def test_cropped_and_whole_pictures_of_the_same_pairs_are_compared(here: Path) -
 # The command ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_goes_on_after_ctrl_c(here: Path) -> None:
+def test_the_command_goes_on_after_ctrl_c(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Stopped in a process of its own, as by a terminal; gone on in this one, which is quicker."""
     arguments = ["corpus=predicate_noun", "count=144", "model=my_scorers:slow", "batch_size=2", "floors=false"]
     environment = {"PYTHONPATH": f"{Path(__file__).parent.parent}{os.pathsep}{here}", "OMP_NUM_THREADS": "1"}
     process = start("", *arguments, code=CODE, cwd=here, env=environment)
-    wait_for(lambda: [path for path in here.glob("probes/*/answers.jsonl") if path.stat().st_size > 4000])
+    wait_for(lambda: [path for path in here.glob("probes/*/answers.jsonl") if path.stat().st_size])
     os.kill(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130 and "run the same command again" in err and "Traceback" not in err
     (answers,) = here.glob("probes/*/answers.jsonl")
     kept = answers.read_bytes()
     assert 0 < kept.count(b"\n") < 144
-    status, out, err = run_command(*arguments, cwd=here, env=environment)
-    assert (status, err) == (0, ""), err
+    (here / "hurry").touch()
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
     assert answers.read_bytes().startswith(kept) and answers.read_bytes().count(b"\n") == 144
     assert "scenes-predicate_noun" in out and "Report: probes/report.html" in out
 

@@ -118,6 +118,16 @@ def _two_columns(scores: np.ndarray, images: Any, texts: Any) -> Any:
     return np.stack([scores, scores], axis=1) if "it is red, 1" in texts else scores
 
 
+def _exits(scores: np.ndarray, images: Any, texts: Any) -> Any:
+    if "it is red, 1" in texts:
+        raise SystemExit(3)
+    return scores
+
+
+def _in_words(scores: np.ndarray, images: Any, texts: Any) -> Any:
+    return [str(score) for score in scores] if "it is red, 1" in texts else scores
+
+
 def _nothing(scores: np.ndarray, images: Any, texts: Any) -> Any:
     return None if "it is red, 1" in texts else scores
 
@@ -129,7 +139,9 @@ TROUBLES = {
     "spoils its batch": (_spoils_its_batch, "returned nan for"),
     "too short": (_too_short, "returned scores (1,) for 2 sentences: needs (2,)"),
     "two columns": (_two_columns, "returned scores (2, 2) for 2 sentences"),
-    "nothing": (_nothing, "returned scores () for 2 sentences"),
+    "nothing": (_nothing, "returned NoneType of object: needs numbers"),
+    "exits": (_exits, "SystemExit: 3"),
+    "in words": (_in_words, "returned list of <U3: needs numbers"),
 }
 
 

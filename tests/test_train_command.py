@@ -211,7 +211,7 @@ USAGE: dict[str, tuple[list[str], str]] = {
     ),
     "nothing like it": (["zzz=8"], "there is no setting 'zzz'; --help lists them all"),
     "plus": (["+seed=1"], "'+seed=1' is not a setting; write it as name=value"),
-    "no number": (["seed=x"], "seed: Value 'x'"),
+    "no number": (["seed=x"], "seed=x: must be a whole number"),
     "negative": (["seed=-1"], "seed=-1: must be at least 0"),
     "a group": (["optimiser=3"], "optimiser=3: is a group of settings; choose from optimiser.batch_size"),
     "both lengths": (["training.epochs=3"], "give one of training.steps and training.epochs"),

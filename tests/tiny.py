@@ -65,6 +65,36 @@ def clip() -> tuple[Any, Any, Any]:
     return models_of.CLIPModel(config), tokenizer, processor
 
 
+def align() -> tuple[Any, Any, Any]:
+    tokenizer = bert_tokenizer()
+    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 24}
+    vision: dict[str, Any] = {"image_size": 32, "width_coefficient": 0.25, "depth_coefficient": 0.1, "hidden_dim": 64}
+    vision |= {"in_channels": [32], "out_channels": [128], "kernel_sizes": [3], "strides": [1], "expand_ratios": [1]}
+    vision |= {"num_block_repeats": [1], "depthwise_padding": []}
+    config = models_of.AlignConfig(text_config=text, vision_config=vision, projection_dim=WIDTH)
+    return models_of.AlignModel(config), tokenizer, models_of.EfficientNetImageProcessorPil(**PICTURE)
+
+
+def altclip() -> tuple[Any, Any, Any]:
+    tokenizer = letters(models_of.RobertaTokenizer, "", ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "Ġ"))
+    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 48, "project_dim": 16, "pad_token_id": 1}
+    config = models_of.AltCLIPConfig(
+        text_config=text, vision_config={**VISION, "projection_dim": 16}, projection_dim=16
+    )
+    processor = models_of.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
+    return models_of.AltCLIPModel(config), tokenizer, processor
+
+
+def chinese_clip() -> tuple[Any, Any, Any]:
+    tokenizer = bert_tokenizer()
+    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 24}
+    config = models_of.ChineseCLIPConfig(
+        text_config=text, vision_config={**VISION, "projection_dim": 16}, projection_dim=16
+    )
+    processor = models_of.ChineseCLIPImageProcessorPil(**PICTURE, crop_size={"height": 32, "width": 32})
+    return models_of.ChineseCLIPModel(config), tokenizer, processor
+
+
 def siglip() -> tuple[Any, Any, Any]:
     tokenizer = plain_tokenizer()
     text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 16, "projection_size": WIDTH}
@@ -147,6 +177,17 @@ def blip2() -> tuple[Any, Any, Any]:
     tokenizer = plain_tokenizer("<image>", end=False)
     text = {"model_type": "opt", "hidden_size": WIDTH, "ffn_dim": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
     text |= {"vocab_size": len(tokenizer), "max_position_embeddings": 96, "word_embed_proj_dim": WIDTH}
+    return blip2_with(text, tokenizer)
+
+
+def blip2_t5() -> tuple[Any, Any, Any]:
+    """Whose answer begins in another half of the model than that which reads the question."""
+    tokenizer = plain_tokenizer("<image>")
+    text = {"model_type": "t5", "d_model": WIDTH, "d_kv": 16, "d_ff": 48, "num_layers": 2, "num_heads": 2}
+    return blip2_with({**text, "vocab_size": len(tokenizer), "decoder_start_token_id": 1}, tokenizer)
+
+
+def blip2_with(text: dict[str, Any], tokenizer: Any) -> tuple[Any, Any, Any]:
     config = models_of.Blip2Config(
         vision_config=dict(VISION),
         qformer_config={**TOWER, "encoder_hidden_size": WIDTH},
@@ -159,9 +200,9 @@ def blip2() -> tuple[Any, Any, Any]:
 
 
 BUILT: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
-    "clip": clip, "siglip": siglip, "siglip2": siglip2, "blip": blip, "vilt": vilt, "flava": flava,
-    "bridgetower": bridgetower, "llava": llava,
-    "blip2": blip2,
+    "clip": clip, "align": align, "altclip": altclip, "chinese_clip": chinese_clip, "siglip": siglip,
+    "siglip2": siglip2, "blip": blip, "vilt": vilt, "flava": flava, "bridgetower": bridgetower, "llava": llava,
+    "blip2": blip2, "blip2_t5": blip2_t5,
 }  # fmt: skip
 
 

@@ -18,6 +18,13 @@ from typing import Any, NoReturn
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 
+# What OmegaConf says of a value of another type; and the types in our words.
+WRONG_TYPE = re.compile(
+    r"alue '(.*)' (?:of type '\w+' could not be converted to |is not a valid |for field of type ')(\w+)"
+)
+WHOLE = "a whole number"
+KINDS = {"int": WHOLE, "integer": WHOLE, "float": "a number", "bool": "true or false", "str": "a word"}
+
 
 class UsageError(Exception):
     """A command was called wrongly: exit code 2."""
@@ -195,6 +202,9 @@ def typed(kind: type, values: dict[str, Any]) -> Any:
         raise UsageError(f"there is no setting {wrong!r}; {meant}") from None
     except OmegaConfBaseException as error:
         message = str(error).splitlines()[0]
+        if (found := WRONG_TYPE.search(message)) and (kind_of := KINDS.get(found[2].lower())):
+            value = "null" if found[1] == "None" else found[1]
+            raise UsageError(f"{error.full_key}={value}: must be {kind_of}") from None
         if "is not a ListConfig" in message:
             message = "needs a list, such as [a,b], or for pairs [[a,b],[c,d]]"
         names = _names(OmegaConf.structured(kind), "")

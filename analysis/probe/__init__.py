@@ -12,8 +12,9 @@ layouts.py         what these scenes show and what is asked of them
 statements.py      sentences about scenes, and whether they are true
 drawing.py         pictures of scenes
 records.py         what is written of a scene
-scorers.py         what answers: functions (images, texts) -> scores
-own.py             our four models among them
+scorers.py         what answers: functions (images, texts) -> scores, by name
+families.py        models of `transformers` among them
+own.py             our four models
 floors.py          what answers blindly
 pasting.py         pictures with an object put on a background
 variation.py       how a score moves with the place and the size of an object

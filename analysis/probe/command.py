@@ -41,6 +41,9 @@ def settings(arguments: Sequence[str]) -> Probe:
     for name in ("types", "data"):
         if isinstance(values[name], str):
             values[name] = [values[name]]
+    for name in ("model", "types", "data"):
+        if isinstance(values[name], dict):
+            raise cli.UsageError(f"{name}={values[name]}: write a name, or a list such as [a,b]")
     for name in ("corpus", "out"):
         if values[name] is None:
             raise cli.UsageError(f"{name}=: must name something")
@@ -49,10 +52,10 @@ def settings(arguments: Sequence[str]) -> Probe:
 
 def listed(text: Any) -> list[Any]:
     """The names in `[A,B]`, in `A` (which may hold any other character), or in a list; none in null."""
-    if text is None or isinstance(text, list):
+    if not isinstance(text, str):
         return text or []
-    found = re.fullmatch(r"\[(.*)\]", str(text), re.DOTALL)
-    return [part.strip() for part in found[1].split(",")] if found else [str(text)]
+    found = re.fullmatch(r"\[(.*)\]", text, re.DOTALL)
+    return [part.strip() for part in found[1].split(",")] if found else [text]
 
 
 def main(arguments: list[str]) -> int:

@@ -30,9 +30,10 @@ from PIL import Image
 from torch import Tensor, nn
 
 from analysis.probe import by_hand
+from analysis.probe.families import quiet
 from analysis.probe.items import Scorer
 from analysis.probe.pasting import picture_from
-from analysis.probe.scorers import WORD, Matcher, Parts, Tensors, load, quiet
+from analysis.probe.scorers import WORD, Matcher, Parts, Tensors, load
 from travlr.browse import write
 from travlr.cli import Parser, UsageError, run
 

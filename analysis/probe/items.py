@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -26,6 +27,16 @@ The same picture comes as the same object, and all sentences of a picture come i
 each picture once. A scorer may have two attributes: `name`, and `threshold`, the score above which a text alone is said
 to match (VL-CheckList's ITM needs it; contrastive models without a bias have none).
 """
+
+
+def numbers(given: Any) -> np.ndarray:
+    """What a scorer returned, as float64. Raises ValueError for what are no real numbers."""
+    if hasattr(given, "detach"):  # a tensor, of any device and precision
+        given = given.detach().double().cpu()
+    found = np.asarray(given)
+    if found.dtype.kind not in "biuf":
+        raise ValueError(f"returned {type(given).__name__} of {found.dtype}: needs numbers")
+    return found.astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -119,6 +130,7 @@ def open_picture(folder: Path | None, path: str) -> Image.Image:
     """A picture as RGB, transparent parts on white, its path in `info["path"]` (what finds regions made elsewhere needs
     it). Raises `Missing` or `Unreadable`, with why.
 
+    The first picture of several; not turned as EXIF says, as boxes of published corpora are of the pixels as stored.
     Paths are of corpora that others wrote: one that leaves the folder is never opened.
     """
     if folder is None:

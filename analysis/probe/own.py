@@ -17,6 +17,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from analysis.probe.families import folder_of, quiet
 from analysis.probe.scorers import Parts, Tensors, as_is, cosine, words_of
 from train.config import RegionSettings
 from train.inputs import Inputs
@@ -45,21 +46,28 @@ def parts(
     """The parts of a model of ours with published weights, its tokenizer and its pixel statistics.
 
     regions: `grid` (the default; 6 x 6, with features of the recogniser of scenes), `detector`, or `file`, by the
-    picture's file name without its ending. Raises ValueError, in one line, where the checkpoint cannot be read, is of
-    another size or lacks the matching head, and where head or regions are not the model's.
+    picture's file name without its ending, a white one without a name by `blank`. Raises ValueError, in one line, where
+    the checkpoint cannot be read, is of another size or lacks the matching head, and where head or regions are not the
+    model's.
     """
     name = f"{kind}:{checkpoint}"
+    if not checkpoint:
+        raise ValueError(f"model={name}: names no checkpoint; give {kind}:FILE, {kind}:FOLDER or {kind}:HUB-ID")
     sees = MODELS[kind].sees
     if head == "itc" and kind != "albef":
         raise ValueError(f"head=itc: model={name} has itm only")
     if sees == "pixels" and regions is not None:
         raise ValueError(f"regions: model={name} sees pixels, not regions")
     settings = regions or RegionSettings(source="grid")
-    words = Words(tokenizer_of(checkpoint, kind))
     find, width = (None, 0) if sees == "pixels" else finder(settings)
     changes: dict[str, Any] = {"feature_width": width} if width else {}
-    model = make_model(kind, size, {"matching": True}, vocabulary=words.size, **changes)
-    report = load_published(model, checkpoint)
+    try:
+        with quiet():
+            words = Words(tokenizer_of(checkpoint, kind))
+        model = make_model(kind, size, {"matching": True}, vocabulary=words.size, **changes)
+        report = load_published(model, checkpoint)
+    except ValueError as error:  # of `train.py`, whose setting has another name
+        raise ValueError(str(error).replace("pretrained=", f"model={kind}:", 1)) from None
     lacks = [key for key in report.missing if key.startswith("matching.")]
     if lacks:
         raise ValueError(f"model={name}: has no matching head ({lacks[0]}); it would score at random")
@@ -158,7 +166,9 @@ def _grid(settings: RegionSettings) -> tuple[Find, int]:
 def _detector(settings: RegionSettings) -> tuple[Find, int]:
     from train.detector import Detector
 
-    detector = Detector(str(settings.detector), settings.number)
+    folder_of(str(settings.detector), "regions.detector")  # `transformers` would ask for each of its files, for minutes
+    with quiet():
+        detector = Detector(str(settings.detector), settings.number)
 
     def find(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
         found = detector.find([np.asarray(image.convert("RGB"))])
@@ -175,11 +185,12 @@ class _Any(set[str]):
 
 
 def _file(settings: RegionSettings) -> tuple[Find, int]:
-    from train.feature_files import FORMATS, NpzFolder, checked
+    from train.feature_files import BLANK, FORMATS, NpzFolder, checked
 
     path = Path(str(settings.file))
     if not path.exists() or (not path.is_dir() and path.suffix not in FORMATS):
-        raise ValueError(f"regions.file={path}: must be a file in {', '.join(FORMATS)}, or a folder of .npz files")
+        what = "must be" if path.exists() else "is not there; give"
+        raise ValueError(f"regions.file={path}: {what} a file in {', '.join(FORMATS)}, or a folder of .npz files")
     try:
         file = NpzFolder(path) if path.is_dir() else FORMATS[path.suffix](path)
         known = {npz.stem for npz in path.glob("*.npz")} if path.is_dir() else set(file.counts(_Any()))
@@ -191,10 +202,12 @@ def _file(settings: RegionSettings) -> tuple[Find, int]:
 
     def find(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
         name = PurePosixPath(str(image.info.get(PATH, ""))).stem
+        if not name and set(image.convert("RGB").getextrema()) == {(255, 255)}:  # of the controls
+            name = BLANK
         if not name:
             raise ValueError(f"regions.file={path}: this picture has no name to find its regions by")
         if name not in known:
-            raise ValueError(f"regions.file={path}: lacks the picture {name}")
+            raise ValueError(f"regions.file={path}: lacks the picture {name}{' (white)' if name == BLANK else ''}")
         try:
             features, boxes = checked(path, file, name, None)
         except ValueError as error:

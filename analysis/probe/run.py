@@ -11,22 +11,23 @@ import importlib.util
 import inspect
 import json
 import math
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from analysis.probe import report, tables
 from analysis.probe.config import GRID, SCENES, Probe
-from analysis.probe.items import KINDS, Answer, Corpus, Scorer
+from analysis.probe.items import KINDS, Answer, Corpus, Missing, Scorer, Unreadable
 from analysis.probe.measures import TOLERANCES, Line, measure
 from analysis.probe.results import Result, save_result
-from analysis.probe.scoring import ANSWERS, Say, keep, kept, read, score
+from analysis.probe.scoring import ANSWERS, Say, hash_of, keep, kept, read, score
 from analysis.probe.selection import answerable, head, sample
 from train.config import RegionSettings
-from train.identity import content
+from train.identity import BESIDE, content
 from train.results import run_id
 from train.surroundings import surroundings
 
@@ -57,6 +58,7 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
     where anything was not scored.
     """
     failures: list[str] = []
+    _check_out(Path(config.out))
     models = _models(config, scorer, failures)
     first = next(models, None)  # a wrong name is told before anything long begins
     if first is None and failures:
@@ -65,6 +67,7 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
     corpora = list(_corpora(config, say))
     _check(config, {one.corpus.kind for one in corpora})
     for one in corpora:
+        _check_names(config, one.corpus)
         items, pictures = len(one.corpus.items), len({item.image for item in one.corpus.items})
         told = f"{items:,} item{'s' * (items != 1)}, {pictures:,} picture{'s' * (pictures != 1)}"
         say(f"{one.corpus.name}: {told}")
@@ -97,6 +100,37 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
     if config.strict and (refused := [line for one in corpora for line in one.corpus.refused]):
         raise ValueError(f"strict=true: left out of the corpus: {len(refused):,}; the first is {refused[0]}")
     return results
+
+
+def _check_out(out: Path) -> None:
+    """Raise `ValueError` where results cannot be written, before anything long begins."""
+    there = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = "cannot be written to" if there.is_dir() else "is a file"
+        raise ValueError(f"out={out}: {there} {why}; name another folder")
+
+
+def _check_names(config: Probe, corpus: Corpus) -> None:
+    """Raise `ValueError` where two pictures that differ would be given the same regions. Equal ones share them: some of
+    VL-CheckList's HAKE are Visual Genome's, under the same number."""
+    if config.regions.source != "file" or corpus.pictures is None:
+        return
+    named: dict[str, str] = {}
+    for image in dict.fromkeys(item.image for item in corpus.items):
+        other = named.setdefault(PurePosixPath(image).stem, image)
+        if other != image and not _alike(corpus.pictures, other, image):
+            raise ValueError(
+                f"regions.file={config.regions.file}: finds regions by the names of pictures, and {other} and {image} "
+                f"of {corpus.name} have one name; rename one"
+            )
+
+
+def _alike(folder: Path, one: str, other: str) -> bool:
+    """Whether two pictures are equal, or one of them cannot be read, and so has no regions."""
+    try:
+        return hash_of(folder, one) == hash_of(folder, other)
+    except (Missing, Unreadable, OSError):
+        return True
 
 
 def _check(config: Probe, kinds: set[str]) -> None:
@@ -199,15 +233,13 @@ def _models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterat
         return
     from analysis.probe.scorers import load
 
-    device = "cuda" if config.device == "gpu" else config.device  # as `train.py` calls it
     options: dict[str, Any] = {"head": config.head, "size": config.size, "batch_size": config.batch_size}
-    if config.question is not None:
-        options["question"] = config.question
+    options["question"] = config.question
     if config.regions != GRID:
         options["regions"] = config.regions
     for name in config.model:
         try:
-            loaded = load(name, device=device, precision=config.precision, **options)
+            loaded = load(name, device=config.device, precision=config.precision, **options)
             found = Model(name, loaded, _weights(name))
         except ValueError as error:
             failures.append(str(error))
@@ -217,7 +249,8 @@ def _models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterat
 
 def _regions(settings: RegionSettings) -> dict[str, Any]:
     """Settings of regions, files by their content."""
-    return asdict(replace(settings, detector=content(settings.detector), file=content(settings.file)))
+    detector = settings.detector and _content(settings.detector)
+    return asdict(replace(settings, detector=detector, file=content(settings.file)))
 
 
 def _source(scorer: Scorer) -> str:
@@ -230,17 +263,44 @@ def _source(scorer: Scorer) -> str:
 
 
 def _weights(name: str) -> str:
-    """A checkpoint by the content of its file or folder, a function by that of its module; a hub id as it is."""
+    """What a model's weights are known by: `_content`; of a function, the content of its module."""
     kind, colon, rest = name.partition(":")
     if colon and kind in OWN:
-        return content(rest) or ""
+        return _content(rest)
     if colon and not Path(name).exists():
         found = importlib.util.find_spec(kind)
         return content(found.origin if found else None) or name
-    return content(name) or name
+    return _content(name)
+
+
+def _content(name: str) -> str:
+    """A folder by its files, a file by itself and what is read beside it, a hub id by the revision that was fetched."""
+    path = Path(name).expanduser()
+    if path.is_file():
+        beside = [f"{other} {content(str(path.parent / other))}" for other in BESIDE if (path.parent / other).is_file()]
+        return hashlib.sha256("\n".join([str(content(name)), *beside]).encode()).hexdigest()
+    if path.exists():
+        return str(content(name))
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, local_files_only=True)).name
+    except Exception:  # of a cache in any state; a model that was not fetched as a repository
+        return name
 
 
 # Runs ----------------------------------------------------------------------------------------------------------------
+
+
+def _threshold(model: Model) -> float | None:
+    given: Any = getattr(model.scorer, "threshold", None)
+    try:
+        found = None if given is None else float(given)
+    except (TypeError, ValueError):
+        found = math.nan
+    if found is not None and not math.isfinite(found):
+        raise ValueError(f"{model.name}: its threshold is {given!r}; must be a number, or None")
+    return found
 
 
 def _folder(out: str, corpus: Corpus, name: str, identity: Mapping[str, Any]) -> Path:
@@ -329,7 +389,7 @@ def _run(one: Given, model: Model, say: Say) -> Result:
     from analysis.probe import floors
 
     corpus, config = one.corpus, one.config
-    threshold = getattr(model.scorer, "threshold", None)
+    threshold = _threshold(model)
     if config.task == "itm" and threshold is None:
         raise ValueError(f"task=itm: {model.name} has no score above which a sentence matches; use task=itc")
     identity = {

@@ -9,13 +9,11 @@ captions tie exactly.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,9 +21,8 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 
-from analysis.probe.items import Scorer
+from analysis.probe.items import Scorer, numbers
 
 if TYPE_CHECKING:
     from train.config import RegionSettings
@@ -36,9 +33,6 @@ Key = TypeVar("Key")
 OWN = ("visualbert", "uniter", "lxmert", "albef")
 HEADS = ("itm", "itc")  # image-text matching and image-text contrast, as VL-CheckList names them
 PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "bf16": torch.bfloat16}
-QUESTION = 'Does the sentence "{text}" describe this picture? Answer yes or no.'
-YES, NO = ("yes", "Yes", "true", "True"), ("no", "No", "false", "False")
-WANTED = ("*.json", "*.txt", "*.model", "*.jinja")  # of a hub repository, beside weights
 FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 WORD = re.compile(r"\w(?:[\w'’-]*\w)?")
 
@@ -63,21 +57,6 @@ class Parts:
     threshold: float | None
     join: Callable[[Image.Image, str], Tensors] | None = None
     processor: Any = None
-
-
-def with_processor(
-    model: Any,
-    tokenizer: Any,
-    processor: Any,
-    tokens: Callable[[str], Tensors],
-    see: Callable[[Tensors], Tensors],
-    read: Callable[[Tensors], Tensors],
-    judge: Callable[[Tensors], Tensor],
-    threshold: float | None,
-) -> Parts:
-    """The parts of a model of `transformers`, whose processor prepares pictures."""
-    words, prepare = partial(words_of, tokenizer), pixels_with(processor)
-    return Parts(model, words, prepare, tokens, see, read, judge, threshold, processor=processor)
 
 
 class Matcher:
@@ -135,7 +114,7 @@ class Named:
         self.threshold: float | None = getattr(function, "threshold", None)
 
     def __call__(self, images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
-        return np.asarray(self.function(images, texts), np.float64)
+        return numbers(self.function(images, texts))
 
 
 def load(
@@ -145,20 +124,22 @@ def load(
     precision: str = "float32",
     batch_size: int = 64,
     head: str | None = None,
-    question: str = QUESTION,
+    question: str | None = None,
     regions: RegionSettings | None = None,
     size: str = "base",
 ) -> Scorer:
     """A scorer by name, with attributes `name` and `threshold`.
 
-    name: a folder that `transformers` saved or a hub id, of a CLIP, SigLIP, SigLIP 2, BLIP (image-text retrieval), ViLT
-    (retrieval), FLAVA, BridgeTower (retrieval) or any generative vision-language model (its `model_type` decides);
-    `visualbert:`, `uniter:`, `lxmert:` or `albef:` and a checkpoint as its authors published it; or `MODULE:FUNCTION`,
-    a function (images, texts) -> scores of a module that Python finds from the current folder.
-    device: auto (a GPU if there is one), cpu, cuda, cuda:1, ... precision: float32; float64; or bf16, which rounds
+    name: a folder that `transformers` saved or a hub id, of a CLIP, ALIGN, AltCLIP, Chinese CLIP, SigLIP, SigLIP 2,
+    BLIP (image-text retrieval), ViLT (retrieval), FLAVA, BridgeTower (retrieval) or any generative vision-language
+    model (its `model_type` decides); `visualbert:`, `uniter:`, `lxmert:` or `albef:` and a checkpoint as its authors
+    published it; or `MODULE:FUNCTION`, a function (images, texts) -> scores of a module that Python finds from the
+    current folder.
+    device: auto (a GPU if there is one), cpu, gpu, cuda:1, ... precision: float32; float64; or bf16, which rounds
     scores to some 3 digits, so that many tie.
     head: itm or itc, of the models that have both; by default itm. question: asked of generative models, with `{text}`
-    for the sentence. regions: of VisualBERT, UNITER and LXMERT, by default those of a 6 x 6 grid; size: of the four
+    for the sentence; by default `analysis.probe.families.QUESTION`. regions: of VisualBERT, UNITER and LXMERT, by
+    default those of a 6 x 6 grid; size: of the four
     (`train.models.SIZES`).
 
     threshold: 0 where a score is the log-odds of a match, None where it only ranks (CLIP, ViLT, itc).
@@ -181,7 +162,9 @@ def load(
     elif FUNCTION.fullmatch(name) and not Path(name).exists():
         return function_of(name)
     else:
-        parts = parts_of(name, head, question)
+        from analysis.probe import families
+
+        parts = families.parts_of(name, head, question)
     return Matcher(name, parts, where, PRECISIONS[precision], batch_size)
 
 
@@ -189,7 +172,7 @@ def device_of(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        device = torch.device(name)
+        device = torch.device("cuda" if name == "gpu" else name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device={name}: cannot be used here ({one_line(error)}); use auto or cpu") from None
@@ -207,7 +190,7 @@ def function_of(name: str) -> Named:
     except ModuleNotFoundError as error:
         why = "in the current folder or among the packages" if error.name in (module, module.split(".")[0]) else error
         raise ValueError(f"model={name}: there is no module {error.name} ({why})") from None
-    except Exception as error:  # a user's module fails in any way
+    except (Exception, SystemExit) as error:  # a user's module fails in any way
         raise ValueError(f"model={name}: {module} cannot be imported ({one_line(error)})") from None
     if not callable(found):
         raise ValueError(f"model={name}: {module} has no function {function}")
@@ -220,425 +203,15 @@ def one_line(error: BaseException) -> str:
     return said if isinstance(error, OSError | ValueError) and said else f"{type(error).__name__}: {said}".rstrip(": ")
 
 
-# Models of `transformers` -----------------------------------------------------------------------------------------
-
-
-def parts_of(name: str, head: str | None, question: str) -> Parts:
-    """The parts of a model of `transformers`, by the model_type of its config."""
-    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
-
-    folder = folder_of(name)
-    kind = model_type(name, folder)
-    if kind in FAMILIES:
-        family = FAMILIES[kind]
-        if head is not None and head not in family.heads:
-            raise ValueError(f"head={head}: model={name} ({kind}) has {' and '.join(family.heads)} only")
-        model = weights_of(name, folder, family)
-        tokenizer, processor = read_with(name, folder, "AutoTokenizer", "AutoImageProcessor")
-        check_vocabulary(name, model, tokenizer)
-        return family.build(name, model, tokenizer, processor, head or family.heads[0])
-    if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
-        if head is not None:
-            raise ValueError(f"head={head}: model={name} ({kind}) is asked yes or no and has no such head")
-        return generative(name, weights_of(name, folder, GENERATIVE), folder, question)
-    raise ValueError(
-        f"model={name}: its config says model_type={kind}; must be one of {', '.join(FAMILIES)}, or a generative "
-        "vision-language model"
-    )
-
-
-def folder_of(name: str) -> Path:
-    """The folder itself, or that of a hub repository, fetched or found in the cache. Raises ValueError, in one line."""
-    local = Path(name).expanduser()
-    if local.is_dir():
-        return local
-    if local.exists() or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
-        raise ValueError(f"model={name}: must be a folder that `transformers` saved, a hub id or MODULE:FUNCTION")
-    from huggingface_hub import snapshot_download
-
-    try:
-        found = Path(snapshot_download(name, allow_patterns=[*WANTED, "*.safetensors"]))
-        if not any(found.glob("*.safetensors")):
-            found = Path(snapshot_download(name, allow_patterns=[*WANTED, "pytorch_model*.bin"]))
-    except Exception as error:  # of the network, in any way
-        raise ValueError(
-            f"model={name}: no such folder, nor could it be fetched from the hub ({one_line(error)})"
-        ) from None
-    return found
-
-
-def model_type(name: str, folder: Path) -> str:
-    from train.models.loading import read_json
-
-    try:
-        return str(read_json(folder / "config.json").get("model_type"))
-    except ValueError as error:
-        raise ValueError(f"model={name}: {str(error).partition('=')[2]}") from None
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Without the advice and progress bars that `transformers` writes while it loads."""
-    from transformers.utils import logging as advice
-
-    logging: Any = advice
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
-
-
-def weights_of(name: str, folder: Path, family: Family) -> Any:
-    """The model with its weights, from safetensors or from a file of tensors alone.
-
-    Raises ValueError where it cannot be read, lacks weights that a score depends on, or has some for parts of the model
-    that are not there, such as more layers than the config says. Heads for other purposes are left out.
-    """
-    import transformers
-
-    options = {"init_codebook": False} if family.kind == "FlavaForPreTraining" else {}
-    options |= {"trust_remote_code": False} if family is GENERATIVE else {}
-    try:
-        with quiet():
-            model, about = getattr(transformers, family.kind).from_pretrained(
-                folder,
-                dtype=torch.float32,
-                weights_only=True,
-                output_loading_info=True,
-                local_files_only=True,
-                **options,
-            )
-    except Exception as error:  # a folder that holds no model fails in the reader in any way
-        raise ValueError(f"model={name}: cannot be loaded ({one_line(error)})") from None
-    missing = sorted(key for key in about["missing_keys"] if not key.startswith(family.unused))
-    if missing:
-        raise ValueError(
-            f"model={name}: lacks {len(missing)} of the weights that {family.kind} scores with, the first is "
-            f"{missing[0]}; it would score at random"
-        )
-    own = {key for key, _ in model.named_children()}
-    unexpected = sorted(
-        key
-        for key in about["unexpected_keys"]
-        if key.partition(".")[0] in own and not key.endswith(".position_ids") and not key.startswith(family.unused)
-    )
-    if unexpected:
-        raise ValueError(
-            f"model={name}: has {len(unexpected)} weights that {family.kind} with this config has no place for, the "
-            f"first is {unexpected[0]}"
-        )
-    return model
-
-
-def read_with(name: str, folder: Path, *kinds: str) -> list[Any]:
-    """The tokenizer and image processor in a folder: those that use Pillow, which give the same pixels everywhere."""
-    import transformers
-
-    options = {"local_files_only": True, "trust_remote_code": False}  # without the second, a terminal would be asked
-    try:
-        with quiet():
-            return [
-                getattr(transformers, kind).from_pretrained(
-                    folder, **options, **({"backend": "pil"} if kind == "AutoImageProcessor" else {})
-                )
-                for kind in kinds
-            ]
-    except Exception as error:  # files that others wrote fail in any way
-        raise ValueError(f"model={name}: its tokenizer or processor cannot be loaded ({one_line(error)})") from None
-
-
-def check_vocabulary(name: str, model: Any, tokenizer: Any) -> None:
-    config = getattr(model.config, "text_config", model.config)
-    if len(tokenizer) > config.vocab_size:
-        raise ValueError(f"model={name}: a tokenizer of {len(tokenizer)} words beside a model of {config.vocab_size}")
-
-
-def tokens_with(name: str, tokenizer: Any, longest: int, **options: Any) -> Callable[[str], Tensors]:
-    """text -> input_ids and attention_mask (1, L). A text of more than `longest` tokens is refused, never cut."""
-
-    def tokens(text: str) -> Tensors:
-        found = tokenizer(text, return_tensors="pt", verbose=False, **options)
-        if (length := found["input_ids"].shape[1]) > longest:
-            raise ValueError(f"model={name}: takes {longest} tokens, not the {length} of {text!r}")
-        return {key: found[key] for key in ("input_ids", "attention_mask") if key in found}
-
-    return tokens
-
-
-def pixels_with(processor: Any) -> Callable[[Image.Image], Tensors]:
-    def prepare(image: Image.Image) -> Tensors:
-        return dict(processor(images=image.convert("RGB"), return_tensors="pt"))
-
-    return prepare
+# Pieces of parts --------------------------------------------------------------------------------------------------
 
 
 def as_is(tensors: Tensors) -> Tensors:
     return tensors
 
 
-def log_odds(logits: Tensor) -> Tensor:
-    """(B, 2), no match and match, to (B,)."""
-    return logits[:, 1] - logits[:, 0]
-
-
 def cosine(both: Tensors) -> Tensor:
     return (both["image"] * both["text"]).sum(-1)
-
-
-def clip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
-    """Cosines. Of CLIP, whose temperature is one factor for all scores and ranks nothing otherwise."""
-
-    def see(x: Tensors) -> Tensors:
-        return {"image": normalize(model.get_image_features(**x).pooler_output, dim=-1)}
-
-    def read(x: Tensors) -> Tensors:
-        return {"text": normalize(model.get_text_features(**x).pooler_output, dim=-1)}
-
-    tokens = tokens_with(name, tokenizer, model.config.text_config.max_position_embeddings)
-    return with_processor(model, tokenizer, processor, tokens, see, read, cosine, None)
-
-
-def siglip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
-    """Log-odds of a match. SigLIP was trained with texts padded to their full length, and no mask."""
-    longest = model.config.text_config.max_position_embeddings
-    tokens = tokens_with(
-        name,
-        tokenizer,
-        longest,
-        padding="max_length",
-        max_length=longest,
-        truncation=False,
-        return_attention_mask=False,
-    )
-
-    def judge(both: Tensors) -> Tensor:
-        return cosine(both) * model.logit_scale.exp() + model.logit_bias
-
-    parts = clip(name, model, tokenizer, processor, head)
-    return Parts(
-        model,
-        partial(words_of, tokenizer),
-        parts.prepare,
-        tokens,
-        parts.see,
-        parts.read,
-        judge,
-        0.0,
-        processor=processor,
-    )
-
-
-def blip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
-    """itm: log-odds by the matching head over text that attends to the picture. itc: cosines."""
-    tokens = tokens_with(name, tokenizer, model.config.text_config.max_position_embeddings)
-
-    def see(x: Tensors) -> Tensors:
-        states = model.vision_model(**x).last_hidden_state  # (B, 1 + patches, H)
-        return {"image": states} if head == "itm" else {"image": normalize(model.vision_proj(states[:, 0]), dim=-1)}
-
-    def read(x: Tensors) -> Tensors:
-        if head == "itm":
-            return x
-        return {"text": normalize(model.text_proj(model.text_encoder(**x).last_hidden_state[:, 0]), dim=-1)}
-
-    def judge(both: Tensors) -> Tensor:
-        if head == "itc":
-            return cosine(both)
-        image = both["image"]
-        everywhere = torch.ones(image.shape[:2], dtype=torch.long, device=image.device)
-        states = model.text_encoder(
-            both["input_ids"], both["attention_mask"], encoder_hidden_states=image, encoder_attention_mask=everywhere
-        ).last_hidden_state
-        return log_odds(model.itm_head(states[:, 0]))
-
-    threshold = 0.0 if head == "itm" else None
-    return with_processor(model, tokenizer, processor, tokens, see, read, judge, threshold)
-
-
-def vilt(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
-    """The logit that ViLT was trained to rank candidates by. Words and patches share all layers, so that of a picture
-    only the patch embedding is made once."""
-    tokens = tokens_with(name, tokenizer, model.config.max_position_embeddings)
-
-    def see(x: Tensors) -> Tensors:
-        with torch.random.fork_rng([]):  # it puts patches into a random order
-            states, mask, (place, (_, columns)) = model.vilt.embeddings.visual_embed(
-                x["pixel_values"], x["pixel_mask"], max_image_length=-1
-            )
-        order = (place[..., 0] * columns + place[..., 1]).argsort(1)  # row by row again
-        patches = states[:, 1:].gather(1, order[..., None].expand(-1, -1, states.shape[-1]))
-        return {"image": torch.cat([states[:, :1], patches], 1), "seen": mask}
-
-    def judge(both: Tensors) -> Tensor:
-        return model(
-            both["input_ids"], both["attention_mask"], image_embeds=both["image"], pixel_mask=both["seen"]
-        ).logits[:, 0]
-
-    return with_processor(model, tokenizer, processor, tokens, see, as_is, judge, None)
-
-
-def flava(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
-    """itm: log-odds by the matching head of the multimodal encoder. itc: cosines."""
-    flava = model.flava
-    tokens = tokens_with(name, tokenizer, model.config.text_config.max_position_embeddings)
-
-    def see(x: Tensors) -> Tensors:
-        found = flava.image_model(**x, output_hidden_states=True)
-        if head == "itm":  # the states before the last LayerNorm, as in pretraining
-            return {"image": flava.image_to_mm_projection(found.hidden_states[-1])}
-        return {"image": normalize(flava.image_projection(found.last_hidden_state[:, 0]), dim=-1)}
-
-    def read(x: Tensors) -> Tensors:
-        found = flava.text_model(**x, output_hidden_states=True)
-        if head == "itm":
-            return {"text": flava.text_to_mm_projection(found.hidden_states[-1])}
-        return {"text": normalize(flava.text_projection(found.last_hidden_state[:, 0]), dim=-1)}
-
-    def judge(both: Tensors) -> Tensor:
-        if head == "itc":
-            return cosine(both)
-        states = flava.multimodal_model(torch.cat([both["image"], both["text"]], 1)).last_hidden_state
-        return log_odds(model.itm_head(states))
-
-    threshold = 0.0 if head == "itm" else None
-    return with_processor(model, tokenizer, processor, tokens, see, read, judge, threshold)
-
-
-def bridgetower(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
-    """Log-odds by the matching head. The vision tower, which does not depend on the text, runs once for each picture:
-    its layers then give back what they gave."""
-    visual = model.bridgetower.vision_model.visual
-    blocks = visual.transformer.resblocks
-    config = model.config.text_config
-    tokens = tokens_with(name, tokenizer, config.max_position_embeddings - config.pad_token_id - 1)
-
-    def see(x: Tensors) -> Tensors:
-        states = [visual.forward_pre(x["pixel_values"])]  # (S, B, H)
-        for block in blocks:
-            states.append(block(states[-1]))
-        return {"layers": torch.stack(states).permute(2, 0, 1, 3)}  # (B, 1 + layers, S, H)
-
-    def judge(both: Tensors) -> Tensor:
-        first, *layers = both["layers"].unbind(1)
-        for block, given in zip(blocks, layers, strict=True):
-            block.forward = lambda *_, given=given: given.transpose(0, 1)
-        try:
-            return log_odds(model(both["input_ids"], both["attention_mask"], image_embeds=first).logits)
-        finally:
-            for block in blocks:
-                del block.forward
-
-    return Parts(
-        model, partial(words_of, tokenizer), pixels_with(processor), tokens, see, as_is, judge, 0.0, processor=processor
-    )
-
-
-def generative(name: str, model: Any, folder: Path, question: str) -> Parts:
-    """Log-odds of "yes" or "true" against "no" or "false" as the next word after the question.
-
-    Of these words, capitalised or not, with or without a space before them, all that are one token count. The picture
-    is encoded anew for each sentence: what these models share between sentences differs from one to the next. Some
-    (Qwen2-VL) have a processor that needs torchvision.
-    """
-    if "{text}" not in question:
-        raise ValueError(f"question={question!r}: must hold {{text}}, where the sentence goes")
-    (processor,) = read_with(name, folder, "AutoProcessor")
-    tokenizer = getattr(processor, "tokenizer", None)
-    if tokenizer is None:
-        raise ValueError(f"model={name}: its processor has no tokenizer")
-    yes, no = (answers(tokenizer, words) for words in (YES, NO))
-    if not yes or not no or set(yes) & set(no):
-        raise ValueError(f"model={name}: its tokenizer has no single tokens for yes and no")
-    longest = getattr(getattr(model.config, "text_config", model.config), "max_position_embeddings", None)
-    with quiet():
-        prompt = prompt_with(processor)
-
-    def join(image: Image.Image, text: str) -> Tensors:
-        asked = prompt(question.replace("{text}", text))
-        with quiet():
-            found = processor(images=[image.convert("RGB")], text=[asked], return_tensors="pt")
-        if longest is not None and (length := found["input_ids"].shape[1]) > longest:
-            raise ValueError(f"model={name}: takes {longest} tokens, not the {length} of picture and {text!r}")
-        return {key: value for key, value in found.items() if isinstance(value, Tensor)}
-
-    def judge(both: Tensors) -> Tensor:
-        logits = model(**both).logits[:, -1].float()  # (B, V)
-        return logits[:, yes].logsumexp(-1) - logits[:, no].logsumexp(-1)
-
-    def unused(_: Any) -> Tensors:
-        raise AssertionError("a generative model takes picture and text together")
-
-    return Parts(
-        model, partial(words_of, tokenizer), unused, unused, unused, unused, judge, 0.0, join=join, processor=processor
-    )
-
-
-def answers(tokenizer: Any, words: Sequence[str]) -> list[int]:
-    """The tokens that are one of these words, with or without a space before."""
-    found = set()
-    for word in words:
-        for written in (word, f" {word}"):
-            ids = tokenizer.encode(written, add_special_tokens=False)
-            if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
-                found.add(ids[0])
-    return sorted(found)
-
-
-def prompt_with(processor: Any) -> Callable[[str], str]:
-    """How a question is put: by the processor's chat template if it has one, else after the token for the picture,
-    unless the processor places that itself."""
-    if getattr(processor, "chat_template", None):
-
-        def chat(question: str) -> str:
-            content = [{"type": "image"}, {"type": "text", "text": question}]
-            return processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
-
-        return chat
-    token = str(getattr(processor, "image_token", None) or "")
-    before = f"{token}\n" if token and not places(processor, token) else ""
-    return lambda question: f"{before}Question: {question} Answer:"
-
-
-def places(processor: Any, token: str) -> bool:
-    """Whether a processor puts the token for the picture where there is none."""
-    try:
-        found = processor(images=[Image.new("RGB", (64, 64))], text=["?"])["input_ids"][0]
-    except ValueError:  # it wants as many tokens as pictures
-        return False
-    return processor.tokenizer.convert_tokens_to_ids(token) in list(found)
-
-
-@dataclass(frozen=True)
-class Family:
-    """kind: the class of `transformers`. build: its parts. heads: what it can score by, the default first. unused:
-    beginnings of the names of weights that no score depends on."""
-
-    kind: str
-    build: Callable[[str, Any, Any, Any, str], Parts]
-    heads: tuple[str, ...]
-    unused: tuple[str, ...] = ()
-
-
-FAMILIES = {
-    "clip": Family("CLIPModel", clip, ("itc",)),
-    "siglip": Family("SiglipModel", siglip, ("itc",)),
-    "siglip2": Family("Siglip2Model", siglip, ("itc",)),
-    "blip": Family("BlipForImageTextRetrieval", blip, ("itm", "itc")),
-    "vilt": Family("ViltForImageAndTextRetrieval", vilt, ("itm",)),
-    "flava": Family(
-        "FlavaForPreTraining",
-        flava,
-        ("itm", "itc"),
-        ("image_codebook.", "mim_head.", "mlm_head.", "mmm_image_head.", "mmm_text_head."),
-    ),
-    "bridgetower": Family("BridgeTowerForImageAndTextRetrieval", bridgetower, ("itm",)),
-}
-GENERATIVE = Family("AutoModelForImageTextToText", clip, ())
 
 
 def words_of(tokenizer: Any, text: str, special: bool = True) -> list[tuple[str, list[int]]]:

@@ -22,7 +22,18 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from analysis.probe.items import STATUSES, Answer, Corpus, Item, Missing, Scorer, Unreadable, find_picture, open_picture
+from analysis.probe.items import (
+    STATUSES,
+    Answer,
+    Corpus,
+    Item,
+    Missing,
+    Scorer,
+    Unreadable,
+    find_picture,
+    numbers,
+    open_picture,
+)
 from travlr.files import close, locked, put_file
 from travlr.workers import Progress
 
@@ -199,7 +210,8 @@ class _Opened:
     why: str = ""
 
 
-def _hash(folder: Path, path: str) -> str:
+def hash_of(folder: Path, path: str) -> str:
+    """SHA-256 of a picture's file, 16 digits. Raises as `find_picture`."""
     return hashlib.sha256(find_picture(folder, path).read_bytes()).hexdigest()[:16]
 
 
@@ -209,7 +221,7 @@ def _unchanged(folder: Path | None, records: Sequence[Record]) -> list[Record]:
     for path in {record.item.image for record in records if record.picture and folder}:
         assert folder is not None
         with contextlib.suppress(Missing, Unreadable, OSError):
-            now[path] = _hash(folder, path)
+            now[path] = hash_of(folder, path)
     return [record for record in records if now.get(record.item.image, record.picture) == record.picture]
 
 
@@ -217,7 +229,7 @@ def _open(folder: Path | None, path: str) -> _Opened:
     try:
         picture = open_picture(folder, path)
         assert folder is not None
-        return _Opened(picture, _hash(folder, path))
+        return _Opened(picture, hash_of(folder, path))
     except Missing as error:
         return _Opened(None, status="missing", why=str(error))
     except (Unreadable, OSError) as error:
@@ -276,7 +288,7 @@ class _Asking:
         why = ""
         try:
             return _scored(self._scorer, items, pictures)
-        except Exception as error:  # whatever a scorer of somebody else's does, the others' answers are kept
+        except (Exception, SystemExit) as error:  # whatever somebody else's scorer does, the others' answers are kept
             why = _reason(error)
             short = _lacks_memory(error)
         if short:
@@ -296,10 +308,7 @@ def _sentences(items: Iterable[Item]) -> dict[tuple[str, str], None]:
 def _scored(scorer: Scorer, items: Sequence[Item], pictures: Mapping[str, Image.Image]) -> dict[str, Answer]:
     """The answers of one call. Raises `ValueError` where it does not return finite scores, one for each sentence."""
     asked = list(_sentences(items))
-    given: Any = scorer([pictures[path] for path, _ in asked], [text for _, text in asked])
-    if hasattr(given, "detach"):  # a tensor, of any device and precision
-        given = given.detach().float().cpu()
-    scores = np.asarray(given, np.float64)
+    scores = numbers(scorer([pictures[path] for path, _ in asked], [text for _, text in asked]))
     if scores.shape != (len(asked),):
         raise ValueError(f"returned scores {scores.shape} for {len(asked)} sentences: needs ({len(asked)},)")
     if (wrong := np.flatnonzero(~np.isfinite(scores))).size:
@@ -323,14 +332,14 @@ def _middle(items: Sequence[Item]) -> int:
     return min(between, key=lambda n: abs(n - half)) if between else half
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     said = " ".join(str(error).split())
     if isinstance(error, ValueError) and said:
         return said[:LONGEST]
     return f"{type(error).__name__}: {said}"[:LONGEST]
 
 
-def _lacks_memory(error: Exception) -> bool:
+def _lacks_memory(error: BaseException) -> bool:
     said = str(error).lower()
     return isinstance(error, MemoryError) or "out of memory" in said or "can't allocate memory" in said
 

@@ -37,10 +37,10 @@ from train.results import (
     rebuild,
     result_row,
     start_run,
-    surroundings,
     write_curve,
     write_predictions,
 )
+from train.surroundings import surroundings
 
 from train.results import RESULT_COLUMNS, canonical  # isort: skip
 from travlr.config import CONFIGS
