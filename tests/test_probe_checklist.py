@@ -93,8 +93,8 @@ def test_a_published_corpus_is_read_as_it_is_and_its_oddities_are_counted(tmp_pa
     assert (corpus.items[3].negatives, corpus.items[6].positives) == ((" green door",), ("white cat",))
     notes = " / ".join(corpus.notes)
     for said in (
-        "1 of 4 data files are missing, and their records left out: Attribute/color (vaw)",
-        "1 of 4 data files are empty: Relation/spatial (vg)",
+        "missing data files, whose records are left out: 1 of 4, Attribute/color (vaw)",
+        "empty data files: 1 of 4, Relation/spatial (vg)",
         "records with a bare string in place of a list of sentences: 1 (Attribute/color/vg 1)",
         "malformed records, left out: 1 (Attribute/color/vg 1); the first is Attribute/color/vg/6: POS needs a list",
         "records with more true than false sentences, or fewer: 1 (",
@@ -117,7 +117,7 @@ def test_types_and_data_select(tmp_path: Path) -> None:
         ),
         ({"types": ["Attr"]}, "types: nothing is named 'Attr'"),
         ({"data": ["vg_obj"]}, "data: nothing is named 'vg_obj' there; choose from swig_item, vg"),
-        ({"types": ["Attribute"], "data": ["swig_item"]}, "data: nothing is named 'swig_item'"),
+        ({"types": ["Attribute"], "data": ["swig_item"]}, "data: nothing is named 'swig_item' there; choose from vg"),
     ):
         with pytest.raises(ValueError, match=said):
             read_corpus(folder, chosen.get("types"), chosen.get("data"))

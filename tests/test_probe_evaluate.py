@@ -204,7 +204,7 @@ def test_evaluate_needs_records_a_model_and_known_rules(checklist: Path) -> None
     with pytest.raises(ValueError, match="needs the path of a run file and a model"):
         Evaluate(config=run_file(checklist))
     publish(checklist, {"Attribute/color/vg": []})
-    with pytest.raises(ValueError, match="no records are there to score; 1 of 1 data files are empty"):
+    with pytest.raises(ValueError, match="no records are there to score; empty data files: 1 of 1"):
         Evaluate(config=run_file(checklist), model=Told(TOLD))
 
 

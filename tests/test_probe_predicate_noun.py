@@ -113,7 +113,9 @@ def test_pairs_that_are_no_mirrors_are_named(published: Path) -> None:
     records = triplets(3)
     records[0]["sentence_target"] = "a girl"
     (published / "eval_set.json").write_text(json.dumps(records))
-    assert read_set(published).notes[0].startswith("1 of 3 pairs are not mirrors of each other")
+    assert read_set(published).notes == (
+        "pairs that are no mirrors of each other, where a text alone may decide: 1 of 3",
+    )
 
 
 def changed(**values: Any) -> list[dict[str, Any]]:
@@ -124,7 +126,7 @@ def changed(**values: Any) -> list[dict[str, Any]]:
 
 BAD: dict[str, tuple[Any, str]] = {
     "cut off": (json.dumps(triplets(1))[:-20], "eval_set.json: line 1: not JSON or cut off"),
-    "odd": (triplets(2)[:3], "has 3 triplets; two in a row are a pair"),
+    "odd": (triplets(2)[:3], "has an odd number of triplets, 3; two in a row are a pair"),
     "twice": (changed(id=0), "id 0 is there more than once"),
     "no list": ({"0": 1}, "needs a list of triplets"),
     "a text": (["a", "b"], "record 0: needs names and values"),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.probe.items import Corpus, Item
-from analysis.probe.selection import answerable, grouped, head, sample
+from analysis.probe.items import WHOLE, Corpus, Item
+from analysis.probe.selection import answerable, firsts, grouped, head, sample
 from tests.test_probe_checklist import draw, item
 
 
@@ -91,13 +92,29 @@ def test_the_head_is_of_each_file_and_skips_what_is_not_there(tmp_path: Path) ->
     assert numbers(5, "itc") == numbers(4, "itc") and numbers(5, "itm") == numbers(6, "itc")
     assert numbers(1, "itc") == [] and numbers(1, "itm") == ["vg/0", "vaw/0"]
     assert len(numbers(None, "itc")) == 8
+    assert head(corpus, 3, "itc").notes == ("Of each file the first 1 item.",)
 
 
 def test_items_that_cannot_be_answered_are_left_out_and_counted() -> None:
     items = (item(0), item(1, positives=("a", "b"), negatives=("c", "a")), item(2, negatives=("A",)))
     found = answerable(Corpus("c", "checklist", items, None, ("n",)))
-    assert found.items == (items[0], items[2]) and found.notes[0] == "n" and found.notes[1].startswith("1 items")
+    assert found.items == (items[0], items[2])
+    assert found.notes == ("n", "Left out: 1 item with a false sentence that is also a true one.")
     assert answerable(found) is found
+
+
+def test_crops_and_whole_pictures_have_the_same_sample() -> None:
+    whole = [item(n, image=f"{n // 3}.jpg", positives=(str(n),)) for n in range(60)]
+    crops = [replace(one, image=f"{n}_rel.jpg", labels={WHOLE: one.image}) for n, one in enumerate(whole)]
+    for seed in range(5):
+        kept = [{one.id for one in sampled(items, 12, seed)} for items in (whole, crops)]
+        assert kept[0] == kept[1] and len(kept[0]) == 12
+
+
+def test_the_first_sentences_are_all_that_the_published_rules_ask() -> None:
+    several = item(0, positives=("a", "b"), negatives=("c", "d", "e"))
+    (found,) = firsts(Corpus("c", "checklist", (several,), None)).items
+    assert found == replace(several, positives=("a",), negatives=("c",))
 
 
 def test_items_are_grouped_in_their_order() -> None:

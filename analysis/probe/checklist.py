@@ -159,9 +159,10 @@ class _Found:
 
     def notes(self, number: int) -> Iterator[str]:
         """number: of all files."""
-        for places, text in ((self.missing, "are missing, and their records left out"), (self.empty, "are empty")):
+        missing = "missing data files, whose records are left out"
+        for places, text in ((self.missing, missing), (self.empty, "empty data files")):
             if places:
-                yield f"{len(places)} of {number} data files {text}: {_by_axis(places)}"
+                yield f"{text}: {len(places)} of {number}, {_by_axis(places)}"
         if self.malformed:
             of = Counter(line.partition(": ")[0].rpartition("/")[0] for line in self.malformed)
             yield f"{_counted(of, 'malformed records, left out')}; the first is {self.malformed[0]}"
@@ -178,7 +179,7 @@ def _chosen(root: Path, types: Sequence[str] | None, data: Sequence[str] | None)
     for setting, names, part in (("types", types, 0), ("data", data, 1)):
         if names is None:
             continue
-        known = sorted({place.rpartition("/")[2 * part] for place in there})
+        known = sorted({place.rpartition("/")[2 * part] for place in kept})
         asked = [str(name).strip("/") for name in names]
         for name in asked:
             if not any(_under(place.rpartition("/")[2 * part], name, part) for place in kept):

@@ -29,6 +29,7 @@ AXES = {"object": "predicate", "subject": "noun"}  # what is wrong in the false 
 
 RELATION = ("id", "Label1", "label", "Label2", "bounding_box")
 ALT = ("sentence_target_alt", "sentence_distractor_alt")
+ALT_NAME = "_alt_sentences"  # in the names of result files
 KEYS = (
     "id", "img_filename", "sentence_target", "sentence_distractor", "relationship_target", "relationship_distractor",
     "subject", "predicate", "object", "word_target", "word_distractor", "pos", "open_images_split", *ALT,
@@ -57,7 +58,7 @@ def read_records(path: Path | str) -> list[Record]:
     if twice := [one for one, times in Counter(record["id"] for record in records).items() if times > 1]:
         raise ValueError(f"{file}: id {twice[0]} is there more than once")
     if len(records) % 2:
-        raise ValueError(f"{file}: has {len(records)} triplets; two in a row are a pair, so it needs an even number")
+        raise ValueError(f"{file}: has an odd number of triplets, {len(records):,}; two in a row are a pair")
     return records
 
 
@@ -114,7 +115,7 @@ def read_set(
     beside = folder / "images" if (folder / "images").is_dir() else None
     pairs = [(first, first + 1) for first in range(0, len(records), 2)]
     alone = sum(not _mirrored(records[a], records[b]) for a, b in pairs)
-    note = f"{alone:,} of {len(pairs):,} pairs are not mirrors of each other: there a text alone may decide"
+    note = f"pairs that are no mirrors of each other, where a text alone may decide: {alone:,} of {len(pairs):,}"
     corpus = _corpus(records, pairs, template, cropped)
     return replace(corpus, pictures=Path(images) if images else beside, notes=(note,) if alone else ())
 
@@ -177,6 +178,11 @@ def read_results(path: Path | str) -> tuple[list[Record], list[Answer]]:
     return records, answers
 
 
+def results_name(template: str, cropped: bool) -> str:
+    """The published name of a result file: it alone says which template was asked."""
+    return f"results{'_cropped_images' * cropped}{ALT_NAME * (template == 'alt')}.csv"
+
+
 def results_corpus(path: Path | str) -> tuple[Corpus, list[Record], list[Answer]]:
     """A published result file as a corpus, that of `read_set` where it has all triplets, its triplets, and the answers.
 
@@ -186,7 +192,7 @@ def results_corpus(path: Path | str) -> tuple[Corpus, list[Record], list[Answer]
     records, answers = read_results(path)
     if not records:
         raise ValueError(f"{path}: has no results")
-    template = "alt" if "alt_sentences" in Path(path).stem and ALT[0] in records[0] else "normal"
+    template = "alt" if ALT_NAME in Path(path).stem and ALT[0] in records[0] else "normal"
     return _corpus(records, pairs_of(records), template, bool(records[0]["cropped_image"])), records, answers
 
 
@@ -273,7 +279,7 @@ def write_results(
     go together, and for records without all of `KEYS`.
     """
     if [str(record["id"]) for record in records] != [answer.id for answer in answers]:
-        raise ValueError(f"{len(records)} triplets and {len(answers)} answers: needs an answer to each, in order")
+        raise ValueError(f"triplets: {len(records)}, answers: {len(answers)}; needs an answer to each, in order")
     if lacking := sorted({key for record in records for key in KEYS if key not in record}):
         raise ValueError(f"{path}: triplets lack {', '.join(lacking)}, which the published columns have")
     target = Path(path)
@@ -338,7 +344,7 @@ class Accuracies:
 def accuracies(records: Sequence[Record], answers: Sequence[Answer]) -> Accuracies:
     """Accuracies of answers to triplets, in their order. Raises `ValueError` where they do not go together."""
     if [str(record["id"]) for record in records] != [answer.id for answer in answers]:
-        raise ValueError(f"{len(records)} triplets and {len(answers)} answers: needs an answer to each, in order")
+        raise ValueError(f"triplets: {len(records)}, answers: {len(answers)}; needs an answer to each, in order")
     status = Counter(answer.status for answer in answers)
     scored = np.array([answer.status == "scored" for answer in answers], bool)
     given = [(*answer.positives, *answer.negatives) if ok else (0.0, 0.0) for answer, ok in zip(answers, scored)]  # noqa: B905

@@ -7,7 +7,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from analysis.probe.items import Corpus, Item, Missing, Unreadable, find_picture
+from analysis.probe.items import WHOLE, Corpus, Item, Missing, Unreadable, find_picture
+
+
+def counted(number: int, what: str) -> str:
+    """Such as `1 item` and `2,000 items`."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def grouped(items: Iterable[Item]) -> dict[tuple[str, str], list[Item]]:
@@ -24,7 +29,7 @@ def answerable(corpus: Corpus) -> Corpus:
     left = len(corpus.items) - len(items)
     if not left:
         return corpus
-    note = f"{left:,} items are left out: a false sentence is also a true one of the same item."
+    note = f"Left out: {counted(left, 'item')} with a false sentence that is also a true one."
     return replace(corpus, items=items, notes=(*corpus.notes, note))
 
 
@@ -50,12 +55,14 @@ def sample(corpus: Corpus, limit: int | None, seed: int) -> Corpus:
     items = tuple(item for item in corpus.items if item.id in taken)
     if len(items) == len(corpus.items):
         return corpus
-    note = f"A sample (seed {seed}): {len(items):,} of {len(corpus.items):,} items, {limit:,} of each axis and source."
+    part = f"{len(items):,} of {counted(len(corpus.items), 'item')}, {limit:,} of each axis and source"
+    note = f"A sample (seed {seed}): {part}."
     return replace(corpus, items=items, notes=(*corpus.notes, note))
 
 
 def _order(item: Item, seed: int) -> tuple[str, bytes, bytes, str]:
-    folder, name = ["", *item.image.split("/")][-2:]  # what is above depends on where a person keeps the pictures
+    image = item.labels.get(WHOLE, item.image)  # a crop has its picture's place, so that samples of both are the same
+    folder, name = ["", *image.split("/")][-2:]  # what is above depends on where a person keeps the pictures
     return folder, _hash(seed, name), _hash(seed, name, *item.positives, "", *item.negatives), item.id
 
 
@@ -77,7 +84,14 @@ def head(corpus: Corpus, most: int | None, task: str) -> Corpus:
                 break
             found.append(item)
             left -= _is_there(corpus.pictures, item.image)
-    return replace(corpus, items=tuple(found), notes=(*corpus.notes, f"The first {most // 2:,} items of each file."))
+    note = f"Of each file the first {counted(most // 2, 'item')}."
+    return replace(corpus, items=tuple(found), notes=(*corpus.notes, note))
+
+
+def firsts(corpus: Corpus) -> Corpus:
+    """With the first true and the first false sentence of each item alone, as the released code takes them."""
+    items = (replace(item, positives=item.positives[:1], negatives=item.negatives[:1]) for item in corpus.items)
+    return replace(corpus, items=tuple(items))
 
 
 def _is_there(folder: Path | None, image: str) -> bool:
