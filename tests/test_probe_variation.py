@@ -254,7 +254,9 @@ def injected(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def test_the_command_writes_all_files(injected: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_all_files(
+    injected: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "a folder"
     arguments = ["--model", "toy", "--grid", "2", "--sizes", "0.3", "--out", str(out)]
     variation.main(arguments)
@@ -276,10 +278,17 @@ def test_the_command_writes_all_files(injected: list[str], tmp_path: Path, capsy
     svg = (out / "variation.svg").read_text()
     assert all(text in svg for text in ("size 0.3", "distance from the centre", "toy; red circle on white"))
     about = json.loads((out / "variation.json").read_text())
-    assert about["seed"] == 0 and about["model"] == "toy" and about["versions"]["pillow"]
+    assert about["seed"] == 0 and about["model"] == "toy"
+    assert {"pillow", "torch", "transformers", "commit"} < set(about["versions"])
     before = hashes(out)
-    variation.main(arguments)
-    assert hashes(out) == before
+    with monkeypatch.context() as patch:
+        patch.setattr(variation, "vary", None)  # what is finished is not scored again
+        variation.main(arguments)
+    said = capsys.readouterr().out
+    assert hashes(out) == before and "finished before" in said and markdown in said
+    with monkeypatch.context() as patch, pytest.raises(ValueError, match="holds another variation"):
+        patch.setattr("analysis.probe.models.weights_of", lambda _: "others")
+        variation.main(arguments)
     with pytest.raises(ValueError, match="holds another variation"):
         variation.main([*arguments, "--background", "scene"])
     assert hashes(out) == before

@@ -25,6 +25,7 @@ results.py         results of runs as files, and which can be set side by side
 tables.py          tables of them, and what the terminal shows
 figures.py         bars and radar charts
 report.py          the page, and all of these as files
+models.py          the models of a run, one after the other, and by what their weights are known
 run.py             all of this for a config: `probe(config, scorer=…) -> results`
 config.py          its settings; command.py: the command line
 heatmaps.py        where a scorer looks

@@ -42,7 +42,7 @@ OBJECT = "red circle"
 THUMB = 96  # pixels of a picture on the sheet
 BATCH = 16  # pictures in a call of the scorer
 ROUNDING = 1e-6  # of a score: what differs by less is one score, in a plot
-RECORD = "variation.json"
+RECORD, TABLE = "variation.json", "variation.md"  # the first and the last of its files
 
 
 class Place(NamedTuple):
@@ -296,9 +296,9 @@ def write(
     written = {
         RECORD: json.dumps(about, indent=1).encode() + b"\n",
         "variation.csv": frame.to_csv(index=False).encode(),
-        "variation.md": markdown(frame, about).encode(),
         **drawn,
         "pictures.png": picture.getvalue(),
+        TABLE: markdown(frame, about).encode(),
     }
     folder.mkdir(parents=True, exist_ok=True)
     with files.locked(folder):
@@ -307,7 +307,8 @@ def write(
         files.close(folder)
 
 
-def _check(folder: Path, about: dict[str, Any]) -> None:
+def _check(folder: Path, about: dict[str, Any]) -> bool:
+    """Whether this variation is there already, whole. Raises `ValueError` where the folder is another's."""
     if (folder / RECORD).is_file():
         try:
             held = json.loads((folder / RECORD).read_bytes())
@@ -316,8 +317,10 @@ def _check(folder: Path, about: dict[str, Any]) -> None:
         settings = {key: value for key, value in about.items() if key != "versions"}
         if not isinstance(held, dict) or any(held.get(key) != value for key, value in settings.items()):
             raise ValueError(f"{folder} holds another variation; name another folder with --out")
-    elif folder.exists() and any(p.name != files.WORK for p in (folder.iterdir() if folder.is_dir() else [folder])):
+        return (folder / TABLE).is_file()
+    if folder.exists() and any(p.name != files.WORK for p in (folder.iterdir() if folder.is_dir() else [folder])):
         raise ValueError(f"{folder} is not empty and holds no variation; name another folder with --out")
+    return False
 
 
 # Command line --------------------------------------------------------------------------------------------------------
@@ -356,6 +359,8 @@ def sentences_of(given: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: list[str]) -> None:
+    from analysis.probe.models import weights_of
+    from train.surroundings import environment
     from travlr.dataset import versions
 
     given = parser().parse_args(arguments)
@@ -363,7 +368,7 @@ def main(arguments: list[str]) -> None:
     sentences = sentences_of(given)
     background = background_of(given.background, " ".join([given.object, *sentences]), given.seed)
     where = places(*background.size, given.grid, given.sizes)
-    about = {
+    about: dict[str, Any] = {
         "model": given.model,
         "head": given.head,
         "size": given.size,
@@ -375,12 +380,16 @@ def main(arguments: list[str]) -> None:
         "sizes": sorted(given.sizes, reverse=True),
         "seed": given.seed,
         "pictures": hashlib.sha256(background.tobytes() + thing.tobytes()).hexdigest(),
-        "versions": versions(),
+        "versions": versions() | environment(),
     }
-    _check(given.out, about)
-    frame = vary(_load(given), background, thing, sentences, where)
-    write(given.out, frame, background, thing, where, about)
-    print((given.out / "variation.md").read_text(encoding="utf-8"))
+    _check(given.out, about)  # before anything long begins
+    scorer = _load(given)
+    about["weights"] = [weights_of(name) for name in (given.model, given.detector) if name]
+    if _check(given.out, about):
+        print(f"{given.out}: finished before; to score again, remove it, or name another folder with --out\n")
+    else:
+        write(given.out, vary(scorer, background, thing, sentences, where), background, thing, where, about)
+    print((given.out / TABLE).read_text(encoding="utf-8"))
     print(f"{given.out}: variation.md, .csv, .svg and .png, and pictures.png with all {len(where)} pictures")
 
 

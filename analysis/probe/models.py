@@ -1,0 +1,102 @@
+"""The models of a probe, one after the other, and by what each one's weights are known, wherever they lie."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from analysis.probe.config import GRID, Probe
+from analysis.probe.items import Scorer
+from train.config import RegionSettings
+from train.identity import BESIDE, content
+
+OWN = ("visualbert", "uniter", "lxmert", "albef")  # whose names are followed by a colon and a file
+
+
+@dataclass(frozen=True)
+class Model:
+    """A scorer, its name, and by what its weights are known."""
+
+    name: str
+    scorer: Scorer
+    weights: str
+
+    @property
+    def threshold(self) -> float | None:
+        """The score above which a sentence matches, None without one. Raises `ValueError` for what is no number."""
+        given: Any = getattr(self.scorer, "threshold", None)
+        try:
+            found = None if given is None else float(given)
+        except (TypeError, ValueError):
+            found = math.nan
+        if found is not None and not math.isfinite(found):
+            raise ValueError(f"{self.name}: its threshold is {given!r}; must be a number, or None")
+        return found
+
+
+def models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterator[Model]:
+    """Models one after the other, so that one is in memory at a time; what cannot be loaded is added to failures."""
+    if scorer is not None:
+        name = getattr(scorer, "name", "") or getattr(scorer, "__qualname__", type(scorer).__qualname__)
+        yield Model(str(name), scorer, _source(scorer))
+    if not config.model:
+        return
+    from analysis.probe.scorers import load
+
+    options: dict[str, Any] = {"head": config.head, "size": config.size, "batch_size": config.batch_size}
+    options["question"] = config.question
+    if config.regions != GRID:
+        options["regions"] = config.regions
+    for name in config.model:
+        try:  # nothing here holds on to what is yielded, so that it can go before the next comes
+            yield Model(name, load(name, device=config.device, precision=config.precision, **options), weights_of(name))
+        except ValueError as error:
+            failures.append(str(error))
+
+
+def regions_of(settings: RegionSettings) -> dict[str, Any]:
+    """Settings of regions, files by their content."""
+    detector = settings.detector and _content(settings.detector)
+    return asdict(replace(settings, detector=detector, file=content(settings.file)))
+
+
+def _source(scorer: Scorer) -> str:
+    """A scorer from Python by its code, so that another one of that name is another run; "" where there is no code."""
+    try:
+        code = inspect.getsource(scorer if inspect.isroutine(scorer) else type(scorer))
+    except (OSError, TypeError):
+        return ""
+    return hashlib.sha256(code.encode()).hexdigest()
+
+
+def weights_of(name: str) -> str:
+    """What a model's weights are known by: `_content`; of a function, the content of its module."""
+    kind, colon, rest = name.partition(":")
+    if colon and kind in OWN:
+        return _content(rest)
+    if colon and not Path(name).exists():
+        found = importlib.util.find_spec(kind)
+        return content(found.origin if found else None) or name
+    return _content(name)
+
+
+def _content(name: str) -> str:
+    """A folder by its files, a file by itself and what is read beside it, a hub id by the revision that was fetched."""
+    path = Path(name).expanduser()
+    if path.is_file():
+        beside = [f"{other} {content(str(path.parent / other))}" for other in BESIDE if (path.parent / other).is_file()]
+        return hashlib.sha256("\n".join([str(content(name)), *beside]).encode()).hexdigest()
+    if path.exists():
+        return str(content(name))
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, local_files_only=True)).name
+    except Exception:  # of a cache in any state; a model that was not fetched as a repository
+        return name
