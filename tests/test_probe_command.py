@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
+import gc
 import json
 import os
 import shutil
 import signal
 import sys
+import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,9 @@ from analysis.probe.command import HELP, listed, main, settings
 from analysis.probe.config import Probe
 from analysis.probe.items import KINDS, Answer
 from analysis.probe.measures import MACRO, MICRO
+from analysis.probe.models import weights_of
 from analysis.probe.results import Result, load_results
-from analysis.probe.run import SCENES_FOLDER, _weights, probe
+from analysis.probe.run import SCENES_FOLDER, probe
 from analysis.probe.scoring import ANSWERS, read
 from tests.helpers import command, one_line, start, wait_for
 from train.config import RegionSettings
@@ -46,6 +49,11 @@ def blind(images, texts):
 def dark(images, texts):
     return np.array([float("dark" in text) * (np.asarray(image).mean() < 128) for image, text in zip(images, texts)])
 dark.threshold = 0.5
+
+def chance(images, texts):
+    return np.array([hashlib.sha256(text.encode() + image.tobytes()).digest()[0] / 255
+                     for image, text in zip(images, texts)])
+chance.threshold = 0.4
 
 def vague(images, texts):
     return blind(images, texts)
@@ -116,8 +124,8 @@ WRONG = {
     "batch_size=many": "batch_size", "out=": "out", "corpus=": "corpus", "model=[a,]": "empty", "-v": "no option",
     "question=yes?": "{text}", "regions.source=file": "give regions.file", "regions.sauce=grid": "regions.source",
     "seed=null": "seed=null: must be a whole number", "batch_size=1.5": "batch_size=1.5: must be a whole number",
-    "floors=maybe": "floors=maybe: must be true or false", "task=null": "task=null: must be a word",
-    "model.x=1": "write a name", "types={a:1}": "write a name, or a list",
+    "floors=maybe": "floors=maybe: must be true or false", "sentences=null": "sentences=null: must be a word",
+    "model.x=1": "write a name", "types={a:1}": "types={a:1}: write a name, or a list",
     "model": "not a setting", "head=x": "itm, itc", "size=huge": "tiny",
 }  # fmt: skip
 
@@ -154,7 +162,7 @@ def small(**changed: Any) -> Probe:
     return Probe(**{"count": SMALL, **changed})
 
 
-def test_without_a_model_the_controls_answer(here: Path) -> None:
+def test_without_a_model_the_floors_answer(here: Path) -> None:
     results = probe(small(), **QUIET)
     assert [result.corpus["name"] for result in results] == ["scenes-checklist", "scenes-predicate_noun"]
     for result in results:
@@ -169,6 +177,7 @@ def test_without_a_model_the_controls_answer(here: Path) -> None:
         assert "scene_oracle" not in result.blind and "visible_words" not in result.blind
     page = (here / "probes" / "report.html").read_text()
     assert "FLAGGED" not in page and "scene_oracle" in page
+    assert all("-floors-" in result.name for result in results)
     assert probe(small(), **QUIET)[0].floors == results[0].floors
 
 
@@ -184,6 +193,28 @@ def test_a_scorer_from_python_is_asked_like_any_other(here: Path) -> None:
     assert named.lines == given.lines and named.name != given.name
     averages = {one["name"]: one["value"] for one in given.averages}
     assert averages["Object"] == 50 and averages["Relation"] is None
+
+
+def test_averages_of_itm_are_of_its_accuracies(here: Path) -> None:
+    config = small(corpus="checklist", model=["my_scorers:chance"], floors=False)
+    values = {}
+    for task in ("itc", "itm"):
+        (result,) = probe(replace(config, task=task), **QUIET)
+        (values[task],) = [one for one in result.averages if one["name"] == "Object"]
+    right: dict[tuple[str, str], list[bool]] = {}
+    for line in (here / "probes" / result.name / ANSWERS).read_text().splitlines():
+        one = json.loads(line)
+        found = [score > 0.4 for score in one["positive_scores"]] + [score <= 0.4 for score in one["negative_scores"]]
+        if one["axis"].startswith("Object/"):
+            right.setdefault((one["axis"], one["source"]), []).extend(found)
+    by_axis: dict[str, list[float]] = {}
+    for (axis, _), found in right.items():
+        by_axis.setdefault(axis, []).append(100 * sum(found) / len(found))
+    assert len(by_axis) == 6
+    wanted = sum(sum(values) / len(values) for values in by_axis.values()) / 6
+    assert values["itm"]["value"] == pytest.approx(wanted) and values["itc"]["value"] != pytest.approx(wanted)
+    assert values["itm"]["rule"].endswith(", of ITM accuracies") and "ITM" not in values["itc"]["rule"]
+    assert result.about["seconds since the last start"] >= 0
 
 
 def test_a_scorer_of_the_same_name_with_other_code_is_another_run(here: Path) -> None:
@@ -235,12 +266,12 @@ def published(folder: Path, records: int = 40, pictures: int = 30) -> Path:
 
 def test_a_published_corpus_is_counted_flagged_and_scored(here: Path) -> None:
     folder = published(here / "published")
-    controls, result = probe(Probe(corpus=str(folder), model=["my_scorers:dark"]), **QUIET)
+    floors, result = probe(Probe(corpus=str(folder), model=["my_scorers:dark"]), **QUIET)
     line = by_line(result, MICRO)
     assert (line.total, line.scored, line.missing) == (40, 30, 10)
     assert (line.single, line.ties) == (50, 15)  # bright pictures tie: neither sentence is dark
     assert line.itm_accuracy == 75 and line.itm_precision == 100 and line.itm_recall == 50
-    assert {one.value: one.single for one in controls.floors["shorter"]}[MICRO] == 100
+    assert {one.value: one.single for one in floors.floors["shorter"]}[MICRO] == 100
     assert "FLAGGED" in (here / "probes/report.md").read_text()
     with pytest.raises(ValueError, match=r"strict=true.*total 40 = scored 30 \+ missing 10") as error:
         probe(Probe(corpus=str(folder), model=["my_scorers:dark"], strict=True), **QUIET)
@@ -274,6 +305,28 @@ def test_a_published_run_file_says_what_is_asked(here: Path) -> None:
     with pytest.raises(ValueError, match=r"task=itm.*no score above which") as error:
         probe(Probe(corpus=config.corpus, model=["my_scorers:blind"], floors=False), **QUIET)
     one_line(str(error.value))
+    lines: list[str] = []
+    changes: dict[str, Any] = {"task": "itc", "limit": 3, "types": ["Relation"], "data": ["vg"]}
+    (typed,) = probe(replace(config, **changes), say=lines.append)  # what is typed goes before what the file says
+    assert (typed.corpus["items"], typed.measuring["task"]) == (3, "itc")
+    told = [line.partition(": ")[2] for line in lines if "as " in line]
+    assert told == [
+        "TASK is not read, as task=itc is given",
+        "MAX_NUM is not read, as limit=3 is given",
+        "DATA.TYPES is not read, as types=[Relation] is given",
+    ]
+    with pytest.raises(ValueError, match=r"^types: nothing is named 'Object' there"):
+        probe(replace(config, types=["Object"]), **QUIET)
+
+
+def test_published_rules_ask_the_first_sentences_alone(here: Path) -> None:
+    folder = published(here / "published", 4, 4)
+    said = {"POS": ["it is dark", "x", "y"], "NEG": ["it is bright", "dark", "dark"]}
+    (folder / "data/spatial.json").write_text(json.dumps([["0.jpg", said], ["2.jpg", said]]))
+    config = Probe(corpus=str(folder), model=["my_scorers:dark"], task="itm", rules="published", floors=False)
+    (result,) = probe(config, **QUIET)
+    line = by_line(result, MICRO)
+    assert (line.single, line.itm_accuracy, line.itm_precision) == (100, 100, 100)
 
 
 def test_result_files_are_measured_without_a_model(here: Path) -> None:
@@ -310,14 +363,42 @@ def test_scores_of_an_evaluation_set_are_written_in_the_published_columns(here: 
     assert all(0 <= float(row["prob_target_match"]) <= 1 for row in rows)
 
 
-def test_settings_that_a_corpus_does_not_have_are_refused(here: Path) -> None:
-    folder = published(here / "published")
-    for config in (
-        Probe(corpus=str(folder), cropped=True),
-        Probe(corpus=str(folder), template="alt"),
-        small(corpus="predicate_noun", types=["Relation"]),
+def test_our_result_files_are_read_back_as_what_they_are(here: Path) -> None:
+    for template, cropped, name in (
+        ("alt", False, "results_alt_sentences.csv"),
+        ("alt", True, "results_cropped_images_alt_sentences.csv"),
+        ("normal", True, "results_cropped_images.csv"),
     ):
-        with pytest.raises(ValueError, match="leave it out") as error:
+        config = small(corpus="predicate_noun", model=["my_scorers:blind"], floors=False)
+        (result,) = probe(replace(config, template=template, cropped=cropped), **QUIET)
+        (path,) = (here / "probes" / result.name).glob("*.csv")
+        assert path.name == name
+        read_back = predicate_noun.results_corpus(path)[0]
+        records = read(here / "probes" / result.name / ANSWERS)
+        asked = [(one.item.image, one.item.positives, one.item.negatives) for one in records]
+        assert [(item.image, item.positives, item.negatives) for item in read_back.items] == asked
+        assert read_back.items[0].labels["template"] == template
+
+
+def test_settings_that_a_corpus_has_no_use_for_are_refused(here: Path) -> None:
+    folder = published(here / "published")
+    (built,) = (here / SCENES_FOLDER).glob("predicate_noun-*")
+    records = predicate_noun.read_records(built)
+    answers = [Answer(str(record["id"]), "scored", (0.6,), (0.4,)) for record in records]
+    predicate_noun.write_results(here / "results.csv", records, answers, "LXMERT", False)
+    for config, told in (
+        (Probe(corpus=str(folder), cropped=True), "cropped=true: corpus=.*published has no templates and crops"),
+        (Probe(corpus=str(folder), template="alt"), "template=alt: corpus=.*published has no templates and crops"),
+        (Probe(corpus=str(folder), count=10), "count=10: corpus=.*published is there already"),
+        (
+            small(corpus="predicate_noun", types=["Relation", "a"]),
+            r"types=\[Relation,a\]: corpus=predicate_noun has no ty",
+        ),
+        (small(corpus="checklist", images="here"), "images=here: corpus=checklist is made with its pictures"),
+        (Probe(corpus="results.csv", model=["my_scorers:blind"]), r"model=\[my_scorers:blind\]: .* holds answers"),
+        (Probe(corpus="results.csv", limit=2), "limit=2: corpus=results.csv holds answers, measured as they are"),
+    ):
+        with pytest.raises(ValueError, match=f"^{told}.*; leave it out$") as error:
             probe(config, **QUIET)
         one_line(str(error.value))
 
@@ -352,6 +433,26 @@ def test_a_model_that_cannot_be_had_does_not_stop_the_others(here: Path) -> None
     with pytest.raises(ValueError, match="nowhere"):
         probe(Probe(corpus="checklist", count=100_000, model=["nowhere:it"]), **QUIET)
     assert not list((here / "data/probes").glob("*100000*"))  # told before anything was built
+
+
+def test_one_model_is_in_memory_at_a_time(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Heavy:
+        def __call__(self, images: Sequence[Any], texts: Sequence[str]) -> np.ndarray:
+            return np.arange(len(texts))
+
+    loaded: list[weakref.ref[Heavy]] = []
+    there: list[int] = []
+
+    def load(name: str, **_: Any) -> Heavy:
+        gc.collect()
+        there.append(sum(one() is not None for one in loaded))
+        made = Heavy()
+        loaded.append(weakref.ref(made))
+        return made
+
+    monkeypatch.setattr("analysis.probe.scorers.load", load)
+    probe(small(corpus="predicate_noun", model=["a", "b", "c"], limit=2), **QUIET)
+    assert there == [0, 0, 0]
 
 
 def test_a_threshold_that_is_no_number_is_told_of(here: Path) -> None:
@@ -400,6 +501,33 @@ def test_regions_made_elsewhere_are_part_of_what_a_run_is(here: Path, one_thread
     assert scored[0][0] != scored[1][0] and scored[0][2:] == scored[1][2:]
 
 
+def test_a_checklist_of_scenes_has_regions_of_a_file_for_each_picture_and_floor(here: Path, one_thread: None) -> None:
+    """Pictures are found by their names alone, so no two of a corpus may have one; the blank one has a name, too."""
+    (here / "features").mkdir()
+    random = np.random.default_rng(0)
+    pictures = [path.stem for path in (here / SCENES_FOLDER / f"checklist-s0-{SMALL}").rglob("*.png")]
+    for name in (*pictures, "blank"):
+        boxes = np.array([[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]], np.float32)
+        np.savez(here / f"features/{name}.npz", features=random.standard_normal((2, 8)), norm_bb=boxes)
+    words = [*SPECIAL, "the", "is", "red", "circle"]
+    model = make_model("lxmert", "tiny", {"matching": True}, vocabulary=len(words), feature_width=8)
+    save_file(model.state_dict(), here / "model.safetensors")
+    (here / "vocab.txt").write_text("\n".join(words))
+    regions = RegionSettings(source="file", file="features")
+    config = small(corpus="checklist", model=["lxmert:model.safetensors"], size="tiny", regions=regions, limit=2)
+    _, result = probe(config, **QUIET)
+    assert result.coverage and result.coverage.scored == result.corpus["items"]
+    for lines in result.floors.values():
+        assert lines[0].scored == lines[0].total == result.corpus["items"]
+    (here / "features/blank.npz").unlink()
+    said: list[str] = []
+    _, result = probe(config, say=said.append)
+    (told,) = [line for line in said if "floor blank picture" in line]
+    assert (
+        f"failed at {result.corpus['items']} items, first with: regions.file=features: lacks the picture blank" in told
+    )
+
+
 def test_pictures_that_share_a_name_have_no_regions_of_a_file(here: Path) -> None:
     folder = published(here / "published", 4, 4)
     (folder / "vg/deep").mkdir()
@@ -418,15 +546,15 @@ def test_pictures_that_share_a_name_have_no_regions_of_a_file(here: Path) -> Non
 def test_weights_are_known_by_what_is_in_them_and_beside_them(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "it.pt").write_bytes(b"1")
     (here / "vocab.txt").write_text("a")
-    known = [_weights("uniter:it.pt"), _weights("uniter:it.pt")]
+    known = [weights_of("uniter:it.pt"), weights_of("uniter:it.pt")]
     (here / "vocab.txt").write_text("b")
-    known.append(_weights("uniter:it.pt"))
+    known.append(weights_of("uniter:it.pt"))
     (here / "it.pt").write_bytes(b"2")
-    known.append(_weights("uniter:it.pt"))
+    known.append(weights_of("uniter:it.pt"))
     assert known[0] == known[1] and len(set(known)) == 3
     for revision in ("1f", "2f"):  # of one repository
         monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, of=revision, **__: f"snapshots/{of}")
-        known.append(_weights("someone/some-model"))
+        known.append(weights_of("someone/some-model"))
     assert known[-2:] == ["1f", "2f"]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.probe.config import Probe
+from analysis.probe.config import Probe, written
 from travlr import cli
 
 FREE_TEXT = ("corpus", "images", "model", "out", "question", "regions.detector", "regions.file")
@@ -24,7 +24,7 @@ their defaults:
 {settings}
 
 examples
-  python -m analysis.probe                                          our own corpora, and controls that need no model
+  python -m analysis.probe                                          our own corpora, and floors that need no model
   python -m analysis.probe model=openai/clip-vit-base-patch32
   python -m analysis.probe model=[uniter:uniter-base.pt,my_module:my_scorer] limit=200
   python -m analysis.probe corpus=VL-CheckList images=pictures types=[Attribute,Relation/spatial] model=FOLDER
@@ -43,7 +43,7 @@ def settings(arguments: Sequence[str]) -> Probe:
             values[name] = [values[name]]
     for name in ("model", "types", "data"):
         if isinstance(values[name], dict):
-            raise cli.UsageError(f"{name}={values[name]}: write a name, or a list such as [a,b]")
+            raise cli.UsageError(f"{name}={written(values[name])}: write a name, or a list such as [a,b]")
     for name in ("corpus", "out"):
         if values[name] is None:
             raise cli.UsageError(f"{name}=: must name something")
@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
 
     probe(config, say=_say)
     if not config.model and not config.corpus.endswith(".csv"):
-        _say("\nThese are controls. To probe a model, name it: model=FOLDER, a hub id, uniter:FILE or module:function.")
+        _say("\nThese are floors. To probe a model, name it: model=FOLDER, a hub id, uniter:FILE or module:function.")
     _say(f"\nReport: {Path(config.out) / 'report.html'}")
     return 0
 

@@ -21,6 +21,15 @@ SIZES = ("tiny", "small", "base")
 GRID = RegionSettings(source="grid")
 
 
+def written(value: Any) -> str:
+    """A value as one would type it."""
+    if isinstance(value, list):
+        return f"[{','.join(map(written, value))}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{name}:{written(one)}' for name, one in value.items())}}}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _choice(name: str, value: Any, valid: tuple[str, ...]) -> None:
     if value not in valid:
         raise ValueError(f"{name}={value}: choose one of {', '.join(valid)}")
@@ -33,10 +42,11 @@ class Probe:
     corpus: `scenes` (both of our own corpora), `checklist` or `predicate_noun` (one of them), or a path: a folder of
     VL-CheckList's (with corpus/v1), a published run file (.yaml), an eval_set.json or a folder with one, or a CSV of
     results of the predicate-noun study, whose scores are measured. count: items of each of our own, an even number.
-    images: where the corpus's pictures are, None for where the corpus says. model: none for controls alone. head,
+    images: where the corpus's pictures are, None for where the corpus says. model: none for floors alone. head,
     question, size, regions: of models that have a choice (see `analysis.probe.scorers.load`).
 
-    task: `itc` compares the sentences of a picture, `itm` asks of each whether it matches. rules: `published` takes the
+    task: `itc` compares the sentences of a picture, `itm` asks of each whether it matches; None: what a run file says,
+    else `itc`. A setting that is given goes before what a run file says. rules: `published` takes the
     first sentence of several, no tolerance for ties, and for `limit` the first items of each file; `corrected` samples
     them by axis and source. sentences: how several true and false sentences of an item are compared: their means, the
     first of each, all true above all false ones, or the best of each. limit: items of each axis and source, None for
@@ -55,7 +65,7 @@ class Probe:
     question: str | None = None
     size: str = "base"
     regions: RegionSettings = GRID
-    task: str = "itc"
+    task: str | None = None
     rules: str = "corrected"
     sentences: str = "mean"
     limit: int | None = None
@@ -73,7 +83,8 @@ class Probe:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        _choice("task", self.task, TASKS)
+        if self.task is not None:
+            _choice("task", self.task, TASKS)
         _choice("rules", self.rules, RULES)
         _choice("sentences", self.sentences, SENTENCES)
         _choice("template", self.template, TEMPLATES)
@@ -99,6 +110,11 @@ class Probe:
             raise ValueError("model=: a name is empty; give null for no model")
         if self.rules == "published" and self.sentences not in ("mean", "first"):
             raise ValueError(f"sentences={self.sentences}: rules=published takes the first of several sentences")
+
+    @property
+    def asked(self) -> str:
+        """The task, where nothing else says one."""
+        return self.task or TASKS[0]
 
     @property
     def compared(self) -> str:

@@ -202,7 +202,7 @@ def _file(settings: RegionSettings) -> tuple[Find, int]:
 
     def find(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
         name = PurePosixPath(str(image.info.get(PATH, ""))).stem
-        if not name and set(image.convert("RGB").getextrema()) == {(255, 255)}:  # of the controls
+        if not name and set(image.convert("RGB").getextrema()) == {(255, 255)}:  # of the floors
             name = BLANK
         if not name:
             raise ValueError(f"regions.file={path}: this picture has no name to find its regions by")

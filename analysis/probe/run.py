@@ -1,14 +1,12 @@
 """`probe(config, scorer=…) -> results`: corpora are made or read, models loaded, answers scored, measured and reported.
 
-OUT/CORPUS-MODEL-HASH/     a run: config.json, answers.jsonl, result.json, and the answers to other pictures (controls)
-OUT/CORPUS-controls-HASH/  what is reached without a model
+OUT/CORPUS-MODEL-HASH/   a run: config.json, answers.jsonl, result.json, and the answers to other pictures
+OUT/CORPUS-floors-HASH/  what is reached without a model
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-import inspect
 import json
 import math
 import os
@@ -20,19 +18,17 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from analysis.probe import report, tables
-from analysis.probe.config import GRID, SCENES, Probe
+from analysis.probe.config import GRID, SCENES, Probe, written
 from analysis.probe.items import KINDS, Answer, Corpus, Missing, Scorer, Unreadable
 from analysis.probe.measures import TOLERANCES, Line, measure
+from analysis.probe.models import Model, models, regions_of
 from analysis.probe.results import Result, save_result
 from analysis.probe.scoring import ANSWERS, Say, hash_of, keep, kept, read, score
-from analysis.probe.selection import answerable, head, sample
-from train.config import RegionSettings
-from train.identity import BESIDE, content
+from analysis.probe.selection import answerable, counted, firsts, head, sample
 from train.results import run_id
 from train.surroundings import surroundings
 
 SCENES_FOLDER = "data/probes"  # of our own corpora
-OWN = ("visualbert", "uniter", "lxmert", "albef")  # whose names are followed by a colon and a file
 
 
 @dataclass(frozen=True)
@@ -59,47 +55,49 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
     """
     failures: list[str] = []
     _check_out(Path(config.out))
-    models = _models(config, scorer, failures)
-    first = next(models, None)  # a wrong name is told before anything long begins
-    if first is None and failures:
+    waiting = models(config, scorer, failures)
+    model = next(waiting, None)  # a wrong name is told before anything long begins
+    if model is None and failures:
         raise ValueError(failures[0])
-    results = []
     corpora = list(_corpora(config, say))
-    _check(config, {one.corpus.kind for one in corpora})
+    _check(config, corpora)
+    results = []
     for one in corpora:
-        _check_names(config, one.corpus)
         items, pictures = len(one.corpus.items), len({item.image for item in one.corpus.items})
-        told = f"{items:,} item{'s' * (items != 1)}, {pictures:,} picture{'s' * (pictures != 1)}"
-        say(f"{one.corpus.name}: {told}")
+        say(f"{one.corpus.name}: {counted(items, 'item')}, {counted(pictures, 'picture')}")
         if config.floors:
-            results.append(_controls(one))
+            results.append(_floors(one))
         if one.answers is not None:
             results.append(_kept(one))
-    asked = [one for one in corpora if one.answers is None]
-    while first is not None:
-        for one in asked:
+    while model is not None:
+        for one in (one for one in corpora if one.answers is None):
             try:
-                results.append(_run(one, first, say))
+                results.append(_run(one, model, say))
             except ValueError as error:
                 failures.append(str(error))
-        first = next(models, None)
+        model = None  # so that it leaves the memory before the next is loaded
+        model = next(waiting, None)
     shown = {result.name for result in results}
     for group in report.write(Path(config.out)):
         if shown & {result.name for result in group.results}:
             say("\n" + tables.printed(group))
-    failures += [
-        f"{result.name}: nothing was scored, {line.coverage} (see its {ANSWERS})"
-        for result in results
-        if (line := result.coverage) and not line.scored
-    ]
+    _check_scored(config, corpora, results, failures)
+    return results
+
+
+def _check_scored(config: Probe, corpora: Sequence[Given], results: Sequence[Result], failures: list[str]) -> None:
+    """Raise `ValueError` for what failed, and where nothing was scored; with `strict`, where not all was."""
+    lines = {result.name: result.coverage for result in results if result.coverage}
+    for name, line in lines.items():
+        if not line.scored:
+            failures.append(f"{name}: nothing was scored, {line.coverage} (see its {ANSWERS})")
     if failures:
         raise ValueError(f"{failures[0]}{f' (and {len(failures) - 1} more)' if len(failures) > 1 else ''}")
-    if config.strict and (short := [r for r in results if r.coverage and r.coverage.scored < r.coverage.total]):
-        assert short[0].coverage
-        raise ValueError(f"strict=true: {short[0].name}: {short[0].coverage.coverage}")
+    for name, line in lines.items():
+        if config.strict and line.scored < line.total:
+            raise ValueError(f"strict=true: {name}: {line.coverage}")
     if config.strict and (refused := [line for one in corpora for line in one.corpus.refused]):
         raise ValueError(f"strict=true: left out of the corpus: {len(refused):,}; the first is {refused[0]}")
-    return results
 
 
 def _check_out(out: Path) -> None:
@@ -108,6 +106,25 @@ def _check_out(out: Path) -> None:
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         why = "cannot be written to" if there.is_dir() else "is a file"
         raise ValueError(f"out={out}: {there} {why}; name another folder")
+
+
+def _check(config: Probe, corpora: Sequence[Given]) -> None:
+    """Raise `ValueError` for a setting that the corpora have no use for, and for pictures that regions cannot tell."""
+    kinds = {one.corpus.kind for one in corpora}
+    own, answered = config.corpus in (SCENES, *KINDS), any(one.answers is not None for one in corpora)
+    for useless, names, why in (
+        (answered, ("model", "images", "limit", "template", "cropped"), "holds answers, measured as they are"),
+        ("checklist" not in kinds, ("types", "data"), "has no types and data"),
+        ("predicate_noun" not in kinds, ("template", "cropped"), "has no templates and crops"),
+        (own, ("images",), "is made with its pictures"),
+        (not own, ("count",), "is there already"),
+    ):
+        given = [name for name in names if getattr(config, name) != getattr(Probe(), name)]
+        if useless and given:
+            value = written(getattr(config, given[0]))
+            raise ValueError(f"{given[0]}={value}: corpus={config.corpus} {why}; leave it out")
+    for one in corpora:
+        _check_names(config, one.corpus)
 
 
 def _check_names(config: Probe, corpus: Corpus) -> None:
@@ -133,18 +150,6 @@ def _alike(folder: Path, one: str, other: str) -> bool:
         return True
 
 
-def _check(config: Probe, kinds: set[str]) -> None:
-    """Raise `ValueError` for a setting that the corpora do not have."""
-    for kind, names, what in (
-        ("checklist", ("types", "data"), "types and data"),
-        ("predicate_noun", ("template", "cropped"), "templates and crops"),
-    ):
-        given = [name for name in names if getattr(config, name) != getattr(Probe(), name)]
-        if given and kind not in kinds:
-            value = getattr(config, given[0])
-            raise ValueError(f"{given[0]}={value}: corpus={config.corpus} has no {what}; leave it out")
-
-
 # Corpora -------------------------------------------------------------------------------------------------------------
 
 
@@ -156,10 +161,11 @@ def _corpora(config: Probe, say: Say) -> Iterator[Given]:
             raise ValueError(
                 f"corpus={config.corpus}: has no items; {'; '.join(corpus.notes) or 'is it the right one?'}"
             )
+        limit = one.config.limit
         if one.answers is None and config.rules == "corrected":
-            corpus = sample(answerable(corpus), one.config.limit, config.seed)
-        elif one.answers is None and one.config.limit is not None:
-            corpus = head(corpus, 2 * one.config.limit, config.task)
+            corpus = sample(answerable(corpus), limit, config.seed)
+        elif one.answers is None:
+            corpus = firsts(head(corpus, limit and 2 * limit, one.config.asked))
         yield replace(one, corpus=corpus)
 
 
@@ -173,13 +179,9 @@ def _read(config: Probe, say: Say) -> Iterator[Given]:
             folder = corpus.pictures.parent if corpus.pictures and kind == "predicate_noun" else None
             yield Given(corpus, config, tuple(predicate_noun.read_records(folder)) if folder else ())
     elif path.suffix in (".yaml", ".yml"):
-        run = checklist.read_run(path)
-        for key in run.unknown:
-            say(f"{path}: {key}: means nothing in a run file")
-        say(f"{path}: OUTPUT and BATCH_SIZE are not read; results go to {config.out}")
         folder = next((f for f in (Path(), *path.resolve().parents) if (f / checklist.TREE).is_dir()), Path())
-        changed = replace(config, task=run.task, limit=config.limit or (run.most and max(1, run.most // 2)))
-        yield Given(checklist.read_corpus(folder, run.types, run.data, config.images), changed)
+        config = _as_file(path, config, say)
+        yield Given(checklist.read_corpus(folder, config.types, config.data, config.images), config)
     elif path.suffix == ".csv":
         corpus, records, answers = predicate_noun.results_corpus(path)
         yield Given(corpus, config, tuple(records), tuple(answers), records[0]["model"] or path.parent.name)
@@ -192,6 +194,27 @@ def _read(config: Probe, say: Say) -> Iterator[Given]:
         needs = f"is no corpus: it has neither {checklist.TREE} nor {predicate_noun.SET}"
         what = needs if path.exists() else "is not there"
         raise ValueError(f"corpus={name}: {what}; give {SCENES}, {', '.join(KINDS)}, or a folder or file of a corpus")
+
+
+def _as_file(path: Path, config: Probe, say: Say) -> Probe:
+    """What a published run file asks for, where a setting does not say otherwise."""
+    from analysis.probe import checklist
+
+    run = checklist.read_run(path)
+    for key in run.unknown:
+        say(f"{path}: {key}: means nothing in a run file")
+    say(f"{path}: OUTPUT and BATCH_SIZE are not read; results go to {config.out}")
+    asked = {
+        "task": (run.task, "TASK"),
+        "limit": (run.most and max(1, run.most // 2), "MAX_NUM"),
+        "types": (list(run.types), "DATA.TYPES"),
+        "data": (list(run.data), "DATA.TEST_DATA"),
+    }
+    for name, (value, key) in asked.items():
+        if (typed := getattr(config, name)) is not None and typed != value:
+            say(f"{path}: {key} is not read, as {name}={written(typed)} is given")
+    told: dict[str, Any] = {name: value for name, (value, _) in asked.items() if getattr(config, name) is None}
+    return replace(config, **told)
 
 
 def _scenes(kind: str, config: Probe, say: Say) -> Corpus:
@@ -212,95 +235,7 @@ def _scenes(kind: str, config: Probe, say: Say) -> Corpus:
     return replace(corpus, name=f"{SCENES}-{kind}{condition}")
 
 
-# Models --------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Model:
-    """A scorer, its name, and by what its weights are known."""
-
-    name: str
-    scorer: Scorer
-    weights: str
-
-
-def _models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterator[Model]:
-    """Models one after the other, so that one is in memory at a time; what cannot be loaded is added to failures."""
-    if scorer is not None:
-        name = getattr(scorer, "name", "") or getattr(scorer, "__qualname__", type(scorer).__qualname__)
-        yield Model(str(name), scorer, _source(scorer))
-    if not config.model:
-        return
-    from analysis.probe.scorers import load
-
-    options: dict[str, Any] = {"head": config.head, "size": config.size, "batch_size": config.batch_size}
-    options["question"] = config.question
-    if config.regions != GRID:
-        options["regions"] = config.regions
-    for name in config.model:
-        try:
-            loaded = load(name, device=config.device, precision=config.precision, **options)
-            found = Model(name, loaded, _weights(name))
-        except ValueError as error:
-            failures.append(str(error))
-            continue
-        yield found
-
-
-def _regions(settings: RegionSettings) -> dict[str, Any]:
-    """Settings of regions, files by their content."""
-    detector = settings.detector and _content(settings.detector)
-    return asdict(replace(settings, detector=detector, file=content(settings.file)))
-
-
-def _source(scorer: Scorer) -> str:
-    """A scorer from Python by its code, so that another one of that name is another run; "" where there is no code."""
-    try:
-        code = inspect.getsource(scorer if inspect.isroutine(scorer) else type(scorer))
-    except (OSError, TypeError):
-        return ""
-    return hashlib.sha256(code.encode()).hexdigest()
-
-
-def _weights(name: str) -> str:
-    """What a model's weights are known by: `_content`; of a function, the content of its module."""
-    kind, colon, rest = name.partition(":")
-    if colon and kind in OWN:
-        return _content(rest)
-    if colon and not Path(name).exists():
-        found = importlib.util.find_spec(kind)
-        return content(found.origin if found else None) or name
-    return _content(name)
-
-
-def _content(name: str) -> str:
-    """A folder by its files, a file by itself and what is read beside it, a hub id by the revision that was fetched."""
-    path = Path(name).expanduser()
-    if path.is_file():
-        beside = [f"{other} {content(str(path.parent / other))}" for other in BESIDE if (path.parent / other).is_file()]
-        return hashlib.sha256("\n".join([str(content(name)), *beside]).encode()).hexdigest()
-    if path.exists():
-        return str(content(name))
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(name, local_files_only=True)).name
-    except Exception:  # of a cache in any state; a model that was not fetched as a repository
-        return name
-
-
 # Runs ----------------------------------------------------------------------------------------------------------------
-
-
-def _threshold(model: Model) -> float | None:
-    given: Any = getattr(model.scorer, "threshold", None)
-    try:
-        found = None if given is None else float(given)
-    except (TypeError, ValueError):
-        found = math.nan
-    if found is not None and not math.isfinite(found):
-        raise ValueError(f"{model.name}: its threshold is {given!r}; must be a number, or None")
-    return found
 
 
 def _folder(out: str, corpus: Corpus, name: str, identity: Mapping[str, Any]) -> Path:
@@ -329,7 +264,7 @@ def _surroundings(device: str = "") -> dict[str, Any]:
 
 def _measuring(config: Probe, tolerance: float, threshold: float | None) -> dict[str, Any]:
     return {
-        "task": config.task,
+        "task": config.asked,
         "rules": config.rules,
         "sentences": config.compared,
         "tolerance": 0.0 if config.rules == "published" else tolerance,
@@ -343,14 +278,14 @@ def _measured(corpus: Corpus, answers: Sequence[Answer], measuring: Mapping[str,
     return tuple(measure(corpus.items, answers, **how))
 
 
-def _controls(one: Given) -> Result:
+def _floors(one: Given) -> Result:
     """What is reached without a model: rules that see text alone, and on our own scenes those that know the truth."""
     from analysis.probe import floors
 
     corpus, config = one.corpus, one.config
     identity = {"corpus": corpus.name, "digest": corpus.digest, "model": "", "seed": config.seed}
     identity |= {"rules": config.rules, "sentences": config.compared}
-    folder = _folder(config.out, corpus, "controls", identity)
+    folder = _folder(config.out, corpus, "floors", identity)
     measuring = _measuring(config, TOLERANCES["float64"], None)
     begun = time.monotonic()
     found = floors.floors(corpus, config.seed)
@@ -385,12 +320,12 @@ def _kept(one: Given) -> Result:
 
 
 def _run(one: Given, model: Model, say: Say) -> Result:
-    """A model asked a corpus, and as controls the same with a blank picture and with other items' pictures."""
+    """A model asked a corpus, and as floors the same with a blank picture and with other items' pictures."""
     from analysis.probe import floors
 
     corpus, config = one.corpus, one.config
-    threshold = _threshold(model)
-    if config.task == "itm" and threshold is None:
+    threshold = model.threshold
+    if config.asked == "itm" and threshold is None:
         raise ValueError(f"task=itm: {model.name} has no score above which a sentence matches; use task=itc")
     identity = {
         "corpus": corpus.name,
@@ -401,7 +336,7 @@ def _run(one: Given, model: Model, say: Say) -> Result:
         "head": config.head,
         "question": config.question,
         "size": config.size,
-        "regions": None if config.regions == GRID else _regions(config.regions),
+        "regions": None if config.regions == GRID else regions_of(config.regions),
     }
     folder = _folder(config.out, corpus, model.name, identity)
     device = str(getattr(model.scorer, "device", config.device))
@@ -413,16 +348,18 @@ def _run(one: Given, model: Model, say: Say) -> Result:
     begun = time.monotonic()
     say(f"{folder}: {model.name}")
     answers = score(corpus, model.scorer, folder, **how)
-    controls: dict[str, list[Answer]] = {}
+    blindly: dict[str, list[Answer]] = {}
     if config.floors:
-        say(f"{folder}: controls, a blank picture and other items' pictures")
-        blank = score(corpus, floors.blank(model.scorer), folder, file="blank.jsonl", **how)
-        controls["blank picture"] = blank
+        say(f"{folder}: floors, a blank picture and other items' pictures")
+        blindly["blank picture"] = score(corpus, floors.blank(model.scorer), folder, file="blank.jsonl", **how)
         if len({item.image for item in corpus.items}) > 1:
             other, file = floors.shuffled(corpus, config.seed), f"shuffled-s{config.seed}.jsonl"
-            controls["other items' pictures"] = score(other, model.scorer, folder, file=file, **how)
-    about["seconds"] = round(time.monotonic() - begun, 1)
-    return _finished(folder, one, model.name, measuring, answers, controls, about)
+            blindly["other items' pictures"] = score(other, model.scorer, folder, file=file, **how)
+    for name, said in blindly.items():
+        if failed := [answer.why for answer in said if answer.status == "failed"]:
+            say(f"{folder}: floor {name}: failed at {counted(len(failed), 'item')}, first with: {failed[0]}")
+    about["seconds since the last start"] = round(time.monotonic() - begun, 1)  # of earlier ones no one knows
+    return _finished(folder, one, model.name, measuring, answers, blindly, about)
 
 
 def _finished(
@@ -431,7 +368,7 @@ def _finished(
     model: str,
     measuring: Mapping[str, Any],
     answers: Sequence[Answer],
-    controls: Mapping[str, Sequence[Answer]],
+    blindly: Mapping[str, Sequence[Answer]],
     about: Mapping[str, Any],
 ) -> Result:
     """Measure a run's answers and write its result."""
@@ -445,19 +382,19 @@ def _finished(
         measuring=measuring,
         about={**about, "pictures": pictures},
         lines=lines,
-        floors={name: _measured(one.corpus, found, measuring) for name, found in controls.items()},
-        averages=_averages(one.corpus, lines),
+        floors={name: _measured(one.corpus, found, measuring) for name, found in blindly.items()},
+        averages=_averages(one.corpus, lines, measuring["task"]),
     )
     save_result(folder, result)
     if one.records and one.answers is None:
-        _write_results(folder / "results.csv", one, model, answers, measuring["threshold"])
+        _write_results(folder, one, model, answers, measuring["threshold"])
     return result
 
 
-def _write_results(path: Path, one: Given, model: str, answers: Sequence[Answer], threshold: float | None) -> None:
+def _write_results(folder: Path, one: Given, model: str, answers: Sequence[Answer], threshold: float | None) -> None:
     """Answers in the columns of the predicate-noun study. A score becomes a probability: its own where it has a
     threshold, which is 0.5 then; else, as the study's CLIP has it, that of the two sentences of the item."""
-    from analysis.probe.predicate_noun import write_results
+    from analysis.probe.predicate_noun import results_name, write_results
 
     def probability(score: float, other: float) -> float:
         return 1 / (1 + math.exp(min(700.0, (other if threshold is None else threshold) - score)))
@@ -469,19 +406,20 @@ def _write_results(path: Path, one: Given, model: str, answers: Sequence[Answer]
         for answer in answers
         for true, false in [(*answer.positives, *answer.negatives) or (0.0, 0.0)]
     ]
+    path = folder / results_name(one.config.template, one.config.cropped)
     path.unlink(missing_ok=True)
     write_results(path, records, said, model, one.config.cropped)
 
 
-def _averages(corpus: Corpus, lines: Sequence[Line]) -> tuple[dict[str, Any], ...]:
-    """The averages of VL-CheckList's paper, of the accuracies of items."""
+def _averages(corpus: Corpus, lines: Sequence[Line], task: str) -> tuple[dict[str, Any], ...]:
+    """The averages of VL-CheckList's paper: of accuracies over items or, of ITM, over sentences alone."""
     if corpus.kind != "checklist":
         return ()
     from analysis.probe.taxonomy import by_axis, paper_averages
 
-    sources = {tuple(line.value.split(", ")): line.single for line in lines if line.by == "axis and source"}
-    if sources:
-        scores = by_axis({(axis, source): value for (axis, source), value in sources.items() if value is not None})
-    else:
-        scores = {line.value: line.single for line in lines if line.by == "axis" and line.single is not None}
-    return tuple(asdict(average) for average in paper_averages(scores))
+    what, told = ("itm_accuracy", ", of ITM accuracies") if task == "itm" else ("single", "")
+    found = {(line.by, line.value): value for line in lines if (value := getattr(line, what)) is not None}
+    sources = {tuple(value.split(", ")): score for (by, value), score in found.items() if by == "axis and source"}
+    axes = {value: score for (by, value), score in found.items() if by == "axis"}
+    averages = paper_averages(by_axis({(axis, source): score for (axis, source), score in sources.items()}) or axes)
+    return tuple({**asdict(average), "rule": f"{average.rule}{told}"} for average in averages)
