@@ -137,6 +137,9 @@ TOWERS = {
     "vilt": "vilt.embeddings.patch_embeddings",
     "flava": "flava.image_model",
     "bridgetower": "bridgetower.vision_model.visual.embeddings",
+    "llava": "model.vision_tower.embeddings",
+    "blip2": "vision_model.embeddings",
+    "blip2_t5": "vision_model.embeddings",
 }
 
 

@@ -210,6 +210,21 @@ def test_pictures_are_counted_as_missing_and_unreadable(tmp_path: Path) -> None:
     assert {answer.status for answer in without} == {"missing"}
 
 
+def test_folders_of_pictures_may_be_links_and_pictures_may_not(tmp_path: Path) -> None:
+    folder, disk = tmp_path / "pictures", tmp_path / "disk"
+    (disk / "vg").mkdir(parents=True)
+    folder.mkdir()
+    for place in ("vg/in.png", "out.png"):
+        Image.new("RGB", (4, 4)).save(disk / place)
+    (folder / "vg").symlink_to(disk / "vg")
+    (folder / "file.png").symlink_to(disk / "out.png")
+    (disk / "vg/link.png").symlink_to(disk / "out.png")
+    assert open_picture(folder, "vg/in.png").size == (4, 4)
+    for path in ("vg/../out.png", "file.png", "vg/link.png", "../disk/out.png", str(disk / "out.png")):
+        with pytest.raises(Unreadable, match="leaves the folder of pictures"):
+            open_picture(folder, path)
+
+
 def test_pictures_of_16_bits_keep_their_shades_and_a_readers_error_is_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -365,9 +367,9 @@ def generative(name: str, model: Any, folder: Path, question: str) -> Parts:
     """Log-odds of "yes" or "true" against "no" or "false" as the next word after the question.
 
     Of these words, capitalised or not, with or without a space before them, all that are one token count. A model that
-    reads with one half and writes with the other (BLIP-2 with T5) begins its answer there. The picture is encoded anew
-    for each sentence: what these models share between sentences differs from one to the next. Some (Qwen2-VL) have a
-    processor that needs torchvision.
+    reads with one half and writes with the other (BLIP-2 with T5) begins its answer there. A vision tower that takes
+    pictures alone encodes each once; one that takes more (Qwen2-VL's takes all pictures' patches in one row, with how
+    many each has) runs for each sentence. Some processors (Qwen2-VL's) need torchvision.
     """
     if "{text}" not in question:
         raise ValueError(f"question={question!r}: must hold {{text}}, where the sentence goes")
@@ -384,8 +386,11 @@ def generative(name: str, model: Any, folder: Path, question: str) -> Parts:
     begin = config.pad_token_id if begin is None else begin
     with quiet():
         prompt = prompt_with(processor)
+    towers = [Tower(module) for module in vision_towers(model)]
 
     def join(image: Image.Image, text: str) -> Tensors:
+        for tower in towers:  # all pictures of a call are joined before the first is judged
+            tower.known.clear()
         asked = prompt(question.replace("{text}", text))
         with quiet():
             found = processor(images=[image.convert("RGB")], text=[asked], return_tensors="pt")
@@ -406,6 +411,59 @@ def generative(name: str, model: Any, folder: Path, question: str) -> Parts:
     return Parts(
         model, partial(words_of, tokenizer), unused, unused, unused, unused, judge, 0.0, join=join, processor=processor
     )
+
+
+def vision_towers(model: Any) -> list[Any]:
+    """The outermost parts of a model that take pixels and no words."""
+    from transformers import PreTrainedModel
+
+    found: dict[str, Any] = {}
+    for name, part in model.named_modules():
+        if name and isinstance(part, PreTrainedModel) and not any(name.startswith(f"{outer}.") for outer in found):
+            taken = inspect.signature(part.forward).parameters
+            if "pixel_values" in taken and "input_ids" not in taken:
+                found[name] = part
+    return list(found.values())
+
+
+class Tower:
+    """Takes the place of a vision tower's `forward`: pictures that are in `known` are not encoded again.
+
+    known: what was made of each picture, by the SHA-256 of its pixels.
+    """
+
+    def __init__(self, tower: Any) -> None:
+        self.forward, self.known = tower.forward, dict[bytes, Any]()
+        tower.forward = self
+
+    def __call__(self, pixel_values: Tensor, *given: Any, **options: Any) -> Any:
+        if given or not all(isinstance(value, bool | int | None) for value in options.values()):
+            return self.forward(pixel_values, *given, **options)  # what is given may belong to single pictures, too
+        keys = [sha256(row.contiguous().view(torch.uint8).cpu().numpy()).digest() for row in pixel_values]
+        new = {key: place for place, key in enumerate(keys) if key not in self.known}
+        if new:
+            made = self.forward(pixel_values[list(new.values())], **options)
+            self.known |= {key: row_of(made, place) for place, key in enumerate(new)}
+        return stacked([self.known[key] for key in keys])
+
+
+def row_of(made: Any, place: int) -> Any:
+    """One row of the tensors that a model gave, in tuples and `ModelOutput`s as they are."""
+    if isinstance(made, Mapping):
+        return type(made)(**{name: row_of(value, place) for name, value in made.items()})
+    if isinstance(made, tuple):
+        return tuple(row_of(value, place) for value in made)
+    return made[place : place + 1] if isinstance(made, Tensor) else made
+
+
+def stacked(rows: Sequence[Any]) -> Any:
+    """Rows as one batch: undoes `row_of`."""
+    first = rows[0]
+    if isinstance(first, Mapping):
+        return type(first)(**{name: stacked([row[name] for row in rows]) for name in first})
+    if isinstance(first, tuple):
+        return tuple(map(stacked, zip(*rows, strict=True)))
+    return torch.cat(list(rows)) if isinstance(first, Tensor) else first
 
 
 def answers(tokenizer: Any, words: Sequence[str]) -> list[int]:

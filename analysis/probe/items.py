@@ -111,15 +111,20 @@ class Unreadable(ValueError):
 
 
 def find_picture(folder: Path, path: str) -> Path:
-    """The file of a picture, which need not be one. Raises `Missing` or `Unreadable`, in one line."""
+    """The file of a picture, which need not be one. Raises `Missing` or `Unreadable`, in one line.
+
+    Folders in `folder` may be links to elsewhere, as where each dataset's pictures are on another disk.
+    """
     said = path[:200] if path.isprintable() else repr(path[:200])
     root = folder.resolve()
     try:
         place = (root / path).resolve()
         there = place.is_file()
+        first = root / Path(path).parts[0] if Path(path).parts else root
+        linked = first.resolve() if first.is_symlink() and first.is_dir() else root
     except (OSError, ValueError):  # too long, or with a character that no name has
         raise Unreadable(f"{said} is no name of a file") from None
-    if not place.is_relative_to(root):
+    if not place.is_relative_to(root) and not place.is_relative_to(linked):
         raise Unreadable(f"{said} leaves the folder of pictures")
     if not there:
         raise Missing(f"{said} is not there")
