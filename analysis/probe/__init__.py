@@ -15,7 +15,7 @@ records.py         what is written of a scene
 scorers.py         what answers: functions (images, texts) -> scores, by name
 families.py        models of `transformers` among them
 own.py             our four models
-floors.py          what answers blindly
+floors.py          what answers without looking
 pasting.py         pictures with an object put on a background
 variation.py       how a score moves with the place and the size of an object
 selection.py       which items of a corpus are asked: samples, the published head of a file

@@ -17,9 +17,9 @@ FREE_TEXT = ("corpus", "images", "model", "out", "question", "regions.detector",
 HELP = """\
 python -m analysis.probe [NAME=VALUE ...]     ask pretrained models which of two sentences fits a picture
 
-Each model is asked a corpus as it is, without fine-tuning; beside its accuracy stands what is reached blindly. Killed
-or stopped, the same command goes on where it was. The report on all runs in `out` is out/report.html. Settings and
-their defaults:
+Each model is asked a corpus as it is, without fine-tuning; beside its accuracy stand floors, what is reached without
+looking. Killed or stopped, the same command goes on where it was. The report on all runs in `out` is
+out/report.html. Settings and their defaults:
 
 {settings}
 

@@ -50,11 +50,11 @@ class Probe:
     first sentence of several, no tolerance for ties, and for `limit` the first items of each file; `corrected` samples
     them by axis and source. sentences: how several true and false sentences of an item are compared: their means, the
     first of each, all true above all false ones, or the best of each. limit: items of each axis and source, None for
-    all.
+    all, or as many as a run file says.
 
     types, data: axes and sources of VL-CheckList, None for all; a type stands for all below it. template, cropped: of
-    the predicate-noun study. batch_size: sentences in a call of the scorer. floors: what is reached blindly, too.
-    strict: fail where anything was not scored.
+    the predicate-noun study. batch_size: sentences in a call of the scorer. floors: what is reached without looking,
+    too. strict: fail where anything was not scored.
     """
 
     corpus: str = SCENES

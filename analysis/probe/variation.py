@@ -315,8 +315,9 @@ def _check(folder: Path, about: dict[str, Any]) -> bool:
         except ValueError:
             held = None
         settings = {key: value for key, value in about.items() if key != "versions"}
-        if not isinstance(held, dict) or any(held.get(key) != value for key, value in settings.items()):
-            raise ValueError(f"{folder} holds another variation; name another folder with --out")
+        held = held if isinstance(held, dict) else {}
+        if other := [key for key, value in settings.items() if held.get(key) != value]:
+            raise ValueError(f"{folder} holds another variation (of other {other[0]}); name another folder with --out")
         return (folder / TABLE).is_file()
     if folder.exists() and any(p.name != files.WORK for p in (folder.iterdir() if folder.is_dir() else [folder])):
         raise ValueError(f"{folder} is not empty and holds no variation; name another folder with --out")
