@@ -272,10 +272,23 @@ def test_a_published_corpus_is_counted_flagged_and_scored(here: Path) -> None:
     assert (line.single, line.ties) == (50, 15)  # bright pictures tie: neither sentence is dark
     assert line.itm_accuracy == 75 and line.itm_precision == 100 and line.itm_recall == 50
     assert {one.value: one.single for one in floors.floors["shorter"]}[MICRO] == 100
-    assert "FLAGGED" in (here / "probes/report.md").read_text()
+    text = (here / "probes/report.md").read_text()
+    assert "FLAGGED" in text and "scored 30 + missing 10 + unreadable 0 + failed 0; the first is missing: " in text
     with pytest.raises(ValueError, match=r"strict=true.*total 40 = scored 30 \+ missing 10") as error:
         probe(Probe(corpus=str(folder), model=["my_scorers:dark"], strict=True), **QUIET)
     one_line(str(error.value))
+
+
+def test_a_corpus_without_pictures_is_told_of_before_a_model_is_asked(here: Path) -> None:
+    folder, told = published(here / "published"), list[str]()
+    probe(Probe(corpus=str(folder)), say=told.append)
+    assert told[0] == "published: 40 items, 40 pictures, of which 30 are there"
+    (here / "empty").mkdir()
+    asked = Probe(corpus=str(folder), images="empty", model=["my_scorers:dark"], out="other")
+    with pytest.raises(ValueError, match=r"none of its pictures is in .*; give images=FOLDER$"):
+        probe(asked, **QUIET)
+    assert not (here / "other").exists()
+    probe(replace(asked, model=[]), **QUIET)  # floors need none
 
 
 def test_published_rules_take_the_head_and_what_is_strictly_above(here: Path) -> None:
@@ -471,9 +484,12 @@ def test_a_folder_that_cannot_be_written_is_told_of_before_anything_is_built(her
 
 
 def test_failures_are_counted_and_the_rest_kept(here: Path) -> None:
-    (result,) = probe(small(corpus="checklist", model=["my_scorers:often_wrong"], floors=False), **QUIET)
+    told: list[str] = []
+    (result,) = probe(small(corpus="checklist", model=["my_scorers:often_wrong"], floors=False), say=told.append)
     line = by_line(result, MICRO)
     assert 0 < line.failed < line.total == line.scored + line.failed
+    assert any(f"failed at {line.failed} items, first with: " in one for one in told)
+    assert result.unscored.startswith("failed: ") and result.unscored in (here / "probes/report.md").read_text()
     text = (here / "probes" / result.name / "answers.jsonl").read_text()
     assert sum("no blue please" in one for one in text.splitlines()) == line.failed
 

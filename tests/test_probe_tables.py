@@ -107,6 +107,8 @@ def test_itm_is_told_with_an_interval_where_it_was_asked(tmp_path: Path) -> None
     assert "[" in text
     table = next(table for table in tables(group) if table.name == "made-up-matching")
     assert column(table, "right % [95 %]")[0] == text
+    names = next(csv.reader(io.StringIO(table.csv())))
+    assert "itm_low" in names and "published" in names and "pair_accuracy" not in names
     assert "sentences right % [95 %]" in printed(group) and text in printed(group)
     alone = replace(group, results=tuple(one for one in group.results if one.model == "n"), answerers={"n": (line,)})
     assert "sentences right" not in printed(alone)

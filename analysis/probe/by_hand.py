@@ -26,7 +26,7 @@ def add_options(options: argparse.ArgumentParser) -> None:
     options.add_argument(
         "--detector", metavar="MODEL", help=f"{told} (default: a 6 x 6 grid, by the recogniser of scenes)"
     )
-    options.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:1 (default: %(default)s)")
+    options.add_argument("--device", default="auto", help="auto, cpu, gpu or cuda:1 (default: %(default)s)")
 
 
 def settings_of(given: argparse.Namespace, regions: Path | None = None) -> dict[str, Any]:

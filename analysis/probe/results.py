@@ -24,7 +24,8 @@ class Result:
 
     corpus: name, kind, digest, items, notes. measuring: task, rules, sentences, tolerance, threshold, seed. about: how
     and with what it was made. model: empty where none was asked. floors: lines of each, by name. blind: the names of
-    the blind rules among them, which read the sentences alone. averages: the paper's, of VL-CheckList.
+    the blind rules among them, which read the sentences alone. averages: the paper's, of VL-CheckList. unscored: how
+    the first item that was not scored ended, and why.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Result:
     floors: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
     blind: tuple[str, ...] = ()
     averages: tuple[Mapping[str, Any], ...] = ()
+    unscored: str = ""
 
     @property
     def coverage(self) -> Line | None:
@@ -72,7 +74,7 @@ def _result(values: dict[str, Any], folder: str) -> Result:
     values |= {"name": folder, "blind": tuple(values["blind"]), "averages": tuple(values["averages"])}
     found = Result(**values)
     corpus, how, averages = found.corpus, found.measuring, found.averages
-    texts = [found.model, *found.blind, corpus["name"], corpus["digest"], *corpus["notes"]]
+    texts = [found.model, found.unscored, *found.blind, corpus["name"], corpus["digest"], *corpus["notes"]]
     texts += [how[name] for name in ("task", "rules", "sentences")]
     texts += [one[name] for one in averages for name in ("name", "rule")]
     numbers = [corpus["items"], how["seed"], how["tolerance"], *(one["value"] or 0 for one in averages)]

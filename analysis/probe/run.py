@@ -24,7 +24,7 @@ from analysis.probe.measures import TOLERANCES, Line, measure
 from analysis.probe.models import Model, models, regions_of
 from analysis.probe.results import Result, save_result
 from analysis.probe.scoring import ANSWERS, Say, hash_of, keep, kept, read, score
-from analysis.probe.selection import answerable, counted, firsts, head, sample
+from analysis.probe.selection import answerable, counted, firsts, head, is_there, sample
 from train.results import run_id
 from train.surroundings import surroundings
 
@@ -63,8 +63,7 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
     _check(config, corpora)
     results = []
     for one in corpora:
-        items, pictures = len(one.corpus.items), len({item.image for item in one.corpus.items})
-        say(f"{one.corpus.name}: {counted(items, 'item')}, {counted(pictures, 'picture')}")
+        say(f"{one.corpus.name}: {counted(len(one.corpus.items), 'item')}, {_pictures(one, model is not None)}")
         if config.floors:
             results.append(_floors(one))
         if one.answers is not None:
@@ -83,6 +82,19 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
             say("\n" + tables.printed(group))
     _check_scored(config, corpora, results, failures)
     return results
+
+
+def _pictures(one: Given, needed: bool) -> str:
+    """How many pictures a corpus has, and how many of them are there. Raises `ValueError` where none is and a model
+    needs them."""
+    images = {item.image for item in one.corpus.items}
+    if one.answers is not None:
+        return counted(len(images), "picture")
+    there = sum(is_there(one.corpus.pictures, image) for image in images)
+    if needed and not there:
+        where = f"in {one.corpus.pictures}" if one.corpus.pictures else "with it"
+        raise ValueError(f"corpus={one.config.corpus}: none of its pictures is {where}; give images=FOLDER")
+    return counted(len(images), "picture") + f", of which {there:,} are there" * (there < len(images))
 
 
 def _check_scored(config: Probe, corpora: Sequence[Given], results: Sequence[Result], failures: list[str]) -> None:
@@ -355,9 +367,9 @@ def _run(one: Given, model: Model, say: Say) -> Result:
         if len({item.image for item in corpus.items}) > 1:
             other, file = floors.shuffled(corpus, config.seed), f"shuffled-s{config.seed}.jsonl"
             blindly["other items' pictures"] = score(other, model.scorer, folder, file=file, **how)
-    for name, said in blindly.items():
+    for name, said in {"": answers, **{f"floor {name}: ": said for name, said in blindly.items()}}.items():
         if failed := [answer.why for answer in said if answer.status == "failed"]:
-            say(f"{folder}: floor {name}: failed at {counted(len(failed), 'item')}, first with: {failed[0]}")
+            say(f"{folder}: {name}failed at {counted(len(failed), 'item')}, first with: {failed[0]}")
     about["seconds since the last start"] = round(time.monotonic() - begun, 1)  # of earlier ones no one knows
     return _finished(folder, one, model.name, measuring, answers, blindly, about)
 
@@ -375,6 +387,7 @@ def _finished(
     seen = sorted({(record.item.image, record.picture) for record in read(folder / ANSWERS) if record.picture})
     pictures = hashlib.sha256(json.dumps(seen).encode()).hexdigest() if seen else ""
     lines = _measured(one.corpus, answers, measuring)
+    why = next((f"{answer.status}: {answer.why}" for answer in answers if answer.status != "scored"), "")
     result = Result(
         name=folder.name,
         corpus=_corpus_facts(one.corpus),
@@ -384,6 +397,7 @@ def _finished(
         lines=lines,
         floors={name: _measured(one.corpus, found, measuring) for name, found in blindly.items()},
         averages=_averages(one.corpus, lines, measuring["task"]),
+        unscored=why,
     )
     save_result(folder, result)
     if one.records and one.answers is None:

@@ -83,7 +83,7 @@ def head(corpus: Corpus, most: int | None, task: str) -> Corpus:
             if not left:
                 break
             found.append(item)
-            left -= _is_there(corpus.pictures, item.image)
+            left -= is_there(corpus.pictures, item.image)
     note = f"Of each file the first {counted(most // 2, 'item')}."
     return replace(corpus, items=tuple(found), notes=(*corpus.notes, note))
 
@@ -94,7 +94,7 @@ def firsts(corpus: Corpus) -> Corpus:
     return replace(corpus, items=tuple(items))
 
 
-def _is_there(folder: Path | None, image: str) -> bool:
+def is_there(folder: Path | None, image: str) -> bool:
     try:
         return folder is not None and bool(find_picture(folder, image))
     except (Missing, Unreadable):

@@ -220,6 +220,8 @@ def _matching(group: Group, keep: Sequence[tuple[str, str]]) -> Table | None:
     told = " and ".join(["as the released code counts"] * released + ["each sentence alone (ITM)"] * alone)
     title = f"{group.title}: {told}"
     data = _frame(group.answerers, keep)
+    of_table = ["answered_by", "by", "value", "total", "scored", "published"]
+    data = data[[*of_table, *(name for name in data.columns if name.startswith("itm_"))]]
     return Table(f"{group.slug}-matching", title, tuple(columns), tuple(rows), data, tuple(notes))
 
 
@@ -291,7 +293,13 @@ def said(group: Group) -> list[str]:
     lines += [f"Flagged is where {FLAG}."] if group.flags else []
     for label, result in zip(group.answerers, [one for one in group.results if one.model], strict=True):
         if (all_items := result.coverage) and all_items.scored < all_items.total:
-            lines.append(f"{label}: {all_items.coverage}")
+            why = f"; the first is {result.unscored}" if result.unscored else ""
+            lines.append(f"{label}: {all_items.coverage}{why}")
+    if len({result.coverage.scored for result in group.results if result.model and result.coverage}) > 1:
+        lines.append(
+            "Not every model scored the same items: their numbers are of different ones. Compared are they on "
+            "what both scored."
+        )
     if any(line.mixed for found in group.series.values() for line in found):
         lines.append("Lines that mix grades of negatives say so, averages among them; read the grades one by one.")
     every = [line for found in group.series.values() for line in found if line.value == MICRO]
