@@ -8,7 +8,7 @@ from typing import Any
 
 from analysis.probe.items import Answer, Corpus, Item
 from analysis.probe.measures import measure
-from analysis.probe.results import RESULT, Result, save_result
+from analysis.probe.results import Result, save_result
 from analysis.probe.scoring import keep
 
 AXES = tuple(f"Part/{chr(97 + n)}" for n in range(13))
@@ -74,5 +74,5 @@ def made(place: Path) -> Path:
     put(place, other, HOSTILE, part, {})
     broken = place / "broken"
     broken.mkdir()
-    (broken / RESULT).write_text('{"version": 1}')
+    (broken / "result-corrected-mean.json").write_text('{"version": 1}')
     return place

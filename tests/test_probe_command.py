@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import gc
 import json
 import os
@@ -215,6 +216,43 @@ def test_averages_of_itm_are_of_its_accuracies(here: Path) -> None:
     assert values["itm"]["value"] == pytest.approx(wanted) and values["itc"]["value"] != pytest.approx(wanted)
     assert values["itm"]["rule"].endswith(", of ITM accuracies") and "ITM" not in values["itc"]["rule"]
     assert result.about["seconds since the last start"] >= 0
+
+
+def test_a_scorer_without_code_needs_a_name(here: Path) -> None:
+    def scorer(sign: float, images: Any, texts: Sequence[str]) -> np.ndarray:
+        return np.array([sign * len(text) for text in texts])
+
+    for sign in (1.0, -1.0):
+        with pytest.raises(ValueError, match=r"^scorer: has no code by which it could be known; give it .* `name`$"):
+            probe(small(corpus="checklist"), scorer=functools.partial(scorer, sign), **QUIET)
+    named: Any = functools.partial(scorer, 1.0)
+    named.name = "long"
+    assert probe(small(corpus="checklist"), scorer=named, **QUIET)[-1].model == "long"
+
+
+def test_overwriting_asks_the_floors_again_too(here: Path) -> None:
+    sign = [1.0]
+
+    def scorer(images: Any, texts: Sequence[str]) -> np.ndarray:
+        return np.array([sign[0] * len(text) for text in texts])
+
+    asked = small(corpus="predicate_noun")
+    probe(asked, scorer=scorer, **QUIET)
+    sign[0] = -1.0
+    (result,) = probe(replace(asked, overwrite=True, floors=False), scorer=scorer, **QUIET)
+    folder = here / "probes" / result.name
+    assert [path.name for path in folder.glob("*.jsonl")] == [ANSWERS]
+    assert all(record.answer.positives[0] < 0 for record in read(folder / ANSWERS))
+    probe(asked, scorer=scorer, **QUIET)
+    assert all(record.answer.positives[0] < 0 for record in read(folder / "blank.jsonl"))
+
+
+def test_results_by_other_rules_for_several_sentences_stand_beside_each_other(here: Path) -> None:
+    asked = small(corpus="checklist", floors=False, model=["my_scorers:dark"])
+    (first,) = probe(asked, **QUIET)
+    (second,) = probe(replace(asked, sentences="all"), **QUIET)
+    found = load_results(here / "probes")[0]
+    assert first.name == second.name and [one.measuring["sentences"] for one in found] == ["all", "mean"]
 
 
 def test_a_scorer_of_the_same_name_with_other_code_is_another_run(here: Path) -> None:

@@ -61,7 +61,7 @@ def test_what_is_no_longer_of_the_report_goes_and_nothing_else(tmp_path: Path) -
     edited.write_text("with my remarks")
     beside.write_text("drawn by hand")
     (tmp_path / "other-m").rename(tmp_path / "elsewhere")
-    (tmp_path / "elsewhere" / "result.json").unlink()
+    (tmp_path / "elsewhere" / "result-corrected-mean.json").unlink()
     write(tmp_path)
     assert sorted(tmp_path.glob("*/other-*.*")) == sorted([edited, beside])
     assert {path.name for path in tmp_path.glob("*/made-up-*.*")} == ours

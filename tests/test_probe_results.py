@@ -11,7 +11,7 @@ import pytest
 
 from analysis.probe.items import Item
 from analysis.probe.measures import MICRO, Line
-from analysis.probe.results import RESULT, Result, groups, load_results, save_result
+from analysis.probe.results import Result, groups, load_results, save_result
 from tests.probe_runs import MEASURING, answers_of, corpus_of, made, put
 
 LINE = Line("all", MICRO, 1, 1, 0, 0, 0, 1)
@@ -42,7 +42,7 @@ def test_a_run_has_the_name_of_its_folder(tmp_path: Path) -> None:
     for model in ("m", "n"):
         put(tmp_path, corpus, model, answers_of(corpus, [True] * 26), {})
     (tmp_path / "made-up-n").rename(tmp_path / "mine")
-    file = tmp_path / "made-up-m" / RESULT
+    file = tmp_path / "made-up-m" / "result-corrected-mean.json"
     file.write_text(file.read_text().replace('"name": "made-up-m"', '"name": "../elsewhere"'))
     results, skipped = load_results(tmp_path)
     assert [result.name for result in results] == ["made-up-m", "mine"] and not skipped
@@ -67,7 +67,7 @@ def test_a_run_has_the_name_of_its_folder(tmp_path: Path) -> None:
 def test_a_result_that_was_changed_is_left_out(change: dict[str, Any], tmp_path: Path) -> None:
     corpus = corpus_of(13)
     result = put(tmp_path, corpus, "m", answers_of(corpus, [True] * 26), {})
-    file = tmp_path / result.name / RESULT
+    file = tmp_path / result.name / "result-corrected-mean.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     results, (why,) = load_results(tmp_path)
     assert results == [] and result.name in why and "\n" not in why
@@ -104,6 +104,19 @@ def test_names_that_are_one_name_as_a_file_are_kept_apart(tmp_path: Path) -> Non
     assert len({group.slug for group in groups(results)}) == 2
 
 
+def test_runs_of_one_name_and_other_weights_are_compared_on_their_own_crops(tmp_path: Path) -> None:
+    whole, cropped = corpus_of(26), corpus_of(26, "made up, cropped")
+    for weights, wrong in (("x", 4), ("y", 8)):
+        for corpus, wrong_here in ((whole, wrong), (cropped, wrong - 2)):
+            result = put(tmp_path, corpus, "a", answers_of(corpus, [n >= wrong_here for n in range(52)]), {})
+            folder = tmp_path / f"{result.name}-{weights}"
+            (tmp_path / result.name).rename(folder)
+            save_result(folder, replace(result, about={"weights": weights}))
+    (found,) = [one.cropped for one in groups(load_results(tmp_path)[0], tmp_path) if one.title == "made up"]
+    accuracies = [(one.first_accuracy, one.second_accuracy) for one in found]
+    assert accuracies == [pytest.approx((100 * a / 26, 100 * b / 26)) for a, b in ((25, 24), (23, 22))]
+
+
 def test_each_model_is_compared_with_itself_on_crops(tmp_path: Path) -> None:
     """Of three models one has no crops, and the p-values of the others are adjusted for two comparisons."""
     whole, cropped = corpus_of(26), corpus_of(26, "made up, cropped")
@@ -118,6 +131,7 @@ def test_each_model_is_compared_with_itself_on_crops(tmp_path: Path) -> None:
         ("b, cropped", "b", True),
     ]
     first, second = found["made up"]
+    assert (first.second_accuracy, second.second_accuracy) == pytest.approx((100 * 20 / 26, 100 * 21 / 26))
     assert [first.p_value, second.p_value] == pytest.approx([2 / 2**6, 2 / 2**5])
     assert [first.adjusted, second.adjusted] == pytest.approx([4 / 2**6, 2 / 2**5])
     assert found["made up, cropped"] == ()

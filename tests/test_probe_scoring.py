@@ -16,7 +16,7 @@ from PIL import Image
 
 from analysis.probe.items import Answer, Corpus, Item, Unreadable, open_picture
 from analysis.probe.measures import outcomes
-from analysis.probe.scoring import ANSWERS, CONFIG, Record, _parsed, keep, read, score
+from analysis.probe.scoring import ANSWERS, CONFIG, Record, _parsed, forget, keep, read, score
 from tests.helpers import one_line
 
 QUIET: dict[str, Any] = {"say": lambda _: None}
@@ -312,7 +312,7 @@ def test_what_was_not_scored_is_asked_again_and_what_is_unchanged_is_not_written
     assert all(right([record.answer for record in read(tmp_path / "run" / ANSWERS)]))
 
 
-def test_another_run_is_refused_and_overwriting_asks_again(tmp_path: Path) -> None:
+def test_another_run_is_refused_and_what_is_forgotten_is_asked_again(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path / "pictures", 4, 1)
     score(corpus, Seer(), tmp_path / "run", identity={"model": "a", "corpus": 1}, **QUIET)
     kept = (tmp_path / "run" / ANSWERS).read_bytes()
@@ -321,7 +321,8 @@ def test_another_run_is_refused_and_overwriting_asks_again(tmp_path: Path) -> No
     one_line(str(error.value))
     assert (tmp_path / "run" / ANSWERS).read_bytes() == kept
     seer = Seer()
-    score(corpus, seer, tmp_path / "run", identity={"model": "a", "corpus": 1}, overwrite=True, **QUIET)
+    forget(tmp_path / "run")
+    score(corpus, seer, tmp_path / "run", identity={"model": "a", "corpus": 1}, **QUIET)
     assert seer.sizes == [8]
     assert (tmp_path / "run" / ANSWERS).read_bytes() == kept
     (tmp_path / "run" / CONFIG).write_text("{")

@@ -92,6 +92,13 @@ def test_the_head_is_of_each_file_and_skips_what_is_not_there(tmp_path: Path) ->
     assert numbers(5, "itc") == numbers(4, "itc") and numbers(5, "itm") == numbers(6, "itc")
     assert numbers(1, "itc") == [] and numbers(1, "itm") == ["vg/0", "vaw/0"]
     assert len(numbers(None, "itc")) == 8
+    mixed = replace(corpus, items=tuple(items[n] for n in (6, 0, 7, 2, 4, 5)))
+    assert [one.id.removeprefix("Attribute/color/") for one in head(mixed, 4, "itc").items] == [
+        "vaw/0",
+        "vg/0",
+        "vaw/1",
+        "vg/2",
+    ]
     assert head(corpus, 3, "itc").notes == ("Of each file the first 1 item.",)
 
 

@@ -13,8 +13,18 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-PACKAGES = ("travlr", "torch", "transformers", "lightning", "tokenizers", "safetensors", "numpy", "scikit-learn")
-CODE = ("train", "train.py", "travlr", "render", "splits", "conf")
+PACKAGES = (
+    "travlr",
+    "pillow",
+    "torch",
+    "transformers",
+    "lightning",
+    "tokenizers",
+    "safetensors",
+    "numpy",
+    "scikit-learn",
+)
+CODE = ("train", "train.py", "travlr", "render", "splits", "conf")  # that a run of train.py depends on
 
 
 def hardware(gpus: Sequence[str] = ()) -> str:
@@ -29,16 +39,16 @@ def hardware(gpus: Sequence[str] = ()) -> str:
     return ", ".join([*counted, f"{processor} ({cores} core{'s' * (cores > 1)})"])
 
 
-def environment() -> dict[str, str]:
+def environment(code: Sequence[str] = CODE) -> dict[str, str]:
     """Versions of Python and of installed packages (nothing is imported), and the commit of the code, "" if none."""
     found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
-    return {**found, "commit": commit(Path(__file__).resolve().parent.parent)}
+    return {**found, "commit": commit(Path(__file__).resolve().parent.parent, code)}
 
 
-def commit(checkout: Path) -> str:
+def commit(checkout: Path, code: Sequence[str] = CODE) -> str:
     """The commit that is checked out there, "-dirty" where the code is not that of it; "" where it is no checkout."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
@@ -51,14 +61,14 @@ def commit(checkout: Path) -> str:
         if Path(git("rev-parse", "--show-toplevel")).resolve() != checkout.resolve():
             return ""  # another project's checkout, in which this one is installed
         head = git("rev-parse", "HEAD")
-        return head + "-dirty" * bool(git("status", "--porcelain", "--", *CODE))
+        return head + "-dirty" * bool(git("status", "--porcelain", "--", *code))
     except (OSError, subprocess.SubprocessError):
         return ""
 
 
-def surroundings(gpus: Sequence[str] = ()) -> dict[str, str]:
+def surroundings(gpus: Sequence[str] = (), code: Sequence[str] = CODE) -> dict[str, str]:
     """The columns of a row that say where and with what a run was made; gpus: names of those it uses."""
-    versions = environment()
+    versions = environment(code)
     checked_out = versions.pop("commit")
     created = datetime.now(UTC).isoformat(timespec="seconds")
     return {

@@ -113,7 +113,7 @@ class Probe:
 
     @property
     def asked(self) -> str:
-        """The task, where nothing else says one."""
+        """The task: the given one, else itc."""
         return self.task or TASKS[0]
 
     @property

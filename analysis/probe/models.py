@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import inspect
@@ -43,8 +44,11 @@ class Model:
 def models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterator[Model]:
     """Models one after the other, so that one is in memory at a time; what cannot be loaded is added to failures."""
     if scorer is not None:
-        name = getattr(scorer, "name", "") or getattr(scorer, "__qualname__", type(scorer).__qualname__)
-        yield Model(str(name), scorer, _source(scorer))
+        own, source = getattr(scorer, "name", ""), _source(scorer)
+        if not own and not source:
+            raise ValueError("scorer: has no code by which it could be known; give it an attribute `name`")
+        name = own or getattr(scorer, "__qualname__", type(scorer).__qualname__)
+        yield Model(str(name), scorer, source)
     if not config.model:
         return
     from analysis.probe.scorers import load
@@ -67,10 +71,13 @@ def regions_of(settings: RegionSettings) -> dict[str, Any]:
 
 
 def _source(scorer: Scorer) -> str:
-    """A scorer from Python by its code, so that another one of that name is another run; "" where there is no code."""
+    """A scorer from Python by its code, so that another one of that name is another run; "" where there is no code of
+    its own, as of what `functools.partial` made."""
     try:
         code = inspect.getsource(scorer if inspect.isroutine(scorer) else type(scorer))
     except (OSError, TypeError):
+        return ""
+    if isinstance(scorer, functools.partial):
         return ""
     return hashlib.sha256(code.encode()).hexdigest()
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import hashlib
 import html
 import json
-import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,9 @@ from analysis.probe.figures import figures
 from analysis.probe.results import Group, Result, groups, load_results
 from analysis.probe.tables import said, tables
 from travlr.browse import with_shared
+from travlr.browse import write as write_whole
 
-PAGE, TEXT_PAGE, FILES = "report.html", "report.md", "report.json"
+PAGE, TEXT_PAGE, FILES, LOCK = "report.html", "report.md", "report.json", ".report.lock"
 FORMATS = ("svg", "png")
 WIDE = 6.6  # inches; a wider figure has the page's whole width
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -50,12 +51,15 @@ class Content:
 
 def write(out: Path) -> list[Group]:
     """Tables, figures and pages on all runs in a folder, in the place of earlier ones. Returns what they are of."""
-    results, skipped = load_results(out)
-    contents = [_content(group) for group in groups(results, out)]
-    files = {path: data for content in contents for path, data in content.files.items()}
-    files[TEXT_PAGE] = markdown(contents, skipped).encode()
-    files[PAGE] = html_page(out, contents, skipped).encode()
-    _replace(out, files)
+    out.mkdir(parents=True, exist_ok=True)
+    with open(out / LOCK, "w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)  # another process waits: whoever is last has seen every run
+        results, skipped = load_results(out)
+        contents = [_content(group) for group in groups(results, out)]
+        files = {path: data for content in contents for path, data in content.files.items()}
+        files[TEXT_PAGE] = markdown(contents, skipped).encode()
+        files[PAGE] = html_page(out, contents, skipped).encode()
+        _replace(out, files)
     return [content.group for content in contents]
 
 
@@ -77,25 +81,19 @@ def _replace(out: Path, files: Mapping[str, bytes]) -> None:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         last = dict(json.loads((out / FILES).read_text(encoding="utf-8"))["files"])
     for name, data in files.items():
-        _put(out / name, data)
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(out / name, data)
     for name, digest in last.items():
         path = out / name
         stale = name not in files and re.fullmatch(r"(tables|figures)/[^/]+", name) and path.is_file()
         if stale and _digest(path.read_bytes()) == digest:
             path.unlink()
     digests = {name: _digest(data) for name, data in sorted(files.items())}
-    _put(out / FILES, json.dumps({"version": 1, "files": digests}, indent=1).encode() + b"\n")
+    write_whole(out / FILES, json.dumps({"version": 1, "files": digests}, indent=1) + "\n")
 
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _put(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(data)
-    temporary.replace(path)
 
 
 # The page ------------------------------------------------------------------------------------------------------------

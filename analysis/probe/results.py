@@ -1,4 +1,4 @@
-"""Results of probes: result.json of each run, and which results can be set side by side."""
+"""Results of probes: those of each run, and which can be set side by side."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any
 
 from analysis.probe.measures import AXIS_GRADE, MICRO, Compared, Line, Outcomes, compare, outcomes, solved_blindly
 from analysis.probe.scoring import ANSWERS, read
-from travlr.files import locked, put_file
+from travlr.browse import write
 
 VERSION = 1
-RESULT = "result.json"
+RESULT = "result-{rules}-{sentences}.json"  # in a run's folder
+MODEL = ("head", "question", "size", "regions", "precision", "weights")  # in `about`: with what a model answered
 CROPPED = ", cropped"  # after the name of a corpus whose pictures are
 
 
@@ -46,17 +47,15 @@ class Result:
 
 
 def save_result(folder: Path, result: Result) -> None:
-    """Write FOLDER/result.json, in the place of an earlier one."""
+    """Write a result to its run's folder, in the place of an earlier one by the same rules."""
     text = json.dumps({"version": VERSION, **asdict(result)}, indent=1, ensure_ascii=False, allow_nan=False)
-    with locked(folder):
-        (folder / RESULT).unlink(missing_ok=True)
-        put_file(folder, RESULT, [text.encode() + b"\n"])
+    write(folder / RESULT.format_map(result.measuring), text + "\n")
 
 
 def load_results(out: Path) -> tuple[list[Result], list[str]]:
     """The results of all runs in a folder, by name, and a line for each that cannot be read."""
     found, skipped = [], []
-    for path in sorted(out.glob(f"*/{RESULT}")):
+    for path in sorted(out.glob("*/result-*.json")):
         try:
             found.append(_result(json.loads(path.read_text(encoding="utf-8")), path.parent.name))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -234,7 +233,8 @@ def _cropped(models: Mapping[str, Result], results: Sequence[Result], out: Path)
         name = f"{whole.corpus['name']}{CROPPED}"
         for other in results:
             same = (other.model, other.corpus["name"], other.measuring) == (whole.model, name, whole.measuring)
-            if same and other.corpus["items"] == whole.corpus["items"]:
+            same &= all(other.about.get(setting) == whole.about.get(setting) for setting in MODEL)
+            if same and other.corpus["items"] == whole.corpus["items"] and label not in asked:
                 couples.append((f"{label}{CROPPED}", label))
                 asked |= {f"{label}{CROPPED}": other, label: whole}
     found = _outcomes(asked, out)

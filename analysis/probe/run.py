@@ -1,6 +1,6 @@
 """`probe(config, scorer=…) -> results`: corpora are made or read, models loaded, answers scored, measured and reported.
 
-OUT/CORPUS-MODEL-HASH/   a run: config.json, answers.jsonl, result.json, and the answers to other pictures
+OUT/CORPUS-MODEL-HASH/   a run: config.json, answers.jsonl, a result, and the answers to other pictures
 OUT/CORPUS-floors-HASH/  what is reached without a model
 """
 
@@ -23,10 +23,11 @@ from analysis.probe.items import KINDS, Answer, Corpus, Missing, Scorer, Unreada
 from analysis.probe.measures import TOLERANCES, Line, measure
 from analysis.probe.models import Model, models, regions_of
 from analysis.probe.results import Result, save_result
-from analysis.probe.scoring import ANSWERS, Say, hash_of, keep, kept, read, score
+from analysis.probe.scoring import ANSWERS, Say, forget, hash_of, keep, kept, read, read_config, score
 from analysis.probe.selection import answerable, counted, firsts, head, is_there, sample
 from train.results import run_id
-from train.surroundings import surroundings
+from train.surroundings import CODE, surroundings
+from travlr.files import Locked
 
 SCENES_FOLDER = "data/probes"  # of our own corpora
 
@@ -60,12 +61,17 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
     if model is None and failures:
         raise ValueError(failures[0])
     corpora = list(_corpora(config, say))
+    if scorer is not None and any(one.answers is not None for one in corpora):
+        raise ValueError(f"scorer: corpus={config.corpus} holds answers, measured as they are; leave it out")
     _check(config, corpora)
     results = []
     for one in corpora:
         say(f"{one.corpus.name}: {counted(len(one.corpus.items), 'item')}, {_pictures(one, model is not None)}")
         if config.floors:
-            results.append(_floors(one))
+            try:
+                results.append(_floors(one))
+            except Locked:
+                say(f"{one.corpus.name}: another process is at its floors")
         if one.answers is not None:
             results.append(_kept(one))
     while model is not None:
@@ -270,7 +276,7 @@ def _surroundings(device: str = "") -> dict[str, Any]:
         import torch
 
         gpus = [torch.cuda.get_device_name(device)]
-    found = surroundings(gpus)
+    found = surroundings(gpus, (*CODE, "analysis"))
     return {**found, "versions": json.loads(found["versions"])}
 
 
@@ -339,10 +345,7 @@ def _run(one: Given, model: Model, say: Say) -> Result:
     threshold = model.threshold
     if config.asked == "itm" and threshold is None:
         raise ValueError(f"task=itm: {model.name} has no score above which a sentence matches; use task=itc")
-    identity = {
-        "corpus": corpus.name,
-        "digest": corpus.digest,
-        "model": model.name,
+    told = {
         "weights": model.weights,
         "precision": config.precision,
         "head": config.head,
@@ -350,15 +353,17 @@ def _run(one: Given, model: Model, say: Say) -> Result:
         "size": config.size,
         "regions": None if config.regions == GRID else regions_of(config.regions),
     }
+    identity = {"corpus": corpus.name, "digest": corpus.digest, "model": model.name, **told}
     folder = _folder(config.out, corpus, model.name, identity)
     device = str(getattr(model.scorer, "device", config.device))
-    about = {"device": device, "batch_size": config.batch_size, **_surroundings(device)}
-    about |= {"precision": config.precision, "weights": model.weights}
+    about = {"device": device, "batch_size": config.batch_size, **_surroundings(device), **told}
     how: dict[str, Any] = {"batch_size": config.batch_size, "identity": identity, "about": about}
-    how |= {"overwrite": config.overwrite, "say": say}
-    measuring = _measuring(config, getattr(model.scorer, "tolerance", TOLERANCES[config.precision]), threshold)
+    how |= {"say": say}
+    measuring = _measuring(config, TOLERANCES[config.precision], threshold)
     begun = time.monotonic()
     say(f"{folder}: {model.name}")
+    if config.overwrite:
+        forget(folder)
     answers = score(corpus, model.scorer, folder, **how)
     blindly: dict[str, list[Answer]] = {}
     if config.floors:
@@ -370,6 +375,7 @@ def _run(one: Given, model: Model, say: Say) -> Result:
     for name, said in {"": answers, **{f"floor {name}: ": said for name, said in blindly.items()}}.items():
         if failed := [answer.why for answer in said if answer.status == "failed"]:
             say(f"{folder}: {name}failed at {counted(len(failed), 'item')}, first with: {failed[0]}")
+    about = read_config(folder)["about"]  # of when it was first asked
     about["seconds since the last start"] = round(time.monotonic() - begun, 1)  # of earlier ones no one knows
     return _finished(folder, one, model.name, measuring, answers, blindly, about)
 

@@ -83,7 +83,6 @@ def score(
     identity: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
     file: str = ANSWERS,
-    overwrite: bool = False,
     say: Say = print,
 ) -> list[Answer]:
     """What a scorer says of each item, in the order of the corpus; at the same time it is appended to FOLDER/FILE.
@@ -96,9 +95,7 @@ def score(
     wanted = dict(identity or {"corpus": corpus.digest, "model": getattr(scorer, "name", "")})
     with kept(folder, wanted, about or {}):
         path = folder / file
-        known = {} if overwrite else {record.item.id: record for record in _unchanged(corpus.pictures, read(path))}
-        if overwrite:
-            path.unlink(missing_ok=True)
+        known = {record.item.id: record for record in _unchanged(corpus.pictures, read(path))}
         waiting = [item for item in corpus.items if item.id not in known or known[item.id].answer.status != "scored"]
         if len({item.id for item in corpus.items}) < len(corpus.items):
             raise ValueError(f"{corpus.name}: an id occurs twice; each item needs its own")
@@ -117,6 +114,16 @@ def keep(
     with kept(folder, identity, about):
         lines = [Record(item, answer).line for item, answer in zip(corpus.items, answers, strict=True)]
         put_file(folder, ANSWERS, lines)
+
+
+def forget(folder: Path) -> None:
+    """Remove all answers of a run, and what says with what they were made. Raises `ValueError` where it is no run."""
+    if folder.exists():
+        read_config(folder)
+        with locked(folder):
+            for path in [*folder.glob("*.jsonl"), folder / CONFIG]:
+                path.unlink(missing_ok=True)
+            close(folder)
 
 
 @contextlib.contextmanager

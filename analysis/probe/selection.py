@@ -76,16 +76,17 @@ def head(corpus: Corpus, most: int | None, task: str) -> Corpus:
     before them that are skipped. ITM takes one more for an odd number, and of that one the true sentence alone."""
     if most is None:
         return corpus
-    found: list[Item] = []
+    taken: set[str] = set()
     for group in grouped(corpus.items).values():
         left = (most + (task == "itm")) // 2
         for item in group:
             if not left:
                 break
-            found.append(item)
+            taken.add(item.id)
             left -= is_there(corpus.pictures, item.image)
     note = f"Of each file the first {counted(most // 2, 'item')}."
-    return replace(corpus, items=tuple(found), notes=(*corpus.notes, note))
+    items = tuple(item for item in corpus.items if item.id in taken)
+    return replace(corpus, items=items, notes=(*corpus.notes, note))
 
 
 def firsts(corpus: Corpus) -> Corpus:
