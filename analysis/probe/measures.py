@@ -211,17 +211,16 @@ def measure(
     lines += [_line("axis", axis, found, places, seed) for axis, places in axes.items()]
     for by, of in _ways(items):
         groups = _groups(items, of)
-        if by in (GRADE, AXIS_GRADE):
-            order = list(axes)
-            groups = dict(sorted(groups.items(), key=lambda one: _place(one[0], order)))
+        if by in (GRADE, AXIS_GRADE):  # from the easiest grade on, those of an axis together
+            order = list(axes) if by == AXIS_GRADE else []
+            groups = dict(sorted(groups.items(), key=lambda one: _place(items[one[1][0]], order)))
         lines += [_line(by, value, found, places, seed) for value, places in groups.items()]
     return lines
 
 
-def _place(value: str, axes: Sequence[str]) -> tuple[int, str]:
-    """Grades from the easiest on, those of an axis together."""
-    axis, _, grade = value.rpartition(", ")
-    return (axes.index(axis) if axis else 0), grade
+def _place(item: Item, axes: Sequence[str]) -> tuple[int, str]:
+    """By its axis, if there are any, and its grade, as values are in order; both may have commas in their names."""
+    return (axes.index(item.axis) if axes else 0), item.labels[GRADE]
 
 
 def _ways(items: Sequence[Item]) -> list[tuple[str, Callable[[Item], str]]]:
