@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import random
+import weakref
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -237,10 +239,13 @@ def test_a_noisy_oracle_is_as_good_as_it_says() -> None:
 
 
 def test_blank_pictures_are_white_and_each_size_is_one() -> None:
+    shown: list[weakref.ref[Image.Image]] = []
+
     class Peeks:
         name, threshold = "peeks", 0.5
 
         def __call__(self, images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
+            shown.extend(map(weakref.ref, images))
             assert len({id(image) for image in images}) == len({image.size for image in images})
             assert all(image.mode == "RGB" and image.getextrema() == ((255, 255),) * 3 for image in images)
             return np.array([float(len(text)) + image.width for image, text in zip(images, texts, strict=True)])
@@ -248,6 +253,8 @@ def test_blank_pictures_are_white_and_each_size_is_one() -> None:
     scorer = blank(Peeks())
     images = [Image.new("RGB", size, "red") for size in ((3, 4), (3, 4), (5, 4))]
     assert scorer(images, ["a", "bb", "a"]).tolist() == [4, 5, 6]
+    gc.collect()
+    assert [one() for one in shown] == [None] * 3  # none is kept: they are as large as all pictures together
     assert getattr(scorer, "name", "") == "peeks, blank pictures" and getattr(scorer, "threshold", 0) == 0.5
 
 

@@ -142,6 +142,18 @@ def test_sources_grades_labels_and_crossings_have_lines_and_mixed_grades_say_so(
     assert {one.mixed for one in lines} == {"", "N1 and N2"}
 
 
+def test_grades_may_have_commas_and_stand_in_order_by_axis() -> None:
+    grades = ("hard, very", "easy", "hard")
+    items = [
+        replace(item, labels={"grade": grades[n // 4 % 3]}) for n, item in enumerate(items_of(12, ("b, of all", "a")))
+    ]
+    lines = measure(items, answers_of(items, [True] * 24))
+    assert [one.value for one in lines if one.by == "grade"] == ["easy", "hard", "hard, very"]
+    assert [one.value for one in lines if one.by == "axis and grade"] == [
+        f"{axis}, {grade}" for axis in ("b, of all", "a") for grade in ("easy", "hard", "hard, very")
+    ]
+
+
 # Rules ---------------------------------------------------------------------------------------------------------------
 
 SEVERAL = {

@@ -86,7 +86,13 @@ def pictures(seed: int, count: int) -> list[Picture]:
     [("apple", "an"), ("bear", "a"), ("hour", "an"), ("house", "a"), ("unicorn", "a"), ("umbrella", "an"),
      ("orange", "an"), ("used car", "a"), ("unusual hat", "an"), ("uninformed man", "an"), ("uniform", "a"),
      ("honest man", "an"), ("European", "a"), ("ear", "an"), ("utensil", "a"), ("ukulele", "a"),
-     ("one-way sign", "a")],
+     ("one-way sign", "a"), ("onesie", "a"), ("onion", "an"), ("oil can", "an"), ("oinking pig", "an"),
+     ("ouija board", "a"), ("oud", "an"), ("utility pole", "a"), ("utter mess", "an"), ("urinal", "a"), ("urn", "an"),
+     ("urban street", "an"), ("usb port", "a"), ("USA flag", "a"), ("US flag", "a"), ("usher", "an"), ("ewe", "a"),
+     ("unidentified object", "an"), ("unironed shirt", "an"), ("unlit candle", "an"), ("unicycle", "a"), ("unit", "a"),
+     ("UPS truck", "a"), ("upset man", "an"), ("u-haul truck", "a"), ("UFO", "a"), ("suv", "an"),
+     ("rv", "an"), ("tv", "a"), ("x-ray", "an"), ("xbox", "an"), ("s", "an"), ("t-shirt", "a"), ("18 wheeler", "an"),
+     ("10 speed", "a"), ("heirloom", "an"), ("honor guard", "an"), ("honey jar", "a"), ("", "a")],
 )  # fmt: skip
 def test_articles_go_by_sound(words: str, right: str) -> None:
     assert article(words) == right

@@ -24,7 +24,7 @@ from analysis.probe.config import RULES
 from analysis.probe.items import STATUSES, Answer, Corpus, Item, find_picture
 from analysis.probe.measures import itm_counts, itm_shares, measure
 from analysis.probe.scoring import ANSWERS, read, score
-from analysis.probe.selection import answerable, grouped, head, sample
+from analysis.probe.selection import answerable, firsts, grouped, head, sample
 from travlr.files import close, locked, put_file
 
 THRESHOLD = 0.5  # of a probability, as the released code has it
@@ -127,9 +127,7 @@ class Evaluate:
         run = self.run
         if self.rules == "corrected":
             return sample(answerable(corpus), run.most and max(run.most // 2, 1), self.seed)
-        taken = head(corpus, run.most, run.task).items
-        first = (replace(item, positives=item.positives[:1], negatives=item.negatives[:1]) for item in taken)
-        return replace(corpus, items=tuple(first))
+        return firsts(head(corpus, run.most, run.task))
 
     def _path(self, image: str) -> str:
         return str(find_picture(self.corpus.pictures or Path(), image))

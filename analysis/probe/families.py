@@ -34,14 +34,14 @@ def parts_of(name: str, head: str | None, question: str | None) -> Parts:
         family = FAMILIES[kind]
         if head is not None and head not in family.heads:
             raise ValueError(f"head={head}: model={name} ({kind}) has {' and '.join(family.heads)} only")
-        model = weights_of(name, folder, family)
+        model = loaded(name, folder, family)
         tokenizer, processor = read_with(name, folder, "AutoTokenizer", "AutoImageProcessor")
         check_vocabulary(name, model, tokenizer)
         return family.build(name, model, tokenizer, processor, head or family.heads[0])
     if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         if head is not None:
             raise ValueError(f"head={head}: model={name} ({kind}) is asked yes or no and has no such head")
-        return generative(name, weights_of(name, folder, GENERATIVE), folder, question or QUESTION)
+        return generative(name, loaded(name, folder, GENERATIVE), folder, question or QUESTION)
     raise ValueError(
         f"model={name}: its config says model_type={kind}; must be one of {', '.join(FAMILIES)}, or a generative "
         "vision-language model"
@@ -110,7 +110,7 @@ def first_sentence(error: BaseException) -> str:
     return one_line(error).partition(". ")[0].removesuffix(".")
 
 
-def weights_of(name: str, folder: Path, family: Family) -> Any:
+def loaded(name: str, folder: Path, family: Family) -> Any:
     """The model with its weights, from safetensors or from a file of tensors alone.
 
     Raises ValueError where it cannot be read, lacks weights that a score depends on, or has some for parts of the model

@@ -253,12 +253,10 @@ def noisy_oracle(corpus: Corpus, accuracy: float, seed: int = 0) -> list[Answer]
 
 def blank(scorer: Scorer) -> Scorer:
     """The scorer, shown white pictures of the same sizes. Its name says so."""
-    white: dict[tuple[int, int], Image.Image] = {}  # one object for each size, so that each is encoded once
 
     def score(images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
-        for image in images:
-            if image.size not in white:
-                white[image.size] = Image.new("RGB", image.size, "white")
+        # Of a call, one object for each size, so that each is encoded once; photographs have thousands of sizes.
+        white = {size: Image.new("RGB", size, "white") for size in {image.size for image in images}}
         return scorer([white[image.size] for image in images], texts)
 
     score.__dict__["name"] = f"{getattr(scorer, 'name', 'scorer')}, blank pictures"

@@ -211,17 +211,16 @@ def measure(
     lines += [_line("axis", axis, found, places, seed) for axis, places in axes.items()]
     for by, of in _ways(items):
         groups = _groups(items, of)
-        if by in (GRADE, AXIS_GRADE):
-            order = list(axes)
-            groups = dict(sorted(groups.items(), key=lambda one: _place(one[0], order)))
+        if by in (GRADE, AXIS_GRADE):  # from the easiest grade on, those of an axis together
+            order = list(axes) if by == AXIS_GRADE else []
+            groups = dict(sorted(groups.items(), key=lambda one: _place(items[one[1][0]], order)))
         lines += [_line(by, value, found, places, seed) for value, places in groups.items()]
     return lines
 
 
-def _place(value: str, axes: Sequence[str]) -> tuple[int, str]:
-    """Grades from the easiest on, those of an axis together."""
-    axis, _, grade = value.rpartition(", ")
-    return (axes.index(axis) if axis else 0), grade
+def _place(item: Item, axes: Sequence[str]) -> tuple[int, str]:
+    """By its axis, if there are any, and its grade, as values are in order; both may have commas in their names."""
+    return (axes.index(item.axis) if axes else 0), item.labels[GRADE]
 
 
 def _ways(items: Sequence[Item]) -> list[tuple[str, Callable[[Item], str]]]:
@@ -258,10 +257,8 @@ def _groups(items: Sequence[Item], of: Callable[[Item], str]) -> dict[str, np.nd
 
 
 def _line(by: str, value: str, found: Outcomes, places: np.ndarray, seed: int) -> Line:
-    statuses = found.statuses[places]
-    scored = places[statuses == "scored"]
-    grades = sorted({grade for n in places.tolist() if (grade := found.items[n].labels.get(GRADE, ""))})
-    values: dict[str, Any] = {status: int((statuses == status).sum()) for status in STATUSES}
+    scored = places[found.scored[places]]
+    values: dict[str, Any] = {}
     if len(scored):
         values |= _share("single", found.right[scored], found.cluster[scored], seed)
         values["published"] = 100 * float(found.published[scored].mean())
@@ -273,18 +270,24 @@ def _line(by: str, value: str, found: Outcomes, places: np.ndarray, seed: int) -
         share = _share("itm", right, found.cluster[item], seed)
         values |= itm_shares(found.itm[scored].sum(axis=0))
         values |= {"itm_low": share["itm_low"], "itm_high": share["itm_high"]}
+    return Line(by=by, value=value, **_counts(found, places), **values)
+
+
+def _counts(found: Outcomes, places: np.ndarray) -> dict[str, Any]:
+    """What is counted of items, whatever their scores' shares and means are."""
+    statuses = found.statuses[places]
+    scored = places[statuses == "scored"]
+    grades = sorted({grade for n in places.tolist() if (grade := found.items[n].labels.get(GRADE, ""))})
     _, sizes = np.unique(found.cluster[scored], return_counts=True)
-    return Line(
-        by=by,
-        value=value,
-        total=len(places),
-        clusters=len(sizes),
-        ties=int(found.tie[scored].sum()),
-        pairs=len(both),
-        mixed=" and ".join(grades) if len(grades) > 1 else "",
-        largest=int(sizes.max(initial=0)),
-        **values,
-    )
+    return {
+        "total": len(places),
+        **{status: int((statuses == status).sum()) for status in STATUSES},
+        "clusters": len(sizes),
+        "largest": int(sizes.max(initial=0)),
+        "ties": int(found.tie[scored].sum()),
+        "pairs": len(_pairs(found, scored)),
+        "mixed": " and ".join(grades) if len(grades) > 1 else "",
+    }
 
 
 def _pairs(found: Outcomes, scored: np.ndarray) -> np.ndarray:
@@ -361,7 +364,6 @@ def itm_shares(counts: np.ndarray) -> dict[str, float | None]:
 def _mean_of_axes(found: Outcomes, axes: dict[str, np.ndarray], seed: int) -> Line:
     """The unweighted mean of the axes that have scores; one bootstrap of all, as axes may share pictures."""
     every = np.concatenate(list(axes.values()))
-    whole = _line("all", MACRO, found, every, seed)
     code = np.zeros(len(found.items), np.int64)
     for n, places in enumerate(axes.values()):
         code[places] = 2 * n
@@ -369,7 +371,6 @@ def _mean_of_axes(found: Outcomes, axes: dict[str, np.ndarray], seed: int) -> Li
     values: dict[str, Any] = {}
     if len(scored):
         values = _means("single", code[scored] + found.right[scored], len(axes), found.cluster[scored], seed)
-    names = ("total", *STATUSES, "clusters", "largest", "ties", "pairs", "mixed")
     both = _pairs(found, scored)
     if len(both):
         pair = _means(
@@ -380,8 +381,7 @@ def _mean_of_axes(found: Outcomes, axes: dict[str, np.ndarray], seed: int) -> Li
         right, item = _sentences(found.itm, scored)
         itm = _means("itm", code[item] + right, len(axes), found.cluster[item], seed)
         values |= {"itm_accuracy": itm["itm"], "itm_low": itm["itm_low"], "itm_high": itm["itm_high"]}
-    kept = {name: getattr(whole, name) for name in names}
-    return Line(by="all", value=MACRO, **kept, **values)
+    return Line(by="all", value=MACRO, **_counts(found, every), **values)
 
 
 def _means(name: str, codes: np.ndarray, groups: int, cluster: np.ndarray, seed: int) -> dict[str, float | None]:

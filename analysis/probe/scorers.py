@@ -139,8 +139,7 @@ def load(
     scores to some 3 digits, so that many tie.
     head: itm or itc, of the models that have both; by default itm. question: asked of generative models, with `{text}`
     for the sentence; by default `analysis.probe.families.QUESTION`. regions: of VisualBERT, UNITER and LXMERT, by
-    default those of a 6 x 6 grid; size: of the four
-    (`train.models.SIZES`).
+    default those of a 6 x 6 grid. size: of VisualBERT, UNITER, LXMERT and ALBEF, one of `train.models.SIZES`.
 
     threshold: 0 where a score is the log-odds of a match, None where it only ranks (CLIP, ViLT, itc).
     Raises ValueError, in one line, for a name or setting that cannot be had.

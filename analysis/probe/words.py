@@ -73,7 +73,11 @@ TABLES: dict[str, list[list[str]]] = {
 IRREGULAR = {"people": "person", "men": "man", "women": "woman", "children": "child", "feet": "foot", "teeth": "tooth",
              "mice": "mouse", "geese": "goose", "knives": "knife", "leaves": "leaf", "shelves": "shelf",
              "potatoes": "potato", "tomatoes": "tomato", "buses": "bus"}  # fmt: skip
-AN = re.compile(r"(?!(?:uni(?![nm])|uk|use|usu|ute|eu|one\b|once\b|ou?i))[aeiou]|(?:hour|honest|honou?r|heir)")
+# Vowels but those that sound like `you` or `won`, a silent h, and letters and numbers whose names begin with a vowel.
+AN = re.compile(
+    r"(?!u\b|u[fk]|ups\b|ur[aiu]|us(?!h)|ut[eio]|uv|uni(?![mnr]|de)|eu|ewe|one(?:s|\b)|once\b|oui)[aeiou]"
+    r"|hour|honest|honou?r|heir|[fhlmnrsx]\b|(?:hd|lcd|mp3|rv|suv)s?\b|hdtv|xbox|8|1[18]\b"
+)
 
 
 def article(words: str) -> str:
