@@ -25,9 +25,8 @@ Scorer = Callable[[Sequence[Image.Image], Sequence[str]], np.ndarray]
 
 The same picture comes as the same object, and all sentences of a picture come in one call, so that a scorer can encode
 each picture once. A scorer may have attributes: `name`; `threshold`, the score above which a text alone is said to
-match (VL-CheckList's ITM needs it; contrastive models without a bias have none); `device`, what it runs on, as results
-tell; and `tolerance`, the part of a score by which two may differ that are called equal (by default the precision's in
-`analysis.probe.measures.TOLERANCES`).
+match (VL-CheckList's ITM needs it; contrastive models without a bias have none); and `device`, what it runs on, as
+results tell.
 """
 
 
