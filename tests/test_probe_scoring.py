@@ -173,6 +173,19 @@ def test_a_batch_that_is_too_large_is_halved_and_so_are_those_after_it(error: Ex
     assert sum(size > 10 for size in seer.sizes) < 10  # not once for each of the batches
 
 
+def test_one_picture_that_is_too_large_does_not_slow_down_those_after_it(tmp_path: Path) -> None:
+    def little(scores: np.ndarray, images: Any, texts: Any) -> Any:
+        if any(image.size == (9, 9) for image in images):
+            raise MemoryError
+        return scores
+
+    corpus, seer = corpus_of(tmp_path / "pictures", 60, 1), Seer(little)
+    Image.new("RGB", (9, 9)).save(tmp_path / "pictures/3.png")
+    answers = score(corpus, seer, tmp_path / "run", batch_size=16, **QUIET)
+    assert [answer.id for answer in answers if answer.status == "failed"] == ["3-0"]
+    assert max(seer.sizes[-5:]) == 8  # half of a batch is the most that it managed after that
+
+
 def test_a_scorer_that_always_fails_ends_with_all_failed(tmp_path: Path) -> None:
     def broken(scores: np.ndarray, images: Any, texts: Any) -> Any:
         raise ValueError("needs a tokenizer")

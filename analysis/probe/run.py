@@ -413,7 +413,8 @@ def _finished(
 
 def _write_results(folder: Path, one: Given, model: str, answers: Sequence[Answer], threshold: float | None) -> None:
     """Answers in the columns of the predicate-noun study. A score becomes a probability: its own where it has a
-    threshold, which is 0.5 then; else, as the study's CLIP has it, that of the two sentences of the item."""
+    threshold, which is 0.5 then; else, as the study's CLIP has it, that of the two sentences of the item. Scores more
+    than some 36 above the threshold all become 1 there, and so tie; they are whole in answers.jsonl."""
     from analysis.probe.predicate_noun import results_name, write_results
 
     def probability(score: float, other: float) -> float:

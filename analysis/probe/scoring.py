@@ -257,10 +257,11 @@ def _answered(folder: Path | None, items: Sequence[Item], scorer: Scorer, batch_
 
 
 class _Asking:
-    """A scorer, and how many sentences it is given in a call: fewer after it has run out of memory."""
+    """A scorer, and how many sentences it is given in a call: after it has run out of memory, no more than the most
+    that it has managed since, so that one large picture does not slow down all that follow."""
 
     def __init__(self, scorer: Scorer, batch_size: int) -> None:
-        self._scorer, self._size = scorer, batch_size
+        self._scorer, self._most, self._size = scorer, batch_size, batch_size
 
     def batches(self, items: Iterable[Item]) -> Iterator[list[Item]]:
         """Items of whole pictures whose sentences fit into a call, or those of one picture."""
@@ -294,7 +295,9 @@ class _Asking:
     def _ask(self, items: Sequence[Item], pictures: Mapping[str, Image.Image]) -> dict[str, Answer]:
         why = ""
         try:
-            return _scored(self._scorer, items, pictures)
+            answers = _scored(self._scorer, items, pictures)
+            self._size = min(self._most, max(self._size, len(_sentences(items))))
+            return answers
         except (Exception, SystemExit) as error:  # whatever somebody else's scorer does, the others' answers are kept
             why = _reason(error)
             short = _lacks_memory(error)
