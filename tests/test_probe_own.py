@@ -14,9 +14,10 @@ from safetensors.torch import save_file
 from torch.nn.functional import normalize
 from transformers import BertTokenizer
 
+from analysis.probe.config import OWN
 from analysis.probe.items import open_picture
 from analysis.probe.own import finder
-from analysis.probe.scorers import OWN, Matcher, load
+from analysis.probe.scorers import Matcher, load
 from tests.helpers import one_line
 from tests.test_models import fixture_shape, part
 from train import models

@@ -18,13 +18,11 @@ from analysis.probe.items import Answer
 from analysis.probe.predicate_noun import (
     COLUMNS,
     KEYS,
-    Accuracies,
     accuracies,
     cropped_name,
     read_records,
     read_results,
     read_set,
-    tables,
     write_results,
 )
 
@@ -417,27 +415,3 @@ def test_a_text_alone_decides_half_of_the_triplets_and_no_pair() -> None:
     ]
     found = accuracies(records, answers)
     assert (found.single, found.pair, found.same, found.decisive) == (0.5, 0.0, 1.0, None)
-
-
-def test_tables_are_as_pandas_prints_them(published: Path) -> None:
-    records = triplets(40)
-    draw = random.Random(3)
-    found = {name: (accuracies(records, answers_of(records, draw)), accuracies(records, answers_of(records, draw)))
-             for name in ("CLIP", "VILT_BASE", "CTRL_UNITER")}  # fmt: skip
-    frames: list[list[dict[str, str]]] = [[], []]
-    for name, (normal, cropped) in found.items():
-        model = {"Model": name.replace("_BASE", "").replace("_", "\\_")}
-        cells = [f"${pd.Series([v]).mean().round(2):.2f}$" for v in (normal.pair, cropped.pair)]
-        frames[0].append(model | dict(zip(("Acc", "Acc (cropped)"), cells, strict=True)))
-        values = (normal.noun, normal.predicate, cropped.noun, cropped.predicate)
-        names = ("Noun", "Predicate", "Noun (cropped)", "Predicate (cropped)")
-        split = [f"${pd.Series([v]).mean().round(2):.2f}$" for v in values]
-        frames[1].append(model | dict(zip(names, split, strict=True)))
-    for text_, frame in zip(tables(found), frames, strict=True):
-        lines = [line.split() for line in text_.splitlines()]
-        printed = pd.DataFrame(frame).values.tolist()
-        assert [" ".join(line) for line in lines[4:-2]] == [" & ".join(row) + " \\\\" for row in printed]
-        assert " ".join(lines[2]) == " & ".join(pd.DataFrame(frame).columns) + " \\\\"
-        assert lines[0] == ["\\begin{tabular}{" + "l" * len(printed[0]) + "}"]
-    lacking: dict[str, tuple[Accuracies | None, Accuracies | None]] = {**found, "new": (None, found["CLIP"][1])}
-    assert f"\nnew &  & {tables(found)[0].splitlines()[4].split()[-2]} \\\\\n" in tables(lacking)[0]

@@ -16,7 +16,8 @@ RULES = ("corrected", "published")
 SENTENCES = ("mean", "first", "all", "best")
 TEMPLATES = ("normal", "alt")
 PRECISIONS = ("float32", "float64", "bf16")
-HEADS = ("itm", "itc")
+HEADS = ("itm", "itc")  # image-text matching and image-text contrast, as VL-CheckList names them
+OWN = ("visualbert", "uniter", "lxmert", "albef")  # whose names are followed by a colon and a file
 SIZES = ("tiny", "small", "base")
 GRID = RegionSettings(source="grid")
 

@@ -17,7 +17,8 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from analysis.probe.scorers import OWN, Parts, Tensors, as_is, cosine, one_line, words_of
+from analysis.probe.config import OWN
+from analysis.probe.scorers import Parts, Tensors, as_is, cosine, one_line, words_of
 
 QUESTION = 'Does the sentence "{text}" describe this picture? Answer yes or no.'
 YES, NO = ("yes", "Yes", "true", "True"), ("no", "No", "false", "False")

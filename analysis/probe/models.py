@@ -12,12 +12,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.probe.config import GRID, Probe
+from analysis.probe.config import GRID, OWN, Probe
 from analysis.probe.items import Scorer
 from train.config import RegionSettings
 from train.identity import BESIDE, content
-
-OWN = ("visualbert", "uniter", "lxmert", "albef")  # whose names are followed by a colon and a file
 
 
 @dataclass(frozen=True)

@@ -387,32 +387,3 @@ def pairs_of(records: Sequence[Record]) -> list[tuple[int, int]]:
     place = {one: number for number, one in enumerate(ids)}
     found = [(place[one], place[one + 1]) for one in ids if one % 2 == 0 and one + 1 in place]
     return [(a, b) for a, b in found if _mirrored(records[a], records[b])]
-
-
-def tables(results: Mapping[str, tuple[Accuracies | None, Accuracies | None]]) -> tuple[str, str]:
-    """Pair accuracies of models as the original script prints them: a table of all, and one by noun and predicate.
-
-    results: of each model the accuracies with whole and with cropped pictures, None where there are none. LaTeX, two
-    decimals.
-    """
-    return _latex(results, {"Acc": "pair"}), _latex(results, {"Noun": "noun", "Predicate": "predicate"})
-
-
-def _latex(results: Mapping[str, tuple[Accuracies | None, Accuracies | None]], names: Mapping[str, str]) -> str:
-    """A table with two columns for each of some accuracies; names: of columns and of accuracies. A column that is empty
-    is left out."""
-    columns = [f"{name}{cropped}" for cropped in ("", " (cropped)") for name in names]
-    rows = {
-        model.replace("_BASE", "").replace("_", r"\_"): [
-            "" if value is None else f"${np.round(value, 2):.2f}$"
-            for found in both
-            for value in (getattr(found, name, None) for name in names.values())
-        ]
-        for model, both in results.items()
-    }
-    used = [place for place in range(len(columns)) if any(cells[place] for cells in rows.values())]
-    lines = [["Model", *(columns[place] for place in used)]]
-    lines += [[model, *(cells[place] for place in used)] for model, cells in rows.items()]
-    head, *body = [" & ".join(line) + r" \\" for line in lines]
-    begin = rf"\begin{{tabular}}{{{'l' * len(lines[0])}}}"
-    return "\n".join([begin, r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", ""])

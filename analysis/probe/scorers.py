@@ -22,6 +22,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from analysis.probe.config import HEADS, OWN
 from analysis.probe.items import Scorer, numbers
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 Tensors = dict[str, Tensor]  # each (B, ...)
 Key = TypeVar("Key")
 
-OWN = ("visualbert", "uniter", "lxmert", "albef")
-HEADS = ("itm", "itc")  # image-text matching and image-text contrast, as VL-CheckList names them
 PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "bf16": torch.bfloat16}
 FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 WORD = re.compile(r"\w(?:[\w'’-]*\w)?")
