@@ -1,4 +1,4 @@
-"""Scenes -> captions, queries -> texts, and both back. The wording is that of the released TraVLR data."""
+"""Scenes -> captions and back, and the nouns of queries. The wording is that of the released TraVLR data."""
 
 from __future__ import annotations
 
@@ -6,23 +6,7 @@ import re
 
 import numpy as np
 
-from travlr.scene import (
-    COLOURS,
-    COMPARISONS,
-    QUANTIFIERS,
-    RELATIONS,
-    SHAPES,
-    SIZES,
-    Batch,
-    Object,
-    Query,
-    Scene,
-    World,
-    column_name,
-    row_name,
-)
-
-QUANTIFIER_WORDS = {q: f"{q.capitalize()}{' of' if q in ('some', 'none') else ''} the" for q in QUANTIFIERS}
+from travlr.scene import COLOURS, SHAPES, SIZES, Batch, Object, Scene, World, column_name, row_name
 
 
 def preface(world: World) -> str:
@@ -107,52 +91,17 @@ def parse_caption(caption: str, size: str = "medium") -> tuple[int, int, Scene]:
     return columns, rows, tuple(objects)
 
 
-def query_text(query: Query) -> str:
-    """The English of a query. (`red circle objects`, but as in the released data plain `circles` where compared.)"""
-    args = query.args
-    if query.task == "spatiality":
-        return f"The {_thing(args[0])} is {args[1]} the {_thing(args[2])}."
-    if query.task == "cardinality":
-        return f"There is 1 {args[1]} object." if args[0] == 1 else f"There are {args[0]} {args[1]} objects."
-    if query.task == "quantifiers":
-        return f"{QUANTIFIER_WORDS[args[0]]} {args[1]} objects are {args[2]} objects."
-    return f"There are {args[0]} {_things(args[1])} than {_things(args[2])}."
-
-
-_QUERIES = {
-    "spatiality": re.compile(rf"The ([\w ]+?) is ({'|'.join(RELATIONS)}) the ([\w ]+)\."),
-    "cardinality": re.compile(r"There (is|are) ([0-9]+) ([\w ]+?) object(s?)\."),
-    "quantifiers": re.compile(rf"({'|'.join(QUANTIFIER_WORDS.values())}) ([\w ]+?) objects are ([\w ]+?) objects\."),
-    "comparison": re.compile(rf"There are ({'|'.join(COMPARISONS)}) ([\w ]+?) than ([\w ]+?)\."),
-}
-
-
-def parse_query(text: str) -> Query:
-    """The query of a text. Raises `ValueError` for anything that `query_text` cannot have written."""
-    for task, pattern in _QUERIES.items():
-        found = pattern.fullmatch(text)
-        if found and task == "cardinality":
-            query = Query(task, (int(found[2]), _attribute(found[3])))
-        elif found and task == "spatiality":
-            query = Query(task, (_attribute(found[1]), found[2], _attribute(found[3])))
-        elif found:
-            relation = next((q for q, words in QUANTIFIER_WORDS.items() if words == found[1]), found[1])
-            query = Query(task, (relation, _attribute(found[2]), _attribute(found[3])))
-        if found and query_text(query) == text:
-            return query
-    raise ValueError(f"not a query: {_short(text)}")
-
-
-def _thing(attribute: str) -> str:
+def noun(attribute: str) -> str:
+    """`circle`, `red circle`; `red object` where the attribute is a colour alone."""
     return attribute if attribute.split()[-1] in SHAPES else f"{attribute} object"
 
 
-def _things(attribute: str) -> str:
-    return f"{_thing(attribute)}s"
+def plural(attribute: str) -> str:
+    return f"{noun(attribute)}s"
 
 
-def _attribute(text: str) -> str:
-    """`circles`, `red objects`, `red circle` -> the attribute."""
+def parse_noun(text: str) -> str:
+    """`circles`, `red objects`, `red circle` -> the attribute. Raises `ValueError` for words of no object."""
     words = [w for w in text.split() if w not in ("object", "objects")]
     if words and words[-1] not in SHAPES and words[-1].removesuffix("s") in SHAPES:
         words[-1] = words[-1].removesuffix("s")

@@ -24,27 +24,25 @@ import numpy as np
 import pyarrow as pa
 
 from render.image import CONTENT_VERSION
-from render.text import parse_caption, parse_query
+from render.text import parse_caption
 from travlr import cli
-from travlr.config import from_dict
 from travlr.dataset import MANIFEST, content_digest, damage, read_manifest, rows_digest
 from travlr.files import WORK, hashed
 from travlr.formats import LAYOUTS, names_of, published_counts
 from travlr.recount import (
-    NOTED,
     QUERY,
     ROW_CHECKS,
-    RULES,
-    Pair,
+    TOTAL,
     Rules,
     examine_row,
     malformed,
-    places,
     recount,
     renderer_of,
     rows_of,
 )
 from travlr.scene import IN_DISTRIBUTION, SPLITS
+from travlr.task import Pair
+from travlr.tasks import TASKS, config_from_dict, parse_query
 from travlr.workers import Progress, run
 
 BOUND, Z = 0.51, 3.0902  # a rule fails where the lower 99.9 % bound of its accuracy lies above BOUND
@@ -145,7 +143,7 @@ def read_told(folder: Path) -> Told:
 def _told(folder: Path, manifest: dict[str, Any]) -> Told:
     held_out = manifest["held_out"] if manifest["config"] else {"pairs": [], "queries": []}
     rules = Rules(
-        from_dict(manifest["config"]) if manifest["config"] else None,
+        config_from_dict(manifest["config"]) if manifest["config"] else None,
         frozenset(tuple(map(str, pair)) for pair in held_out["pairs"]),
         frozenset(frozenset(map(str, query)) for query in held_out["queries"]),
         exact=manifest["pixels"] is not None,
@@ -191,7 +189,7 @@ def pairs_asked(told: Told, split: str) -> frozenset[Pair]:
         for part in (part for part in parts_of(told) if part.split == split):
             for table in tables_of(told, part):
                 for row in rows_of(table):
-                    pairs.add(recount(parse_query(row.query), places(parse_caption(row.caption)[2]))[1])
+                    pairs.add(recount(parse_query(row.query), parse_caption(row.caption)[2])[1])
     return frozenset(pairs)
 
 
@@ -378,7 +376,11 @@ def balance_checks(found: Found) -> list[Check]:
 def shortcut_checks(found: Found) -> list[Check]:
     """Accuracy of rules that do not look at what decides: fitted on train, scored on validation and test_ind."""
     checks = []
-    for rule, about in RULES.items():
+    shortcuts = {QUERY: "", TOTAL: ""} | {
+        name: about for task in TASKS.values() for name, about in task.shortcuts.items()
+    }
+    reported = {name for task in TASKS.values() for name in task.reported}
+    for rule, about in shortcuts.items():
         counts = by_feature(found, rule)
         scored = [item for split in IN_DISTRIBUTION[1:] for item in counts[split].items()]
         if not counts["train"] or not scored:
@@ -390,7 +392,7 @@ def shortcut_checks(found: Found) -> list[Check]:
             right += (false + true + lean * (true - false)) / 2
             total += false + true
         bound = lower_bound(right, total)
-        status = "note" if rule in NOTED else "FAIL" if bound > BOUND else "ok"
+        status = "note" if rule in reported else "FAIL" if bound > BOUND else "ok"
         detail = f"accuracy {right / total:.1%}, lower 99.9% bound {bound:.1%}"
         checks.append(Check(rule, status, total, f"{detail}: {about}" if about else detail))
     return checks

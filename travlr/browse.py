@@ -26,11 +26,11 @@ import pyarrow as pa
 
 from render.image import decode
 from travlr import cli
-from travlr.card import TITLES
 from travlr.dataset import MANIFEST, OBJECT, damage, read_manifest
 from travlr.files import WORK
 from travlr.formats import LAYOUTS, published_counts
-from travlr.scene import COLOURS, SHAPES, column_name, quantifier_regions
+from travlr.scene import COLOURS, SHAPES, column_name
+from travlr.tasks import TASKS
 
 TEMPLATE, SHARED = (Path(__file__).with_name(name) for name in ("browse.html", "page.html"))
 MARK = b"<!doctype html><!-- a page of travlr.browse -->"  # how each page begins, so that no other file is overwritten
@@ -38,30 +38,10 @@ NAME = "browse.html"
 SHRUNK = 384  # pixels along the longer side of a picture that is too large to embed as it is
 LARGEST = 6000  # bytes of a PNG that is embedded as it is
 LONGEST = 150  # values along one axis of a heat map
+COUNTS_NOTE = "Each number counts the examples whose scene shows a pair, whether the query is true or false."
 ENDS_PREFACE = re.compile(r"ordered A to ([A-Z])\. Rows, top to bottom, are ordered 1 to (\d{1,2})\.")
 
 Pair = tuple[str, ...]
-
-# Task -> dimension of its pairs -> what the two values are. The quantifiers' are regions, in the order of `REGIONS`.
-REGIONS_SHOWN = ("objects in both sets", "objects in the first set only", "objects in the second set only")
-QUANTIFIERS_SHOWN = ("all", "not all", "some", "none", "only", "not only")
-DIMENSIONS: dict[str, dict[str, list[str]]] = {
-    "spatiality": {
-        "horizontal": ["first object's column", "second object's column"],
-        "vertical": ["first object's row", "second object's row"],
-    },
-    "cardinality": {"": ["queried objects", "their number"]},
-    "quantifiers": {q: [REGIONS_SHOWN[region] for region in quantifier_regions(q)] for q in QUANTIFIERS_SHOWN},
-    "comparison": {"comparison": ["number of the first named", "number of the second named"]},
-}
-NOTES = {
-    "spatiality": "The first object is the one that the query names first.",
-    "cardinality": "The pair is of the objects that the query names; the scene's other objects are not counted here.",
-    "quantifiers": "A scene counts in the map of the quantifier that is true of it; the first and the second set are "
-    "the objects that the query names first and second.",
-    "comparison": "The query names two kinds of objects; the numbers are in its order.",
-}
-
 
 # Reading ---------------------------------------------------------------------------------------------------------
 
@@ -142,12 +122,12 @@ def surveys_of(folder: Path, manifest: dict[str, Any], limit: int, seed: int) ->
 def task_of(surveys: Iterable[Survey]) -> str:
     """The one task of a dataset. Raises `ValueError` where there is not one, or a pair is not of that task."""
     tasks = {task for s in surveys for task in s.tasks}
-    if len(tasks) != 1 or not tasks <= set(DIMENSIONS):
-        raise ValueError(f"task {', '.join(sorted(tasks)) or 'missing'}: needs one of {', '.join(DIMENSIONS)}")
+    if len(tasks) != 1 or not tasks <= set(TASKS):
+        raise ValueError(f"task {', '.join(sorted(tasks)) or 'missing'}: needs one of {', '.join(TASKS)}")
     task = tasks.pop()
     for pair in (pair for s in surveys for pair in s.counts):
-        dimension, values = ("", pair) if task == "cardinality" else ("".join(pair[:1]), pair[1:])
-        if dimension not in DIMENSIONS[task] or len(values) != 2:
+        dimension, values = ("", pair) if "" in TASKS[task].axes else ("".join(pair[:1]), pair[1:])
+        if dimension not in TASKS[task].axes or len(values) != 2:
             raise ValueError(f"pair {list(pair)} is not one of {task}; the dataset is damaged")
     return task
 
@@ -167,7 +147,7 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
         "facts": facts_of(manifest, settings),
         "settings": list(settings.items()),
         "splits": [{"name": name, "counts": list(map(_joined, s.counts.items()))} for name, s in surveys.items()],
-        "note": f"Each number counts the examples whose scene shows a pair, be the query true or false. {NOTES[task]}",
+        "note": f"{COUNTS_NOTE} {TASKS[task].note}",
         "maps": list(heat_maps(task, {pair for s in surveys.values() for pair in s.counts})),
         "examples": [example(split, row) for split, s in surveys.items() for row in s.rows],
     }
@@ -179,7 +159,7 @@ def _joined(item: tuple[Pair, list[int]]) -> tuple[str, list[int]]:
 
 def heat_maps(task: str, pairs: set[Pair]) -> Iterator[dict[str, Any]]:
     """The axes of each dimension's heat map, the same for every split; empty ones where they would be too long."""
-    for dimension, labels in DIMENSIONS[task].items():
+    for dimension, labels in TASKS[task].axes.items():
         shown = [pair[-2:] for pair in pairs if not dimension or pair[0] == dimension]
         if shown:
             rows, columns = (axis({pair[i] for pair in shown}) for i in (0, 1))
@@ -256,7 +236,7 @@ def facts_of(manifest: dict[str, Any], settings: dict[str, str]) -> list[tuple[s
 def page(folder: Path, examples: int = 200, seed: int = 0) -> str:
     """The page of a dataset, with up to `examples` of each split. Raises `ValueError` as `content` does."""
     shown = content(folder, examples, seed)
-    lead = html.escape(f"{shown['task'].capitalize()}: {TITLES[shown['task']]}")
+    lead = html.escape(f"{shown['task'].capitalize()}: {TASKS[shown['task']].title}")
     return filled(TEMPLATE, shown, name=html.escape(folder.resolve().name), lead=lead)
 
 

@@ -10,13 +10,8 @@ from typing import Any
 from travlr.dataset import FEATURES
 from travlr.files import put_file
 from travlr.formats import LAYOUTS
+from travlr.tasks import TASKS
 
-TITLES = {
-    "spatiality": "spatial relations between two objects",
-    "cardinality": "how many objects there are",
-    "quantifiers": "all, not all, some, none, only, not only",
-    "comparison": "which of two kinds of objects are more",
-}
 COLUMNS = """
 ## Columns
 
@@ -94,7 +89,7 @@ def _feature(feature: Any) -> dict[str, Any]:
 
 def _example(row: dict[str, Any]) -> str:
     return f"""\
-# TraVLR {row["task"]}: {TITLES[row["task"]]}
+# TraVLR {row["task"]}: {TASKS[row["task"]].title}
 
 Every example shows one scene twice, as a picture and as a caption that says exactly the same, with a query
 that is true or false of it.

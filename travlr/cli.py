@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import dataclasses
 import difflib
 import functools
 import importlib
@@ -12,7 +13,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -110,9 +111,7 @@ def compose(
         message = str(error).splitlines()[0]
         if "must specify" in message:
             missing = message.split("'")[1]
-            message = f"{missing}= is missing; choose one of {', '.join(groups[missing])}"
-            if slip := difflib.get_close_matches(missing, [argument.partition("=")[0] for argument in arguments], 1):
-                message += f" (there is no setting {slip[0]!r})"
+            message = f"{missing}= is missing; choose one of {', '.join(groups[missing])}{slip(missing, arguments)}"
         setting = getattr(error, "full_key", None)
         raise UsageError(f"{setting}: {message}" if setting else message) from None
     for key, text in literal.items():
@@ -186,6 +185,52 @@ def _value(argument: str) -> Any:
     if len(values) > 1:
         raise UsageError(f"{argument}: one value is needed; a list is written [a,b]")
     return values[0]
+
+
+def slip(missing: str, arguments: Sequence[str]) -> str:
+    """A hint where an argument looks like a misspelling of a setting that is missing."""
+    near = difflib.get_close_matches(missing, [argument.partition("=")[0] for argument in arguments], 1)
+    return f" (there is no setting {near[0]!r})" if near and near[0] != missing else ""
+
+
+def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested settings of both; the second's come last."""
+    found = dict(first)
+    for name, value in second.items():
+        inner = found.get(name)
+        found[name] = merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return found
+
+
+def help_lines(kind: type, prefix: str = "", leave_out: Container[str] = ()) -> list[str]:
+    """A line for each setting of a dataclass, groups included: `name=default  # help`."""
+    lines = []
+    for one in dataclasses.fields(kind):
+        default = one.default if one.default is not dataclasses.MISSING else one.default_factory()  # type: ignore[misc]
+        if dataclasses.is_dataclass(default):
+            group = [line for line in _group_lines(default, f"{prefix}{one.name}.")]
+            lines += group
+        elif one.name not in leave_out:
+            lines.append(_help_line(f"{prefix}{one.name}", default, one.metadata.get("help", "")))
+    return lines
+
+
+def _group_lines(group: Any, prefix: str) -> Iterator[str]:
+    for one in dataclasses.fields(group):
+        yield _help_line(f"{prefix}{one.name}", getattr(group, one.name), one.metadata.get("help", ""))
+
+
+def _help_line(name: str, default: Any, text: str) -> str:
+    return f"{name}={as_written(default)}" + (f"  # {text}" if text else "")
+
+
+def as_written(value: Any) -> str:
+    """A value as a user writes it on the command line: null, true, [1,6]."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(as_written, value))}]"
+    return str(value)
 
 
 def typed(kind: type, values: dict[str, Any]) -> Any:

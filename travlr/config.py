@@ -1,12 +1,13 @@
-"""What determines the content of a dataset: one frozen dataclass per task, its defaults the paper's.
+"""The settings that every task shares, with their defaults, limits and help. A task's file adds its own.
 
-The same names are the settings of `conf/generate.yaml` and the `config` of a dataset's manifest. A value that no
-dataset can have raises `ValueError` with the setting's name; what only the combination of settings rules out is found
-by `travlr.tasks` when a task is made from its config, before any example is.
+The same names are the settings of `python -m travlr.generate` and the `config` of a dataset's manifest. A value that no
+dataset can have raises `ValueError` with the setting's name. What only the combination of settings rules out is found
+when a task is made from its config, before any example is drawn.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,12 +17,19 @@ from travlr.scene import SPLITS, World
 QUERY_BY = ("shape", "colour", "both")
 
 
-def _choice(name: str, value: str, valid: tuple[str, ...]) -> None:
+def setting(default: Any, help: str) -> Any:
+    """A field of a config with its default (copied where it is a list or a dict) and its line of `--help`."""
+    if isinstance(default, list | dict):
+        return field(default_factory=lambda: copy.deepcopy(default), metadata={"help": help})
+    return field(default=default, metadata={"help": help})
+
+
+def check_choice(name: str, value: str, valid: tuple[str, ...]) -> None:
     if value not in valid:
         raise ValueError(f"{name}={value}: choose one of {', '.join(valid)}")
 
 
-def _range(name: str, value: list[int], lowest: int) -> None:
+def check_range(name: str, value: list[int], lowest: int) -> None:
     if len(value) != 2 or value[0] > value[1] or value[0] < lowest:
         raise ValueError(f"{name}={value}: needs [lowest, highest] with {lowest} <= lowest <= highest")
 
@@ -47,10 +55,10 @@ class Count:
 class Image:
     """Pixels along a cell's side, and the part of it that an object of each size spans."""
 
-    cell: int = 64
-    small: float = 0.45
-    medium: float = 0.7
-    large: float = 0.94
+    cell: int = setting(64, "pixels along the side of a cell")
+    small: float = setting(0.45, "part of the cell that a small object spans")
+    medium: float = setting(0.7, "of a medium one")
+    large: float = setting(0.94, "of a large one")
 
     def __post_init__(self) -> None:
         if not 8 <= self.cell <= 512:
@@ -65,134 +73,12 @@ class Config:
 
     task: str = ""
     seed: int = 0
-    query_by: str = "shape"
+    query_by: str = setting("shape", "shape, colour or both (red circle)")
     world: World = field(default_factory=World)
     image: Image = field(default_factory=Image)
     count: Count = field(default_factory=Count)
 
     def __post_init__(self) -> None:
-        _choice("query_by", self.query_by, QUERY_BY)
+        check_choice("query_by", self.query_by, QUERY_BY)
         if self.world.cells * self.image.cell**2 > 1 << 26:
             raise ValueError(f"image.cell={self.image.cell}: pictures of this grid would pass 64 million pixels")
-
-
-@dataclass(frozen=True)
-class HeldOutPositions:
-    """Unordered pairs, null for the default: columns by letter, rows by number, and a share of the queried objects."""
-
-    columns: list[list[str]] | None = None
-    rows: list[list[int]] | None = None
-    objects: float = 0.2
-
-
-@dataclass(frozen=True)
-class Spatiality(Config):
-    task: str = "spatiality"
-    query_by: str = "both"
-    count: Count = field(default_factory=lambda: Count(train=32_000))
-    distractors: list[int] = field(default_factory=lambda: [1, 1])
-    held_out: HeldOutPositions = field(default_factory=HeldOutPositions)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _range("distractors", self.distractors, 0)
-        if not 0 <= self.held_out.objects < 1:
-            raise ValueError(f"held_out.objects={self.held_out.objects}: must be a share from 0 to below 1")
-
-
-@dataclass(frozen=True)
-class Cardinality(Config):
-    """`scope`: `scene` holds every shape of the scene to its training numbers, `queried` only the queried one.
-
-    `total`: `independent` draws the number of objects from `total_objects` whatever the queried number is; `released`
-    draws the number of distractors, as the released generator does.
-    """
-
-    task: str = "cardinality"
-    numbers: list[int] = field(default_factory=lambda: [1, 6])
-    distractors: list[int] = field(default_factory=lambda: [1, 10])
-    total_objects: list[int] = field(default_factory=lambda: [7, 11])
-    scope: str = "scene"
-    total: str = "independent"
-    held_out: dict[str, list[int]] = field(default_factory=dict)  # where it says nothing, the paper's
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "held_out", dict(sorted(self.held_out.items())))  # one order, one manifest
-        _range("numbers", self.numbers, 1)
-        _range("distractors", self.distractors, 0)
-        _range("total_objects", self.total_objects, 1)
-        _choice("scope", self.scope, ("scene", "queried"))
-        _choice("total", self.total, ("independent", "released"))
-
-
-@dataclass(frozen=True)
-class HeldOutQuantified:
-    """`numbers`: `<a, b>` in Table 1's order (reversed for *some*); `attributes`: [shape, colour]; null for default."""
-
-    numbers: list[list[int]] | None = None
-    attributes: list[list[str]] | None = None
-
-
-@dataclass(frozen=True)
-class Quantifiers(Config):
-    """`third_region`: `matched` fills the region that Table 1 does not name from the same range, `empty` leaves it out.
-
-    `total`: `independent` gives a quantifier and its complement the same numbers of objects in all, by the number of
-    distractors; `released` draws the distractors whatever else is in the scene.
-    """
-
-    task: str = "quantifiers"
-    numbers: list[int] = field(default_factory=lambda: [1, 5])
-    distractors: list[int] = field(default_factory=lambda: [2, 8])
-    third_region: str = "matched"
-    total: str = "independent"
-    held_out: HeldOutQuantified = field(default_factory=HeldOutQuantified)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _range("numbers", self.numbers, 1)
-        _range("distractors", self.distractors, 0)
-        _choice("third_region", self.third_region, ("matched", "empty"))
-        _choice("total", self.total, ("independent", "released"))
-
-
-@dataclass(frozen=True)
-class HeldOutComparisons:
-    """`differences_above`: larger |a - b| are test_ood; `attributes`: unordered pairs, null for the default."""
-
-    differences_above: int = 3
-    attributes: list[list[str]] | None = None
-
-
-@dataclass(frozen=True)
-class Comparison(Config):
-    task: str = "comparison"
-    numbers: list[int] = field(default_factory=lambda: [1, 9])
-    distractors: list[int] = field(default_factory=lambda: [1, 10])
-    held_out: HeldOutComparisons = field(default_factory=HeldOutComparisons)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _range("numbers", self.numbers, 1)
-        _range("distractors", self.distractors, 0)
-
-
-CONFIGS: dict[str, type[Config]] = {c.task: c for c in (Spatiality, Cardinality, Quantifiers, Comparison)}
-
-
-def from_dict(values: dict[str, Any]) -> Config:
-    """The config of a manifest. Raises `ValueError` for one that this version cannot have written."""
-    try:
-        return _build(CONFIGS[values["task"]], values)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"config is not one of this version: {error}") from None
-
-
-def _build(kind: type[Any], values: dict[str, Any]) -> Any:
-    nested: dict[str, Any] = {"world": World, "image": Image, "count": Count}
-    if kind in CONFIGS.values():
-        default = kind.__dataclass_fields__["held_out"].default_factory
-        if dataclasses.is_dataclass(default):
-            nested["held_out"] = default
-    return kind(**{k: _build(nested[k], v) if k in nested else v for k, v in values.items()})

@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from travlr import cli
 from travlr.card import write_card
-from travlr.config import from_dict
 from travlr.dataset import MANIFEST, damage, example_id, read_manifest
 from travlr.files import WORK, hashed
 from travlr.formats import LAYOUTS, Part, published_counts, suffix_of
 from travlr.generate import Job
 from travlr.scene import SPLITS
+from travlr.tasks import config_from_dict
 from travlr.writing import Plan, damaged_files, write_dataset
 
 HELP = """\
@@ -104,7 +104,7 @@ def read_source(folder: Path) -> dict[str, Any]:
     manifest = read_manifest(folder)
     if manifest["config"] is not None:
         with damage(folder / MANIFEST):
-            from_dict(manifest["config"])
+            config_from_dict(manifest["config"])
     if damaged := damaged_files(folder, manifest):
         raise ValueError(
             f"{folder / damaged[0]}: damaged or missing; make {folder} again, with the command that made it"

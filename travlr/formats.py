@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 
 from travlr.dataset import MANIFEST, ROW_GROUP, SCHEMA, damage, example_id, open_parquet, parse_query_form, query_form
 from travlr.files import WORK, placed, put_file, read_chunks
-from travlr.scene import QUANTIFIERS, RELATIONS, Object, Query, is_queried, pair, quantifier_regions
+from travlr.scene import Object
+from travlr.tasks import TASKS, parse_query, truth
 
 T = TypeVar("T")
 PARTS = f"{WORK}/parts"  # records and fragments of finished parts
@@ -278,9 +279,8 @@ class ImageFolder(Layout):
         return _tables(path, itertools.islice(_lines(path), start, stop), row)
 
 
-# The published layout calls the splits, and the quantifiers *some* and *none*, by other names.
+# The published layout has other names for the splits.
 PUBLISHED_SPLITS = {"train": "train", "validation": "val", "test_ind": "val_test", "test_ood": "test"}
-PUBLISHED_QUANTIFIERS = {q: f"{q} of" if q in ("some", "none") else q for q in QUANTIFIERS}
 PUBLISHED_COLUMNS = ("", "caption", "query", "answer", "image", "split")
 
 
@@ -398,7 +398,7 @@ def published_counts(folder: Path) -> dict[str, int]:
 
 
 def _from_published(folder: Path, split: str, number: int, line: dict[str, str], entry: Any) -> dict[str, Any]:
-    from render.text import parse_caption, parse_query
+    from render.text import parse_caption
 
     if not re.fullmatch(r"\w+", line["image"]) or line["answer"] not in ("True", "False"):
         raise ValueError(f"row {line['']}: image {line['image']!r} or answer {line['answer']!r}")
@@ -415,7 +415,7 @@ def _from_published(folder: Path, split: str, number: int, line: dict[str, str],
         "query": line["query"],
         "answer": line["answer"] == "True",
         "task": query.task,
-        "pair": list(pair(tuple(objects), query)),
+        "pair": list(truth(tuple(objects), query)[1]),
         "query_form": query_form(query),
         "objects": [vars(o) for o in objects],
     }
@@ -427,36 +427,7 @@ def _published(row: dict[str, Any], split: str) -> dict[str, Any]:
     objects = [{k: o[k] for k in ("shape", "colour")} | {"pattern": None} | o for o in row["objects"]]
     entry = {"objects": objects, "query": row["query"], "answer": row["answer"], "split": split}
     entry["caption_abstract"] = list(range(len(objects)))
-    return entry | _published_query(query, [Object(**o) for o in row["objects"]], row["pair"])
-
-
-def _published_query(query: Query, objects: list[Object], shown: list[str]) -> dict[str, Any]:
-    """What metadata.jsonl says of the query: `case` gives the query's words, and the numbers that the scene shows."""
-    args = query.args
-    if query.task == "spatiality":
-        first, second = (next(i for i, o in enumerate(objects) if o.matches(a)) for a in (args[0], args[2]))
-        kind = "left/right" if RELATIONS[args[1]][0] == "horizontal" else "above/below"
-        return {"relationship": kind, "query_abstract": [first, args[1], second]}
-    if query.task == "cardinality":
-        return {"case": [args[1], args[0]], "query_abstract": {"attr": args[1], "number": args[0], "rel": "equal"}}
-    attributes = {"attr1": args[1], "attr2": args[2]}
-    if query.task == "comparison":
-        rest = sum(not is_queried(o, query) for o in objects)
-        case = [*args, int(shown[1]), int(shown[2]), rest]
-        return {"case": case, "query_abstract": {**attributes, "rel": args[0]}}
-    name = PUBLISHED_QUANTIFIERS[args[0]]
-    case = [name, args[1], args[2], _published_groups(objects, args[1], args[2], shown[0])]
-    return {"case": case, "query_abstract": {"rel": name, **attributes}}
-
-
-def _published_groups(objects: list[Object], first: str, second: str, true: str) -> list[list[Any]]:
-    """Number, shape and colour of what is in the two regions that Table 1 pairs for the true quantifier."""
-    groups: dict[tuple[int, str, str], int] = {}
-    for o in objects:
-        region = 3 - 2 * o.matches(first) - o.matches(second)
-        if region in quantifier_regions(true):
-            groups[region, o.shape, o.colour] = groups.get((region, o.shape, o.colour), 0) + 1
-    return [[number, shape, colour] for (_, shape, colour), number in sorted(groups.items())]
+    return entry | TASKS[query.task].published(query.args, [Object(**o) for o in row["objects"]], row["pair"])
 
 
 # Rows and tables --------------------------------------------------------------------------------------------------

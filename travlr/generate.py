@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import json
-import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,14 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from render.image import CONTENT_VERSION, Renderer
-from render.text import Captioner, query_text
-from travlr import cli, config
+from render.text import Captioner
+from travlr import cli
 from travlr.card import write_card
-from travlr.config import CONFIGS, Config
+from travlr.config import Config, setting
 from travlr.dataset import IMAGE, OBJECT, ROW_GROUP, SCHEMA, Example, config_dict, example_id, examples_of, query_form
 from travlr.formats import LAYOUTS, Part
+from travlr.sampler import Sampler
 from travlr.scene import SPLITS, Batch
-from travlr.tasks import make_task
+from travlr.tasks import TASKS, config_from_dict, make_task, query_text
 from travlr.workers import EXECUTORS
 from travlr.writing import Plan, write_dataset
 
@@ -38,6 +37,7 @@ class Generator:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.task = make_task(config)
+        self.sampler = Sampler(self.task)
         self.renderer = renderer_of(config)
         self._captioner = Captioner(config.world)
         queries, world = self.task.queries, config.world
@@ -46,15 +46,14 @@ class Generator:
         self._pairs = pa.array([list(p) for p in self.task.pairs], pa.list_(pa.string()))
         sizes, shapes, colours = zip(*(("", "", ""), *world.kinds), strict=True)
         self._names = [pa.array(names) for names in (colours, shapes, sizes)]
-        named = {attribute: set(world.matching(attribute)) for attribute in _attributes(queries)}
-        self._queried = np.zeros((len(queries), len(world.kinds) + 1), bool)
+        self._queried = np.zeros((len(queries), len(world.kinds) + 1), bool)  # by query and kind
         for row, query in zip(self._queried, queries, strict=True):
-            for argument in query.args:
-                row[list(named.get(argument, ()))] = True
+            for argument in self.task.described:
+                row[list(world.matching(query.args[argument]))] = True
 
     def batch(self, split: str, start: int, stop: int) -> Batch:
         """Examples start to stop as arrays. Past `count.train`, `train` goes on without end and without repeats."""
-        return self.task.examples(split, start, stop)
+        return self.sampler.examples(split, start, stop)
 
     def pictures(self, batch: Batch) -> np.ndarray:
         """Pictures of a batch, (N, height, width, 3) uint8."""
@@ -99,10 +98,6 @@ class Generator:
         return pa.ListArray.from_arrays(pa.array(ends), objects, type=pa.list_(OBJECT))
 
 
-def _attributes(queries: Any) -> set[str]:
-    return {a for q in queries for a in q.args if isinstance(a, str)}
-
-
 def renderer_of(config: Config) -> Renderer:
     image = config.image
     return Renderer(config.world, image.cell, {size: getattr(image, size) for size in config.world.sizes})
@@ -117,7 +112,7 @@ def sprites_digest(renderer: Renderer) -> str:
 
 @functools.lru_cache(maxsize=4)
 def _generator(config_json: str) -> Generator:
-    return Generator(config.from_dict(json.loads(config_json)))
+    return Generator(config_from_dict(json.loads(config_json)))
 
 
 def generator(config: Config) -> Generator:
@@ -156,12 +151,12 @@ class Tables:
 class Job:
     """Where and how to write: nothing here changes an example."""
 
-    out: str | None = None
-    format: str = "parquet"
+    out: str | None = setting(None, "folder to write; null for data/TASK")
+    format: str = setting("parquet", "parquet, imagefolder, webdataset or original (the published layout)")
     rows_per_file: int = 8000
-    workers: int = 0
-    executor: str = "local"
-    overwrite: bool = False
+    workers: int = setting(0, "processes; 0 for one per core")
+    executor: str = setting("local", "local or ray (an optional extra, for more than one machine)")
+    overwrite: bool = setting(False, "replace a dataset of another config in `out`")
 
     def __post_init__(self) -> None:
         for name, valid in (("format", tuple(LAYOUTS)), ("executor", EXECUTORS)):
@@ -193,6 +188,8 @@ def generate_dataset(config: Config, job: Job = Job(), say: Any = print) -> dict
 
 # Command line ----------------------------------------------------------------------------------------------------
 
+PRESETS = ("paper", *dict.fromkeys(preset for task in TASKS.values() for preset in task.presets))
+
 HELP = """\
 python -m travlr.generate task=TASK [NAME=VALUE ...]
 
@@ -212,9 +209,15 @@ examples
 def settings(arguments: list[str]) -> tuple[Config, Job]:
     """Config and job of `name=value` arguments. Raises `cli.UsageError` for any wrong name or value."""
     values = cli.compose("generate", arguments, free_text=("out",))
-    out = values.pop("out")
-    job = {name: values.pop(name) for name in Job.__dataclass_fields__ if name != "out"}
-    return cli.typed(CONFIGS[values["task"]], values), replace(cli.typed(Job, job), out=out)
+    for name, valid in (("task", tuple(TASKS)), ("preset", PRESETS)):
+        if values.get(name) not in valid:
+            given = f"{name}={values[name]}" if name in values else f"{name}= is missing"
+            raise cli.UsageError(f"{given}; choose one of {', '.join(valid)}{cli.slip(name, arguments)}")
+    task, preset = TASKS[values["task"]], values.pop("preset")
+    job = {name: values.pop(name) for name in Job.__dataclass_fields__ if name in values}
+    out = job.pop("out", None)
+    values = cli.merged(task.presets.get(preset, {}), values)
+    return cli.typed(task.Config, values), replace(cli.typed(Job, job), out=out)
 
 
 def main(arguments: list[str]) -> int:
@@ -237,18 +240,15 @@ def main(arguments: list[str]) -> int:
 
 
 def _help_settings() -> str:
-    lines = [f"  task=  one of {', '.join(CONFIGS)}", "  preset=  paper or released", ""]
-    for path in ("generate.yaml", *(f"task/{task}.yaml" for task in CONFIGS)):
-        text = (cli.CONF / path).read_text().splitlines()
-        kept = itertools.dropwhile(lambda line: line.startswith(("#", "task:", "defaults", "  -")) or not line, text)
-        body = [line for line in kept if line]
-        if path != "generate.yaml":
-            shared = next(i for i, line in enumerate(body) if line.startswith("world:"))
-            lines.append(f"task={Path(path).stem}")
-            if path != "task/comparison.yaml":
-                body = body[:shared]
-        lines += [f"  {line}" for line in body] + [""]
-    return os.linesep.join(lines).rstrip()
+    """Every setting with its default: of the job, of all tasks, and of each task what it adds or changes."""
+    lines = [f"task=  # one of {', '.join(TASKS)}", f"preset=paper  # one of {', '.join(PRESETS)}"]
+    lines += [*cli.help_lines(Job), "", "of every task, where its own list below does not say otherwise"]
+    common = cli.help_lines(Config, leave_out=("task",))
+    lines += common
+    for name, task in TASKS.items():
+        own = [line for line in cli.help_lines(task.Config, leave_out=("task",)) if line not in common]
+        lines += ["", f"task={name}  # {task.text(task.samples[0])}", *own]
+    return "\n".join(f"  {line}".rstrip() for line in lines)
 
 
 if __name__ == "__main__":

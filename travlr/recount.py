@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import io
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,35 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from render.image import Renderer
-from render.text import caption_of, parse_caption, parse_query
-from travlr.config import Cardinality, Comparison, Config, Image, Quantifiers, Spatiality
+from render.text import caption_of, parse_caption
+from travlr.config import Config, Image
 from travlr.dataset import example_id, parse_query_form
-from travlr.scene import COLOURS, SHAPES, Query, Scene, World
+from travlr.scene import Query, Scene, World
+from travlr.task import Cells, CellsOf, Pair
+from travlr.tasks import TASKS, parse_query
 
-Cells = set[tuple[int, int]]  # (row, column)
-Where = dict[str, Cells]  # "red", "circle" or "red circle" -> the cells of such objects
-Pair = tuple[str, ...]
 Thing = tuple[str, str, str, int, int]  # colour, shape, size, row, column
-
-# What each quantifier says of the sets X and Y that its query names, and the two sets that Table 1 counts for it.
-TRUE_WHEN: dict[str, Callable[[Cells, Cells], bool]] = {
-    "all": lambda x, y: x <= y,
-    "not all": lambda x, y: not x <= y,
-    "some": lambda x, y: not x.isdisjoint(y),
-    "none": lambda x, y: x.isdisjoint(y),
-    "only": lambda x, y: y <= x,
-    "not only": lambda x, y: not y <= x,
-}
-TABLE_1: dict[str, Callable[[Cells, Cells], tuple[Cells, Cells]]] = {
-    "all": lambda x, y: (x & y, y - x),
-    "not all": lambda x, y: (x & y, x - y),
-    "some": lambda x, y: (x - y, x & y),
-    "none": lambda x, y: (x - y, y - x),
-    "only": lambda x, y: (x & y, x - y),
-    "not only": lambda x, y: (x & y, y - x),
-}
-OPPOSITE = {"all": "not all", "some": "none", "only": "not only", "not all": "all", "none": "some", "not only": "only"}
-NAMES = {"spatiality": (0, 2), "cardinality": (1,), "quantifiers": (1, 2), "comparison": (1, 2)}  # arguments
 
 # What each row is checked for, and what it means that all is well.
 ROW_CHECKS = {
@@ -62,21 +41,8 @@ ROW_CHECKS = {
     "held-out numbers in scenes": "no scene shows one, but for what test_ood asks about",
     "held-out queries": "asked in test_ood, and nowhere else",
 }
-# Rules that never look at what decides the answer, and what they look at. X and Y are the sets that a quantifier's
-# query names. NOTED ones follow from the design by arithmetic, so they are reported and cannot fail.
+# Rules that predict answers without the objects that decide, for every task; a task adds its own `shortcuts`.
 QUERY, TOTAL = "shortcut: query text", "shortcut: query text and number of objects"
-UNASKED, EMPTY = "shortcut: set not asked about", "shortcut: set not asked about, empty or not"
-SHARED, REVERSED, REST = "shortcut: part of both pairs", "shortcut: X without Y", "shortcut: number of distractors"
-RULES = {
-    QUERY: "",
-    TOTAL: "",
-    UNASKED: "Y without X, and for only and not only X without Y",
-    EMPTY: "",
-    SHARED: "X and Y, for all, not all, only and not only",
-    REVERSED: "for some and none: Table 1 reverses the held-out numbers of one of them",
-    REST: "at equal totals they make up for the set that is empty where a quantifier, or its opposite, is true",
-}
-NOTED = (REVERSED, REST)
 
 WHITE, INK = 236, 0.04  # a cell holds an object where more than INK of it is darker; JPEG noise is less, shapes more
 JPEG_ERROR = 36  # of a channel; saving as JPEG leaves up to 29, another object makes 75 in the paper's world
@@ -139,10 +105,10 @@ def rows_of(table: pa.Table) -> Iterator[Row]:
 def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[str, str], list[tuple[str, Any]]]:
     """Check -> what is wrong, or nothing, as far as the row can be read; and (rule, what it looks at) once it could."""
     config = rules.config
-    task = config.task if config else row.task
-    due = example_id(task, split, number)
-    named_so = (row.id, Path(row.image["path"]).stem, row.task) == (due, due, task)
-    problems = {"ids": "" if named_so else f"id, picture or task is not that of {due}"}
+    name = config.task if config else row.task
+    due = example_id(name, split, number)
+    numbered = (row.id, Path(row.image["path"]).stem, row.task) == (due, due, name)
+    problems = {"ids": "" if numbered else f"id, picture or task is not that of {due}"}
     try:
         columns, rows, scene = parse_caption(row.caption, config.world.sizes[0] if config else "medium")
         world = config.world if config else World(columns=columns, rows=rows)
@@ -154,121 +120,63 @@ def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[s
         query, form = parse_query(row.query), parse_query_form(row.form)
     except ValueError as error:
         return problems | {"query": str(error)}, []
-    problems["query"] = "" if query == form and query.task == task else f"{row.query} is not {row.form}"
-    where = places(scene)
-    asked = set().union(*named(query, where))
+    problems["query"] = "" if query == form and query.task == name else f"{row.query} is not {row.form}"
+    task, cells = TASKS[query.task], cells_of(scene)
+    asked = set().union(*(cells[query.args[i]] for i in task.described))
     marked = {thing[3:] for thing, flag in zip(row.things, row.queried, strict=True) if flag}
     problems["queried"] = "" if marked == asked else f"{len(marked)} objects, but the query names {len(asked)} others"
     try:
-        answer, pair = recount(query, where)
+        answer, pair = task.recount(query.args, cells)
     except ValueError as error:
         return problems | {"answer": str(error)}, []
     problems["answer"] = "" if answer == row.answer else f"says {row.answer}, the scene {answer}: {row.query}"
     problems["pair"] = "" if list(pair) == row.pair else f"says {' '.join(row.pair)}, the scene {' '.join(pair)}"
     if config:
-        problems["settings"] = unlike(config, query, pair, scene, where)
-    problems |= misplaced(rules, split, query, pair, where)
-    return problems, [("pair", " ".join(pair)), *features(query, row.query, scene, where)]
+        problems["settings"] = outside_settings(config, query, pair, scene, cells)
+    problems |= misplaced(rules, split, query, pair, cells)
+    shortcuts = [(QUERY, row.query), (TOTAL, (row.query, len(scene))), *task.features(query.args, cells, len(scene))]
+    return problems, [("pair", " ".join(pair)), *shortcuts]
 
 
-def misplaced(rules: Rules, split: str, query: Query, pair: Pair, where: Where) -> dict[str, str]:
+def misplaced(rules: Rules, split: str, query: Query, pair: Pair, cells: CellsOf) -> dict[str, str]:
     """Check -> problem, or nothing, of what is held out: exactly the rows of test_ood show such a thing."""
     out, problems = split == "test_ood", {}
     if rules.pairs:
         held = pair in rules.pairs
         problems["held-out pairs"] = "" if held == out else f"{' '.join(pair)} is {'' if held else 'not '}held out"
-        if query.task == "cardinality":
-            shown = numbers_shown(query.args[1], where) - ({pair} if out else set())
-            extra = " ".join(min(shown & rules.pairs, default=()))
+        shown = TASKS[query.task].other_pairs(query.args, cells)
+        if shown:
+            extra = " ".join(min((shown if out else shown | {pair}) & rules.pairs, default=()))
             problems["held-out numbers in scenes"] = f"shows {extra}" if extra else ""
     if rules.queries:
-        words = query.args if query.task == "cardinality" else (query.args[i] for i in NAMES[query.task])
-        held = frozenset(map(str, words)) in rules.queries
+        held = TASKS[query.task].held_out_key(query.args) in rules.queries
         problems["held-out queries"] = "" if held == out else f"what it asks is {'' if held else 'not '}held out"
     return problems
-
-
-def features(query: Query, text: str, scene: Scene, where: Where) -> Iterator[tuple[str, Any]]:
-    """(rule, what it looks at) of a row."""
-    yield QUERY, text
-    yield TOTAL, (text, len(scene))
-    if query.task == "quantifiers":
-        quantifier = query.args[0]
-        x, y = named(query, where)
-        unasked = len(x - y if quantifier in ("only", "not only") else y - x)
-        yield UNASKED, (quantifier, unasked)
-        yield EMPTY, (quantifier, unasked > 0)
-        shared = TABLE_1[quantifier](x, y)[0]
-        yield REVERSED if quantifier in ("some", "none") else SHARED, (quantifier, len(shared))
-        yield REST, (quantifier, len(scene) - len(x | y))
 
 
 # What a scene says -------------------------------------------------------------------------------------------------
 
 
-def places(scene: Scene) -> Where:
-    where: Where = defaultdict(set)
+def cells_of(scene: Scene) -> CellsOf:
+    """The cells of all objects that a colour, a shape or both describe."""
+    cells: dict[str, Cells] = defaultdict(set)
     for o in scene:
         for words in (o.colour, o.shape, f"{o.colour} {o.shape}"):
-            where[words].add((o.row, o.column))
-    return where
+            cells[words].add((o.row, o.column))
+    return cells
 
 
-def named(query: Query, where: Where) -> list[Cells]:
-    """The cells of what a query names."""
-    return [where[query.args[i]] for i in NAMES[query.task]]
+def recount(query: Query, scene: Scene) -> tuple[bool, Pair]:
+    """Answer and pair of a query, by the task's own recount."""
+    return TASKS[query.task].recount(query.args, cells_of(scene))
 
 
-def recount(query: Query, where: Where) -> tuple[bool, Pair]:
-    """Answer and pair (section 3.2 of the paper). Raises `ValueError` where a spatial query names not one object."""
-    args, (first, *others) = query.args, named(query, where)
-    if query.task == "cardinality":
-        return len(first) == args[0], (args[1], str(len(first)))
-    (second,) = others
-    if query.task == "comparison":
-        a, b = len(first), len(second)
-        return a > b if args[0] == "more" else a < b, ("comparison", str(a), str(b))
-    if query.task == "quantifiers":
-        true = TRUE_WHEN[args[0]](first, second)
-        holds: str = args[0] if true else OPPOSITE[args[0]]
-        return true, (holds, *(str(len(cells)) for cells in TABLE_1[holds](first, second)))
-    if len(first) != 1 or len(second) != 1:
-        raise ValueError(f"the scene has {len(first)} {args[0]} and {len(second)} {args[2]}, not one each")
-    (y, x), (v, u) = *first, *second
-    truth = {"to the left of": x < u, "to the right of": x > u, "above": y < v, "below": y > v}[args[1]]
-    if args[1] in ("above", "below"):
-        return truth, ("vertical", str(y + 1), str(v + 1))
-    return truth, ("horizontal", chr(65 + x), chr(65 + u))
-
-
-def numbers_shown(attribute: str, where: Where) -> set[Pair]:
-    """(attribute, number) of every attribute of the same kind in a scene: of the shapes, where a shape is asked for."""
-
-    def kind(words: str) -> tuple[bool, bool]:
-        return words in COLOURS, words in SHAPES
-
-    return {(words, str(len(cells))) for words, cells in where.items() if kind(words) == kind(attribute)}
-
-
-def unlike(config: Config, query: Query, pair: Pair, scene: Scene, where: Where) -> str:
-    """What a scene has that the settings of its dataset rule out, if anything."""
-    asked = named(query, where)
-    rest = len(scene) - len(set().union(*asked))
-    numbers: list[tuple[str, int, list[int]]] = []
-    if isinstance(config, Spatiality | Cardinality | Quantifiers | Comparison):
-        numbers.append(("distractors", rest, config.distractors))
-    if isinstance(config, Cardinality | Comparison):
-        numbers += [("numbers", len(cells), config.numbers) for cells in asked]
-    if isinstance(config, Cardinality) and config.total == "independent":
-        numbers.append(("total_objects", len(scene), config.total_objects))
-    if isinstance(config, Quantifiers):
-        parts = [int(part) for part in pair[1:]]
-        numbers += [("numbers", part, config.numbers) for part in parts]
-        filled = pair[0] not in ("all", "none", "only") and config.third_region == "matched"
-        numbers.append(("third_region", len(scene) - rest - sum(parts), config.numbers if filled else [0, 0]))
+def outside_settings(config: Config, query: Query, pair: Pair, scene: Scene, cells: CellsOf) -> str:
+    """What a scene shows that the settings of its dataset rule out, if anything."""
     if strange := [o for o in scene if (o.size, o.shape, o.colour) not in config.world.number]:
         return f"{strange[0].size} {strange[0].colour} {strange[0].shape} is not of this world"
-    return next((f"{name} {limits}, but {n}" for name, n, limits in numbers if not limits[0] <= n <= limits[1]), "")
+    limits = TASKS[query.task].limits(config, query.args, pair, cells, len(scene))
+    return next((f"{name} {list(r)}, but {n}" for name, n, r in limits if not r[0] <= n <= r[1]), "")
 
 
 def misread(row: Row, scene: Scene, world: World) -> str:

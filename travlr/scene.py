@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import functools
 import string
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-TASKS = ("spatiality", "cardinality", "quantifiers", "comparison")
 IN_DISTRIBUTION = ("train", "validation", "test_ind")
 SPLITS = (*IN_DISTRIBUTION, "test_ood")
 
@@ -37,40 +36,6 @@ COLOURS: dict[str, tuple[int, int, int]] = {
 SHAPES = ("square", "circle", "triangle", "star", "hexagon", "octagon", "pentagon", "trapezium", "parallelogram")
 SIZES = ("small", "medium", "large")
 
-# The paper's Table 1 by regions of the two queried sets X and Y. A quantifier and its complement share the first part
-# of their pairs; the second part of the *vacant* one (all, none, only) is `spare`, that of the other is `decides`,
-# which is empty exactly when the vacant quantifier is true.
-REGIONS = ("both", "first only", "second only", "neither")  # X and Y, X without Y, Y without X, the rest
-QUANTIFIER_FAMILIES: dict[tuple[str, str], dict[str, int]] = {
-    ("all", "not all"): {"shared": 0, "decides": 1, "spare": 2},
-    ("none", "some"): {"shared": 1, "decides": 0, "spare": 2},
-    ("only", "not only"): {"shared": 0, "decides": 2, "spare": 1},
-}
-QUANTIFIERS = tuple(quantifier for family in QUANTIFIER_FAMILIES for quantifier in family)
-RELATIONS = {  # relation -> (axis, sign of second minus first coordinate when it is true)
-    "to the left of": ("horizontal", 1),
-    "to the right of": ("horizontal", -1),
-    "above": ("vertical", 1),
-    "below": ("vertical", -1),
-}
-COMPARISONS = {"more": 1, "fewer": -1}  # comparison -> sign of first minus second number when it is true
-
-
-def quantifier_regions(quantifier: str) -> tuple[int, int]:
-    """The two regions (indices into `REGIONS`) that Table 1 of the paper pairs for a quantifier, in its order."""
-    for (vacant, other), family in QUANTIFIER_FAMILIES.items():
-        if quantifier in (vacant, other):
-            return family["shared"], family["spare" if quantifier == vacant else "decides"]
-    raise ValueError(f"unknown quantifier {quantifier!r}: choose one of {', '.join(QUANTIFIERS)}")
-
-
-def complement(quantifier: str) -> str:
-    """The quantifier that is true exactly when this one is false."""
-    for vacant, other in QUANTIFIER_FAMILIES:
-        if quantifier in (vacant, other):
-            return other if quantifier == vacant else vacant
-    raise ValueError(f"unknown quantifier {quantifier!r}: choose one of {', '.join(QUANTIFIERS)}")
-
 
 @dataclass(frozen=True)
 class World:
@@ -81,8 +46,10 @@ class World:
 
     colours: tuple[str, ...] = ("red", "blue", "green", "yellow", "orange")
     shapes: tuple[str, ...] = ("square", "circle", "triangle", "star", "hexagon", "octagon", "pentagon")
-    sizes: tuple[str, ...] = ("medium",)
-    columns: int = 6
+    sizes: tuple[str, ...] = field(
+        default=("medium",), metadata={"help": "small, medium, large; captions name the size where there are several"}
+    )
+    columns: int = field(default=6, metadata={"help": "up to 26"})
     rows: int = 6
 
     def __post_init__(self) -> None:
@@ -159,11 +126,7 @@ Scene = tuple[Object, ...]
 
 @dataclass(frozen=True)
 class Query:
-    """A symbolic statement: a task and its arguments in the order of the query text.
-
-    spatiality (attribute, relation, attribute) · cardinality (number, attribute) · quantifiers (quantifier, attribute,
-    attribute) · comparison (more|fewer, attribute, attribute).
-    """
+    """A symbolic statement: the name of a task, and arguments in the order of the query text."""
 
     task: str
     args: tuple[Any, ...]
@@ -171,67 +134,6 @@ class Query:
 
 def objects_of(scene: Scene, attribute: str) -> list[Object]:
     return [o for o in scene if o.matches(attribute)]
-
-
-def region_counts(scene: Scene, first: str, second: str) -> tuple[int, int, int, int]:
-    """Numbers of objects in each of `REGIONS`."""
-    counts = [0, 0, 0, 0]
-    for o in scene:
-        counts[3 - 2 * o.matches(first) - o.matches(second)] += 1
-    return counts[0], counts[1], counts[2], counts[3]
-
-
-def answer(scene: Scene, query: Query) -> bool:
-    """Truth of a query in a scene. Raises `ValueError` where a spatial query names no object, or several."""
-    args = query.args
-    if query.task == "spatiality":
-        axis, sign = RELATIONS[args[1]]
-        first, second = _one(scene, args[0]), _one(scene, args[2])
-        gap = second.column - first.column if axis == "horizontal" else second.row - first.row
-        return gap * sign > 0
-    if query.task == "cardinality":
-        return len(objects_of(scene, args[1])) == args[0]
-    if query.task == "comparison":
-        return (len(objects_of(scene, args[1])) - len(objects_of(scene, args[2]))) * COMPARISONS[args[0]] > 0
-    counts = region_counts(scene, args[1], args[2])
-    for (vacant, other), family in QUANTIFIER_FAMILIES.items():
-        if args[0] in (vacant, other):
-            return (counts[family["decides"]] == 0) == (args[0] == vacant)
-    raise ValueError(f"unknown quantifier {args[0]!r}")
-
-
-def pair(scene: Scene, query: Query) -> tuple[str, ...]:
-    """What the scene shows along the task's dimension: the dimension and two values, as captions write them."""
-    args = query.args
-    if query.task == "spatiality":
-        first, second = _one(scene, args[0]), _one(scene, args[2])
-        if RELATIONS[args[1]][0] == "horizontal":
-            return "horizontal", column_name(first.column), column_name(second.column)
-        return "vertical", row_name(first.row), row_name(second.row)
-    if query.task == "cardinality":
-        return args[1], str(len(objects_of(scene, args[1])))
-    if query.task == "comparison":
-        return "comparison", str(len(objects_of(scene, args[1]))), str(len(objects_of(scene, args[2])))
-    true = args[0] if answer(scene, query) else complement(args[0])
-    counts = region_counts(scene, args[1], args[2])
-    a, b = quantifier_regions(true)
-    return true, str(counts[a]), str(counts[b])
-
-
-def is_queried(o: Object, query: Query) -> bool:
-    """Whether the query names an object: by either attribute."""
-    return any(o.matches(argument) for argument in query.args if isinstance(argument, str) and _names_objects(argument))
-
-
-def _names_objects(argument: str) -> bool:
-    return all(word in COLOURS or word in SHAPES for word in argument.split())
-
-
-def _one(scene: Scene, attribute: str) -> Object:
-    found = objects_of(scene, attribute)
-    if len(found) != 1:
-        raise ValueError(f"the query names the {attribute}, but the scene has {len(found)}")
-    return found[0]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,80 @@
+"""The tasks: one file each, one line each in `TASKS`. Start with `cardinality.py`, the shortest rule.
+
+`travlr.task` says what a file must define; `docs/adding-a-task.md` shows a whole one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, get_type_hints
+
+from travlr.config import Config
+from travlr.scene import Query, Scene
+from travlr.task import Pair, Task
+from travlr.tasks.cardinality import CardinalityTask
+from travlr.tasks.comparison import ComparisonTask
+from travlr.tasks.quantifiers import QuantifiersTask
+from travlr.tasks.spatiality import SpatialityTask
+
+PAPER = ("spatiality", "cardinality", "quantifiers", "comparison")  # the paper's own tables and experiments have these
+
+TASKS: dict[str, type[Task]] = {
+    task.name: task
+    for task in (
+        SpatialityTask,
+        CardinalityTask,
+        QuantifiersTask,
+        ComparisonTask,
+    )
+}
+
+
+def task_class(name: str) -> type[Task]:
+    """The class of a task. Raises `ValueError` for an unknown name, with the valid ones."""
+    if name not in TASKS:
+        raise ValueError(f"task={name}: choose one of {', '.join(TASKS)}")
+    return TASKS[name]
+
+
+def make_task(config: Config) -> Task:
+    """The task of a config. Raises `ValueError`, naming the setting, for a config that leaves nothing to train on."""
+    return task_class(config.task)(config)
+
+
+def query_text(query: Query) -> str:
+    """The English of a query."""
+    return task_class(query.task).text(query.args)
+
+
+def parse_query(text: str) -> Query:
+    """The query of a text. Raises `ValueError` for anything that no task can have written."""
+    for name, task in TASKS.items():
+        match = task.pattern.fullmatch(text)
+        if match:
+            query = Query(name, task.parse(match))
+            if query_text(query) == text:
+                return query
+    shown = text if len(text) <= 80 else text[:77] + "..."
+    raise ValueError(f"not a query: {shown!r}")
+
+
+def truth(scene: Scene, query: Query) -> tuple[bool, Pair]:
+    """Answer and pair of a query in a scene. Raises `ValueError` where the query does not apply to the scene."""
+    return task_class(query.task).truth(scene, query.args)
+
+
+def config_from_dict(values: Mapping[str, Any]) -> Config:
+    """The config of a manifest. Raises `ValueError` for one that this version cannot have written."""
+    try:
+        config: Config = _build(TASKS[values["task"]].Config, values)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"config is not one of this version: {error}") from None
+    return config
+
+
+def _build(kind: type[Any], values: Mapping[str, Any]) -> Any:
+    """A dataclass from a dict, and so are its fields that are dataclasses."""
+    hints = get_type_hints(kind)
+    nested = {name for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
+    return kind(**{name: _build(hints[name], value) if name in nested else value for name, value in values.items()})

@@ -1,0 +1,238 @@
+"""Cardinality: `There are 3 circle objects.`
+
+The pair is an attribute and its number in the scene (section 3 and appendix A of the paper).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import splits
+from render.text import parse_noun
+from travlr.config import Config, check_choice, check_range, setting
+from travlr.scene import COLOURS, SHAPES, Object, Scene, objects_of
+from travlr.task import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
+
+
+@dataclass(frozen=True)
+class Cardinality(Config):
+    task: str = "cardinality"
+    numbers: list[int] = setting([1, 6], "how many queried objects: lowest, highest")
+    distractors: list[int] = setting([1, 10], "how many other objects: lowest, highest")
+    total: str = setting(
+        "independent", "independent: total_objects whatever the queried number is; released: queried plus distractors"
+    )
+    total_objects: list[int] = setting([7, 11], "how many objects in all, with total=independent: lowest, highest")
+    scope: str = setting(
+        "scene", "scene: every shape in a scene shows a number to train on; queried: only the queried shape"
+    )
+    held_out: dict[str, list[int]] = setting(
+        {}, "numbers by attribute, such as held_out.circle=[2,3]; the paper's for attributes not given"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "held_out", dict(sorted(self.held_out.items())))  # one order, one manifest
+        check_range("numbers", self.numbers, 1)
+        check_range("distractors", self.distractors, 0)
+        check_range("total_objects", self.total_objects, 1)
+        check_choice("scope", self.scope, ("scene", "queried"))
+        check_choice("total", self.total, ("independent", "released"))
+
+
+class CardinalityTask(Task):
+    """Groups: with scope=scene the objects of each attribute, with scope=queried the queried objects and the others."""
+
+    name, title, Config = "cardinality", "how many objects there are", Cardinality
+    described = (1,)
+    pattern = re.compile(r"There (is|are) ([0-9]+) ([\w ]+?) object(s?)\.")
+    samples = ((1, "circle"), (2, "circle"))
+    presets = {"released": {"scope": "queried", "total": "released", "held_out": {"pentagon": [4, 6]}}}
+    axes = {"": ("queried objects", "their number in the scene")}
+    note = "The pair is of the objects that the query names; the scene's other objects are not counted here."
+
+    @staticmethod
+    def text(args: Sequence[Any]) -> str:
+        return f"There is 1 {args[1]} object." if args[0] == 1 else f"There are {args[0]} {args[1]} objects."
+
+    @staticmethod
+    def parse(match: re.Match[str]) -> tuple[Any, ...]:
+        return int(match[2]), parse_noun(match[3])
+
+    @staticmethod
+    def truth(scene: Scene, args: Sequence[Any]) -> tuple[bool, Pair]:
+        number = len(objects_of(scene, args[1]))
+        return number == args[0], (args[1], str(number))
+
+    @staticmethod
+    def recount(args: Sequence[Any], cells: CellsOf) -> tuple[bool, Pair]:
+        queried = cells[args[1]]
+        return len(queried) == args[0], (args[1], str(len(queried)))
+
+    @staticmethod
+    def limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
+        queried = len(cells[args[1]])
+        yield "distractors", total - queried, config.distractors
+        yield "numbers", queried, config.numbers
+        if config.total == "independent":
+            yield "total_objects", total, config.total_objects
+
+    @staticmethod
+    def other_pairs(args: Sequence[Any], cells: CellsOf) -> set[Pair]:
+        """The numbers of all attributes of the queried kind: of the shapes, where the query names a shape."""
+
+        def kind(words: str) -> tuple[bool, bool]:
+            return words in COLOURS, words in SHAPES
+
+        own = kind(args[1])
+        return {(words, str(len(found))) for words, found in cells.items() if kind(words) == own and words != args[1]}
+
+    @classmethod
+    def held_out_key(cls, args: Sequence[Any]) -> frozenset[str]:
+        return frozenset(map(str, args))
+
+    @staticmethod
+    def claim(args: Sequence[Any]) -> str:
+        return str(args[0])
+
+    @staticmethod
+    def steps(pair: Pair) -> list[str]:
+        return [pair[1], pair[1]]
+
+    @staticmethod
+    def published(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
+        return {"case": [args[1], args[0]], "query_abstract": {"attr": args[1], "number": args[0], "rel": "equal"}}
+
+    # Scenes -------------------------------------------------------------------------------------------------------
+
+    config: Cardinality
+
+    def build(self) -> None:
+        config, numbers = self.config, numbers_of(self.config.numbers)
+        self._attributes = self.world.attributes(config.query_by)
+        self._held_out_numbers = self._read_held_out(numbers)
+        self._allowed = {a: [n for n in numbers if n not in self._held_out_numbers[a]] for a in self._attributes}
+        groups: list[list[int]] = []
+        of_pair: dict[int, tuple[int, int]] = {}
+        for side in SIDES:
+            for attribute in self._attributes:
+                pairs, texts = [], []
+                for n in numbers:
+                    if (n in self._held_out_numbers[attribute]) == (side == "out"):
+                        pairs.append(self.pair_number((attribute, n)))
+                        of_pair[pairs[-1]] = (self._attributes.index(attribute), n)
+                        texts.append(self.query_number(n, attribute))
+                        groups.append(self._kind_lists_of(attribute))
+                if len(pairs) == 1:
+                    raise ValueError(
+                        f"held_out: {attribute} has one number {'to train on' if side == 'in' else 'held out'}, so no "
+                        "false query can name another; give it none or at least two"
+                    )
+                shifts = [np.roll(np.arange(len(pairs)), -shift) for shift in range(1, len(pairs))]
+                self.add_template(side, pairs, pairs, texts, np.array(shifts), by_pair=True)
+        self.group_kinds = np.array(groups)
+        self._of_pair = np.array([of_pair[i] for i in range(len(self.pairs))])  # (attribute, number)
+        self.most_objects = self._totals(numbers[-1])[1]
+        if len(self._attributes) < 2 and config.distractors[1]:
+            raise ValueError("world: no kind of object is left for a distractor; add colours or shapes")
+        self._ways = self._count_ways() if config.scope == "scene" else None
+        self._check_totals(numbers)
+
+    def _kind_lists_of(self, attribute: str) -> list[int]:
+        if self.config.scope == "scene":
+            groups = [self.world.matching(a) for a in self._attributes]
+        else:
+            groups = [self.world.matching(attribute), tuple(self.others(attribute))]
+        return [self.kind_list(kinds) for kinds in groups]
+
+    def _read_held_out(self, numbers: list[int]) -> dict[str, list[int]]:
+        given = self.config.held_out
+        for attribute, held_out in given.items():
+            if attribute not in self._attributes or any(n not in numbers for n in held_out):
+                raise ValueError(
+                    f"held_out.{attribute}={held_out}: needs one of {', '.join(self._attributes)} "
+                    f"with numbers from {numbers[0]} to {numbers[-1]}"
+                )
+        default = splits.held_out_numbers(self._attributes, numbers)
+        return {a: sorted(given.get(a, default[a])) for a in self._attributes}
+
+    def held_out(self) -> dict[str, Any]:
+        pairs = [[a, str(n)] for a in self._attributes for n in self._held_out_numbers[a]]
+        return {"pairs": pairs, "queries": [[a, n] for a, n in pairs]}
+
+    def _totals(self, number: int) -> tuple[int, int]:
+        """Lowest and highest total number of objects of scenes with a queried number."""
+        if self.config.total == "independent":
+            return self.config.total_objects[0], self.config.total_objects[1]
+        return number + self.config.distractors[0], number + self.config.distractors[1]
+
+    def _check_totals(self, numbers: list[int]) -> None:
+        low, high = self.config.distractors
+        for q, attribute in enumerate(self._attributes):
+            for n in numbers:
+                for total in range(self._totals(n)[0], self._totals(n)[1] + 1):
+                    if not low <= total - n <= high:
+                        raise ValueError(
+                            f"total_objects={self.config.total_objects}: a total of {total} with {n} queried objects "
+                            f"leaves {total - n} distractors, outside distractors={self.config.distractors}"
+                        )
+                    if self._ways is not None and not self._ways[q, 0, total - n]:
+                        raise ValueError(
+                            f"scope=scene: no numbers of distractors that are in the training pairs add up to "
+                            f"{total - n} beside {n} {attribute} objects; change total_objects, held_out or the world"
+                        )
+
+    def _count_ways(self) -> np.ndarray:
+        """ways[q, j, d]: in how many ways attributes from the j-th on, but not the q-th, can number d in all."""
+        most = self.config.distractors[1]
+        count = len(self._attributes)
+        ways = np.zeros((count, count + 1, most + 1), np.uint64)
+        ways[:, count, 0] = 1
+        for q in range(count):
+            for j in range(count - 1, -1, -1):
+                for n in [0] if j == q else [0, *self._allowed[self._attributes[j]]]:
+                    if n <= most:
+                        ways[q, j, n:] += ways[q, j + 1, : most + 1 - n]
+        return ways
+
+    def group_counts(self, draw: Draw) -> np.ndarray:
+        queried, number = self._of_pair[draw.pair].T
+        if self.config.total == "independent":
+            rest = choose_from(self.config.total_objects, draw.words[:, 1]) - number
+        else:
+            rest = choose_from(self.config.distractors, draw.words[:, 1])
+        if self._ways is None:
+            return np.stack([number, rest], axis=1)
+        counts = np.zeros((len(queried), len(self._attributes)), np.intp)
+        # Both examples of a couple have the same word here; what they make of it differs with their rests.
+        rank = draw.words[:, 2] % self._ways[queried, 0, rest]
+        for j, attribute in enumerate(self._attributes):
+            undecided = np.ones(len(queried), bool)
+            for n in [0, *self._allowed[attribute]]:
+                possible = undecided & (n <= rest) & ((n == 0) | (queried != j))
+                ways = np.where(possible, self._ways[queried, j + 1, np.maximum(rest - n, 0)], 0)
+                here = possible & (rank < ways)
+                counts[here, j] = n
+                undecided &= ~here
+                rank = np.where(undecided, rank - ways, rank)
+            rest = rest - counts[:, j]
+        counts[np.arange(len(queried)), queried] = number
+        return counts
+
+    def capacity(self, template: Template) -> int:
+        """Without the ways to share the cells out among attributes: never more than there are."""
+        least = []
+        for q in template.texts:
+            number, attribute = self.queries[q].args
+            others: list[Sequence[int]] = [self.others(attribute)]
+            if self.config.scope == "scene":
+                others = [self.world.matching(a) for a in self._attributes if a != attribute]
+            kinds = min(len(group) for group in [self.world.matching(attribute), *others])
+            for total in range(self._totals(number)[0], self._totals(number)[1] + 1):
+                least.append(self.placements(self.world.cells, total) * kinds**total)
+        return min(least)

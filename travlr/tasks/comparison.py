@@ -1,0 +1,161 @@
+"""Numerical comparison: `There are more circles than squares.`
+
+The pair is the numbers of the two, in the query's order (section 3 and appendix A of the paper).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import splits
+from render.text import parse_noun, plural
+from travlr.config import Config, check_range, setting
+from travlr.scene import Object, Scene, objects_of
+from travlr.task import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
+
+COMPARISONS = {"more": 1, "fewer": -1}  # comparison -> sign of first minus second number when it is true
+
+
+@dataclass(frozen=True)
+class HeldOutComparisons:
+    """Which pairs and queries only test_ood shows."""
+
+    differences_above: int = setting(3, "larger differences between the two numbers are test_ood")
+    attributes: list[list[str]] | None = setting(None, "unordered pairs; null for four of the 21 pairs of shapes")
+
+
+@dataclass(frozen=True)
+class Comparison(Config):
+    task: str = "comparison"
+    numbers: list[int] = setting([1, 9], "how many of each of the two: lowest, highest")
+    distractors: list[int] = setting([1, 10], "how many other objects: lowest, highest")
+    held_out: HeldOutComparisons = field(default_factory=HeldOutComparisons)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("numbers", self.numbers, 1)
+        check_range("distractors", self.distractors, 0)
+
+
+class ComparisonTask(Task):
+    """Groups: the first attribute's objects, the second's, the distractors."""
+
+    name, title, Config = "comparison", "which of two kinds of objects are more", Comparison
+    described = (1, 2)
+    pattern = re.compile(rf"There are ({'|'.join(COMPARISONS)}) ([\w ]+?) than ([\w ]+?)\.")
+    samples = tuple((comparison, "red", "circle") for comparison in COMPARISONS)
+    axes = {"comparison": ("number of the first", "number of the second")}
+    note = "The query names two kinds of objects; the numbers are in its order."
+
+    @staticmethod
+    def text(args: Sequence[Any]) -> str:
+        return f"There are {args[0]} {plural(args[1])} than {plural(args[2])}."
+
+    @staticmethod
+    def parse(match: re.Match[str]) -> tuple[Any, ...]:
+        return match[1], parse_noun(match[2]), parse_noun(match[3])
+
+    @staticmethod
+    def truth(scene: Scene, args: Sequence[Any]) -> tuple[bool, Pair]:
+        a, b = (len(objects_of(scene, attribute)) for attribute in args[1:])
+        return (a - b) * COMPARISONS[args[0]] > 0, ("comparison", str(a), str(b))
+
+    @staticmethod
+    def recount(args: Sequence[Any], cells: CellsOf) -> tuple[bool, Pair]:
+        first, second = len(cells[args[1]]), len(cells[args[2]])
+        answer = first > second if args[0] == "more" else first < second
+        return answer, ("comparison", str(first), str(second))
+
+    @staticmethod
+    def limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
+        first, second = cells[args[1]], cells[args[2]]
+        yield "distractors", total - len(first | second), config.distractors
+        yield "numbers", len(first), config.numbers
+        yield "numbers", len(second), config.numbers
+
+    @staticmethod
+    def claim(args: Sequence[Any]) -> str:
+        return str(args[0])
+
+    @staticmethod
+    def steps(pair: Pair) -> list[str]:
+        return ["more" if int(pair[1]) > int(pair[2]) else "fewer", *pair[1:]]
+
+    @staticmethod
+    def published(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
+        rest = sum(not (o.matches(args[1]) or o.matches(args[2])) for o in objects)
+        query = {"attr1": args[1], "attr2": args[2], "rel": args[0]}
+        return {"case": [*args, int(pair[1]), int(pair[2]), rest], "query_abstract": query}
+
+    # Scenes -------------------------------------------------------------------------------------------------------
+
+    config: Comparison
+
+    def build(self) -> None:
+        attributes = self.world.attributes(self.config.query_by)
+        self.most_objects = 2 * self.config.numbers[1] - 1 + self.config.distractors[1]
+        unordered = [tuple(sorted(both)) for both in itertools.combinations(attributes, 2)]
+        self._held_out_attributes = self._read_attributes(unordered, attributes)
+        groups: list[list[int]] = []
+        of_pair: dict[int, tuple[int, int]] = {}
+        for side, relation in itertools.product(SIDES, COMPARISONS):
+            true, false = self._pairs(side, relation, of_pair)
+            texts = []
+            for both in (b for b in unordered if (b in self._held_out_attributes) == (side == "out")):
+                for first, second in (both, both[::-1]):
+                    texts.append(self.query_number(relation, first, second))
+                    kinds = (self.world.matching(first), self.world.matching(second), self.others(first, second))
+                    groups.append([self.kind_list(k) for k in kinds])
+                    if self.config.distractors[1] and not kinds[2]:
+                        raise ValueError("world: no kind of object is left for a distractor; add colours or shapes")
+            self.add_template(side, true, false, texts)
+        self.group_kinds = np.array(groups).reshape(-1, 3)
+        self._numbers = np.array([of_pair[i] for i in range(len(self.pairs))]).reshape(-1, 2)
+
+    def _pairs(self, side: str, relation: str, of_pair: dict[int, tuple[int, int]]) -> tuple[list[int], list[int]]:
+        """Numbers of the pairs of a side for which a comparison is true, and false; what they count is added."""
+        true: list[int] = []
+        false: list[int] = []
+        for a, b in itertools.permutations(numbers_of(self.config.numbers), 2):
+            if (abs(a - b) > self.config.held_out.differences_above) == (side == "out"):
+                number = self.pair_number(("comparison", a, b))
+                of_pair[number] = (a, b)
+                (true if (a - b) * COMPARISONS[relation] > 0 else false).append(number)
+        return true, false
+
+    def _read_attributes(self, unordered: list[tuple[str, ...]], attributes: list[str]) -> list[tuple[str, ...]]:
+        given = self.config.held_out.attributes
+        if given is None:
+            return [tuple(both) for both in splits.held_out_comparisons(attributes)]
+        for item in given:
+            if tuple(sorted(item)) not in unordered:
+                raise ValueError(f"held_out.attributes: {item} is not two different attributes of {attributes}")
+        return [tuple(sorted(item)) for item in given]
+
+    def held_out(self) -> dict[str, Any]:
+        largest = self.config.held_out.differences_above
+        pairs = itertools.permutations(numbers_of(self.config.numbers), 2)
+        return {
+            "pairs": [["comparison", str(a), str(b)] for a, b in pairs if abs(a - b) > largest],
+            "queries": [list(both) for both in self._held_out_attributes],
+        }
+
+    def group_counts(self, draw: Draw) -> np.ndarray:
+        distractors = choose_from(self.config.distractors, draw.words[:, 1])
+        return np.concatenate([self._numbers[draw.pair], distractors[:, None]], axis=1)
+
+    def capacity(self, template: Template) -> int:
+        least = []
+        query = int(template.texts[0])
+        for number in {*template.true_pairs.tolist(), *template.false_pairs.tolist()}:
+            counts = (*self._numbers[number].tolist(), self.config.distractors[0])
+            kinds = math.prod(self.kinds_in_group(query, group) ** n for group, n in enumerate(counts))
+            least.append(self.placements(self.world.cells, sum(counts)) * kinds)
+        return min(least)

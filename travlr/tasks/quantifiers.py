@@ -1,0 +1,355 @@
+"""Quantifiers: `Not all the circle objects are red objects.`
+
+X and Y are the sets of objects that the query describes first and second. The pair is the quantifier that is true of
+the scene and the two numbers that Table 1 of the paper gives for it (section 3 and appendix A).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import splits
+from render.text import parse_noun
+from travlr import streams
+from travlr.config import Config, check_choice, check_range, setting
+from travlr.scene import Object, Scene
+from travlr.task import MATCHINGS, SIDES, Cells, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
+
+# Table 1 by regions of X and Y. A quantifier and its complement share the first part of their pairs; the second part of
+# the *vacant* one (all, none, only) is `spare`, that of the other is `decides`, which is empty exactly when the vacant
+# quantifier is true.
+REGIONS = ("objects in both sets", "objects in the first set only", "objects in the second set only", "other objects")
+FAMILIES: dict[tuple[str, str], dict[str, int]] = {
+    ("all", "not all"): {"shared": 0, "decides": 1, "spare": 2},
+    ("none", "some"): {"shared": 1, "decides": 0, "spare": 2},
+    ("only", "not only"): {"shared": 0, "decides": 2, "spare": 1},
+}
+QUANTIFIERS = tuple(quantifier for family in FAMILIES for quantifier in family)
+WORDS = {q: f"{q.capitalize()}{' of' if q in ('some', 'none') else ''} the" for q in QUANTIFIERS}
+
+
+def table_1(quantifier: str) -> tuple[int, int]:
+    """The two regions (indices into `REGIONS`) that Table 1 counts for a quantifier, in its order."""
+    for (vacant, other), family in FAMILIES.items():
+        if quantifier in (vacant, other):
+            return family["shared"], family["spare" if quantifier == vacant else "decides"]
+    raise ValueError(f"unknown quantifier {quantifier!r}: choose one of {', '.join(QUANTIFIERS)}")
+
+
+def region_counts(scene: Scene, first: str, second: str) -> list[int]:
+    """Numbers of objects in each of `REGIONS`."""
+    counts = [0, 0, 0, 0]
+    for o in scene:
+        counts[region_of(o, first, second)] += 1
+    return counts
+
+
+def region_of(o: Object, first: str, second: str) -> int:
+    """Which of `REGIONS` an object is in."""
+    return 3 - 2 * o.matches(first) - o.matches(second)
+
+
+# For the recount: what each quantifier says of the sets X and Y, and the two sets that Table 1 counts for it.
+TRUE_WHEN: dict[str, Callable[[Cells, Cells], bool]] = {
+    "all": lambda x, y: x <= y,
+    "not all": lambda x, y: not x <= y,
+    "some": lambda x, y: not x.isdisjoint(y),
+    "none": lambda x, y: x.isdisjoint(y),
+    "only": lambda x, y: y <= x,
+    "not only": lambda x, y: not y <= x,
+}
+COUNTED: dict[str, Callable[[Cells, Cells], tuple[Cells, Cells]]] = {
+    "all": lambda x, y: (x & y, y - x),
+    "not all": lambda x, y: (x & y, x - y),
+    "some": lambda x, y: (x - y, x & y),
+    "none": lambda x, y: (x - y, y - x),
+    "only": lambda x, y: (x & y, x - y),
+    "not only": lambda x, y: (x & y, y - x),
+}
+OPPOSITE = {"all": "not all", "some": "none", "only": "not only", "not all": "all", "none": "some", "not only": "only"}
+
+UNASKED, EMPTY = "shortcut: set not asked about", "shortcut: set not asked about, empty or not"
+SHARED, REVERSED, REST = "shortcut: part of both pairs", "shortcut: X without Y", "shortcut: number of distractors"
+
+
+@dataclass(frozen=True)
+class HeldOutQuantified:
+    """Which pairs and queries only test_ood shows."""
+
+    numbers: list[list[int]] | None = setting(
+        None, "<a, b> in the order of the paper's Table 1 (reversed for some); null for the paper's"
+    )
+    attributes: list[list[str]] | None = setting(None, "[shape, colour]; null for one colour of each shape")
+
+
+@dataclass(frozen=True)
+class Quantifiers(Config):
+    task: str = "quantifiers"
+    query_by: str = setting(
+        "shape", "shape: of circles that they are red; colour: of red objects that they are circles; both"
+    )
+    numbers: list[int] = setting([1, 5], "both parts of the pair: lowest, highest")
+    distractors: list[int] = setting([2, 8], "how many objects with neither attribute: lowest, highest")
+    third_region: str = setting(
+        "matched", "the region that Table 1 does not count: matched fills it from the same range; empty, as released"
+    )
+    total: str = setting(
+        "independent", "independent: as many objects in all whether true or false; released: any number of distractors"
+    )
+    held_out: HeldOutQuantified = field(default_factory=HeldOutQuantified)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("numbers", self.numbers, 1)
+        check_range("distractors", self.distractors, 0)
+        check_choice("third_region", self.third_region, ("matched", "empty"))
+        check_choice("total", self.total, ("independent", "released"))
+
+
+class QuantifiersTask(Task):
+    """Groups: `REGIONS`. The two scenes of a couple share the size of the region that both their pairs count, as far as
+    the held-out pairs allow, the size of the third region, and the total number of objects.
+    """
+
+    name, title, Config = "quantifiers", "all, not all, some, none, only, not only", Quantifiers
+    described = (1, 2)
+    pattern = re.compile(rf"({'|'.join(WORDS.values())}) ([\w ]+?) objects are ([\w ]+?) objects\.")
+    samples = tuple((quantifier, "red", "circle") for quantifier in QUANTIFIERS)
+    presets = {"released": {"third_region": "empty", "total": "released"}}
+    axes = {q: (REGIONS[table_1(q)[0]], REGIONS[table_1(q)[1]]) for q in QUANTIFIERS}
+    note = (
+        "A scene counts in the map of the quantifier that is true of it; the first and the second set are "
+        "the objects that the query names first and second."
+    )
+    shortcuts = {
+        UNASKED: "Y without X, and for only and not only X without Y",
+        EMPTY: "",
+        SHARED: "X and Y, for all, not all, only and not only",
+        REVERSED: "for some and none: Table 1 reverses the held-out numbers of one of them",
+        REST: "at equal totals they make up for the set that is empty where a quantifier, or its opposite, is true",
+    }
+    reported = (REVERSED, REST)
+
+    @staticmethod
+    def text(args: Sequence[Any]) -> str:
+        return f"{WORDS[args[0]]} {args[1]} objects are {args[2]} objects."
+
+    @staticmethod
+    def parse(match: re.Match[str]) -> tuple[Any, ...]:
+        quantifier = next(q for q, words in WORDS.items() if words == match[1])
+        return quantifier, parse_noun(match[2]), parse_noun(match[3])
+
+    @staticmethod
+    def truth(scene: Scene, args: Sequence[Any]) -> tuple[bool, Pair]:
+        counts = region_counts(scene, args[1], args[2])
+        (vacant, other), family = next((names, f) for names, f in FAMILIES.items() if args[0] in names)
+        true = vacant if counts[family["decides"]] == 0 else other
+        a, b = table_1(true)
+        return true == args[0], (true, str(counts[a]), str(counts[b]))
+
+    @staticmethod
+    def recount(args: Sequence[Any], cells: CellsOf) -> tuple[bool, Pair]:
+        x, y = cells[args[1]], cells[args[2]]
+        answer = TRUE_WHEN[args[0]](x, y)
+        true: str = args[0] if answer else OPPOSITE[args[0]]
+        return answer, (true, *(str(len(part)) for part in COUNTED[true](x, y)))
+
+    @staticmethod
+    def limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
+        rest = total - len(cells[args[1]] | cells[args[2]])
+        parts = [int(part) for part in pair[1:]]
+        yield "distractors", rest, config.distractors
+        for part in parts:
+            yield "numbers", part, config.numbers
+        filled = pair[0] not in ("all", "none", "only") and config.third_region == "matched"
+        yield "third_region", total - rest - sum(parts), config.numbers if filled else (0, 0)
+
+    @staticmethod
+    def features(args: Sequence[Any], cells: CellsOf, total: int) -> Iterator[tuple[str, Any]]:
+        quantifier, x, y = args[0], cells[args[1]], cells[args[2]]
+        unasked = len(x - y if quantifier in ("only", "not only") else y - x)
+        yield UNASKED, (quantifier, unasked)
+        yield EMPTY, (quantifier, unasked > 0)
+        shared = COUNTED[quantifier](x, y)[0]
+        yield REVERSED if quantifier in ("some", "none") else SHARED, (quantifier, len(shared))
+        yield REST, (quantifier, total - len(x | y))
+
+    @staticmethod
+    def claim(args: Sequence[Any]) -> str:
+        return str(args[0]).partition(" ")[0]
+
+    @staticmethod
+    def steps(pair: Pair) -> list[str]:
+        """Of `not all` and `not only` the claim is "not": the query says which of the two is asked about."""
+        return [pair[0].partition(" ")[0], *pair[1:]]
+
+    @staticmethod
+    def published(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
+        """`case` lists number, shape and colour of what is in the two regions that Table 1 counts."""
+        groups: dict[tuple[int, str, str], int] = {}
+        for o in objects:
+            region = region_of(o, args[1], args[2])
+            if region in table_1(pair[0]):
+                groups[region, o.shape, o.colour] = groups.get((region, o.shape, o.colour), 0) + 1
+        listed = [[number, shape, colour] for (_, shape, colour), number in sorted(groups.items())]
+        name = f"{args[0]} of" if args[0] in ("some", "none") else args[0]
+        query = {"rel": name, "attr1": args[1], "attr2": args[2]}
+        return {"case": [name, args[1], args[2], listed], "query_abstract": query}
+
+    # Scenes -------------------------------------------------------------------------------------------------------
+
+    config: Quantifiers
+
+    def build(self) -> None:
+        config, numbers = self.config, numbers_of(self.config.numbers)
+        self.most_objects = 3 * numbers[-1] + config.distractors[1]
+        if config.third_region == "empty":
+            self.most_objects -= numbers[-1]
+        if config.total == "independent":  # a couple's smaller scene has as many: with the most distractors
+            self.most_objects = min(self.most_objects, 2 * numbers[-1] + config.distractors[1])
+        names = [(s, c) for s in self.world.shapes for c in self.world.colours]
+        self._held_out = (self._read_numbers(numbers), self._read_attributes(names))
+        self._groups: list[list[int]] = []
+        self._of_pair: dict[int, tuple[int, int, int, int, int]] = {}
+        for side in SIDES:
+            described = [n for n in names if (n in self._held_out[1]) == (side == "out")]
+            for vacant, other in FAMILIES:
+                self._add_family(side, vacant, other, numbers, described)
+        self.group_kinds = np.array(self._groups).reshape(-1, 4)
+        self._pair_table = np.array([self._of_pair[i] for i in range(len(self.pairs))]).reshape(-1, 5)
+
+    def _add_family(
+        self, side: str, vacant: str, other: str, numbers: list[int], described: list[tuple[str, str]]
+    ) -> None:
+        """The templates of a quantifier and its complement on one side."""
+        roles, ids, pairs = FAMILIES[vacant, other], {}, {}
+        for quantifier in (vacant, other):
+            held_out = self._held_out_of(quantifier)
+            pairs[quantifier] = [p for p in itertools.product(numbers, numbers) if (p in held_out) == (side == "out")]
+            ids[quantifier] = [self.pair_number((quantifier, *p)) for p in pairs[quantifier]]
+            for number, (a, b) in zip(ids[quantifier], pairs[quantifier], strict=True):
+                self._of_pair[number] = (quantifier == vacant, a, b, roles["shared"], roles["decides"])
+        if not ids[vacant]:
+            return
+        matchings = self._matchings(side, vacant, pairs[vacant], pairs[other])
+        for quantifier, opposite, matching in ((vacant, other, matchings), (other, vacant, matchings.argsort(axis=1))):
+            texts = []
+            for shape, colour in described:
+                orders = {"shape": [(shape, colour)], "colour": [(colour, shape)]}
+                for first, second in orders.get(self.config.query_by, [(shape, colour), (colour, shape)]):
+                    texts.append(self.query_number(quantifier, first, second))
+                    self._groups.append(self._region_lists(first, second))
+            self.add_template(side, ids[quantifier], ids[opposite], texts, matching)
+
+    def _held_out_of(self, quantifier: str) -> list[tuple[int, int]]:
+        """Held-out numbers in Table 1's order, which is the reverse for *some*."""
+        return [(b, a) if quantifier == "some" else (a, b) for a, b in self._held_out[0]]
+
+    def _read_attributes(self, names: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        given = self.config.held_out.attributes
+        if given is None:
+            return splits.held_out_attributes(self.world.shapes, self.world.colours)
+        for item in given:
+            if tuple(item) not in names:
+                raise ValueError(f"held_out.attributes: {item} is not [shape, colour] of this world")
+        return [(s, c) for s, c in given]
+
+    def _read_numbers(self, numbers: list[int]) -> list[tuple[int, int]]:
+        given = self.config.held_out.numbers
+        if given is None:
+            return [p for p in splits.held_out_numbers_of_quantifiers(numbers[-1]) if min(p) >= numbers[0]]
+        for item in given:
+            if len(item) != 2 or any(n not in numbers for n in item):
+                raise ValueError(f"held_out.numbers: {item} is not two numbers from {numbers[0]} to {numbers[-1]}")
+        return [(a, b) for a, b in given]
+
+    def held_out(self) -> dict[str, Any]:
+        pairs = [[q, str(a), str(b)] for family in FAMILIES for q in family for a, b in self._held_out_of(q)]
+        return {"pairs": pairs, "queries": [list(names) for names in self._held_out[1]]}
+
+    def _region_lists(self, first: str, second: str) -> list[int]:
+        x, y = set(self.world.matching(first)), set(self.world.matching(second))
+        rest = self.others(first, second)
+        if not x - y or not y - x or (self.config.distractors[1] and not rest):
+            raise ValueError("world: quantifiers need at least two colours and two shapes")
+        return [self.kind_list(sorted(kinds)) for kinds in (x & y, x - y, y - x, rest)]
+
+    def _matchings(
+        self, side: str, vacant: str, vacant_pairs: list[tuple[int, int]], other_pairs: list[tuple[int, int]]
+    ) -> np.ndarray:
+        """(R, L): for each pair of the vacant quantifier one of the other, with the same shared number where it can.
+
+        So the size of the shared region says as little about the truth as the held-out pairs allow.
+        """
+        words = iter(streams.words(self.key(side, "matchings", vacant), 0, 1 << 15, 2 * len(vacant_pairs)))
+        found = []
+        for word in words:
+            v_word, o_word = word[: len(vacant_pairs)], word[len(vacant_pairs) :]
+            matching = np.full(len(vacant_pairs), -1)
+            left: list[int] = []
+            rows: dict[int, list[int]] = {}
+            for o in np.argsort(o_word):
+                rows.setdefault(other_pairs[o][0], []).append(int(o))
+            for v in np.argsort(v_word):
+                row = rows.get(vacant_pairs[v][0])
+                if row:
+                    matching[v] = row.pop()
+                else:
+                    left.append(int(v))
+            matching[left] = [o for row in rows.values() for o in row]
+            if all(self._total_range(vacant_pairs[v], other_pairs[o]) for v, o in enumerate(matching)):
+                found.append(matching)
+                if len(found) == MATCHINGS:
+                    return np.array(found)
+        raise ValueError(
+            f"distractors={self.config.distractors}: too narrow a range to give {vacant} and its complement the same "
+            "total number of objects; widen it by the highest of numbers, or set total=released"
+        )
+
+    def _total_range(self, vacant_pair: tuple[int, int], other_pair: tuple[int, int]) -> tuple[int, int] | None:
+        """Totals that both scenes of a couple can have, lowest and highest."""
+        if self.config.total == "released":
+            return 0, 0
+        spare = vacant_pair[1] if self.config.third_region == "matched" else 0
+        sizes = sum(vacant_pair), sum(other_pair) + spare
+        low, high = max(sizes) + self.config.distractors[0], min(sizes) + self.config.distractors[1]
+        return (low, high) if low <= high else None
+
+    def group_counts(self, draw: Draw) -> np.ndarray:
+        own, partner = self._pair_table[draw.pair], self._pair_table[draw.partner]
+        is_vacant = own[:, 0] == 1
+        vacant = np.where(is_vacant[:, None], own, partner)
+        other = np.where(is_vacant[:, None], partner, own)
+        spare_of_other = vacant[:, 2] if self.config.third_region == "matched" else np.zeros(len(own), np.intp)
+        rows = np.arange(len(own))
+        counts = np.zeros((len(own), 4), np.intp)
+        counts[rows, own[:, 3]] = own[:, 1]
+        counts[rows, own[:, 4]] = np.where(is_vacant, 0, other[:, 2])
+        counts[rows, 3 - own[:, 3] - own[:, 4]] = np.where(is_vacant, vacant[:, 2], spare_of_other)
+        low, high = self.config.distractors
+        if self.config.total == "released":
+            counts[:, 3] = choose_from((low, high), draw.words[:, 1] ^ streams.mix(draw.pair.astype(np.uint64)))
+        else:
+            sizes = np.stack([vacant[:, 1:3].sum(axis=1), other[:, 1:3].sum(axis=1) + spare_of_other])
+            total = choose_from((sizes.max(axis=0) + low, sizes.min(axis=0) + high), draw.words[:, 1])
+            counts[:, 3] = total - counts.sum(axis=1)
+        return counts
+
+    def capacity(self, template: Template) -> int:
+        least = []
+        for number in {*template.true_pairs.tolist(), *template.false_pairs.tolist()}:
+            vacant, a, b, shared, decides = self._pair_table[number].tolist()
+            total = a + b + self.config.distractors[0]
+            region = 3 - shared - decides if vacant else decides
+            counts = {shared: a, region: b, 3: self.config.distractors[0]}
+            for q in (template.texts[0], template.texts[-1]):
+                kinds = math.prod(self.kinds_in_group(int(q), group) ** n for group, n in counts.items())
+                least.append(self.placements(self.world.cells, total) * kinds)
+        return min(least)
