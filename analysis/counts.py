@@ -19,13 +19,13 @@ import pandas as pd
 from train.config import CONTROLLED, TABLE_5, Run
 from train.printed import differing, flat, in_words
 from train.results import canonical
-from travlr.scene import QUANTIFIER_FAMILIES
+from travlr.tasks.quantifiers import FAMILIES
 
 Z = 1.959963984540054  # of a normal distribution, 2.5 % lie above
 OUTCOMES = ("both right", "both wrong", "only image right", "only caption right")
 BINS = 10  # of confidence in the answer, from 50 to 100 %
 # The paper's figure 23: of each quantifier, the answer whose examples have a deciding set that is not empty.
-DECIDED = {name: name == other for vacant, other in QUANTIFIER_FAMILIES for name in (vacant, other)}
+DECIDED = {name: name == other for vacant, other in FAMILIES for name in (vacant, other)}
 
 
 def wilson(part: np.ndarray, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -42,7 +42,9 @@ from analysis.page import (
 )
 from train.printed import origin
 from train.results import TEST_SETTINGS
-from travlr.scene import QUANTIFIER_FAMILIES, QUANTIFIERS, SPLITS, TASKS, column_name, quantifier_regions
+from travlr.scene import SPLITS, column_name
+from travlr.tasks import TASKS
+from travlr.tasks.quantifiers import FAMILIES
 
 INTERVAL = "Whiskers: 95 % intervals (Wilson; examples that share a scene count as a cluster)."
 
@@ -97,6 +99,9 @@ def its_results(predictions: pd.DataFrame, results: pd.DataFrame, one_setting: b
     return rows
 
 
+AXES = {kind: labels for task in TASKS.values() for kind, labels in task.axes.items()}  # by a pair's first item
+
+
 # Pairs as cells ------------------------------------------------------------------------------------------------------
 
 
@@ -104,21 +109,15 @@ def _kinds(table: pd.DataFrame) -> list[str]:
     """The kinds of pairs, each with a grid of its own; "" where shapes share one, as those of cardinality do."""
     if table["y"].isna().all():
         return [""]
-    return in_order(table, "kind", ("horizontal", "vertical", *QUANTIFIERS, "comparison"))
+    return in_order(table, "kind", tuple(AXES))
 
 
 def _pair_axes(kind: str, table: pd.DataFrame) -> tuple[str, str, list[int], list[str]]:
     """Of the pairs of a kind: what x and y are, the numbers both go through, and their names."""
     numbers = list(range(1, int(max(table["x"].max(), table["y"].max())) + 1))
-    if kind == "horizontal":
-        return "column of first object", "column of second", numbers, [column_name(n - 1) for n in numbers]
-    across, up = "number of first", "number of second"
-    if kind == "vertical":
-        across, up = "row of first object", "row of second"
-    elif kind in QUANTIFIERS:
-        sets = ("Xs that are Ys", "Xs not Ys", "Ys not Xs")
-        across, up = (sets[region] for region in quantifier_regions(kind))
-    return across, up, numbers, [str(n) for n in numbers]
+    across, up = AXES[kind]
+    names = [column_name(n - 1) if kind == "horizontal" else str(n) for n in numbers]
+    return across, up, numbers, names
 
 
 def _pair_cells(axes: Axes, table: pd.DataFrame, every: pd.DataFrame, kind: str, value: str, top: float) -> None:
@@ -333,10 +332,10 @@ def quantifiers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     key = [*split_key(splits), *floor_key(rows, "error")]
     figure, panels = page(title, 2, [(2.0, 1.5)] * 3, note=f"{INTERVAL} {_below(splits)}", key=key, left=0.5,
                           gap=(0.2, 0.95), below=0.7)  # fmt: skip
-    order = [family[side] for side in (0, 1) for family in QUANTIFIER_FAMILIES]
+    order = [family[side] for side in (0, 1) for family in FAMILIES]
     top = _highest(table, rows)
     for axes, said in zip([axes for row in panels for axes in row], order, strict=True):
-        family = next(regions for both, regions in QUANTIFIER_FAMILIES.items() if said in both)
+        family = next(regions for both, regions in FAMILIES.items() if said in both)
         _bars(axes, table[table["said"] == said], "critical", splits, rows)
         percent_axis(axes, 0, top)
         if axes not in (panels[0][0], panels[1][0]):

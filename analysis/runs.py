@@ -25,7 +25,7 @@ from train.results import (
     read_predictions,
 )
 from travlr.dataset import Dataset, open_dataset, parse_query_form
-from travlr.scene import QUANTIFIER_FAMILIES
+from travlr.tasks.quantifiers import FAMILIES
 
 KINDS: dict[type, str] = {str: "str", int: "Int64", float: "float64", bool: "boolean"}
 PREDICTIONS = {  # the columns of `Runs.predictions`, in order
@@ -285,7 +285,7 @@ def _asked(forms: pa.StringArray) -> pd.DataFrame:
 
 def _critical(flat: pa.StructArray, which: np.ndarray, asked: pd.DataFrame, task: pd.Series) -> np.ndarray:
     """(N,) of quantifiers, how many objects are in the region whose emptiness decides; NaN elsewhere."""
-    regions = {name: family["decides"] for names, family in QUANTIFIER_FAMILIES.items() for name in names}
+    regions = {name: family["decides"] for names, family in FAMILIES.items() for name in names}
     deciding = asked["said"].map(regions).astype(float).to_numpy()  # an index into REGIONS: X and Y, X alone, Y alone
     holds = []
     for name in ("first", "second"):

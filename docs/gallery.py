@@ -4,14 +4,14 @@ import re
 from pathlib import Path
 
 from travlr import Example, make_example
-from travlr.config import CONFIGS
+from travlr.tasks import TASKS
 
 ROOT = Path(__file__).parent.parent
 CHOSEN = {"spatiality": 1, "cardinality": 5, "quantifiers": 4, "comparison": 7}  # index in `train`
 
 
 def gallery() -> dict[str, Example]:
-    return {task: make_example(CONFIGS[task](), "train", index) for task, index in CHOSEN.items()}
+    return {task: make_example(TASKS[task].Config(), "train", index) for task, index in CHOSEN.items()}
 
 
 def markdown(examples: dict[str, Example]) -> str:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from render.text import caption_of, parse_caption, parse_query, query_text
+from render.text import caption_of, parse_caption
 from tests.helpers import FORMATS, command, one_line, write
 from travlr import Cardinality, Comparison, Count, Image, Object, Quantifiers, Query, Spatiality, World
 from travlr.audit import Check, audit, lower_bound, main
@@ -24,8 +24,11 @@ from travlr.cli import UsageError
 from travlr.config import Config
 from travlr.dataset import MANIFEST, SCHEMA, content_digest, rows_digest
 from travlr.files import WORK, hashed
-from travlr.recount import inked_cells, places, recount
-from travlr.scene import COMPARISONS, QUANTIFIERS, RELATIONS, answer, pair
+from travlr.recount import inked_cells, recount
+from travlr.tasks import parse_query, query_text, truth
+from travlr.tasks.comparison import COMPARISONS
+from travlr.tasks.quantifiers import QUANTIFIERS
+from travlr.tasks.spatiality import RELATIONS
 
 FEW = {"count": Count(200, 60, 60, 80), "image": Image(cell=8)}
 CONFIGS: dict[str, Config] = {
@@ -542,7 +545,7 @@ SCENE = parse_caption(
     ],
 )
 def test_answers_and_pairs_worked_by_hand(text: str, expected: tuple[bool, tuple[str, ...]]) -> None:
-    assert recount(parse_query(text), places(SCENE)) == expected
+    assert recount(parse_query(text), SCENE) == expected
 
 
 def test_the_generator_defines_answers_and_pairs_the_same_way() -> None:
@@ -563,12 +566,12 @@ def test_the_generator_defines_answers_and_pairs_the_same_way() -> None:
             Query("quantifiers", (chance.choice(QUANTIFIERS), first, second)),
         ):
             try:
-                expected = answer(scene, query), pair(scene, query)
+                expected = truth(scene, query)
             except ValueError:
                 with pytest.raises(ValueError, match="not one each"):
-                    recount(query, places(scene))
+                    recount(query, scene)
                 continue
-            assert recount(query, places(scene)) == expected, query_text(query)
+            assert recount(query, scene) == expected, query_text(query)
             agreed += 1
     assert agreed > 9000
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import train.batches
-from render.text import parse_caption, parse_query
+from render.text import parse_caption
 from train.batches import Parts, fine_tuning
 from train.config import Optimiser, Pretraining, Run, Training
 from train.consistency import both_sides
@@ -18,14 +18,14 @@ from train.data import Examples, Sight, shown, streamed
 from train.inputs import IGNORED
 from train.models import make_model
 from train.module import Learner
-from train.naming import told
 from train.pretrain import scenes
 from train.regions import RegionSettings
 from train.text import Words, grammar_tokenizer
 from travlr import Count, Generator, Spatiality
-from travlr.config import CONFIGS
 from travlr.generate import generator
-from travlr.scene import COLOURS, SHAPES, TASKS, World, complement, quantifier_regions, region_counts
+from travlr.scene import COLOURS, SHAPES, World
+from travlr.tasks import TASKS, parse_query
+from travlr.tasks.quantifiers import OPPOSITE, region_counts, table_1
 
 WORDS = Words(grammar_tokenizer())
 SIGHT = Sight("regions", RegionSettings())
@@ -33,10 +33,11 @@ SIGHT = Sight("regions", RegionSettings())
 
 @pytest.mark.parametrize("task", TASKS)
 def test_first_word_of_a_pair_is_in_the_query_just_where_it_is_true(task: str) -> None:
-    raw = streamed(generator(CONFIGS[task]()), 0, 400)
+    raw = streamed(generator(TASKS[task].Config()), 0, 400)
     for query, answer, pair in zip(raw.queries, raw.answers, raw.pairs, strict=True):
         said = set(parse_query(query).args)
-        first = {"left": "to the left of", "right": "to the right of"}.get(told(pair)[0], told(pair)[0])
+        step = TASKS[task].steps(tuple(pair))[0]
+        first = {"left": "to the left of", "right": "to the right of"}.get(step, step)
         if task == "quantifiers":
             assert (pair[0] in said) == answer
         elif task == "cardinality":
@@ -47,7 +48,7 @@ def test_first_word_of_a_pair_is_in_the_query_just_where_it_is_true(task: str) -
 
 @pytest.mark.parametrize("task", TASKS)
 def test_pairs_are_told_in_words_of_the_caption_or_the_query(task: str) -> None:
-    examples = Examples(streamed(generator(CONFIGS[task]()), 0, 200), WORDS, SIGHT)
+    examples = Examples(streamed(generator(TASKS[task].Config()), 0, 200), WORDS, SIGHT)
     pairs, rows = examples.named.pairs, np.arange(200)
     assert pairs.shape == (200, 4) and (pairs != WORDS.unknown).all()
     assert ((pairs == IGNORED).sum(axis=1) == (task == "cardinality")).all()
@@ -82,7 +83,7 @@ def test_values_are_told_by_the_first_token_in_their_order_and_by_each_thing(tas
     for head, said in ((learner.values, [1.0, 2.0]), (learner.value, [5.0])):
         torch.nn.init.zeros_(head.weight)
         head.bias.data = torch.tensor(said)
-    examples, rows = Examples(streamed(generator(CONFIGS[task]()), 0, 20), WORDS, SIGHT), np.arange(20)
+    examples, rows = Examples(streamed(generator(TASKS[task].Config()), 0, 20), WORDS, SIGHT), np.arange(20)
     image, caption = shown("image", rows, None)
     batch = examples.named(examples.inputs(rows, image, caption), rows, examples.text_rows(rows, image, caption))
     off = [abs(said - value) for pair in examples.named.values for said, value in zip((1, 2), pair, strict=True)]
@@ -93,7 +94,7 @@ def test_values_are_told_by_the_first_token_in_their_order_and_by_each_thing(tas
 
 @pytest.mark.parametrize("task", TASKS)
 def test_shuffled_truth_is_that_of_other_examples_and_what_the_text_says_stays(task: str) -> None:
-    named = Examples(streamed(generator(CONFIGS[task]()), 0, 50), WORDS, SIGHT).named
+    named = Examples(streamed(generator(TASKS[task].Config()), 0, 50), WORDS, SIGHT).named
     order = np.roll(np.arange(50), 1)
     found = named.shuffled(order)
     assert np.array_equal(found.values, named.values[order], equal_nan=True)
@@ -109,7 +110,7 @@ def words_at(tokens: torch.Tensor) -> list[str]:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_values_are_those_of_the_scene(task: str) -> None:
-    maker = generator(CONFIGS[task]())
+    maker = generator(TASKS[task].Config())
     examples = Examples(streamed(maker, 0, 200), WORDS, SIGHT)
     for row, (query, values) in enumerate(zip(examples.queries, examples.named.values, strict=True)):
         scene, args = parse_caption(examples.captions[row])[2], parse_query(query).args
@@ -119,8 +120,8 @@ def test_values_are_those_of_the_scene(task: str) -> None:
             assert values.tolist() == [(o.column if column else o.row) + 1 for o in seen]
         elif task == "quantifiers":
             counts = region_counts(scene, args[1], args[2])
-            quantifier = args[0] if examples.answers[row] else complement(args[0])
-            assert values.tolist() == [counts[region] for region in quantifier_regions(quantifier)]
+            quantifier = args[0] if examples.answers[row] else OPPOSITE[args[0]]
+            assert values.tolist() == [counts[region] for region in table_1(quantifier)]
         else:
             counted = [sum(o.matches(str(thing)) for o in scene) for thing in args[1:]]
             assert values[: len(counted)].tolist() == counted
@@ -130,7 +131,7 @@ def test_values_are_those_of_the_scene(task: str) -> None:
 @pytest.mark.parametrize("setting", ["image", "caption"])
 @pytest.mark.parametrize("task", TASKS)
 def test_sides_of_unlabelled_pairs_show_one_modality_each_and_no_truth(task: str, setting: str) -> None:
-    raw, rows = streamed(generator(CONFIGS[task]()), 0, 60), np.arange(60)
+    raw, rows = streamed(generator(TASKS[task].Config()), 0, 60), np.arange(60)
     sides = both_sides(Examples(raw, WORDS, SIGHT), rows, setting)
     others = raw.pairs[::-1]  # answers and pairs of other examples: nothing may change
     false = both_sides(Examples(replace(raw, answers=~raw.answers, pairs=others), WORDS, SIGHT), rows, setting)
@@ -149,7 +150,7 @@ def test_sides_of_unlabelled_pairs_show_one_modality_each_and_no_truth(task: str
 
 
 def test_each_unlabelled_pair_stands_once_beside_other_labelled_examples() -> None:
-    maker = generator(CONFIGS["cardinality"]())
+    maker = generator(TASKS["cardinality"].Config())
     training = Training(steps=6, check_every=3, consistency=True)
     batches, steps, _ = fine_tuning(parts_of(maker, training=training))
     assert steps == 6
@@ -165,7 +166,7 @@ def test_each_unlabelled_pair_stands_once_beside_other_labelled_examples() -> No
 
 
 def test_sides_are_shared_out_with_their_batch() -> None:
-    maker = generator(CONFIGS["cardinality"]())
+    maker = generator(TASKS["cardinality"].Config())
     training = Training(steps=1, check_every=1, consistency=True)
     batch = next(iter(fine_tuning(parts_of(maker, training=training))[0](0)))
     parts = [batch.every(2, rank) for rank in range(2)]
@@ -184,7 +185,7 @@ def test_the_side_that_is_trained_in_teaches_the_other_and_learns_nothing_from_i
     torch.manual_seed(0)
     model = make_model("uniter", "tiny", {}, vocabulary=WORDS.size)
     learner = Learner(model, Optimiser(), 1e-3, 1, lambda epoch: [], lambda: [], 0).train()
-    examples = Examples(streamed(generator(CONFIGS["cardinality"]()), 0, 8), WORDS, SIGHT)
+    examples = Examples(streamed(generator(TASKS["cardinality"].Config()), 0, 8), WORDS, SIGHT)
     own, other = (
         replace(side, features=side.features.requires_grad_())
         for side in both_sides(examples, np.arange(8), setting)
@@ -213,7 +214,7 @@ def test_the_side_that_is_trained_in_teaches_the_other_and_learns_nothing_from_i
 
 
 def test_scenes_with_few_objects_are_kept_with_their_couples() -> None:
-    maker = generator(CONFIGS["comparison"]())
+    maker = generator(TASKS["comparison"].Config())
     every, few = streamed(maker, 9000, 9800), streamed(maker, 9000, 9800, keep=100)
     assert few.ids == sorted(few.ids, key=every.ids.index) and len(few.ids) == 100
     numbers = [int(name.rpartition("-")[2]) for name in few.ids]
@@ -247,7 +248,7 @@ def test_where_the_world_is_small_fewer_scenes_are_made_for_those_with_few_objec
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     maker = small_world(21)
-    limit = maker.task.limits["train"]
+    limit = maker.sampler.limits["train"]
     epochs = (limit - 22) // (20 * most)
     assert epochs > 1
     made: list[range] = []
@@ -268,7 +269,7 @@ def test_where_the_world_is_small_fewer_scenes_are_made_for_those_with_few_objec
 
 def test_more_steps_than_a_world_has_scenes_for_are_refused() -> None:
     maker = small_world(20)
-    there = maker.task.limits["train"] - 20
+    there = maker.sampler.limits["train"] - 20
     training = Training(steps=there // 20 * 2 + 1, check_every=2)
     short = rf"needs .* of which its world has only {there:,}; use fewer steps"
     with pytest.raises(ValueError, match=f"^training.steps={training.steps}: {short}, or training.stream=false"):
@@ -279,7 +280,7 @@ def test_more_steps_than_a_world_has_scenes_for_are_refused() -> None:
 
 
 def test_what_is_read_takes_the_place_of_the_image_and_never_of_a_caption() -> None:
-    raw = streamed(generator(CONFIGS["cardinality"]()), 0, 6)
+    raw = streamed(generator(TASKS["cardinality"].Config()), 0, 6)
     read = [caption.replace("red", "blue") for caption in raw.captions]
 
     def reader(examples: Examples) -> list[str]:

@@ -25,7 +25,7 @@ from splits import CARDINALITY
 from tests.grid import Accuracy, make_run
 from tests.helpers import ROOT, hashes
 from train.results import canonical
-from travlr.scene import TASKS
+from travlr.tasks import TASKS
 
 COUNTS = {"train": 300, "validation": 0, "test_ind": 300, "test_ood": 300}
 SIZES = (0.25, 0.5, 1.0)

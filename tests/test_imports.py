@@ -50,11 +50,25 @@ def test_render_imports_scenes_alone() -> None:
         assert all(name.startswith(("travlr.scene", "render")) for name in ours(path)), path
 
 
-def test_only_generate_sees_tasks_splits_and_render() -> None:
+def test_only_generate_sees_tasks_splits_and_pictures() -> None:
     for path in SOURCES:
-        if any(name.startswith(("travlr.tasks", "travlr.sampler")) for name in ours(path)):
-            assert module_of(path) in ("travlr.generate", "travlr.tasks")
-            assert ("render.image" in ours(path)) == (module_of(path) == "travlr.generate")
+        if any(name.startswith("travlr.sampler") for name in ours(path)):
+            assert module_of(path) == "travlr.generate"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "travlr" / "tasks").glob("[a-z]*.py")), ids=module_of)
+def test_a_task_imports_only_what_tasks_are_made_of(path: Path) -> None:
+    allowed = (
+        "travlr.scene",
+        "travlr.task.",
+        "travlr.task",
+        "travlr.config",
+        "travlr.streams",
+        "splits",
+        "render.text",
+    )
+    for name in ours(path):
+        assert name in allowed or name.startswith(tuple(f"{a}." for a in allowed)) or name == "travlr", name
 
 
 def test_no_circles() -> None:

@@ -15,8 +15,9 @@ from nbclient import NotebookClient
 from tests.helpers import ROOT
 from train.config import Optimiser, Run, Training
 from train.run import run
-from travlr.config import CONFIGS, Count, Image
+from travlr.config import Count, Image
 from travlr.generate import Job, generate_dataset
+from travlr.tasks import TASKS
 
 FOLDER = ROOT / "analysis" / "notebooks"
 NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
@@ -28,7 +29,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     place = tmp_path_factory.mktemp("notebooks")
     count = Count(train=60, validation=20, test_ind=64, test_ood=64)
-    for task, config in CONFIGS.items():
+    for task, config in ((name, task.Config) for name, task in TASKS.items()):
         data = str(place / task)
         generate_dataset(config(count=count, image=Image(cell=16)), Job(out=data, workers=1), say=lambda line: None)
         for setting in ("caption", "image")[: 1 + (task == "cardinality")]:

@@ -362,8 +362,8 @@ def test_gradients_of_attention_are_those_of_small_changes(
 
 class Crops:
     do_center_crop = True
-    size = {"shortest_edge": 224}  # noqa: RUF012
-    crop_size = {"height": 224, "width": 224}  # noqa: RUF012
+    size = {"shortest_edge": 224}
+    crop_size = {"height": 224, "width": 224}
 
 
 @pytest.mark.parametrize(("size", "box"), [((640, 480), (80, 0, 560, 480)), ((100, 300), (0, 100, 100, 200))])

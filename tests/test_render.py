@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from PIL import Image as pillow
 
 from render.image import LEVELS, Renderer, coverage, decode
-from render.text import caption_of, parse_caption, parse_query, query_text
-from travlr.config import CONFIGS, Image
-from travlr.scene import COLOURS, SHAPES, SIZES, Object, Query, World, answer, pair
-from travlr.tasks import make_task
+from render.text import caption_of, parse_caption
+from travlr.config import Image
+from travlr.scene import COLOURS, SHAPES, SIZES, Object, Query, World
+from travlr.tasks import TASKS, make_task, parse_query, query_text, truth
 
 SPANS = {size: getattr(Image(), size) for size in SIZES}
 EVERYTHING = World(colours=tuple(COLOURS), shapes=SHAPES, sizes=SIZES)
@@ -219,9 +219,9 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("query_by", ["shape", "colour", "both"])
-@pytest.mark.parametrize("task", CONFIGS)
+@pytest.mark.parametrize("task", TASKS)
 def test_query_texts_say_the_query(task: str, query_by: str) -> None:
-    queries = make_task(CONFIGS[task](query_by=query_by)).queries
+    queries = make_task(TASKS[task].Config(query_by=query_by)).queries
     texts = {query_text(q): q for q in queries}
     assert len(texts) == len(queries)
     for text, query in texts.items():
@@ -287,7 +287,7 @@ HAND = (
 
 
 @pytest.mark.parametrize(
-    ("text", "truth", "shown"),
+    ("text", "answer", "shown"),
     [
         ("The red circle is to the left of the blue star.", True, ("horizontal", "A", "C")),
         ("The red circle is above the blue star.", False, ("vertical", "1", "1")),
@@ -304,12 +304,11 @@ HAND = (
         ("There are fewer blue objects than red objects.", True, ("comparison", "1", "2")),
     ],
 )
-def test_truth_and_pair_by_hand(text: str, truth: bool, shown: tuple[str, ...]) -> None:
+def test_truth_and_pair_by_hand(text: str, answer: bool, shown: tuple[str, ...]) -> None:
     query = parse_query(text)
-    assert answer(HAND, query) is truth
-    assert pair(HAND, query) == shown
+    assert truth(HAND, query) == (answer, shown)
 
 
 def test_a_spatial_query_must_name_one_object() -> None:
     with pytest.raises(ValueError, match="names the circle, but the scene has 2"):
-        answer(HAND, parse_query("The circle is above the blue star."))
+        truth(HAND, parse_query("The circle is above the blue star."))

@@ -21,9 +21,10 @@ from tests.grid import make_run
 from tests.helpers import edit
 from train.results import PREDICTIONS, read_predictions
 from travlr import open_dataset
-from travlr.config import CONFIGS, Count, Image
+from travlr.config import Count, Image
 from travlr.dataset import OBJECT, Example, parse_query_form
 from travlr.generate import Job, generate_dataset
+from travlr.tasks import TASKS
 
 COUNT = Count(train=20, validation=20, test_ind=120, test_ood=120)
 
@@ -32,7 +33,7 @@ COUNT = Count(train=20, validation=20, test_ind=120, test_ood=120)
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small dataset of each task."""
     place = tmp_path_factory.mktemp("data")
-    for task, config in CONFIGS.items():
+    for task, config in ((name, task.Config) for name, task in TASKS.items()):
         job = Job(str(place / task), workers=1)
         generate_dataset(config(count=COUNT, image=Image(cell=8)), job, say=lambda _: None)
     return place
@@ -67,7 +68,7 @@ def numbers(example: Example) -> tuple[str, list[int]]:
     return str(example.pair[0]), [int(value) for value in example.pair[1:]]
 
 
-@pytest.mark.parametrize("task", CONFIGS)
+@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("split", ["test_ind", "test_ood"])
 def test_examples_show_what_their_objects_do(data: Path, task: str, split: str) -> None:
     dataset = open_dataset(data / task)

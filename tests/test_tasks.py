@@ -16,21 +16,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from render.text import Captioner, query_text
-from travlr.config import (
-    Cardinality,
-    Comparison,
-    Config,
-    Count,
-    HeldOutComparisons,
-    HeldOutPositions,
-    HeldOutQuantified,
-    Quantifiers,
-    Spatiality,
-)
-from travlr.sampler import Task
+from render.text import Captioner
+from travlr.config import Config, Count
+from travlr.sampler import Sampler
 from travlr.scene import COLOURS, IN_DISTRIBUTION, SHAPES, SIZES, SPLITS, Batch, World
-from travlr.tasks import make_task
+from travlr.tasks import make_task, query_text
+from travlr.tasks.cardinality import Cardinality
+from travlr.tasks.comparison import Comparison, HeldOutComparisons
+from travlr.tasks.quantifiers import HeldOutQuantified, Quantifiers
+from travlr.tasks.spatiality import HeldOutPositions, Spatiality
 
 PAPER = {c.task: c for c in (Spatiality(), Cardinality(), Quantifiers(), Comparison())}
 SMALL = Count(train=400, validation=100, test_ind=100, test_ood=100)
@@ -55,6 +49,10 @@ OTHERS: dict[str, Config] = {
     "comparison on a wide grid": Comparison(world=WIDE, numbers=[1, 20], distractors=[5, 30]),
 }
 ALL = {**PAPER, **OTHERS}
+
+
+def make_sampler(config: Config) -> Sampler:
+    return Sampler(make_task(config))
 
 
 # A second reading of the texts, which shares nothing with the code under test ---------------------------------------
@@ -113,7 +111,7 @@ def truth(objects: list[tuple[str, str, str, int]], query: str) -> tuple[bool, t
 class Rows:
     """Examples of a batch as texts."""
 
-    def __init__(self, task: Task, batch: Batch) -> None:
+    def __init__(self, task: Sampler, batch: Batch) -> None:
         self.captions = Captioner(task.world).captions(batch)
         self.queries = [query_text(batch.queries[q]) for q in batch.query]
         self.pairs = [batch.pairs[p] for p in batch.pair]
@@ -123,13 +121,13 @@ class Rows:
         return zip(self.captions, self.queries, self.pairs, self.answers, strict=True)
 
 
-def rows_of(task: Task, split: str, count: int) -> Rows:
+def rows_of(task: Sampler, split: str, count: int) -> Rows:
     return Rows(task, task.examples(split, 0, count))
 
 
 @pytest.fixture(scope="module")
-def tasks() -> dict[str, Task]:
-    return {name: make_task(config) for name, config in ALL.items()}
+def tasks() -> dict[str, Sampler]:
+    return {name: make_sampler(config) for name, config in ALL.items()}
 
 
 # The contract --------------------------------------------------------------------------------------------------------
@@ -137,19 +135,19 @@ def tasks() -> dict[str, Task]:
 
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("name", ALL)
-def test_answers_and_pairs_are_those_of_the_texts(tasks: dict[str, Task], name: str, split: str) -> None:
+def test_answers_and_pairs_are_those_of_the_texts(tasks: dict[str, Sampler], name: str, split: str) -> None:
     for caption, query, pair, answer in rows_of(tasks[name], split, 600):
         assert truth(read_caption(caption), query)[:2] == (answer, pair), (caption, query)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_pairs_and_queries_are_held_apart(tasks: dict[str, Task], name: str) -> None:
+def test_pairs_and_queries_are_held_apart(tasks: dict[str, Sampler], name: str) -> None:
     task = tasks[name]
     seen: dict[str, tuple[set[Any], set[Any]]] = {}
     for split in SPLITS:
         rows = rows_of(task, split, 4000)
         seen[split] = (set(rows.pairs), set(rows.queries))
-    held_out = {tuple(p) for p in task.held_out()["pairs"]}
+    held_out = {tuple(p) for p in task.task.held_out()["pairs"]}
     assert seen["test_ood"][0] == held_out
     for split in IN_DISTRIBUTION:
         assert not seen[split][0] & held_out
@@ -157,7 +155,7 @@ def test_pairs_and_queries_are_held_apart(tasks: dict[str, Task], name: str) -> 
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_an_example_depends_on_its_index_alone(tasks: dict[str, Task], name: str) -> None:
+def test_an_example_depends_on_its_index_alone(tasks: dict[str, Sampler], name: str) -> None:
     for split in SPLITS:
         whole = tasks[name].examples(split, 100, 400)
         for part in (tasks[name].examples(split, 250, 300), tasks[name].examples(split, 399, 400)):
@@ -168,25 +166,25 @@ def test_an_example_depends_on_its_index_alone(tasks: dict[str, Task], name: str
 
 @pytest.mark.parametrize("task", PAPER)
 def test_counts_do_not_change_examples(task: str) -> None:
-    first = make_task(type(PAPER[task])(count=SMALL)).examples("train", 0, 400)
-    np.testing.assert_array_equal(first.grid, make_task(PAPER[task]).examples("train", 0, 400).grid)
+    first = make_sampler(type(PAPER[task])(count=SMALL)).examples("train", 0, 400)
+    np.testing.assert_array_equal(first.grid, make_sampler(PAPER[task]).examples("train", 0, 400).grid)
 
 
 @given(st.sampled_from(sorted(ALL)), st.sampled_from(SPLITS), st.integers(1, 900))
 @settings(max_examples=60, deadline=None)
 def test_balance_holds_at_every_length(name: str, split: str, count: int) -> None:
-    rows = rows_of(make_task(ALL[name]), split, count)
+    rows = rows_of(make_sampler(ALL[name]), split, count)
     for values in (rows.pairs, rows.queries):
         total, true = Counter(values), Counter(v for v, a in zip(values, rows.answers, strict=True) if a)
         for value, number in total.items():
             assert abs(number - 2 * true[value]) == number % 2, (value, number, true[value])
     counts = [Counter(rows.pairs)[p] for p in set(rows.pairs)]
-    everything = 0 if count < 2 * len(make_task(ALL[name]).pairs) else min(counts)
+    everything = 0 if count < 2 * len(make_sampler(ALL[name]).task.pairs) else min(counts)
     assert max(counts) - everything <= 2 or everything == 0
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_no_example_occurs_twice(tasks: dict[str, Task], name: str) -> None:
+def test_no_example_occurs_twice(tasks: dict[str, Sampler], name: str) -> None:
     """As a set of objects with a query text, within and across splits, streamed training examples included."""
     seen: set[tuple[bytes, str]] = set()
     total = 0
@@ -230,7 +228,7 @@ SCANT: dict[str, Config] = {
 
 @pytest.mark.parametrize("name", SCANT)
 def test_scant_worlds_give_all_they_promise_and_refuse_more(name: str) -> None:
-    task = make_task(SCANT[name])
+    task = make_sampler(SCANT[name])
     seen: set[tuple[bytes, int]] = set()
     total = 0
     for split in SPLITS:
@@ -244,7 +242,7 @@ def test_scant_worlds_give_all_they_promise_and_refuse_more(name: str) -> None:
     config = SCANT[name]
     wanted = task.limits["train"] + 1
     with pytest.raises(ValueError, match=rf"count\.train={wanted}.*at most {wanted - 1} .*train"):
-        make_task(type(config)(**{**vars(config), "count": Count(train=wanted)}))
+        make_sampler(type(config)(**{**vars(config), "count": Count(train=wanted)}))
 
 
 def far_from_uniform(counts: np.ndarray) -> float:
@@ -256,7 +254,7 @@ def far_from_uniform(counts: np.ndarray) -> float:
 
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("task", PAPER)
-def test_places_colours_and_caption_order_are_uniform(tasks: dict[str, Task], task: str, split: str) -> None:
+def test_places_colours_and_caption_order_are_uniform(tasks: dict[str, Sampler], task: str, split: str) -> None:
     batch = tasks[task].examples(split, 0, 20_000)
     used = batch.order >= 0
     first = batch.order[:, 0]  # one object each, so that the draws are independent
@@ -271,7 +269,7 @@ def test_places_colours_and_caption_order_are_uniform(tasks: dict[str, Task], ta
 
 @pytest.mark.parametrize("task", PAPER)
 def test_neighbouring_seeds_share_no_examples(task: str) -> None:
-    a, b = (make_task(type(PAPER[task])(seed=seed)).examples("train", 0, 2000) for seed in (0, 1))
+    a, b = (make_sampler(type(PAPER[task])(seed=seed)).examples("train", 0, 2000) for seed in (0, 1))
     shared = {g.tobytes() for g in a.grid} & {g.tobytes() for g in b.grid}
     assert len(shared) <= 1
 
@@ -279,11 +277,11 @@ def test_neighbouring_seeds_share_no_examples(task: str) -> None:
 # What the paper fixes, written down again ---------------------------------------------------------------------------
 
 
-def pairs_in(task: Task, split: str, count: int = 6000) -> set[tuple[str, ...]]:
+def pairs_in(task: Sampler, split: str, count: int = 6000) -> set[tuple[str, ...]]:
     return set(rows_of(task, split, count).pairs)
 
 
-def test_spatiality_holds_out_the_papers_columns_and_rows(tasks: dict[str, Task]) -> None:
+def test_spatiality_holds_out_the_papers_columns_and_rows(tasks: dict[str, Sampler]) -> None:
     columns = {frozenset(p) for p in ("AE", "BD", "CF")}
     rows = {frozenset(p) for p in ("26", "13", "45")}
     out = pairs_in(tasks["spatiality"], "test_ood")
@@ -291,11 +289,11 @@ def test_spatiality_holds_out_the_papers_columns_and_rows(tasks: dict[str, Task]
     assert {frozenset(p[1:]) for p in out if p[0] == "vertical"} == rows
     assert len(out) == 12  # both orders
     assert len(pairs_in(tasks["spatiality"], "train")) == 60 - 12
-    named = [n for n in tasks["spatiality"].held_out()["queries"]]
+    named = [n for n in tasks["spatiality"].task.held_out()["queries"]]
     assert len(named) == 119  # 20 % of the 595 pairs of 35 objects
 
 
-def test_spatiality_shows_three_different_objects(tasks: dict[str, Task]) -> None:
+def test_spatiality_shows_three_different_objects(tasks: dict[str, Sampler]) -> None:
     for caption, *_ in rows_of(tasks["spatiality"], "train", 1000):
         assert len({o[:2] for o in read_caption(caption)}) == 3
 
@@ -311,7 +309,7 @@ HELD_OUT_NUMBERS = {
 }
 
 
-def test_cardinality_scenes_show_no_held_out_number_but_the_queried(tasks: dict[str, Task]) -> None:
+def test_cardinality_scenes_show_no_held_out_number_but_the_queried(tasks: dict[str, Sampler]) -> None:
     for split in SPLITS:
         for caption, _, pair, _ in rows_of(tasks["cardinality"], split, 2000):
             shown = Counter(o[1] for o in read_caption(caption))
@@ -321,7 +319,7 @@ def test_cardinality_scenes_show_no_held_out_number_but_the_queried(tasks: dict[
                 assert is_held_out == (split == "test_ood" and shape == pair[0]), (shape, number, split)
 
 
-def test_cardinality_false_queries_name_a_number_of_their_split(tasks: dict[str, Task]) -> None:
+def test_cardinality_false_queries_name_a_number_of_their_split(tasks: dict[str, Sampler]) -> None:
     for split in ("train", "test_ood"):
         for _, query, pair, _ in rows_of(tasks["cardinality"], split, 1000):
             number = int(re.findall(r"\d+", query)[0])
@@ -329,7 +327,7 @@ def test_cardinality_false_queries_name_a_number_of_their_split(tasks: dict[str,
 
 
 @pytest.mark.parametrize("name", ["cardinality", "quantifiers", "cardinality by colour", "quantifiers by both"])
-def test_query_and_number_of_objects_say_nothing(tasks: dict[str, Task], name: str) -> None:
+def test_query_and_number_of_objects_say_nothing(tasks: dict[str, Sampler], name: str) -> None:
     """For each query text each total is as often true as false, to the example."""
     counts: Counter[tuple[str, int]] = Counter()
     for caption, query, _, answer in rows_of(tasks[name], "train", 4000):
@@ -337,7 +335,7 @@ def test_query_and_number_of_objects_say_nothing(tasks: dict[str, Task], name: s
     assert set(counts.values()) == {0}
 
 
-def test_released_cardinality_gives_the_answer_away(tasks: dict[str, Task]) -> None:
+def test_released_cardinality_gives_the_answer_away(tasks: dict[str, Sampler]) -> None:
     """The rule of query text and total, fitted on one half, is right well above chance on the other."""
     table: dict[tuple[str, int], int] = defaultdict(int)
     right = 0
@@ -358,7 +356,7 @@ def regions(caption: str, query: str) -> dict[str, int]:
     return {"both": len(x & y), "first": len(x - y), "second": len(y - x), "rest": len(set(objects) - x - y)}
 
 
-def test_quantifiers_hold_out_the_papers_pairs_reversed_for_some(tasks: dict[str, Task]) -> None:
+def test_quantifiers_hold_out_the_papers_pairs_reversed_for_some(tasks: dict[str, Sampler]) -> None:
     listed = {("1", "3"), ("1", "4"), ("1", "5"), ("2", "4"), ("4", "4")}
     out = pairs_in(tasks["quantifiers"], "test_ood")
     assert len(out) == 30
@@ -367,7 +365,7 @@ def test_quantifiers_hold_out_the_papers_pairs_reversed_for_some(tasks: dict[str
     assert len(pairs_in(tasks["quantifiers"], "train")) == 6 * 20
 
 
-def test_quantifier_and_complement_differ_in_what_decides(tasks: dict[str, Task]) -> None:
+def test_quantifier_and_complement_differ_in_what_decides(tasks: dict[str, Sampler]) -> None:
     """The set not asked about has the same sizes as often for true as for false; all regions are filled but one."""
     sizes: dict[str, Counter[int]] = defaultdict(Counter)
     for caption, query, pair, _ in rows_of(tasks["quantifiers"], "train", 9600):  # 40 rounds
@@ -381,7 +379,7 @@ def test_quantifier_and_complement_differ_in_what_decides(tasks: dict[str, Task]
         assert sizes[vacant] == sizes[other]
 
 
-def test_released_quantifiers_are_solved_without_the_queried_set(tasks: dict[str, Task]) -> None:
+def test_released_quantifiers_are_solved_without_the_queried_set(tasks: dict[str, Sampler]) -> None:
     for caption, query, _, answer in rows_of(tasks["quantifiers as released"], "train", 1000):
         found = regions(caption, query)
         spare = found["first" if "nly" in query else "second"]
@@ -389,28 +387,28 @@ def test_released_quantifiers_are_solved_without_the_queried_set(tasks: dict[str
         assert answer == ((spare > 0) == vacant)
 
 
-def test_comparison_trains_on_differences_up_to_three(tasks: dict[str, Task]) -> None:
+def test_comparison_trains_on_differences_up_to_three(tasks: dict[str, Sampler]) -> None:
     for split in SPLITS:
         for _, a, b in pairs_in(tasks["comparison"], split):
             assert (abs(int(a) - int(b)) > 3) == (split == "test_ood")
             assert 1 <= min(int(a), int(b)) <= max(int(a), int(b)) <= 9
-    assert len(tasks["comparison"].held_out()["queries"]) == 4
+    assert len(tasks["comparison"].task.held_out()["queries"]) == 4
 
 
 # Reproducible, and refused where impossible -------------------------------------------------------------------------
 
 DIGEST = """
 import hashlib, json, sys
-from travlr.config import CONFIGS
-from travlr.tasks import make_task
+from travlr.sampler import Sampler
+from travlr.tasks import TASKS, make_task
 out = {}
-for task, config in CONFIGS.items():
+for name, task in TASKS.items():
     digest = hashlib.sha256()
     for split in ("train", "test_ood"):
-        batch = make_task(config()).examples(split, 1000, 1300)
+        batch = Sampler(make_task(task.Config())).examples(split, 1000, 1300)
         for field in ("grid", "order", "query", "pair", "answer"):
             digest.update(getattr(batch, field).astype("int64").tobytes())
-    out[task] = digest.hexdigest()[:16]
+    out[name] = digest.hexdigest()[:16]
 print(json.dumps(out))
 """
 
@@ -455,7 +453,7 @@ def test_examples_are_the_same_in_every_process_and_version() -> None:
 )
 def test_what_cannot_be_is_refused_by_name(config: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message) as error:
-        make_task(config())
+        make_sampler(config())
     assert "\n" not in str(error.value)
 
 
@@ -512,7 +510,7 @@ def configs(draw: st.DrawFn) -> Config:
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_config_gives_what_it_promises_or_is_refused(config: Config) -> None:
     try:
-        task = make_task(config)
+        task = make_sampler(config)
     except ValueError as error:
         assert "\n" not in str(error)
         assert re.match(r"[\w.]+(=|:| )", str(error)), error

@@ -32,7 +32,7 @@ from train.sweep import combinations, expand, go_through, listed
 from travlr import Cardinality, Count, Image, generate_dataset
 from travlr.files import Locked, locked
 from travlr.generate import Job as Writing
-from travlr.scene import TASKS
+from travlr.tasks import TASKS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -81,7 +81,7 @@ def _streamed(parts: Parts) -> Batches:
     labelled = 2 * math.ceil(per_epoch * config.optimiser.accumulate * config.batch_size / 2)
     rows, epochs = labelled * (1 + training.consistency), math.ceil(steps / per_epoch)
     start = maker.config.count.train + maker.config.count.train % 2  # even: couples begin there
-    there = max(0, maker.task.limits["train"] - start)
+    there = max(0, maker.sampler.limits["train"] - start)
     room = there // epochs // 2 * 2  # for each epoch
     if room < rows:
         raise ValueError(

@@ -9,8 +9,8 @@ from pathlib import Path
 from train.config import Run
 from train.identity import content, dataset_folder
 from travlr.audit import audit, file_problem
-from travlr.config import CONFIGS
 from travlr.dataset import FORMAT_VERSION, MANIFEST, read_manifest
+from travlr.tasks import TASKS
 
 PASSED = ".audited"  # in the folder of runs: an empty file for each dataset that has passed, by SHA-256 of its manifest
 
@@ -29,7 +29,7 @@ def prepare_data(config: Run, say: Callable[[str], object]) -> Path:
         from travlr.generate import Job, generate_dataset
 
         say(f"{folder}: making the dataset")
-        generate_dataset(CONFIGS[config.task](), Job(out=str(folder)), say)
+        generate_dataset(TASKS[config.task].Config(), Job(out=str(folder)), say)
         _passed(config).touch()
         return folder
     check_files(folder)

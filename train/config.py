@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from travlr.scene import TASKS
+from travlr.tasks import TASKS
 
 # Names of what has classes and functions in `train.models` and `train.regions`, which take seconds to import.
 MODELS = ("visualbert", "uniter", "lxmert", "albef", "bert", "roberta")
@@ -263,7 +263,7 @@ class Run:
     def __post_init__(self) -> None:
         _choice("model", self.model, MODELS)
         _choice("setting", self.setting, SETTINGS)
-        _choice("task", self.task, TASKS)
+        _choice("task", self.task, tuple(TASKS))
         _choice("size", self.size, SIZES)
         _choice("positions", self.positions, ("sinusoidal", "random"))
         _choice("device", self.device, ("auto", "cpu", "gpu"))

@@ -22,10 +22,11 @@ from train.naming import Named, named
 from train.pictures import PUBLISHED, FilePictures, Pictures, Statistics
 from train.regions import Regions, RegionSettings, Scenes, grid_of, make_regions
 from train.text import Ragged, Words, tokenise
-from travlr.config import Config, from_dict
+from travlr.config import Config
 from travlr.dataset import Dataset, SplitReader, open_dataset
 from travlr.generate import Generator, generator, renderer_of
 from travlr.scene import SPLITS, World
+from travlr.tasks import config_from_dict
 
 SHOWN = {"image": (True, False), "caption": (False, True), "image+caption": (True, True)}  # image, caption
 DROPPED = 0.25  # of each modality in the mixed setting (paper, appendix F)
@@ -205,7 +206,7 @@ class Source:
             raise ValueError(f"data={folder}: has no split {missing[0]}; training needs {', '.join(SPLITS)}")
         self.task = str(self.dataset["train"].columns("task")["task"][0])
         self.digest: str = manifest["content_digest"]
-        self.config: Config | None = from_dict(manifest["config"]) if manifest.get("config") else None
+        self.config: Config | None = config_from_dict(manifest["config"]) if manifest.get("config") else None
 
     @property
     def picture(self) -> tuple[int, int]:

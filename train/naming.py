@@ -14,7 +14,6 @@ along a line does so for pairs that were never seen.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -24,8 +23,8 @@ import torch
 from train.inputs import IGNORED, NAMES, PAIR, Inputs
 from train.text import Words, phrases_of
 from travlr.scene import COLOURS, SHAPES, SIZES
+from travlr.tasks import TASKS, parse_query
 
-DECIDING = ("left", "right", "above", "below", "all", "not", "some", "none", "only", "more", "fewer")
 THINGS = {word: word for word in (*COLOURS, *SHAPES, *SIZES)} | {f"{shape}s": shape for shape in SHAPES}
 
 
@@ -89,16 +88,22 @@ class Named:
 
 def named(words: Words, queries: Sequence[str], pairs: Sequence[Sequence[str]], captions: Sequence[str]) -> Named:
     """What N examples name, of their query texts and pairs. captions: of each text, "" where there is none."""
+    parsed = {query: parse_query(query) for query in set(queries)}
+    tasks = [TASKS[parsed[query].task] for query in queries]
     shown = {
-        pair: ([words.ids(f" {word}")[0] for word in told(pair)], numbers(pair)) for pair in set(map(tuple, pairs))
+        (task, pair): ([words.ids(f" {word}")[0] for word in task.steps(pair)], numbers(pair))
+        for task, pair in set(zip(tasks, map(tuple, pairs), strict=True))
     }
-    asked = {query: (words.ids(f" {said(query)}")[0], *_things(words, query)) for query in set(queries)}
+    asked = {
+        text: (words.ids(f" {TASKS[query.task].claim(query.args)}")[0], *_things(words, text))
+        for text, query in parsed.items()
+    }
     tokens = np.full((len(queries), PAIR), IGNORED)
     values = np.full((len(queries), 2), np.nan, np.float32)
     ends = np.zeros((len(queries), 2), np.int64)
     things = np.full((len(queries), 2, NAMES), IGNORED)
-    for row, (query, pair) in enumerate(zip(queries, pairs, strict=True)):
-        known, counted = shown[tuple(pair)]
+    for row, (query, task, pair) in enumerate(zip(queries, tasks, pairs, strict=True)):
+        known, counted = shown[task, tuple(pair)]
         tokens[row, : len(known)] = known
         values[row, : len(counted)] = counted
         tokens[row, 3], ends[row], things[row] = asked[query]
@@ -139,26 +144,9 @@ def objects_of(words: Words, captions: Sequence[str]) -> Objects:
     return Objects(np.array(starts), np.array(places, np.int64), np.array(names, np.int64).reshape(-1, NAMES))
 
 
-def told(pair: Sequence[str]) -> list[str]:
-    """What makes the query of a pair true, and the value or two that it follows from. Of `not all` and `not only` it is
-    "not": which of the two is asked, the query tells."""
-    kind, *values = pair
-    if kind in ("horizontal", "vertical"):
-        first, second = ((len(place), place) for place in values)
-        return [("left", "right", "above", "below")[2 * (kind == "vertical") + (first > second)], *values]
-    if kind == "comparison":
-        return ["more" if int(values[0]) > int(values[1]) else "fewer", *values]
-    return [values[0], values[0]] if len(values) == 1 else [kind.partition(" ")[0], *values]
-
-
 def numbers(pair: Sequence[str]) -> list[float]:
     """The values of a pair: counts, or columns (A is 1) and rows."""
     return [float(value) if value.isdigit() else float(ord(value) - ord("A") + 1) for value in pair[1:]]
-
-
-def said(query: str) -> str:
-    """The word of a query that is true or false: "3", "left", "not"."""
-    return next(word for word in re.findall(r"\w+", query.lower()) if word in DECIDING or word.isdigit())
 
 
 def things(words: Words, query: str) -> list[tuple[int, list[str]]]:

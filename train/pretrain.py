@@ -62,7 +62,7 @@ def scenes(parts: Parts) -> Callable[[int], Iterator[Inputs]]:
     run, maker = parts.run, parts.source.generator
     steps = min(run.training.check_every or run.pretraining.steps, run.pretraining.steps)
     rows = steps * run.batch_size
-    there = max(0, maker.task.limits["train"] - maker.config.count.train)
+    there = max(0, maker.sampler.limits["train"] - maker.config.count.train)
     needed = math.ceil(run.pretraining.steps / steps) * rows
     if needed > there:
         raise ValueError(

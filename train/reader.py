@@ -241,7 +241,7 @@ def train_reader(
     Raises `ValueError` for a model that sees no images, for more steps than the world has scenes for, and where
     the loss is not a number.
     """
-    first, last = maker.config.count.train, maker.task.limits["train"]
+    first, last = maker.config.count.train, maker.sampler.limits["train"]
     if steps < 1 or first + steps * BATCH > last:
         raise ValueError(f"reader.steps={steps}: must be 1 to {(last - first) // BATCH}, for which there are scenes")
     sample = _unlabelled(streamed(maker, first, min(first + SAMPLE, last)))

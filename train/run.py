@@ -165,7 +165,7 @@ def start_from(config: Run, learner: Learner) -> str:
 def words_of(config: Run) -> Words:
     """The checkpoint's own tokenizer, or the grammar's."""
     if config.pretrained is None and config.tokenizer is None:
-        return Words(grammar_tokenizer())
+        return Words(grammar_tokenizer(config.task))
     return Words(tokenizer_of(config.tokenizer or str(config.pretrained), config.model))
 
 

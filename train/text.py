@@ -13,19 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from render.text import preface, query_text
-from travlr.scene import (
-    COLOURS,
-    COMPARISONS,
-    QUANTIFIERS,
-    RELATIONS,
-    SHAPES,
-    SIZES,
-    Query,
-    World,
-    column_name,
-    row_name,
-)
+from render.text import preface
+from travlr.scene import COLOURS, SHAPES, SIZES, World, column_name, row_name
+from travlr.tasks import PAPER, task_class
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LISTS = "There is "  # what comes before the objects of a caption
@@ -106,14 +96,16 @@ def phrases_of(caption: str) -> tuple[str, list[str]]:
     return before + said, BETWEEN.split(listed) if listed else []
 
 
-def grammar_tokenizer() -> Any:
-    """A lower-case WordPiece tokenizer of every word that captions and queries of any world can hold: some 200."""
+def grammar_tokenizer(task: str | None = None) -> Any:
+    """A lower-case WordPiece tokenizer of every word that captions of any world and queries of the paper's tasks can
+    hold, some 200, and after these the further words of one task.
+    """
     from tokenizers import Tokenizer, normalizers, pre_tokenizers
     from tokenizers.models import WordPiece
     from transformers import PreTrainedTokenizerFast
 
     names = ("pad", "unk", "cls", "sep", "mask")
-    vocabulary = {token: number for number, token in enumerate(dict.fromkeys([*SPECIAL, *_words()]))}
+    vocabulary = {token: number for number, token in enumerate(dict.fromkeys([*SPECIAL, *_words(task)]))}
     tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -121,16 +113,18 @@ def grammar_tokenizer() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)  # type: ignore[no-untyped-call]
 
 
-def _words() -> list[str]:
-    """The words of the grammar, in a fixed order."""
-    attributes = ("red", "circle")
+def _words(task: str | None) -> list[str]:
+    """The words of the grammar, in a fixed order, so that a new task changes no other task's vocabulary."""
     largest = World(columns=26, rows=99)
-    queries = [Query("spatiality", ("red circle", relation, "blue square")) for relation in RELATIONS]
-    queries += [Query("cardinality", (number, "circle")) for number in (1, 2)]
-    queries += [Query("quantifiers", (quantifier, *attributes)) for quantifier in QUANTIFIERS]
-    queries += [Query("comparison", (comparison, *attributes)) for comparison in COMPARISONS]
     texts = [preface(largest), "There is a circle at A 1, an orange square at B 2 and"]
-    texts += [query_text(query) for query in queries]
+    texts += [text for name in PAPER for text in _sample_texts(name)]
     texts += [*COLOURS, *SHAPES, *(f"{shape}s" for shape in SHAPES), *SIZES]
     texts += [column_name(column) for column in range(26)] + [row_name(row) for row in range(99)]
+    texts += _sample_texts(task) if task else []
     return [word for text in texts for word in WORDS_AND_MARKS.findall(text.lower())]
+
+
+def _sample_texts(name: str) -> list[str]:
+    """Query texts that hold every word of a task, and its claims."""
+    task = task_class(name)
+    return [text for args in task.samples for text in (task.text(args), task.claim(args))]

@@ -202,22 +202,18 @@ def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
-def help_lines(kind: type, prefix: str = "", leave_out: Container[str] = ()) -> list[str]:
-    """A line for each setting of a dataclass, groups included: `name=default  # help`."""
-    lines = []
-    for one in dataclasses.fields(kind):
-        default = one.default if one.default is not dataclasses.MISSING else one.default_factory()  # type: ignore[misc]
-        if dataclasses.is_dataclass(default):
-            group = [line for line in _group_lines(default, f"{prefix}{one.name}.")]
-            lines += group
-        elif one.name not in leave_out:
-            lines.append(_help_line(f"{prefix}{one.name}", default, one.metadata.get("help", "")))
-    return lines
+def help_lines(kind: type, leave_out: Container[str] = ()) -> list[str]:
+    """A line for each setting of a dataclass and of the dataclasses in it: `name=default  # help`."""
+    return [line for line in _help_lines(kind(), "") if line.partition("=")[0] not in leave_out]
 
 
-def _group_lines(group: Any, prefix: str) -> Iterator[str]:
-    for one in dataclasses.fields(group):
-        yield _help_line(f"{prefix}{one.name}", getattr(group, one.name), one.metadata.get("help", ""))
+def _help_lines(settings: Any, prefix: str) -> Iterator[str]:
+    for one in dataclasses.fields(settings):
+        value = getattr(settings, one.name)
+        if dataclasses.is_dataclass(value):
+            yield from _help_lines(value, f"{prefix}{one.name}.")
+        else:
+            yield _help_line(f"{prefix}{one.name}", value, one.metadata.get("help", ""))
 
 
 def _help_line(name: str, default: Any, text: str) -> str:

@@ -211,8 +211,8 @@ def settings(arguments: list[str]) -> tuple[Config, Job]:
     values = cli.compose("generate", arguments, free_text=("out",))
     for name, valid in (("task", tuple(TASKS)), ("preset", PRESETS)):
         if values.get(name) not in valid:
-            given = f"{name}={values[name]}" if name in values else f"{name}= is missing"
-            raise cli.UsageError(f"{given}; choose one of {', '.join(valid)}{cli.slip(name, arguments)}")
+            given = f"{name}={values[name]}:" if name in values else f"{name}= is missing;"
+            raise cli.UsageError(f"{given} choose one of {', '.join(valid)}{cli.slip(name, arguments)}")
     task, preset = TASKS[values["task"]], values.pop("preset")
     job = {name: values.pop(name) for name in Job.__dataclass_fields__ if name in values}
     out = job.pop("out", None)

@@ -18,8 +18,8 @@ from typing import TypeVar
 from analysis.probe.drawing import CANVAS, CELL, JITTER, SIDES, WORLD, Placed
 from analysis.probe.statements import Form
 from analysis.probe.taxonomy import LOCATIONS, location_class
-from travlr.scene import RELATIONS
 from travlr.streams import stream_key, words
+from travlr.tasks.spatiality import RELATIONS
 
 T = TypeVar("T")
 ALIKE = {"circle", "octagon", "hexagon"}  # as small pictures of these are, so that one never stands against another

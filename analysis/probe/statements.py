@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analysis.probe.drawing import Placed
-from travlr.scene import RELATIONS
+from travlr.tasks.spatiality import RELATIONS
 
 # By kind of statement; `a` before a number stands for "a" or "an".
 TEMPLATES = {

@@ -26,11 +26,12 @@ import pyarrow as pa
 from isal import isal_zlib
 from PIL import Image as pillow
 
-from travlr.config import CONFIGS, Cardinality, Count, Image
+from travlr.config import Cardinality, Count, Image
 from travlr.dataset import rows_digest
 from travlr.files import WORK
 from travlr.formats import LAYOUTS, Part, parts_of
 from travlr.generate import Generator, Job, generate_dataset, generator
+from travlr.tasks import TASKS
 
 TASK_ROWS = 8000
 
@@ -54,7 +55,7 @@ def table(title: str, head: list[str], rows: list[list[str]]) -> None:
 def whole_job(folder: Path) -> None:
     """Examples per second of the whole command's work at the paper's size, on one and on two processes."""
     rows = []
-    for task, kind in CONFIGS.items():
+    for task, kind in ((name, task.Config) for name, task in TASKS.items()):
         config = kind()
         generator(config)
         total = sum(vars(config.count).values())
@@ -78,7 +79,7 @@ def job(config: Any, out: Path, workers: int) -> None:
 def breakdown(folder: Path) -> None:
     """Where the time of one process goes, beside the floor: to deflate and write the same bytes and nothing else."""
     rows = []
-    for task, kind in CONFIGS.items():
+    for task, kind in ((name, task.Config) for name, task in TASKS.items()):
         maker = Generator(kind())
         batch = maker.batch("train", 0, TASK_ROWS)
         written = maker.table("train", 0, TASK_ROWS)

@@ -43,9 +43,9 @@ from train.results import (
 from train.surroundings import surroundings
 
 from train.results import RESULT_COLUMNS, canonical  # isort: skip
-from travlr.config import CONFIGS
 from travlr.dataset import Dataset, open_dataset
 from travlr.generate import Job, generate_dataset
+from travlr.tasks import TASKS
 
 MODELS = ("visualbert", "uniter", "lxmert", "albef")
 SETTINGS = ("image", "caption", "image+caption", "mixed")
@@ -137,7 +137,7 @@ def main() -> None:
         about = {"size": "small", "weights": "random", "parameters": 1_000_000, "train_seconds": 300.0, "steps": STEPS,
                  "evaluate_seconds": 20.0, "precision": "float32", **surroundings()}  # fmt: skip
         begun = time.perf_counter()
-        for task, config in CONFIGS.items():
+        for task, config in ((name, task.Config) for name, task in TASKS.items()):
             folder = data / task
             if not folder.exists():
                 generate_dataset(config(), Job(out=str(folder)), say=lambda _: None)

@@ -78,10 +78,10 @@ class SpatialityTask(Task):
         axis, sign = RELATIONS[args[1]]
         first, second = (_only_one(scene, args[i]) for i in (0, 2))
         if axis == "horizontal":
-            a, b, name = first.column, second.column, column_name
-        else:
-            a, b, name = first.row, second.row, row_name
-        return (b - a) * sign > 0, (axis, name(a), name(b))
+            a, b = first.column, second.column
+            return (b - a) * sign > 0, (axis, column_name(a), column_name(b))
+        a, b = first.row, second.row
+        return (b - a) * sign > 0, (axis, row_name(a), row_name(b))
 
     @staticmethod
     def recount(args: Sequence[Any], cells: CellsOf) -> tuple[bool, Pair]:
