@@ -50,7 +50,6 @@ from analysis.run_figures import (
 from analysis.runs import Runs, examples_of
 from train.config import MODELS, SETTINGS
 from train.results import TEST_SETTINGS, TEST_SPLITS, own_setting
-from travlr.tasks import TASKS
 
 __all__ = ["FIGURES", "Kind", "draw", "save"]
 
@@ -257,17 +256,17 @@ class Kind:
 
     draw: Draw
     of: str
-    tasks: tuple[str, ...] = tuple(TASKS)
+    tasks: tuple[str, ...] | None = None  # None for all
     paper: str = ""
 
 
 FIGURES: dict[str, Kind] = {
     "pairs": Kind(pairs, "predictions", ("spatiality",), "2"),
-    "cells": Kind(cells, "predictions", tuple(TASKS), "3, 24, 25"),
+    "cells": Kind(cells, "predictions", None, "3, 24, 25"),
     "numbers": Kind(numbers, "predictions", ("cardinality",), "4"),
-    "dataset": Kind(dataset, "examples", tuple(TASKS), "8-14"),
-    "subsets": Kind(subsets, "results", tuple(TASKS), "15-18"),
-    "loss": Kind(loss, "curves", tuple(TASKS), "19-21"),
+    "dataset": Kind(dataset, "examples", None, "8-14"),
+    "subsets": Kind(subsets, "results", None, "15-18"),
+    "loss": Kind(loss, "curves", None, "19-21"),
     "objects": Kind(objects, "predictions", ("cardinality", "quantifiers", "comparison"), "22"),
     "quantifiers": Kind(quantifiers, "predictions", ("quantifiers",), "23"),
     "agreement": Kind(agreement, "predictions"),

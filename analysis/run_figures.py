@@ -99,7 +99,9 @@ def its_results(predictions: pd.DataFrame, results: pd.DataFrame, one_setting: b
     return rows
 
 
-AXES = {kind: labels for task in TASKS.values() for kind, labels in task.axes.items()}  # by a pair's first item
+def pair_axes() -> dict[str, tuple[str, str]]:
+    """What the two values of a pair are, by the pair's first item."""
+    return {kind: labels for task in TASKS.values() for kind, labels in task.axes.items()}
 
 
 # Pairs as cells ------------------------------------------------------------------------------------------------------
@@ -109,13 +111,13 @@ def _kinds(table: pd.DataFrame) -> list[str]:
     """The kinds of pairs, each with a grid of its own; "" where shapes share one, as those of cardinality do."""
     if table["y"].isna().all():
         return [""]
-    return in_order(table, "kind", tuple(AXES))
+    return in_order(table, "kind", tuple(pair_axes()))
 
 
 def _pair_axes(kind: str, table: pd.DataFrame) -> tuple[str, str, list[int], list[str]]:
     """Of the pairs of a kind: what x and y are, the numbers both go through, and their names."""
     numbers = list(range(1, int(max(table["x"].max(), table["y"].max())) + 1))
-    across, up = AXES[kind]
+    across, up = pair_axes()[kind]
     names = [column_name(n - 1) if kind == "horizontal" else str(n) for n in numbers]
     return across, up, numbers, names
 
