@@ -20,8 +20,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from travlr import browse, cli
-from travlr.config import Cardinality, Comparison, Config, Count, Image, Quantifiers, Spatiality
+from travlr import Cardinality, Comparison, Quantifiers, Spatiality, browse, cli
+from travlr.config import Config, Count, Image
 from travlr.formats import LAYOUTS
 from travlr.generate import Job, generate_dataset
 from travlr.scene import World

@@ -39,7 +39,7 @@ from train.pictures import PUBLISHED
 from train.regions import RegionSettings
 from train.testing import predict
 from train.text import Words, grammar_tokenizer
-from travlr.config import Cardinality
+from travlr import Cardinality
 from travlr.generate import Generator
 
 DATA = Path(__file__).parent / "data"

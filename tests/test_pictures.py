@@ -31,7 +31,8 @@ from train.pictures import PUBLISHED, FilePictures, Pictures, Statistics, scaled
 from train.reader import kept_reader
 from train.run import run, sight_of
 from train.text import Words, grammar_tokenizer
-from travlr.config import Cardinality, Count
+from travlr import Cardinality
+from travlr.config import Count
 from travlr.dataset import MANIFEST
 from travlr.generate import Generator, Job, generate_dataset, renderer_of
 

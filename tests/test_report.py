@@ -25,8 +25,8 @@ from analysis.tables import TABLES
 from tests.grid import make_run
 from tests.test_browse import Open, chrome, open_page, until  # noqa: F401
 from train.results import PREDICTIONS, read_config
-from travlr import cli
-from travlr.config import Cardinality, Count, Image, Spatiality
+from travlr import Cardinality, Spatiality, cli
+from travlr.config import Count, Image
 from travlr.generate import Job, generate_dataset
 
 COUNT = Count(train=60, validation=20, test_ind=56, test_ood=64)

@@ -25,7 +25,8 @@ from train.results import read_curve, read_predictions, read_results
 from train.run import run
 from train.testing import test_matrix as matrix_of
 from train.text import Words, grammar_tokenizer, tokenise
-from travlr.config import Cardinality, Count
+from travlr import Cardinality
+from travlr.config import Count
 from travlr.generate import Generator, Job, generate_dataset
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -310,3 +311,11 @@ def test_shuffled_answers_cannot_be_learned_and_others_can(tmp_path: Path) -> No
         right = int(((found["logit"] > 0) == found["answer"]).sum())
         chance[shuffled] = binomtest(right, len(found), alternative="greater").pvalue
     assert chance[True] >= 0.01 > chance[False], chance
+
+
+def test_a_word_that_the_tokenizer_does_not_know_is_refused_by_name() -> None:
+    words = Words(grammar_tokenizer())
+    assert tokenise(words, ["There is 1 circle object."])
+    with pytest.raises(ValueError, match="'zebra'") as caught:
+        tokenise(words, ["There is 1 circle object.", "There is 1 zebra object."])
+    assert "\n" not in str(caught.value)

@@ -113,7 +113,7 @@ class Examples:
         self.read = False  # until the reader, which is shown the pictures, has read them
         if sight.reader is not None:
             read, self.read = sight.reader(self), True
-            self.texts = _stacked(self.texts, words.join(tokenise(words, read), queries))
+            self.texts = _stacked(self.texts, words.join([words.ids(text) for text in read], queries))
             self.captions += read
 
     def __len__(self) -> int:

@@ -84,8 +84,18 @@ class Words:
 
 
 def tokenise(words: Words, texts: Sequence[str]) -> list[list[int]]:
-    """Token lists of texts; texts that repeat, as queries do, are looked up whole."""
+    """Token lists of texts; texts that repeat, as queries do, are looked up whole.
+
+    Raises `ValueError`, naming the word, where the tokenizer does not know one: a model cannot learn from `[UNK]`.
+    """
     known = {text: words.ids(text) for text in dict.fromkeys(texts)}
+    for text, ids in known.items():
+        if words.unknown in ids:
+            word = next(word for word in text.split(" ") if words.unknown in words.ids(f" {word}"))
+            raise ValueError(
+                f"tokenizer: does not know {word!r} of the text {text[:80]!r}; give tokenizer= one that does, or name "
+                "the word in `samples` of the task's file"
+            )
     return [known[text] for text in texts]
 
 

@@ -26,7 +26,8 @@ import pyarrow as pa
 from isal import isal_zlib
 from PIL import Image as pillow
 
-from travlr.config import Cardinality, Count, Image
+from travlr import Cardinality
+from travlr.config import Count, Image
 from travlr.dataset import rows_digest
 from travlr.files import WORK
 from travlr.formats import LAYOUTS, Part, parts_of

@@ -23,7 +23,8 @@ from train.inputs import Inputs
 from train.models import MODELS
 from train.module import Learner
 from train.run import build, sight_of, words_of
-from travlr.config import Cardinality, Count
+from travlr import Cardinality
+from travlr.config import Count
 from travlr.generate import Job, generate_dataset
 
 WARM = 3  # steps that are not timed; compiling is in them

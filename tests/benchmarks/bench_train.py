@@ -55,7 +55,8 @@ from train.module import Learner
 from train.regions import RegionSettings
 from train.run import build, words_of
 from train.text import Words, grammar_tokenizer
-from travlr.config import Cardinality, Count, Spatiality
+from travlr import Cardinality, Spatiality
+from travlr.config import Count
 from travlr.generate import Job, generate_dataset, generator
 from travlr.scene import Batch
 
