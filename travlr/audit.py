@@ -27,7 +27,7 @@ from render.image import CONTENT_VERSION
 from render.text import parse_caption, parse_query
 from travlr import cli
 from travlr.config import from_dict
-from travlr.dataset import MANIFEST, content_digest, damage, read_manifest, rows_digest
+from travlr.dataset import MANIFEST, content_digest, damage, open_parquet, read_manifest, rows_digest
 from travlr.files import WORK, hashed
 from travlr.formats import LAYOUTS, names_of, published_counts
 from travlr.recount import (
@@ -254,6 +254,7 @@ def file_checks(told: Told, found: Found) -> list[Check]:
         wrong = sum(n for (check, _), n in found.wrong.items() if check == "files")
         problems = [f"{wrong} of them; first {found.first['files'][1]}"] if wrong else []
         checks = [_check("files", found.done["files"], problems, "SHA-256 as in the manifest"), other_files(told)]
+        checks += [picture_mode(told)] if told.layout != "original" else []
     problems = [found.first["rows"][1]] if "rows" in found.first else []
     for split, n in ({key: {"rows": 0, "true": 0} for key in found.rows} | told.splits).items():
         rows, true = found.rows[split], found.true[split]
@@ -290,6 +291,34 @@ def other_files(told: Told) -> Check:
             "other files", len(others), [f"{read[0]} would be read as part of a split"] if read else [], "none"
         )
     return Check("other files", "note", len(others), f"not of the dataset: {', '.join(others[:3])}")
+
+
+def picture_mode(told: Told) -> Check:
+    """A note where Hugging Face `datasets` gives pictures as palette indices: earlier versions declared no mode."""
+    if told.layout == "parquet":
+        paths, declares = [told.folder / file["name"] for file in told.files], _schema_declares_rgb
+        way = "python -m travlr.convert writes files that declare it"
+    else:
+        paths, declares = [told.folder / "README.md"], _card_declares_rgb
+        way = "remove README.md and run the command that made the dataset again"
+    if silent := [path.name for path in paths if not declares(path)]:
+        detail = f"{silent[0]} does not declare RGB, so Hugging Face datasets gives palette indices; {way}"
+        return Check("picture mode", "note", len(paths), detail)
+    return Check("picture mode", "ok", len(paths), "declared as RGB for Hugging Face datasets")
+
+
+def _schema_declares_rgb(path: Path) -> bool:
+    try:
+        return b'"mode": "RGB"' in (open_parquet(path).schema_arrow.metadata or {}).get(b"huggingface", b"")
+    except ValueError:
+        return True  # a damaged file: other checks report it
+
+
+def _card_declares_rgb(path: Path) -> bool:
+    try:
+        return "mode: RGB\n" in path.read_text(encoding="utf-8").partition("\n---\n")[0]
+    except (OSError, ValueError):
+        return False
 
 
 def metadata_checks(folder: Path) -> list[Check]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from travlr.dataset import FEATURES
 from travlr.files import put_file
-from travlr.formats import LAYOUTS
+from travlr.formats import LAYOUTS, suffix_of
 
 TITLES = {
     "spatiality": "spatial relations between two objects",
@@ -46,14 +46,14 @@ def _png(data: bytes) -> bytes:
 
 
 def _text(manifest: dict[str, Any], row: dict[str, Any]) -> str:
-    parts = [f"---\n{_header(manifest)}---\n", _example(row), _counts(manifest["splits"])]
+    parts = [f"---\n{_header(manifest, suffix_of(row['image']['bytes']))}---\n", _example(row), _counts(manifest["splits"])]
     if manifest.get("held_out"):
         parts.append(_held_out(manifest["held_out"]))
     return "\n".join([*parts, COLUMNS, _origin(manifest)])
 
 
-def _header(manifest: dict[str, Any]) -> str:
-    """The YAML in which `load_dataset` finds the splits, and for Parquet the features."""
+def _header(manifest: dict[str, Any], suffix: str) -> str:
+    """The YAML in which `load_dataset` finds the splits and the features, among them that pictures become RGB."""
     import yaml
 
     header: dict[str, Any] = {
@@ -65,10 +65,16 @@ def _header(manifest: dict[str, Any]) -> str:
     if globs := manifest["data_files"]:
         found = [{"split": split, "path": globs[split]} for split in splits]
         header["configs"] = [{"config_name": "default", "data_files": found}]
+    if manifest["layout"] == "imagefolder":  # its loader takes features from nowhere else
+        header["configs"][0]["features"] = _yaml(FEATURES)
+    if manifest["layout"] == "webdataset":
+        columns = {name: feature for name, feature in FEATURES.items() if name != "image"}
+        names = {name: FEATURES["id"] for name in ("__key__", "__url__")}
+        header["dataset_info"] = {"features": _yaml({suffix: FEATURES["image"], "json": columns, **names})}
     if manifest["layout"] == "parquet":
         size = {split: sum(f["bytes"] for f in manifest["files"] if f["split"] == split) for split in splits}
         header["dataset_info"] = {
-            "features": [{"name": name, **_feature(feature)} for name, feature in FEATURES.items()],
+            "features": _yaml(FEATURES),
             "splits": [
                 {"name": split, "num_bytes": size[split], "num_examples": counts["rows"]}
                 for split, counts in splits.items()
@@ -80,16 +86,20 @@ def _header(manifest: dict[str, Any]) -> str:
     return text
 
 
-def _feature(feature: Any) -> dict[str, Any]:
-    """A feature in the dialect of the header."""
+def _yaml(features: dict[str, Any]) -> list[dict[str, Any]]:
+    """Features in the dialect of the header."""
+    return [{"name": name, **_yaml_feature(feature)} for name, feature in features.items()]
+
+
+def _yaml_feature(feature: dict[str, Any]) -> dict[str, Any]:
     if feature.get("_type") == "Image":
-        return {"dtype": "image"}
+        return {"dtype": {"image": {"mode": feature["mode"]}}}
     if feature.get("_type") == "Value":
         return {"dtype": feature["dtype"]}
-    inner = feature["feature"]
-    if inner.get("_type") == "Value":
-        return {"list": inner["dtype"]}
-    return {"list": [{"name": name, **_feature(value)} for name, value in inner.items()]}
+    if feature.get("_type") == "List":
+        inner = _yaml_feature(feature["feature"])
+        return {"list": inner.get("dtype") or inner["struct"]}
+    return {"struct": _yaml(feature)}
 
 
 def _example(row: dict[str, Any]) -> str:

@@ -57,7 +57,7 @@ COLUMNS: dict[str, pa.DataType] = {
 
 def _feature(kind: pa.DataType) -> Any:
     if kind == IMAGE:
-        return {"_type": "Image"}
+        return {"mode": "RGB", "_type": "Image"}  # our PNGs have a palette, whose indices nobody wants as pixels
     if pa.types.is_list(kind):
         return {"feature": _feature(kind.value_type), "_type": "List"}
     if pa.types.is_struct(kind):
@@ -68,6 +68,7 @@ def _feature(kind: pa.DataType) -> Any:
 # What Hugging Face `datasets` reads to know that `image` is a picture.
 FEATURES = {name: _feature(kind) for name, kind in COLUMNS.items()}
 SCHEMA = pa.schema(list(COLUMNS.items()), metadata={"huggingface": json.dumps({"info": {"features": FEATURES}})})
+SCHEMA_DIGEST = hashlib.sha256(json.dumps(FEATURES).encode()).hexdigest()[:16]
 
 
 def example_id(task: str, split: str, index: int) -> str:
