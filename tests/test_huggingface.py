@@ -155,7 +155,8 @@ def test_a_data_loader_with_workers_gives_batches(folders: dict[str, Path], tmp_
 def test_a_split_of_ours_goes_through_a_data_loader_with_workers(folders: dict[str, Path]) -> None:
     reader = open_dataset(folders["parquet"])["train"]
     reader[0]  # so that this process has a file open when workers begin
-    batches = list(DataLoader(reader, batch_size=32, num_workers=2, collate_fn=list))
+    loader: Any = DataLoader(reader, batch_size=32, num_workers=2, collate_fn=list)  # type: ignore[arg-type]
+    batches = list(loader)
     assert [example for batch in batches for example in batch] == list(reader)
 
 

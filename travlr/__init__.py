@@ -4,7 +4,26 @@ Names are fetched when first used: importing `travlr` loads nothing, and `render
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # for type checkers, which do not run `__getattr__`
+    from travlr.config import Cardinality as Cardinality
+    from travlr.config import Comparison as Comparison
+    from travlr.config import Count as Count
+    from travlr.config import Image as Image
+    from travlr.config import Quantifiers as Quantifiers
+    from travlr.config import Spatiality as Spatiality
+    from travlr.dataset import Example as Example
+    from travlr.dataset import open_dataset as open_dataset
+    from travlr.generate import Generator as Generator
+    from travlr.generate import Job as Job
+    from travlr.generate import generate_dataset as generate_dataset
+    from travlr.generate import iterate as iterate
+    from travlr.generate import make_example as make_example
+    from travlr.scene import Batch as Batch
+    from travlr.scene import Object as Object
+    from travlr.scene import Query as Query
+    from travlr.scene import World as World
 
 _HOME = {
     "Batch": "scene",

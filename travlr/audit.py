@@ -28,8 +28,8 @@ from render.text import parse_caption, parse_query
 from travlr import cli
 from travlr.config import from_dict
 from travlr.dataset import MANIFEST, content_digest, damage, open_parquet, read_manifest, rows_digest
-from travlr.files import WORK, hashed
-from travlr.formats import LAYOUTS, names_of, published_counts
+from travlr.files import WORK, hashed, regular
+from travlr.formats import CARD, LAYOUTS, names_of, names_present, published_counts
 from travlr.recount import (
     NOTED,
     QUERY,
@@ -282,7 +282,7 @@ def sprites_digest(told: Told) -> str | None:
 
 def other_files(told: Told) -> Check:
     """Files that are not the dataset's: they fail it only where other programs would read them as part of a split."""
-    known = {MANIFEST, "README.md", "example.png"} | {name for file in told.files for name in names_of(file)}
+    known = {MANIFEST, *CARD, *names_present(told.folder, told.files)}
     there = (Path(parent, name).relative_to(told.folder) for parent, _, names in os.walk(told.folder) for name in names)
     others = sorted({str(path) for path in there} - known)
     read = [name for name in others if any(fnmatch.fnmatch(name, glob) for glob in told.data_files)]
@@ -316,7 +316,7 @@ def _schema_declares_rgb(path: Path) -> bool:
 
 def _card_declares_rgb(path: Path) -> bool:
     try:
-        return "mode: RGB\n" in path.read_text(encoding="utf-8").partition("\n---\n")[0]
+        return "mode: RGB\n" in regular(path).read_text(encoding="utf-8").partition("\n---\n")[0]
     except (OSError, ValueError):
         return False
 
@@ -327,8 +327,8 @@ def metadata_checks(folder: Path) -> list[Check]:
     count = 0
     try:
         with damage(folder / "metadata.jsonl"):
-            entries = json.loads((folder / "metadata.jsonl").read_text(encoding="utf-8"))
-            for line in csv.DictReader((folder / "index.csv").read_text(encoding="utf-8").splitlines()):
+            entries = json.loads(regular(folder / "metadata.jsonl").read_text(encoding="utf-8"))
+            for line in csv.DictReader(regular(folder / "index.csv").read_text(encoding="utf-8").splitlines()):
                 count += 1
                 entry = entries[line[""]]
                 if any(str(entry[name]) != line[name] for name in ("query", "answer", "split")):

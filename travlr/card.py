@@ -46,7 +46,8 @@ def _png(data: bytes) -> bytes:
 
 
 def _text(manifest: dict[str, Any], row: dict[str, Any]) -> str:
-    parts = [f"---\n{_header(manifest, suffix_of(row['image']['bytes']))}---\n", _example(row), _counts(manifest["splits"])]
+    header = _header(manifest, suffix_of(row["image"]["bytes"]))
+    parts = [f"---\n{header}---\n", _example(row), _counts(manifest["splits"])]
     if manifest.get("held_out"):
         parts.append(_held_out(manifest["held_out"]))
     return "\n".join([*parts, COLUMNS, _origin(manifest)])

@@ -11,7 +11,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from travlr.scene import SPLITS, World
+from travlr.scene import SPLITS, World, check_types
 
 QUERY_BY = ("shape", "colour", "both")
 
@@ -36,6 +36,7 @@ class Count:
     test_ood: int = 20_000
 
     def __post_init__(self) -> None:
+        check_types(self, "count.")
         for split in SPLITS:
             if getattr(self, split) < 0:
                 raise ValueError(f"count.{split}={getattr(self, split)}: must not be negative")
@@ -53,6 +54,7 @@ class Image:
     large: float = 0.94
 
     def __post_init__(self) -> None:
+        check_types(self, "image.")
         if not 8 <= self.cell <= 512:
             raise ValueError(f"image.cell={self.cell}: must be 8 to 512 pixels")
         if not 0 < self.small < self.medium < self.large <= 1:
@@ -71,6 +73,7 @@ class Config:
     count: Count = field(default_factory=Count)
 
     def __post_init__(self) -> None:
+        check_types(self)
         _choice("query_by", self.query_by, QUERY_BY)
         if self.world.cells * self.image.cell**2 > 1 << 26:
             raise ValueError(f"image.cell={self.image.cell}: pictures of this grid would pass 64 million pixels")
@@ -83,6 +86,9 @@ class HeldOutPositions:
     columns: list[list[str]] | None = None
     rows: list[list[int]] | None = None
     objects: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_types(self, "held_out.")
 
 
 @dataclass(frozen=True)
@@ -133,6 +139,9 @@ class HeldOutQuantified:
     numbers: list[list[int]] | None = None
     attributes: list[list[str]] | None = None
 
+    def __post_init__(self) -> None:
+        check_types(self, "held_out.")
+
 
 @dataclass(frozen=True)
 class Quantifiers(Config):
@@ -163,6 +172,9 @@ class HeldOutComparisons:
 
     differences_above: int = 3
     attributes: list[list[str]] | None = None
+
+    def __post_init__(self) -> None:
+        check_types(self, "held_out.")
 
 
 @dataclass(frozen=True)

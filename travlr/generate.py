@@ -23,7 +23,7 @@ from travlr.card import write_card
 from travlr.config import CONFIGS, Config
 from travlr.dataset import IMAGE, OBJECT, ROW_GROUP, SCHEMA, Example, config_dict, example_id, examples_of, query_form
 from travlr.formats import LAYOUTS, Part
-from travlr.scene import SPLITS, Batch
+from travlr.scene import SPLITS, Batch, check_types
 from travlr.tasks import make_task
 from travlr.workers import EXECUTORS
 from travlr.writing import Plan, write_dataset
@@ -126,8 +126,19 @@ def generator(config: Config) -> Generator:
 
 
 def make_example(config: Config, split: str, index: int) -> Example:
-    """Example number `index` of a split, the same as in the written dataset."""
-    return next(examples_of(generator(config).table(split, index, index + 1)))
+    """Example number `index` of a split, the same as in the written dataset; a negative one counts from its end.
+
+    `index` may lie beyond `config.count`, where the split goes on with further examples. Raises `ValueError` for an
+    unknown split, `IndexError` for an index that it does not have.
+    """
+    maker = generator(config)
+    if split not in SPLITS:
+        raise ValueError(f"split={split}: choose one of {', '.join(SPLITS)}")
+    count, most = getattr(config.count, split), maker.task.limits[split]
+    if not -count <= index < most:
+        raise IndexError(f"index {index}: {split} has {count} examples, and {most} at most")
+    index = index + count if index < 0 else index
+    return next(examples_of(maker.table(split, index, index + 1)))
 
 
 def iterate(config: Config, split: str, start: int = 0, stop: int | None = None) -> Iterator[Example]:
@@ -164,6 +175,9 @@ class Job:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
+        if isinstance(self.out, os.PathLike):
+            object.__setattr__(self, "out", os.fspath(self.out))
+        check_types(self)
         for name, valid in (("format", tuple(LAYOUTS)), ("executor", EXECUTORS)):
             if getattr(self, name) not in valid:
                 raise ValueError(f"{name}={getattr(self, name)}: choose one of {', '.join(valid)}")

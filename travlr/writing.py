@@ -29,7 +29,7 @@ from travlr.dataset import (
     rows_digest,
     versions,
 )
-from travlr.files import KEPT, WORK, hashed, put_file
+from travlr.files import KEPT, WORK, hashed, put_file, regular
 from travlr.formats import CARD, LAYOUTS, PARTS, Part, names_of, remove
 from travlr.workers import Progress, run
 
@@ -282,7 +282,7 @@ def _measured(plan: Plan, part: Part) -> dict[str, Any]:
 def _record(plan: Plan, part: Part) -> dict[str, Any] | None:
     """The record of a finished part, if its files are still what it says."""
     try:
-        record = json.loads((plan.folder / PARTS / f"{part.name}.json").read_text())
+        record = json.loads(regular(plan.folder / PARTS / f"{part.name}.json").read_text())
         counted = {"true": int(record["true"]), "rows_digest": f"{int(record['rows_digest'], 16):064x}"}
         return record if record == _measured(plan, part) | counted else None
     except (OSError, ValueError, KeyError, TypeError):
