@@ -80,7 +80,8 @@ def check_types(settings: Any, group: str = "") -> None:
     group: what the names of the fields begin with, such as `world.`. A list may stand for a tuple, a tuple for a list,
     and a whole number for any number.
     """
-    for name, kind in _annotations(type(settings)).items():
+    settings_class: Any = type(settings)
+    for name, kind in _annotations(settings_class).items():
         value = getattr(settings, name)
         if not _is_of(value, kind):
             raise ValueError(f"{group}{name}={value!r}: must be {_in_words(kind)}")
