@@ -3,10 +3,12 @@
 Names are fetched when first used: importing `travlr` loads nothing, and `render` can import `travlr.scene`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
-if TYPE_CHECKING:  # for type checkers, which do not run `__getattr__`
+TYPE_CHECKING = False  # as in `typing`, which takes long to import: commands import this package before all else
+if TYPE_CHECKING:  # type checkers do not run `__getattr__`
+    from typing import Any
+
     from travlr.config import Cardinality as Cardinality
     from travlr.config import Comparison as Comparison
     from travlr.config import Count as Count
@@ -50,6 +52,8 @@ __all__ = sorted(_HOME)
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'travlr' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(f"travlr.{_HOME[name]}"), name)
 
 

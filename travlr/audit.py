@@ -6,6 +6,11 @@ shortcuts are worked out anew. Each row leaves behind counts and one 16-byte has
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from travlr.start import start_command
+
+    start_command("audit", "travlr.audit")
+
 import contextlib
 import csv
 import fnmatch
@@ -469,7 +474,3 @@ def main(arguments: list[str]) -> int:
             print(f"{c.status:<4}  {c.name:<{width}}  {c.checked:>9,}  {c.detail}")
         print(f"{options.dir}: {f'{failed} of {len(checks)} checks FAILED' if failed else 'every check passed'}")
     return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    cli.run("audit", main)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from travlr.start import start_command
+
+    start_command("generate", "travlr.generate")
+
 import functools
 import hashlib
 import itertools
@@ -263,7 +268,3 @@ def _help_settings() -> str:
                 body = body[:shared]
         lines += [f"  {line}" for line in body] + [""]
     return os.linesep.join(lines).rstrip()
-
-
-if __name__ == "__main__":
-    cli.run("generate", main)
