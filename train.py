@@ -1,7 +1,6 @@
 """The training command: `python train.py --help`."""
 
-from train.command import main
-from travlr import cli
+from travlr.start import start_command
 
 if __name__ == "__main__":
-    cli.run("train", main)
+    start_command("train", "train.command")

@@ -7,8 +7,11 @@
 Names are fetched when first used: importing `analysis` loads nothing.
 """
 
-from importlib import import_module
-from typing import Any
+from __future__ import annotations
+
+TYPE_CHECKING = False  # as in `typing`, which takes long to import: commands import this package before all else
+if TYPE_CHECKING:
+    from typing import Any
 
 _HOME = {
     "FIGURES": "figures",
@@ -26,6 +29,8 @@ __all__ = sorted(_HOME)
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'analysis' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(f"analysis.{_HOME[name]}"), name)
 
 

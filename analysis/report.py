@@ -11,6 +11,11 @@ What cannot be read or drawn is left out, with a line that says why. The same ru
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from travlr.start import start_command
+
+    start_command("report", "analysis.report")
+
 import argparse
 import concurrent.futures
 import contextlib
@@ -420,7 +425,3 @@ def main(arguments: list[str]) -> int:
     print(f"{out}: {len(made.tables)} tables, {len(made.drawn)} figures, {shown:,} of {wrong:,} errors; "
           f"open {out / PAGE} ({megabytes:.1f} MB) in a browser")  # fmt: skip
     return 0
-
-
-if __name__ == "__main__":
-    cli.run("report", main)

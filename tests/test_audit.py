@@ -30,14 +30,14 @@ from travlr.tasks.comparison import COMPARISONS
 from travlr.tasks.quantifiers import QUANTIFIERS
 from travlr.tasks.spatiality import RELATIONS
 
-FEW = {"count": Count(200, 60, 60, 80), "image": Image(cell=8)}
+FEW: dict[str, Any] = {"count": Count(200, 60, 60, 80), "image": Image(cell=8)}
 CONFIGS: dict[str, Config] = {
     "spatiality": Spatiality(**FEW),
     "cardinality": Cardinality(**FEW),
     "quantifiers": Quantifiers(**FEW),
     "comparison": Comparison(**FEW),
 }
-MANY = {"count": Count(3001, 1501, 1500, 100), "image": Image(cell=8)}
+MANY: dict[str, Any] = {"count": Count(3001, 1501, 1500, 100), "image": Image(cell=8)}
 Rows = list[dict[str, Any]]
 
 
@@ -110,7 +110,7 @@ def test_every_format_passes(layout: str, tmp_path: Path) -> None:
 
 def test_other_worlds_pass(tmp_path: Path) -> None:
     world = World(("red", "pink", "black"), ("star", "trapezium", "circle"), ("small", "large"), columns=9, rows=5)
-    few = {"count": Count(101, 51, 33, 41), "world": world}
+    few: dict[str, Any] = {"count": Count(101, 51, 33, 41), "world": world}
     write(tmp_path / "s", Spatiality(**few, query_by="shape", image=Image(cell=9), distractors=[0, 4]))
     write(tmp_path / "q", Quantifiers(**few, query_by="both", image=Image(cell=14)))
     write(tmp_path / "c", Comparison(**few, query_by="colour", numbers=[1, 6]), format="original")

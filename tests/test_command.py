@@ -5,16 +5,21 @@ from __future__ import annotations
 import dataclasses
 import os
 import pty
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.helpers import SETTINGS, SMALL, command, hashes, one_line, start, write
-from travlr import cli
+from travlr import Cardinality, Comparison, Count, Image, Quantifiers, Spatiality, World, cli
 from travlr.generate import PRESETS, Job, settings
 from travlr.tasks import TASKS
+from travlr.tasks.comparison import HeldOutComparisons
+from travlr.tasks.quantifiers import HeldOutQuantified
+from travlr.tasks.spatiality import HeldOutPositions
 
 TINY = ["count.train=4", "count.validation=0", "count.test_ind=0", "count.test_ood=2", "image.cell=8"]
 
@@ -177,6 +182,46 @@ def test_every_failure_has_its_line_and_code(
         cli.run("x", main)
     assert caught.value.code == code
     assert one_line(capsys.readouterr().err).startswith(message)
+
+
+# From Python ---------------------------------------------------------------------------------------------------------
+
+WRONG_TYPES: dict[str, tuple[Callable[[Any], object], list[Any]]] = {
+    "seed": (lambda value: Cardinality(seed=value), ["abc", 1.5, None, True, np.int64(3), [1]]),
+    "query_by": (lambda value: Comparison(query_by=value), [None, 3, ["shape"]]),
+    "count.train": (lambda value: Count(train=value), ["8", 1.0, None, True]),
+    "image.cell": (lambda value: Image(cell=value), [64.0, "64", None]),
+    "image.small": (lambda value: Image(small=value), ["0.3", None, True]),
+    "world.columns": (lambda value: World(columns=value), ["6", 6.0, None]),
+    "world.colours": (lambda value: World(colours=value), ["red", [1, 2], None, {"red": 1}, [["red"]]]),
+    "numbers": (lambda value: Quantifiers(numbers=value), [5, "15", [1, "5"], [1, 5.0], None]),
+    "distractors": (lambda value: Spatiality(distractors=value), [1, None]),
+    "world": (lambda value: Spatiality(world=value), [None, 6, {"columns": 6}]),
+    "count": (lambda value: Cardinality(count=value), [None, 100]),
+    "held_out": (lambda value: Cardinality(held_out=value), [None, {"circle": 3}, {3: [1, 2]}, [["circle", 1]]]),
+    "held_out.columns": (lambda value: HeldOutPositions(columns=value), ["AB", ["AB"], [[1, 2]]]),
+    "held_out.objects": (lambda value: HeldOutPositions(objects=value), ["0.2", None]),
+    "held_out.differences_above": (lambda value: HeldOutComparisons(differences_above=value), [None, 3.0]),
+    "held_out.attributes": (lambda value: HeldOutQuantified(attributes=value), ["star", [["star", 3]]]),
+    "workers": (lambda value: Job(workers=value), ["2", 1.5, None, True]),
+    "out": (lambda value: Job(out=value), [3, True]),
+    "overwrite": (lambda value: Job(overwrite=value), [1, "true", None]),
+}
+
+
+@pytest.mark.parametrize("setting", WRONG_TYPES)
+def test_a_value_of_another_type_is_refused_by_the_name_of_its_setting(setting: str) -> None:
+    make, values = WRONG_TYPES[setting]
+    for value in values:
+        with pytest.raises(ValueError, match=rf"^{re.escape(setting)}=.*: must be ") as caught:
+            make(value)
+        one_line(str(caught.value))
+
+
+def test_lists_tuples_and_whole_numbers_are_taken_for_one_another(tmp_path: Path) -> None:
+    config = Cardinality(numbers=(1, 6), world=World(colours=["red", "blue"]), image=Image(large=1))  # type: ignore[arg-type]
+    assert config.world == World(colours=("red", "blue")) and list(config.numbers) == [1, 6]
+    assert Job(out=tmp_path).out == str(tmp_path)  # type: ignore[arg-type]
 
 
 # Help, progress ------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers import COUNTS, SMALL, flip, unfinish, write
+from tests.helpers import COUNTS, SMALL, command, flip, one_line, unfinish, write
 from travlr import iterate, make_example, open_dataset
-from travlr.dataset import COLUMNS, FORMAT_VERSION, SplitReader, read_manifest
+from travlr.dataset import COLUMNS, FORMAT_VERSION, MOST_ROWS, SplitReader, read_manifest
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def test_random_access_iteration_and_make_example_agree(folder: Path) -> None:
                 reader[int(index)]
                 == reader[index]
                 == examples[index]
-                == make_example(SMALL, split, index % len(reader))
+                == make_example(SMALL, split, int(index) % len(reader))
             )
 
 
@@ -49,6 +50,31 @@ def test_outside_the_split_is_an_index_error_and_unknown_names_are_answered(fold
     for read in (dataset["train"].columns, lambda *names: list(dataset["train"].tables(*names))):
         with pytest.raises(ValueError, match="no column 'legend'; choose from id, image, caption"):
             read("legend")
+
+
+def test_a_slice_is_a_list_of_examples_as_of_a_list(folder: Path) -> None:
+    reader = open_dataset(folder)["test_ood"]
+    examples = list(reader)
+    for part in (slice(10, 20), slice(-5, None), slice(None, None, -7), slice(55, 1000), slice(3, 3), slice(None)):
+        assert reader[part] == examples[part], part
+
+
+def test_make_example_counts_from_the_end_as_a_written_split_does(folder: Path) -> None:
+    reader = open_dataset(folder)["train"]
+    assert make_example(SMALL, "train", -1) == reader[-1] and make_example(SMALL, "train", -100) == reader[0]
+    assert make_example(SMALL, "train", 100).id == "cardinality-train-00000100"  # training goes on past the count
+    for index in (-101, 10**30):
+        with pytest.raises(IndexError, match=f"^index {index}: train has 100 examples"):
+            make_example(SMALL, "train", index)
+    with pytest.raises(ValueError, match="split=dev: choose one of train, validation"):
+        make_example(SMALL, "dev", 0)
+
+
+def test_what_is_printed_says_what_is_held_and_no_bytes(folder: Path) -> None:
+    dataset = open_dataset(folder)
+    assert "IHDR" not in repr(dataset["train"][0]) and dataset["train"][0].caption in repr(dataset["train"][0])
+    assert all(part in repr(dataset) for part in ("cardinality", str(folder), "train 100", "test_ood 60"))
+    assert all(part in repr(dataset["test_ood"]) for part in ("60", str(folder), "test_ood"))
 
 
 def test_columns_come_without_pictures(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,6 +155,12 @@ WRONG: dict[str, Any] = {
     "outside": {"files": [{"name": "../x.parquet", "split": "train", "rows": 1}]},
     "absolute": {"files": [{"name": "/etc/passwd", "split": "train", "rows": 1}]},
     "negative rows": {"files": [{"name": "x.parquet", "split": "train", "rows": -1}]},
+    "more rows than can be": {"files": [{"name": "train-00000-of-00001.parquet", "split": "train", "rows": 10**29}]},
+    "a split of more rows than can be": {"splits": {"train": {"rows": 10**29, "true": 1}}},
+    "rows true": {"files": [{"name": "train-00000-of-00001.parquet", "split": "train", "rows": True}]},
+    "pictures from below zero": {
+        "files": [{"name": "images/*.jpg", "split": "train", "rows": 1, "start": -1, "digits": "d"}]
+    },
     "rows no number": {"files": [{"name": "x.parquet", "split": "train", "rows": "1"}]},
     "unknown split": {"files": [{"name": "x.parquet", "split": "dev", "rows": 1}]},
     "no name": {"files": [{"split": "train", "rows": 1}]},
@@ -152,6 +184,35 @@ def test_a_manifest_that_is_not_to_be_trusted_is_refused(case: str, folder: Path
     with pytest.raises(ValueError, match=r"dataset.json: damaged or missing") as caught:
         open_dataset(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("program", ["audit", "browse", "convert"])
+def test_commands_refuse_more_rows_than_can_be(program: str, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "d")
+    manifest = read_manifest(folder)
+    manifest["files"][0]["rows"] = manifest["splits"]["train"]["rows"] = 10**29
+    (tmp_path / "d" / "dataset.json").write_text(json.dumps(manifest))
+    arguments = [str(tmp_path / "x"), "format=imagefolder"] if program == "convert" else []
+    code, out, err = command(program, str(tmp_path / "d"), *arguments)
+    assert (code, out) == (1, "") and "dataset.json: damaged or missing" in one_line(err)
+
+
+@pytest.mark.parametrize("layout", ["imagefolder", "original"])
+def test_a_manifest_that_claims_many_pictures_costs_no_memory(layout: str, tmp_path: Path) -> None:
+    """The names of all pictures that a manifest claims would fill any memory."""
+    manifest, _ = write(tmp_path / "d", format=layout)
+    pictures = [file for file in manifest["files"] if "*" in file["name"] and file["split"] == "train"]
+    pictures[-1]["rows"] = manifest["splits"]["train"]["rows"] = MOST_ROWS
+    manifest["splits"]["train"]["true"] = 50
+    (tmp_path / "d" / "dataset.json").write_text(json.dumps(manifest))
+
+    def little_memory() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+
+    code, out, err = command("audit", str(tmp_path / "d"), "--workers", "1", preexec_fn=little_memory)
+    assert (code, err) == (1, "") and "checks FAILED" in out
+    write(tmp_path / "d", overwrite=True)
+    assert open_dataset(tmp_path / "d")["train"][3] == make_example(SMALL, "train", 3)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '"x"', "[" * 100_000, "\x00", "\udcff"])

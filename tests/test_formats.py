@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -22,7 +24,9 @@ from PIL import Image as pillow
 
 from tests.helpers import COUNTS, FORMATS, ROOT, SMALL, flip, write
 from travlr import Comparison, Count, Example, Image, Quantifiers, Spatiality, make_example
+from travlr.card import _size
 from travlr.config import Config
+from travlr.convert import convert_dataset
 from travlr.dataset import COLUMNS, SCHEMA
 from travlr.formats import LAYOUTS, PUBLISHED_SPLITS, published_counts
 
@@ -81,9 +85,9 @@ def load(kind: str, folder: Path, cache: Path) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def pixels(split: str, index: int) -> list[Any]:
+def pixels(split: str, index: int, mode: str = "RGB") -> list[Any]:
     picture = pillow.open(io.BytesIO(make_example(SMALL, split, index).image))
-    return [picture.mode, *picture.size, picture.convert("RGB").tobytes().hex()]
+    return [mode, *picture.size, picture.convert("RGB").tobytes().hex()]
 
 
 def test_load_dataset_opens_parquet_with_splits_types_and_pictures(folders: dict[str, Path], tmp_path: Path) -> None:
@@ -120,7 +124,7 @@ def test_load_dataset_opens_imagefolder_by_its_layout_alone(folders: dict[str, P
     for rows in told["rows"].values():
         for row in rows[:: len(rows) - 1]:
             split, index = row["id"].split("-")[1:]
-            assert row.pop("image") == pixels(split, int(index))
+            assert row.pop("image") == pixels(split, int(index), mode="P")  # it does not read the card
             assert row == expected(split, int(index))
 
 
@@ -207,6 +211,57 @@ def test_the_card_says_what_is_there(layout: str, folders: dict[str, Path]) -> N
     first = expected("train", 0)
     assert first["query"] in body and first["caption"] in body and "(example.png)" in body
     assert pillow.open(folder / "example.png").size == (48, 48)
+
+
+def header_of(folder: Path) -> dict[str, Any]:
+    return import_module("yaml").safe_load((folder / "README.md").read_text().split("---\n")[1])
+
+
+def test_the_card_has_licence_size_citation_and_shortcuts(folders: dict[str, Path], tmp_path: Path) -> None:
+    for layout, folder in folders.items():
+        assert header_of(folder)["license"] == "apache-2.0", layout
+        assert header_of(folder)["size_categories"] == ["n<1K"]
+        body = (folder / "README.md").read_text()
+        assert "10.18653/v1/2023.eacl-main.242" in body and "## Known shortcuts" in body and "84 %" in body
+    other = dataclasses.replace(SMALL, total="released", distractors=[1, 5], count=Count(1000, 10, 0, 10))
+    write(tmp_path / "d", other)
+    body = (tmp_path / "d" / "README.md").read_text()
+    assert header_of(tmp_path / "d")["size_categories"] == ["1K<n<10K"]
+    assert "84 %" not in body and "travlr.audit" in body.partition("## Known shortcuts")[2]  # known of defaults alone
+
+
+@pytest.mark.parametrize("task", ["spatiality", "cardinality", "quantifiers", "comparison"])
+def test_the_card_of_default_settings_says_what_rules_reach(task: str, tmp_path: Path) -> None:
+    reached = {"spatiality": "79 %", "cardinality": "84 %", "quantifiers": "91 %", "comparison": "93 %"}
+    write(tmp_path / "d", dataclasses.replace(CONFIGS[task], seed=7))
+    shown = (tmp_path / "d" / "README.md").read_text().partition("## Known shortcuts")[2].partition("##")[0]
+    assert [n for n in reached.values() if n in shown] == [reached[task]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "category"), [(1, "n<1K"), (999, "n<1K"), (1000, "1K<n<10K"), (48_000, "10K<n<100K"), (10**13, "n>1T")]
+)
+def test_size_categories_are_those_of_the_hub(rows: int, category: str) -> None:
+    assert _size(rows) == category
+
+
+def test_published_data_keep_their_licence(folders: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(folders["original"], tmp_path / "published")
+    for name in ("dataset.json", "README.md", "example.png"):
+        (tmp_path / "published" / name).unlink()
+    convert_dataset(tmp_path / "published", tmp_path / "d", "parquet", workers=1, say=lambda line: None)
+    assert "license" not in header_of(tmp_path / "d") and "## Citation" in (tmp_path / "d" / "README.md").read_text()
+
+
+def test_the_project_has_a_licence_and_a_citation() -> None:
+    yaml, tomllib = import_module("yaml"), import_module("tomllib")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    licence = (ROOT / "LICENSE").read_text()
+    assert licence.split()[:4] == ["Apache", "License", "Version", "2.0,"] and "END OF TERMS AND CONDITIONS" in licence
+    assert project["license"] == citation["license"] == "Apache-2.0" and project["license-files"] == ["LICENSE"]
+    assert citation["version"] == project["version"]
+    assert [author["family-names"] for author in citation["preferred-citation"]["authors"]] == ["Chow", "Tan", "Kan"]
 
 
 def test_all_formats_hold_the_same_content(folders: dict[str, Path]) -> None:

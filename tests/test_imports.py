@@ -131,6 +131,17 @@ def test_the_package_offers_its_names() -> None:
         travlr.nonsense  # noqa: B018
 
 
+def test_type_checkers_see_the_types_of_the_packages() -> None:
+    packages = [name for name in OURS if (ROOT / name / "__init__.py").is_file()]
+    assert len(packages) == 5 and all((ROOT / name / "py.typed").is_file() for name in packages)
+    tree = ast.parse((ROOT / "travlr" / "__init__.py").read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    shown = {alias.asname for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    import travlr
+
+    assert shown == set(travlr.__all__)
+
+
 def test_importing_the_package_imports_no_parts() -> None:
     program = "import sys, travlr; print([m for m in sys.modules if m.startswith(('travlr.', 'render', 'numpy'))])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)

@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 
 from train.evaluate import TEST, Floor, Scores, predicted
 from travlr.dataset import damage
+from travlr.files import regular
 
 VERSION = 1  # of a run's folder; a newer one is not read
 CONFIG, RESULTS, PREDICTIONS, CURVE = "config.json", "results.csv", "predictions.parquet", "curve.csv"
@@ -220,7 +221,7 @@ def write_curve(folder: Path, points: Sequence[Mapping[str, float | None]]) -> N
 def read_curve(folder: Path) -> list[dict[str, float | None]]:
     """The points of a training curve. Raises `ValueError`, in one line, where it is missing or damaged."""
     path = Path(folder) / CURVE
-    with damage(path), open(path, encoding="utf-8", newline="") as file:
+    with damage(path), open(regular(path), encoding="utf-8", newline="") as file:
         return [{k: float(v) if v else None for k, v in point.items()} for point in csv.DictReader(file, strict=True)]
 
 
@@ -381,7 +382,7 @@ def write_predictions(folder: Path, tables: Iterable[pa.Table]) -> None:
 def read_predictions(folder: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """A run's predictions, or some columns of them. Raises `ValueError`, in one line, where missing or damaged."""
     path = Path(folder) / PREDICTIONS
-    with damage(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+    with damage(path), pq.ParquetFile(regular(path), page_checksum_verification=True) as file:
         if not file.schema_arrow.equals(PREDICTION_SCHEMA, check_metadata=False):
             raise ValueError("its columns are not those of predictions")
         return file.read(columns=None if columns is None else list(columns))

@@ -3,8 +3,29 @@
 Names are fetched when first used: importing `travlr` loads nothing, and `render` can import `travlr.scene`.
 """
 
-from importlib import import_module
-from typing import Any
+from __future__ import annotations
+
+TYPE_CHECKING = False  # as in `typing`, which takes long to import: commands import this package before all else
+if TYPE_CHECKING:  # type checkers do not run `__getattr__`
+    from typing import Any
+
+    from travlr.config import Cardinality as Cardinality
+    from travlr.config import Comparison as Comparison
+    from travlr.config import Count as Count
+    from travlr.config import Image as Image
+    from travlr.config import Quantifiers as Quantifiers
+    from travlr.config import Spatiality as Spatiality
+    from travlr.dataset import Example as Example
+    from travlr.dataset import open_dataset as open_dataset
+    from travlr.generate import Generator as Generator
+    from travlr.generate import Job as Job
+    from travlr.generate import generate_dataset as generate_dataset
+    from travlr.generate import iterate as iterate
+    from travlr.generate import make_example as make_example
+    from travlr.scene import Batch as Batch
+    from travlr.scene import Object as Object
+    from travlr.scene import Query as Query
+    from travlr.scene import World as World
 
 _HOME = {
     "Batch": "scene",
@@ -31,6 +52,8 @@ __all__ = sorted(_HOME)
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'travlr' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(f"travlr.{_HOME[name]}"), name)
 
 

@@ -6,6 +6,11 @@ shortcuts are worked out anew. Each row leaves behind counts and one 16-byte has
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from travlr.start import start_command
+
+    start_command("audit", "travlr.audit")
+
 import contextlib
 import csv
 import fnmatch
@@ -26,9 +31,9 @@ import pyarrow as pa
 from render.image import CONTENT_VERSION
 from render.text import parse_caption
 from travlr import cli
-from travlr.dataset import MANIFEST, content_digest, damage, read_manifest, rows_digest
-from travlr.files import WORK, hashed
-from travlr.formats import LAYOUTS, names_of, published_counts
+from travlr.dataset import MANIFEST, content_digest, damage, open_parquet, read_manifest, rows_digest
+from travlr.files import WORK, hashed, regular
+from travlr.formats import CARD, LAYOUTS, names_of, names_present, published_counts
 from travlr.recount import (
     QUERY,
     ROW_CHECKS,
@@ -252,6 +257,7 @@ def file_checks(told: Told, found: Found) -> list[Check]:
         wrong = sum(n for (check, _), n in found.wrong.items() if check == "files")
         problems = [f"{wrong} of them; first {found.first['files'][1]}"] if wrong else []
         checks = [_check("files", found.done["files"], problems, "SHA-256 as in the manifest"), other_files(told)]
+        checks += [picture_mode(told)] if told.layout != "original" else []
     problems = [found.first["rows"][1]] if "rows" in found.first else []
     for split, n in ({key: {"rows": 0, "true": 0} for key in found.rows} | told.splits).items():
         rows, true = found.rows[split], found.true[split]
@@ -279,7 +285,7 @@ def sprites_digest(told: Told) -> str | None:
 
 def other_files(told: Told) -> Check:
     """Files that are not the dataset's: they fail it only where other programs would read them as part of a split."""
-    known = {MANIFEST, "README.md", "example.png"} | {name for file in told.files for name in names_of(file)}
+    known = {MANIFEST, *CARD, *names_present(told.folder, told.files)}
     there = (Path(parent, name).relative_to(told.folder) for parent, _, names in os.walk(told.folder) for name in names)
     others = sorted({str(path) for path in there} - known)
     read = [name for name in others if any(fnmatch.fnmatch(name, glob) for glob in told.data_files)]
@@ -290,14 +296,42 @@ def other_files(told: Told) -> Check:
     return Check("other files", "note", len(others), f"not of the dataset: {', '.join(others[:3])}")
 
 
+def picture_mode(told: Told) -> Check:
+    """A note where Hugging Face `datasets` gives pictures as palette indices: earlier versions declared no mode."""
+    if told.layout == "parquet":
+        paths, declares = [told.folder / file["name"] for file in told.files], _schema_declares_rgb
+        way = "python -m travlr.convert writes files that declare it"
+    else:
+        paths, declares = [told.folder / "README.md"], _card_declares_rgb
+        way = "remove README.md and run the command that made the dataset again"
+    if silent := [path.name for path in paths if not declares(path)]:
+        detail = f"{silent[0]} does not declare RGB, so Hugging Face datasets gives palette indices; {way}"
+        return Check("picture mode", "note", len(paths), detail)
+    return Check("picture mode", "ok", len(paths), "declared as RGB for Hugging Face datasets")
+
+
+def _schema_declares_rgb(path: Path) -> bool:
+    try:
+        return b'"mode": "RGB"' in (open_parquet(path).schema_arrow.metadata or {}).get(b"huggingface", b"")
+    except ValueError:
+        return True  # a damaged file: other checks report it
+
+
+def _card_declares_rgb(path: Path) -> bool:
+    try:
+        return "mode: RGB\n" in regular(path).read_text(encoding="utf-8").partition("\n---\n")[0]
+    except (OSError, ValueError):
+        return False
+
+
 def metadata_checks(folder: Path) -> list[Check]:
     """metadata.jsonl of the published layout against index.csv."""
     wrong: dict[str, list[str]] = {"metadata.jsonl": [], "caption_abstract": []}
     count = 0
     try:
         with damage(folder / "metadata.jsonl"):
-            entries = json.loads((folder / "metadata.jsonl").read_text(encoding="utf-8"))
-            for line in csv.DictReader((folder / "index.csv").read_text(encoding="utf-8").splitlines()):
+            entries = json.loads(regular(folder / "metadata.jsonl").read_text(encoding="utf-8"))
+            for line in csv.DictReader(regular(folder / "index.csv").read_text(encoding="utf-8").splitlines()):
                 count += 1
                 entry = entries[line[""]]
                 if any(str(entry[name]) != line[name] for name in ("query", "answer", "split")):
@@ -442,7 +476,3 @@ def main(arguments: list[str]) -> int:
             print(f"{c.status:<4}  {c.name:<{width}}  {c.checked:>9,}  {c.detail}")
         print(f"{options.dir}: {f'{failed} of {len(checks)} checks FAILED' if failed else 'every check passed'}")
     return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    cli.run("audit", main)

@@ -6,6 +6,11 @@ end its element, the page shows it as text only, and a content security policy r
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from travlr.start import start_command
+
+    start_command("browse", "travlr.browse")
+
 import argparse
 import base64
 import contextlib
@@ -311,8 +316,3 @@ def main(arguments: list[str]) -> int:
     write(out, text)
     print(f"{out}: {len(text.encode()) / 1e6:.1f} MB; open it in a browser")
     return 0
-
-
-if __name__ == "__main__":
-    cli.without_pandas()
-    cli.run("browse", main)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import Any
 
 from travlr.dataset import FEATURES
 from travlr.files import put_file
-from travlr.formats import LAYOUTS
-from travlr.tasks import TASKS
+from travlr.formats import LAYOUTS, suffix_of
+from travlr.tasks import TASKS, config_from_dict
 
 COLUMNS = """
 ## Columns
@@ -19,6 +20,29 @@ COLUMNS = """
 (the dimension and two values); `query_form`, the query as JSON; `objects` in the order of the caption, rows
 and columns counted from 0.
 """
+
+CITATION = """
+## Citation
+
+The tasks and their held-out pairs follow:
+
+```bibtex
+@inproceedings{chow-etal-2023-travlr,
+    title = "{T}ra{VLR}: Now You See It, Now You Don{'}t! A Bimodal Dataset for Evaluating Visio-Linguistic Reasoning",
+    author = "Chow, Keng Ji and Tan, Samson and Kan, Min-Yen",
+    booktitle = "Proceedings of the 17th Conference of the European Chapter of the Association for Computational
+      Linguistics",
+    month = may,
+    year = "2023",
+    publisher = "Association for Computational Linguistics",
+    pages = "3322--3347",
+    doi = "10.18653/v1/2023.eacl-main.242",
+    url = "https://aclanthology.org/2023.eacl-main.242",
+}
+```
+"""
+SIZES = {10**3: "n<1K", 10**4: "1K<n<10K", 10**5: "10K<n<100K", 10**6: "100K<n<1M", 10**7: "1M<n<10M"}
+SIZES |= {10**8: "10M<n<100M", 10**9: "100M<n<1B", 10**10: "1B<n<10B", 10**11: "10B<n<100B", 10**12: "100B<n<1T"}
 
 
 def write_card(folder: Path, manifest: dict[str, Any]) -> None:
@@ -41,29 +65,39 @@ def _png(data: bytes) -> bytes:
 
 
 def _text(manifest: dict[str, Any], row: dict[str, Any]) -> str:
-    parts = [f"---\n{_header(manifest)}---\n", _example(row), _counts(manifest["splits"])]
+    header = _header(manifest, suffix_of(row["image"]["bytes"]))
+    parts = [f"---\n{header}---\n", _example(row), _counts(manifest["splits"])]
     if manifest.get("held_out"):
         parts.append(_held_out(manifest["held_out"]))
-    return "\n".join([*parts, COLUMNS, _origin(manifest)])
+    return "\n".join([*parts, _shortcuts(manifest["config"]), COLUMNS, _origin(manifest), CITATION])
 
 
-def _header(manifest: dict[str, Any]) -> str:
-    """The YAML in which `load_dataset` finds the splits, and for Parquet the features."""
+def _header(manifest: dict[str, Any], suffix: str) -> str:
+    """The YAML in which `load_dataset` finds the splits and the features, among them that pictures become RGB."""
     import yaml
 
     header: dict[str, Any] = {
         "language": ["en"],
         "task_categories": ["visual-question-answering"],
         "pretty_name": "TraVLR",
+        "size_categories": [_size(sum(counts["rows"] for counts in manifest["splits"].values()))],
     }
+    if manifest["config"]:  # what others published keeps their licence
+        header["license"] = "apache-2.0"
     splits = manifest["splits"]
     if globs := manifest["data_files"]:
         found = [{"split": split, "path": globs[split]} for split in splits]
         header["configs"] = [{"config_name": "default", "data_files": found}]
+    if manifest["layout"] == "imagefolder":  # its loader takes features from nowhere else
+        header["configs"][0]["features"] = _yaml(FEATURES)
+    if manifest["layout"] == "webdataset":
+        columns = {name: feature for name, feature in FEATURES.items() if name != "image"}
+        names = {name: FEATURES["id"] for name in ("__key__", "__url__")}
+        header["dataset_info"] = {"features": _yaml({suffix: FEATURES["image"], "json": columns, **names})}
     if manifest["layout"] == "parquet":
         size = {split: sum(f["bytes"] for f in manifest["files"] if f["split"] == split) for split in splits}
         header["dataset_info"] = {
-            "features": [{"name": name, **_feature(feature)} for name, feature in FEATURES.items()],
+            "features": _yaml(FEATURES),
             "splits": [
                 {"name": split, "num_bytes": size[split], "num_examples": counts["rows"]}
                 for split, counts in splits.items()
@@ -75,16 +109,25 @@ def _header(manifest: dict[str, Any]) -> str:
     return text
 
 
-def _feature(feature: Any) -> dict[str, Any]:
-    """A feature in the dialect of the header."""
+def _size(rows: int) -> str:
+    """The category of the Hugging Face hub."""
+    return next((name for end, name in SIZES.items() if rows < end), "n>1T")
+
+
+def _yaml(features: dict[str, Any]) -> list[dict[str, Any]]:
+    """Features in the dialect of the header."""
+    return [{"name": name, **_yaml_feature(feature)} for name, feature in features.items()]
+
+
+def _yaml_feature(feature: dict[str, Any]) -> dict[str, Any]:
     if feature.get("_type") == "Image":
-        return {"dtype": "image"}
+        return {"dtype": {"image": {"mode": feature["mode"]}}}
     if feature.get("_type") == "Value":
         return {"dtype": feature["dtype"]}
-    inner = feature["feature"]
-    if inner.get("_type") == "Value":
-        return {"list": inner["dtype"]}
-    return {"list": [{"name": name, **_feature(value)} for name, value in inner.items()]}
+    if feature.get("_type") == "List":
+        inner = _yaml_feature(feature["feature"])
+        return {"list": inner.get("dtype") or inner["struct"]}
+    return {"struct": _yaml(feature)}
 
 
 def _example(row: dict[str, Any]) -> str:
@@ -121,6 +164,27 @@ Only `test_ood` shows these pairs; `train`, `validation` and `test_ind` show all
 {pairs}.
 
 Only its queries name: {queries}."""
+
+
+def _shortcuts(config: dict[str, Any] | None) -> str:
+    """What rules that do not reason reach, as far as it is known: for the default settings, whatever the seed."""
+    title = "\n## Known shortcuts\n"
+    if not config:
+        return f"{title}\n`python -m travlr.audit` measures what the query text and the number of objects tell.\n"
+    task = TASKS[config["task"]]
+    default: Any = task.Config()
+    same = {name: getattr(default, name) for name in ("seed", "count", "image")}
+    if dataclasses.replace(config_from_dict(config), **same) != default or not task.best_unbound:
+        return f"""{title}
+Shortcuts are known of the paper's tasks with their default settings; these are others. `python -m travlr.audit` measures what the query
+text and the number of objects tell.
+"""
+    return f"""{title}
+The query text alone, and the query text with the number of objects, predict the answer no better than chance, 50 %
+(`python -m travlr.audit` measures it). But rules that see numbers of words, totals, places or orders, and not which
+colour, shape and place belong together, or that look at only one of the objects or numbers that a query compares, are
+right up to {task.best_unbound} of the time. A model's accuracy says something about reasoning where it is above that.
+{task.shortcut_note}"""
 
 
 def _origin(manifest: dict[str, Any]) -> str:

@@ -7,7 +7,6 @@ import copy
 import dataclasses
 import difflib
 import functools
-import importlib
 import importlib.abc
 import os
 import re
@@ -47,12 +46,9 @@ def folder(text: str) -> Path:
 
 def run(program: str, main: Callable[[list[str]], int | None]) -> NoReturn:
     """Run a command: every failure that a user can cause becomes one line on stderr."""
-    spec = sys.modules["__main__"].__spec__
-    if spec and main.__module__ == "__main__":  # workers cannot find what belongs to `__main__`: use its own name
-        main = importlib.import_module(spec.name).main
     code = 1
     try:
-        code = main(sys.argv[1:]) or 0
+        code = _interruptible(main, sys.argv[1:])
         if sys.stdout:  # None where it was closed from the start
             sys.stdout.flush()
     except UsageError as error:
@@ -74,6 +70,24 @@ def run(program: str, main: Callable[[list[str]], int | None]) -> NoReturn:
         print(f"{program}: {where}{error.strerror or error}; mend it and run the same command again", file=sys.stderr)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to stop
     sys.exit(code)
+
+
+def _interruptible(main: Callable[[list[str]], int | None], arguments: list[str]) -> int:
+    """What a command's `main` returns. Ctrl-C raises `KeyboardInterrupt`, whatever others make of that on its way."""
+    interrupts: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        interrupts.append(number)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
+    try:
+        return main(arguments) or 0
+    except Exception:
+        if interrupts:  # such as OmegaConf's own error about a value that it had not finished
+            raise KeyboardInterrupt from None
+        raise
 
 
 def compose(

@@ -12,7 +12,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from travlr.scene import SPLITS, World
+from travlr.scene import SPLITS, World, check_types
 
 QUERY_BY = ("shape", "colour", "both")
 
@@ -44,6 +44,7 @@ class Count:
     test_ood: int = 20_000
 
     def __post_init__(self) -> None:
+        check_types(self, "count.")
         for split in SPLITS:
             if getattr(self, split) < 0:
                 raise ValueError(f"count.{split}={getattr(self, split)}: must not be negative")
@@ -61,6 +62,7 @@ class Image:
     large: float = setting(0.94, "of a large one")
 
     def __post_init__(self) -> None:
+        check_types(self, "image.")
         if not 8 <= self.cell <= 512:
             raise ValueError(f"image.cell={self.cell}: must be 8 to 512 pixels")
         if not 0 < self.small < self.medium < self.large <= 1:
@@ -79,6 +81,7 @@ class Config:
     count: Count = field(default_factory=Count)
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_choice("query_by", self.query_by, QUERY_BY)
         if self.world.cells * self.image.cell**2 > 1 << 26:
             raise ValueError(f"image.cell={self.image.cell}: pictures of this grid would pass 64 million pixels")

@@ -5,6 +5,11 @@ Rows keep all their columns. Pictures keep their bytes, but for PNG pictures tha
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from travlr.start import start_command
+
+    start_command("convert", "travlr.convert")
+
 import argparse
 import shlex
 from collections.abc import Callable, Iterator
@@ -167,7 +172,3 @@ def _job(settings: list[str]) -> tuple[Job, int | None]:
         raise cli.UsageError(f"format= is missing; choose one of {', '.join(LAYOUTS)}")
     job: Job = cli.typed(Job, values)
     return job, job.rows_per_file if "rows_per_file" in values else None
-
-
-if __name__ == "__main__":
-    cli.run("convert", main)

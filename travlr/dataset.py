@@ -9,27 +9,29 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import operator
 import os
 import platform
 import re
 import shlex
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex, overload
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from travlr.files import WORK
+from travlr.files import WORK, regular
 from travlr.scene import SPLITS, Object, Query, Scene
 
 FORMAT_VERSION = 1
 FORMATS = ("parquet", "imagefolder", "webdataset", "original")  # `travlr.formats` has one class for each
 MANIFEST = "dataset.json"
 ROW_GROUP = 1000  # rows read or written at a time
+MOST_ROWS = 10**12  # of a split: a manifest that names more is damaged, and they would not fit `len`
 
 OBJECT = pa.struct(
     [
@@ -57,7 +59,7 @@ COLUMNS: dict[str, pa.DataType] = {
 
 def _feature(kind: pa.DataType) -> Any:
     if kind == IMAGE:
-        return {"_type": "Image"}
+        return {"mode": "RGB", "_type": "Image"}  # our PNGs have a palette, whose indices nobody wants as pixels
     if pa.types.is_list(kind):
         return {"feature": _feature(kind.value_type), "_type": "List"}
     if pa.types.is_struct(kind):
@@ -68,6 +70,7 @@ def _feature(kind: pa.DataType) -> Any:
 # What Hugging Face `datasets` reads to know that `image` is a picture.
 FEATURES = {name: _feature(kind) for name, kind in COLUMNS.items()}
 SCHEMA = pa.schema(list(COLUMNS.items()), metadata={"huggingface": json.dumps({"info": {"features": FEATURES}})})
+SCHEMA_DIGEST = hashlib.sha256(json.dumps(FEATURES).encode()).hexdigest()[:16]
 
 
 def example_id(task: str, split: str, index: int) -> str:
@@ -97,7 +100,7 @@ class Example:
     """One row. `image` holds the bytes of a PNG (JPEG where converted from such); `picture()` decodes them."""
 
     id: str
-    image: bytes
+    image: bytes = field(repr=False)
     caption: str
     query: str
     answer: bool
@@ -182,7 +185,7 @@ def checked_manifest(path: Path) -> dict[str, Any]:
     Raises `ValueError` for one that is damaged, from a newer version, or that names files outside its folder.
     """
     with damage(path):
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = json.loads(regular(path).read_text(encoding="utf-8"))
         version = int(manifest["format_version"])
     if version > FORMAT_VERSION:
         raise ValueError(f"{path}: format version {version}, newer than this program's {FORMAT_VERSION}; update TraVLR")
@@ -197,7 +200,7 @@ def checked_manifest(path: Path) -> dict[str, Any]:
         for file in manifest["files"]:
             _check_file(file)
         for split, counts in manifest["splits"].items():
-            if split not in SPLITS or not isinstance(counts["rows"], int) or counts["rows"] < 1:
+            if split not in SPLITS or not _is_count(counts["rows"]) or counts["rows"] < 1:
                 raise ValueError(f"wrong split {split!r}")
         if not manifest["splits"]:
             raise ValueError("no splits")
@@ -217,15 +220,18 @@ OURS = re.compile(  # every name that a layout gives to a file
 )
 
 
+def _is_count(value: Any) -> bool:
+    """Whether a value of a manifest can be a number of rows."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_ROWS
+
+
 def _check_file(file: dict[str, Any]) -> None:
     name, rows = file["name"], file.get("rows", 0)
     if not OURS.fullmatch(name):  # also keeps `overwrite=true` from removing anything else
         raise ValueError(f"names a file that no dataset has: {name}")
-    if file["split"] not in (None, *SPLITS) or not isinstance(rows, int) or rows < 0:
+    if file["split"] not in (None, *SPLITS) or not _is_count(rows):
         raise ValueError(f"wrong split or rows of {name}")
-    if "*" in file["name"] and not (
-        "rows" in file and isinstance(file["start"], int) and file["digits"] in ("d", "08d")
-    ):
+    if "*" in file["name"] and not ("rows" in file and _is_count(file["start"]) and file["digits"] in ("d", "08d")):
         raise ValueError(f"wrong numbers of {name}")
 
 
@@ -246,16 +252,17 @@ def damage(path: Path) -> Iterator[None]:
 def open_parquet(path: Path) -> pq.ParquetFile:
     """A shard, memory-mapped. Raises `ValueError` where it is damaged or has other columns."""
     with damage(path):
-        file = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
+        file = pq.ParquetFile(regular(path), memory_map=True, page_checksum_verification=True)
         if not file.schema_arrow.equals(SCHEMA, check_metadata=False):
             raise ValueError("its columns are not those of a dataset")
         return file
 
 
 class SplitReader:
-    """One split of a Parquet dataset: `len`, `[i]`, iteration, and columns, all straight from memory-mapped files.
+    """One split of a Parquet dataset: `len`, `[i]`, `[i:j]` (a list), iteration, and columns, all straight from
+    memory-mapped files. Numbers are those of a list: negative ones count from the end.
 
-    Of what was read by `[i]` the last `KEPT_GROUPS` thousands of rows stay in memory.
+    Of what was read by number the last `KEPT_GROUPS` thousands of rows stay in memory.
     """
 
     KEPT_GROUPS = 32
@@ -273,9 +280,24 @@ class SplitReader:
     def __len__(self) -> int:
         return self._starts[-1]
 
-    def __getitem__(self, index: int) -> Example:
+    def __repr__(self) -> str:
+        names = f"{self._paths[0]}{' …' * (len(self._paths) > 1)}" if self._paths else "no file"
+        return f"<split of {len(self):,} examples in {names}>"
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Example: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Example]: ...
+
+    def __getitem__(self, index: SupportsIndex | slice) -> Example | list[Example]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
         if not hasattr(index, "__index__"):
-            raise TypeError(f"{index!r}: a split gives one example for a number; columns(…) gives whole columns")
+            raise TypeError(
+                f"{index!r}: a split gives examples for a number or a slice; columns(…) gives whole columns"
+            )
+        index = operator.index(index)
         if not -len(self) <= index < len(self):
             raise IndexError(f"index {index}: the split has {len(self)} examples")
         index %= len(self)
@@ -355,6 +377,11 @@ class Dataset:
             )
             for split in self.manifest["splits"]
         }
+
+    def __repr__(self) -> str:
+        held = ", ".join(f"{split} {len(reader):,}" for split, reader in self.splits.items())
+        task = f"{(self.manifest['config'] or {}).get('task', 'published')} "
+        return f"<{task}dataset in {self.folder}: {held} examples>"
 
     def __getitem__(self, split: str) -> SplitReader:
         if split not in self.splits:

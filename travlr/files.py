@@ -14,6 +14,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -71,8 +72,18 @@ def put_file(folder: Path, name: str, chunks: Iterable[bytes], sync: bool = True
             file.write(chunk)
 
 
+def regular(path: Path) -> Path:
+    """The path of a regular file, or of a link to one. Raises `OSError` for anything else.
+
+    For every file that others wrote: to open a named pipe would wait for ever, and a device may have no end.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return path
+
+
 def read_chunks(path: Path) -> Iterator[bytes]:
-    with open(path, "rb") as file:
+    with open(regular(path), "rb") as file:
         while chunk := file.read(1 << 20):
             yield chunk
 
@@ -97,7 +108,7 @@ def locked(folder: Path) -> Iterator[None]:
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            file = open(path, "w")  # noqa: SIM115 - closed below, kept open in between
+            file = open(path, "w", opener=_without_waiting)  # noqa: SIM115 - closed below, kept open in between
         except FileNotFoundError:
             continue  # another process has just finished and removed it
         except OSError as error:
@@ -113,6 +124,10 @@ def locked(folder: Path) -> Iterator[None]:
             if _is_still(file.fileno(), path):
                 yield
                 return
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK, 0o666)  # else a named pipe in place of the lock would wait for ever
 
 
 def _is_still(file: int, path: Path) -> bool:

@@ -6,13 +6,15 @@ all; what a part adds to a file that all parts share waits as a fragment in `.tr
 
 from __future__ import annotations
 
+import bisect
 import csv
 import io
 import itertools
 import json
+import os
 import re
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from travlr.dataset import MANIFEST, ROW_GROUP, SCHEMA, damage, example_id, open_parquet, parse_query_form, query_form
-from travlr.files import WORK, placed, put_file, read_chunks
+from travlr.files import WORK, placed, put_file, read_chunks, regular
 from travlr.scene import Object
 from travlr.tasks import TASKS, parse_query, truth
 
@@ -220,7 +222,7 @@ class WebDataset(Layout):
     @staticmethod
     def _examples(path: Path) -> Iterator[tuple[str, bytes, bytes]]:
         """Name and bytes of each example's picture, and its JSON."""
-        with tarfile.open(path, "r:") as tar:
+        with tarfile.open(regular(path), "r:") as tar:
             for picture, other in zip(members := iter(tar), members, strict=True):
                 opened = tar.extractfile(picture), tar.extractfile(other)
                 if not (opened[0] and opened[1] and other.name == f"{Path(picture.name).stem}.json"):
@@ -273,7 +275,7 @@ class ImageFolder(Layout):
             name = columns.pop("file_name")
             if Path(name).name != name:
                 raise ValueError(f"{name} leaves its folder")
-            return columns | {"image": {"bytes": (folder / split / name).read_bytes(), "path": name}}
+            return columns | {"image": {"bytes": regular(folder / split / name).read_bytes(), "path": name}}
 
         path = folder / split / "metadata.jsonl"
         return _tables(path, itertools.islice(_lines(path), start, stop), row)
@@ -357,7 +359,7 @@ def _jpeg(row: dict[str, Any]) -> bytes:
 
 
 def _published_index(path: Path) -> Iterator[dict[str, str]]:
-    with open(path, newline="", encoding="utf-8") as file:
+    with open(regular(path), newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file, strict=True)
         if missing := set(PUBLISHED_COLUMNS) - set(reader.fieldnames or ()):
             raise ValueError(f"not in the published layout: it has no column {min(missing)!r}")
@@ -368,7 +370,7 @@ def _published_entries(path: Path) -> Iterator[tuple[str, Any]]:
     """Names and values of one large JSON object, without ever holding all of it."""
     decoder, text = json.JSONDecoder(), ""
     space, colon = re.compile(r"[\s,{]*"), re.compile(r"\s*:\s*")
-    with open(path, encoding="utf-8") as file:
+    with open(regular(path), encoding="utf-8") as file:
         while chunk := file.read(1 << 20):
             text, at = text + chunk, 0
             while True:
@@ -407,10 +409,10 @@ def _from_published(folder: Path, split: str, number: int, line: dict[str, str],
     ordered = [scene.pop((o.row, o.column)) for o in said if (o.row, o.column) in scene] + list(scene.values())
     query = parse_query(line["query"])
     objects = [Object(o["colour"], o["shape"], o["size"], o["row"], o["column"], bool(o["queried"])) for o in ordered]
-    name = example_id(query.task, split, number)
+    name, picture = example_id(query.task, split, number), folder / "images" / f"{line['image']}.jpg"
     return {
         "id": name,
-        "image": {"bytes": (folder / "images" / f"{line['image']}.jpg").read_bytes(), "path": f"{name}.jpg"},
+        "image": {"bytes": regular(picture).read_bytes(), "path": f"{name}.jpg"},
         "caption": line["caption"],
         "query": line["query"],
         "answer": line["answer"] == "True",
@@ -449,7 +451,7 @@ def suffix_of(picture: bytes) -> str:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    with open(path, "rb") as file:
+    with open(regular(path), "rb") as file:
         yield from file
 
 
@@ -493,11 +495,10 @@ def remove(folder: Path, manifest: dict[str, Any]) -> None:
 
     Raises `ValueError`, before anything is gone, where a folder in it is a link to elsewhere.
     """
-    names = [name for file in manifest["files"] for name in names_of(file)]
-    directories = {str(Path(name).parent) for name in names} - {"."}
+    directories = {str(Path(file["name"]).parent) for file in manifest["files"]} - {"."}
     if links := sorted(name for name in directories if (folder / name).is_symlink()):
         raise ValueError(f"{folder / links[0]}: is a link to elsewhere; remove the link, or name another folder")
-    for name in names:
+    for name in names_present(folder, manifest["files"]):
         (folder / name).unlink(missing_ok=True)
     for directory in directories:
         if (folder / directory).is_dir() and not any((folder / directory).iterdir()):
@@ -518,3 +519,28 @@ def names_of(file: dict[str, Any]) -> Iterator[str]:
         return
     for number in range(file["start"], file["start"] + file["rows"]):
         yield name.replace("*", format(number, file["digits"]))
+
+
+def names_present(folder: Path, files: Sequence[dict[str, Any]]) -> list[str]:
+    """Of the paths that a manifest's `files` name, those that exist.
+
+    Takes as long as the folder is large, however many rows the manifest claims.
+    """
+    plain = {file["name"] for file in files if "*" not in file["name"]}
+    numbered: dict[str, list[dict[str, Any]]] = {}
+    for file in sorted((file for file in files if "*" in file["name"]), key=lambda file: file["start"]):
+        numbered.setdefault(file["name"], []).append(file)
+
+    def is_named(path: str) -> bool:
+        if not (parts := re.fullmatch(r"(.*?)([0-9]+)(\.\w+)", path)):
+            return False
+        entries, number = numbered.get(f"{parts[1]}*{parts[3]}", []), int(parts[2])
+        at = bisect.bisect_right(entries, number, key=lambda file: file["start"])
+        if not at:
+            return False
+        file = entries[at - 1]
+        return number - file["start"] < file["rows"] and format(number, file["digits"]) == parts[2]
+
+    found = (os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    paths = (os.path.relpath(path, folder) for path in found)
+    return [path for path in paths if path in plain or is_named(path)]

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from travlr.start import start_command
+
+    start_command("generate", "travlr.generate")
+
 import functools
 import hashlib
 import json
+import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,7 +28,7 @@ from travlr.config import Config, setting
 from travlr.dataset import IMAGE, OBJECT, ROW_GROUP, SCHEMA, Example, config_dict, example_id, examples_of, query_form
 from travlr.formats import LAYOUTS, Part
 from travlr.sampler import Sampler
-from travlr.scene import SPLITS, Batch
+from travlr.scene import SPLITS, Batch, check_types
 from travlr.tasks import TASKS, config_from_dict, make_task, query_text
 from travlr.workers import EXECUTORS
 from travlr.writing import Plan, write_dataset
@@ -121,8 +127,19 @@ def generator(config: Config) -> Generator:
 
 
 def make_example(config: Config, split: str, index: int) -> Example:
-    """Example number `index` of a split, the same as in the written dataset."""
-    return next(examples_of(generator(config).table(split, index, index + 1)))
+    """Example number `index` of a split, the same as in the written dataset; a negative one counts from its end.
+
+    `index` may lie beyond `config.count`, where the split goes on with further examples. Raises `ValueError` for an
+    unknown split, `IndexError` for an index that it does not have.
+    """
+    maker = generator(config)
+    if split not in SPLITS:
+        raise ValueError(f"split={split}: choose one of {', '.join(SPLITS)}")
+    count, most = getattr(config.count, split), maker.task.limits[split]
+    if not -count <= index < most:
+        raise IndexError(f"index {index}: {split} has {count} examples, and {most} at most")
+    index = index + count if index < 0 else index
+    return next(examples_of(maker.table(split, index, index + 1)))
 
 
 def iterate(config: Config, split: str, start: int = 0, stop: int | None = None) -> Iterator[Example]:
@@ -159,6 +176,9 @@ class Job:
     overwrite: bool = setting(False, "replace a dataset of another config in `out`")
 
     def __post_init__(self) -> None:
+        if isinstance(self.out, os.PathLike):
+            object.__setattr__(self, "out", os.fspath(self.out))
+        check_types(self)
         for name, valid in (("format", tuple(LAYOUTS)), ("executor", EXECUTORS)):
             if getattr(self, name) not in valid:
                 raise ValueError(f"{name}={getattr(self, name)}: choose one of {', '.join(valid)}")
@@ -249,7 +269,3 @@ def _help_settings() -> str:
         own = [line for line in cli.help_lines(task.Config, leave_out=("task",)) if line not in common]
         lines += ["", f"task={name}  # {task.text(task.samples[0])}", *own]
     return "\n".join(f"  {line}".rstrip() for line in lines)
-
-
-if __name__ == "__main__":
-    cli.run("generate", main)

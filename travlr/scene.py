@@ -7,10 +7,12 @@ else the number of its kind in the world.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import string
 from dataclasses import dataclass, field
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -37,6 +39,47 @@ SHAPES = ("square", "circle", "triangle", "star", "hexagon", "octagon", "pentago
 SIZES = ("small", "medium", "large")
 
 
+def check_types(settings: Any, group: str = "") -> None:
+    """Raise `ValueError`, naming the setting, where a field of a dataclass has a value that its annotation rules out.
+
+    group: what the names of the fields begin with, such as `world.`. A list may stand for a tuple, a tuple for a list,
+    and a whole number for any number.
+    """
+    settings_class: Any = type(settings)
+    for name, kind in _annotations(settings_class).items():
+        value = getattr(settings, name)
+        if not _is_of(value, kind):
+            raise ValueError(f"{group}{name}={value!r}: must be {_in_words(kind)}")
+
+
+@functools.cache
+def _annotations(kind: Any) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    parts = get_args(kind)
+    if get_origin(kind) is UnionType:
+        return any(_is_of(value, part) for part in parts)
+    if get_origin(kind) in (list, tuple):
+        return isinstance(value, (list, tuple)) and all(_is_of(item, parts[0]) for item in value)
+    if get_origin(kind) is dict:
+        return isinstance(value, dict) and all(_is_of(k, parts[0]) and _is_of(v, parts[1]) for k, v in value.items())
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
+def _in_words(kind: Any) -> str:
+    if get_origin(kind) in (list, tuple):
+        return f"a list, each item {_in_words(get_args(kind)[0])}"
+    if get_origin(kind) is UnionType:
+        return " or ".join(map(_in_words, get_args(kind)))
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", NoneType: "None"}
+    return words.get(kind) or f"of type {getattr(kind, '__name__', kind)}"
+
+
 @dataclass(frozen=True)
 class World:
     """What a dataset draws its scenes from. The defaults are the paper's (appendix A): 5 x 7 objects on 6 x 6 cells.
@@ -53,6 +96,7 @@ class World:
     rows: int = 6
 
     def __post_init__(self) -> None:
+        check_types(self, "world.")
         for name, known in (("colours", COLOURS), ("shapes", SHAPES), ("sizes", SIZES)):
             values = tuple(getattr(self, name))
             object.__setattr__(self, name, values)

@@ -77,6 +77,9 @@ class Task(ABC):
     # The first item of a pair -> what its two values are. "" where the pair is an attribute and one number.
     axes: ClassVar[dict[str, tuple[str, str]]]
     note: ClassVar[str] = ""  # how to read the pairs, for the browse page
+    # With the default settings, the accuracy of the best rule that does not bind colour, shape and place; for the card.
+    best_unbound: ClassVar[str] = ""
+    shortcut_note: ClassVar[str] = ""  # what else the card says about it
     # Rules that predict answers without the objects that decide, for the audit: name -> what the rule looks at.
     shortcuts: ClassVar[dict[str, str]] = {}
     reported: ClassVar[tuple[str, ...]] = ()  # the shortcuts that follow by arithmetic: reported, never a failure

@@ -22,13 +22,14 @@ from travlr import files, formats
 from travlr.dataset import (
     FORMAT_VERSION,
     MANIFEST,
+    SCHEMA_DIGEST,
     checked_manifest,
     content_digest,
     read_manifest,
     rows_digest,
     versions,
 )
-from travlr.files import KEPT, WORK, hashed, put_file
+from travlr.files import KEPT, WORK, hashed, put_file, regular
 from travlr.formats import CARD, LAYOUTS, PARTS, Part, names_of, remove
 from travlr.workers import Progress, run
 
@@ -179,10 +180,15 @@ def _hashed(folder: Path, file: dict[str, Any]) -> dict[str, Any]:
 # Parts -------------------------------------------------------------------------------------------------------------
 
 
+def _versions() -> dict[str, str]:
+    """What the bytes of files depend on beside the plan; a run goes on only after parts that have the same."""
+    return {**versions(), "schema": SCHEMA_DIGEST}
+
+
 def _begin(plan: Plan, held: dict[str, Any] | None, damaged: list[str], say: Callable[[str], None]) -> None:
     """Make `.travlr` say what is being made, and keep of an earlier run only what this one can go on from."""
     folder, layout, parts = plan.folder, LAYOUTS[plan.layout], parts_of(plan)
-    now = versions()
+    now = _versions()
     reusable = held is not None and held.get("versions") == now
     if damaged:
         _say_damaged(folder, damaged, say)
@@ -276,7 +282,7 @@ def _measured(plan: Plan, part: Part) -> dict[str, Any]:
 def _record(plan: Plan, part: Part) -> dict[str, Any] | None:
     """The record of a finished part, if its files are still what it says."""
     try:
-        record = json.loads((plan.folder / PARTS / f"{part.name}.json").read_text())
+        record = json.loads(regular(plan.folder / PARTS / f"{part.name}.json").read_text())
         counted = {"true": int(record["true"]), "rows_digest": f"{int(record['rows_digest'], 16):064x}"}
         return record if record == _measured(plan, part) | counted else None
     except (OSError, ValueError, KeyError, TypeError):
@@ -304,7 +310,7 @@ def _finish(plan: Plan, records: dict[str, Any], card: Callable[[Path, dict[str,
         "data_files": layout.data_files(parts),
         "splits": splits,
         "content_digest": content_digest(digests, plan.pixels),
-        "versions": versions(),
+        "versions": _versions(),
         "files": listed,
     }
     card(folder, manifest)

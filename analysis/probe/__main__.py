@@ -1,7 +1,6 @@
 """`python -m analysis.probe`."""
 
-from analysis.probe.command import main
-from travlr import cli
+from travlr.start import start_command
 
 if __name__ == "__main__":
-    cli.run("analysis.probe", main)
+    start_command("analysis.probe", "analysis.probe.command")

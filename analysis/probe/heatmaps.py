@@ -15,6 +15,11 @@ then, as above, that of the word alone.
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from travlr.start import start_command
+
+    start_command("heatmaps", "analysis.probe.heatmaps")
+
 import argparse
 import contextlib
 import io
@@ -35,7 +40,7 @@ from analysis.probe.items import Scorer
 from analysis.probe.pasting import picture_from
 from analysis.probe.scorers import WORD, Matcher, Parts, Tensors, load
 from travlr.browse import write
-from travlr.cli import Parser, UsageError, run
+from travlr.cli import Parser, UsageError
 
 METHODS = ("auto", "attention", "occlusion")
 CELLS = 8  # along each side of the picture, of occlusion
@@ -442,7 +447,3 @@ def main(arguments: list[str]) -> None:
     found = heat(scorer, image, given.text, given.method)
     save(found, image, given.out)
     print(f"{given.out}: score {found.score:.4f}, {len(found.words)} words, by {found.method}")
-
-
-if __name__ == "__main__":
-    run("heatmaps", main)

@@ -15,6 +15,11 @@ relations name objects by their places. Attributes, boxes and relations may be l
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from travlr.start import start_command
+
+    start_command("negatives", "analysis.probe.negatives")
+
 import argparse
 import json
 import math
@@ -353,7 +358,3 @@ def main(arguments: list[str]) -> int:
     print(f"records: {len(corpus.items):,}, in {options.out}; the pictures belong in {options.out / 'images'}")
     print(f"To probe a model with it: python -m analysis.probe corpus={options.out} images=PICTURES model=MODEL")
     return 0
-
-
-if __name__ == "__main__":
-    cli.run("negatives", main)

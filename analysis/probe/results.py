@@ -12,6 +12,7 @@ from typing import Any
 from analysis.probe.measures import AXIS_GRADE, MICRO, Compared, Line, Outcomes, compare, outcomes, solved_blindly
 from analysis.probe.scoring import ANSWERS, read
 from travlr.browse import write
+from travlr.files import regular
 
 VERSION = 1
 RESULT = "result-{rules}-{sentences}.json"  # in a run's folder
@@ -57,7 +58,7 @@ def load_results(out: Path) -> tuple[list[Result], list[str]]:
     found, skipped = [], []
     for path in sorted(out.glob("*/result-*.json")):
         try:
-            found.append(_result(json.loads(path.read_text(encoding="utf-8")), path.parent.name))
+            found.append(_result(json.loads(regular(path).read_text(encoding="utf-8")), path.parent.name))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             skipped.append(f"{path}: cannot be read ({' '.join(str(error).split())})")
     return found, skipped

@@ -24,7 +24,7 @@ from analysis.probe.items import KINDS, Corpus
 from analysis.probe.layouts import UNITS, Unit
 from analysis.probe.records import IMAGES
 from travlr import files
-from travlr.files import WORK, put_file
+from travlr.files import WORK, put_file, regular
 from travlr.workers import Progress, run
 
 T = TypeVar("T")
@@ -220,7 +220,7 @@ def _is_made(folder: Path, part: Part) -> bool:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    with open(path, encoding="utf-8") as file:
+    with open(regular(path), encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 
 
@@ -229,7 +229,7 @@ def _has_pictures(folder: Path, lines: Sequence[dict[str, Any]]) -> bool:
     for line in lines:
         for name, digest in line["sha256"].items():
             try:
-                if hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
+                if hashlib.sha256(regular(folder / name).read_bytes()).hexdigest() != digest:
                     return False
             except OSError:
                 return False
@@ -277,7 +277,7 @@ def _is_whole(folder: Path) -> bool:
         return False
     try:
         for name, digest in _read_json(folder / MANIFEST)["files"].items():
-            if hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
+            if hashlib.sha256(regular(folder / name).read_bytes()).hexdigest() != digest:
                 return False
         return _has_pictures(folder, _lines(folder / ITEMS))
     except (OSError, KeyError, ValueError):

@@ -8,6 +8,11 @@ For this computer alone: the page is served at 127.0.0.1 and asks nothing of the
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from travlr.start import start_command
+
+    start_command("try_it", "analysis.probe.try_it")
+
 import argparse
 import functools
 import os
@@ -22,7 +27,7 @@ from PIL import Image
 from analysis.probe import by_hand
 from analysis.probe.items import Scorer
 from analysis.probe.pasting import SIDE, object_from, picture_from, placed, scene, shape_picture
-from travlr.cli import Parser, UsageError, run
+from travlr.cli import Parser, UsageError
 from travlr.scene import COLOURS, SHAPES
 
 BACKGROUNDS = ("white", "scene", "upload")
@@ -267,7 +272,3 @@ def main(arguments: list[str]) -> None:
         made = page(names, scorer_of)
         scorer_of(names[0])  # so that a wrong name is told before a page opens
         launched(made, given.port, block=True)
-
-
-if __name__ == "__main__":
-    run("try_it", main)

@@ -11,6 +11,11 @@ pictures.png (all pictures) and variation.json (how they were made).
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from travlr.start import start_command
+
+    start_command("variation", "analysis.probe.variation")
+
 import argparse
 import hashlib
 import io
@@ -399,7 +404,3 @@ def _load(given: argparse.Namespace) -> Scorer:
 
     scorer: Scorer = load(given.model, **by_hand.settings_of(given))
     return scorer
-
-
-if __name__ == "__main__":
-    cli.run("variation", main)

@@ -55,6 +55,7 @@ class CardinalityTask(Task):
     presets = {"released": {"scope": "queried", "total": "released", "held_out": {"pentagon": [4, 6]}}}
     axes = {"": ("queried objects", "their number in the scene")}
     note = "The pair is of the objects that the query names; the scene's other objects are not counted here."
+    best_unbound = "84 %"
 
     @staticmethod
     def text(args: Sequence[Any]) -> str:

@@ -19,7 +19,7 @@ import splits
 from render.text import parse_noun
 from travlr import streams
 from travlr.config import Config, check_choice, check_range, setting
-from travlr.scene import Object, Scene
+from travlr.scene import Object, Scene, check_types
 from travlr.task import MATCHINGS, SIDES, Cells, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
 
 # Table 1 by regions of X and Y. A quantifier and its complement share the first part of their pairs; the second part of
@@ -88,6 +88,9 @@ class HeldOutQuantified:
     )
     attributes: list[list[str]] | None = setting(None, "[shape, colour]; null for one colour of each shape")
 
+    def __post_init__(self) -> None:
+        check_types(self, "held_out.")
+
 
 @dataclass(frozen=True)
 class Quantifiers(Config):
@@ -136,6 +139,12 @@ class QuantifiersTask(Task):
         REST: "at equal totals they make up for the set that is empty where a quantifier, or its opposite, is true",
     }
     reported = (REVERSED, REST)
+    best_unbound = "91 %"
+    shortcut_note = """
+The number of objects that neither set holds gives 80 % of the answers: it makes up for the set that is empty when a
+quantifier, or its opposite, is true. The number of objects in the first set alone tells *some* from *none* 60 % of the
+time, as the paper's held-out pairs of one of them are reversed.
+"""
 
     @staticmethod
     def text(args: Sequence[Any]) -> str:

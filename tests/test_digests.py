@@ -1,0 +1,34 @@
+"""The content of the default datasets never changes by accident: their digests at full size, without pictures."""
+
+from __future__ import annotations
+
+import pytest
+
+from render.image import Renderer
+from travlr.dataset import content_digest, rows_digest
+from travlr.generate import Generator, settings, sprites_digest
+from travlr.scene import SPLITS
+
+# (task, preset) -> the first digits of the digest with seed 0.
+DIGESTS = {
+    ("spatiality", "paper"): "0b4c222811dbd9be",
+    ("cardinality", "paper"): "3ea49471a9c3d9ac",
+    ("quantifiers", "paper"): "b78d45d8dccaf33c",
+    ("comparison", "paper"): "b443a5f15f65d345",
+    ("cardinality", "released"): "b2b6e6e936e0c421",
+    ("quantifiers", "released"): "eaada9cbfe24d697",
+}
+ROWS = 4000  # at a time
+
+
+@pytest.mark.parametrize(("task", "preset"), DIGESTS)
+def test_the_default_datasets_keep_their_content(task: str, preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Renderer, "pngs", lambda _, grid: [b""] * len(grid))  # the sprites' digest stands for pixels
+    config, _ = settings([f"task={task}", f"preset={preset}"])
+    maker = Generator(config)
+    rows = {}
+    for split in SPLITS:
+        count = getattr(config.count, split)
+        tables = (maker.table(split, start, min(start + ROWS, count)) for start in range(0, count, ROWS))
+        rows[split] = sum(map(rows_digest, tables)) % (1 << 256)
+    assert content_digest(rows, sprites_digest(maker.renderer))[:16] == DIGESTS[task, preset]
