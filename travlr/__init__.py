@@ -9,12 +9,8 @@ TYPE_CHECKING = False  # as in `typing`, which takes long to import: commands im
 if TYPE_CHECKING:  # type checkers do not run `__getattr__`
     from typing import Any
 
-    from travlr.config import Cardinality as Cardinality
-    from travlr.config import Comparison as Comparison
     from travlr.config import Count as Count
     from travlr.config import Image as Image
-    from travlr.config import Quantifiers as Quantifiers
-    from travlr.config import Spatiality as Spatiality
     from travlr.dataset import Example as Example
     from travlr.dataset import open_dataset as open_dataset
     from travlr.generate import Generator as Generator
@@ -26,6 +22,10 @@ if TYPE_CHECKING:  # type checkers do not run `__getattr__`
     from travlr.scene import Object as Object
     from travlr.scene import Query as Query
     from travlr.scene import World as World
+    from travlr.tasks.cardinality import Cardinality as Cardinality
+    from travlr.tasks.comparison import Comparison as Comparison
+    from travlr.tasks.quantifiers import Quantifiers as Quantifiers
+    from travlr.tasks.spatiality import Spatiality as Spatiality
 
 _HOME = {
     "Batch": "scene",

@@ -176,8 +176,8 @@ def _shortcuts(config: dict[str, Any] | None) -> str:
     same = {name: getattr(default, name) for name in ("seed", "count", "image")}
     if dataclasses.replace(config_from_dict(config), **same) != default or not task.best_unbound:
         return f"""{title}
-Shortcuts are known of the paper's tasks with their default settings; these are others. `python -m travlr.audit` measures what the query
-text and the number of objects tell.
+Shortcuts are known of the paper's tasks with their default settings; these are others.
+`python -m travlr.audit` measures what the query text and the number of objects tell.
 """
     return f"""{title}
 The query text alone, and the query text with the number of objects, predict the answer no better than chance, 50 %

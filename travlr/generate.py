@@ -135,7 +135,7 @@ def make_example(config: Config, split: str, index: int) -> Example:
     maker = generator(config)
     if split not in SPLITS:
         raise ValueError(f"split={split}: choose one of {', '.join(SPLITS)}")
-    count, most = getattr(config.count, split), maker.task.limits[split]
+    count, most = getattr(config.count, split), maker.sampler.limits[split]
     if not -count <= index < most:
         raise IndexError(f"index {index}: {split} has {count} examples, and {most} at most")
     index = index + count if index < 0 else index
