@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import io
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from travlr.scene import COLOURS, SHAPES, Query, Scene, World
 Cells = set[tuple[int, int]]  # (row, column)
 Where = dict[str, Cells]  # "red", "circle" or "red circle" -> the cells of such objects
 Pair = tuple[str, ...]
+Counts = Mapping[Any, Sequence[int]]  # what a rule looks at -> numbers of false and of true examples
 Thing = tuple[str, str, str, int, int]  # colour, shape, size, row, column
 
 # What each quantifier says of the sets X and Y that its query names, and the two sets that Table 1 counts for it.
@@ -201,6 +202,21 @@ def features(query: Query, text: str, scene: Scene, where: Where) -> Iterator[tu
         shared = TABLE_1[quantifier](x, y)[0]
         yield REVERSED if quantifier in ("some", "none") else SHARED, (quantifier, len(shared))
         yield REST, (quantifier, len(scene) - len(x | y))
+
+
+def score(fitted: Counts, scored: Counts) -> tuple[float, int]:
+    """How many examples a rule answers right, and of how many: fitted on the first counts, scored on the second.
+
+    Counts: what the rule looks at -> numbers of false and of true examples. Half of the examples are right where as
+    many were true as false, or where nothing was seen in fitting.
+    """
+    right, total = 0.0, 0
+    for feature, (false, true) in scored.items():
+        fitted_false, fitted_true = fitted.get(feature, (0, 0))
+        lean = (fitted_true > fitted_false) - (fitted_true < fitted_false)
+        right += (false + true + lean * (true - false)) / 2
+        total += false + true
+    return right, total
 
 
 # What a scene says -------------------------------------------------------------------------------------------------
