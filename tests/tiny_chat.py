@@ -6,6 +6,7 @@ score depends on it.
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +17,6 @@ import torch
 import transformers as library
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from torch import nn
-from transformers.utils import is_torchvision_available
 
 models_of: Any = library
 WIDTH = 32
@@ -38,16 +38,16 @@ VISION: dict[str, Any] = {
     "patch_size": 8,
 }
 SQUARE: dict[str, Any] = {"size": {"height": 32, "width": 32}}
-MERGES = ("y e", "ye s", "n o", "Y e", "Ye s", "N o", "Ġ yes", "Ġ no")  # so that yes and no are single tokens
+MERGES = [("y", "e"), ("ye", "s"), ("n", "o"), ("Y", "e"), ("Ye", "s"), ("N", "o"), ("Ġ", "yes"), ("Ġ", "no")]
 
 
 def tokenizer(begin: str, end: str, marks: Sequence[str] = (), adds: bool = True, **named: str) -> Any:
     """Bytes, and single tokens for yes and no. begin: the beginning-of-sequence token, "" for none; adds: whether the
     tokenizer puts it before a text. named: special tokens that are attributes of the tokenizer."""
     special = list(dict.fromkeys([token for token in (begin, end, "<pad>", *marks, *named.values()) if token]))
-    pieces = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *(merge.replace(" ", "") for merge in MERGES)]
+    pieces = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *(first + second for first, second in MERGES)]
     vocabulary = {piece: n for n, piece in enumerate([*special, *pieces])}
-    made = Tokenizer(models.BPE(vocab=vocabulary, merges=[tuple(merge.split(" ")) for merge in MERGES]))
+    made = Tokenizer(models.BPE(vocab=vocabulary, merges=MERGES))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
     if begin and adds:
@@ -122,7 +122,9 @@ def gemma3() -> tuple[Any, Any]:
     )  # fmt: skip
     config = models_of.Gemma3Config(
         vision_config=models_of.SiglipVisionConfig(**VISION, vision_use_head=False),
-        text_config=models_of.Gemma3TextConfig(**TEXT, vocab_size=len(words), sliding_window=512, query_pre_attn_scalar=16),
+        text_config=models_of.Gemma3TextConfig(
+            **TEXT, vocab_size=len(words), sliding_window=512, query_pre_attn_scalar=16
+        ),
         mm_tokens_per_image=4,
         image_token_index=words.image_token_id,
         boi_token_index=words.boi_token_id,
@@ -141,15 +143,14 @@ def mllama() -> tuple[Any, Any]:
     """Llama 3.2 Vision: template and tokenizer both add BOS; words attend to pictures across."""
     marks = ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|python_tag|>")
     words = tokenizer("<|begin_of_text|>", "<|end_of_text|>", marks, image_token="<|image|>")
-    vision = {"hidden_size": WIDTH, "intermediate_size": 48, "num_hidden_layers": 2, "num_global_layers": 1}
+    vision: dict[str, Any] = {"hidden_size": WIDTH, "intermediate_size": 48, "num_hidden_layers": 2}
+    vision |= {"num_global_layers": 1}
     vision |= {"attention_heads": 2, "image_size": 32, "patch_size": 8, "max_num_tiles": 4, "vision_output_dim": 64}
     vision |= {"intermediate_layers_indices": [1]}
     text = {**TEXT, "num_hidden_layers": 3, "cross_attention_layers": [1], "vocab_size": len(words)}
     text |= {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}, "pad_token_id": words.pad_token_id}
     del text["head_dim"]
-    config = models_of.MllamaConfig(
-        vision_config=vision, text_config=text, image_token_index=words.image_token_id
-    )
+    config = models_of.MllamaConfig(vision_config=vision, text_config=text, image_token_index=words.image_token_id)
     images = models_of.MllamaImageProcessorPil(**SQUARE, max_image_tiles=4)
     header = "<|start_header_id|>{role}<|end_header_id|>\n\n"
     processor = models_of.MllamaProcessor(
@@ -260,7 +261,7 @@ def paligemma() -> tuple[Any, Any]:
 def pixtral_processor() -> Any:
     """The class, whose module imports torchvision, though Pillow prepares the pictures here."""
     names = [f"torchvision{rest}" for rest in ("", ".transforms", ".transforms.v2", ".transforms.v2.functional")]
-    absent = {} if is_torchvision_available() else {name: mock.MagicMock() for name in names}
+    absent = {} if importlib.util.find_spec("torchvision") else {name: mock.MagicMock() for name in names}
     with mock.patch.dict(sys.modules, absent):
         from transformers.models.pixtral.processing_pixtral import PixtralProcessor
 
@@ -310,14 +311,14 @@ def qwen2_vl() -> tuple[Any, Any]:
 
 
 def qwen2_5_vl() -> tuple[Any, Any]:
-    vision = {"depth": 2, "hidden_size": WIDTH, "out_hidden_size": WIDTH, "num_heads": 2, "patch_size": 8}
-    vision |= {"intermediate_size": 48, "window_size": 32, "fullatt_block_indexes": [1]}
+    vision: dict[str, Any] = {"depth": 2, "hidden_size": WIDTH, "out_hidden_size": WIDTH, "num_heads": 2}
+    vision |= {"patch_size": 8, "intermediate_size": 48, "window_size": 32, "fullatt_block_indexes": [1]}
     return qwen("Qwen2_5_VL", "Qwen2_5_VLProcessor", vision, MROPE)
 
 
 def qwen3_vl() -> tuple[Any, Any]:
-    vision = {"depth": 2, "hidden_size": WIDTH, "out_hidden_size": WIDTH, "num_heads": 2, "patch_size": 8}
-    vision |= {"intermediate_size": 48, "deepstack_visual_indexes": [0], "num_position_embeddings": 16}
+    vision: dict[str, Any] = {"depth": 2, "hidden_size": WIDTH, "out_hidden_size": WIDTH, "num_heads": 2}
+    vision |= {"patch_size": 8, "intermediate_size": 48, "deepstack_visual_indexes": [0], "num_position_embeddings": 16}
     return qwen("Qwen3VL", "Qwen3VLProcessor", vision, MROPE)
 
 

@@ -135,9 +135,7 @@ def first_sentence(error: BaseException) -> str:
     return one_line(error).partition(". ")[0].removesuffix(".")
 
 
-def loaded(
-    name: str, folder: Path, family: Family, dtype: torch.dtype | str, device_map: str | None = None
-) -> Any:
+def loaded(name: str, folder: Path, family: Family, dtype: torch.dtype | str, device_map: str | None = None) -> Any:
     """The model with its weights, from safetensors or from a file of tensors alone.
 
     Raises ValueError where it cannot be read, lacks weights that a score depends on, or has some for parts of the model
@@ -562,7 +560,7 @@ def apart(tensors: Tensors, pixels: str) -> list[Tensors]:
         sizes = tensors[GRIDS].prod(-1).tolist()
         if sum(sizes) != len(tensors[pixels]):
             return []
-        patches = tensors[pixels].split(sizes)
+        patches = torch.split(tensors[pixels], sizes)
         return [{pixels: some, GRIDS: grid[None]} for some, grid in zip(patches, tensors[GRIDS], strict=True)]
     count = len(tensors[pixels])
     if set(tensors) - {pixels, *OF_PICTURES} or any(len(tensor) != count for tensor in tensors.values()):
@@ -573,7 +571,8 @@ def apart(tensors: Tensors, pixels: str) -> list[Tensors]:
 def digest(picture: Tensors) -> bytes:
     found = sha256()
     for tensor in picture.values():
-        found.update(tensor.contiguous().view(torch.uint8).cpu().numpy())
+        found.update(str(tensor.shape).encode())  # a blank picture is the same numbers when it is turned
+        found.update(tensor.contiguous().view(torch.uint8).cpu().numpy().data)
     return found.digest()
 
 

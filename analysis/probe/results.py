@@ -15,7 +15,7 @@ from travlr.browse import write
 
 VERSION = 1
 RESULT = "result-{rules}-{sentences}.json"  # in a run's folder
-MODEL = ("head", "question", "prompt", "size", "regions", "precision", "weights")  # in `about`: with what a model answered
+MODEL = ("head", "question", "prompt", "size", "regions", "precision", "weights")  # in `about`
 CROPPED = ", cropped"  # after the name of a corpus whose pictures are
 
 
@@ -26,8 +26,8 @@ class Result:
     corpus: name, kind, digest, items, notes. measuring: task, rules, sentences, tolerance, threshold, seed. about: how
     and with what it was made. model: empty where none was asked. floors: lines of each, by name. blind: the names of
     the blind rules among them, which read the sentences alone. averages: the paper's, of VL-CheckList. unscored: how
-    the first item that was not scored ended, and why. yes_or_no: of generative models, p(yes) + p(no), the mean over the
-    sentences that were scored.
+    the first item that was not scored ended, and why. yes_or_no: of generative models, the mean of p(yes) + p(no) over
+    the sentences that were scored.
     """
 
     name: str

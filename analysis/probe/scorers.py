@@ -128,9 +128,7 @@ class GenerativeScorer(Matcher):
     def prompt(self) -> str:
         return self.parts.prompt
 
-    def with_probabilities(
-        self, images: Sequence[Image.Image], texts: Sequence[str]
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def with_probabilities(self, images: Sequence[Image.Image], texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Scores, and p(yes) + p(no): each (N,) float64."""
         found = self.judged(images, texts)
         return found["score"], found["yes_or_no"]
@@ -163,9 +161,9 @@ def load(
 
     name: a folder that `transformers` saved or a hub id, of a CLIP, MetaCLIP 2, ALIGN, AltCLIP, Chinese CLIP, SigLIP,
     SigLIP 2, BLIP or BLIP-2 (image-text retrieval), ViLT (retrieval), FLAVA, BridgeTower (retrieval) or any generative
-    vision-language model (its `model_type` decides); `visualbert:`, `uniter:`, `lxmert:` or `albef:` and a checkpoint as its authors
-    published it; or `MODULE:FUNCTION`, a function (images, texts) -> scores of a module that Python finds from the
-    current folder.
+    vision-language model (its `model_type` decides); `visualbert:`, `uniter:`, `lxmert:` or `albef:` and a checkpoint
+    as its authors published it; or `MODULE:FUNCTION`, a function (images, texts) -> scores of a module that Python
+    finds from the current folder.
     device: auto (a GPU if there is one), cpu, gpu, cuda:1, ... precision: float32; float64; float16 or bf16, which
     round scores to some 3 digits, so that many tie; or auto, the one that the weights are saved in. Generative models
     are loaded in it; the others are loaded in float32 and then converted. device_map: of generative models, how

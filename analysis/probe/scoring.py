@@ -52,8 +52,8 @@ class Record:
 
     @property
     def line(self) -> bytes:
-        """As a line of answers.jsonl; margin: worst true sentence minus best false one; yes_or_no: of generative models,
-        p(yes) + p(no) for each sentence, positives first."""
+        """As a line of answers.jsonl; margin: worst true sentence minus best false one; yes_or_no: as in `Answer`, of
+        generative models alone."""
         item, answer = self.item, self.answer
         margin = min(answer.positives) - max(answer.negatives) if answer.status == "scored" else None
         values = {

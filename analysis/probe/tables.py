@@ -302,8 +302,8 @@ def said(group: Group) -> list[str]:
             why = f"; the first is {result.unscored}" if result.unscored else ""
             lines.append(f"{label}: {all_items.coverage}{why}")
     for label, result in zip(group.answerers, models, strict=True):
-        if result.yes_or_no is not None:
-            lines.append(f"{label}: p(yes) + p(no) is {result.yes_or_no:.3f} on average{RARE * (result.yes_or_no < SMALL)}")
+        if (share := result.yes_or_no) is not None:
+            lines.append(f"{label}: p(yes) + p(no) is {share:.3f} on average{RARE * (share < SMALL)}")
     if len({result.coverage.scored for result in group.results if result.model and result.coverage}) > 1:
         lines.append(
             "Not every model scored the same items: their numbers are of different ones. Compared are they on "
