@@ -52,7 +52,7 @@ def models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterato
     from analysis.probe.scorers import load
 
     options: dict[str, Any] = {"head": config.head, "size": config.size, "batch_size": config.batch_size}
-    options["question"] = config.question
+    options |= {"question": config.question, "device_map": config.device_map}
     if config.regions != GRID:
         options["regions"] = config.regions
     for name in config.model:

@@ -328,7 +328,8 @@ def _kept(one: Given) -> Result:
     """Answers that were made elsewhere, measured."""
     assert one.answers is not None
     corpus, config = one.corpus, one.config
-    answered = hashlib.sha256(json.dumps([asdict(answer) for answer in one.answers]).encode()).hexdigest()
+    said = [{name: value for name, value in asdict(a).items() if name != "yes_or_no"} for a in one.answers]
+    answered = hashlib.sha256(json.dumps(said).encode()).hexdigest()
     identity = {"corpus": corpus.name, "digest": corpus.digest, "model": one.model, "answers": answered}
     folder = _folder(config.out, corpus, one.model, identity)
     about = {**_surroundings(), "read": Path(config.corpus).name}
@@ -345,21 +346,25 @@ def _run(one: Given, model: Model, say: Say) -> Result:
     threshold = model.threshold
     if config.asked == "itm" and threshold is None:
         raise ValueError(f"task=itm: {model.name} has no score above which a sentence matches; use task=itc")
+    precision = getattr(model.scorer, "precision_name", "float32" if config.precision == "auto" else config.precision)
     told = {
         "weights": model.weights,
-        "precision": config.precision,
+        "precision": precision,
         "head": config.head,
         "question": config.question,
         "size": config.size,
         "regions": None if config.regions == GRID else regions_of(config.regions),
     }
+    if prompt := getattr(model.scorer, "prompt", ""):
+        told["prompt"] = prompt  # answers from before it was said may be to a question with two beginnings
     identity = {"corpus": corpus.name, "digest": corpus.digest, "model": model.name, **told}
     folder = _folder(config.out, corpus, model.name, identity)
     device = str(getattr(model.scorer, "device", config.device))
     about = {"device": device, "batch_size": config.batch_size, **_surroundings(device), **told}
+    about |= {} if config.device_map is None else {"device_map": config.device_map}
     how: dict[str, Any] = {"batch_size": config.batch_size, "identity": identity, "about": about}
     how |= {"say": say}
-    measuring = _measuring(config, TOLERANCES[config.precision], threshold)
+    measuring = _measuring(config, TOLERANCES[precision], threshold)
     begun = time.monotonic()
     say(f"{folder}: {model.name}")
     if config.overwrite:
@@ -404,11 +409,16 @@ def _finished(
         floors={name: _measured(one.corpus, found, measuring) for name, found in blindly.items()},
         averages=_averages(one.corpus, lines, measuring["task"]),
         unscored=why,
+        yes_or_no=_mean([share for answer in answers for share in answer.yes_or_no]),
     )
     save_result(folder, result)
     if one.records and one.answers is None:
         _write_results(folder, one, model, answers, measuring["threshold"])
     return result
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
 
 
 def _write_results(folder: Path, one: Given, model: str, answers: Sequence[Answer], threshold: float | None) -> None:

@@ -13,6 +13,11 @@ from analysis.probe.measures import AXIS_GRADE, FLAG, MACRO, MICRO, Compared, Li
 from analysis.probe.results import Group, number
 
 LARGE = 0.1  # of all items: a cluster that makes intervals rough
+SMALL = 0.5  # p(yes) + p(no), below which most replies begin with another word
+RARE = (
+    ". So it begins its replies with other words, as a model does that thinks before it answers, and its scores say "
+    "little; ask it otherwise with question="
+)
 OTHERS = ("blank picture", "other items' pictures")  # what a model is shown as a floor
 
 
@@ -291,10 +296,14 @@ def said(group: Group) -> list[str]:
     """What must be read before the numbers of a group: what was not scored, what a blind rule solves, notes."""
     lines = [f"FLAGGED as solvable without looking: {flag}" for flag in group.flags]
     lines += [f"Flagged is where {FLAG}."] if group.flags else []
-    for label, result in zip(group.answerers, [one for one in group.results if one.model], strict=True):
+    models = [one for one in group.results if one.model]
+    for label, result in zip(group.answerers, models, strict=True):
         if (all_items := result.coverage) and all_items.scored < all_items.total:
             why = f"; the first is {result.unscored}" if result.unscored else ""
             lines.append(f"{label}: {all_items.coverage}{why}")
+    for label, result in zip(group.answerers, models, strict=True):
+        if (share := result.yes_or_no) is not None:
+            lines.append(f"{label}: p(yes) + p(no) is {share:.3f} on average{RARE * (share < SMALL)}")
     if len({result.coverage.scored for result in group.results if result.model and result.coverage}) > 1:
         lines.append(
             "Not every model scored the same items: their numbers are of different ones. Compared are they on "
