@@ -21,14 +21,13 @@ from typing import Any, TypeVar
 from analysis.probe import drawing, records
 from analysis.probe.drawing import CANVAS, CELL
 from analysis.probe.items import KINDS, Corpus
-from analysis.probe.layouts import UNITS, Unit
+from analysis.probe.layouts import FORMAT_VERSION, UNITS, Unit
 from analysis.probe.records import IMAGES
 from travlr import files
 from travlr.files import WORK, put_file
 from travlr.workers import Progress, run
 
 T = TypeVar("T")
-FORMAT_VERSION = 2  # rises when the same config gives other bytes
 COUNTS = {"checklist": 3600, "predicate_noun": 2584}  # records by default
 SMOKE = 500  # records that show quickly whether a scorer works at all
 LEAST = {"checklist": 144, "predicate_noun": 6}
