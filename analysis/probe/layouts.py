@@ -31,7 +31,7 @@ from travlr.streams import stream_key, words
 
 T = TypeVar("T")
 FORMAT_VERSION = 3  # rises when the same config gives other bytes; a part of every random choice
-ATTEMPTS = 1000  # at a pair; one in some hundred needs a second
+ATTEMPTS = 1000  # at a pair; of colours, large objects need a second one half of the time
 ALIKE = {"circle", "octagon", "hexagon"}  # as small pictures of these are, so that one never stands against another
 MOST_FILLERS = 3
 WORDS = 160  # random words for a pair; the most that one can use
@@ -105,7 +105,7 @@ def is_balanced(pair: Pair) -> bool:
     """Whether each salience rule prefers the same sentence in both pictures, or neither in both."""
     sentences = [content_words(form) for form in (pair.sides[0].positive, pair.sides[0].negative)]
     shown = [from_scene(side.scene) for side in pair.sides]
-    return all(len({preferred(objects, *sentences, rule) for objects in shown}) == 1 for rule in SALIENCE)
+    return all(len({preferred(rule, objects, *sentences) for objects in shown}) == 1 for rule in SALIENCE)
 
 
 # Scenes --------------------------------------------------------------------------------------------------------------

@@ -10,23 +10,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from analysis.probe.drawing import CANVAS, CELL, PALETTE, SIDES, WORLD, Box, Placed, ink, sprite
+from analysis.probe.drawing import CANVAS, CELL, SIDES, WORLD, Box, Placed, ink, sprite
 from analysis.probe.items import Unreadable
 from analysis.probe.taxonomy import size_class
-from render.image import LEVELS
+from travlr.scene import COLOURS
 
-
-def _packed(pixels: np.ndarray) -> np.ndarray:
-    """One number for each pixel of (..., 3) uint8."""
-    return pixels.astype(np.int64) @ np.array([1 << 16, 1 << 8, 1])
-
-
-ENTRIES = np.argsort(_packed(PALETTE))
-PACKED = _packed(PALETTE)[ENTRIES]
 WORDS = frozenset((*WORLD.colours, *WORLD.shapes, *SIDES))  # that a sentence can say of one object
 
 
@@ -49,7 +42,7 @@ SALIENCE: dict[str, Callable[[Shown], int]] = {
 """How salient an object is, larger for more."""
 
 
-def preferred(objects: Collection[Shown], one: Collection[str], other: Collection[str], rule: str) -> int:
+def preferred(rule: str, objects: Collection[Shown], one: Collection[str], other: Collection[str]) -> int:
     """The sentence that a rule of `SALIENCE` prefers, by the words of both: 1 for the first, -1 for the second, 0 for
     neither. A word that nothing shows has less salience than any that something shows."""
     measure = SALIENCE[rule]
@@ -78,37 +71,36 @@ def _shown(colour: str, shape: str, box: Box, pixels: int, width: int, height: i
 
 def from_pixels(picture: Image.Image) -> list[Shown]:
     """The objects of a picture of a scene, or of a crop to one object. Raises `Unreadable` for any other picture."""
-    pixels = np.asarray(picture.convert("RGB"))
-    height, width = pixels.shape[:2]
-    whole = (height, width) == (CANVAS, CANVAS)
-    corners = [(y, x) for y in range(0, CANVAS, CELL) for x in range(0, CANVAS, CELL)] if whole else [(0, 0)]
+    inked = np.asarray(picture.convert("L")) < 255
+    height, width = inked.shape
+    corners = [(0, 0)]  # a crop shows one object
+    if (height, width) == (CANVAS, CANVAS):  # each object is alone in its cell
+        cells = inked.reshape(WORLD.rows, CELL, WORLD.columns, CELL).any(axis=(1, 3))
+        corners = [(CELL * column, CELL * row) for row, column in np.argwhere(cells).tolist()]
     found = []
-    for top, left in corners:  # each object is alone in its cell, and a crop shows one object
-        cell = pixels[top : top + CELL, left : left + CELL]
-        inked = (cell != 255).any(axis=2)
-        if not inked.any():
-            continue
-        rows, columns = np.flatnonzero(inked.any(axis=1)), np.flatnonzero(inked.any(axis=0))
-        part = cell[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-        colour, shape = _recognised(part)
-        box = (left + int(columns[0]), top + int(rows[0]), part.shape[1], part.shape[0])
-        found.append(_shown(colour, shape, box, int(inked.sum()), width, height))
+    for left, top in corners:
+        cell = inked[top : top + CELL, left : left + CELL]
+        columns, rows = np.flatnonzero(cell.any(axis=0)).tolist(), np.flatnonzero(cell.any(axis=1)).tolist()
+        if not rows:
+            raise Unreadable("shows no object")
+        box = (left + columns[0], top + rows[0], columns[-1] - columns[0] + 1, rows[-1] - rows[0] + 1)
+        pixels = int(np.count_nonzero(cell))
+        shape = _shapes().get((*box[2:], pixels))
+        colour = _colours().get(picture.getpixel((box[0] + box[2] // 2, box[1] + box[3] // 2)))
+        if shape is None or colour is None:
+            raise Unreadable("shows something that our scenes do not have")
+        found.append(_shown(colour, shape, box, pixels, width, height))
     return found
 
 
 @functools.cache
-def _shapes() -> dict[tuple[tuple[int, ...], bytes], str]:
-    """The shape of each sprite, by the sprite's size and pixels."""
+def _shapes() -> dict[tuple[int, int, int], str]:
+    """The shape of each sprite, by the sprite's width, height and ink, of which no two shapes have the same."""
     sprites = ((shape, sprite(shape, side)) for shape in WORLD.shapes for sides in SIDES.values() for side in sides)
-    return {(one.shape, one.tobytes()): shape for shape, one in sprites}
+    return {(one.shape[1], one.shape[0], int(np.count_nonzero(one))): shape for shape, one in sprites}
 
 
-def _recognised(part: np.ndarray) -> tuple[str, str]:
-    """The colour and the shape of the object that fills a part of a picture, (H, W, 3) uint8."""
-    entries = ENTRIES[np.searchsorted(PACKED, _packed(part)).clip(max=len(PACKED) - 1)]  # (H, W), of the palette
-    levels = np.where(entries > 0, (entries - 1) % LEVELS + 1, 0).astype(np.uint8)
-    colours = set(((entries[entries > 0] - 1) // LEVELS).tolist())
-    shape = _shapes().get((levels.shape, levels.tobytes()))
-    if shape is None or len(colours) != 1 or (PALETTE[entries] != part).any():
-        raise Unreadable("shows something that our scenes do not have")
-    return WORLD.colours[colours.pop()], shape
+@functools.cache
+def _colours() -> dict[Any, str]:
+    """Each colour by its RGB, which the middle of every shape has in full strength."""
+    return {COLOURS[colour]: colour for colour in WORLD.colours}
