@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from analysis.probe.figures import WIDEST, bar_chart, figures, radar_chart
+from analysis.probe.figures import SALIENT_LABEL, WIDEST, bar_chart, figures, radar_chart
 from analysis.probe.results import Group, groups, load_results
 from tests.probe_runs import AXES, answers_of, by_axis, corpus_of, made, put
 
@@ -69,6 +70,17 @@ def test_bars_have_intervals_and_floors(out: Path) -> None:
         assert any(np.allclose(whisker, ends) for whisker in whiskers)
     floors = sorted(s[0][1] for s in drawn if s[0][1] == s[1][1] and s[0][0] != s[1][0])
     assert floors == [50] * 12 + [100]
+
+
+def test_bars_have_the_best_salience_rule(out: Path) -> None:
+    group = of(out)
+    rules = {"most_ink": group.floors["hash"], "most_central": group.floors["hash"]}
+    figure = bar_chart(replace(group, floors={**group.floors, **rules}), group.answerers)
+    drawn = [s for c in figure.axes[0].collections for s in getattr(c, "get_segments", list)()]
+    levels = sorted(s[0][1] for s in drawn if s[0][1] == s[1][1] and s[0][0] != s[1][0])
+    assert levels == [50] * 25 + [100]  # of 13 axes, beside those of the blind rules
+    labels = {text.get_text() for legend in figure.legends for text in legend.get_texts()}
+    assert SALIENT_LABEL in labels
 
 
 def test_many_axes_take_rows_that_fit_a_page(out: Path) -> None:

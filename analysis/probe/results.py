@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from analysis.probe.floors import SALIENT
 from analysis.probe.measures import AXIS_GRADE, MICRO, Compared, Line, Outcomes, compare, outcomes, solved_blindly
 from analysis.probe.scoring import ANSWERS, read
 from travlr.browse import write
@@ -127,6 +128,11 @@ class Group:
     def blind_rules(self) -> dict[str, tuple[Line, ...]]:
         """Those floors that read the sentences alone."""
         return {rule: self.floors[rule] for rule in self.blind if rule in self.floors}
+
+    @property
+    def salience_rules(self) -> dict[str, tuple[Line, ...]]:
+        """Those floors that see only what is large or central in a picture of our scenes."""
+        return {rule: self.floors[rule] for rule in SALIENT if rule in self.floors}
 
     @property
     def matching(self) -> bool:

@@ -238,9 +238,10 @@ def _as_file(path: Path, config: Probe, say: Say) -> Probe:
 def _scenes(kind: str, config: Probe, say: Say) -> Corpus:
     """One of our own corpora, built where it is missing."""
     from analysis.probe import checklist, predicate_noun, scenes
+    from analysis.probe.layouts import FORMAT_VERSION
 
     count = config.count or scenes.COUNTS[kind]
-    folder = Path(SCENES_FOLDER) / f"{kind}-s{config.seed}-{count}"
+    folder = Path(SCENES_FOLDER) / f"{kind}-v{FORMAT_VERSION}-s{config.seed}-{count}"
     corpus = scenes.build(folder, config.seed, count, kind, say=say)
     if kind == "checklist" and (config.types or config.data):
         corpus = replace(checklist.read_corpus(folder, config.types, config.data), notes=corpus.notes)
@@ -297,7 +298,8 @@ def _measured(corpus: Corpus, answers: Sequence[Answer], measuring: Mapping[str,
 
 
 def _floors(one: Given) -> Result:
-    """What is reached without a model: rules that see text alone, and on our own scenes those that know the truth."""
+    """What is reached without a model: rules that see text alone, and on our own scenes those that see the pictures or
+    know the truth."""
     from analysis.probe import floors
 
     corpus, config = one.corpus, one.config

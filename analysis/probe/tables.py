@@ -49,6 +49,7 @@ COLUMNS = (
     ("", COVERAGE),
     ("items", "right % [95 %]"),
     ("items", "blind rule"),
+    ("items", "salience rule"),
     ("items", "blank picture"),
     ("items", "other pictures"),
     ("items", "ties"),
@@ -56,11 +57,12 @@ COLUMNS = (
     ("pairs", "number"),
     ("pairs", "both right % [95 %]"),
     ("pairs", "blind rule"),
+    ("pairs", "salience rule"),
     ("pairs", "same sentence %"),
     ("pairs", "decisive %"),
 )
 FIRST = 4  # columns that are there even if they are empty, as others are not
-BESIDE = (4, 5, 6, 11)  # the columns of floors, which a table of floors has not
+BESIDE = (4, 5, 6, 7, 12, 13)  # the columns of floors, which a table of floors has not
 NOTES = (
     "Shares are of what was scored.",
     "Right: true sentences score above false ones; a tie is wrong. Tossing coins: 50 % of items, 25 % of pairs.",
@@ -71,22 +73,25 @@ NOTES = (
 )
 OF_MODELS = (
     "Blind rule: the most that a rule has right which reads the sentences alone, scored or not, and its name where no "
-    "other has as much. Blank picture, other pictures: what the model itself has right when it is shown those.",
+    "other has as much. Salience rule: the same of two rules that see which words are shown large, or in the middle of "
+    "a picture of our scenes, and bind nothing. Blank picture, other pictures: what the model itself has right when it "
+    "is shown those.",
     "Bold: the interval lies above what every blind rule reaches. By luck alone, one line in forty is bold.",
 )
 
 
 def _rows(group: Group, keep: Sequence[tuple[str, str]]) -> Iterator[tuple[Cell, ...]]:
     """A row for each line of each model, those of a value together."""
+    blind, salient = group.blind_rules, group.salience_rules
     for by, value in keep:
-        best, told = _best(group, by, value, "single")
+        best, told = _best(blind, by, value, "single")
         for label, lines in group.answerers.items():
             for line in (one for one in lines if (one.by, one.value) == (by, value)):
                 above = best is not None and line.single_low is not None and line.single_low > best
                 others = [_text(number(group.beside(floor, label), by, value, "single")) for floor in OTHERS]
                 cells = list(_cells(line, label, bold=above))
-                cells[4:4] = map(Cell, (told, *others))
-                cells.insert(11, Cell(_best(group, by, value, "pair_accuracy")[1]))
+                cells[4:4] = map(Cell, (told, _best(salient, by, value, "single")[1], *others))
+                cells[12:12] = [Cell(_best(rules, by, value, "pair_accuracy")[1]) for rules in (blind, salient)]
                 yield tuple(cells)
 
 
@@ -120,9 +125,9 @@ def value_text(line: Line) -> str:
     return f"{'' if named else f'{line.by}: '}{line.value}{mixed}"
 
 
-def _best(group: Group, by: str, value: str, what: str) -> tuple[float | None, str]:
-    """The most that a blind rule reaches, and this as text, with the rule's name where it is the only one."""
-    found = {rule: reached for rule, lines in group.blind_rules.items()
+def _best(rules: Mapping[str, Iterable[Line]], by: str, value: str, what: str) -> tuple[float | None, str]:
+    """The most that one of these rules reaches, and this as text, with the rule's name where it is the only one."""
+    found = {rule: reached for rule, lines in rules.items()
              if (reached := number(lines, by, value, what)) is not None}  # fmt: skip
     best = max(found.values(), default=None)
     names = [rule for rule, reached in found.items() if reached == best]
@@ -270,11 +275,14 @@ def _comparison(group: Group, compared: Sequence[Compared], kind: str, title: st
 def printed(group: Group) -> str:
     """The main numbers of a group as text for a terminal; of floors alone those of all items."""
     keep = [(by, value) for by, value in group.kept if value == MICRO or (group.answerers and by in ("all", group.by))]
-    blind, matching = bool(group.answerers and group.blind_rules), group.matching
-    heads = ["", "", "items", "right % [95 %]", *(["blind rule"] * blind), *(["sentences right % [95 %]"] * matching)]
-    rows = [[*heads, "pairs right % [95 %]", *(["blind rule"] * blind), "ties"]]
+    beside = {"blind rule": group.blind_rules, "salience rule": group.salience_rules} if group.answerers else {}
+    beside, matching = {head: rules for head, rules in beside.items() if rules}, group.matching
+    heads = ["", "", "items", "right % [95 %]", *beside, *(["sentences right % [95 %]"] * matching)]
+    rows = [[*heads, "pairs right % [95 %]", *beside, "ties"]]
     for by, value in keep:
-        single, pair = ([_best(group, by, value, what)[1]] * blind for what in ("single", "pair_accuracy"))
+        single, pair = (
+            [_best(rules, by, value, what)[1] for rules in beside.values()] for what in ("single", "pair_accuracy")
+        )
         shown = ""
         for label, lines in group.series.items():
             for line in (one for one in lines if (one.by, one.value) == (by, value)):
