@@ -41,6 +41,7 @@ VERSION = 1  # of how readers are trained: kept ones of another are trained anew
 NOTHING = 0  # the word that ends a phrase: a phrase that begins with it is empty
 UNMATCHED = 0.2  # weight of the loss of regions that no phrase is left for
 BATCH = 64
+PAIRS = BATCH - 1  # of image and caption in a batch; its first picture is blank
 CHUNK = 50  # batches that are made at once
 READ = 512  # pictures read at once
 ALIGNING = 0.3  # the part of all steps before phrases are assigned
@@ -335,7 +336,7 @@ def kept_reader(
     known = {
         "version": VERSION,
         "config": config_dict(maker.config),
-        "sight": [asdict(sight.regions), sight.side, weights_digest().hex(), *(sight.statistics if sight.side else ())],
+        "sight": [sight.regions.identity(), sight.side, weights_digest().hex(), *(sight.statistics if sight.side else ())],
         "model": [model, size, words.size, steps, seed],
     }
     path = folder / f"reader-{hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]}.safetensors"
