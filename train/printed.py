@@ -165,9 +165,12 @@ def grid_table(rows: Sequence[Row]) -> str:
             if (group[0][0]["setting"] or "") == setting:
                 lines.append(_grid_row(group, legend.index(note) + 1))
         lines.append("")
-    lines.append(_fill("Mean macro-F1 on test_ood (difference from test_ind) of the converged runs, or of all where "
-                       "none has converged. Converged: of how many runs the own setting (image+caption for mixed) is "
-                       f"above random on test_ind. * every run averaged is above random.{_impossible(rows)}"))  # fmt: skip
+    told = (
+        "Mean macro-F1 on test_ood (difference from test_ind) of the converged runs, or of all where none has "
+        "converged. Converged: of how many runs the own setting (image+caption for mixed) is above random on test_ind. "
+        f"* every run averaged is above random.{_impossible(rows)}"
+    )
+    lines.append(_fill(told))
     lines += [_fill(f"[{number}] {note}") for number, note in enumerate(legend, 1)]
     return "\n".join([*lines, *_grid_floors(rows)])
 

@@ -7,8 +7,7 @@ query, no answer, no symbolic scene, and nothing says which object of the captio
 assigned to the regions at the least loss (as in DETR, Carion et al. 2020), once a first part of the training has found
 out by co-occurrence what region goes with what words.
 
-VisualBERT may be a reader, but is given no boxes: it can name objects, not their places, and will not read a caption
-right. Shapes: B pictures, R regions, P phrases of a caption, W words of a phrase, V words known.
+Shapes: B pictures, R regions, P phrases of a caption, W words of a phrase, V words known.
 """
 
 from __future__ import annotations
@@ -333,10 +332,11 @@ def kept_reader(
     say: Callable[[str], object] = print,
 ) -> Reader:
     """`train_reader`, or the reader that it has made of the same arguments before, which `folder` keeps."""
+    pixels = sight.statistics if sight.side else ()
     known = {
         "version": VERSION,
         "config": config_dict(maker.config),
-        "sight": [sight.regions.identity(), sight.side, weights_digest().hex(), *(sight.statistics if sight.side else ())],
+        "sight": [sight.regions.identity(), sight.side, weights_digest().hex(), *pixels],
         "model": [model, size, words.size, steps, seed],
     }
     path = folder / f"reader-{hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]}.safetensors"

@@ -83,7 +83,8 @@ RESULT_COLUMNS: dict[str, type] = {
     "created": str,  # UTC, ISO 8601
     "config": str,  # JSON
 }
-MEASURED = ("test_setting", "split", "groups", "test", "possible", *Scores.__dataclass_fields__)  # set by `result_row` alone
+# Set by `result_row` alone.
+MEASURED = ("test_setting", "split", "groups", "test", "possible", *Scores.__dataclass_fields__)
 Row = dict[str, Any]
 Say = Callable[[str], object]
 
