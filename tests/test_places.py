@@ -126,7 +126,7 @@ def test_a_score_that_is_impossible_is_told_apart() -> None:
         for task in ("spatiality", "cardinality", "quantifiers", "comparison")
         for setting in settings
         for which, more in (("blind", blind), ("auto", {"model": "visualbert"}), ("uniter", {"model": "uniter"}))
-        if not possible(Run(task=task, **more), setting)  # type: ignore[arg-type]
+        if not possible(Run(task=task, **more), setting)
     }
     assert found == {("spatiality", "image", "blind")}
 

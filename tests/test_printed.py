@@ -92,7 +92,7 @@ def test_a_grid_marks_scores_that_are_impossible_and_says_why() -> None:
 
 
 def test_what_had_no_answers_is_counted_apart() -> None:
-    known = {"train_examples": 128_000, "unlabelled_examples": 31_500}
+    known: dict[str, Any] = {"train_examples": 128_000, "unlabelled_examples": 31_500}
     for table in (
         transfer_table([row("caption", "test_ood", 90.0, **known)]),
         grid_table(three_seeds([90], [50], **known)),

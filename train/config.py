@@ -169,8 +169,9 @@ class Training:
     frozen: train the classification head alone (section 5.2). loss: `binary` is that of the code the paper fine-tuned,
     `distillation` ALBEF's own, from a momentum teacher.
     naming: beside the answer, name the steps that lead to it (train/naming.py), which the paper does not do.
-    consistency: learn from unlabelled images and captions, too, to say of the other modality what is said of the one
-    trained in (train/consistency.py): an answer to the paper's open challenge.
+    consistency: semi-supervised: learn from unlabelled pairs of image and caption, too, as many as labelled examples,
+    to say of the other modality what is said of the one trained in (train/consistency.py): an answer to the paper's
+    open challenge.
     window: batches among which examples of like length come together; 1 for random batches.
     augment: change training pictures as ALBEF's published fine-tuning does (train/augment.py); its crops and flips make
     left, right and counts wrong.
@@ -243,7 +244,8 @@ class Pretraining:
 @dataclass(frozen=True)
 class Reading:
     """Language-like intermediates (the paper's section 6): a reader, trained on `steps` batches of unlabelled (image,
-    caption) pairs, writes the caption of an image; the model that reasons is shown that in the place of the image.
+    caption) pairs, writes the caption of an image; the model that reasons is shown that in the place of the image. What
+    it learns in all is semi-supervised.
     """
 
     steps: int = 0
