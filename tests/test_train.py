@@ -288,6 +288,9 @@ def test_start_goes_on_from_a_finished_run(data: str, tmp_path: Path) -> None:
     assert again == rows
     with pytest.raises(ValueError, match="model=uniter"):
         run(tiny(data, tmp_path, model="lxmert", start=start), say=lambda line: None)
+    changed = tiny(data, tmp_path, start=start, regions=RegionSettings(context="receptive_field"))
+    with pytest.raises(ValueError, match=r"has regions.context=none; give the same"):
+        run(changed, say=lambda line: None)
     assert len(read_results(tmp_path / rows[0]["name"])) == 6
 
 

@@ -105,7 +105,7 @@ class RegionSettings:
         _choice("regions.context", self.context, CONTEXTS)
         _choice("regions.blank", self.blank, BLANKS)
         if self.blank == "cells" and self.source == "scene" and self.number == "exact":
-            raise ValueError("regions.blank=cells: needs a regions.number, of how many cells")
+            raise ValueError("regions.blank=cells: needs a regions.number, of how many; or use regions.blank=whole")
         if self.context == "receptive_field" and self.source not in DRAWN:
             raise ValueError(
                 f"regions.context=receptive_field: features of regions.source={self.source} stay as they are; use auto"

@@ -154,6 +154,9 @@ def start_from(config: Run, learner: Learner) -> str:
     for name in ("model", "size", "controlled", "pretrained", "tokenizer"):
         if told.get(name) != known[name]:
             raise ValueError(f"start={folder}: has {name}={told.get(name)}; give the same, not {known[name]}")
+    contexts = [settings["regions"].get("context", "none") for settings in (told, known)]
+    if contexts[0] != contexts[1]:
+        raise ValueError(f"start={folder}: has regions.context={contexts[0]}; give the same, not {contexts[1]}")
     if not is_finished(folder):
         raise ValueError(f"start={folder}: this run is not finished; run it to its end first")
     try:
