@@ -65,7 +65,7 @@ class Report:
 
 
 ABOUT = ("model", "size", "setting", "task", "seed", "weights", "experiment", "regions", "steps", "train_examples",
-         "parameters", "precision", "hardware", "commit")  # fmt: skip
+         "unlabelled_examples", "parameters", "precision", "hardware", "commit")  # fmt: skip
 
 
 def counted(report: Report) -> str:

@@ -11,8 +11,8 @@ import torch
 
 import train.batches
 from render.text import parse_caption, parse_query
-from train.batches import Parts, fine_tuning
-from train.config import Optimiser, Pretraining, Run, Training
+from train.batches import Parts, fine_tuning, unlabelled_pairs
+from train.config import Optimiser, Pretraining, Reading, Run, Training
 from train.consistency import both_sides
 from train.data import Examples, Sight, shown, streamed
 from train.inputs import IGNORED
@@ -20,6 +20,7 @@ from train.models import make_model
 from train.module import Learner
 from train.naming import told
 from train.pretrain import scenes
+from train.reader import _batches as reader_batches
 from train.regions import RegionSettings
 from train.text import Words, grammar_tokenizer
 from travlr import Count, Generator, Spatiality
@@ -162,6 +163,24 @@ def test_each_unlabelled_pair_stands_once_beside_other_labelled_examples() -> No
         labelled += [tokens[tokens != WORDS.pad].numpy().tobytes() for tokens in batch.tokens]
         unlabelled += [tokens[tokens != WORDS.pad].numpy().tobytes() for tokens in own.tokens]  # captions and queries
     assert len(set(labelled)) == len(set(unlabelled)) == 60 and not set(labelled) & set(unlabelled)
+
+
+def test_pairs_without_answers_are_counted_as_they_are_shown() -> None:
+    """Consistency, a reader and pretraining, counted batch by batch; a reader's blank pictures are no pairs."""
+    maker = generator(CONFIGS["cardinality"]())
+    parts = parts_of(
+        maker,
+        training=Training(steps=6, check_every=3, consistency=True),
+        pretraining=Pretraining(steps=3),
+        reader=Reading(steps=2),
+    )
+    batches, steps, labelled = fine_tuning(parts)
+    consistency = [len(batch.sides[0]) for epoch in (0, 1) for batch in batches(epoch) if batch.sides is not None]
+    read = [sum(map(bool, captions)) for _, captions in reader_batches(maker, WORDS, SIGHT, steps=2)]
+    pretrained = [len(batch) for batch in scenes(parts)(0)]
+    assert (sum(consistency), sum(read), sum(pretrained)) == (60, 126, 30)
+    assert unlabelled_pairs(parts.run, steps) == 60 + 126 + 30 and labelled == 60
+    assert unlabelled_pairs(parts_of(maker).run, 2000) == 0
 
 
 def test_sides_are_shared_out_with_their_batch() -> None:

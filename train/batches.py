@@ -13,6 +13,7 @@ from train.consistency import both_sides
 from train.data import SHOWN, Examples, Raw, Sight, Source, bucketed, in_order, shown, streamed
 from train.inputs import Inputs
 from train.models import shape_of
+from train.reader import PAIRS
 from train.results import own_setting
 from train.text import Words
 
@@ -67,6 +68,14 @@ def fine_tuning(parts: Parts) -> Batches:
     per_epoch = max(1, len(examples) // size // config.optimiser.accumulate)
     steps = training.steps or per_epoch * (training.epochs or 0)
     return lambda epoch: _batches(parts, examples, size, epoch), steps, len(examples)
+
+
+def unlabelled_pairs(config: Run, steps: int) -> int:
+    """Pairs of image and caption that a run of so many optimiser steps learns from without their answers: those of
+    consistency, of its reader and of pretraining."""
+    batch = config.optimiser.accumulate * config.batch_size
+    consistency = steps * batch if config.training.consistency else 0
+    return consistency + config.reader.steps * PAIRS + config.pretraining.steps * batch
 
 
 def _streamed(parts: Parts) -> Batches:

@@ -5,7 +5,7 @@ A value that no run can have raises `ValueError` with the setting's name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from travlr.scene import TASKS
@@ -13,8 +13,12 @@ from travlr.scene import TASKS
 # Names of what has classes and functions in `train.models` and `train.regions`, which take seconds to import.
 MODELS = ("visualbert", "uniter", "lxmert", "albef", "bert", "roberta")
 TEXT_ONLY = ("bert", "roberta")
+WITHOUT_BOXES = ("visualbert",)  # see regions, but are not given their boxes
 SIZES = ("tiny", "small", "base")
 SOURCES = ("scene", "grid", "detector", "file")
+DRAWN = ("scene", "grid")  # whose features are of one cell each
+CONTEXTS = ("auto", "none", "receptive_field")
+BLANKS = ("whole", "cells")
 
 SETTINGS = ("image", "caption", "image+caption", "mixed")
 PRECISIONS = ("auto", "float32", "bf16")
@@ -22,6 +26,9 @@ DECAYS = ("linear", "cosine", "constant")
 LOSSES = ("cross_entropy", "binary", "distillation")
 LOGGERS = ("csv", "tensorboard", "wandb")
 MOST_REGIONS = 1 << 16  # of a picture
+# Settings of regions that there were not always, at the value that all was before: no part of what a run is known by,
+# so that runs keep their names.
+AS_BEFORE = (("context", "none"), ("blank", "whole"))
 
 # Table 5 of the paper: batch size and learning rate; LXMERT needs the larger rate for spatiality only.
 TABLE_5 = {
@@ -60,6 +67,11 @@ class RegionSettings:
     misses, jitter: of `scene`, as if a detector found the boxes: the probability that an object is missed, and the
     standard deviation of each edge as a part of the box's width or height. Both depend on the seed and on what the
     picture shows, not on its place in the data.
+    context: of `scene` and `grid`, what a region's features hold. `none`: its own content. `receptive_field`: its place
+    on the picture and what is around it, too, as a detector's features do (train/receptive_field.py). `auto`:
+    `receptive_field` for a model that is given no boxes (VisualBERT), else `none`.
+    blank: of `scene`, what the white picture of the setting `caption` has: one region, the `whole` picture, or white
+    `cells`, as many as `number`.
     detector: a folder or hub name of a `transformers` object-detection model. file: features made elsewhere.
 
     Raises `ValueError` for a value or a combination that no source has.
@@ -69,6 +81,8 @@ class RegionSettings:
     number: int | str = "exact"
     misses: float = 0.0
     jitter: float = 0.0
+    context: str = "auto"
+    blank: str = "whole"
     detector: str | None = None
     file: str | None = None
     seed: int = 0
@@ -88,10 +102,28 @@ class RegionSettings:
         for name in ("misses", "jitter"):
             if getattr(self, name) and self.source != "scene":
                 raise ValueError(f"regions.{name}={getattr(self, name)}: only regions.source=scene has it")
+        _choice("regions.context", self.context, CONTEXTS)
+        _choice("regions.blank", self.blank, BLANKS)
+        if self.blank == "cells" and self.source == "scene" and self.number == "exact":
+            raise ValueError("regions.blank=cells: needs a regions.number, of how many; or use regions.blank=whole")
+        if self.context == "receptive_field" and self.source not in DRAWN:
+            raise ValueError(
+                f"regions.context=receptive_field: features of regions.source={self.source} stay as they are; use auto"
+            )
         for name in ("detector", "file"):
             if (getattr(self, name) is not None) != (self.source == name):
                 needs = f"give regions.{name}" if self.source == name else f"leave out regions.{name}"
                 raise ValueError(f"regions.source={self.source}: {needs}")
+
+    def for_model(self, takes_boxes: bool) -> RegionSettings:
+        """With what `context=auto` is for a model that is given boxes, or is not."""
+        if self.context != "auto":
+            return self
+        return replace(self, context="none" if takes_boxes or self.source not in DRAWN else "receptive_field")
+
+    def identity(self) -> dict[str, Any]:
+        """The settings by name that runs, readers and the like are known by."""
+        return {name: value for name, value in asdict(self).items() if (name, value) not in AS_BEFORE}
 
 
 @dataclass(frozen=True)
@@ -137,8 +169,9 @@ class Training:
     frozen: train the classification head alone (section 5.2). loss: `binary` is that of the code the paper fine-tuned,
     `distillation` ALBEF's own, from a momentum teacher.
     naming: beside the answer, name the steps that lead to it (train/naming.py), which the paper does not do.
-    consistency: learn from unlabelled images and captions, too, to say of the other modality what is said of the one
-    trained in (train/consistency.py): an answer to the paper's open challenge.
+    consistency: semi-supervised: learn from unlabelled pairs of image and caption, too, as many as labelled examples,
+    to say of the other modality what is said of the one trained in (train/consistency.py): an answer to the paper's
+    open challenge.
     window: batches among which examples of like length come together; 1 for random batches.
     augment: change training pictures as ALBEF's published fine-tuning does (train/augment.py); its crops and flips make
     left, right and counts wrong.
@@ -211,7 +244,8 @@ class Pretraining:
 @dataclass(frozen=True)
 class Reading:
     """Language-like intermediates (the paper's section 6): a reader, trained on `steps` batches of unlabelled (image,
-    caption) pairs, writes the caption of an image; the model that reasons is shown that in the place of the image.
+    caption) pairs, writes the caption of an image; the model that reasons is shown that in the place of the image. What
+    it learns in all is semi-supervised.
     """
 
     steps: int = 0
@@ -314,6 +348,18 @@ class Run:
     @property
     def learning_rate(self) -> float:
         return self.optimiser.learning_rate or self._table_5()[1]
+
+    @property
+    def shown_regions(self) -> RegionSettings:
+        """`regions`, with what `context=auto` is for this model."""
+        return self.regions.for_model(takes_boxes=self.model not in WITHOUT_BOXES)
+
+    @property
+    def sees_places(self) -> bool:
+        """Whether what the model is shown of a picture says where objects are. Not if it is given no boxes and features
+        of the objects alone; a detector's features, and those of a file, may say it."""
+        shown = self.shown_regions
+        return self.model not in WITHOUT_BOXES or shown.context != "none" or shown.source not in DRAWN
 
     def _table_5(self) -> tuple[int, float]:
         if self.controlled:

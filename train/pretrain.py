@@ -50,7 +50,8 @@ def identity(parts: Parts) -> str:
     run = by_content(parts.run)
     names = ("model", "task", "seed", "size", "pretrained", "tokenizer", "controlled", "boxes", "visual_token_type")
     values = {name: getattr(run, name) for name in names}
-    nested = {name: dataclasses.asdict(getattr(run, name)) for name in ("regions", "optimiser", "pretraining")}
+    nested = {name: dataclasses.asdict(getattr(run, name)) for name in ("optimiser", "pretraining")}
+    nested["regions"] = run.shown_regions.identity()
     return run_id(values | nested | {"dataset": parts.source.digest, "batch_size": run.batch_size})
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from train.batches import Parts, fine_tuning, test_batches
+from train.batches import Parts, fine_tuning, test_batches, unlabelled_pairs
 from train.checks import prepare_data
 from train.config import Run
 from train.data import Sight, Source
@@ -118,6 +118,7 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
         "precision": precision,
         "steps": steps,
         "train_examples": count,
+        "unlabelled_examples": unlabelled_pairs(config, steps),
         "train_seconds": round(before + trained - started, 1),
         "dataset": source.digest,
         **surroundings(gpu_names(device)),
@@ -131,7 +132,7 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
 
 def sight_of(config: Run, cache: Path) -> Sight:
     """What the model is shown beside text; pixels are normalised as they were for the checkpoint."""
-    sight = Sight(MODELS[config.model].sees, config.regions, cache=cache)
+    sight = Sight(MODELS[config.model].sees, config.shown_regions, cache=cache)
     if sight.sees != "pixels":
         return sight
     statistics = pixel_statistics(config.pretrained) if config.pretrained else PUBLISHED
@@ -153,6 +154,9 @@ def start_from(config: Run, learner: Learner) -> str:
     for name in ("model", "size", "controlled", "pretrained", "tokenizer"):
         if told.get(name) != known[name]:
             raise ValueError(f"start={folder}: has {name}={told.get(name)}; give the same, not {known[name]}")
+    contexts = [settings["regions"].get("context", "none") for settings in (told, known)]
+    if contexts[0] != contexts[1]:
+        raise ValueError(f"start={folder}: has regions.context={contexts[0]}; give the same, not {contexts[1]}")
     if not is_finished(folder):
         raise ValueError(f"start={folder}: this run is not finished; run it to its end first")
     try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -54,6 +54,7 @@ class Task:
     that do not fit the grid, or for more examples than there are.
     """
 
+    places: ClassVar[bool] = False  # whether answers depend on where objects are
     most_objects: int
     limits: dict[str, int]  # split -> how many different, balanced examples it surely has
     group_lists: np.ndarray  # (queries, G): number of the kind list that each group draws from

@@ -25,6 +25,7 @@ class SpatialityTask(Task):
     """
 
     config: Spatiality
+    places = True
 
     def build(self) -> None:
         world, attributes = self.world, self.world.attributes(self.config.query_by)

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from analysis.probe import report, tables
-from analysis.probe.config import GRID, SCENES, Probe, written
+from analysis.probe.config import SCENES, Probe, written
 from analysis.probe.items import KINDS, Answer, Corpus, Missing, Scorer, Unreadable
 from analysis.probe.measures import TOLERANCES, Line, measure
 from analysis.probe.models import Model, models, regions_of
@@ -355,7 +355,7 @@ def _run(one: Given, model: Model, say: Say) -> Result:
         "head": config.head,
         "question": config.question,
         "size": config.size,
-        "regions": None if config.regions == GRID else regions_of(config.regions),
+        "regions": regions_of(config.regions, model.name),
     }
     if prompt := getattr(model.scorer, "prompt", ""):
         told["prompt"] = prompt  # answers from before it was said may be to a question with two beginnings

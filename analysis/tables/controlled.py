@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from analysis import paper
 from analysis.averages import Average, Trained, or_nan, trained, variants
@@ -75,7 +76,8 @@ def _controlled_line(
         cells = []
         for split in SPLITS:
             mean = average.mean(setting, split)
-            cells.append(score_cell(mean.mean if mean else None, above=average.above_random(setting, split)))
+            cell = score_cell(mean.mean if mean else None, above=average.above_random(setting, split))
+            cells.append(replace(cell, mark=average.mark(setting)))
             cells.append(
                 BLANK if mean is None else Cell("-") if mean.deviation is None else number_cell(mean.deviation)
             )

@@ -127,11 +127,18 @@ def about(used: Sequence[Trained]) -> list[str]:
 
     facts = [f"{len(used)} run{'s' * (len(used) > 1)}", *each("seed", "seeds ", ", "), *each("size", "size ")]
     facts += [f"{weights_of(used)} weights", *each("steps", "steps "), *each("train_examples", "training examples ")]
+    if any(run.about["unlabelled_examples"] for run in used):
+        facts += each("unlabelled_examples", "beside them unlabelled pairs of image and caption ")
     if any(run.settings.get("training.stream") for run in used):
         facts.append("those of training.stream=true never repeat an example")
     if any(run.settings.get("training.naming") for run in used):
         facts.append("those of training.naming=true learn to name what leads to the answer, too")
     lines = [f"Ours: {'; '.join([*facts, *each('hardware')])}."]
+    if any(run.impossible for run in used):
+        lines.append(
+            "!: nothing that the model is shown there tells the answer; its regions hold no places "
+            "(regions.context=none)."
+        )
     if other := sum(run.weights != "pretrained" for run in used):
         lines.append(
             f"The paper's runs started from pretrained weights, {other} of our {len(used)} did not: those scores are "

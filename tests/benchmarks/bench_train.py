@@ -146,8 +146,8 @@ def scenes(count: int) -> Raw:
 
 
 def sight_of(name: str, size: str = "base") -> Sight:
-    sees = MODELS[name].sees
-    return Sight(sees, RegionSettings(number=REGIONS), shape_of(name, size).picture if sees == "pixels" else 0)
+    sees, regions = MODELS[name].sees, RegionSettings(number=REGIONS).for_model(MODELS[name].takes_boxes)
+    return Sight(sees, regions, shape_of(name, size).picture if sees == "pixels" else 0)
 
 
 # One pair of loops -----------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def default_run(name: str, setting: str, folder: Path, steps: int, precision: st
     run = Run(model=name, setting=setting, data=str(folder), training=Training(steps=250))
     source, words = Source(folder), words_of(run)
     sees = MODELS[name].sees
-    parts = Parts(run, source, words, Sight(sees, run.regions, shape_of(name, run.size).picture))
+    parts = Parts(run, source, words, Sight(sees, run.shown_regions, shape_of(name, run.size).picture))
     regions = parts.examples("validation").regions
     model, _ = build(run, words, source.picture, regions.dimension if regions else 0, lambda _: None)
     batches, total, _ = fine_tuning(parts)
