@@ -145,8 +145,9 @@ class Table:
         rows = [f"<tr>{''.join(_html(cell, self.shaded) for cell in row)}</tr>" for row in self.rows]
         head, body = "\n".join(lines), "\n".join(rows)
         caption = f"<caption>{html.escape(self.title)}</caption>"
-        dense = ' class="dense"' if len(self.columns) > DENSE else ""
-        return f"<table{dense}>{caption}\n<thead>\n{head}\n</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n"
+        kinds = ["dense"] * (len(self.columns) > DENSE) + ["shaded"] * self.shaded
+        named = f' class="{" ".join(kinds)}"' if kinds else ""
+        return f"<table{named}>{caption}\n<thead>\n{head}\n</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n"
 
     def csv(self) -> str:
         """`data`, a number to a column, every digit of it; empty where there is none."""
