@@ -105,8 +105,8 @@ def page(
     for n, (line, points) in enumerate(lines):
         y = 1 - (0.22 + LINE * n) / tall
         figure.text(0.1 / width, y, line, fontsize=points, va="baseline", parse_math=False)
-    for n, line in enumerate(reversed(notes)):
-        y = (0.07 + NOTE_LINE * n) / tall
+    for n, line in enumerate(notes):  # in the order in which they are read, as the page gives them to readers aloud
+        y = (0.07 + NOTE_LINE * (len(notes) - 1 - n)) / tall
         figure.text(0.1 / width, y, line, fontsize=SMALL + 0.5, color="#333", va="bottom", parse_math=False)
     if key:
         place = (0.1 / width, 1 - (0.1 + LINE * len(lines) + 0.05) / tall)

@@ -148,7 +148,8 @@ def html_page(out: Path, contents: Sequence[Content], skipped: Sequence[str]) ->
             f'<section id="{group.slug}"><h2>{title}</h2>{listed(said(group))}'
             f'<div class="figures">{_pictures(content)}</div>{told}</section>'
         )
-        shown = "".join(_html_table(table, table.name == f"{group.slug}-accuracy") for table in content.tables)
+        first = f"{group.slug}-{'accuracy' if group.answerers else 'floors'}"
+        shown = "".join(_html_table(table, table.name == first) for table in content.tables)
         tables.append(f'<section id="{group.slug}-tables"><h2>{title}: tables</h2>{shown}</section>')
     links.append(("items", "Wrong items"))
     links += [(f"{content.group.slug}-tables", f"{content.group.title}: tables") for content in contents]
