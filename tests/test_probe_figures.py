@@ -106,3 +106,17 @@ def test_seven_models_to_a_figure_and_few_axes_without_radar(tmp_path: Path) -> 
         put(tmp_path, corpus, f"m{n}", answers_of(corpus, [True] * 26), {})
     (group,) = groups(load_results(tmp_path)[0])
     assert set(figures(group)) == {f"made-up-{kind}{number}" for kind in ("bars", "radar") for number in ("", "-2")}
+
+
+def test_the_key_fits_its_figure(out: Path) -> None:
+    """Seven entries make columns of uneven lengths, the last of which must not run off the page."""
+    group = of(out)
+    names = ("google/siglip2-so400m-patch14-384", "m", "openai/clip-vit-large-patch14-336")
+    for count in range(1, 4):
+        series = dict(zip(names[:count], [*group.answerers.values(), *group.answerers.values()], strict=False))
+        figure = bar_chart(group, series)
+        canvas: Any = FigureCanvasAgg(figure)
+        canvas.draw()
+        (legend,) = figure.legends
+        box = legend.get_window_extent(canvas.get_renderer())
+        assert figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1

@@ -268,7 +268,8 @@ def _slug(text: str) -> str:
 
 def _corpus_facts(corpus: Corpus) -> dict[str, Any]:
     facts = {"name": corpus.name, "kind": corpus.kind, "digest": corpus.digest, "items": len(corpus.items)}
-    return {**facts, "notes": list(corpus.notes)}
+    pictures = str(corpus.pictures) if corpus.pictures else ""  # where the report finds those of wrong items
+    return {**facts, "notes": list(corpus.notes), "pictures": pictures}
 
 
 def _surroundings(device: str = "") -> dict[str, Any]:

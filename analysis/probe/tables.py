@@ -61,6 +61,7 @@ COLUMNS = (
     ("pairs", "same sentence %"),
     ("pairs", "decisive %"),
 )
+COINS = 50.0  # percent of items that tossing coins has right
 FIRST = 4  # columns that are there even if they are empty, as others are not
 BESIDE = (4, 5, 6, 7, 12, 13)  # the columns of floors, which a table of floors has not
 NOTES = (
@@ -76,7 +77,8 @@ OF_MODELS = (
     "other has as much. Salience rule: the same of two rules that see which words are shown large, or in the middle of "
     "a picture of our scenes, and bind nothing. Blank picture, other pictures: what the model itself has right when it "
     "is shown those.",
-    "Bold: the interval lies above what every blind rule reaches. By luck alone, one line in forty is bold.",
+    "Bold: the most that a model has right of these items, where its interval lies above what every blind rule, every "
+    "salience rule and tossing coins reach. By luck alone, one line in forty is bold.",
 )
 
 
@@ -85,11 +87,14 @@ def _rows(group: Group, keep: Sequence[tuple[str, str]]) -> Iterator[tuple[Cell,
     blind, salient = group.blind_rules, group.salience_rules
     for by, value in keep:
         best, told = _best(blind, by, value, "single")
+        level = max(best or 0.0, _best(salient, by, value, "single")[0] or 0.0, COINS)
+        most = max((one.single or 0.0 for lines in group.answerers.values() for one in lines
+                     if (one.by, one.value) == (by, value)), default=0.0)  # fmt: skip
         for label, lines in group.answerers.items():
             for line in (one for one in lines if (one.by, one.value) == (by, value)):
-                above = best is not None and line.single_low is not None and line.single_low > best
+                above = best is not None and line.single_low is not None and line.single_low > level
                 others = [_text(number(group.beside(floor, label), by, value, "single")) for floor in OTHERS]
-                cells = list(_cells(line, label, bold=above))
+                cells = list(_cells(line, label, bold=above and line.single == most))
                 cells[4:4] = map(Cell, (told, _best(salient, by, value, "single")[1], *others))
                 cells[12:12] = [Cell(_best(rules, by, value, "pair_accuracy")[1]) for rules in (blind, salient)]
                 yield tuple(cells)
@@ -132,6 +137,31 @@ def _best(rules: Mapping[str, Iterable[Line]], by: str, value: str, what: str) -
     best = max(found.values(), default=None)
     names = [rule for rule, reached in found.items() if reached == best]
     return best, f"{_text(best)}{f' {names[0]}' if len(names) == 1 < len(found) else ''}"
+
+
+def overview(groups: Sequence[Group]) -> Table | None:
+    """All models, or where there are none the floors, on all items of each corpus; None where nothing was measured."""
+    keep = [("all", MICRO)]
+    rows: list[tuple[Cell, ...]] = []
+    for group in groups:
+        found = _rows(group, keep) if group.answerers else map(_with_room, _floor_rows(group, keep))
+        rows += [(Cell(group.title), *row[1:]) for row in found]
+    columns = (("", "corpus"), *COLUMNS[1:])
+    kept = [n for n in range(len(columns)) if n < FIRST or any(row[n].text for row in rows)]
+    shown = tuple(tuple(row[n] for n in kept) for row in rows)
+    data = pd.concat([_frame(group.series, keep).assign(corpus=group.title) for group in groups]) if rows else None
+    title = "Items and pairs right, of all items"
+    if data is None:
+        return None
+    return Table("scores", title, tuple(columns[n] for n in kept), shown, data, (*NOTES, *OF_MODELS))
+
+
+def _with_room(row: Sequence[Cell]) -> tuple[Cell, ...]:
+    """A row of floors with the cells of `BESIDE`, empty."""
+    cells = list(row)
+    for place in BESIDE:
+        cells.insert(place, Cell())
+    return tuple(cells)
 
 
 def tables(group: Group) -> list[Table]:
