@@ -229,7 +229,8 @@ class Run:
     checkpoint's own is not beside it. start: the folder of a finished run whose weights are fine-tuned further
     (few-shot, appendix B.5). controlled: the architectures of section 5.1. boxes, visual_token_type: of UNITER and
     VisualBERT, as the code the paper fine-tuned has them or as the models were made (null). positions: how position
-    embeddings start where nothing is pretrained; `random` is BERT's way.
+    embeddings start where nothing is pretrained; `random` is BERT's way. save_minutes: how long a run trains at most,
+    in minutes, before it saves the state that it goes on from when it is killed; it saves at each validation, too.
     """
 
     model: str = "uniter"
@@ -254,6 +255,7 @@ class Run:
     strategy: str = "auto"
     precision: str = "auto"
     logger: list[str] = field(default_factory=list)
+    save_minutes: float = 5.0
     regions: RegionSettings = field(default_factory=RegionSettings)
     optimiser: Optimiser = field(default_factory=Optimiser)
     training: Training = field(default_factory=Training)
@@ -270,6 +272,7 @@ class Run:
         _choice("precision", self.precision, PRECISIONS)
         _at_least("seed", self.seed, 0)
         _at_least("devices", self.devices, 1)
+        _at_least("save_minutes", self.save_minutes, 0)
         if self.optimiser.final_rate > self.learning_rate:
             raise ValueError(
                 f"optimiser.final_rate={self.optimiser.final_rate}: must not be above the rate it falls from, "
