@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 from tests.helpers import ROOT, called, one_line
 from train.checkpoints import FOLDER, LAST
 from train.config import Optimiser, Pretraining, Run, Training
+from train.models import SIZES
 from train.module import Learner
 from train.results import read_curve, read_predictions
 from train.run import run
@@ -45,6 +46,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     count = Count(train=80, validation=40, test_ind=40, test_ood=40)
     generate_dataset(Cardinality(count=count), Job(out=folder, workers=1), say=lambda line: None)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def dropout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random numbers in every step, as at base size."""
+    monkeypatch.setitem(SIZES, "tiny", SIZES["tiny"] | {"dropout": 0.1, "attention_dropout": 0.1})
 
 
 def tiny(data: str, runs: Path, **changes: Any) -> Run:
