@@ -5,7 +5,8 @@ A value that no run can have raises `ValueError` with the setting's name.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+import math
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from travlr.scene import TASKS
@@ -26,6 +27,9 @@ DECAYS = ("linear", "cosine", "constant")
 LOSSES = ("cross_entropy", "binary", "distillation")
 LOGGERS = ("csv", "tensorboard", "wandb")
 MOST_REGIONS = 1 << 16  # of a picture
+MOST_IN_BATCH = 1 << 16
+MOST_AT_ONCE = 1 << 21  # examples that are streamed between two validations: they are in memory together, 2.4 kB each
+MOST_SEED = (1 << 43) - 1  # seeds of dropout are made of it, and torch takes no larger ones
 # Settings of regions that there were not always, at the value that all was before: no part of what a run is known by,
 # so that runs keep their names.
 AS_BEFORE = (("context", "none"), ("blank", "whole"))
@@ -51,6 +55,18 @@ def _choice(name: str, value: Any, valid: tuple[str, ...]) -> None:
 def _at_least(name: str, value: float | None, lowest: float) -> None:
     if value is not None and not value >= lowest:
         raise ValueError(f"{name}={value}: must be at least {lowest}")
+
+
+def _whole(name: str, value: int | None, lowest: int, highest: int = 1_000_000_000) -> None:
+    if value is not None and not lowest <= value <= highest:
+        raise ValueError(f"{name}={value}: must be from {lowest} to {highest:,}")
+
+
+def _finite(group: str, settings: Any) -> None:
+    for setting in fields(settings):
+        value = getattr(settings, setting.name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{group}{setting.name}={value}: must be a finite number")
 
 
 def _part(name: str, value: float) -> None:
@@ -145,10 +161,11 @@ class Optimiser:
     accumulate: int = 1
 
     def __post_init__(self) -> None:
+        _finite("optimiser.", self)
         _choice("optimiser.decay", self.decay, DECAYS)
         _part("optimiser.warmup", self.warmup)
-        _at_least("optimiser.batch_size", self.batch_size, 1)
-        _at_least("optimiser.accumulate", self.accumulate, 1)
+        _whole("optimiser.batch_size", self.batch_size, 1, MOST_IN_BATCH)
+        _whole("optimiser.accumulate", self.accumulate, 1)
         _at_least("optimiser.weight_decay", self.weight_decay, 0)
         _at_least("optimiser.final_rate", self.final_rate, 0)
         for name in ("learning_rate", "clip"):
@@ -198,8 +215,9 @@ class Training:
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("training: give one of training.steps and training.epochs, and null for the other")
+        _finite("training.", self)
         for name in ("steps", "epochs", "check_every", "validation", "window"):
-            _at_least(f"training.{name}", getattr(self, name), 1)
+            _whole(f"training.{name}", getattr(self, name), 1)
         _choice("training.loss", self.loss, LOSSES)
         _choice("training.keep", self.keep, ("last", "best"))
         _part("training.shortest_first", self.shortest_first)
@@ -235,7 +253,8 @@ class Pretraining:
     learning_rate: float = 6e-4
 
     def __post_init__(self) -> None:
-        _at_least("pretraining.steps", self.steps, 0)
+        _finite("pretraining.", self)
+        _whole("pretraining.steps", self.steps, 0)
         if not self.learning_rate > 0:
             raise ValueError(f"pretraining.learning_rate={self.learning_rate}: must be above 0")
         _choice("pretraining.shown", self.shown, (*SETTINGS, "each"))
@@ -251,7 +270,7 @@ class Reading:
     steps: int = 0
 
     def __post_init__(self) -> None:
-        _at_least("reader.steps", self.steps, 0)
+        _whole("reader.steps", self.steps, 0)
 
 
 @dataclass(frozen=True)
@@ -263,7 +282,8 @@ class Run:
     checkpoint's own is not beside it. start: the folder of a finished run whose weights are fine-tuned further
     (few-shot, appendix B.5). controlled: the architectures of section 5.1. boxes, visual_token_type: of UNITER and
     VisualBERT, as the code the paper fine-tuned has them or as the models were made (null). positions: how position
-    embeddings start where nothing is pretrained; `random` is BERT's way.
+    embeddings start where nothing is pretrained; `random` is BERT's way. save_minutes: how long a run trains at most,
+    in minutes, before it saves the state that it goes on from when it is killed; it saves at each validation, too.
     """
 
     model: str = "uniter"
@@ -288,6 +308,7 @@ class Run:
     strategy: str = "auto"
     precision: str = "auto"
     logger: list[str] = field(default_factory=list)
+    save_minutes: float = 5.0
     regions: RegionSettings = field(default_factory=RegionSettings)
     optimiser: Optimiser = field(default_factory=Optimiser)
     training: Training = field(default_factory=Training)
@@ -302,8 +323,10 @@ class Run:
         _choice("positions", self.positions, ("sinusoidal", "random"))
         _choice("device", self.device, ("auto", "cpu", "gpu"))
         _choice("precision", self.precision, PRECISIONS)
-        _at_least("seed", self.seed, 0)
-        _at_least("devices", self.devices, 1)
+        _finite("", self)
+        _whole("seed", self.seed, 0, MOST_SEED)
+        _whole("devices", self.devices, 1)
+        _at_least("save_minutes", self.save_minutes, 0)
         if self.optimiser.final_rate > self.learning_rate:
             raise ValueError(
                 f"optimiser.final_rate={self.optimiser.final_rate}: must not be above the rate it falls from, "
@@ -313,6 +336,7 @@ class Run:
             raise ValueError(
                 f"devices={self.devices}: must divide optimiser.batch_size={self.batch_size}, shared out among them"
             )
+        self._check_streams()
         for logger in self.logger:
             _choice("logger", logger, LOGGERS)
         if self.model in TEXT_ONLY and self.setting != "caption":
@@ -340,6 +364,23 @@ class Run:
                 "training.consistency=true: teaches a model the modality that it is not trained in; "
                 f"model={self.model} setting={self.setting} has none"
             )
+
+    def _check_streams(self) -> None:
+        """Raises `ValueError` where examples of a stream would not fit into memory."""
+        training, consistency = self.training, self.training.consistency
+        streams = {
+            "training.steps": (training.steps or 0) * training.stream,
+            "pretraining.steps": self.pretraining.steps,
+        }
+        for name, steps in streams.items():
+            apart = min(training.check_every or steps, steps)
+            examples = apart * self.optimiser.accumulate * self.batch_size * (1 + consistency)
+            if examples > MOST_AT_ONCE:
+                raise ValueError(
+                    f"optimiser.batch_size={self.batch_size}: {examples:,} examples would be streamed at once, for "
+                    f"{apart:,} of {name}={steps}; use smaller batches or a smaller training.check_every, for at most "
+                    f"{MOST_AT_ONCE:,}"
+                )
 
     @property
     def batch_size(self) -> int:

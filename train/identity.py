@@ -17,7 +17,7 @@ from travlr.files import hashed
 PREPROCESSOR = "preprocessor_config.json"  # by which a checkpoint's pixels are normalised
 BESIDE = (PREPROCESSOR, "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")
 # Where things lie, what they run on, what is told: none of it changes a result.
-NO_PART = ("runs", "data", "audit", "experiment", "device", "devices", "strategy", "logger")
+NO_PART = ("runs", "data", "audit", "experiment", "device", "devices", "strategy", "logger", "save_minutes")
 
 
 def identity(config: Run, **resolved: Any) -> dict[str, Any]:

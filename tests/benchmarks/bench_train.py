@@ -270,18 +270,18 @@ def default_run(name: str, setting: str, folder: Path, steps: int, precision: st
     parts = Parts(run, source, words, Sight(sees, run.shown_regions, shape_of(name, run.size).picture))
     regions = parts.examples("validation").regions
     model, _ = build(run, words, source.picture, regions.dimension if regions else 0, lambda _: None)
-    batches, total, _ = fine_tuning(parts)
-    learner = Learner(model, run.optimiser, run.learning_rate, total, batches, lambda: [], 0).train()
+    schedule, _ = fine_tuning(parts)
+    learner = Learner(model, run.optimiser, run.learning_rate, schedule, lambda: [], 0).train()
     optimiser = learner.configure_optimizers()["optimizer"]
     begun = time.perf_counter()
-    made = sum(1 for _ in batches(0))  # none is kept, as in training
+    made = sum(1 for _ in schedule.epoch(0))  # none is kept, as in training
     took: dict[str, list[float]] = {
         "input": [(time.perf_counter() - begun) / made],
         "forward": [],
         "backward": [],
         "optimiser": [],
     }
-    for batch in itertools.islice(batches(0), steps):
+    for batch in itertools.islice(schedule.epoch(0), steps):
         clock = [time.perf_counter()]
         with autocast(precision):
             loss: Any = torch.stack(list(learner.losses(batch).values())).sum()
