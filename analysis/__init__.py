@@ -20,6 +20,7 @@ _HOME = {
     "compare": "tables",
     "draw": "figures",
     "load": "runs",
+    "overview": "tables",
     "save": "figures",
     "select": "averages",
 }

@@ -20,11 +20,13 @@ from travlr.cli import close
 @dataclass(frozen=True)
 class Trained:
     """One run: the columns of results that all its rows share, its settings by dotted name (`training.steps`; none
-    where its results do not tell them), and by (test setting, split) its macro-F1 and whether it is above random."""
+    where its results do not tell them), and by (test setting, split) its macro-F1 and whether it is above random.
+    impossible: test settings in which nothing that it is shown tells the answer."""
 
     about: dict[str, Any]
     settings: dict[str, Any]
     rows: dict[tuple[str, str], tuple[float, bool]]
+    impossible: frozenset[str] = frozenset()
 
     def score(self, test: str, split: str) -> float | None:
         row = self.rows.get((test, split))
@@ -77,6 +79,9 @@ def trained(runs: Runs) -> list[Trained]:
     columns = (results[name] for name in ("name", "test_setting", "split", "macro_f1"))
     for name, test, split, score, is_above in zip(*columns, above, strict=True):
         found[name].rows[test, split] = float(score), bool(is_above)
+    impossible = results[results["possible"].eq(False).fillna(False)]
+    for name, tests in impossible.groupby("name")["test_setting"]:
+        found[name] = replace(found[name], impossible=frozenset(tests))
     return list(found.values())
 
 
@@ -155,6 +160,10 @@ class Average:
         """Whether each of the runs used is, alone: a mean of seeds has no test of its own."""
         rows = [run.rows.get((test, split)) for run in self.used]
         return bool(rows) and all(row is not None and row[1] for row in rows)
+
+    def mark(self, test: str) -> str:
+        """! where nothing that one of the runs used is shown tells the answer."""
+        return "!" if any(test in run.impossible for run in self.used) else ""
 
     def numbers(self, test: str, split: str = "test_ood") -> dict[str, Any]:
         """What the data frame of a table says of a cell; all but `runs` missing where there are no runs."""

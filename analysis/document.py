@@ -10,7 +10,7 @@ import base64
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -22,7 +22,6 @@ from analysis.averages import Trained, trained
 from analysis.counts import departures
 from analysis.layout import Table
 from analysis.runs import Runs
-from analysis.tables.sheet import TASKS
 from train.printed import differing, value_text
 from train.results import TEST_SETTINGS, own_setting
 from travlr.browse import filled
@@ -42,10 +41,11 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure that was written. alt: all that its title and notes say. png: as the page shows it."""
+    """A figure that was written. caption: its title, whole; alt: all that its title and notes say. png: as the page
+    shows it."""
 
     drawing: Drawing
-    title: str
+    caption: str
     alt: str
     png: bytes
     pixels: tuple[int, int]
@@ -57,6 +57,7 @@ class Report:
 
     runs: Runs
     formats: tuple[str, ...] = FORMATS
+    overview: Table | None = None
     tables: list[Table] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
     drawn: list[Drawn] = field(default_factory=list)
@@ -65,7 +66,7 @@ class Report:
 
 
 ABOUT = ("model", "size", "setting", "task", "seed", "weights", "experiment", "regions", "steps", "train_examples",
-         "parameters", "precision", "hardware", "commit")  # fmt: skip
+         "unlabelled_examples", "parameters", "precision", "hardware", "commit")  # fmt: skip
 
 
 def counted(report: Report) -> str:
@@ -90,16 +91,17 @@ def versions(runs: Runs) -> list[str]:
 
 def markdown(report: Report) -> str:
     """The report without its errors, for a reader of plain text."""
-    lines = ["# Report of runs", "", counted(report), "", "## Left out", ""]
-    lines += [f"- {plain(line)}" for line in report.skipped] or ["Nothing."]
-    lines += ["", "## Tables", ""]
+    lines = ["# Report of runs", "", counted(report), "", "## Scores", ""]
+    lines += [report.overview.markdown()] if report.overview else ["None."]
+    lines += ["", "## Figures", ""]
+    for drawn in report.drawn:
+        lines += [f"![{plain(drawn.alt)}](figures/{drawn.drawing.name}.png)", "", plain(drawn.caption), ""]
+    lines += ["## Tables", ""]
     for table in report.tables:
         lines += [table.markdown(), ""]
     lines += [f"- No run gives a number of: {plain(title)}" for title in report.empty]
-    lines += ["", "## Figures", ""]
-    for drawn in report.drawn:
-        lines += [f"![{plain(drawn.alt)}](figures/{drawn.drawing.name}.png)", ""]
     lines += [
+        "",
         "## Runs",
         "",
         "| run | settings that tell it from others | converged | macro-F1 in its own setting, test_ind | test_ood |",
@@ -111,7 +113,8 @@ def markdown(report: Report) -> str:
         texts = ["" if score is None else f"{score:.2f}" for score in scores]
         words = [plain(run.about["name"]), plain(apart[run.about["name"]]), "yes" if run.converged else "no", *texts]
         lines.append(f"| {' | '.join(words)} |")
-    lines += ["", *(f"- {plain(line)}" for line in versions(report.runs))]
+    lines += ["", *(f"- {plain(line)}" for line in versions(report.runs)), "", "## Left out", ""]
+    lines += [f"- {plain(line)}" for line in report.skipped] or ["Nothing."]
     return "\n".join(lines) + "\n"
 
 
@@ -133,11 +136,10 @@ def page(report: Report) -> str:
         _data(report),
         name=html.escape(report.runs.folder.resolve().name),
         lead=html.escape(counted(report)),
-        contents=_contents(report),
-        skipped=listed(report.skipped) or "<p>Nothing was left out.</p>",
-        tables="".join(map(_table, report.tables)),
+        overview=_block(report.overview) if report.overview else "<p>None.</p>",
+        tables="".join(_table(table, opened=not place) for place, table in enumerate(report.tables)),
         empty=listed(report.empty),
-        figures="".join(_figures(report)),
+        skipped=listed(report.skipped) or "<p>Nothing was left out.</p>",
         runs=_runs(trained(report.runs), _apart(report.runs)),
         versions=listed(versions(report.runs)),
     )
@@ -148,53 +150,37 @@ def listed(lines: Iterable[str]) -> str:
     return f"<ul>{items}</ul>" if items else ""
 
 
-def _contents(report: Report) -> str:
-    """Links to each table, and to the figures of each task."""
-    tables = [
-        f'<li><a href="#{table.name}">{html.escape(table.title.split(". ")[0])}</a></li>' for table in report.tables
-    ]
-    tasks = [f'<li><a href="#figures-{task}">{task}</a></li>' for task in TASKS if _of_task(report, task)]
-    parts: dict[str, list[str]] = {"errors": [], "tables": tables, "figures": tasks, "runs": [], "skipped": []}
-    names = {name: name.capitalize() for name in parts} | {"skipped": "Left out"}
-    inner = {name: f"<ul>{''.join(items)}</ul>" if items else "" for name, items in parts.items()}
-    return "".join(f'<li><a href="#{name}">{names[name]}</a>{inner[name]}</li>' for name in parts)
+def _table(table: Table, opened: bool) -> str:
+    """A table that unfolds; `opened` from the beginning."""
+    head = f"<summary><h3>{html.escape(table.title)}</h3></summary>"
+    return f'<details id="{table.name}" class="block"{" open" * opened}>{head}{_block(table)}</details>\n'
 
 
-def _table(table: Table) -> str:
+def _block(table: Table) -> str:
+    """A table with its notes folded, and links to its files."""
     files = " ".join(f'<a href="tables/{table.name}.{s}">{s}</a>' for s in ("md", "tex", "csv"))
     notes = f"<details><summary>Notes</summary>{listed(table.said)}</details>" if table.said else ""
     title = html.escape(table.title)
     scrolled = f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">{table.html()}</div>'
-    rest = f'{notes}<p class="files">{files}</p>'
-    return f'<section id="{table.name}" class="block"><h3>{title}</h3>{scrolled}{rest}</section>\n'
+    return f'{scrolled}{notes}<p class="files">{files}</p>'
 
 
-def _of_task(report: Report, task: str) -> list[Drawn]:
-    tasks = dict(zip(report.runs.results["name"], report.runs.results["task"], strict=True))
-    return [
-        drawn
-        for drawn in report.drawn
-        if task == (drawn.drawing.where.get("task") or tasks.get(drawn.drawing.where.get("name")))
-    ]
-
-
-def _figures(report: Report) -> Iterator[str]:
-    for task in TASKS:
-        if found := _of_task(report, task):
-            yield f'<section id="figures-{task}"><h3>{task}</h3><div class="figures">'
-            yield from (_figure(drawn, report.formats) for drawn in found)
-            yield "</div></section>\n"
-
-
-def _figure(drawn: Drawn, formats: Iterable[str]) -> str:
-    name, (width, height) = drawn.drawing.name, drawn.pixels
-    data = base64.b64encode(drawn.png).decode()
-    files = " ".join(f'<a href="figures/{name}.{s}">{s}</a>' for s in formats)
-    return (
-        f'<figure id="{name}"><img loading="lazy" width="{width * 2 // 3}" height="{height * 2 // 3}" '
-        f'alt="{html.escape(drawn.alt)}" src="data:image/png;base64,{data}">'
-        f'<figcaption>{html.escape(drawn.title)} <span class="files">{files}</span></figcaption></figure>\n'
-    )
+def _figures(report: Report) -> list[dict[str, Any]]:
+    """The figures for the page's script, which draws those that fit the filters; those of several runs first, the
+    answer among them. model and setting are None where a figure is of several."""
+    about = report.runs.results.drop_duplicates("name").set_index("name")
+    found = []
+    for drawn in report.drawn:
+        drawing = drawn.drawing
+        run = about.loc[drawing.where["name"]] if "name" in drawing.where else {}
+        told = {column: run.get(column) for column in ("task", "model", "setting")} | {"kind": drawing.kind}
+        if "task" in drawing.where:
+            told["task"] = drawing.where["task"]
+        width, height = (pixels * 2 // 3 for pixels in drawn.pixels)
+        png = base64.b64encode(drawn.png).decode()
+        texts = {"name": drawing.name, "caption": drawn.caption, "alt": drawn.alt}
+        found.append(told | texts | {"width": width, "height": height, "png": png})
+    return sorted(found, key=lambda one: (one["model"] is not None, one["kind"] != "transfer"))
 
 
 def _runs(runs: Sequence[Trained], apart: Mapping[str, str]) -> str:
@@ -214,8 +200,9 @@ def _runs(runs: Sequence[Trained], apart: Mapping[str, str]) -> str:
     heads = "".join(f'<th scope="col">{head}</th>' for head in ("Run", "Converged", "test_ind", "test_ood"))
     caption = "<caption>Macro-F1 in the setting of training. A run opens to its settings.</caption>"
     table = f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    folded = f'<summary>{len(lines):,} run{"s" * (len(lines) > 1)}</summary><div class="scroll">{table}</div>'
     common = f"<details><summary>Settings that all runs share</summary>{_settings(shared)}</details>" if shared else ""
-    return f'<div class="scroll">{table}</div>{common}'
+    return f"<details>{folded}</details>{common}"
 
 
 def _settings(settings: dict[str, Any]) -> str:
@@ -246,4 +233,14 @@ def _data(report: Report) -> dict[str, Any]:
         }
         for digest, found in report.errors.items()
     }
-    return {"tests": list(TEST_SETTINGS), "runs": runs, "sets": sets}
+    shown = {"figures": _figures(report), "formats": list(report.formats), "kinds": _kinds(report)}
+    return {"tests": list(TEST_SETTINGS), "runs": runs, "sets": sets, **shown}
+
+
+def _kinds(report: Report) -> dict[str, str]:
+    """The kinds of figures that there are, with the paper's figures that they stand for."""
+    from analysis.figures import FIGURES
+
+    there = {drawn.drawing.kind for drawn in report.drawn}
+    papers = {kind: FIGURES[kind].paper for kind in FIGURES if kind in there}
+    return {kind: f"{kind} (paper: {paper})" if paper else kind for kind, paper in papers.items()}

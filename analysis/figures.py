@@ -25,6 +25,8 @@ from analysis.page import (
     FLOORS,
     MARKED,
     RED,
+    SMALL,
+    TEXT,
     floor_key,
     floors,
     grid,
@@ -121,63 +123,79 @@ def _size_lines(axes: Axes, table: pd.DataFrame, styles: dict[str, tuple[str, st
 
 
 def transfer(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
-    """Macro-F1 by training and test setting, of one task: a matrix for each model and split, text-only floors below."""
+    """Macro-F1 by training and test setting, of one task: a matrix for each model and split, and one of what text alone
+    reaches, models that see nothing else among it."""
     _one(results, "task")
     table, marks = _marked(counts.transfer(results))
-    labels, splits = sorted(table["label"].unique()), in_order(table, "split", TEST_SPLITS)
+    splits = in_order(table, "split", TEST_SPLITS)
     trained, tested = in_order(table, "setting", SETTINGS), in_order(table, "test_setting", TEST_SETTINGS)
-    rules = [(column, words) for column, words, _ in FLOORS if results[column].notna().any()]
-    across = min(4, len(labels))
-    places = [(split, labels[n : n + across]) for n in range(0, len(labels), across) for split in splits]
+    captions_only = table.groupby("label")["test_setting"].agg(lambda of: set(of) == {"caption"})
+    order = sorted(captions_only.index, key=lambda label: ([not label.startswith(model) for model in MODELS], label))
+    matrices = [label for label in order if not captions_only[label]]
+    text = [label for label in order if captions_only[label]]
+    text += [f"{RULE}{words}" for column, words, _ in FLOORS if results[column].notna().any()]
+    across = min(2, max(1, len(matrices)))  # models in a row, each with a panel for each split
+    rows = [matrices[n : n + across] for n in range(0, len(matrices), across)] + [[TEXT_ALONE]] * bool(text)
     note = (
         "In a cell: macro-F1 and, small, its 95 % bootstrap interval; of several runs the mean over converged seeds "
         "(all where none has), the lowest and highest, and how many converged. Framed: tested as trained. Blank: not "
         f"tested.{marks}"
     )
-    size = (0.72 * len(tested), 0.36 * (len(trained) + len(rules)) + 0.1)
+    most = max(len(trained) if matrices else 0, len(text))
     figure, panels = page(["Transfer from training setting (rows) to test setting (columns)", *about_several(results)],
-                          len(places), [size] * across, note=note, left=1.5, right=0.7, gap=(0.15, 0.55))  # fmt: skip
-    for row, (split, shown) in zip(panels, places, strict=True):
-        of_split = results[results["split"] == split]
-        for axes, label in zip(row, shown, strict=False):
-            here = table[(table["label"] == label) & (table["split"] == split)]
-            _matrix(axes, here, of_split, trained, tested, rules)
+                          len(rows), [(0.78 * len(tested), 0.36 * most)] * across * len(splits), note=note,
+                          left=1.7, right=0.7, gap=(0.15, 0.6), above=0.48, below=0.2)  # fmt: skip
+    for row, labels in zip(panels, rows, strict=True):
+        places = [(label, split) for label in labels for split in splits]
+        for axes, (label, split) in zip(row, places, strict=False):
+            here, names = table[(table["label"] == label) & (table["split"] == split)], trained
+            if label == TEXT_ALONE:
+                here, names = _text_alone(table, results[results["split"] == split], text, tested), text
+            _matrix(axes, here, names, tested, most)
             name(axes, f"{split}, {label}")
             if axes is not row[0]:
                 axes.set_yticklabels([])
-        for axes in row[len(shown) :]:
+        for axes in row[len(places) :]:
             axes.set_axis_off()
     scale(figure, panels[0][-1], 0, 100, "macro-F1")
     return figure
 
 
-def _matrix(
-    axes: Axes,
-    table: pd.DataFrame,
-    results: pd.DataFrame,
-    trained: list[str],
-    tested: list[str],
-    rules: list[tuple[str, str]],
-) -> None:
-    names = [*trained, *(f"text: {words.replace('number of ', '')}" for _, words in rules)][::-1]
-    values = np.full((len(names), len(tested)), np.nan)
+TEXT_ALONE, RULE = "text alone", "rule: "
+
+
+def _text_alone(table: pd.DataFrame, results: pd.DataFrame, names: list[str], tested: list[str]) -> pd.DataFrame:
+    """What models that see captions alone reach in the split of `results`, and what rules do, which is the same in all
+    test settings; as `counts.transfer` gives scores, with these as training settings."""
+    own = table[table["label"].isin(names) & table["split"].isin(results["split"].unique())]
+    parts = [own.assign(setting=own["label"])]
+    for column, words, _ in FLOORS:
+        level = results[column].mean()
+        if pd.notna(level):
+            cells = {"setting": f"{RULE}{words}", "test_setting": tested, "macro_f1": level, "low": np.nan, "runs": 1}
+            parts.append(pd.DataFrame(cells))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _matrix(axes: Axes, table: pd.DataFrame, trained: list[str], tested: list[str], most: int) -> None:
+    """Scores by training setting, from top to bottom, and test setting; there is room for `most` training settings."""
+    values = np.full((len(trained), len(tested)), np.nan)
     for row in table.itertuples():
-        x, y = tested.index(row.test_setting), len(names) - 1 - trained.index(row.setting)
+        x, y = tested.index(row.test_setting), len(trained) - 1 - trained.index(row.setting)
         values[y, x] = row.macro_f1
-        several = f" {row.converged}/{row.runs}" if row.runs > 1 else ""
+        several = f" {row.converged:.0f}/{row.runs}" if row.runs > 1 else ""
         told = f"{row.low:.1f}–{row.high:.1f}{several}" if pd.notna(row.low) else ""
-        write(axes, x + 0.5, y + 0.5, row.macro_f1 / 100, f"{row.macro_f1:.1f}", told)
+        write(axes, x + 0.5, y + 0.5, row.macro_f1 / 100, f"{row.macro_f1:.1f}", told, TEXT, SMALL + 0.5)
         if own_setting(row.setting) == row.test_setting:
             axes.add_patch(
                 Rectangle((x + 0.04, y + 0.04), 0.92, 0.92, fill=False, edgecolor=RED, linewidth=1.5, zorder=3)
             )
-    for n, (column, _) in enumerate(rules):
-        level, y = results[column].mean(), len(rules) - 1 - n
-        values[y] = level
-        for x in range(len(tested)):
-            write(axes, x + 0.5, y + 0.5, level / 100, f"{level:.1f}")
-    grid(axes, values, [setting.replace("+", "+\n") for setting in tested], names, 0, 100)
-    axes.axhline(len(rules), color="white", linewidth=4)
+    grid(axes, values, tested, [words.replace("number of ", "") for words in trained][::-1], 0, 100)
+    axes.set_ylim(len(trained) - most, len(trained))
+    axes.xaxis.tick_top()
+    axes.tick_params(top=False, pad=1)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_visible(False)
 
 
 def loss(curves: pd.DataFrame, results: pd.DataFrame) -> Figure:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -12,7 +14,8 @@ import pandas as pd
 @dataclass(frozen=True)
 class Cell:
     """text: as printed. value: the number that is compared within a column, None for none. mark: an arrow beside it.
-    missing: a number belongs here and no run gives it."""
+    missing: a number belongs here and no run gives it. In HTML alone: `hint` is shown under the pointer, `link` is a
+    fragment of the page's address, and `classes` are for its style."""
 
     text: str = ""
     value: float | None = None
@@ -20,9 +23,14 @@ class Cell:
     underlined: bool = False
     mark: str = ""
     missing: bool = False
+    hint: str = ""
+    link: str = ""
+    classes: str = ""
 
 
 BLANK = Cell(missing=True)
+DENSE = 10  # columns; a wider table is printed smaller in HTML, to fit a page of 1,400 pixels
+NUMBERED = re.compile(r"(Table \d+)\. (.*)", re.DOTALL)  # the title of a table that the paper numbers
 SHRUNK = r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}"
 ESCAPES = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "[": "{[}",  # at the start of a row these would be options of the line break before it
@@ -39,20 +47,30 @@ ESCAPES = {character: f"\\{character}" for character in "&%$#_{}"} | {
 
 @dataclass(frozen=True)
 class Table:
-    """A table in the paper's form. columns: (group, name) of each, group "" where it has none. data: the same and more
-    as raw numbers, a row for each cell (or each line, where cells are of different kinds). notes: without the full
-    stop of a caption, whole sentences."""
+    """A table in the paper's form. columns: (group, name) of each, or with more groups the outermost first; group ""
+    where it has none. data: the same and more as raw numbers, a row for each cell (or each line, where cells are of
+    different kinds). notes: without the full stop of a caption, whole sentences. shaded: in HTML, the larger a cell's
+    value (0 to 100), the darker it is."""
 
     name: str
     title: str
-    columns: tuple[tuple[str, str], ...]
+    columns: tuple[tuple[str, ...], ...]
     rows: tuple[tuple[Cell, ...], ...]
     data: pd.DataFrame
     notes: tuple[str, ...] = ()
+    shaded: bool = False
 
     def __post_init__(self) -> None:
         if wrong := [row for row in self.rows if len(row) != len(self.columns)]:
             raise ValueError(f"{self.name}: a row of {len(wrong[0])} cells for {len(self.columns)} columns")
+
+    def _groups(self) -> Iterator[list[tuple[str, int, int]]]:
+        """For each line of groups above the columns' names: the text, first column (from 0) and width of each group."""
+        for level in range(len(self.columns[0]) - 1):
+            found = [list(g) for _, g in groupby(enumerate(self.columns), key=lambda item: item[1][: level + 1])]
+            line = [(group[0][1][level], group[0][0], len(group)) for group in found]
+            if any(text for text, _, _ in line):
+                yield line
 
     @property
     def missing(self) -> int:
@@ -68,7 +86,7 @@ class Table:
 
     def markdown(self) -> str:
         """The title, a table as GitHub shows it, and the notes as a list; above random is <ins>underlined</ins>."""
-        heads = [f"{group}: {name}" if group else name for group, name in self.columns]
+        heads = [": ".join(filter(None, column)) for column in self.columns]
         lines = [[_markdown(Cell(head)) for head in heads], [":--"] * len(heads)]
         lines += [[_markdown(cell) for cell in row] for row in self.rows]
         notes = "".join(f"- {_markdown(Cell(note))}\n" for note in self.said)
@@ -77,13 +95,14 @@ class Table:
 
     def latex(self) -> str:
         """A `table*` for the packages booktabs and graphicx, made smaller where it is wider than the page."""
-        groups = [list(found) for _, found in groupby(enumerate(self.columns), key=lambda item: item[1][0])]
         heads = []
-        if any(group for group, _ in self.columns):
-            named = [_latex(Cell(group[0][1][0])) + " &" * (len(group) - 1) for group in groups]
-            spans = [f"\\cmidrule(lr){{{g[0][0] + 1}-{g[-1][0] + 1}}}" for g in groups if g[0][1][0]]
-            heads = [" & ".join(named) + r" \\", "".join(spans)]
-        heads.append(" & ".join(_latex(Cell(name)) for _, name in self.columns) + r" \\")
+        for line in self._groups():
+            cells = [
+                f"\\multicolumn{{{n}}}{{c}}{{{_latex(Cell(text))}}}" if text else " & " * (n - 1) for text, _, n in line
+            ]
+            rules = [f"\\cmidrule(lr){{{first + 1}-{first + n}}}" for text, first, n in line if text]
+            heads += [" & ".join(cells) + r" \\", "".join(rules)]
+        heads.append(" & ".join(_latex(Cell(column[-1])) for column in self.columns) + r" \\")
         lines = []
         for number, row in enumerate(self.rows):
             if number and row[0].text != self.rows[number - 1][0].text:
@@ -94,7 +113,7 @@ class Table:
             [
                 r"\begin{table*}",
                 r"\centering\small\setlength{\tabcolsep}{3pt}",
-                f"\\caption{{{_latex(Cell(self.title))}}}\\label{{tab:{self.name}}}",
+                f"\\caption{{{_latex(Cell(self._caption()))}}}\\label{{tab:{self.name}}}",
                 f"{SHRUNK}{{\\begin{{tabular}}{{{'l' * len(self.columns)}}}",
                 r"\toprule",
                 *heads,
@@ -107,24 +126,28 @@ class Table:
             ]
         )
 
+    def _caption(self) -> str:
+        """The title without the paper's number, as LaTeX numbers tables itself."""
+        numbered = NUMBERED.fullmatch(self.title)
+        return f"{numbered[2]} (as {numbered[1]} of the TraVLR paper)" if numbered else self.title
+
     def html(self) -> str:
         """A `table` with its title as caption, without the notes; cells of missing numbers are of class missing."""
-        groups = [list(found) for _, found in groupby(self.columns, key=lambda column: column[0])]
         lines = []
-        if any(group for group, _ in self.columns):
+        for line in self._groups():
             cells = [
-                f'<th scope="colgroup" colspan="{len(g)}">{html.escape(g[0][0])}</th>'
-                if g[0][0]
-                else f'<td colspan="{len(g)}"></td>'
-                for g in groups
+                f'<th scope="colgroup" colspan="{n}">{html.escape(text)}</th>' if text else f'<td colspan="{n}"></td>'
+                for text, _, n in line
             ]
             lines.append(f"<tr>{''.join(cells)}</tr>")
-        heads = [f'<th scope="col">{html.escape(name)}</th>' for _, name in self.columns]
+        heads = [f'<th scope="col">{html.escape(column[-1])}</th>' for column in self.columns]
         lines.append(f"<tr>{''.join(heads)}</tr>")
-        rows = [f"<tr>{''.join(map(_html, row))}</tr>" for row in self.rows]
+        rows = [f"<tr>{''.join(_html(cell, self.shaded) for cell in row)}</tr>" for row in self.rows]
         head, body = "\n".join(lines), "\n".join(rows)
         caption = f"<caption>{html.escape(self.title)}</caption>"
-        return f"<table>{caption}\n<thead>\n{head}\n</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n"
+        kinds = ["dense"] * (len(self.columns) > DENSE) + ["shaded"] * self.shaded
+        named = f' class="{" ".join(kinds)}"' if kinds else ""
+        return f"<table{named}>{caption}\n<thead>\n{head}\n</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n"
 
     def csv(self) -> str:
         """`data`, a number to a column, every digit of it; empty where there is none."""
@@ -138,11 +161,17 @@ def _markdown(cell: Cell) -> str:
     return f"**{text}**" if cell.bold else text
 
 
-def _html(cell: Cell) -> str:
+def _html(cell: Cell, shaded: bool = False) -> str:
+    if cell.missing:
+        return '<td class="missing"></td>'
     text = html.escape(f"{cell.text} {cell.mark}" if cell.mark else cell.text)
     text = f"<u>{text}</u>" if cell.underlined else text
     text = f"<b>{text}</b>" if cell.bold else text
-    return '<td class="missing"></td>' if cell.missing else f"<td>{text}</td>"
+    text = f'<a href="#{html.escape(cell.link)}">{text}</a>' if cell.link else text
+    told = {"class": cell.classes, "title": cell.hint}
+    told["style"] = f"--value:{cell.value:.1f}" if shaded and cell.value is not None else ""
+    attributes = "".join(f' {name}="{html.escape(value)}"' for name, value in told.items() if value)
+    return f"<td{attributes}>{text}</td>"
 
 
 def _latex(cell: Cell) -> str:

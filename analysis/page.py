@@ -83,12 +83,13 @@ def page(
     left: float = 0.6,
     right: float = 0.15,
     gap: tuple[float, float] = (0.35, 0.65),
+    above: float = 0.28,
     below: float = 0.5,
 ) -> tuple[Figure, list[list[Axes]]]:
-    """A figure with rows of panels between its title and key above, and a note below.
+    """A figure with rows of panels between its title and key above, and a note below. Its label is the title, whole.
 
-    sizes: width and height of the panels of each column. left, right, below: room for what is written there. gap:
-    between panels, across and down. All in inches. The first line of the title is larger.
+    sizes: width and height of the panels of each column. left, right, above, below: room for what is written there.
+    gap: between panels, across and down. All in inches. The first line of the title is larger.
     """
     widths, height = [width for width, _ in sizes], sizes[0][1]
     width = max(5.0, left + sum(widths) + gap[0] * (len(sizes) - 1) + right)
@@ -97,14 +98,15 @@ def page(
         (line, TEXT + 2 * (not n)) for n, text in enumerate(title) for line in _wrap(text, width, TEXT + 2 * (not n))
     ]
     across = _across(key, width)
-    top = 0.1 + LINE * len(lines) + bool(key) * (0.05 + 0.19 * math.ceil(len(key) / across)) + 0.28
+    top = 0.1 + LINE * len(lines) + bool(key) * (0.05 + 0.19 * math.ceil(len(key) / across)) + above
     tall = top + rows * height + (rows - 1) * gap[1] + below + NOTE_LINE * len(notes) + 0.08
     figure = Figure(figsize=(width, tall), facecolor="white")
+    figure.set_label(" · ".join(title))
     for n, (line, points) in enumerate(lines):
         y = 1 - (0.22 + LINE * n) / tall
         figure.text(0.1 / width, y, line, fontsize=points, va="baseline", parse_math=False)
-    for n, line in enumerate(reversed(notes)):
-        y = (0.07 + NOTE_LINE * n) / tall
+    for n, line in enumerate(notes):  # in the order in which they are read, as the page gives them to readers aloud
+        y = (0.07 + NOTE_LINE * (len(notes) - 1 - n)) / tall
         figure.text(0.1 / width, y, line, fontsize=SMALL + 0.5, color="#333", va="bottom", parse_math=False)
     if key:
         place = (0.1 / width, 1 - (0.1 + LINE * len(lines) + 0.05) / tall)
@@ -126,11 +128,10 @@ def _wrap(text: str, width: float, points: float) -> list[str]:
 
 
 def _across(key: Sequence[Artist], width: float) -> int:
-    """How many columns a key has: as many as fit, filled from top to bottom."""
+    """How many columns a key has: as many as fit, filled from top to bottom, the first with one more where needed."""
     lengths = [0.5 + 0.066 * len(str(artist.get_label())) for artist in key]  # inches
     for columns in range(len(key), 1, -1):
-        rows = math.ceil(len(key) / columns)
-        if sum(max(lengths[n : n + rows]) for n in range(0, len(key), rows)) + 0.13 * columns < width - 0.2:
+        if sum(part.max() for part in np.array_split(lengths, columns)) + 0.13 * columns < width - 0.2:
             return columns
     return 1
 
@@ -236,12 +237,21 @@ def grid(
         axes.spines[side].set_color("#bbb")
 
 
-def write(axes: Axes, x: float, y: float, shade: float, big: str, small: str = "", points: float = TEXT - 1) -> None:
+def write(
+    axes: Axes,
+    x: float,
+    y: float,
+    shade: float,
+    big: str,
+    small: str = "",
+    points: float = TEXT - 1,
+    small_points: float = SMALL - 0.5,
+) -> None:
     """One or two lines in a cell whose colour is at `shade`, 0 to 1, in black or white, whichever stands out more."""
     style: dict[str, Any] = {"ha": "center", "color": ink(shade), "parse_math": False}
     axes.text(x, y + 0.02 * bool(small), big, va="bottom" if small else "center_baseline", fontsize=points, **style)
     if small:
-        axes.text(x, y - 0.08, small, va="top", fontsize=SMALL - 0.5, **style)
+        axes.text(x, y - 0.08, small, va="top", fontsize=small_points, **style)
 
 
 def ink(shade: float) -> str:

@@ -1,6 +1,6 @@
 """Tables, figures and errors of saved runs in one folder: `python -m analysis.report RUNS`. No model is loaded.
 
-RUNS/report/report.html   everything on one page that loads nothing else, with the errors to filter and look at
+RUNS/report/report.html   everything on one page that loads nothing else: scores, figures, errors to look at, tables
 RUNS/report/report.md     the same without the errors
 RUNS/report/tables/       each table as Markdown, LaTeX and CSV
 RUNS/report/figures/      each figure as SVG and PNG, with --pdf as PDF too
@@ -38,7 +38,7 @@ from analysis.document import FORMATS, Drawing, Drawn, Report, markdown, page
 from analysis.errors import FEWEST, MOST, SHARED, Answers, answers_of, content, per_run, totals
 from analysis.layout import Table
 from analysis.runs import Runs, load
-from analysis.tables import TABLES
+from analysis.tables import TABLES, overview
 from analysis.tables.facts import table6
 from analysis.tables.sheet import TASKS, TEXT_ONLY
 from train.results import REPORT, own_setting
@@ -194,13 +194,13 @@ def _written(drawing: Drawing, figure: Any) -> Drawn:
     from analysis.figures import save
 
     save(figure, _given["folder"], drawing.name, _given["formats"])
-    said = [text.get_text() for text in figure.texts]
+    said = " ".join(text.get_text() for text in figure.texts)
     with Image.open(_given["folder"] / f"{drawing.name}.png") as image:
         small = io.BytesIO()
         image.convert("RGB").quantize(COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(
             small, "PNG"
         )
-        return Drawn(drawing, " · ".join(said[:2]) or drawing.kind, " ".join(said), small.getvalue(), image.size)
+        return Drawn(drawing, figure.get_label(), said, small.getvalue(), image.size)
 
 
 def all_done(works: list[Work], report: Report, folder: Path, workers: int, say: Say) -> list[Done]:
@@ -251,6 +251,10 @@ def build(runs: Runs, stage: Path, options: argparse.Namespace, say: Say) -> Rep
     _read_examples(runs)
     works = work_of(runs)
     report.tables, report.empty = tables_of(runs, options.watts, options.co2, report.skipped)
+    try:
+        report.overview = overview(runs)
+    except ValueError as error:
+        report.skipped.append(f"scores: {error}")
     (stage / "figures").mkdir()
     done = all_done(works, report, stage / "figures", options.workers, say)
     report.drawn = [drawn for one in done for drawn in one.drawn]
@@ -280,7 +284,7 @@ def _read_examples(runs: Runs) -> None:
 def write(report: Report, stage: Path) -> None:
     """The files of a report, but for the figures, which are there."""
     (stage / "tables").mkdir()
-    for table in report.tables:
+    for table in [*([report.overview] if report.overview else []), *report.tables]:
         for suffix, text in (("md", table.markdown()), ("tex", table.latex()), ("csv", table.csv())):
             (stage / "tables" / f"{table.name}.{suffix}").write_text(text, encoding="utf-8", newline="")
     (stage / TEXT).write_text(markdown(report), encoding="utf-8", newline="")

@@ -122,8 +122,9 @@ def _pair_axes(kind: str, table: pd.DataFrame) -> tuple[str, str, list[int], lis
     return across, up, numbers, names
 
 
-def _pair_cells(axes: Axes, table: pd.DataFrame, every: pd.DataFrame, kind: str, value: str, top: float) -> None:
-    """Pairs of a kind as cells, coloured by a column from 0 to `top`; `every` pair says how far the axes go."""
+def _pair_cells(axes: Axes, table: pd.DataFrame, every: pd.DataFrame, kind: str, value: str) -> None:
+    """Pairs of a kind as cells, coloured by a column of percentages, always from 0 to 100, so that a colour means the
+    same in all figures; `every` pair says how far the axes go."""
     if kind:
         across, up, numbers, names = _pair_axes(kind, every)
         rows, row_names, y = list[Any](numbers), names, table["y"]
@@ -134,13 +135,13 @@ def _pair_cells(axes: Axes, table: pd.DataFrame, every: pd.DataFrame, kind: str,
     values = np.full((len(rows), len(numbers)), np.nan)
     places = [rows.index(one) for one in y]
     values[places, table["x"].to_numpy(int) - 1] = table[value]
-    grid(axes, values, names, row_names, 0, top)
+    grid(axes, values, names, row_names, 0, 100)
     name(axes, "", across, up)
     for x, place, level, examples in zip(table["x"], places, table[value], table["examples"], strict=True):
-        if value == "examples":
-            write(axes, x - 0.5, place + 0.5, level / top, str(examples), points=SMALL)
+        if value == "share":
+            write(axes, x - 0.5, place + 0.5, level / 100, str(examples), points=SMALL)
         else:
-            write(axes, x - 0.5, place + 0.5, level / top, _percent(level), str(examples))
+            write(axes, x - 0.5, place + 0.5, level / 100, _percent(level), str(examples))
 
 
 def _percent(value: float) -> str:
@@ -160,13 +161,11 @@ def cells(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     rows = its_results(predictions, results)
     table = counts.by_pair(predictions)
     kinds, splits = _kinds(table), in_order(table, "split", SPLITS)
-    top = next(end for end in (10.0, 25.0, 50.0, 100.0) if end >= table["percent"].max())
     places = [(split, kind) for split in splits for kind in kinds]
     across = min(3 if len(kinds) > 2 else 2, len(places))
     note = (
         "In a cell: percent of answers that are wrong and, small, the number of examples. Blank: the split has no such "
-        "examples; the pair is held out, or cannot be. Lines, in the scale as far as it goes: percent that text alone "
-        "gets wrong."
+        "examples; the pair is held out, or cannot be. Lines in the scale: percent that text alone gets wrong."
     )
     figure, panels = page(
         ["Wrong answers by pair", *about(rows, results)],
@@ -181,13 +180,13 @@ def cells(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     flat = [axes for row in panels for axes in row]
     for axes, (split, kind) in zip(flat, places, strict=False):
         every = table[table["kind"] == kind] if kind else table
-        _pair_cells(axes, every[every["split"] == split], every, kind, "percent", top)
+        _pair_cells(axes, every[every["split"] == split], every, kind, "percent")
         name(axes, f"{split}, {kind}" if len(kinds) > 1 else split)
     for axes in flat[len(places) :]:
         axes.set_axis_off()
-    axes = scale(figure, panels[0][-1], 0, top, "wrong answers (%)")
+    axes = scale(figure, panels[0][-1], 0, 100, "wrong answers (%)")
     floors(axes, rows, "error")
-    axes.set_ylim(0, top)
+    axes.set_ylim(0, 100)
     return figure
 
 
@@ -197,16 +196,19 @@ def dataset(examples: pd.DataFrame, results: pd.DataFrame | None = None) -> Figu
     kinds, splits = _kinds(table), in_order(table, "split", SPLITS)
     sizes = [_size(kinds, table, 0.29)] * len(splits)
     told = [f"{split} {len(examples[examples['split'] == split]):,}" for split in splits]
-    note = "In a cell: the number of examples. Blank: none. The lighter, the more of its split."
+    most = table.groupby("split", observed=True)["examples"].transform("max")
+    table = table.assign(share=100 * table["examples"] / most)
+    note = "In a cell: the number of examples; colour: as a share of the most frequent pair of its split. Blank: none."
     title = ["Examples by pair", f"{examples['task'].iloc[0]} · {', '.join(told)} examples"]
     figure, panels = page(title, len(kinds), sizes, note=note, left=0.55 if kinds[0] else 0.8,
-                          gap=(0.5 if kinds[0] else 0.8, 0.62))  # fmt: skip
+                          right=0.75, gap=(0.5 if kinds[0] else 0.8, 0.62))  # fmt: skip
     for row, kind in zip(panels, kinds, strict=True):
         every = table[table["kind"] == kind] if kind else table
         for axes, split in zip(row, splits, strict=True):
             here = every[every["split"] == split]
-            _pair_cells(axes, here, every, kind, "examples", 1.25 * table[table["split"] == split]["examples"].max())
+            _pair_cells(axes, here, every, kind, "share")
             name(axes, f"{split}, {kind}" if len(kinds) > 1 else split)
+    scale(figure, panels[0][-1], 0, 100, "of the most frequent pair (%)")
     return figure
 
 

@@ -11,14 +11,15 @@ import torch
 
 import train.batches
 from render.text import parse_caption
-from train.batches import Parts, fine_tuning
-from train.config import Optimiser, Pretraining, Run, Training
+from train.batches import Parts, fine_tuning, unlabelled_pairs
+from train.config import Optimiser, Pretraining, Reading, Run, Training
 from train.consistency import both_sides
 from train.data import Examples, Sight, shown, streamed
 from train.inputs import IGNORED
 from train.models import make_model
-from train.module import Learner
+from train.module import Learner, Schedule
 from train.pretrain import scenes
+from train.reader import _batches as reader_batches
 from train.regions import RegionSettings
 from train.text import Words, grammar_tokenizer
 from travlr import Count, Generator, Spatiality
@@ -29,6 +30,7 @@ from travlr.tasks.quantifiers import OPPOSITE, region_counts, table_1
 
 WORDS = Words(grammar_tokenizer())
 SIGHT = Sight("regions", RegionSettings())
+NOTHING = Schedule(lambda epoch: [], 1, 1, 1)  # to learn from
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -77,9 +79,7 @@ def test_pairs_are_told_in_words_of_the_caption_or_the_query(task: str) -> None:
 
 @pytest.mark.parametrize("task", ["spatiality", "cardinality"])
 def test_values_are_told_by_the_first_token_in_their_order_and_by_each_thing(task: str) -> None:
-    learner = Learner(
-        make_model("uniter", "tiny", {}, vocabulary=WORDS.size), Optimiser(), 1e-3, 1, lambda _: [], list, 0
-    )
+    learner = Learner(make_model("uniter", "tiny", {}, vocabulary=WORDS.size), Optimiser(), 1e-3, NOTHING, list, 0)
     for head, said in ((learner.values, [1.0, 2.0]), (learner.value, [5.0])):
         torch.nn.init.zeros_(head.weight)
         head.bias.data = torch.tensor(said)
@@ -152,11 +152,11 @@ def test_sides_of_unlabelled_pairs_show_one_modality_each_and_no_truth(task: str
 def test_each_unlabelled_pair_stands_once_beside_other_labelled_examples() -> None:
     maker = generator(TASKS["cardinality"].Config())
     training = Training(steps=6, check_every=3, consistency=True)
-    batches, steps, _ = fine_tuning(parts_of(maker, training=training))
-    assert steps == 6
+    schedule, _ = fine_tuning(parts_of(maker, training=training))
+    assert (schedule.steps, schedule.batches, schedule.check_every) == (6, 3, 3)
     labelled: list[bytes] = []
     unlabelled: list[bytes] = []
-    for batch in itertools.chain(batches(0), batches(1)):
+    for batch in itertools.chain(schedule.epoch(0), schedule.epoch(1)):
         assert batch.sides is not None
         own, other = batch.sides
         assert len(own) == len(other) == len(batch) == 10
@@ -165,10 +165,30 @@ def test_each_unlabelled_pair_stands_once_beside_other_labelled_examples() -> No
     assert len(set(labelled)) == len(set(unlabelled)) == 60 and not set(labelled) & set(unlabelled)
 
 
+def test_pairs_without_answers_are_counted_as_they_are_shown() -> None:
+    """Consistency, a reader and pretraining, counted batch by batch; a reader's blank pictures are no pairs."""
+    maker = generator(TASKS["cardinality"].Config())
+    parts = parts_of(
+        maker,
+        training=Training(steps=6, check_every=3, consistency=True),
+        pretraining=Pretraining(steps=3),
+        reader=Reading(steps=2),
+    )
+    schedule, labelled = fine_tuning(parts)
+    steps = schedule.steps
+    shown_both = (batch.sides for epoch in (0, 1) for batch in schedule.epoch(epoch))
+    consistency = [len(sides[0]) for sides in shown_both if sides is not None]
+    read = [sum(map(bool, captions)) for _, captions in reader_batches(maker, WORDS, SIGHT, steps=2)]
+    pretrained = [len(batch) for batch in scenes(parts).epoch(0)]
+    assert (sum(consistency), sum(read), sum(pretrained)) == (60, 126, 30)
+    assert unlabelled_pairs(parts.run, steps) == 60 + 126 + 30 and labelled == 60
+    assert unlabelled_pairs(parts_of(maker).run, 2000) == 0
+
+
 def test_sides_are_shared_out_with_their_batch() -> None:
     maker = generator(TASKS["cardinality"].Config())
     training = Training(steps=1, check_every=1, consistency=True)
-    batch = next(iter(fine_tuning(parts_of(maker, training=training))[0](0)))
+    batch = next(iter(fine_tuning(parts_of(maker, training=training))[0].epoch(0)))
     parts = [batch.every(2, rank) for rank in range(2)]
     for side in range(2):
         whole, halves = (batch.sides or ())[side], [(part.sides or ())[side] for part in parts]
@@ -184,7 +204,7 @@ def test_the_side_that_is_trained_in_teaches_the_other_and_learns_nothing_from_i
 ) -> None:
     torch.manual_seed(0)
     model = make_model("uniter", "tiny", {}, vocabulary=WORDS.size)
-    learner = Learner(model, Optimiser(), 1e-3, 1, lambda epoch: [], lambda: [], 0).train()
+    learner = Learner(model, Optimiser(), 1e-3, NOTHING, list, 0).train()
     examples = Examples(streamed(generator(TASKS["cardinality"].Config()), 0, 8), WORDS, SIGHT)
     own, other = (
         replace(side, features=side.features.requires_grad_())
@@ -259,9 +279,9 @@ def test_where_the_world_is_small_fewer_scenes_are_made_for_those_with_few_objec
 
     monkeypatch.setattr(train.batches, "streamed", seen)
     training = Training(steps=2 * epochs, check_every=2)
-    batches, steps, count = fine_tuning(parts_of(maker, training=training))
-    assert (steps, count) == (2 * epochs, 20 * epochs)
-    assert all(len(list(batches(epoch))) == 2 for epoch in range(epochs))
+    schedule, count = fine_tuning(parts_of(maker, training=training))
+    assert (schedule.steps, count) == (2 * epochs, 20 * epochs)
+    assert all(len(list(schedule.epoch(epoch))) == schedule.batches == 2 for epoch in range(epochs))
     assert made[0].start == 22 and made[-1].stop <= limit and not any(part.start % 2 for part in made)
     assert all(one.stop <= other.start for one, other in itertools.pairwise(made))
     assert len(made[0]) // 20 == most and len(made[-1]) == 20

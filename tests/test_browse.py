@@ -230,7 +230,7 @@ def test_header_says_what_the_dataset_is(datasets: dict[str, Path], open_page: O
     for split, counts in manifest["splits"].items():
         tile = driver.find_element(By.CSS_SELECTOR, f".tile[data-split={split}]").text.split()
         false = counts["rows"] - counts["true"]
-        assert tile == [split, str(counts["rows"]), str(counts["true"]), "true", str(false), "false"]
+        assert tile[:6] == [split, str(counts["rows"]), str(counts["true"]), "true", str(false), "false"]
     driver.find_element(By.CSS_SELECTOR, "#settings summary").click()
     assert "world.columns\n6" in driver.find_element(By.ID, "settings").text
 
@@ -335,6 +335,145 @@ def test_the_hash_keeps_the_state(datasets: dict[str, Path], open_page: Open) ->
         assert len(card_ids(open_page(datasets["spatiality"] / browse.NAME, wild))) == shown
 
 
+# Baselines -------------------------------------------------------------------------------------------------------
+
+LOOKS: dict[str, Callable[[Row], Any]] = {
+    "query alone": lambda row: row["query"],
+    "query and number of objects": lambda row: (row["query"], len(row["objects"])),
+}
+
+
+def reached(rows: list[Row], split: str, look: Callable[[Row], Any]) -> float:
+    """Accuracy, in percent, of the answer that is most frequent in train for what a rule looks at."""
+    trained: dict[Any, Counter[bool]] = {}
+    for row in rows:
+        if row["split"] == "train":
+            trained.setdefault(look(row), Counter())[row["answer"]] += 1
+    right = []
+    for row in rows:
+        if row["split"] == split:
+            counts = trained.get(look(row), Counter())
+            same, other = counts[row["answer"]], counts[not row["answer"]]
+            right.append(0.5 if same == other else float(same > other))
+    return 100 * sum(right) / len(right)
+
+
+def test_baselines_are_shown_for_each_split_but_train(tmp_path: Path, open_page: Open) -> None:
+    count = Count(train=2000, validation=400, test_ind=400, test_ood=400)
+    released = Cardinality(total="released", scope="queried", distractors=[1, 3], count=count, image=Image(cell=16))
+    folder = written(tmp_path / "released", released)
+    rows = list(rows_of(folder).values())
+    due = {
+        split: {name: reached(rows, split, look) for name, look in LOOKS.items()}
+        for split in ("validation", "test_ind", "test_ood")
+    }
+    assert due["test_ind"]["query and number of objects"] > 60 > 51 > due["test_ind"]["query alone"]
+    assert browse.main([str(folder), "--examples", "4"]) == 0
+    driver = open_page(folder / browse.NAME)
+    tiles = driver.execute_script("""
+      return [...document.querySelectorAll(".tile")].map((tile) => [tile.dataset.split,
+        [...tile.querySelectorAll(".rules div")].map((line) => [...line.children].map((e) => e.textContent))]);""")
+    assert dict(tiles).keys() == {"train", *due} and not dict(tiles)["train"]
+    for split, lines in tiles:
+        shown = {name: float(text.removesuffix(" %")) for name, text in lines}
+        assert shown == pytest.approx(due.get(split, {}), abs=0.051)
+    assert "fitted on train" in driver.find_element(By.ID, "baselines").text
+
+
+def test_without_a_train_split_there_are_no_baselines(tmp_path: Path, open_page: Open) -> None:
+    config = Cardinality(count=Count(train=0, validation=0, test_ind=0, test_ood=60), image=Image(cell=16))
+    folder = written(tmp_path / "d", config)
+    assert browse.main([str(folder)]) == 0
+    driver = open_page(folder / browse.NAME)
+    assert not driver.find_elements(By.CSS_SELECTOR, ".rules")
+    assert not driver.find_element(By.ID, "baselines").is_displayed()
+
+
+# Couples and axes ------------------------------------------------------------------------------------------------
+
+READ_COUPLES = """
+const texts = (card) => [".query", ".answer"].map((what) => card.querySelector(what).firstChild.textContent.trim());
+return [...document.querySelectorAll(".couple")].map((couple) =>
+  [...couple.querySelectorAll(".card")].map((card) => [card.dataset.id, ...texts(card)]));
+"""
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_couples_stand_side_by_side_the_true_one_first(task: str, datasets: dict[str, Path], open_page: Open) -> None:
+    rows = rows_of(datasets[task])
+    driver = open_page(datasets[task] / browse.NAME, "split=test_ood")
+    driver.find_element(By.NAME, "couples").click()
+    until(driver, lambda: driver.find_elements(By.CSS_SELECTOR, ".couple"))
+    for answer in ("", "false"):  # a couple is shown where either of its examples matches
+        if answer:
+            driver.execute_async_script(USE, "answer", answer)
+        couples = driver.execute_script(READ_COUPLES)
+        assert len(couples) == 24
+        for (first, query, true), (second, other, false) in couples:
+            assert (true, false) == ("✓ True", "✗ False") and rows[first]["answer"] and not rows[second]["answer"]
+            assert query == other == rows[first]["query"] == rows[second]["query"]
+            numbers = sorted(int(name[-8:]) for name in (first, second))
+            assert numbers[0] % 2 == 0 and numbers[1] == numbers[0] + 1
+    assert "of 60 matching couples" in driver.find_element(By.ID, "status").text
+    boxes = driver.execute_script("""
+      const pictures = document.querySelector(".couple").querySelectorAll("img");
+      return [...pictures].map((picture) => picture.getBoundingClientRect().toJSON());""")
+    assert boxes[0]["top"] == boxes[1]["top"] and boxes[0]["right"] <= boxes[1]["left"]
+
+
+def test_couples_across_files_and_in_a_sample_are_whole(tmp_path: Path) -> None:
+    """Files of an odd number of rows cut couples in two."""
+    config = TASKS["comparison"]
+    generate_dataset(config, Job(str(tmp_path / "d"), rows_per_file=37, workers=1), say=lambda _: None)
+    shown = embedded(browse.page(tmp_path / "d", 30))["examples"]
+    assert len(shown) == 4 * 30
+    for first, second in zip(shown[::2], shown[1::2], strict=True):
+        assert first["couple"] == second["couple"] and first["query"] == second["query"]
+        assert first["answer"] != second["answer"] and int(first["id"][-8:]) // 2 == int(second["id"][-8:]) // 2
+    assert len({example["couple"] for example in shown}) == len(shown) // 2
+    assert len(embedded(browse.page(tmp_path / "d", 1))["examples"]) == 4
+
+
+def test_data_without_couples_offer_none(tmp_path: Path, open_page: Open) -> None:
+    folder = written(tmp_path / "mixed", TASKS["cardinality"], "original")
+    for name in ("dataset.json", "README.md"):
+        (folder / name).unlink()
+    header, *lines = (folder / "index.csv").read_text().splitlines(keepends=True)
+    random.Random(0).shuffle(lines)
+    (folder / "index.csv").write_text("".join([header, *lines]))
+    assert browse.main([str(folder), "--out", str(tmp_path / browse.NAME)]) == 0
+    assert {example["couple"] for example in embedded((tmp_path / browse.NAME).read_text())["examples"]} == {None}
+    driver = open_page(tmp_path / browse.NAME, "couples=1")
+    assert len(card_ids(driver)) == 24 and not driver.find_elements(By.CSS_SELECTOR, ".couple")
+    assert not driver.find_element(By.NAME, "couples").is_displayed()
+
+
+READ_AXES = """
+const box = document.querySelector(".card img").getBoundingClientRect();
+function centre(e) {
+  const place = e.getBoundingClientRect(), [x, y] = [place.left + place.width / 2, place.top + place.height / 2];
+  return [e.textContent, (x - box.left) / box.width, (y - box.top) / box.height];
+}
+return ["columns", "rows"].map((name) => [...document.querySelector(`.card .${name}`).children].map(centre));
+"""
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_axis_letters_stand_beside_their_columns_and_rows(
+    width: int, datasets: dict[str, Path], open_page: Open
+) -> None:
+    driver = open_page(datasets["spatiality"] / browse.NAME, "", width)
+    assert not driver.find_elements(By.CSS_SELECTOR, ".axes")
+    driver.find_element(By.NAME, "axes").click()
+    until(driver, lambda: len(driver.find_elements(By.CSS_SELECTOR, ".card .axes")) == 24)
+    columns, rows = driver.execute_script(READ_AXES)
+    assert [name for name, *_ in columns] == list("ABCDEF") and [name for name, *_ in rows] == list("123456")
+    for place, (_, x, y) in enumerate(columns):
+        assert x == pytest.approx((place + 0.5) / 6, abs=0.01) and y < 0
+    for place, (_, x, y) in enumerate(rows):
+        assert y == pytest.approx((place + 0.5) / 6, abs=0.01) and x < 0
+
+
 # Trust -----------------------------------------------------------------------------------------------------------
 
 HOSTILE = (
@@ -392,7 +531,7 @@ def test_the_page_runs_no_script_but_its_own_and_loads_nothing(datasets: dict[st
 @pytest.mark.parametrize("task", TASKS)
 def test_nothing_sticks_out_of_the_screen(task: str, width: int, datasets: dict[str, Path], open_page: Open) -> None:
     for view in ("examples", "pairs"):
-        driver = open_page(datasets[task] / browse.NAME, f"view={view}", width)
+        driver = open_page(datasets[task] / browse.NAME, f"view={view}&couples=1&axes=1", width)
         assert driver.execute_script("return document.documentElement.scrollWidth") <= width
     inner = "return [...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth).length"
     assert driver.execute_script(inner) == 0  # no map of the paper's world needs to be scrolled

@@ -21,6 +21,7 @@ from analysis import Runs, counts, load
 from analysis.figures import FIGURES, draw, save
 from analysis.page import ink
 from analysis.runs import examples_of
+from analysis.tables.sheet import BIMODAL
 from splits import CARDINALITY
 from tests.grid import Accuracy, make_run
 from tests.helpers import ROOT, hashes
@@ -288,7 +289,8 @@ def test_figures_of_several_runs_tell_settings_below_and_of_one_in_the_title(run
     assert "training.examples=0.25, training.stream=false" in told
     figure = draw("transfer", runs, task="cardinality")
     titles = {axes.get_title(loc="left") for axes in figure.axes} - {""}
-    assert titles == {f"{s}, uniter small{m}" for s in ("test_ind", "test_ood") for m in ("", " [1]", " [2]", " [3]")}
+    matrices = ("uniter small", *(f"uniter small [{n}]" for n in (1, 2, 3)), "text alone")
+    assert titles == {f"{split}, {label}" for split in ("test_ind", "test_ood") for label in matrices}
     note = " ".join(text.get_text() for text in figure.texts)
     for number, part in enumerate(("0.25", "0.5"), 1):
         assert f"[{number}] training.examples={part}, training.stream=false." in note
@@ -332,6 +334,8 @@ def test_a_figure_names_its_run_and_fits_its_page(runs: Runs, figure: str, task:
         assert float(text.get_fontsize()) >= 5.5, text
     told = " ".join(text.get_text() for text in drawn.texts)
     assert task in told
+    words = str(drawn.get_label()).replace(" · ", " ").split()  # of the caption, which is the title with none left out
+    assert (told.replace(" · ", " ").split()[: len(words)] == words and task in words) or f"{task}," in words
     if FIGURES[figure].of == "predictions":
         rows = runs.chosen(**where(figure, task))
         assert "uniter" in told and "trained in image" in told and "random" in told and "seed 0" in told
@@ -354,6 +358,46 @@ def test_held_out_cells_are_blank(runs: Runs, task: str) -> None:
         if task == "cardinality" and title[0] == "test_ind":
             held_out = {(rows.index(shape), n - 1) for shape, numbers in CARDINALITY.items() for n in numbers}
             assert not held_out & places and values.sum() == len(held_out)
+
+
+COLOURED = [(figure, task) for figure in ("cells", "dataset", "numbers", "transfer") for task in FIGURES[figure].tasks]
+
+
+def test_colours_mean_the_same_in_all_figures_of_a_kind(runs: Runs) -> None:
+    """Of a run that is nearly always right, one that guesses, and on every task."""
+    limits: dict[str, set[tuple[float | None, float | None]]] = defaultdict(set)
+    for figure, task in COLOURED:
+        several = [where(figure, task)]
+        if FIGURES[figure].of == "predictions":
+            several.append(several[0] | {"test_setting": "caption"})
+        for chosen_by in several:
+            meshes = [mesh for axes in draw(figure, runs, **chosen_by).axes for mesh in axes.collections
+                      if isinstance(mesh, QuadMesh)]  # fmt: skip
+            limits[figure] |= {mesh.get_clim() for mesh in meshes}
+            cells = [np.ma.asarray(mesh.get_array()).compressed() for mesh in meshes]
+            assert all(part.min() >= 0 and part.max() <= 100 for part in cells if part.size)
+    assert len(limits) == 4 and all(found == {(0, 100)} for found in limits.values())
+
+
+def test_transfer_can_be_read_with_four_models(runs: Runs) -> None:
+    """As large as it is drawn, it fits a page of 1,400 pixels at 100 dots per inch; nothing is small or overlaps."""
+    own = runs.chosen(task="comparison")
+    rows = [own.assign(model=model, name=model + own["name"]) for model in BIMODAL]
+    text = own[own["test_setting"] == own["setting"]]
+    rows.append(text[text["setting"] == "caption"].assign(model="bert"))
+    drawn = draw("transfer", Runs(runs.folder, pd.concat(rows, ignore_index=True), [], {}), task="comparison")
+    assert drawn.get_size_inches()[0] <= 12.8
+    shown = texts(drawn)
+    assert all(float(text.get_fontsize()) >= 6.5 for text in shown)
+    titles = {f"{split}, {model} small" for split in ("test_ind", "test_ood") for model in BIMODAL}
+    assert titles <= {text.get_text() for text in shown}
+    assert "bert small" in {text.get_text() for text in shown}  # a line among what text alone reaches
+    renderer = FigureCanvasAgg(drawn).get_renderer()  # type: ignore[no-untyped-call, unused-ignore]
+    drawn.draw(renderer)  # type: ignore[no-untyped-call, unused-ignore]
+    boxes = [text.get_window_extent(renderer) for text in shown]
+    overlaps = [(shown[n].get_text(), shown[m].get_text()) for n, a in enumerate(boxes) for m, b in enumerate(boxes[:n])
+                if a.x0 + 1 < b.x1 and b.x0 + 1 < a.x1 and a.y0 + 1.5 < b.y1 and b.y0 + 1.5 < a.y1]  # fmt: skip
+    assert overlaps == []
 
 
 FLOORED = {"pairs": "spatiality", "objects": "cardinality", "quantifiers": "quantifiers", "calibration": "comparison"}

@@ -34,6 +34,23 @@ def test_where_a_run_lies_and_runs_is_no_part_of_it() -> None:
     assert set(identity(Run(), dataset="d")) == {f.name for f in fields(Run)} - {*elsewhere, "logger"} | {"dataset"}
 
 
+def test_runs_keep_their_names_unless_they_are_shown_something_else() -> None:
+    """Names of runs from before there was `regions.context`, by what they were run with."""
+    before = {"visualbert": "9dd55cb1", "uniter": "c0f94dad", "lxmert": "646e9cb1", "albef": "f0b18b54",
+              "bert": "5d692a05", "roberta": "ac3bfd9c"}  # fmt: skip
+    for model, name in before.items():
+        none, auto, whole = (
+            run_id(identity(Run(model=model, regions=RegionSettings(context=context)), dataset="d"))
+            for context in ("none", "auto", "receptive_field")
+        )
+        assert none == name and whole != name and auto == (whole if model == "visualbert" else none)
+    grid = Run(model="visualbert", controlled=True, setting="image", regions=RegionSettings(source="grid"))
+    alone = replace(grid, regions=replace(grid.regions, context="none"))
+    assert run_id(identity(alone, dataset="d")) == "eea58b2f" != run_id(identity(grid, dataset="d"))
+    cells = Run(regions=RegionSettings(number=36, blank="cells"))
+    assert not same(cells, Run(regions=RegionSettings(number=36)))
+
+
 @pytest.mark.parametrize("name", ["pretrained", "tokenizer", "regions.file", "regions.detector"])
 def test_files_count_by_content(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -634,7 +634,7 @@ def test_base_size_has_the_papers_parameter_count(name: str) -> None:
 
 @pytest.mark.parametrize("name", TABLE_8_CONTROLLED)
 def test_controlled_base_size_has_the_papers_parameter_count(name: str) -> None:
-    assert millions(name, {"controlled": True}, vocabulary=30522) == TABLE_8_CONTROLLED[name]
+    assert millions(name, {"controlled": True}) == TABLE_8_CONTROLLED[name]
 
 
 def test_the_teacher_is_not_trainable() -> None:

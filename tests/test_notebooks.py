@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +76,21 @@ def test_notebooks_run(name: str, runs: Path, monkeypatch: pytest.MonkeyPatch) -
     pages = "".join(o["data"]["text/html"] for o in outputs if "text/html" in o.get("data", {}))
     assert len(pictures) == {"1_dataset.ipynb": 1, "2_errors.ipynb": 14, "3_transfer.ipynb": 5}[name]
     assert ("data:image/png;base64" in pages) == (name != "3_transfer.ipynb") and "<table" in pages
+    if name == "2_errors.ipynb":
+        _worst_pairs_come_with_intervals_that_order_them(notebook)
+
+
+def _worst_pairs_come_with_intervals_that_order_them(notebook: Any) -> None:
+    """A pair with 2 of 2 wrong is no worse for certain than one with 90 of 100: the intervals' lower ends decide."""
+    last = [cell for cell in notebook.cells if cell.cell_type == "code"][-1]
+    pages = [output["data"]["text/html"] for output in last.outputs if "<table" in output["data"].get("text/html", "")]
+    assert len(pages) == len(TASKS)
+    for page in pages:
+        head, *rows = [
+            re.findall(r"<t[hd]>(.*?)</t[hd]>", line) for line in re.findall(r"<tr.*?</tr>", page, re.DOTALL)
+        ]
+        columns = [head.index(name) for name in ("low", "percent", "high")]
+        shown = [tuple(float(row[place]) for place in columns) for row in rows]
+        assert len(shown) == 5 and all(low <= share <= high and low < high for low, share, high in shown)
+        assert shown == sorted(shown, key=lambda row: -row[0])
+        assert "examples" in head

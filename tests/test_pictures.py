@@ -342,7 +342,7 @@ def test_training_pictures_alone_are_changed_and_by_seed_and_epoch(
         training = replace(SHORT, stream=False, augment=augmenting)
         config = albef(folder, tmp_path, training=training, seed=seed)
         parts = Parts(config, Source(folder), WORDS, sight_of(config, tmp_path))
-        made = list(fine_tuning(parts)[0](epoch))
+        made = list(fine_tuning(parts)[0].epoch(epoch))
         tested = list(batches_of_test(parts.examples("validation"), "image"))
         return tuple(torch.cat([b.pixels for b in found if b.pixels is not None]) for found in (made, tested))  # type: ignore[return-value]
 

@@ -27,6 +27,7 @@ from analysis.probe import predicate_noun, report, scenes
 from analysis.probe.command import HELP, listed, main, settings
 from analysis.probe.config import Probe
 from analysis.probe.items import KINDS, Answer
+from analysis.probe.layouts import FORMAT_VERSION
 from analysis.probe.measures import MACRO, MICRO
 from analysis.probe.models import weights_of
 from analysis.probe.results import Result, load_results
@@ -84,7 +85,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Our own corpora, small."""
     folder = tmp_path_factory.mktemp("built")
     for kind in KINDS:
-        scenes.build(folder / f"{kind}-s0-{SMALL}", 0, SMALL, kind, workers=1, **QUIET)
+        scenes.build(folder / f"{kind}-v{FORMAT_VERSION}-s0-{SMALL}", 0, SMALL, kind, workers=1, **QUIET)
     return folder
 
 
@@ -176,7 +177,11 @@ def test_without_a_model_the_floors_answer(here: Path) -> None:
                 if line.by == "axis":
                     assert (line.single, line.pair_accuracy) == ((50, 0) if rule not in ("random", "constant") else
                                                                  (line.single, line.pair_accuracy)), rule  # fmt: skip
-        assert "scene_oracle" not in result.blind and "visible_words" not in result.blind
+        assert not {"scene_oracle", "visible_words", "most_ink", "most_central"} & set(result.blind)
+        for rule in ("most_ink", "most_central"):
+            shares = {(line.single, line.pair_accuracy) for line in result.floors[rule]
+                      if (line.by == "axis and grade" and "N1" not in line.value) or line.value == "noun"}  # fmt: skip
+            assert shares == {(50, 0)}
     page = (here / "probes" / "report.html").read_text()
     assert "FLAGGED" not in page and "scene_oracle" in page
     assert all("-floors-" in result.name for result in results)
@@ -535,7 +540,7 @@ def test_failures_are_counted_and_the_rest_kept(here: Path) -> None:
 
 
 def test_regions_made_elsewhere_are_part_of_what_a_run_is(here: Path, one_thread: None) -> None:
-    folder = here / SCENES_FOLDER / f"predicate_noun-s0-{SMALL}"
+    folder = here / SCENES_FOLDER / f"predicate_noun-v{FORMAT_VERSION}-s0-{SMALL}"
     items = scenes.build(folder, 0, SMALL, "predicate_noun", **QUIET).items
     features, random = here / "features", np.random.default_rng(0)
     features.mkdir()
@@ -561,7 +566,7 @@ def test_a_checklist_of_scenes_has_regions_of_a_file_for_each_picture_and_floor(
     """Pictures are found by their names alone, so no two of a corpus may have one; the blank one has a name, too."""
     (here / "features").mkdir()
     random = np.random.default_rng(0)
-    pictures = [path.stem for path in (here / SCENES_FOLDER / f"checklist-s0-{SMALL}").rglob("*.png")]
+    pictures = [path.stem for path in (here / SCENES_FOLDER / f"checklist-v{FORMAT_VERSION}-s0-{SMALL}").rglob("*.png")]
     for name in (*pictures, "blank"):
         boxes = np.array([[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]], np.float32)
         np.savez(here / f"features/{name}.npz", features=random.standard_normal((2, 8)), norm_bb=boxes)

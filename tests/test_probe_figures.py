@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from analysis.probe.figures import WIDEST, bar_chart, figures, radar_chart
+from analysis.probe.figures import SALIENT_LABEL, WIDEST, bar_chart, figures, radar_chart
 from analysis.probe.results import Group, groups, load_results
 from tests.probe_runs import AXES, answers_of, by_axis, corpus_of, made, put
 
@@ -71,6 +72,17 @@ def test_bars_have_intervals_and_floors(out: Path) -> None:
     assert floors == [50] * 12 + [100]
 
 
+def test_bars_have_the_best_salience_rule(out: Path) -> None:
+    group = of(out)
+    rules = {"most_ink": group.floors["hash"], "most_central": group.floors["hash"]}
+    figure = bar_chart(replace(group, floors={**group.floors, **rules}), group.answerers)
+    drawn = [s for c in figure.axes[0].collections for s in getattr(c, "get_segments", list)()]
+    levels = sorted(s[0][1] for s in drawn if s[0][1] == s[1][1] and s[0][0] != s[1][0])
+    assert levels == [50] * 25 + [100]  # of 13 axes, beside those of the blind rules
+    labels = {text.get_text() for legend in figure.legends for text in legend.get_texts()}
+    assert SALIENT_LABEL in labels
+
+
 def test_many_axes_take_rows_that_fit_a_page(out: Path) -> None:
     series = {f"m{n}": of(out).answerers["first"] for n in range(7)}
     figure = bar_chart(of(out), series)
@@ -94,3 +106,17 @@ def test_seven_models_to_a_figure_and_few_axes_without_radar(tmp_path: Path) -> 
         put(tmp_path, corpus, f"m{n}", answers_of(corpus, [True] * 26), {})
     (group,) = groups(load_results(tmp_path)[0])
     assert set(figures(group)) == {f"made-up-{kind}{number}" for kind in ("bars", "radar") for number in ("", "-2")}
+
+
+def test_the_key_fits_its_figure(out: Path) -> None:
+    """Seven entries make columns of uneven lengths, the last of which must not run off the page."""
+    group = of(out)
+    names = ("google/siglip2-so400m-patch14-384", "m", "openai/clip-vit-large-patch14-336")
+    for count in range(1, 4):
+        series = dict(zip(names[:count], [*group.answerers.values(), *group.answerers.values()], strict=False))
+        figure = bar_chart(group, series)
+        canvas: Any = FigureCanvasAgg(figure)
+        canvas.draw()
+        (legend,) = figure.legends
+        box = legend.get_window_extent(canvas.get_renderer())
+        assert figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1

@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from analysis.probe.floors import OF_SCENES, RULES, Texts, blank, floors, noisy_oracle, shuffled
+from analysis.probe import predicate_noun
+from analysis.probe.floors import OF_SCENES, RULES, SALIENT, Texts, blank, floors, noisy_oracle, shuffled
 from analysis.probe.floors import _classifier as classifier
 from analysis.probe.floors import _ngrams as ngrams
 from analysis.probe.items import Answer, Corpus, Item
@@ -69,7 +70,22 @@ def test_what_sees_gets_what_it_was_made_to_get(corpus: Corpus) -> None:
     for grade in {item.labels["grade"] for item in corpus.items}:
         of_grade = [item for item in corpus.items if item.labels["grade"] == grade]
         wanted = (1.0, 1.0) if grade == "N1" else (0.5, 0.0)
-        assert shares(of_grade, found["visible_words"]) == wanted
+        for rule in ("visible_words", *SALIENT):
+            assert shares(of_grade, found[rule]) == wanted, rule
+
+
+def test_salience_is_read_from_the_pictures(tmp_path: Path) -> None:
+    """Of a picture that is not there, or not one of ours, it says nothing; of a crop it says what is in it."""
+    whole = build(tmp_path / "made", count=12, kind="predicate_noun", workers=1, say=lambda _: None)
+    assert whole.pictures
+    first, second, *rest = (whole.pictures / item.image for item in whole.items)
+    first.unlink()
+    Image.new("RGB", (672, 672), "#123456").save(second)
+    for rule, answers in floors(whole, rules=SALIENT).items():
+        assert [answer.status for answer in answers] == ["missing", "unreadable"] + ["scored"] * len(rest), rule
+        assert all(answer.why for answer in answers[:2])
+    crops = predicate_noun.read_set(tmp_path / "made", "normal", True)
+    assert all(shares(crops.items, answers) == (1.0, 1.0) for answers in floors(crops, rules=SALIENT).values())
 
 
 def test_words_alone_solve_a_crop(corpus: Corpus) -> None:

@@ -16,6 +16,7 @@ from transformers import BertTokenizer
 
 from analysis.probe.config import OWN
 from analysis.probe.items import open_picture
+from analysis.probe.models import regions_of
 from analysis.probe.own import finder
 from analysis.probe.scorers import Matcher, load
 from tests.helpers import one_line
@@ -166,6 +167,19 @@ def test_regions_of_a_grid_need_nothing_else(kind: str, tmp_path: Path) -> None:
     shown, white = Image.fromarray(pixels), Image.new("RGB", (96, 96), "white")
     scores = scorer([shown, shown, white], ["a red circle", "a blue circle", "a red circle"])
     assert len(set(scores.tolist())) == 3
+    moved = Image.fromarray(np.roll(pixels, (32, 16), (0, 1)))  # two cells down, one to the right
+    same, other = scorer([shown, moved], ["a red circle"] * 2)
+    assert same == pytest.approx(scores[0], abs=1e-6) and abs(other - same) > 1e-5
+
+
+def test_what_regions_are_is_part_of_what_a_probe_is_known_by() -> None:
+    """Only VisualBERT, which takes no boxes, sees of a grid what it did not before there was `regions.context`."""
+    alone, whole = (RegionSettings(source="grid", context=context) for context in ("none", "receptive_field"))
+    for name in ("uniter:a.pt", "lxmert:a.pt", "albef:a.pth", "openai/clip"):
+        assert regions_of(RegionSettings(source="grid"), name) is regions_of(alone, name) is None
+    told = regions_of(RegionSettings(source="grid"), "visualbert:a.th")
+    assert told is not None and told == regions_of(whole, "visualbert:a.th") == regions_of(whole, "uniter:a.pt")
+    assert told["context"] == "receptive_field" and regions_of(alone, "visualbert:a.th") is None
 
 
 def test_a_grid_has_the_features_of_its_cells() -> None:

@@ -28,7 +28,8 @@ from scipy import ndimage
 
 from analysis.probe import checklist, drawing, predicate_noun, scenes
 from analysis.probe.items import Corpus, Item, open_picture
-from analysis.probe.layouts import UNITS, Unit
+from analysis.probe.layouts import FORMAT_VERSION, UNITS, Pair, Unit
+from analysis.probe.salience import from_pixels
 from analysis.probe.scenes import build, read, truths
 from analysis.probe.statements import Form
 from analysis.probe.taxonomy import TAXONOMY
@@ -245,6 +246,57 @@ def test_what_is_tested_is_where_and_as_large_as_it_says(
     assert len(table) == 9 and len(set(table.values())) == 1
 
 
+@pytest.mark.parametrize("kind", COUNTS)
+def test_objects_are_read_from_pixels(
+    kind: str, corpora: dict[str, Corpus], seen: dict[str, dict[str, list[Seen]]]
+) -> None:
+    pictures = corpora[kind].pictures
+    for item in corpora[kind].items:
+        found = from_pixels(open_picture(pictures, item.image))
+        wanted = [(frozenset(o.words), o.box[2] * o.box[3], round(4 * math.dist(o.centre, (336, 336)) ** 2))
+                  for o in seen[kind][item.id]]  # fmt: skip
+        assert sorted((sorted(o.words), o.area, o.off_centre) for o in found) == sorted(
+            (sorted(words), area, off) for words, area, off in wanted
+        )
+        white = np.asarray(open_picture(pictures, item.image)).min(axis=2) == 255
+        assert sum(o.ink for o in found) == np.count_nonzero(~white)
+
+
+def preferences(sentences: tuple[str, str], objects: list[Seen], picture: np.ndarray) -> list[str]:
+    """By box, ink and nearness to the centre: the sentence of whose own words one is shown by the foremost object."""
+    own = [set(one.split()) - set(other.split()) for one, other in (sentences, sentences[::-1])]
+
+    def ink(o: Seen) -> int:
+        x, y, width, height = o.box
+        return int(np.count_nonzero(picture[y : y + height, x : x + width]))
+
+    found = []
+    for measure in (lambda o: o.box[2] * o.box[3], ink, lambda o: -math.dist(o.centre, (336, 336))):
+        best = [max((measure(o) for o in objects if o.words & words), default=-math.inf) for words in own]
+        found.append("neither" if best[0] == best[1] else sentences[best[0] < best[1]])
+    return found
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_salience_prefers_one_sentence_for_both_pictures(
+    kind: str, corpora: dict[str, Corpus], seen: dict[str, dict[str, list[Seen]]]
+) -> None:
+    """So that a rule that sees sizes or places, and binds nothing, has half of the items right and no pair."""
+    pictures = corpora[kind].pictures
+    items = corpora[kind].items
+    assert pictures
+    for one, other in zip(items[::2], items[1::2], strict=True):
+        sentences = one.positives[0], one.negatives[0]
+        first, second = (
+            preferences(sentences, seen[kind][item.id], np.asarray(Image.open(pictures / item.image)))
+            for item in (one, other)
+        )
+        if one.labels["grade"] == "N1":  # nothing shows the false word, so that its absence alone tells
+            assert (first, second) == ([one.positives[0]] * 3, [other.positives[0]] * 3)
+        else:
+            assert first == second, (one, first, second)
+
+
 def test_templates_take_turns(corpora: dict[str, Corpus]) -> None:
     counts: dict[tuple[str, str], Counter[str]] = {}
     for item in corpora["checklist"].items:
@@ -333,10 +385,12 @@ def test_crops_show_the_target_alone(folders: dict[str, Path]) -> None:
 
 
 def test_pixels_of_a_scene_stay_as_they_are() -> None:
-    """Changes with `FORMAT_VERSION` alone."""
-    pair = UNITS["checklist"][0].pair(0, 0)
-    found = hashlib.sha256(drawing.PALETTE[drawing.draw(pair.sides[0].scene)].tobytes()).hexdigest()
-    assert scenes.FORMAT_VERSION == 2 and found[:16] == "2cd6e400a36752b5"
+    """Changes with `FORMAT_VERSION` alone, which is in every manifest and every random choice."""
+    found = hashlib.sha256()
+    for unit in ALL:
+        for side in unit.pair(0, 0).sides:
+            found.update(drawing.PALETTE[drawing.draw(side.scene)].tobytes())
+    assert FORMAT_VERSION == 3 and found.hexdigest()[:16] == "5e09b390ccad49fd"
 
 
 # Any pair ------------------------------------------------------------------------------------------------------------
@@ -376,6 +430,30 @@ def test_target_and_lure_stand_alike(unit: Unit) -> None:
             continue
         for value in {*counts[0], *counts[1]}:
             assert abs(counts[0][value] - counts[1][value]) < 5 * math.sqrt(1800 / 3), (label, counts)
+
+
+@pytest.mark.parametrize("unit", [u for u in ALL if "spatial" not in u.axis], ids=lambda u: f"{u.axis}/{u.source}")
+def test_the_tempting_object_is_of_the_classes_of_the_target(unit: Unit) -> None:
+    for index in range(90):
+        pair = unit.pair(5, index)
+        for side in pair.sides:
+            target, lure = side.scene[side.subject], side.scene[side.other]
+            assert target.words >= set(" ".join(side.positive.args).split())
+            assert _location(target.centre) == _location(lure.centre) == pair.labels["location"]
+            if unit.axis != "Attribute/size":  # which asks for the size
+                assert target.size == lure.size == pair.labels["size"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(unit=st.sampled_from([u for u in ALL if u.grade != "N1"]), seed=st.integers(0, 2**63), index=st.integers(0, 999))
+def test_salience_tells_the_pictures_of_no_pair_apart(unit: Unit, seed: int, index: int) -> None:
+    pair: Pair = unit.pair(seed, index)
+    sentences = (pair.sides[0].positive.sentence(0), pair.sides[0].negative.sentence(0))
+    found = [
+        preferences(sentences, [Seen(o.colour, o.shape, o.box) for o in side.scene], drawing.draw(side.scene))
+        for side in pair.sides
+    ]
+    assert found[0] == found[1]
 
 
 def _location(centre: tuple[float, float]) -> str:

@@ -90,6 +90,26 @@ def test_floors_stand_beside_every_number(out: Path) -> None:
     assert any("Blind rule:" in note for note in table.said)
 
 
+def test_salience_rules_stand_beside_every_number(out: Path) -> None:
+    group = of(out)
+    rules = {"most_ink": group.floors["shorter"], "most_central": group.floors["hash"]}
+    group = replace(group, floors={**group.floors, **rules})
+    table = next(table for table in tables(group) if table.name == "made-up-accuracy")
+    names = [what for _, what in table.columns]
+    found = dict(zip(zip(column(table, "items"), column(table, "answered by"), strict=True), table.rows, strict=True))
+    assert names.count("salience rule") == 2 and names[names.index("salience rule") - 1] == "blind rule"
+    row = found[AXES[2], "first"]
+    assert [row[n].text for n, name in enumerate(names) if name == "salience rule"] == ["100.0 most_ink"] * 2
+    assert [row[n].text for n, name in enumerate(names) if name == "ties"] == ["0"]  # no column is in another's place
+    line = next(line for line in group.answerers["first"] if line.value == AXES[2])
+    both = interval_text(line.pair_accuracy, line.pair_low, line.pair_high)
+    assert row[names.index("both right % [95 %]")].text == both
+    assert printed(group).count("salience rule") == 2 and "salience" not in printed(of(out))
+    assert any("Salience rule:" in note for note in table.said)
+    floors = next(table for table in tables(group) if table.name == "made-up-floors")
+    assert {"most_ink", "most_central"} <= set(column(floors, "answered by"))
+
+
 def test_lines_of_labels_name_the_label() -> None:
     corpus = corpus_of(26)
     items = tuple(replace(item, labels={"subject": ("Man", "Woman")[n % 2]}) for n, item in enumerate(corpus.items))

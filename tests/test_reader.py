@@ -44,6 +44,7 @@ WORLD = World(colours=("red", "orange"), shapes=("square", "circle", "star"), co
 MAKER = Generator(Spatiality(world=WORLD, image=Image(cell=16), count=Count(100, 10, 200, 200)))
 WORDS = Words(grammar_tokenizer())
 SCENE, GRID = (Sight("regions", RegionSettings(source=source)) for source in ("scene", "grid"))
+CONTEXT = Sight("regions", RegionSettings(context="receptive_field"))
 
 
 def train(sight: Sight = SCENE, steps: int = 220, seed: int = 0, model: str = "uniter") -> Reader:
@@ -58,6 +59,12 @@ def scene_reader() -> Reader:
 @pytest.fixture(scope="module")
 def grid_reader() -> Reader:
     return train(GRID, 240)
+
+
+@pytest.fixture(scope="module")
+def visualbert_reader() -> Reader:
+    """Without boxes: places are in the features alone."""
+    return train(CONTEXT, 240, model="visualbert")
 
 
 def shown(raw: Raw, row: int) -> set[tuple[str, str, int, int]]:
@@ -77,9 +84,11 @@ def read(caption: str) -> set[tuple[str, str, int, int]]:
 
 # Reading ---------------------------------------------------------------------------------------------------------
 
+READERS = [("scene_reader", SCENE), ("grid_reader", GRID), ("visualbert_reader", CONTEXT)]
+
 
 @pytest.mark.parametrize("split", ["test_ind", "test_ood"])
-@pytest.mark.parametrize(("name", "sight"), [("scene_reader", SCENE), ("grid_reader", GRID)])
+@pytest.mark.parametrize(("name", "sight"), READERS)
 def test_reads_pictures_it_has_not_seen(name: str, sight: Sight, split: str, request: pytest.FixtureRequest) -> None:
     reader = request.getfixturevalue(name)
     raw = streamed(MAKER, 0, 200, split)
@@ -87,7 +96,7 @@ def test_reads_pictures_it_has_not_seen(name: str, sight: Sight, split: str, req
     assert [read(caption) for caption in captions] == [shown(raw, row) for row in range(200)]
 
 
-@pytest.mark.parametrize(("name", "sight"), [("scene_reader", SCENE), ("grid_reader", GRID)])
+@pytest.mark.parametrize(("name", "sight"), READERS)
 def test_reads_nothing_off_a_blank_picture(name: str, sight: Sight, request: pytest.FixtureRequest) -> None:
     reader = request.getfixturevalue(name)
     raw = streamed(MAKER, 0, 3, "test_ind")

@@ -86,6 +86,17 @@ BAD_SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "seed": ({"seed": -1}, r"regions.seed=-1"),
     "misses of grid": ({"source": "grid", "misses": 0.1}, r"only regions.source=scene has it"),
     "jitter of file": ({"source": "file", "file": "a.tsv", "jitter": 0.1}, r"only regions.source=scene has it"),
+    "context": ({"context": "some"}, r"regions.context=some: choose one of auto, none, receptive_field"),
+    "context of file": (
+        {"source": "file", "file": "a.tsv", "context": "receptive_field"},
+        r"regions.context=receptive_field: features of regions.source=file stay",
+    ),
+    "context of detector": (
+        {"source": "detector", "detector": "a", "context": "receptive_field"},
+        r"regions.context=receptive_field: features of regions.source=detector stay",
+    ),
+    "blank": ({"blank": "white"}, r"regions.blank=white: choose one of whole, cells"),
+    "white cells of objects": ({"blank": "cells"}, r"regions.blank=cells: needs a regions.number"),
     "no file": ({"source": "file"}, r"give regions.file"),
     "no detector": ({"source": "detector"}, r"give regions.detector"),
     "spare file": ({"file": "a.tsv"}, r"leave out regions.file"),
@@ -222,10 +233,13 @@ def test_the_objects_column_gives_the_grid() -> None:
         grid_of(objects, World(columns=4))
 
 
-def test_a_large_split_fits_in_memory() -> None:
+@pytest.mark.parametrize("context", ["none", "receptive_field"])
+def test_a_large_split_fits_in_memory(context: str) -> None:
     grid = random_grid(World(), 32_000)
     tracemalloc.start()
-    found = make_regions(RegionSettings(number=36), scenes_of(PAPER, grid))
+    found = make_regions(RegionSettings(number=36, context=context), scenes_of(PAPER, grid))
+    for start in range(0, 640, 64):
+        found.take(np.arange(start, start + 64))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found.table.nbytes + found.index.nbytes + found.boxes.nbytes < 1 << 25

@@ -15,10 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis import load
+from analysis.averages import trained
 from analysis.runs import PREDICTIONS as COLUMNS
 from analysis.runs import _scenes, examples_of
 from tests.grid import make_run
 from tests.helpers import edit
+from tests.test_results import NEWER
 from train.results import PREDICTIONS, read_predictions
 from travlr import open_dataset
 from travlr.config import Count, Image
@@ -202,14 +204,15 @@ def test_results_of_an_older_version(runs: Path) -> None:
     with open(folder / "results.csv", "w", newline="") as file:
         writer = csv.DictWriter(
             file,
-            [c for c in rows[0] if c not in ("couples_right", "commit", "weights", "config")],
+            [c for c in rows[0] if c not in (*NEWER, "commit", "weights", "config")],
             extrasaction="ignore",
         )
         writer.writeheader()
         writer.writerows(rows)
     found = load(runs)
     old = found.results[found.results["name"] == folder.name]
-    assert found.skipped == [] and old[["couples_right", "commit", "weights"]].isna().all(axis=None)
+    assert found.skipped == [] and old[[*NEWER, "commit", "weights"]].isna().all(axis=None)
+    assert not trained(found)[0].impossible
     assert set(old["config"]) == {rows[0]["config"]}  # from beside it
     assert len(found.predictions(name=folder.name)) == 3 * 240
 

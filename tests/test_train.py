@@ -20,12 +20,13 @@ from train.data import Examples, Sight, Source, streamed
 from train.fit import fit
 from train.models import MODELS, SIZES
 from train.module import Learner
+from train.printed import transfer_table
 from train.regions import SOURCES, RegionSettings
 from train.results import read_curve, read_predictions, read_results
 from train.run import run
 from train.testing import test_matrix as matrix_of
 from train.text import Words, grammar_tokenizer, tokenise
-from travlr import Cardinality
+from travlr import Cardinality, Spatiality
 from travlr.config import Count
 from travlr.generate import Generator, Job, generate_dataset
 
@@ -46,6 +47,8 @@ def test_names_that_are_known_without_torch_are_those_of_what_there_is() -> None
     assert tuple(MODELS) == names.MODELS and tuple(SIZES) == names.SIZES and tuple(SOURCES) == names.SOURCES
     assert tuple(name for name, model in MODELS.items() if model.sees == "nothing") == names.TEXT_ONLY
     assert tuple(names.TABLE_5) == names.MODELS
+    sees_regions = [name for name, model in MODELS.items() if model.sees == "regions"]
+    assert tuple(name for name in sees_regions if not MODELS[name].takes_boxes) == names.WITHOUT_BOXES
 
 
 def tiny(data: str, runs: Path, **changes: Any) -> Run:
@@ -114,9 +117,9 @@ def test_a_finished_run_is_not_repeated(data: str, tmp_path: Path) -> None:
 
 
 def test_a_run_of_less_than_an_epoch_has_a_curve(data: str, tmp_path: Path) -> None:
-    training = replace(SMALL, stream=False, steps=12)
+    training = replace(SMALL, stream=False, steps=12, check_every=None)
     (row, *_) = run(tiny(data, tmp_path, training=training), say=lambda line: None)
-    assert [point["step"] for point in read_curve(tmp_path / row["name"])] == [10]
+    assert [point["step"] for point in read_curve(tmp_path / row["name"])] == [10, 12]
 
 
 def test_a_resumed_run_ends_like_one_that_was_not_stopped(
@@ -286,6 +289,9 @@ def test_start_goes_on_from_a_finished_run(data: str, tmp_path: Path) -> None:
     assert again == rows
     with pytest.raises(ValueError, match="model=uniter"):
         run(tiny(data, tmp_path, model="lxmert", start=start), say=lambda line: None)
+    changed = tiny(data, tmp_path, start=start, regions=RegionSettings(context="receptive_field"))
+    with pytest.raises(ValueError, match=r"has regions.context=none; give the same"):
+        run(changed, say=lambda line: None)
     assert len(read_results(tmp_path / rows[0]["name"])) == 6
 
 
@@ -295,6 +301,23 @@ def test_unlabelled_pairs_beside_labelled_examples(data: str, tmp_path: Path, mo
     rows = run(tiny(data, tmp_path, model=model, setting=setting, training=training), say=lambda line: None)
     losses = [point["consistency_loss"] for point in read_curve(tmp_path / rows[0]["name"])]
     assert sum(loss is not None and loss > 0 for loss in losses) == 1
+    assert {(row["train_examples"], row["unlabelled_examples"], row["possible"]) for row in rows} == {(100, 100, True)}
+    printed = transfer_table(rows)
+    assert "100 labelled examples; 100 unlabelled pairs" in " ".join(printed.split()) and "!" not in printed
+
+
+def test_a_model_that_sees_no_places_has_its_impossible_scores_marked(tmp_path: Path) -> None:
+    folder = str(tmp_path / "spatiality")
+    count = Count(train=60, validation=60, test_ind=60, test_ood=60)
+    generate_dataset(Spatiality(count=count), Job(out=folder, workers=1), say=lambda line: None)
+    for context, marks in (("none", 2), ("auto", 0)):
+        config = tiny(folder, tmp_path, model="visualbert", setting="image", task="spatiality")
+        rows = run(replace(config, regions=RegionSettings(context=context)), say=lambda line: None)
+        assert sum(row["possible"] is False for row in rows) == marks
+        assert all(row["test_setting"] == "image" for row in rows if not row["possible"])
+        text = transfer_table(rows)
+        (image,) = [line for line in text.splitlines() if line.startswith("image (own)")]
+        assert image.count("!") == marks and ("regions.context=none" in text) == bool(marks)
 
 
 def test_shuffled_answers_cannot_be_learned_and_others_can(tmp_path: Path) -> None:

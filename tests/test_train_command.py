@@ -117,6 +117,8 @@ CHOICES = {
     "size": config.SIZES,
     "precision": config.PRECISIONS,
     "source": config.SOURCES,
+    "context": config.CONTEXTS,
+    "blank": config.BLANKS,
     "decay": config.DECAYS,
     "loss": config.LOSSES,
     "shown": config.SETTINGS,
@@ -184,6 +186,7 @@ def test_the_paper_s_scale(model: str) -> None:
     assert (run.size, run.scale, run.regions.number, optimiser.betas) == ("base", "paper", 36, [0.9, 0.999])
     assert (training.epochs, training.steps, training.stream, training.keep) == (80, None, False, "last")
     assert (run.training.naming, run.pretraining.steps, run.positions) == (False, 0, "random")
+    assert (run.regions.blank, training.window) == ("cells", 1)  # 36 regions of a white picture, random batches
     assert settings(["model=lxmert", "task=spatiality", "+scale=paper"]).config.learning_rate == 5e-5
 
 

@@ -65,6 +65,17 @@ def clip() -> tuple[Any, Any, Any]:
     return models_of.CLIPModel(config), tokenizer, processor
 
 
+def metaclip2() -> tuple[Any, Any, Any]:
+    tokenizer = plain_tokenizer()
+    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 24, "projection_dim": 16}
+    text |= {"bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 0}
+    config = models_of.MetaClip2Config(
+        text_config=text, vision_config={**VISION, "projection_dim": 16}, projection_dim=16
+    )
+    processor = models_of.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
+    return models_of.MetaClip2Model(config), tokenizer, processor
+
+
 def align() -> tuple[Any, Any, Any]:
     tokenizer = bert_tokenizer()
     text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 24}
@@ -199,10 +210,25 @@ def blip2_with(text: dict[str, Any], tokenizer: Any) -> tuple[Any, Any, Any]:
     return models_of.Blip2ForConditionalGeneration(config), None, processor
 
 
+def blip2_retrieval() -> tuple[Any, Any, Any]:
+    """Whose published processor puts tokens for the picture before a text, of which the model takes none."""
+    tokenizer = bert_tokenizer()
+    queries = {**TOWER, "encoder_hidden_size": WIDTH, "vocab_size": len(tokenizer), "max_position_embeddings": 24}
+    config = models_of.Blip2Config(
+        vision_config=dict(VISION),
+        qformer_config={**queries, "use_qformer_text_input": True},
+        num_query_tokens=4,
+        image_text_hidden_size=16,
+        image_token_index=len(tokenizer),
+    )
+    processor = models_of.Blip2Processor(models_of.BlipImageProcessorPil(**PICTURE), tokenizer, num_query_tokens=4)
+    return models_of.Blip2ForImageTextRetrieval(config), None, processor
+
+
 BUILT: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
-    "clip": clip, "align": align, "altclip": altclip, "chinese_clip": chinese_clip, "siglip": siglip,
-    "siglip2": siglip2, "blip": blip, "vilt": vilt, "flava": flava, "bridgetower": bridgetower, "llava": llava,
-    "blip2": blip2, "blip2_t5": blip2_t5,
+    "clip": clip, "metaclip_2": metaclip2, "align": align, "altclip": altclip, "chinese_clip": chinese_clip,
+    "siglip": siglip, "siglip2": siglip2, "blip": blip, "blip-2": blip2_retrieval, "vilt": vilt, "flava": flava,
+    "bridgetower": bridgetower, "llava": llava, "blip2": blip2, "blip2_t5": blip2_t5,
 }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +13,8 @@ from train.consistency import both_sides
 from train.data import SHOWN, Examples, Raw, Sight, Source, bucketed, in_order, shown, streamed
 from train.inputs import Inputs
 from train.models import shape_of
+from train.module import Schedule
+from train.reader import PAIRS
 from train.results import own_setting
 from train.text import Words
 
@@ -54,22 +56,29 @@ def random_of(*key: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
 
-Batches = tuple[Callable[[int], Iterator[Inputs]], int, int]  # as of `fine_tuning`
-
-
-def fine_tuning(parts: Parts) -> Batches:
-    """Batches of an epoch, optimiser steps in all, and how many examples there are to see."""
+def fine_tuning(parts: Parts) -> tuple[Schedule, int]:
+    """What is learned from, and how many examples there are to see."""
     config, training = parts.run, parts.run.training
     if training.stream:
         return _streamed(parts)
     examples = _chosen(parts)
     size = min(config.batch_size, len(examples))  # the paper's few-shot batch of ALBEF is larger than its 200 examples
-    per_epoch = max(1, len(examples) // size // config.optimiser.accumulate)
-    steps = training.steps or per_epoch * (training.epochs or 0)
-    return lambda epoch: _batches(parts, examples, size, epoch), steps, len(examples)
+    batches, accumulate = len(examples) // size, config.optimiser.accumulate
+    steps = training.steps or max(1, (training.epochs or 0) * batches // accumulate)
+    check_every = min(training.check_every or max(1, batches // accumulate), steps)
+    schedule = Schedule(lambda epoch: _batches(parts, examples, size, epoch), batches, steps, check_every)
+    return schedule, len(examples)
 
 
-def _streamed(parts: Parts) -> Batches:
+def unlabelled_pairs(config: Run, steps: int) -> int:
+    """Pairs of image and caption that a run of so many optimiser steps learns from without their answers: those of
+    consistency, of its reader and of pretraining."""
+    batch = config.optimiser.accumulate * config.batch_size
+    consistency = steps * batch if config.training.consistency else 0
+    return consistency + config.reader.steps * PAIRS + config.pretraining.steps * batch
+
+
+def _streamed(parts: Parts) -> tuple[Schedule, int]:
     """As `fine_tuning`, of examples past the dataset's own, each seen once. While `training.shortest_first` lasts, an
     epoch takes those with the fewest objects of `CHOICE` times as many, or of as many as a small world has.
 
@@ -103,7 +112,8 @@ def _streamed(parts: Parts) -> Batches:
         others = parts.checked(Examples(unlabelled, parts.words, parts.sight))
         return _with_sides(parts, batches, others, epoch)
 
-    return batches, steps, steps * config.optimiser.accumulate * config.batch_size
+    accumulate = config.optimiser.accumulate
+    return Schedule(batches, per_epoch * accumulate, steps, per_epoch), steps * accumulate * config.batch_size
 
 
 def _read(parts: Parts, raw: Raw, epoch: int) -> Examples:

@@ -21,6 +21,7 @@ from travlr.files import Locked
 if TYPE_CHECKING:
     from train.results import Row
 
+OF_YAML = ("grid", "recipe")  # names in conf/ that are no settings
 FREE_TEXT = ("data", "pretrained", "tokenizer", "start", "runs", "regions.detector", "regions.file")
 ROOT = Path(__file__).resolve().parent.parent
 OURS = ("train", "travlr", "render", "splits")  # packages whose `ValueError` is written for users
@@ -46,6 +47,7 @@ class Job:
 
 def settings(arguments: Sequence[str], changes: Mapping[str, Any] | None = None) -> Job:
     """What `name=value` arguments, and then `changes`, ask for. Raises `cli.UsageError` for a wrong name or value."""
+    check_names(arguments)
     try:
         values = cli.compose("train", arguments, FREE_TEXT, changes)
     except cli.UsageError as error:
@@ -53,7 +55,7 @@ def settings(arguments: Sequence[str], changes: Mapping[str, Any] | None = None)
             raise cli.UsageError(f"model={lacking[1]}: choose one of {', '.join(MODELS)}") from None
         raise
 
-    for name in ("grid", "recipe"):  # of the YAML files alone
+    for name in OF_YAML:
         values.pop(name, None)
     wanted = values.pop("start_setting")
     if isinstance(values["logger"], str | None):
@@ -64,6 +66,16 @@ def settings(arguments: Sequence[str], changes: Mapping[str, Any] | None = None)
     if wanted not in (None, *SETTINGS):
         raise cli.UsageError(f"start_setting={wanted}: choose one of {', '.join(SETTINGS)}, or give start=FOLDER")
     return Job(config, wanted)
+
+
+def check_names(arguments: Sequence[str]) -> None:
+    """Raises `cli.UsageError` for what only YAML files may set, and for a setting that is given twice."""
+    groups = cli.groups_of("train")
+    for argument in arguments:
+        name, _ = cli.named(argument, groups)
+        if name.partition(".")[0] in OF_YAML:
+            raise cli.UsageError(f"there is no setting {name!r}; --help lists them all")
+    cli.refuse_repeated(arguments, groups)
 
 
 # One run -------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ A value that no run can have raises `ValueError` with the setting's name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from travlr.tasks import TASKS
@@ -13,8 +14,12 @@ from travlr.tasks import TASKS
 # Names of what has classes and functions in `train.models` and `train.regions`, which take seconds to import.
 MODELS = ("visualbert", "uniter", "lxmert", "albef", "bert", "roberta")
 TEXT_ONLY = ("bert", "roberta")
+WITHOUT_BOXES = ("visualbert",)  # see regions, but are not given their boxes
 SIZES = ("tiny", "small", "base")
 SOURCES = ("scene", "grid", "detector", "file")
+DRAWN = ("scene", "grid")  # whose features are of one cell each
+CONTEXTS = ("auto", "none", "receptive_field")
+BLANKS = ("whole", "cells")
 
 SETTINGS = ("image", "caption", "image+caption", "mixed")
 PRECISIONS = ("auto", "float32", "bf16")
@@ -22,6 +27,12 @@ DECAYS = ("linear", "cosine", "constant")
 LOSSES = ("cross_entropy", "binary", "distillation")
 LOGGERS = ("csv", "tensorboard", "wandb")
 MOST_REGIONS = 1 << 16  # of a picture
+MOST_IN_BATCH = 1 << 16
+MOST_AT_ONCE = 1 << 21  # examples that are streamed between two validations: they are in memory together, 2.4 kB each
+MOST_SEED = (1 << 43) - 1  # seeds of dropout are made of it, and torch takes no larger ones
+# Settings of regions that there were not always, at the value that all was before: no part of what a run is known by,
+# so that runs keep their names.
+AS_BEFORE = (("context", "none"), ("blank", "whole"))
 
 # Table 5 of the paper: batch size and learning rate; LXMERT needs the larger rate for spatiality only.
 TABLE_5 = {
@@ -46,6 +57,18 @@ def _at_least(name: str, value: float | None, lowest: float) -> None:
         raise ValueError(f"{name}={value}: must be at least {lowest}")
 
 
+def _whole(name: str, value: int | None, lowest: int, highest: int = 1_000_000_000) -> None:
+    if value is not None and not lowest <= value <= highest:
+        raise ValueError(f"{name}={value}: must be from {lowest} to {highest:,}")
+
+
+def _finite(group: str, settings: Any) -> None:
+    for setting in fields(settings):
+        value = getattr(settings, setting.name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{group}{setting.name}={value}: must be a finite number")
+
+
 def _part(name: str, value: float) -> None:
     if not 0 <= value <= 1:
         raise ValueError(f"{name}={value}: must be a part from 0 to 1")
@@ -60,6 +83,11 @@ class RegionSettings:
     misses, jitter: of `scene`, as if a detector found the boxes: the probability that an object is missed, and the
     standard deviation of each edge as a part of the box's width or height. Both depend on the seed and on what the
     picture shows, not on its place in the data.
+    context: of `scene` and `grid`, what a region's features hold. `none`: its own content. `receptive_field`: its place
+    on the picture and what is around it, too, as a detector's features do (train/receptive_field.py). `auto`:
+    `receptive_field` for a model that is given no boxes (VisualBERT), else `none`.
+    blank: of `scene`, what the white picture of the setting `caption` has: one region, the `whole` picture, or white
+    `cells`, as many as `number`.
     detector: a folder or hub name of a `transformers` object-detection model. file: features made elsewhere.
 
     Raises `ValueError` for a value or a combination that no source has.
@@ -69,6 +97,8 @@ class RegionSettings:
     number: int | str = "exact"
     misses: float = 0.0
     jitter: float = 0.0
+    context: str = "auto"
+    blank: str = "whole"
     detector: str | None = None
     file: str | None = None
     seed: int = 0
@@ -88,10 +118,28 @@ class RegionSettings:
         for name in ("misses", "jitter"):
             if getattr(self, name) and self.source != "scene":
                 raise ValueError(f"regions.{name}={getattr(self, name)}: only regions.source=scene has it")
+        _choice("regions.context", self.context, CONTEXTS)
+        _choice("regions.blank", self.blank, BLANKS)
+        if self.blank == "cells" and self.source == "scene" and self.number == "exact":
+            raise ValueError("regions.blank=cells: needs a regions.number, of how many; or use regions.blank=whole")
+        if self.context == "receptive_field" and self.source not in DRAWN:
+            raise ValueError(
+                f"regions.context=receptive_field: features of regions.source={self.source} stay as they are; use auto"
+            )
         for name in ("detector", "file"):
             if (getattr(self, name) is not None) != (self.source == name):
                 needs = f"give regions.{name}" if self.source == name else f"leave out regions.{name}"
                 raise ValueError(f"regions.source={self.source}: {needs}")
+
+    def for_model(self, takes_boxes: bool) -> RegionSettings:
+        """With what `context=auto` is for a model that is given boxes, or is not."""
+        if self.context != "auto":
+            return self
+        return replace(self, context="none" if takes_boxes or self.source not in DRAWN else "receptive_field")
+
+    def identity(self) -> dict[str, Any]:
+        """The settings by name that runs, readers and the like are known by."""
+        return {name: value for name, value in asdict(self).items() if (name, value) not in AS_BEFORE}
 
 
 @dataclass(frozen=True)
@@ -113,10 +161,11 @@ class Optimiser:
     accumulate: int = 1
 
     def __post_init__(self) -> None:
+        _finite("optimiser.", self)
         _choice("optimiser.decay", self.decay, DECAYS)
         _part("optimiser.warmup", self.warmup)
-        _at_least("optimiser.batch_size", self.batch_size, 1)
-        _at_least("optimiser.accumulate", self.accumulate, 1)
+        _whole("optimiser.batch_size", self.batch_size, 1, MOST_IN_BATCH)
+        _whole("optimiser.accumulate", self.accumulate, 1)
         _at_least("optimiser.weight_decay", self.weight_decay, 0)
         _at_least("optimiser.final_rate", self.final_rate, 0)
         for name in ("learning_rate", "clip"):
@@ -137,8 +186,9 @@ class Training:
     frozen: train the classification head alone (section 5.2). loss: `binary` is that of the code the paper fine-tuned,
     `distillation` ALBEF's own, from a momentum teacher.
     naming: beside the answer, name the steps that lead to it (train/naming.py), which the paper does not do.
-    consistency: learn from unlabelled images and captions, too, to say of the other modality what is said of the one
-    trained in (train/consistency.py): an answer to the paper's open challenge.
+    consistency: semi-supervised: learn from unlabelled pairs of image and caption, too, as many as labelled examples,
+    to say of the other modality what is said of the one trained in (train/consistency.py): an answer to the paper's
+    open challenge.
     window: batches among which examples of like length come together; 1 for random batches.
     augment: change training pictures as ALBEF's published fine-tuning does (train/augment.py); its crops and flips make
     left, right and counts wrong.
@@ -165,8 +215,9 @@ class Training:
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("training: give one of training.steps and training.epochs, and null for the other")
+        _finite("training.", self)
         for name in ("steps", "epochs", "check_every", "validation", "window"):
-            _at_least(f"training.{name}", getattr(self, name), 1)
+            _whole(f"training.{name}", getattr(self, name), 1)
         _choice("training.loss", self.loss, LOSSES)
         _choice("training.keep", self.keep, ("last", "best"))
         _part("training.shortest_first", self.shortest_first)
@@ -202,7 +253,8 @@ class Pretraining:
     learning_rate: float = 6e-4
 
     def __post_init__(self) -> None:
-        _at_least("pretraining.steps", self.steps, 0)
+        _finite("pretraining.", self)
+        _whole("pretraining.steps", self.steps, 0)
         if not self.learning_rate > 0:
             raise ValueError(f"pretraining.learning_rate={self.learning_rate}: must be above 0")
         _choice("pretraining.shown", self.shown, (*SETTINGS, "each"))
@@ -211,13 +263,14 @@ class Pretraining:
 @dataclass(frozen=True)
 class Reading:
     """Language-like intermediates (the paper's section 6): a reader, trained on `steps` batches of unlabelled (image,
-    caption) pairs, writes the caption of an image; the model that reasons is shown that in the place of the image.
+    caption) pairs, writes the caption of an image; the model that reasons is shown that in the place of the image. What
+    it learns in all is semi-supervised.
     """
 
     steps: int = 0
 
     def __post_init__(self) -> None:
-        _at_least("reader.steps", self.steps, 0)
+        _whole("reader.steps", self.steps, 0)
 
 
 @dataclass(frozen=True)
@@ -229,7 +282,8 @@ class Run:
     checkpoint's own is not beside it. start: the folder of a finished run whose weights are fine-tuned further
     (few-shot, appendix B.5). controlled: the architectures of section 5.1. boxes, visual_token_type: of UNITER and
     VisualBERT, as the code the paper fine-tuned has them or as the models were made (null). positions: how position
-    embeddings start where nothing is pretrained; `random` is BERT's way.
+    embeddings start where nothing is pretrained; `random` is BERT's way. save_minutes: how long a run trains at most,
+    in minutes, before it saves the state that it goes on from when it is killed; it saves at each validation, too.
     """
 
     model: str = "uniter"
@@ -254,6 +308,7 @@ class Run:
     strategy: str = "auto"
     precision: str = "auto"
     logger: list[str] = field(default_factory=list)
+    save_minutes: float = 5.0
     regions: RegionSettings = field(default_factory=RegionSettings)
     optimiser: Optimiser = field(default_factory=Optimiser)
     training: Training = field(default_factory=Training)
@@ -268,8 +323,10 @@ class Run:
         _choice("positions", self.positions, ("sinusoidal", "random"))
         _choice("device", self.device, ("auto", "cpu", "gpu"))
         _choice("precision", self.precision, PRECISIONS)
-        _at_least("seed", self.seed, 0)
-        _at_least("devices", self.devices, 1)
+        _finite("", self)
+        _whole("seed", self.seed, 0, MOST_SEED)
+        _whole("devices", self.devices, 1)
+        _at_least("save_minutes", self.save_minutes, 0)
         if self.optimiser.final_rate > self.learning_rate:
             raise ValueError(
                 f"optimiser.final_rate={self.optimiser.final_rate}: must not be above the rate it falls from, "
@@ -279,6 +336,7 @@ class Run:
             raise ValueError(
                 f"devices={self.devices}: must divide optimiser.batch_size={self.batch_size}, shared out among them"
             )
+        self._check_streams()
         for logger in self.logger:
             _choice("logger", logger, LOGGERS)
         if self.model in TEXT_ONLY and self.setting != "caption":
@@ -307,6 +365,23 @@ class Run:
                 f"model={self.model} setting={self.setting} has none"
             )
 
+    def _check_streams(self) -> None:
+        """Raises `ValueError` where examples of a stream would not fit into memory."""
+        training, consistency = self.training, self.training.consistency
+        streams = {
+            "training.steps": (training.steps or 0) * training.stream,
+            "pretraining.steps": self.pretraining.steps,
+        }
+        for name, steps in streams.items():
+            apart = min(training.check_every or steps, steps)
+            examples = apart * self.optimiser.accumulate * self.batch_size * (1 + consistency)
+            if examples > MOST_AT_ONCE:
+                raise ValueError(
+                    f"optimiser.batch_size={self.batch_size}: {examples:,} examples would be streamed at once, for "
+                    f"{apart:,} of {name}={steps}; use smaller batches or a smaller training.check_every, for at most "
+                    f"{MOST_AT_ONCE:,}"
+                )
+
     @property
     def batch_size(self) -> int:
         return self.optimiser.batch_size or self._table_5()[0]
@@ -314,6 +389,18 @@ class Run:
     @property
     def learning_rate(self) -> float:
         return self.optimiser.learning_rate or self._table_5()[1]
+
+    @property
+    def shown_regions(self) -> RegionSettings:
+        """`regions`, with what `context=auto` is for this model."""
+        return self.regions.for_model(takes_boxes=self.model not in WITHOUT_BOXES)
+
+    @property
+    def sees_places(self) -> bool:
+        """Whether what the model is shown of a picture says where objects are. Not if it is given no boxes and features
+        of the objects alone; a detector's features, and those of a file, may say it."""
+        shown = self.shown_regions
+        return self.model not in WITHOUT_BOXES or shown.context != "none" or shown.source not in DRAWN
 
     def _table_5(self) -> tuple[int, float]:
         if self.controlled:

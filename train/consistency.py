@@ -1,9 +1,11 @@
 """Cross-modal consistency: what a model says of the modality it is trained in, it learns to say of the other.
 
 The paper leaves it open how a model that learned a task in one modality comes to master it in the other, of which it
-has seen no answer (sections 4.2 and 6). Here unlabelled pairs of image and caption stand beside the labelled examples.
-Of each the model is shown both sides: what it says of the side that it is trained in (the answer, and the steps that
-`train.naming` names) is the target for the other side. No truth about an unlabelled pair is used.
+has seen no answer (sections 4.2 and 6). This is a semi-supervised answer: beside the labelled examples stand as many
+unlabelled pairs of image and caption, from the same generator and with the task's own queries. Of each the model is
+shown both sides: what it says of the side that it is trained in (the answer, and the steps that `train.naming` names)
+is the target for the other side. No truth about an unlabelled pair is used. The column `unlabelled_examples` of the
+results counts the pairs.
 """
 
 from __future__ import annotations

@@ -25,10 +25,12 @@ from train.text import Ragged, Words, tokenise
 from travlr.config import Config
 from travlr.dataset import Dataset, SplitReader, open_dataset
 from travlr.generate import Generator, generator, renderer_of
-from travlr.scene import SPLITS, World
+from travlr.scene import SPLITS, Batch, World
 from travlr.tasks import config_from_dict
 
 SHOWN = {"image": (True, False), "caption": (False, True), "image+caption": (True, True)}  # image, caption
+PORTION = 4096  # examples drawn at once, whole couples
+OF_EACH = ("grid", "order", "query", "pair", "answer")  # arrays of a `Batch`, an entry for each example
 DROPPED = 0.25  # of each modality in the mixed setting (paper, appendix F)
 
 
@@ -173,24 +175,52 @@ def streamed(maker: Generator, start: int, stop: int, split: str = "train", keep
 
     keep: only so many, those with the fewest objects; of each couple (true and false) both or neither.
     """
-    batch = maker.batch(split, start, stop)
-    ids = np.arange(start, stop)
-    if keep is not None and keep < len(ids):
-        objects = (batch.grid.reshape(len(ids) // 2, -1) > 0).sum(axis=1)  # of each couple
-        couples = np.sort(np.argsort(objects, kind="stable")[: keep // 2])
-        rows = (2 * couples[:, None] + [0, 1]).ravel()
-        kept = {name: getattr(batch, name)[rows] for name in ("grid", "order", "query", "pair", "answer")}
-        batch, ids = replace(batch, **kept), ids[rows]
+    drawn = _drawn(maker, split, start, stop, stop - start if keep is None else keep)
     return Raw(
-        ids=[f"{split}-{index}" for index in ids],
-        captions=maker.captions(batch),
-        queries=maker.query_texts(batch),
-        answers=batch.answer.astype(bool),
-        pairs=[maker.task.pairs[pair] for pair in batch.pair],
-        grid=batch.grid,
+        ids=[f"{split}-{index}" for index in drawn.index],
+        captions=maker.captions(drawn.batch),
+        queries=maker.query_texts(drawn.batch),
+        answers=drawn.batch.answer.astype(bool),
+        pairs=[maker.task.pairs[pair] for pair in drawn.batch.pair],
+        grid=drawn.batch.grid,
         world=maker.config.world,
         renderer=maker.renderer,
     )
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Examples of a generator. index: (N,) of each in its split, increasing."""
+
+    batch: Batch
+    index: np.ndarray
+
+    def fewest_objects(self, keep: int) -> Drawn:
+        """The couples with the fewest objects, `keep` examples in all; of couples with as many the earlier ones."""
+        if keep >= len(self.index):
+            return self
+        objects = (self.batch.grid.reshape(len(self.index) // 2, -1) > 0).sum(axis=1)  # of each couple
+        couples = np.sort(np.argsort(objects, kind="stable")[: keep // 2])
+        rows = (2 * couples[:, None] + [0, 1]).ravel()
+        kept = {name: getattr(self.batch, name)[rows] for name in OF_EACH}
+        return Drawn(replace(self.batch, **kept), self.index[rows])
+
+
+def _joined(parts: Sequence[Drawn]) -> Drawn:
+    """Parts of a split, one after the other."""
+    arrays = {name: np.concatenate([getattr(part.batch, name) for part in parts]) for name in OF_EACH}
+    return Drawn(replace(parts[0].batch, **arrays), np.concatenate([part.index for part in parts]))
+
+
+def _drawn(maker: Generator, split: str, start: int, stop: int, keep: int) -> Drawn:
+    """As `streamed`; in portions, so that memory depends on `keep` and not on how many there are to choose from."""
+    parts: list[Drawn] = []
+    for first in range(start, stop, PORTION):
+        end = min(first + PORTION, stop)
+        parts.append(Drawn(maker.batch(split, first, end), np.arange(first, end)))
+        if sum(len(part.index) for part in parts) > 2 * keep:
+            parts = [_joined(parts).fewest_objects(keep)]
+    return _joined(parts).fewest_objects(keep)
 
 
 class Source:

@@ -15,6 +15,7 @@ from train.config import PRECISIONS, Run
 from travlr.files import locked
 
 TRIAL = (1024, 768, 1024)  # rows, inner and columns of the matrix products that are timed
+WARM, TIMED = 3, 10  # products before any is timed (threads and kernels start with them), and timed ones at least
 FASTER = 1.5  # bf16 is taken where it is at least this much faster
 
 
@@ -47,18 +48,24 @@ def gpu_names(device: str) -> list[str]:
 
 
 def matmul_rate(precision: torch.dtype, device: str = "cpu", seconds: float = 0.1) -> float:
-    """GFLOP/s of matrix products of the size that base models are made of."""
+    """GFLOP/s of matrix products of the size that base models are made of: of the fastest of at least `TIMED`."""
     rows, inner, columns = TRIAL
     first = torch.randn(rows, inner, dtype=precision, device=device)
     second = torch.randn(columns, inner, dtype=precision, device=device)
-    best, end = 0.0, time.perf_counter() + seconds
-    while time.perf_counter() < end:
+
+    def took() -> float:
         start = time.perf_counter()
         torch.nn.functional.linear(first, second)
         if device != "cpu":
             torch.cuda.synchronize()
-        best = max(best, 2 * rows * inner * columns / (time.perf_counter() - start) / 1e9)
-    return best
+        return time.perf_counter() - start
+
+    for _ in range(WARM):
+        took()
+    times: list[float] = []
+    while len(times) < TIMED or sum(times) < seconds:
+        times.append(took())
+    return 2 * rows * inner * columns / min(times) / 1e9
 
 
 def chosen_precision(run: Run, device: str, folder: Path | None = None) -> tuple[str, str]:

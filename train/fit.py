@@ -12,17 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
-import torch
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint, TQDMProgressBar
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from lightning.pytorch.callbacks import Callback, TQDMProgressBar
 
+from train.checkpoints import BEST, FOLDER, LAST, Checkpoints, Files, load_weights
 from train.config import Run
 from train.devices import leads
 from train.module import Learner
 from train.results import write_curve
 
-CHECKPOINTS = "checkpoints"
 SEVERAL = "ddp_find_unused_parameters_true"  # heads go unused that a batch asks nothing of
 LOSSES = ("answer_loss", "pair_loss", "value_loss", "word_loss", "object_loss", "consistency_loss")
 LOGGED = 10  # steps between points of the loss curve
@@ -43,11 +40,9 @@ def fit(
     monitor: the validation metric by which weights are the best.
     """
     quieten()
-    checkpoints = Checkpoints(
-        folder / CHECKPOINTS, "best", monitor=monitor, mode="max", save_last=True, enable_version_counter=False
-    )
-    last = folder / CHECKPOINTS / "last.ckpt"
-    bar, curve = progress_bar(), Curve(folder)
+    best = run.training.keep == "best"
+    place, check_every = folder / FOLDER, learner.schedule.check_every
+    curve = Curve(folder)
     trainer = L.Trainer(
         accelerator=device,
         devices=run.devices,
@@ -55,18 +50,22 @@ def fit(
         precision="bf16-mixed" if precision == "bf16" else "32-true",
         max_steps=learner.steps,
         max_epochs=-1,
+        check_val_every_n_epoch=None,  # but every so many batches
+        val_check_interval=check_every * run.optimiser.accumulate,
         accumulate_grad_batches=run.optimiser.accumulate,
         gradient_clip_val=run.optimiser.clip,
         logger=loggers(run, folder),
-        callbacks=[checkpoints, curve, *bar],
+        callbacks=[curve, *progress_bar(), Checkpoints(place, run.save_minutes, check_every, monitor, best)],
+        plugins=[Files(learner)],
+        enable_checkpointing=False,  # Lightning's own
         enable_progress_bar=sys.stderr.isatty(),
         enable_model_summary=False,
         num_sanity_val_steps=0,
-        reload_dataloaders_every_n_epochs=1,
         use_distributed_sampler=False,
         log_every_n_steps=LOGGED,
         default_root_dir=folder,
     )
+    last = place / LAST
     if last.is_file():
         say(f"{folder}: going on from its last checkpoint")
     try:
@@ -76,37 +75,10 @@ def fit(
             import wandb
 
             wandb.finish()  # or the next run of this process would go on in it
-    chosen = Path(checkpoints.best_model_path) if run.training.keep == "best" else None
-    if chosen is not None and chosen.is_file():
-        learner.load_state_dict(torch.load(chosen, weights_only=True, map_location="cpu")["state_dict"])
+    curve.write()
+    if best:
+        load_weights(learner, place / BEST)
     return curve.before
-
-
-def save_weights(learner: Learner, path: Path) -> None:
-    """The model and its word heads as safetensors; whole or not at all, and there for every process of the run."""
-    if leads():
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in learner.state_dict().items()}
-        temporary = path.with_suffix(".tmp")
-        save_file(tensors, temporary)
-        temporary.replace(path)
-    if torch.distributed.is_initialized():
-        torch.distributed.barrier()
-
-
-def load_weights(learner: Learner, path: Path) -> None:
-    """Weights of `save_weights`. Raises `ValueError` where they are of another architecture."""
-    try:
-        learner.load_state_dict(load_file(path))
-    except (RuntimeError, SafetensorError) as error:
-        raise ValueError(f"{path}: not weights of this model: {str(error).splitlines()[-1].strip()}") from None
-
-
-class Checkpoints(ModelCheckpoint):
-    """Of whole epochs, those that end in a validation. A resumed run comes to the end of its last one once more."""
-
-    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if self.monitor in trainer.callback_metrics:
-            super().on_train_epoch_end(trainer, pl_module)
 
 
 class Curve(Callback):
@@ -133,11 +105,10 @@ class Curve(Callback):
         metrics = trainer.callback_metrics
         found = {f"validation_{name}": float(metrics[name]) for name in ("f1", "word_accuracy") if name in metrics}
         self.points.append({"step": trainer.global_step, **found})
-        self.on_train_end(trainer)
+        self.write()
 
-    def on_train_end(self, trainer: L.Trainer, *_: Any) -> None:
-        """Training may end before the first validation, or after the last."""
-        if trainer.is_global_zero:
+    def write(self) -> None:
+        if leads():
             write_curve(self.folder, self.points)
 
 
@@ -186,5 +157,10 @@ def quieten() -> None:
     """What Lightning says of our choices is not for users."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     logging.getLogger("lightning.fabric").setLevel(logging.ERROR)
-    for message in (".*does not have many workers.*", ".*checkpoint directory.*", ".*`isinstance.treespec.*"):
+    for message in (
+        ".*does not have many workers.*",
+        ".*your dataloader is not resumable.*",  # `Learner` knows where to go on
+        ".*smaller than the logging interval.*",
+        ".*`isinstance.treespec.*",
+    ):
         warnings.filterwarnings("ignore", message)

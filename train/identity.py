@@ -17,12 +17,13 @@ from travlr.files import hashed
 PREPROCESSOR = "preprocessor_config.json"  # by which a checkpoint's pixels are normalised
 BESIDE = (PREPROCESSOR, "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")
 # Where things lie, what they run on, what is told: none of it changes a result.
-NO_PART = ("runs", "data", "audit", "experiment", "device", "devices", "strategy", "logger")
+NO_PART = ("runs", "data", "audit", "experiment", "device", "devices", "strategy", "logger", "save_minutes")
 
 
 def identity(config: Run, **resolved: Any) -> dict[str, Any]:
     """All settings that the result depends on, files by their content, and what was `resolved`."""
-    values = dataclasses.asdict(by_content(config))
+    known = by_content(config)
+    values = dataclasses.asdict(known) | {"regions": known.shown_regions.identity()}
     return {name: value for name, value in values.items() if name not in NO_PART} | resolved
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import count, islice
+from typing import Any, NamedTuple
 
 import lightning as L
 import torch
@@ -18,7 +19,18 @@ from train.inputs import IGNORED, NAMES, PAIR, Encoded, Inputs
 from train.models.albef import Albef
 from train.models.layers import Model, start_of
 
-Batches = Callable[[int], Iterable[Inputs]]  # epoch -> its batches
+
+class Schedule(NamedTuple):
+    """What a learner learns from, and how long.
+
+    epoch: gives the batches of an epoch, the same ones each time it is called with the same number. batches: how many
+    an epoch has. steps: steps of the optimiser in all. check_every: steps between validations.
+    """
+
+    epoch: Callable[[int], Iterable[Inputs]]
+    batches: int
+    steps: int
+    check_every: int
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,16 @@ class Loader:
 
     def __iter__(self) -> Iterator[Inputs]:
         return iter(self.make())
+
+
+@dataclass(frozen=True)
+class TrainingLoader(Loader):
+    """batches: of the whole training, of which a resumed run iterates over those that are left."""
+
+    batches: int
+
+    def __len__(self) -> int:
+        return self.batches
 
 
 class WordHead(nn.Module):
@@ -54,9 +76,9 @@ class WordHead(nn.Module):
 class Learner(L.LightningModule):
     """A model with what it learns from: whatever of answers, words, pairs, objects and unlabelled sides a batch has.
 
-    An epoch is a pure function of its number, the weights and the optimiser's state: `batches(epoch)` gives the same
-    batches every time, and dropout starts from (seed, epoch). So a run that is resumed after its last whole epoch ends
-    with the weights of one that was never stopped.
+    The batches are those of epoch 0, 1, …, one after the other. Dropout is seeded with (seed, epoch) at the start of
+    each epoch, and a checkpoint holds the state of its generator. So a run that is resumed after any step ends with the
+    weights of one that was never stopped, and validations change nothing.
     """
 
     def __init__(
@@ -64,8 +86,7 @@ class Learner(L.LightningModule):
         model: Model,
         optimiser: Optimiser,
         rate: float,
-        steps: int,
-        batches: Batches,
+        schedule: Schedule,
         validation: Callable[[], Iterable[Inputs]],
         seed: int,
         loss: str = "cross_entropy",
@@ -75,14 +96,27 @@ class Learner(L.LightningModule):
         self.model, self.words = model, words or WordHead(model.embeddings)
         self.pair, self.objects = WordHead(model.embeddings, PAIR), WordHead(model.embeddings, NAMES)
         self.values, self.value = (nn.Linear(model.embeddings.embedding_dim, count) for count in (2, 1))
-        self.settings, self.rate, self.steps, self.seed = optimiser, rate, steps, seed
-        self.batches, self.validation, self.loss_name = batches, validation, loss
+        self.settings, self.rate, self.steps, self.seed = optimiser, rate, schedule.steps, seed
+        self.schedule, self.validation, self.loss_name = schedule, validation, loss
         self._seen: list[tuple[Tensor, Tensor]] = []
+        self._random: dict[str, Tensor] | None = None  # of a checkpoint, until training goes on
 
     # Data ---------------------------------------------------------------------------------------------------------
 
     def train_dataloader(self) -> Loader:
-        return Loader(lambda: map(self._own, self.batches(self.current_epoch)))
+        batches = self.steps * self.settings.accumulate
+        return TrainingLoader(lambda: map(self._own, islice(self._from(self._done()), batches - self._done())), batches)
+
+    def _done(self) -> int:
+        """How many batches this run has learned from; checkpoints are made after whole steps only."""
+        return self.trainer.global_step * self.settings.accumulate
+
+    def _from(self, number: int) -> Iterator[Inputs]:
+        """The batches from a number on, without end."""
+        first, place = divmod(number, self.schedule.batches)
+        for epoch in count(first):
+            yield from islice(self.schedule.epoch(epoch), place, self.schedule.batches)
+            place = 0
 
     def _own(self, batch: Inputs) -> Inputs:
         """What this process learns from a batch: with n processes every n-th example, so that a step stays a step."""
@@ -98,17 +132,37 @@ class Learner(L.LightningModule):
 
     # Learning -----------------------------------------------------------------------------------------------------
 
-    def on_train_epoch_start(self) -> None:
-        torch.manual_seed((self.seed << 20) + self.current_epoch * 1_000 + self.global_rank)
+    def on_train_batch_start(self, batch: Inputs, number: int) -> None:
+        epoch, place = divmod(number, self.schedule.batches)
+        if place == 0:
+            torch.manual_seed((self.seed << 20) + epoch * 1_000 + self.global_rank)
+        elif self._random is not None:
+            torch.set_rng_state(self._random["cpu"])
+            if "cuda" in self._random:
+                torch.cuda.set_rng_state(self._random["cuda"], self.device)
+        self._random = None
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the states of the random number generators, those of every process."""
+        state = {"cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            state["cuda"] = torch.cuda.get_rng_state(self.device)
+        states: list[Any] = [state] * self.trainer.world_size
+        if self.trainer.world_size > 1:
+            torch.distributed.all_gather_object(states, state)
+        checkpoint["random"] = states
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        states = checkpoint["random"]
+        self._random = states[self.global_rank] if len(states) == self.trainer.world_size else None
 
     def training_step(self, batch: Inputs, number: int) -> Tensor:
         losses = self.losses(batch)
         loss = torch.stack(list(losses.values())).sum()
         if not torch.isfinite(self.trainer.strategy.reduce(loss.detach())):  # a mean: wherever one is not a number
-            kept = getattr(self.trainer.checkpoint_callback, "last_model_path", "")
             raise ValueError(
                 f"optimiser.learning_rate={self.rate}: the loss is not a number at step {self.global_step + 1}; "
-                f"use a lower rate or a larger optimiser.warmup{' (the last good checkpoint is kept)' * bool(kept)}"
+                "use a lower rate or a larger optimiser.warmup"
             )
         self.log_dict(losses, batch_size=len(batch))
         self.log("loss", loss, prog_bar=True, batch_size=len(batch))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from train.batches import Parts, random_of
+from train.checkpoints import FOLDER, load_weights, save_weights
 from train.data import Examples, bucketed, streamed
-from train.devices import locked_by_leader
-from train.fit import fit, load_weights, save_weights
+from train.devices import leads, locked_by_leader
+from train.fit import fit
 from train.identity import by_content
 from train.inputs import Inputs
-from train.module import Learner
+from train.module import Learner, Schedule
 from train.results import run_id
 from train.statements import Statements
 
@@ -33,7 +35,6 @@ def pretrain(learner: Learner, parts: Parts, device: str, precision: str, say: C
                 learner.model,
                 run.optimiser,
                 run.pretraining.learning_rate,
-                run.pretraining.steps,
                 scenes(parts),
                 validation(parts),
                 run.seed,
@@ -41,6 +42,8 @@ def pretrain(learner: Learner, parts: Parts, device: str, precision: str, say: C
             )
             fit(reading, run, folder, device, precision, say, monitor="word_accuracy")
             save_weights(learner, folder / WEIGHTS)
+            if leads():
+                shutil.rmtree(folder / FOLDER, ignore_errors=True)
     load_weights(learner, folder / WEIGHTS)
     say(f"{folder}: weights pretrained on unlabelled scenes")
 
@@ -50,18 +53,20 @@ def identity(parts: Parts) -> str:
     run = by_content(parts.run)
     names = ("model", "task", "seed", "size", "pretrained", "tokenizer", "controlled", "boxes", "visual_token_type")
     values = {name: getattr(run, name) for name in names}
-    nested = {name: dataclasses.asdict(getattr(run, name)) for name in ("regions", "optimiser", "pretraining")}
+    nested = {name: dataclasses.asdict(getattr(run, name)) for name in ("optimiser", "pretraining")}
+    nested["regions"] = run.shown_regions.identity()
     return run_id(values | nested | {"dataset": parts.source.digest, "batch_size": run.batch_size})
 
 
-def scenes(parts: Parts) -> Callable[[int], Iterator[Inputs]]:
-    """Batches of an epoch: statements about training scenes that no split of the dataset holds.
+def scenes(parts: Parts) -> Schedule:
+    """What pretraining learns from: statements about training scenes that no split of the dataset holds.
 
     Raises `ValueError` where its world has too few of them.
     """
     run, maker = parts.run, parts.source.generator
     steps = min(run.training.check_every or run.pretraining.steps, run.pretraining.steps)
-    rows = steps * run.batch_size
+    count = steps * run.optimiser.accumulate
+    rows = count * run.batch_size
     there = max(0, maker.sampler.limits["train"] - maker.config.count.train)
     needed = math.ceil(run.pretraining.steps / steps) * rows
     if needed > there:
@@ -78,7 +83,7 @@ def scenes(parts: Parts) -> Callable[[int], Iterator[Inputs]]:
         for batch in bucketed(examples.texts.lengths[: len(examples)], run.batch_size, run.training.window, random):
             yield statements.inputs(examples, batch, run.pretraining.shown, random)
 
-    return batches
+    return Schedule(batches, count, run.pretraining.steps, steps)
 
 
 def validation(parts: Parts) -> Callable[[], Iterator[Inputs]]:
@@ -87,7 +92,7 @@ def validation(parts: Parts) -> Callable[[], Iterator[Inputs]]:
 
     def batches() -> Iterator[Inputs]:
         random = random_of(parts.run.seed, 4)
-        for batch in bucketed(examples.texts.lengths[: len(examples)], 100, 1, random):
+        for batch in bucketed(examples.texts.lengths[: len(examples)], min(100, len(examples)), 1, random):
             yield statements.inputs(examples, batch, parts.run.pretraining.shown, random)
 
     return batches

@@ -65,7 +65,8 @@ def _scored(row: Row | None) -> str:
         return ""
     low, high = (row[name] for name in ("interval_low", "interval_high"))
     interval = "" if low is None or high is None else f" [{_two_digits(low)}, {high:.2f}]"
-    return f"{_two_digits(row['macro_f1'])}{'*' if row['above_random'] else ' '}{interval}"
+    mark = "!" if row["possible"] is False else "*" if row["above_random"] else " "
+    return f"{_two_digits(row['macro_f1'])}{mark}{interval}"
 
 
 def _two_digits(score: float) -> str:
@@ -81,6 +82,19 @@ def _number(value: float | None, unit: str, digits: int = 0) -> list[str]:
     return [] if value is None else [f"{value:,.{digits}f} {unit}"]
 
 
+def _examples(row: Row) -> list[str]:
+    """What was learned from: with answers, and, where there were any, without."""
+    pairs = _number(row["unlabelled_examples"] or None, "unlabelled pairs of image and caption")
+    return [*_number(row["train_examples"], "labelled examples" if pairs else "training examples"), *pairs]
+
+
+def _impossible(rows: Iterable[Row]) -> str:
+    """What the mark ! says, where a score has one."""
+    if all(row["possible"] is not False for row in rows):
+        return ""
+    return " ! nothing that the model is shown tells the answer: its regions hold no places (regions.context=none)."
+
+
 def transfer_table(rows: Sequence[Row]) -> str:
     """One run's scores in every test setting and split, at most 100 columns wide."""
     if len({row["run"] for row in rows}) != 1:
@@ -92,7 +106,7 @@ def transfer_table(rows: Sequence[Row]) -> str:
     facts = [
         *_number(first["parameters"], "trainable parameters"),
         *_number(first["steps"], "steps"),
-        *_number(first["train_examples"], "training examples"),
+        *_examples(first),
         *_number(first["train_seconds"], "s of training", 1),
         *([first["precision"]] if first["precision"] else []),
         first["hardware"] or "unknown hardware",
@@ -109,7 +123,7 @@ def transfer_table(rows: Sequence[Row]) -> str:
     lines += _group_lines(named, own_setting(first["setting"] or ""))
     tests = sorted({row["test"] for row in rows if row["test"]})
     lines += ["", _fill(f"* above random: {' or '.join(tests) or 'test not recorded'}. Floors: what a rule reaches "
-                        "that sees text only, fitted on the training split.")]  # fmt: skip
+                        f"that sees text only, fitted on the training split.{_impossible(rows)}")]  # fmt: skip
     return "\n".join(lines)
 
 
@@ -151,9 +165,12 @@ def grid_table(rows: Sequence[Row]) -> str:
             if (group[0][0]["setting"] or "") == setting:
                 lines.append(_grid_row(group, legend.index(note) + 1))
         lines.append("")
-    lines.append(_fill("Mean macro-F1 on test_ood (difference from test_ind) of the converged runs, or of all where "
-                       "none has converged. Converged: of how many runs the own setting (image+caption for mixed) is "
-                       "above random on test_ind. * every run averaged is above random."))  # fmt: skip
+    told = (
+        "Mean macro-F1 on test_ood (difference from test_ind) of the converged runs, or of all where none has "
+        "converged. Converged: of how many runs the own setting (image+caption for mixed) is above random on test_ind. "
+        f"* every run averaged is above random.{_impossible(rows)}"
+    )
+    lines.append(_fill(told))
     lines += [_fill(f"[{number}] {note}") for number, note in enumerate(legend, 1)]
     return "\n".join([*lines, *_grid_floors(rows)])
 
@@ -178,7 +195,7 @@ def _notes(kinds: Sequence[tuple[str, list[list[Row]]]]) -> Iterator[tuple[str, 
         where = " or ".join(sorted({run[0]["hardware"] or "unknown hardware" for run in group}))
         experiment = [f"experiment {row['experiment']}"] if row["experiment"] else []
         note = "; ".join([origin(row), *experiment, *_number(row["steps"], "steps"),
-                          *_number(row["train_examples"], "training examples"), where])  # fmt: skip
+                          *_examples(row), where])  # fmt: skip
         look = (*(row[name] for name in ("task", "model", "size", "setting")), note)
         alike[look].append(key)
         said.append((key, note, look))
@@ -213,7 +230,8 @@ def _mean_cell(scores: dict[str, list[Row | None]]) -> str:
         return ""
     mean = statistics.fmean(row["macro_f1"] for row in out)
     within = [row for row in scores["test_ind"] if row is not None]
-    mark = "*" if all(row["above_random"] for row in out) else " "
+    impossible = any(row["possible"] is False for row in out)
+    mark = "!" if impossible else "*" if all(row["above_random"] for row in out) else " "
     if len(within) < len(out):
         return f"{_two_digits(mean)}{mark}"
     change = round(mean - statistics.fmean(row["macro_f1"] for row in within), 2) + 0.0  # never -0.00

@@ -7,8 +7,7 @@ query, no answer, no symbolic scene, and nothing says which object of the captio
 assigned to the regions at the least loss (as in DETR, Carion et al. 2020), once a first part of the training has found
 out by co-occurrence what region goes with what words.
 
-VisualBERT may be a reader, but is given no boxes: it can name objects, not their places, and will not read a caption
-right. Shapes: B pictures, R regions, P phrases of a caption, W words of a phrase, V words known.
+Shapes: B pictures, R regions, P phrases of a caption, W words of a phrase, V words known.
 """
 
 from __future__ import annotations
@@ -41,6 +40,7 @@ VERSION = 1  # of how readers are trained: kept ones of another are trained anew
 NOTHING = 0  # the word that ends a phrase: a phrase that begins with it is empty
 UNMATCHED = 0.2  # weight of the loss of regions that no phrase is left for
 BATCH = 64
+PAIRS = BATCH - 1  # of image and caption in a batch; its first picture is blank
 CHUNK = 50  # batches that are made at once
 READ = 512  # pictures read at once
 ALIGNING = 0.3  # the part of all steps before phrases are assigned
@@ -332,10 +332,11 @@ def kept_reader(
     say: Callable[[str], object] = print,
 ) -> Reader:
     """`train_reader`, or the reader that it has made of the same arguments before, which `folder` keeps."""
+    pixels = sight.statistics if sight.side else ()
     known = {
         "version": VERSION,
         "config": config_dict(maker.config),
-        "sight": [asdict(sight.regions), sight.side, weights_digest().hex(), *(sight.statistics if sight.side else ())],
+        "sight": [sight.regions.identity(), sight.side, weights_digest().hex(), *pixels],
         "model": [model, size, words.size, steps, seed],
     }
     path = folder / f"reader-{hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]}.safetensors"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ from pyarrow import compute
 from render.image import Renderer
 from train.cached import Block, cached
 from train.config import RegionSettings as RegionSettings
+from train.receptive_field import in_context
 from train.recogniser import DIMENSION, features_of, weights_digest
 from travlr.scene import World
 
@@ -127,11 +128,13 @@ class Regions:
     white cell in row 0.
     index: (N + 1, R) int32 rows of the table, -1 for padding, which comes last. boxes: (N + 1, R, 4) float32: left,
     top, right, bottom as parts of the picture. The last of the N + 1, row -1, is the blank picture.
+    context: whether features hold the place and the surroundings of a region, too (`train.receptive_field`).
     """
 
     table: np.ndarray
     index: np.ndarray
     boxes: np.ndarray
+    context: bool = False
 
     BLANK = -1
 
@@ -154,6 +157,8 @@ class Regions:
         features = np.zeros((*index.shape, self.dimension), np.float32)
         features[mask] = self.table[index[mask]]
         boxes = np.where(mask[..., None], self.boxes[np.asarray(rows, np.int64), :most], np.float32(0))
+        if self.context:
+            features = in_context(features, boxes, mask, index > 0)
         return features, boxes, mask
 
 
@@ -163,9 +168,11 @@ class Regions:
 def make_regions(settings: RegionSettings, scenes: Scenes, cache: Path | None = None) -> Regions:
     """The regions of a split. cache: a folder for what took long to make, found again by the pictures' content.
 
-    Raises `ValueError` where the settings do not fit the pictures or a file is damaged.
+    `regions.context=auto` is `none` here; what it is for a model, `RegionSettings.for_model` says. Raises `ValueError`
+    where the settings do not fit the pictures or a file is damaged.
     """
-    return SOURCES[settings.source](settings, scenes, cache)
+    found = SOURCES[settings.source](settings, scenes, cache)
+    return replace(found, context=settings.context == "receptive_field")
 
 
 def _scene(settings: RegionSettings, scenes: Scenes, cache: Path | None) -> Regions:
@@ -186,10 +193,11 @@ def _scene(settings: RegionSettings, scenes: Scenes, cache: Path | None) -> Regi
     boxes = np.take_along_axis(boxes, order[..., None], axis=1)
     nothing = ~used.any(axis=1)  # as the blank picture has: attention needs something to look at
     index[nothing, 0], boxes[nothing, 0] = 0, WHOLE
-    blank = np.full((1, order.shape[1]), -1, np.int32)
-    blank[0, 0] = 0
-    whole = np.broadcast_to(np.array(WHOLE, np.float32), (1, order.shape[1], 4))
-    return Regions(table, np.concatenate([index, blank]).astype(np.int32), np.concatenate([boxes, whole]))
+    blank = np.zeros((1, order.shape[1]), np.int32)
+    white = _cell_boxes(scenes.rows, scenes.columns)[None, : order.shape[1]]
+    if settings.blank == "whole":
+        blank[0, 1:], white = -1, np.broadcast_to(np.array(WHOLE, np.float32), (1, order.shape[1], 4))
+    return Regions(table, np.concatenate([index, blank]).astype(np.int32), np.concatenate([boxes, white]))
 
 
 def _grid(settings: RegionSettings, scenes: Scenes, cache: Path | None) -> Regions:

@@ -65,6 +65,7 @@ RESULT_COLUMNS: dict[str, type] = {
     "floor_query_accuracy": float,
     "floor_query_objects_accuracy": float,
     "couples_right": float,  # percent of couples with both answers right
+    "possible": bool,  # False where nothing that the model is shown tells the answer, so that no score means anything
     "groups": str,  # JSON: first item of the pair -> its scores
     "examples": int,
     "parameters": int,  # trainable
@@ -73,7 +74,8 @@ RESULT_COLUMNS: dict[str, type] = {
     "hardware": str,
     "precision": str,
     "steps": int,
-    "train_examples": int,
+    "train_examples": int,  # with an answer
+    "unlabelled_examples": int,  # pairs of image and caption without one, of consistency, reader and pretraining
     "train_seconds": float,
     "evaluate_seconds": float,
     "dataset": str,  # content digest
@@ -82,7 +84,8 @@ RESULT_COLUMNS: dict[str, type] = {
     "created": str,  # UTC, ISO 8601
     "config": str,  # JSON
 }
-MEASURED = ("test_setting", "split", "groups", "test", *Scores.__dataclass_fields__)  # set by `result_row` alone
+# Set by `result_row` alone.
+MEASURED = ("test_setting", "split", "groups", "test", "possible", *Scores.__dataclass_fields__)
 Row = dict[str, Any]
 Say = Callable[[str], object]
 
@@ -185,6 +188,7 @@ def result_row(
     floors: Mapping[str, Floor],
     groups: Mapping[str, Scores] | None = None,
     couples_right: float | None = None,
+    possible: bool | None = None,
 ) -> Row:
     """One row: `run` holds what all rows of the run share, by name of column; what it lacks stays empty.
 
@@ -195,6 +199,7 @@ def result_row(
     by_group = {name: asdict(part) for name, part in (groups or {}).items()}
     measured = {"test_setting": test_setting, "split": split, "test": TEST, **asdict(scores)}
     measured |= {"groups": json.dumps(by_group) if by_group else None, "couples_right": couples_right}
+    measured["possible"] = possible
     for name, floor in floors.items():
         measured |= {f"floor_{name}": floor.macro_f1, f"floor_{name}_accuracy": floor.accuracy}
     return dict.fromkeys(RESULT_COLUMNS) | dict(run) | measured

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,12 +11,13 @@ from typing import Any
 
 import torch
 
-from train.batches import Parts, fine_tuning, test_batches
+from train.batches import Parts, fine_tuning, test_batches, unlabelled_pairs
+from train.checkpoints import FOLDER, load_weights, save_weights
 from train.checks import prepare_data
 from train.config import Run
 from train.data import Sight, Source
 from train.devices import accelerator, chosen_precision, gpu_names, keep_memory, leads, locked_by_leader
-from train.fit import fit, load_weights, save_weights
+from train.fit import fit
 from train.identity import content, dataset_folder, identity
 from train.models import MODELS, make_model, shape_of
 from train.models.layers import Model, start_of
@@ -84,13 +86,12 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
     dimension = validation.regions.dimension if validation.regions is not None else 0
     torch.manual_seed(config.seed)  # only now: features that are made, and not looked up, draw random numbers too
     model, origin = build(config, words, source.picture, dimension, say)
-    batches, steps, count = fine_tuning(parts)
+    schedule, count = fine_tuning(parts)
     learner = Learner(
         model,
         config.optimiser,
         config.learning_rate,
-        steps,
-        batches,
+        schedule,
         lambda: test_batches(validation, own_setting(config.setting)),
         config.seed,
         config.training.loss,
@@ -116,8 +117,9 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
         "weights": origin,
         "regions": config.regions.source if sight.sees == "regions" else None,
         "precision": precision,
-        "steps": steps,
+        "steps": schedule.steps,
         "train_examples": count,
+        "unlabelled_examples": unlabelled_pairs(config, schedule.steps),
         "train_seconds": round(before + trained - started, 1),
         "dataset": source.digest,
         **surroundings(gpu_names(device)),
@@ -126,12 +128,13 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
     shared["evaluate_seconds"] = round(time.monotonic() - trained, 1)
     rows = [result_row(shared, *named, **found) for named, found in tested.rows]
     finish_run(folder, rows, tested.predictions, say)
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)  # several times the size of the weights
     return read_results(folder)
 
 
 def sight_of(config: Run, cache: Path) -> Sight:
     """What the model is shown beside text; pixels are normalised as they were for the checkpoint."""
-    sight = Sight(MODELS[config.model].sees, config.regions, cache=cache)
+    sight = Sight(MODELS[config.model].sees, config.shown_regions, cache=cache)
     if sight.sees != "pixels":
         return sight
     statistics = pixel_statistics(config.pretrained) if config.pretrained else PUBLISHED
@@ -153,6 +156,9 @@ def start_from(config: Run, learner: Learner) -> str:
     for name in ("model", "size", "controlled", "pretrained", "tokenizer"):
         if told.get(name) != known[name]:
             raise ValueError(f"start={folder}: has {name}={told.get(name)}; give the same, not {known[name]}")
+    contexts = [settings["regions"].get("context", "none") for settings in (told, known)]
+    if contexts[0] != contexts[1]:
+        raise ValueError(f"start={folder}: has regions.context={contexts[0]}; give the same, not {contexts[1]}")
     if not is_finished(folder):
         raise ValueError(f"start={folder}: this run is not finished; run it to its end first")
     try:

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from train.command import FREE_TEXT, Job, Say, settings
+from train.command import FREE_TEXT, Job, Say, check_names, settings
 from travlr import cli
 from travlr.files import Locked
 
 PAUSE = 10.0  # seconds between looks at runs that other processes have
+MOST_RUNS = 1_000  # of a sweep; checking the settings of each takes a while
 NAMED = ("model", "task", "setting", "seed")  # what a run is called by, beside what differs
 
 
@@ -27,6 +28,7 @@ NAMED = ("model", "task", "setting", "seed")  # what a run is called by, beside 
 def expand(arguments: Sequence[str]) -> dict[str, Job]:
     """All runs that arguments ask for, by name. Raises `cli.UsageError` where any of them cannot be."""
     groups = cli.groups_of("train")
+    check_names(arguments)
     fixed: list[str] = []
     given: dict[str, list[Any]] = {}
     for argument in arguments:
@@ -36,12 +38,18 @@ def expand(arguments: Sequence[str]) -> dict[str, Job]:
         else:
             given[name] = cli.values_of(argument)
     chosen = [[f"{name}={value}" for value in given.pop(name)] for name in groups if name in given]
-    jobs: dict[str, tuple[dict[str, Any], Job]] = {}
+    asked: list[tuple[list[str], dict[str, Any]]] = []
     for choices in itertools.product(*chosen):
         grid = cli.compose("train", [*fixed, *choices], FREE_TEXT).get("grid") or [{}]
-        for changes in combinations(grid, given):
-            job = _checked([*fixed, *choices], changes)
-            jobs.setdefault(repr(job), (changes, job))
+        runs = itertools.islice(combinations(grid, given), MOST_RUNS + 1 - len(asked))
+        asked += [([*fixed, *choices], changes) for changes in runs]
+        if len(asked) > MOST_RUNS:
+            longest = max(given, key=lambda name: len(given[name]), default="experiment")
+            raise cli.UsageError(f"-m: these are more than {MOST_RUNS:,} runs; give {longest} fewer values")
+    jobs: dict[str, tuple[dict[str, Any], Job]] = {}
+    for chosen_arguments, changes in asked:
+        job = _checked(chosen_arguments, changes)
+        jobs.setdefault(repr(job), (changes, job))
     if len(jobs) > 1 and (several := [job.config.devices for _, job in jobs.values() if job.config.devices > 1]):
         raise cli.UsageError(
             f"devices={several[0]}: -m gives each run one; start the command once for each GPU, with another "

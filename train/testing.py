@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from train.batches import TOKENS, Parts, test_rows
+from train.config import Run
 from train.data import SHOWN, Examples, in_order, shown
 from train.evaluate import Scores, Texts, by_group, couples_right, floors, score
 from train.inputs import Inputs
@@ -18,6 +19,7 @@ from train.models.albef import Albef
 from train.models.layers import Model
 from train.reader import distinct
 from train.results import TEST_SPLITS, predictions_table
+from travlr.tasks import TASKS
 
 SEEN = 1 << 26  # numbers that ALBEF makes of pictures and that are kept at a time: 256 MiB
 
@@ -45,10 +47,16 @@ def test_matrix(parts: Parts, model: Model, device: str, precision: str) -> Test
             found = {
                 "groups": by_group(examples.answers, logits, examples.groups.tolist(), scenes),
                 "couples_right": couples_right(examples.answers, logits),
+                "possible": possible(parts.run, setting),
             }
             tested.rows.append(((setting, split, score(examples.answers, logits, scenes), floor), found))
             tested.predictions.append(predictions_table(examples.ids, split, setting, logits, examples.answers))
     return tested
+
+
+def possible(run: Run, setting: str) -> bool:
+    """Whether what a run's model is shown in a test setting tells the answers at all."""
+    return setting != "image" or run.sees_places or not TASKS[run.task].places
 
 
 @torch.inference_mode()

@@ -44,6 +44,7 @@ from travlr.recount import (
     recount,
     renderer_of,
     rows_of,
+    score,
 )
 from travlr.scene import IN_DISTRIBUTION, SPLITS
 from travlr.task import Pair
@@ -416,15 +417,10 @@ def shortcut_checks(found: Found) -> list[Check]:
     reported = {name for task in TASKS.values() for name in task.reported}
     for rule, about in shortcuts.items():
         counts = by_feature(found, rule)
-        scored = [item for split in IN_DISTRIBUTION[1:] for item in counts[split].items()]
-        if not counts["train"] or not scored:
+        scores = [score(counts["train"], counts[split]) for split in IN_DISTRIBUTION[1:]]
+        right, total = (sum(part) for part in zip(*scores, strict=True))
+        if not counts["train"] or not total:
             continue
-        right, total = 0.0, 0
-        for feature, (false, true) in scored:
-            fit_false, fit_true = counts["train"].get(feature, (0, 0))
-            lean = (fit_true > fit_false) - (fit_true < fit_false)  # 0, half right: as many of both, or never seen
-            right += (false + true + lean * (true - false)) / 2
-            total += false + true
         bound = lower_bound(right, total)
         status = "note" if rule in reported else "FAIL" if bound > BOUND else "ok"
         detail = f"accuracy {right / total:.1%}, lower 99.9% bound {bound:.1%}"

@@ -1,4 +1,4 @@
-"""A dataset as one web page to look at: `python -m travlr.browse DIR`. Examples, and how often each pair occurs.
+"""A dataset as one web page to look at: `python -m travlr.browse DIR`. Examples, pair counts and baselines.
 
 The page is one file that loads nothing else. It trusts no text of the dataset: all of it travels as JSON that cannot
 end its element, the page shows it as text only, and a content security policy runs no script but the page's own.
@@ -28,12 +28,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from render.image import decode
 from travlr import cli
 from travlr.dataset import MANIFEST, OBJECT, damage, read_manifest
 from travlr.files import WORK
 from travlr.formats import LAYOUTS, published_counts
+from travlr.recount import QUERY, TOTAL, score
 from travlr.scene import COLOURS, SHAPES, column_name
 from travlr.tasks import TASKS
 
@@ -42,6 +44,7 @@ MARK = b"<!doctype html><!-- a page of travlr.browse -->"  # how each page begin
 NAME = "browse.html"
 SHRUNK = 384  # pixels along the longer side of a picture that is too large to embed as it is
 LARGEST = 6000  # bytes of a PNG that is embedded as it is
+BASELINES = {QUERY: "query alone", TOTAL: "query and number of objects"}  # of the audit's rules
 LONGEST = 150  # values along one axis of a heat map
 COUNTS_NOTE = "Each number counts the examples whose scene shows a pair, whether the query is true or false."
 ENDS_PREFACE = re.compile(r"ordered A to ([A-Z])\. Rows, top to bottom, are ordered 1 to (\d{1,2})\.")
@@ -64,41 +67,73 @@ def described(folder: Path) -> dict[str, Any]:
 
 @dataclass
 class Candidate:
-    """A row that may be shown: its place in a random order, what rows are spread by, and itself once taken out."""
+    """A row that may be shown, or a couple: its place in a random order, what candidates are spread by (the kind of the
+    first row), where it is in its table, and its rows once taken out."""
 
     place: float
     kind: tuple[Pair, bool]
     index: int
-    row: dict[str, Any] | None = None
+    rows: list[dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What a pass over a split finds: how often each pair occurs in true and in false examples, and rows to show."""
+    """What a pass over a split finds: how often each pair occurs in true and in false examples, how often each rule
+    sees what it looks at in false and in true examples, and rows to show: couples one after the other, where the
+    dataset has couples."""
 
     counts: dict[Pair, list[int]]
+    seen: dict[str, dict[Any, list[int]]]
     tasks: set[str]
     rows: list[dict[str, Any]]
+    couples: bool
 
 
 def survey(tables: Iterable[pa.Table], limit: int, seed: str) -> Survey:
     """One pass over a split, with one table in memory at a time. Raises `ValueError` for a row that lacks a value."""
     places, kept = random.Random(seed), list[Candidate]()
     counts: dict[Pair, list[int]] = {}
+    seen: dict[str, dict[Any, list[int]]] = {rule: {} for rule in BASELINES}
     tasks: set[str] = set()
-    for table in tables:
+    step = 0  # rows of a candidate, once known
+    for table in even(tables):
         if lacking := [name for name in table.column_names if table[name].null_count]:
             raise ValueError(f"a row has no {lacking[0]}; the dataset is damaged")
         pairs = [tuple(str(value) for value in pair) for pair in table["pair"].to_pylist()]
         kinds = list(zip(pairs, table["answer"].to_pylist(), strict=True))
         for pair, truth in kinds:
             counts.setdefault(pair, [0, 0])[not truth] += 1
+        queries, sizes = table["query"].to_pylist(), pc.list_value_length(table["objects"]).to_pylist()
+        for query, size, (_, truth) in zip(queries, sizes, kinds, strict=True):
+            seen[QUERY].setdefault(query, [0, 0])[truth] += 1
+            seen[TOTAL].setdefault((query, size), [0, 0])[truth] += 1
         tasks.update(table["task"].unique().to_pylist())
-        kept = spread([*kept, *(Candidate(places.random(), kind, i) for i, kind in enumerate(kinds))], limit)
+        step = step or (2 if in_couples(queries, [truth for _, truth in kinds]) else 1)
+        new = (Candidate(places.random(), kinds[i], i) for i in range(0, len(kinds), step))
+        kept = spread([*kept, *new], -(-limit // step))
         for candidate in kept:
-            if candidate.row is None:
-                candidate.row = table.slice(candidate.index, 1).to_pylist()[0]
-    return Survey(counts, tasks, [candidate.row for candidate in kept if candidate.row])
+            if candidate.rows is None:
+                candidate.rows = table.slice(candidate.index, step).to_pylist()
+    rows = [row for candidate in kept for row in candidate.rows or ()]
+    return Survey(counts, seen, tasks, rows[:limit], step == 2)
+
+
+def even(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables that each begin at an even row, so that no couple is cut in two."""
+    rest: list[pa.Table] = []
+    for table in tables:
+        whole = pa.concat_tables([*rest, table])
+        cut = whole.num_rows - whole.num_rows % 2
+        rest = [whole[cut:]] if cut < whole.num_rows else []
+        yield whole[:cut]
+    yield from rest
+
+
+def in_couples(queries: list[str], truths: list[bool]) -> bool:
+    """Whether rows 2k and 2k + 1 ask the same, once true and once false."""
+    first, second = (list(zip(queries[i::2], truths[i::2], strict=True)) for i in (0, 1))
+    couples = list(zip(first, second, strict=False))
+    return bool(couples) and all(a[0] == b[0] and a[1] != b[1] for a, b in couples)
 
 
 def spread(candidates: list[Candidate], limit: int) -> list[Candidate]:
@@ -152,10 +187,22 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
         "facts": facts_of(manifest, settings),
         "settings": list(settings.items()),
         "splits": [{"name": name, "counts": list(map(_joined, s.counts.items()))} for name, s in surveys.items()],
+        "baselines": list(baselines(surveys)),
         "note": f"{COUNTS_NOTE} {TASKS[task].note}",
         "maps": list(heat_maps(task, {pair for s in surveys.values() for pair in s.counts})),
-        "examples": [example(split, row) for split, s in surveys.items() for row in s.rows],
+        "examples": [
+            example(split, row) | {"couple": f"{split} {number // 2}" if s.couples else None}
+            for split, s in surveys.items()
+            for number, row in enumerate(s.rows)
+        ],
     }
+
+
+def baselines(surveys: dict[str, Survey]) -> Iterator[tuple[str, dict[str, float]]]:
+    """Name of each rule, and its accuracy in percent in each split but `train`, on which it is fitted."""
+    for rule, name in BASELINES.items() if "train" in surveys else ():
+        scores = {split: score(surveys["train"].seen[rule], s.seen[rule]) for split, s in surveys.items()}
+        yield name, {split: 100 * right / total for split, (right, total) in scores.items() if split != "train"}
 
 
 def _joined(item: tuple[Pair, list[int]]) -> tuple[str, list[int]]:

@@ -8,6 +8,7 @@ import dataclasses
 import difflib
 import functools
 import importlib.abc
+import itertools
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
+MOST_VALUES = 1_000  # of a setting that is swept over
 
 # What OmegaConf says of a value of another type; and the types in our words.
 WRONG_TYPE = re.compile(
@@ -106,6 +108,7 @@ def compose(
     changed: dict[str, Any] = {}
     literal: dict[str, str | None] = {}
     groups = groups_of(name)
+    refuse_repeated(arguments, groups)
     for argument in arguments:
         key, value = named(argument, groups)
         if key in groups and value not in groups[key]:
@@ -163,6 +166,16 @@ def named(argument: str, groups: Container[str]) -> tuple[str, str]:
     return key, value
 
 
+def refuse_repeated(arguments: Sequence[str], groups: Container[str]) -> None:
+    """Raises `UsageError` where a setting is given twice: one of the values would be ignored."""
+    given: dict[str, str] = {}
+    for argument in arguments:
+        key, _ = named(argument, groups)
+        if key in given:
+            raise UsageError(f"{key}: given twice, as {given[key]} and {argument}; give it once")
+        given[key] = argument
+
+
 def _put(values: dict[str, Any], key: str, text: str | None) -> None:
     """Set a value by its name with dots."""
     *path, last = key.split(".")
@@ -176,7 +189,7 @@ def _put(values: dict[str, Any], key: str, text: str | None) -> None:
 def values_of(argument: str) -> list[Any]:
     """The values that Hydra reads in a setting: one, or those that it sweeps over, as in seed=0,1 or seed=range(0,3).
 
-    Raises `UsageError` for what cannot be read, such as a list without its end.
+    Raises `UsageError` for what cannot be read, such as a list without its end, and for more than `MOST_VALUES`.
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
@@ -188,7 +201,10 @@ def values_of(argument: str) -> list[Any]:
             if not read.is_sweep_override():
                 return [read.value()]
             if read.is_discrete_sweep():
-                return [value for text in read.sweep_string_iterator() for value in values_of(f"{name}={text}")]
+                texts = list(itertools.islice(read.sweep_string_iterator(), MOST_VALUES + 1))
+                if len(texts) > MOST_VALUES:
+                    raise UsageError(f"{argument}: more than {MOST_VALUES:,} values; give fewer")
+                return [value for text in texts for value in values_of(f"{name}={text}")]
     except HydraException:
         pass
     raise UsageError(f"{argument!r}: its value cannot be read; write a word, a number or a list such as [a,b]")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import io
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from travlr.scene import Query, Scene, World
 from travlr.task import Cells, CellsOf, Pair
 from travlr.tasks import TASKS, parse_query
 
+Counts = Mapping[Any, Sequence[int]]  # what a rule looks at -> numbers of false and of true examples
 Thing = tuple[str, str, str, int, int]  # colour, shape, size, row, column
 
 # What each row is checked for, and what it means that all is well.
@@ -152,6 +153,21 @@ def misplaced(rules: Rules, split: str, query: Query, pair: Pair, cells: CellsOf
         held = TASKS[query.task].held_out_key(query.args) in rules.queries
         problems["held-out queries"] = "" if held == out else f"what it asks is {'' if held else 'not '}held out"
     return problems
+
+
+def score(fitted: Counts, scored: Counts) -> tuple[float, int]:
+    """How many examples a rule answers right, and of how many: fitted on the first counts, scored on the second.
+
+    Counts: what the rule looks at -> numbers of false and of true examples. Half of the examples are right where as
+    many were true as false, or where nothing was seen in fitting.
+    """
+    right, total = 0.0, 0
+    for feature, (false, true) in scored.items():
+        fitted_false, fitted_true = fitted.get(feature, (0, 0))
+        lean = (fitted_true > fitted_false) - (fitted_true < fitted_false)
+        right += (false + true + lean * (true - false)) / 2
+        total += false + true
+    return right, total
 
 
 # What a scene says -------------------------------------------------------------------------------------------------

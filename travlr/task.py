@@ -76,6 +76,7 @@ class Task(ABC):
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # preset -> settings that differ from the default
     # The first item of a pair -> what its two values are. "" where the pair is an attribute and one number.
     axes: ClassVar[dict[str, tuple[str, str]]]
+    places: ClassVar[bool] = False  # whether answers depend on where objects are
     note: ClassVar[str] = ""  # how to read the pairs, for the browse page
     # With the default settings, the accuracy of the best rule that does not bind colour, shape and place; for the card.
     best_unbound: ClassVar[str] = ""

@@ -15,6 +15,7 @@ records.py         what is written of a scene
 scorers.py         what answers: functions (images, texts) -> scores, by name
 families.py        models of `transformers` among them
 own.py             our four models
+salience.py        what is large and what is central in a picture of ours, by its scene or by its pixels
 floors.py          what answers without looking
 pasting.py         pictures with an object put on a background
 variation.py       how a score moves with the place and the size of an object

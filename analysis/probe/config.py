@@ -15,7 +15,8 @@ TASKS = ("itc", "itm")
 RULES = ("corrected", "published")
 SENTENCES = ("mean", "first", "all", "best")
 TEMPLATES = ("normal", "alt")
-PRECISIONS = ("float32", "float64", "bf16")
+PRECISIONS = ("float32", "float64", "bf16", "float16", "auto")
+DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")  # of accelerate
 HEADS = ("itm", "itc")  # image-text matching and image-text contrast, as VL-CheckList names them
 OWN = ("visualbert", "uniter", "lxmert", "albef")  # whose names are followed by a colon and a file
 SIZES = ("tiny", "small", "base")
@@ -44,7 +45,7 @@ class Probe:
     VL-CheckList's (with corpus/v1), a published run file (.yaml), an eval_set.json or a folder with one, or a CSV of
     results of the predicate-noun study, whose scores are measured. count: items of each of our own, an even number.
     images: where the corpus's pictures are, None for where the corpus says. model: none for floors alone. head,
-    question, size, regions: of models that have a choice (see `analysis.probe.scorers.load`).
+    question, size, regions, device_map: of models that have a choice (see `analysis.probe.scorers.load`).
 
     task: `itc` compares the sentences of a picture, `itm` asks of each whether it matches; None: what a run file says,
     else `itc`. A setting that is given goes before what a run file says. rules: `published` takes the
@@ -78,6 +79,7 @@ class Probe:
     seed: int = 0
     batch_size: int = 64
     device: str = "auto"
+    device_map: str | None = None
     precision: str = "float32"
     strict: bool = False
     out: str = "probes"
@@ -93,6 +95,10 @@ class Probe:
         _choice("size", self.size, SIZES)
         if self.head is not None:
             _choice("head", self.head, HEADS)
+        if self.device_map is not None:
+            _choice("device_map", self.device_map, DEVICE_MAPS)
+            if self.device != "auto":
+                raise ValueError(f"device={self.device}: device_map={self.device_map} chooses devices; leave one out")
         for name in ("count", "batch_size", "limit"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name}={value}: must be at least 1")

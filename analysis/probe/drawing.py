@@ -79,6 +79,12 @@ def sprite(shape: str, side: int) -> np.ndarray:
 
 
 @functools.cache
+def ink(shape: str, side: int) -> int:
+    """Pixels of a sprite that are not white."""
+    return int(np.count_nonzero(sprite(shape, side)))
+
+
+@functools.cache
 def _coloured(colour: str, shape: str, side: int) -> np.ndarray:
     """The sprite in entries of the palette."""
     levels = sprite(shape, side)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,35 +19,58 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from analysis.probe.config import OWN
-from analysis.probe.scorers import Parts, Tensors, as_is, cosine, one_line, words_of
+from analysis.probe.scorers import Parts, Tensors, as_is, check_not_spread, cosine, one_line, words_of
 
 QUESTION = 'Does the sentence "{text}" describe this picture? Answer yes or no.'
 YES, NO = ("yes", "Yes", "true", "True"), ("no", "No", "false", "False")
 WANTED = ("*.json", "*.txt", "*.model", "*.jinja")  # of a hub repository, beside weights
 
 
-def parts_of(name: str, head: str | None, question: str | None) -> Parts:
-    """The parts of a model of `transformers`, by the model_type of its config. See `analysis.probe.scorers.load`."""
+def parts_of(
+    name: str, head: str | None, question: str | None, dtype: torch.dtype | None, device_map: str | None
+) -> Parts:
+    """The parts of a model of `transformers`, by the model_type of its config. See `analysis.probe.scorers.load`.
+
+    dtype: what to compute in, None for what the weights are saved in. Models that are not generative come in float32,
+    if a dtype is given.
+    """
+    from transformers import __version__
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
     folder = folder_of(name)
-    kind = model_type(name, folder)
-    if kind in FAMILIES:
-        family = FAMILIES[kind]
+    config = config_of(name, folder)
+    kind = str(config.get("model_type"))
+    family = family_of(config)
+    if family is not None:
+        check_not_spread(name, device_map)
         if head is not None and head not in family.heads:
             raise ValueError(f"head={head}: model={name} ({kind}) has {' and '.join(family.heads)} only")
-        model = loaded(name, folder, family)
+        model = loaded(name, folder, family, "auto" if dtype is None else torch.float32)
         tokenizer, processor = read_with(name, folder, "AutoTokenizer", "AutoImageProcessor")
         check_vocabulary(name, model, tokenizer)
         return family.build(name, model, tokenizer, processor, head or family.heads[0])
     if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         if head is not None:
             raise ValueError(f"head={head}: model={name} ({kind}) is asked yes or no and has no such head")
-        return generative(name, loaded(name, folder, GENERATIVE), folder, question or QUESTION)
+        model = loaded(name, folder, GENERATIVE, dtype or "auto", device_map)
+        return generative(name, model, folder, question or QUESTION)
+    if "auto_map" in config:
+        raise ValueError(
+            f"model={name}: its model_type={kind} is code in the model's own repository, which is not run here; give a "
+            "model that `transformers` has the code of (often the same one, converted, whose name ends in -hf)"
+        )
     raise ValueError(
         f"model={name}: its config says model_type={kind}; must be one of {', '.join(FAMILIES)}, or a generative "
-        "vision-language model"
+        f"vision-language model of transformers {__version__}"
     )
+
+
+def family_of(config: Mapping[str, Any]) -> Family | None:
+    """The family of models that score, None of other models. BLIP-2 has one model_type for both."""
+    family = FAMILIES.get(str(config.get("model_type")))
+    if family is not None and family.build is blip2 and family.kind not in (config.get("architectures") or ()):
+        return None
+    return family
 
 
 def folder_of(name: str, setting: str = "model") -> Path:
@@ -73,13 +97,13 @@ def folder_of(name: str, setting: str = "model") -> Path:
     return found
 
 
-def model_type(name: str, folder: Path) -> str:
+def config_of(name: str, folder: Path) -> dict[str, Any]:
     from train.models.loading import read_json
 
     if not (folder / "config.json").is_file():
         raise ValueError(f"model={name}: has no config.json; give a folder that `transformers` saved")
     try:
-        return str(read_json(folder / "config.json").get("model_type"))
+        return dict(read_json(folder / "config.json"))
     except ValueError as error:
         raise ValueError(f"model={name}: {str(error).partition('=')[2]}") from None
 
@@ -111,7 +135,7 @@ def first_sentence(error: BaseException) -> str:
     return one_line(error).partition(". ")[0].removesuffix(".")
 
 
-def loaded(name: str, folder: Path, family: Family) -> Any:
+def loaded(name: str, folder: Path, family: Family, dtype: torch.dtype | str, device_map: str | None = None) -> Any:
     """The model with its weights, from safetensors or from a file of tensors alone.
 
     Raises ValueError where it cannot be read, lacks weights that a score depends on, or has some for parts of the model
@@ -119,13 +143,17 @@ def loaded(name: str, folder: Path, family: Family) -> Any:
     """
     import transformers
 
-    options = {"init_codebook": False} if family.kind == "FlavaForPreTraining" else {}
+    options: dict[str, Any] = {"init_codebook": False} if family.kind == "FlavaForPreTraining" else {}
     options |= {"trust_remote_code": False} if family is GENERATIVE else {}
+    if device_map is not None:
+        if importlib.util.find_spec("accelerate") is None:
+            raise ValueError(f"device_map={device_map}: needs accelerate; install it with: pip install -e '.[vlm]'")
+        options["device_map"] = device_map
     try:
         with quiet():
             model, about = getattr(transformers, family.kind).from_pretrained(
                 folder,
-                dtype=torch.float32,
+                dtype=dtype,
                 weights_only=True,
                 output_loading_info=True,
                 local_files_only=True,
@@ -167,6 +195,10 @@ def read_with(name: str, folder: Path, *kinds: str) -> list[Any]:
                 for kind in kinds
             ]
     except Exception as error:  # files that others wrote fail in any way
+        if "torchvision" in str(error).lower() and importlib.util.find_spec("torchvision") is None:
+            raise ValueError(
+                f"model={name}: its processor needs torchvision; install it with: pip install -e '.[vlm]'"
+            ) from None
         why = first_sentence(error)
         raise ValueError(f"model={name}: its tokenizer or processor cannot be loaded ({why})") from None
 
@@ -335,6 +367,53 @@ def flava(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> P
     return with_processor(model, tokenizer, processor, tokens, see, read, judge, threshold)
 
 
+def blip2(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
+    """itm: log-odds by the matching head, a mean over the queries, which attend to the picture and to the text. itc:
+    the cosine of the query that is nearest to the text (Li et al. 2023, section 3.2)."""
+    tokens = tokens_with(name, tokenizer, model.config.qformer_config.max_position_embeddings)
+
+    def everywhere(states: Tensor) -> Tensor:
+        return torch.ones(states.shape[:2], dtype=torch.long, device=states.device)
+
+    def queries(image: Tensor) -> Tensor:
+        return model.query_tokens.expand(len(image), -1, -1)  # (B, Q, H)
+
+    def see(x: Tensors) -> Tensors:
+        image = model.vision_model(**x).last_hidden_state  # (B, 1 + patches, H)
+        if head == "itm":
+            return {"image": image}
+        states = model.qformer(
+            query_embeds=queries(image), encoder_hidden_states=image, encoder_attention_mask=everywhere(image)
+        ).last_hidden_state
+        return {"image": normalize(model.vision_projection(states), dim=-1)}  # (B, Q, D)
+
+    def read(x: Tensors) -> Tensors:
+        if head == "itm":
+            return x
+        embedded = model.embeddings(input_ids=x["input_ids"])
+        states = model.qformer(
+            query_embeds=embedded, query_length=0, attention_mask=x["attention_mask"]
+        ).last_hidden_state
+        return {"text": normalize(model.text_projection(states[:, 0]), dim=-1)}
+
+    def judge(both: Tensors) -> Tensor:
+        image = both["image"]
+        if head == "itc":
+            return (image @ both["text"][:, :, None]).amax((1, 2))
+        asked = queries(image)
+        states = model.qformer(
+            query_embeds=model.embeddings(input_ids=both["input_ids"], query_embeds=asked),
+            query_length=asked.shape[1],
+            attention_mask=torch.cat([everywhere(asked), both["attention_mask"]], 1),
+            encoder_hidden_states=image,
+            encoder_attention_mask=everywhere(image),
+        ).last_hidden_state
+        return log_odds(model.itm_head(states[:, : asked.shape[1]]).mean(1))
+
+    threshold = 0.0 if head == "itm" else None
+    return with_processor(model, tokenizer, processor, tokens, see, read, judge, threshold)
+
+
 def bridgetower(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
     """Log-odds by the matching head. The vision tower, which does not depend on the text, runs once for each picture:
     its layers then give back what they gave."""
@@ -368,13 +447,13 @@ def generative(name: str, model: Any, folder: Path, question: str) -> Parts:
     """Log-odds of "yes" or "true" against "no" or "false" as the next word after the question.
 
     Of these words, capitalised or not, with or without a space before them, all that are one token count. A model that
-    reads with one half and writes with the other (BLIP-2 with T5) begins its answer there. A vision tower that takes
-    pictures alone encodes each once; one that takes more (Qwen2-VL's takes all pictures' patches in one row, with how
-    many each has) runs for each sentence. Some processors (Qwen2-VL's) need torchvision.
+    reads with one half and writes with the other (BLIP-2 with T5) begins its answer there. Each picture is encoded once
+    in a call, but by towers of which it is not known what belongs to which picture (see `apart`; Pixtral's is one).
+    Raises ValueError, in one line, where the processor needs torchvision (those for videos do) and it is not installed.
     """
     if "{text}" not in question:
         raise ValueError(f"question={question!r}: must hold {{text}}, where the sentence goes")
-    (processor,) = read_with(name, folder, "AutoProcessor")
+    processor = generative_processor(name, folder)
     tokenizer = getattr(processor, "tokenizer", None)
     if tokenizer is None:
         raise ValueError(f"model={name}: its processor has no tokenizer")
@@ -385,33 +464,48 @@ def generative(name: str, model: Any, folder: Path, question: str) -> Parts:
     longest = getattr(config, "max_position_embeddings", None)
     begin = getattr(config, "decoder_start_token_id", None)
     begin = config.pad_token_id if begin is None else begin
+    # Logits of the last place alone: those of all places have some 300 x 260,000 numbers for each sentence.
+    last = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
     with quiet():
-        prompt = prompt_with(processor)
+        inputs = inputs_with(processor)
     towers = [Tower(module) for module in vision_towers(model)]
 
     def join(image: Image.Image, text: str) -> Tensors:
         for tower in towers:  # all pictures of a call are joined before the first is judged
             tower.known.clear()
-        asked = prompt(question.replace("{text}", text))
         with quiet():
-            found = processor(images=[image.convert("RGB")], text=[asked], return_tensors="pt")
+            found = inputs(image.convert("RGB"), question.replace("{text}", text))
         if longest is not None and (length := found["input_ids"].shape[1]) > longest:
             raise ValueError(f"model={name}: takes {longest} tokens, not the {length} of picture and {text!r}")
-        return {key: value for key, value in found.items() if isinstance(value, Tensor)}
+        # PaliGemma's processor gives labels, too, from which a model computes a loss.
+        return {key: value for key, value in found.items() if isinstance(value, Tensor) and key != "labels"}
 
-    def judge(both: Tensors) -> Tensor:
-        answer = {}
+    def answer(both: Tensors) -> Tensors:
+        first = {}
         if config.is_encoder_decoder:
-            answer["decoder_input_ids"] = torch.full_like(both["input_ids"][:, :1], begin)
-        logits = model(**both, **answer).logits[:, -1].float()  # (B, V)
-        return logits[:, yes].logsumexp(-1) - logits[:, no].logsumexp(-1)
+            first["decoder_input_ids"] = torch.full_like(both["input_ids"][:, :1], begin)
+        found = model(**both, **first, **last).logits[:, -1].float().log_softmax(-1)  # (B, V)
+        of_yes, of_no = found[:, yes].logsumexp(-1), found[:, no].logsumexp(-1)
+        return {"score": of_yes - of_no, "yes_or_no": torch.logaddexp(of_yes, of_no).exp()}
 
-    def unused(_: Any) -> Tensors:
+    def unused(_: Any) -> Any:
         raise AssertionError("a generative model takes picture and text together")
 
+    prompt = "chat template" if getattr(processor, "chat_template", None) else "plain"
+    words = partial(words_of, tokenizer)
     return Parts(
-        model, partial(words_of, tokenizer), unused, unused, unused, unused, judge, 0.0, join=join, processor=processor
-    )
+        model, words, unused, unused, unused, unused, unused, 0.0,
+        join=join, processor=processor, answer=answer, prompt=prompt,
+    )  # fmt: skip
+
+
+def generative_processor(name: str, folder: Path) -> Any:
+    """The processor in a folder, whose pictures are prepared by Pillow wherever the model has code for that, so that a
+    score does not depend on whether torchvision, which resizes otherwise, is installed."""
+    (processor,) = read_with(name, folder, "AutoProcessor")
+    if hasattr(processor, "image_processor"):
+        (processor.image_processor,) = read_with(name, folder, "AutoImageProcessor")
+    return processor
 
 
 def vision_towers(model: Any) -> list[Any]:
@@ -422,38 +516,72 @@ def vision_towers(model: Any) -> list[Any]:
     for name, part in model.named_modules():
         if name and isinstance(part, PreTrainedModel) and not any(name.startswith(f"{outer}.") for outer in found):
             taken = inspect.signature(part.forward).parameters
-            if "pixel_values" in taken and "input_ids" not in taken:
+            if ("pixel_values" in taken or GRIDS in taken) and "input_ids" not in taken:
                 found[name] = part
     return list(found.values())
+
+
+GRIDS = "grid_thw"  # (N, 3), of towers that take all pictures' patches in one row: how many each picture has, by sides
+OF_PICTURES = ("patch_attention_mask", "aspect_ratio_ids", "aspect_ratio_mask")  # a row for each picture
 
 
 class Tower:
     """Takes the place of a vision tower's `forward`: pictures that are in `known` are not encoded again.
 
-    known: what was made of each picture, by the SHA-256 of its pixels.
+    known: what was made of each picture, by the SHA-256 of all that the tower takes of it.
     """
 
     def __init__(self, tower: Any) -> None:
+        self.names = list(inspect.signature(tower.forward).parameters)
         self.forward, self.known = tower.forward, dict[bytes, Any]()
         tower.forward = self
 
-    def __call__(self, pixel_values: Tensor, *given: Any, **options: Any) -> Any:
-        if given or not all(isinstance(value, bool | int | None) for value in options.values()):
-            return self.forward(pixel_values, *given, **options)  # what is given may belong to single pictures, too
-        keys = [sha256(row.contiguous().view(torch.uint8).cpu().numpy()).digest() for row in pixel_values]
-        new = {key: place for place, key in enumerate(keys) if key not in self.known}
-        if new:
-            made = self.forward(pixel_values[list(new.values())], **options)
+    def __call__(self, *given: Any, **options: Any) -> Any:
+        options |= dict(zip(self.names, given, strict=False))
+        tensors = {name: options.pop(name) for name in list(options) if isinstance(options[name], Tensor)}
+        pictures = apart(tensors, self.names[0])
+        if not pictures or not all(isinstance(value, bool | int | None) for value in options.values()):
+            return self.forward(**tensors, **options)  # what is given may belong to single pictures, too
+        keys = [digest(picture) for picture in pictures]
+        new = {key: picture for key, picture in zip(keys, pictures, strict=True) if key not in self.known}
+        if GRIDS in tensors:
+            self.known |= {key: self.forward(**picture, **options) for key, picture in new.items()}
+        elif new:
+            made = self.forward(**stacked(list(new.values())), **options)
             self.known |= {key: row_of(made, place) for place, key in enumerate(new)}
         return stacked([self.known[key] for key in keys])
 
 
+def apart(tensors: Tensors, pixels: str) -> list[Tensors]:
+    """What a tower takes of each picture; none where it takes something that is not known to be apart."""
+    if pixels not in tensors:
+        return []
+    if set(tensors) == {pixels, GRIDS}:
+        sizes = tensors[GRIDS].prod(-1).tolist()
+        if sum(sizes) != len(tensors[pixels]):
+            return []
+        patches = torch.split(tensors[pixels], sizes)
+        return [{pixels: some, GRIDS: grid[None]} for some, grid in zip(patches, tensors[GRIDS], strict=True)]
+    count = len(tensors[pixels])
+    if set(tensors) - {pixels, *OF_PICTURES} or any(len(tensor) != count for tensor in tensors.values()):
+        return []
+    return [row_of(tensors, place) for place in range(count)]
+
+
+def digest(picture: Tensors) -> bytes:
+    found = sha256()
+    for tensor in picture.values():
+        found.update(str(tensor.shape).encode())  # a blank picture is the same numbers when it is turned
+        found.update(tensor.contiguous().view(torch.uint8).cpu().numpy().data)
+    return found.digest()
+
+
 def row_of(made: Any, place: int) -> Any:
-    """One row of the tensors that a model gave, in tuples and `ModelOutput`s as they are."""
+    """One row of tensors, in dictionaries, tuples, lists and `ModelOutput`s as they are."""
     if isinstance(made, Mapping):
         return type(made)(**{name: row_of(value, place) for name, value in made.items()})
-    if isinstance(made, tuple):
-        return tuple(row_of(value, place) for value in made)
+    if isinstance(made, tuple | list):
+        return type(made)(row_of(value, place) for value in made)
     return made[place : place + 1] if isinstance(made, Tensor) else made
 
 
@@ -462,8 +590,8 @@ def stacked(rows: Sequence[Any]) -> Any:
     first = rows[0]
     if isinstance(first, Mapping):
         return type(first)(**{name: stacked([row[name] for row in rows]) for name in first})
-    if isinstance(first, tuple):
-        return tuple(map(stacked, zip(*rows, strict=True)))
+    if isinstance(first, tuple | list):
+        return type(first)(map(stacked, zip(*rows, strict=True)))
     return torch.cat(list(rows)) if isinstance(first, Tensor) else first
 
 
@@ -478,19 +606,33 @@ def answers(tokenizer: Any, words: Sequence[str]) -> list[int]:
     return sorted(found)
 
 
-def prompt_with(processor: Any) -> Callable[[str], str]:
-    """How a question is put: by the processor's chat template if it has one, else after the token for the picture,
-    unless the processor places that itself."""
+def inputs_with(processor: Any) -> Callable[[Image.Image, str], Mapping[str, Any]]:
+    """How a picture and a question become a model's inputs, B = 1: by the processor's chat template if it has one, else
+    after the token for the picture, unless the processor places that itself.
+
+    The template is applied and tokenised in one call: only then does the processor see that many a template writes the
+    token for the beginning of a text, which the tokenizer would add once more.
+    """
     if getattr(processor, "chat_template", None):
 
-        def chat(question: str) -> str:
-            content = [{"type": "image"}, {"type": "text", "text": question}]
-            return processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
+        def chat(image: Image.Image, question: str) -> Mapping[str, Any]:
+            content = [{"type": "image", "image": image}, {"type": "text", "text": question}]
+            return processor.apply_chat_template(
+                [{"role": "user", "content": content}],
+                add_generation_prompt=True,
+                tokenize=True,
+                return_dict=True,
+                return_tensors="pt",
+            )
 
         return chat
     token = str(getattr(processor, "image_token", None) or "")
     before = f"{token}\n" if token and not places(processor, token) else ""
-    return lambda question: f"{before}Question: {question} Answer:"
+
+    def plain(image: Image.Image, question: str) -> Mapping[str, Any]:
+        return processor(images=[image], text=[f"{before}Question: {question} Answer:"], return_tensors="pt")
+
+    return plain
 
 
 def places(processor: Any, token: str) -> bool:
@@ -515,12 +657,14 @@ class Family:
 
 FAMILIES = {
     "clip": Family("CLIPModel", clip, ("itc",)),
+    "metaclip_2": Family("MetaClip2Model", clip, ("itc",)),
     "align": Family("AlignModel", clip, ("itc",)),
     "altclip": Family("AltCLIPModel", clip, ("itc",)),
     "chinese_clip": Family("ChineseCLIPModel", clip, ("itc",)),
     "siglip": Family("SiglipModel", siglip, ("itc",)),
     "siglip2": Family("Siglip2Model", siglip, ("itc",)),
     "blip": Family("BlipForImageTextRetrieval", blip, ("itm", "itc")),
+    "blip-2": Family("Blip2ForImageTextRetrieval", blip2, ("itm", "itc")),
     "vilt": Family("ViltForImageAndTextRetrieval", vilt, ("itm",)),
     "flava": Family(
         "FlavaForPreTraining",

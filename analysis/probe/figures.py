@@ -55,9 +55,9 @@ def figures(group: Group) -> dict[str, Figure]:
     return found
 
 
-def _floor(group: Group, axis: str, measure: Measure) -> float | None:
-    """The most that a blind rule has right of an axis."""
-    rules = group.blind_rules.values()
+def _floor(group: Group, axis: str, measure: Measure, salient: bool = False) -> float | None:
+    """The most that a blind rule, or a salience rule, has right of an axis."""
+    rules = (group.salience_rules if salient else group.blind_rules).values()
     found = [value for lines in rules if (value := number(lines, group.by, axis, measure.value)) is not None]
     return max(found, default=None)
 
@@ -69,6 +69,8 @@ OTHERS = {
 HOLLOW: dict[str, Any] = {"color": "black", "markerfacecolor": "white", "markersize": 4, "markeredgewidth": 0.8}
 FLOOR_STYLE: dict[str, Any] = {"color": "black", "linewidth": 1.3, "linestyle": (0, (3, 1.5))}
 FLOOR_LABEL = "best blind rule (text alone)"
+SALIENT_STYLE: dict[str, Any] = {"color": "black", "linewidth": 1.3, "linestyle": (0, (1, 1.2))}
+SALIENT_LABEL = "best salience rule (what is large or central)"
 
 
 def bar_chart(group: Group, series: Mapping[str, Sequence[Line]]) -> Figure:
@@ -83,6 +85,8 @@ def bar_chart(group: Group, series: Mapping[str, Sequence[Line]]) -> Figure:
     ]
     if group.blind_rules:
         key.append(Line2D([], [], label=FLOOR_LABEL, **FLOOR_STYLE))
+    if group.salience_rules:
+        key.append(Line2D([], [], label=SALIENT_LABEL, **SALIENT_STYLE))
     key.append(Line2D([], [], color="#888", linewidth=0.8, label="tossing coins"))
     key += [
         Line2D([], [], linestyle="", marker=marker, label=words, **HOLLOW)
@@ -126,6 +130,8 @@ def _bars(
     for n, axis in enumerate(axes_names):
         if (level := _floor(group, axis, measure)) is not None:
             axes.hlines(level, n - 0.45, n + 0.45, zorder=5, **FLOOR_STYLE)
+        if (level := _floor(group, axis, measure, salient=True)) is not None:
+            axes.hlines(level, n - 0.45, n + 0.45, zorder=5, **SALIENT_STYLE)
     axes.set_xticks(range(len(axes_names)), [axis.replace("/", "\n") for axis in axes_names], fontsize=TEXT - 1.5)
     percent_axis(axes, 0, 102)
     name(axes, "", "", measure.words)

@@ -1,8 +1,10 @@
 """Floors, what is reached without looking: by rules that need no model, and by a model that is shown another picture.
 
-A score means little without these beside it. Blind rules are those that read the sentences alone; the other rules toss
-coins or know the scene, one of them all of it (which is the ceiling). On corpora from scenes, where each item has its
-mirror, a blind rule gets exactly half of the items right, and never both of a pair. Published corpora are different.
+A score means little without these beside it. Blind rules are those that read the sentences alone; salience rules see
+the picture, and prefer what is large or central in it; the other rules toss coins or know the scene, one of them all of
+it (which is the ceiling). On corpora from scenes, where each item has its
+mirror, a blind rule gets exactly half of the items right, and never both of a pair, and so does a salience rule where
+all words are shown. Published corpora are different.
 
 A rule is a function of what it reads, so ties would be the same everywhere; they are broken by a hash of the
 sentence, all but those of `constant`. What is fitted (ngrams, classifier) is fitted on other items: neither on those
@@ -20,8 +22,9 @@ import numpy as np
 from PIL import Image
 
 from analysis.probe import measures, scenes
-from analysis.probe.items import Answer, Corpus, Scorer
+from analysis.probe.items import Answer, Corpus, Item, Missing, Scorer, Unreadable, open_picture
 from analysis.probe.records import Truth
+from analysis.probe.salience import WORDS, Shown, from_pixels, preferred
 from analysis.probe.statements import content_words, visible_words
 from travlr.streams import stream_key
 
@@ -34,11 +37,14 @@ RULES = {
     "hash": "the sentence with the larger hash",
     "random": "either, at random",
     "constant": "the same score for all: nothing but ties",
+    "most_ink": "of the words that only one sentence says, that of the object with most ink, read from the pixels",
+    "most_central": "of these words, that of the object nearest to the centre, read from the pixels",
     "visible_words": "the sentence of whose words more are visible in the scene, in whatever order",
     "scene_oracle": "the sentence that is true of the scene: not a floor but the ceiling",
 }
-OF_SCENES = ("visible_words", "scene_oracle")
-"""Rules that need to know what a picture shows."""
+SALIENT = ("most_ink", "most_central")
+OF_SCENES = (*SALIENT, "visible_words", "scene_oracle")
+"""Rules that need to know what a picture shows, or can read it from pictures of our scenes alone."""
 
 
 def floors(corpus: Corpus, seed: int = 0, rules: Sequence[str] = tuple(RULES)) -> dict[str, list[Answer]]:
@@ -51,11 +57,13 @@ def floors(corpus: Corpus, seed: int = 0, rules: Sequence[str] = tuple(RULES)) -
     texts = Texts(corpus, seed)
     truths = scenes.truths(corpus) if set(rules) & set(OF_SCENES) else {}
     known = bool(corpus.items) and all(item.id in truths for item in corpus.items)
+    salient = [rule for rule in rules if rule in SALIENT]
+    seen = _of_pictures(corpus, salient, seed) if known and salient else {}
     found = {}
     for rule in rules:
         if rule in OF_SCENES:
             if known:
-                found[rule] = _of_scenes(corpus, truths, rule, seed)
+                found[rule] = seen[rule] if rule in seen else _of_scenes(corpus, truths, rule, seed)
         else:
             found[rule] = texts.answers(TEXT_RULES[rule](texts))
     return found
@@ -216,6 +224,35 @@ TEXT_RULES: dict[str, Callable[[Texts], np.ndarray]] = {
     "random": _random,
     "constant": lambda texts: np.zeros(len(texts.sentences)),
 }
+
+
+# Rules that see the picture ------------------------------------------------------------------------------------------
+
+
+def _of_pictures(corpus: Corpus, rules: Sequence[str], seed: int) -> dict[str, list[Answer]]:
+    """What salience rules answer. A picture that is not there, or not one of ours, is not scored."""
+    found: dict[str, list[Answer]] = {rule: [] for rule in rules}
+    for item in corpus.items:
+        shown: list[Shown] = []
+        status, why = "scored", ""
+        try:
+            shown = from_pixels(open_picture(corpus.pictures, item.image))
+        except (Missing, Unreadable) as error:
+            status, why = "missing" if isinstance(error, Missing) else "unreadable", str(error)
+        for rule, answers in found.items():
+            scores = _salient(item, shown, rule, seed) if status == "scored" else ()
+            answers.append(Answer(item.id, status, scores[:1], scores[1:], why))
+    return found
+
+
+def _salient(item: Item, shown: Sequence[Shown], rule: str, seed: int) -> tuple[float, float]:
+    """The scores of the true and the false sentence: 1 for the preferred one; by the hash where neither is."""
+    sentences = (item.positives[0], item.negatives[0])
+    true, false = (WORDS & set(sentence.split()) for sentence in sentences)
+    choice = preferred(rule, shown, true, false)
+    if not choice:
+        return noise(seed, sentences[0]), noise(seed, sentences[1])
+    return float(choice > 0), float(choice < 0)
 
 
 # Rules that know the scene -------------------------------------------------------------------------------------------

@@ -25,8 +25,8 @@ Scorer = Callable[[Sequence[Image.Image], Sequence[str]], np.ndarray]
 
 The same picture comes as the same object, and all sentences of a picture come in one call, so that a scorer can encode
 each picture once. A scorer may have attributes: `name`; `threshold`, the score above which a text alone is said to
-match (VL-CheckList's ITM needs it; contrastive models without a bias have none); and `device`, what it runs on, as
-results tell.
+match (VL-CheckList's ITM needs it; contrastive models without a bias have none); `device`, what it runs on, as results
+tell; and, if it asks a generative model, `with_probabilities`, which returns p(yes) + p(no), (N,), beside the scores.
 """
 
 
@@ -93,7 +93,8 @@ class Answer:
     """What a scorer said of an item: a score for each of its sentences, in order, and none unless `status` is scored.
 
     status: one of `STATUSES`; missing and unreadable are the picture's, failed the scorer's. why: in one line, of what
-    was not scored. `total = scored + missing + unreadable + failed` holds wherever numbers are printed.
+    was not scored. yes_or_no: of generative models, p(yes) + p(no) for each sentence, positives first; else empty.
+    `total = scored + missing + unreadable + failed` holds wherever numbers are printed.
     """
 
     id: str
@@ -101,6 +102,7 @@ class Answer:
     positives: tuple[float, ...] = ()
     negatives: tuple[float, ...] = ()
     why: str = ""
+    yes_or_no: tuple[float, ...] = ()
 
 
 class Missing(ValueError):

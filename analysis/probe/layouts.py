@@ -5,6 +5,13 @@ exchanged between them. So nothing that reads the sentences alone can be right m
 sentences: N1 says a word that nothing in the picture shows, N2 words that are all shown but do not belong together,
 N3 the very words of the true sentence in another order.
 
+Nor does it help to know which words are shown large or in the middle. The tempting object is of the target's classes of
+size and of place (but where the size is what is asked), and what tells the two sentences apart, such as `circle` from
+`star`, stays where it is and as large as it is: the two objects exchange the other attribute, so that red circle and
+blue star become blue circle and red star. A rule of `analysis.probe.salience` therefore prefers the same sentence in
+both pictures: it has half of the items right and no pair. This cannot be had of N1: a word that nothing shows is less
+salient than any other, so that whoever knows which words are shown is always right.
+
 A pair is a function of (seed, unit, index); the first pairs of a longer corpus are those of a shorter one.
 """
 
@@ -15,13 +22,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from analysis.probe.drawing import CANVAS, CELL, JITTER, SIDES, WORLD, Placed
-from analysis.probe.statements import Form
+from analysis.probe.drawing import CANVAS, CELL, JITTER, SIDES, WORLD, Placed, ink
+from analysis.probe.salience import SALIENCE, from_scene, preferred
+from analysis.probe.statements import Form, content_words
 from analysis.probe.taxonomy import LOCATIONS, location_class
 from travlr.streams import stream_key, words
 from travlr.tasks.spatiality import RELATIONS
 
 T = TypeVar("T")
+FORMAT_VERSION = 3  # rises when the same config gives other bytes; a part of every random choice
+ATTEMPTS = 1000  # at a pair; of colours, large objects need a second one half of the time
 ALIKE = {"circle", "octagon", "hexagon"}  # as small pictures of these are, so that one never stands against another
 MOST_FILLERS = 3
 WORDS = 160  # random words for a pair; the most that one can use
@@ -78,12 +88,24 @@ class Unit:
     weight: int = 1
 
     def pair(self, seed: int, index: int) -> Pair:
-        """Raises `ValueError` where a sentence's truth is not as it should be, which never happens."""
-        made = self.make(index, Draws(stream_key("probe", seed, self.axis, self.source), index))
-        for side in made.sides:
-            if not side.positive.holds(side.scene) or side.negative.holds(side.scene):
-                raise ValueError(f"{self.axis}/{self.source}, pair {index}: wrong: {side}")
-        return made
+        """Raises `ValueError` where a sentence's truth is not as it should be, or no scene is balanced, which never
+        happens."""
+        for attempt in range(ATTEMPTS):
+            key = stream_key("probe", FORMAT_VERSION, seed, self.axis, self.source, attempt)
+            made = self.make(index, Draws(key, index))
+            for side in made.sides:
+                if not side.positive.holds(side.scene) or side.negative.holds(side.scene):
+                    raise ValueError(f"{self.axis}/{self.source}, pair {index}: wrong: {side}")
+            if self.grade == "N1" or is_balanced(made):
+                return made
+        raise ValueError(f"{self.axis}/{self.source}, pair {index}: a salience rule tells its pictures apart")
+
+
+def is_balanced(pair: Pair) -> bool:
+    """Whether each salience rule prefers the same sentence in both pictures, or neither in both."""
+    sentences = [content_words(form) for form in (pair.sides[0].positive, pair.sides[0].negative)]
+    shown = [from_scene(side.scene) for side in pair.sides]
+    return all(len({preferred(rule, objects, *sentences) for objects in shown}) == 1 for rule in SALIENCE)
 
 
 # Scenes --------------------------------------------------------------------------------------------------------------
@@ -138,9 +160,34 @@ def _two(choices: Sequence[T], draws: Draws) -> tuple[T, T]:
     return first, draws.pick([choice for choice in choices if choice != first])
 
 
-def _mirrored(one: list[Placed], other: list[Placed], true: Form, false: Form, index: int, **labels: str) -> Pair:
-    sides = Side(tuple(one), true, false), Side(tuple(other), false, true)
+def _exchanged(one: Placed, other: Placed, attribute: str) -> list[Placed]:
+    """Both objects, each with the other's colour or shape."""
+    ours, theirs = getattr(one, attribute), getattr(other, attribute)
+    return [replace(one, **{attribute: theirs}), replace(other, **{attribute: ours})]
+
+
+def _mirrored(
+    one: list[Placed], other: list[Placed], true: Form, false: Form, index: int, subject: int = 0, **labels: str
+) -> Pair:
+    """subject: the object that the second scene's true sentence is about; the first scene's is about object 0."""
+    sides = Side(tuple(one), true, false), Side(tuple(other), false, true, subject, 1 - subject)
     return Pair(sides, index % 2, labels)
+
+
+def _larger(colour: str, board: Board, draws: Draws, shapes: Sequence[str], two: Sequence[Placed]) -> list[Placed]:
+    """An object of a colour that has more ink than either of two has, in its own shape or the other's; none where none
+    of these shapes has: a large square leaves no room for more.
+
+    Two objects that exchange their shapes exchange ink, too: a star has a third of a square's. So the colour with most
+    ink would be another in the second picture, and tell it from the first, were it not for this third object.
+    """
+    most = max(ink(shape, o.side) for o in two for shape in {one.shape for one in two})
+    sides = [side for of_class in SIDES.values() for side in of_class]
+    larger = [(shape, side) for shape in shapes for side in sides if ink(shape, side) > most]
+    if not larger:
+        return []
+    shape, side = draws.pick(larger)
+    return [replace(board.put(colour, shape), side=side)]
 
 
 # VL-CheckList --------------------------------------------------------------------------------------------------------
@@ -154,11 +201,12 @@ def _object(location: str | None, size: str | None, absent: bool, index: int, dr
     colour, else_colour = _two(WORLD.colours, draws)
     rest = unlike(shape, other)
     target = board.put(colour, shape, location, size)
-    lure = board.put(else_colour, draws.pick(rest) if absent else other)
+    lure = board.put(else_colour, draws.pick(rest) if absent else other, location, size)
     fillers = [board.put(colour, draws.pick(rest)), *board.fillers(WORLD.colours, rest)]
-    changed = [replace(target, shape=other), lure if absent else replace(lure, shape=shape)]
+    changed = [replace(target, shape=other), lure] if absent else _exchanged(target, lure, "colour")
     true, false = (Form("exists", (f"{colour} {s}",)) for s in (shape, other))
-    return _mirrored([target, lure, *fillers], [*changed, *fillers], true, false, index, location=location, size=size)
+    one, two = [target, lure, *fillers], [*changed, *fillers]
+    return _mirrored(one, two, true, false, index, not absent, location=location, size=size)
 
 
 def _colour(absent: bool, index: int, draws: Draws) -> Pair:
@@ -169,11 +217,15 @@ def _colour(absent: bool, index: int, draws: Draws) -> Pair:
     colour, other = _two(WORLD.colours, draws)
     rest = _without(WORLD.colours, colour, other)
     target = board.put(colour, shape, location, size)
-    lure = board.put(draws.pick(rest) if absent else other, else_shape)
+    lure = board.put(draws.pick(rest) if absent else other, else_shape, location, size)
     fillers = board.fillers(rest, unlike(shape))
-    changed = [replace(target, colour=other), lure if absent else replace(lure, colour=colour)]
+    changed = [replace(target, colour=other), lure]
+    if not absent:
+        changed = _exchanged(target, lure, "shape")
+        fillers += _larger(draws.pick((colour, other)), board, draws, unlike(shape), [target, lure])
     true, false = (Form("is", (shape, c)) for c in (colour, other))
-    return _mirrored([target, lure, *fillers], [*changed, *fillers], true, false, index, location=location, size=size)
+    one, two = [target, lure, *fillers], [*changed, *fillers]
+    return _mirrored(one, two, true, false, index, not absent, location=location, size=size)
 
 
 def _size(absent: bool, index: int, draws: Draws) -> Pair:
@@ -186,12 +238,13 @@ def _size(absent: bool, index: int, draws: Draws) -> Pair:
     shape, else_shape = _shapes(draws)
     colour = draws.pick(WORLD.colours)
     target = board.put(colour, shape, location, "small")
-    lure = board.put(colour, else_shape, size="medium" if absent else "large")
+    lure = board.put(colour, else_shape, location, "medium" if absent else "large")
     fillers = board.fillers(WORLD.colours, unlike(shape), "medium")
-    large = draws.pick(SIDES["large"]) if absent else lure.side
-    changed = [replace(target, side=large), lure if absent else replace(lure, side=target.side)]
+    grown = replace(target, side=draws.pick(SIDES["large"]))
+    changed = [grown, lure] if absent else _exchanged(target, lure, "shape")
     true, false = (Form("is", (shape, s)) for s in ("small", "large"))
-    return _mirrored([target, lure, *fillers], [*changed, *fillers], true, false, index, location=location)
+    one, two = [target, lure, *fillers], [*changed, *fillers]
+    return _mirrored(one, two, true, false, index, not absent, location=location)
 
 
 def _spatial(swap: bool, index: int, draws: Draws) -> Pair:
@@ -249,15 +302,13 @@ def _bound(noun: bool, index: int, draws: Draws) -> Pair:
     board = Board(draws)
     location, size = LOCATIONS[index % 3], tuple(SIDES)[index // 3 % 3]
     (shape, other), (colour, else_colour) = _shapes(draws), _two(WORLD.colours, draws)
-    target, lure = board.put(colour, shape, location, size), board.put(else_colour, other)
+    target, lure = board.put(colour, shape, location, size), board.put(else_colour, other, location, size)
     fillers = board.fillers(WORLD.colours, unlike(shape, other))
-    true = Form("binds", (shape, colour))
-    if noun:
-        false, changed = Form("binds", (other, colour)), [replace(target, shape=other), replace(lure, shape=shape)]
-    else:
-        false = Form("binds", (shape, else_colour))
-        changed = [replace(target, colour=else_colour), replace(lure, colour=colour)]
-    sides = Side((target, lure, *fillers), true, false), Side((*changed, *fillers), false, true)
+    if not noun:
+        fillers += _larger(draws.pick((colour, else_colour)), board, draws, unlike(shape), [target, lure])
+    changed = _exchanged(target, lure, "colour" if noun else "shape")
+    true, false = Form("binds", (shape, colour)), Form("binds", (other, colour) if noun else (shape, else_colour))
+    sides = Side((target, lure, *fillers), true, false), Side((*changed, *fillers), false, true, 1, 0)
     return Pair(sides, 0, {"location": location, "size": size})
 
 

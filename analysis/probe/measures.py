@@ -20,7 +20,7 @@ from analysis.statistics import holm, mcnemar, unseen
 from train.evaluate import LEVEL, ends, resampled
 
 # What a batch of another size may change a score by, as a part of it: the rounding of sums, or of the score itself.
-TOLERANCES = {"float32": 1e-5, "float64": 1e-10, "bf16": 2**-8}
+TOLERANCES = {"float32": 1e-5, "float64": 1e-10, "bf16": 2**-8, "float16": 2**-11}
 POWER = 2.8  # standard errors between a level and what is told from it 4 times in 5, two-sided at 5 %
 CROSSED = ("location", "size")  # labels whose combinations are told of
 MOST_VALUES = 12  # of a label that is told of; words have more

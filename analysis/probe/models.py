@@ -8,13 +8,13 @@ import importlib.util
 import inspect
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from analysis.probe.config import GRID, OWN, Probe
 from analysis.probe.items import Scorer
-from train.config import RegionSettings
+from train.config import WITHOUT_BOXES, RegionSettings
 from train.identity import BESIDE, content
 
 
@@ -52,7 +52,7 @@ def models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterato
     from analysis.probe.scorers import load
 
     options: dict[str, Any] = {"head": config.head, "size": config.size, "batch_size": config.batch_size}
-    options["question"] = config.question
+    options |= {"question": config.question, "device_map": config.device_map}
     if config.regions != GRID:
         options["regions"] = config.regions
     for name in config.model:
@@ -62,10 +62,13 @@ def models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterato
             failures.append(str(error))
 
 
-def regions_of(settings: RegionSettings) -> dict[str, Any]:
-    """Settings of regions, files by their content."""
-    detector = settings.detector and _content(settings.detector)
-    return asdict(replace(settings, detector=detector, file=content(settings.file)))
+def regions_of(settings: RegionSettings, name: str) -> dict[str, Any] | None:
+    """Settings of the regions that a model is shown, files by their content; None for the grid's cells alone."""
+    shown = settings.for_model(takes_boxes=name.partition(":")[0] not in WITHOUT_BOXES)
+    if shown == replace(GRID, context="none"):
+        return None
+    detector = shown.detector and _content(shown.detector)
+    return replace(shown, detector=detector, file=content(shown.file)).identity()
 
 
 def _source(scorer: Scorer) -> str:

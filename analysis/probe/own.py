@@ -58,7 +58,7 @@ def parts(
         raise ValueError(f"head=itc: model={name} has itm only")
     if sees == "pixels" and regions is not None:
         raise ValueError(f"regions: model={name} sees pixels, not regions")
-    settings = regions or RegionSettings(source="grid")
+    settings = (regions or RegionSettings(source="grid")).for_model(MODELS[kind].takes_boxes)
     find, width = (None, 0) if sees == "pixels" else finder(settings)
     changes: dict[str, Any] = {"feature_width": width} if width else {}
     try:

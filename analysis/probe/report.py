@@ -1,6 +1,7 @@
 """The report on all runs in a folder: a page, the same as text, and tables and figures as files.
 
-OUT/report.html   everything on one page that loads nothing else; OUT/report.md, the same as text
+OUT/report.html   everything on one page that loads nothing else, with wrong items to look at
+OUT/report.md     the same as text, without the items
 OUT/tables/       each table as Markdown and CSV; OUT/figures/: radar charts and bars as SVG and PNG
 OUT/report.json   these files' SHA-256, by which the next report knows which of them it may remove
 
@@ -24,19 +25,22 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from analysis.document import TEMPLATE, listed, plain
+from analysis.document import TEMPLATE as RUNS_TEMPLATE
+from analysis.document import listed, plain
 from analysis.layout import Table
 from analysis.page import save
 from analysis.probe.figures import figures
+from analysis.probe.mistakes import content as mistakes
+from analysis.probe.mistakes import per_model
 from analysis.probe.results import Group, Result, groups, load_results
-from analysis.probe.tables import said, tables
-from travlr.browse import with_shared
+from analysis.probe.tables import overview, said, tables
+from travlr.browse import filled, with_shared
 from travlr.browse import write as write_whole
 
 PAGE, TEXT_PAGE, FILES, LOCK = "report.html", "report.md", "report.json", ".report.lock"
 FORMATS = ("svg", "png")
 WIDE = 6.6  # inches; a wider figure has the page's whole width
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+TEMPLATE = Path(__file__).with_name("report.html")
 
 
 @dataclass(frozen=True)
@@ -98,41 +102,12 @@ def _digest(data: bytes) -> str:
 
 # The page ------------------------------------------------------------------------------------------------------------
 
-FRAME = """<!doctype html><!-- a report of analysis.probe -->
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="referrer" content="no-referrer">
-<title>{name} · TraVLR probes</title>
-<link rel="icon" href="data:,">
-{style}
-<style>
-  .wide {{ grid-column: 1 / -1; }}
-  .wide img {{ max-width: none; }}
-  .block thead th, .block td:first-child {{ white-space: normal; vertical-align: bottom; }}
-  .block td:first-child {{ min-width: 11rem; }}
-</style>
-</head>
-<body>
-<header>
-  <p class="eyebrow">TraVLR probes</p>
-  <h1>{name}</h1>
-  <p class="muted">{lead}</p>
-  <nav aria-label="Contents"><ul>{contents}</ul></nav>
-</header>
-<main>
-{body}
-</main>
-</body>
-</html>
-"""
-
 
 def markdown(contents: Sequence[Content], skipped: Sequence[str]) -> str:
     """The report for a reader of plain text."""
     lines = ["# Report of probes", ""]
+    if scores := overview([content.group for content in contents]):
+        lines += [scores.markdown(), ""]
     for content in contents:
         group = content.group
         lines += [f"## {plain(group.title)}", "", *(f"- {plain(line)}" for line in said(group)), ""]
@@ -158,28 +133,39 @@ def _brief(value: Any) -> str:
 
 
 def html_page(out: Path, contents: Sequence[Content], skipped: Sequence[str]) -> str:
-    """One file that loads nothing else and runs no script; all text of corpora and models is escaped."""
-    style = re.search(r"<style>.*?</style>", with_shared(TEMPLATE), re.DOTALL)  # that of analysis.report
-    body, links = [], []
+    """One file that loads nothing else; all text of corpora and models is escaped, that of the items travels as JSON.
+
+    In this order: all models on all corpora, figures of each corpus, wrong items, tables of each corpus."""
+    style = re.search(r"<style>.*?</style>", with_shared(RUNS_TEMPLATE), re.DOTALL)  # that of analysis.report
+    links, figures, tables = [("scores", "Scores")], [], []
     for content in contents:
         group = content.group
-        links.append(f'<li><a href="#{group.slug}">{html.escape(group.title)}</a></li>')
-        body.append(f'<section id="{group.slug}"><h2>{html.escape(group.title)}</h2>{listed(said(group))}')
-        body.append(f'<div class="figures">{_pictures(content)}</div>')
-        folded = FOLDED if group.answerers else ()  # without a model the floors are all there is
-        body += [
-            _html_table(table, table.name in {f"{group.slug}-{kind}" for kind in folded}) for table in content.tables
-        ]
+        title = html.escape(group.title)
+        links.append((group.slug, group.title))
         runs = "Runs, with their settings, versions and digests"
-        body.append(f"<details><summary>{runs}</summary>{listed(map(_about, group.results))}</details></section>")
-    left = f"<section><h2>Left out</h2>{listed(skipped)}</section>" if skipped else ""
-    return FRAME.format(
-        policy=POLICY,
+        told = f"<details><summary>{runs}</summary>{listed(map(_about, group.results))}</details>"
+        figures.append(
+            f'<section id="{group.slug}"><h2>{title}</h2>{listed(said(group))}'
+            f'<div class="figures">{_pictures(content)}</div>{told}</section>'
+        )
+        first = f"{group.slug}-{'accuracy' if group.answerers else 'floors'}"
+        shown = "".join(_html_table(table, table.name == first) for table in content.tables)
+        tables.append(f'<section id="{group.slug}-tables"><h2>{title}: tables</h2>{shown}</section>')
+    links.append(("items", "Wrong items"))
+    links += [(f"{content.group.slug}-tables", f"{content.group.title}: tables") for content in contents]
+    scores = overview([content.group for content in contents])
+    limit = per_model(sum(len(content.group.answerers) for content in contents))
+    return filled(
+        TEMPLATE,
+        [mistakes(content.group, out, limit) for content in contents],
         name=html.escape(out.resolve().name),
         style=style[0] if style else "",
         lead=_lead(contents),
-        contents="".join(links),
-        body="\n".join(body) + left,
+        contents="".join(f'<li><a href="#{place}">{html.escape(text)}</a></li>' for place, text in links),
+        scores=f'<section id="scores"><h2>Scores</h2>{_scrolled(scores)}</section>' if scores else "",
+        figures="\n".join(figures),
+        tables="\n".join(tables),
+        left=f"<section><h2>Left out</h2>{listed(skipped)}</section>" if skipped else "",
     )
 
 
@@ -190,17 +176,18 @@ def _lead(contents: Sequence[Content]) -> str:
     return f"{asked} on {corpora}: which of two sentences fits a picture, without fine-tuning"
 
 
-FOLDED = ("details", "floors")  # tables that are long, and seldom what a reader looks for
-
-
-def _html_table(table: Table, folded: bool) -> str:
-    files = " ".join(f'<a href="tables/{table.name}.{s}">{s}</a>' for s in ("md", "csv"))
-    notes = f"<details><summary>Notes</summary>{listed(table.said)}</details>"
+def _scrolled(table: Table) -> str:
+    notes = f"<details><summary>Notes</summary>{listed(table.said)}</details>" if table.said else ""
     title = html.escape(table.title)
-    shown = f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">{table.html()}</div>{notes}'
-    if folded:
-        shown = f"<details><summary>{title} ({len(table.rows):,} rows)</summary>{shown}</details>"
-    return f'<section id="{table.name}" class="block">{shown}<p class="files">{files}</p></section>\n'
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">{table.html()}</div>{notes}'
+
+
+def _html_table(table: Table, opened: bool) -> str:
+    """A table that unfolds; `opened` from the beginning."""
+    files = " ".join(f'<a href="tables/{table.name}.{s}">{s}</a>' for s in ("md", "csv"))
+    head = f"<summary><h3>{html.escape(table.title)} ({len(table.rows):,} rows)</h3></summary>"
+    shown = f'{head}{_scrolled(table)}<p class="files">{files}</p>'
+    return f'<details id="{table.name}" class="block"{" open" * opened}>{shown}</details>\n'
 
 
 def _pictures(content: Content) -> str:
@@ -216,6 +203,6 @@ def _pictures(content: Content) -> str:
             image = f'<div class="scroll" tabindex="0" role="region" aria-label="{alt}">{image}</div>'
         found.append(
             f'<figure id="{name}" class="{"wide" if wide else ""}">{image}'
-            f'<figcaption>{html.escape(name)} <span class="files">{links}</span></figcaption></figure>\n'
+            f'<figcaption>{html.escape(str(figure.get_label()))} <span class="files">{links}</span></figcaption></figure>\n'
         )
     return "".join(found)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from analysis.probe.floors import SALIENT
 from analysis.probe.measures import AXIS_GRADE, MICRO, Compared, Line, Outcomes, compare, outcomes, solved_blindly
 from analysis.probe.scoring import ANSWERS, read
 from travlr.browse import write
@@ -16,7 +17,7 @@ from travlr.files import regular
 
 VERSION = 1
 RESULT = "result-{rules}-{sentences}.json"  # in a run's folder
-MODEL = ("head", "question", "size", "regions", "precision", "weights")  # in `about`: with what a model answered
+MODEL = ("head", "question", "prompt", "size", "regions", "precision", "weights")  # in `about`
 CROPPED = ", cropped"  # after the name of a corpus whose pictures are
 
 
@@ -27,7 +28,8 @@ class Result:
     corpus: name, kind, digest, items, notes. measuring: task, rules, sentences, tolerance, threshold, seed. about: how
     and with what it was made. model: empty where none was asked. floors: lines of each, by name. blind: the names of
     the blind rules among them, which read the sentences alone. averages: the paper's, of VL-CheckList. unscored: how
-    the first item that was not scored ended, and why.
+    the first item that was not scored ended, and why. yes_or_no: of generative models, the mean of p(yes) + p(no) over
+    the sentences that were scored.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Result:
     blind: tuple[str, ...] = ()
     averages: tuple[Mapping[str, Any], ...] = ()
     unscored: str = ""
+    yes_or_no: float | None = None
 
     @property
     def coverage(self) -> Line | None:
@@ -78,6 +81,7 @@ def _result(values: dict[str, Any], folder: str) -> Result:
     texts += [how[name] for name in ("task", "rules", "sentences")]
     texts += [one[name] for one in averages for name in ("name", "rule")]
     numbers = [corpus["items"], how["seed"], how["tolerance"], *(one["value"] or 0 for one in averages)]
+    numbers.append(0 if found.yes_or_no is None else found.yes_or_no)
     right = all(isinstance(text, str) for text in texts) and all(isinstance(one, int | float) for one in numbers)
     if not right or not isinstance(found.about, dict):
         raise ValueError("a value is of another type")
@@ -124,6 +128,11 @@ class Group:
     def blind_rules(self) -> dict[str, tuple[Line, ...]]:
         """Those floors that read the sentences alone."""
         return {rule: self.floors[rule] for rule in self.blind if rule in self.floors}
+
+    @property
+    def salience_rules(self) -> dict[str, tuple[Line, ...]]:
+        """Those floors that see only what is large or central in a picture of our scenes."""
+        return {rule: self.floors[rule] for rule in SALIENT if rule in self.floors}
 
     @property
     def matching(self) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from analysis.probe import report, tables
-from analysis.probe.config import GRID, SCENES, Probe, written
+from analysis.probe.config import SCENES, Probe, written
 from analysis.probe.items import KINDS, Answer, Corpus, Missing, Scorer, Unreadable
 from analysis.probe.measures import TOLERANCES, Line, measure
 from analysis.probe.models import Model, models, regions_of
@@ -238,9 +238,10 @@ def _as_file(path: Path, config: Probe, say: Say) -> Probe:
 def _scenes(kind: str, config: Probe, say: Say) -> Corpus:
     """One of our own corpora, built where it is missing."""
     from analysis.probe import checklist, predicate_noun, scenes
+    from analysis.probe.layouts import FORMAT_VERSION
 
     count = config.count or scenes.COUNTS[kind]
-    folder = Path(SCENES_FOLDER) / f"{kind}-s{config.seed}-{count}"
+    folder = Path(SCENES_FOLDER) / f"{kind}-v{FORMAT_VERSION}-s{config.seed}-{count}"
     corpus = scenes.build(folder, config.seed, count, kind, say=say)
     if kind == "checklist" and (config.types or config.data):
         corpus = replace(checklist.read_corpus(folder, config.types, config.data), notes=corpus.notes)
@@ -267,7 +268,8 @@ def _slug(text: str) -> str:
 
 def _corpus_facts(corpus: Corpus) -> dict[str, Any]:
     facts = {"name": corpus.name, "kind": corpus.kind, "digest": corpus.digest, "items": len(corpus.items)}
-    return {**facts, "notes": list(corpus.notes)}
+    pictures = str(corpus.pictures) if corpus.pictures else ""  # where the report finds those of wrong items
+    return {**facts, "notes": list(corpus.notes), "pictures": pictures}
 
 
 def _surroundings(device: str = "") -> dict[str, Any]:
@@ -297,7 +299,8 @@ def _measured(corpus: Corpus, answers: Sequence[Answer], measuring: Mapping[str,
 
 
 def _floors(one: Given) -> Result:
-    """What is reached without a model: rules that see text alone, and on our own scenes those that know the truth."""
+    """What is reached without a model: rules that see text alone, and on our own scenes those that see the pictures or
+    know the truth."""
     from analysis.probe import floors
 
     corpus, config = one.corpus, one.config
@@ -328,7 +331,8 @@ def _kept(one: Given) -> Result:
     """Answers that were made elsewhere, measured."""
     assert one.answers is not None
     corpus, config = one.corpus, one.config
-    answered = hashlib.sha256(json.dumps([asdict(answer) for answer in one.answers]).encode()).hexdigest()
+    said = [{name: value for name, value in asdict(a).items() if name != "yes_or_no"} for a in one.answers]
+    answered = hashlib.sha256(json.dumps(said).encode()).hexdigest()
     identity = {"corpus": corpus.name, "digest": corpus.digest, "model": one.model, "answers": answered}
     folder = _folder(config.out, corpus, one.model, identity)
     about = {**_surroundings(), "read": Path(config.corpus).name}
@@ -345,21 +349,25 @@ def _run(one: Given, model: Model, say: Say) -> Result:
     threshold = model.threshold
     if config.asked == "itm" and threshold is None:
         raise ValueError(f"task=itm: {model.name} has no score above which a sentence matches; use task=itc")
+    precision = getattr(model.scorer, "precision_name", "float32" if config.precision == "auto" else config.precision)
     told = {
         "weights": model.weights,
-        "precision": config.precision,
+        "precision": precision,
         "head": config.head,
         "question": config.question,
         "size": config.size,
-        "regions": None if config.regions == GRID else regions_of(config.regions),
+        "regions": regions_of(config.regions, model.name),
     }
+    if prompt := getattr(model.scorer, "prompt", ""):
+        told["prompt"] = prompt  # answers from before it was said may be to a question with two beginnings
     identity = {"corpus": corpus.name, "digest": corpus.digest, "model": model.name, **told}
     folder = _folder(config.out, corpus, model.name, identity)
     device = str(getattr(model.scorer, "device", config.device))
     about = {"device": device, "batch_size": config.batch_size, **_surroundings(device), **told}
+    about |= {} if config.device_map is None else {"device_map": config.device_map}
     how: dict[str, Any] = {"batch_size": config.batch_size, "identity": identity, "about": about}
     how |= {"say": say}
-    measuring = _measuring(config, TOLERANCES[config.precision], threshold)
+    measuring = _measuring(config, TOLERANCES[precision], threshold)
     begun = time.monotonic()
     say(f"{folder}: {model.name}")
     if config.overwrite:
@@ -404,11 +412,16 @@ def _finished(
         floors={name: _measured(one.corpus, found, measuring) for name, found in blindly.items()},
         averages=_averages(one.corpus, lines, measuring["task"]),
         unscored=why,
+        yes_or_no=_mean([share for answer in answers for share in answer.yes_or_no]),
     )
     save_result(folder, result)
     if one.records and one.answers is None:
         _write_results(folder, one, model, answers, measuring["threshold"])
     return result
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
 
 
 def _write_results(folder: Path, one: Given, model: str, answers: Sequence[Answer], threshold: float | None) -> None:

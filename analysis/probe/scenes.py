@@ -21,14 +21,13 @@ from typing import Any, TypeVar
 from analysis.probe import drawing, records
 from analysis.probe.drawing import CANVAS, CELL
 from analysis.probe.items import KINDS, Corpus
-from analysis.probe.layouts import UNITS, Unit
+from analysis.probe.layouts import FORMAT_VERSION, UNITS, Unit
 from analysis.probe.records import IMAGES
 from travlr import files
 from travlr.files import WORK, put_file, regular
 from travlr.workers import Progress, run
 
 T = TypeVar("T")
-FORMAT_VERSION = 2  # rises when the same config gives other bytes
 COUNTS = {"checklist": 3600, "predicate_noun": 2584}  # records by default
 SMOKE = 500  # records that show quickly whether a scorer works at all
 LEAST = {"checklist": 144, "predicate_noun": 6}
@@ -43,10 +42,14 @@ NOTES = {
         "Grades: N1 a word that nothing in the picture shows, N2 words that are all shown but do not belong together, "
         "N3 the same words in another order. Each grade has files of its own: grid_absent, grid, grid_swap.",
         "Circles, octagons and hexagons look alike when small: none is ever shown or named against another.",
+        "Size and place tell nothing of N2 and N3: salience rules have half of the items and no pair. Of N1 they have "
+        "all, as has whatever knows which words are shown. N2 asks no large square for its colour: nothing is larger.",
     ),
     "predicate_noun": (
         "Nouns are shapes and predicates colours: static flat shapes show no actions.",
         "All four words are shown in both pictures of a pair; a crop shows the target alone.",
+        "Size and place tell nothing in whole pictures: salience rules have half of the items and no pair. No large "
+        "square is asked for its predicate: nothing is larger.",
     ),
 }
 

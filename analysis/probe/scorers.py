@@ -22,7 +22,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from analysis.probe.config import HEADS, OWN
+from analysis.probe.config import DEVICE_MAPS, HEADS, OWN, PRECISIONS
 from analysis.probe.items import Scorer, numbers
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Tensors = dict[str, Tensor]  # each (B, ...)
 Key = TypeVar("Key")
 
-PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "bf16": torch.bfloat16}
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bf16": torch.bfloat16, "float16": torch.float16}
 FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 WORD = re.compile(r"\w(?:[\w'’-]*\w)?")
 
@@ -42,8 +42,11 @@ class Parts:
 
     prepare: a picture to what `see` takes, B = 1. tokens: a text to what `read` takes, B = 1; raises ValueError for one
     that the model cannot take whole. see: what is made of pictures alone, once for each picture. read: likewise of
-    texts. judge: what `see` and `read` gave, in one dictionary, to scores (B,). join: for models that take picture and
-    text only together, both to what `judge` takes; prepare, tokens, see and read are then not used.
+    texts. judge: what `see` and `read` gave, in one dictionary, to scores (B,).
+
+    Generative models have `join` and `answer` in place of prepare, tokens, see, read and judge. join: a picture and a
+    text to a model's inputs, B = 1. answer: inputs to `score` (B,) and `yes_or_no` (B,), the probability p(yes) + p(no)
+    of the next token. prompt: how the question is put, `chat template` or `plain`.
     """
 
     model: nn.Module
@@ -56,6 +59,8 @@ class Parts:
     threshold: float | None
     join: Callable[[Image.Image, str], Tensors] | None = None
     processor: Any = None
+    answer: Callable[[Tensors], Tensors] | None = None
+    prompt: str = ""
 
 
 class Matcher:
@@ -67,10 +72,19 @@ class Matcher:
     def __init__(self, name: str, parts: Parts, device: torch.device, precision: torch.dtype, batch_size: int) -> None:
         self.name, self.parts, self.threshold = name, parts, parts.threshold
         self.device, self.precision, self.batch_size = device, precision, batch_size
-        parts.model.to(device, precision).eval().requires_grad_(False)
+        parts.model.eval().requires_grad_(False)
+
+    def __call__(self, images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
+        return self.judged(images, texts)["score"]
+
+    @property
+    def precision_name(self) -> str:
+        """The key in `DTYPES` of what the model computes in."""
+        return next(name for name, dtype in DTYPES.items() if dtype == self.precision)
 
     @torch.inference_mode()
-    def __call__(self, images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
+    def judged(self, images: Sequence[Image.Image], texts: Sequence[str]) -> dict[str, np.ndarray]:
+        """`score`, and of generative models `yes_or_no`, of each picture with its text: (N,) float64."""
         if len(images) != len(texts):
             raise ValueError(f"{len(images)} images for {len(texts)} texts: must be as many")
         parts = self.parts
@@ -82,9 +96,11 @@ class Matcher:
             read = self.each(parts.read, {text: parts.tokens(text) for _, text in pairs})
             seen = self.each(parts.see, {key: parts.prepare(image) for key, image in pictures.items()})
             inputs = [seen[picture] | read[text] for picture, text in pairs]
-        judged = self.each(lambda batch: {"score": parts.judge(batch)}, dict(zip(pairs, inputs, strict=True)))
-        found = {pair: score["score"].double().item() for pair, score in judged.items()}
-        return np.array([found[id(image), text] for image, text in zip(images, texts, strict=True)], np.float64)
+        judge = parts.answer or (lambda batch: {"score": parts.judge(batch)})
+        found = self.each(judge, dict(zip(pairs, inputs, strict=True)))
+        asked = [(id(image), text) for image, text in zip(images, texts, strict=True)]
+        names = ("score", "yes_or_no") if parts.answer else ("score",)
+        return {name: np.array([found[pair][name].double().item() for pair in asked], np.float64) for name in names}
 
     def each(self, step: Callable[[Tensors], Tensors], given: dict[Key, Tensors]) -> dict[Key, Tensors]:
         """A step for each of some examples (B = 1), in batches of examples whose tensors are equally large."""
@@ -103,6 +119,19 @@ class Matcher:
 
     def on_device(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.device, self.precision if tensor.is_floating_point() else None)
+
+
+class GenerativeScorer(Matcher):
+    """A scorer made of a generative model, which is asked yes or no."""
+
+    @property
+    def prompt(self) -> str:
+        return self.parts.prompt
+
+    def with_probabilities(self, images: Sequence[Image.Image], texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Scores, and p(yes) + p(no): each (N,) float64."""
+        found = self.judged(images, texts)
+        return found["score"], found["yes_or_no"]
 
 
 class Named:
@@ -126,16 +155,19 @@ def load(
     question: str | None = None,
     regions: RegionSettings | None = None,
     size: str = "base",
+    device_map: str | None = None,
 ) -> Scorer:
     """A scorer by name, with attributes `name` and `threshold`.
 
-    name: a folder that `transformers` saved or a hub id, of a CLIP, ALIGN, AltCLIP, Chinese CLIP, SigLIP, SigLIP 2,
-    BLIP (image-text retrieval), ViLT (retrieval), FLAVA, BridgeTower (retrieval) or any generative vision-language
-    model (its `model_type` decides); `visualbert:`, `uniter:`, `lxmert:` or `albef:` and a checkpoint as its authors
-    published it; or `MODULE:FUNCTION`, a function (images, texts) -> scores of a module that Python finds from the
-    current folder.
-    device: auto (a GPU if there is one), cpu, gpu, cuda:1, ... precision: float32; float64; or bf16, which rounds
-    scores to some 3 digits, so that many tie.
+    name: a folder that `transformers` saved or a hub id, of a CLIP, MetaCLIP 2, ALIGN, AltCLIP, Chinese CLIP, SigLIP,
+    SigLIP 2, BLIP or BLIP-2 (image-text retrieval), ViLT (retrieval), FLAVA, BridgeTower (retrieval) or any generative
+    vision-language model (its `model_type` decides); `visualbert:`, `uniter:`, `lxmert:` or `albef:` and a checkpoint
+    as its authors published it; or `MODULE:FUNCTION`, a function (images, texts) -> scores of a module that Python
+    finds from the current folder.
+    device: auto (a GPU if there is one), cpu, gpu, cuda:1, ... precision: float32; float64; float16 or bf16, which
+    round scores to some 3 digits, so that many tie; or auto, the one that the weights are saved in. Generative models
+    are loaded in it; the others are loaded in float32 and then converted. device_map: of generative models, how
+    `accelerate` spreads them over all GPUs, one of `analysis.probe.config.DEVICE_MAPS`.
     head: itm or itc, of the models that have both; by default itm. question: asked of generative models, with `{text}`
     for the sentence; by default `analysis.probe.families.QUESTION`. regions: of VisualBERT, UNITER and LXMERT, by
     default those of a 6 x 6 grid. size: of VisualBERT, UNITER, LXMERT and ALBEF, one of `train.models.SIZES`.
@@ -145,15 +177,18 @@ def load(
     """
     if precision not in PRECISIONS:
         raise ValueError(f"precision={precision}: choose one of {', '.join(PRECISIONS)}")
+    if device_map not in (None, *DEVICE_MAPS):
+        raise ValueError(f"device_map={device_map}: choose one of {', '.join(DEVICE_MAPS)}")
     if head not in (None, *HEADS):
         raise ValueError(f"head={head}: choose one of {', '.join(HEADS)}")
     if batch_size < 1:
         raise ValueError(f"batch_size={batch_size}: must be 1 or more")
-    where = device_of(device)
+    where, dtype = device_of(device), DTYPES.get(precision)
     kind, colon, rest = name.partition(":")
     if colon and kind in OWN:
         from analysis.probe import own
 
+        check_not_spread(name, device_map)
         parts = own.parts(kind, rest, head=head, regions=regions, size=size)
     elif regions is not None:
         raise ValueError(f"regions: model={name} sees no regions; only visualbert:, uniter: and lxmert: do")
@@ -162,8 +197,21 @@ def load(
     else:
         from analysis.probe import families
 
-        parts = families.parts_of(name, head, question)
-    return Matcher(name, parts, where, PRECISIONS[precision], batch_size)
+        parts = families.parts_of(name, head, question, dtype, device_map)
+    dtype = dtype or next(parameter.dtype for parameter in parts.model.parameters())
+    if dtype not in DTYPES.values():
+        raise ValueError(f"precision=auto: model={name} is saved in {dtype}; choose one of {', '.join(DTYPES)}")
+    if parts.answer is None:
+        parts.model.to(where, dtype)
+    elif device_map is None:  # else accelerate has moved the model, and moves what goes from one layer to another
+        parts.model.to(where)  # in the type that it was loaded in, which for some layers is float32
+    scorer = Matcher if parts.answer is None else GenerativeScorer
+    return scorer(name, parts, where, dtype, batch_size)
+
+
+def check_not_spread(name: str, device_map: str | None) -> None:
+    if device_map is not None:
+        raise ValueError(f"device_map={device_map}: only generative models are spread, not model={name}; leave it out")
 
 
 def device_of(name: str) -> torch.device:

@@ -52,7 +52,8 @@ class Record:
 
     @property
     def line(self) -> bytes:
-        """As a line of answers.jsonl; margin: worst true sentence minus best false one."""
+        """As a line of answers.jsonl; margin: worst true sentence minus best false one; yes_or_no: as in `Answer`, of
+        generative models alone."""
         item, answer = self.item, self.answer
         margin = min(answer.positives) - max(answer.negatives) if answer.status == "scored" else None
         values = {
@@ -71,6 +72,8 @@ class Record:
             "why": answer.why,
             "picture": self.picture,
         }
+        if answer.yes_or_no:
+            values["yes_or_no"] = answer.yes_or_no
         return json.dumps(values, ensure_ascii=False, allow_nan=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
@@ -175,12 +178,17 @@ def _parsed(line: bytes) -> Record | None:
         labels = {str(name): str(value) for name, value in values["labels"].items()}
         texts = {name: str(values[name]) for name in ("id", "image", "axis", "source", "pair")}
         scores = [tuple(map(float, values[f"{name}_scores"])) for name in ("positive", "negative")]
-        answer = Answer(texts["id"], str(values["status"]), scores[0], scores[1], str(values["why"]))
+        answer = Answer(
+            texts["id"], str(values["status"]), scores[0], scores[1], str(values["why"]),
+            tuple(map(float, values.get("yes_or_no", ()))),
+        )  # fmt: skip
         picture = str(values["picture"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     complete = [len(found) for found in scores] == [len(positives), len(negatives)]
     whole = answer.status != "scored" or (complete and all(map(math.isfinite, (*scores[0], *scores[1]))))
+    whole &= len(answer.yes_or_no) in (0, len(positives) + len(negatives))
+    whole &= all(map(math.isfinite, answer.yes_or_no))
     if answer.status not in STATUSES or not whole:
         return None
     return Record(Item(positives=positives, negatives=negatives, labels=labels, **texts), answer, picture)
@@ -318,18 +326,24 @@ def _sentences(items: Iterable[Item]) -> dict[tuple[str, str], None]:
 def _scored(scorer: Scorer, items: Sequence[Item], pictures: Mapping[str, Image.Image]) -> dict[str, Answer]:
     """The answers of one call. Raises `ValueError` where it does not return finite scores, one for each sentence."""
     asked = list(_sentences(items))
-    scores = numbers(scorer([pictures[path] for path, _ in asked], [text for _, text in asked]))
+    images, texts = [pictures[path] for path, _ in asked], [text for _, text in asked]
+    if with_probabilities := getattr(scorer, "with_probabilities", None):
+        scores, shares = map(numbers, with_probabilities(images, texts))
+    else:
+        scores, shares = numbers(scorer(images, texts)), None
     if scores.shape != (len(asked),):
         raise ValueError(f"returned scores {scores.shape} for {len(asked)} sentences: needs ({len(asked)},)")
     if (wrong := np.flatnonzero(~np.isfinite(scores))).size:
         raise ValueError(f"returned {scores[wrong[0]]} for {asked[wrong[0]][1]!r}")
     of = dict(zip(asked, scores.tolist(), strict=True))
+    share_of = {} if shares is None else dict(zip(asked, shares.tolist(), strict=True))
     return {
         item.id: Answer(
             item.id,
             "scored",
             tuple(of[item.image, text] for text in item.positives),
             tuple(of[item.image, text] for text in item.negatives),
+            yes_or_no=tuple(share_of[item.image, text] for text in (*item.positives, *item.negatives) if share_of),
         )
         for item in items
     }

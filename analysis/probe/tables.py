@@ -13,6 +13,11 @@ from analysis.probe.measures import AXIS_GRADE, FLAG, MACRO, MICRO, Compared, Li
 from analysis.probe.results import Group, number
 
 LARGE = 0.1  # of all items: a cluster that makes intervals rough
+SMALL = 0.5  # p(yes) + p(no), below which most replies begin with another word
+RARE = (
+    ". So it begins its replies with other words, as a model does that thinks before it answers, and its scores say "
+    "little; ask it otherwise with question="
+)
 OTHERS = ("blank picture", "other items' pictures")  # what a model is shown as a floor
 
 
@@ -44,6 +49,7 @@ COLUMNS = (
     ("", COVERAGE),
     ("items", "right % [95 %]"),
     ("items", "blind rule"),
+    ("items", "salience rule"),
     ("items", "blank picture"),
     ("items", "other pictures"),
     ("items", "ties"),
@@ -51,11 +57,13 @@ COLUMNS = (
     ("pairs", "number"),
     ("pairs", "both right % [95 %]"),
     ("pairs", "blind rule"),
+    ("pairs", "salience rule"),
     ("pairs", "same sentence %"),
     ("pairs", "decisive %"),
 )
+COINS = 50.0  # percent of items that tossing coins has right
 FIRST = 4  # columns that are there even if they are empty, as others are not
-BESIDE = (4, 5, 6, 11)  # the columns of floors, which a table of floors has not
+BESIDE = (4, 5, 6, 7, 12, 13)  # the columns of floors, which a table of floors has not
 NOTES = (
     "Shares are of what was scored.",
     "Right: true sentences score above false ones; a tie is wrong. Tossing coins: 50 % of items, 25 % of pairs.",
@@ -66,22 +74,29 @@ NOTES = (
 )
 OF_MODELS = (
     "Blind rule: the most that a rule has right which reads the sentences alone, scored or not, and its name where no "
-    "other has as much. Blank picture, other pictures: what the model itself has right when it is shown those.",
-    "Bold: the interval lies above what every blind rule reaches. By luck alone, one line in forty is bold.",
+    "other has as much. Salience rule: the same of two rules that see which words are shown large, or in the middle of "
+    "a picture of our scenes, and bind nothing. Blank picture, other pictures: what the model itself has right when it "
+    "is shown those.",
+    "Bold: the most that a model has right of these items, where its interval lies above what every blind rule, every "
+    "salience rule and tossing coins reach. By luck alone, one line in forty is bold.",
 )
 
 
 def _rows(group: Group, keep: Sequence[tuple[str, str]]) -> Iterator[tuple[Cell, ...]]:
     """A row for each line of each model, those of a value together."""
+    blind, salient = group.blind_rules, group.salience_rules
     for by, value in keep:
-        best, told = _best(group, by, value, "single")
+        best, told = _best(blind, by, value, "single")
+        level = max(best or 0.0, _best(salient, by, value, "single")[0] or 0.0, COINS)
+        most = max((one.single or 0.0 for lines in group.answerers.values() for one in lines
+                     if (one.by, one.value) == (by, value)), default=0.0)  # fmt: skip
         for label, lines in group.answerers.items():
             for line in (one for one in lines if (one.by, one.value) == (by, value)):
-                above = best is not None and line.single_low is not None and line.single_low > best
+                above = best is not None and line.single_low is not None and line.single_low > level
                 others = [_text(number(group.beside(floor, label), by, value, "single")) for floor in OTHERS]
-                cells = list(_cells(line, label, bold=above))
-                cells[4:4] = map(Cell, (told, *others))
-                cells.insert(11, Cell(_best(group, by, value, "pair_accuracy")[1]))
+                cells = list(_cells(line, label, bold=above and line.single == most))
+                cells[4:4] = map(Cell, (told, _best(salient, by, value, "single")[1], *others))
+                cells[12:12] = [Cell(_best(rules, by, value, "pair_accuracy")[1]) for rules in (blind, salient)]
                 yield tuple(cells)
 
 
@@ -115,13 +130,38 @@ def value_text(line: Line) -> str:
     return f"{'' if named else f'{line.by}: '}{line.value}{mixed}"
 
 
-def _best(group: Group, by: str, value: str, what: str) -> tuple[float | None, str]:
-    """The most that a blind rule reaches, and this as text, with the rule's name where it is the only one."""
-    found = {rule: reached for rule, lines in group.blind_rules.items()
+def _best(rules: Mapping[str, Iterable[Line]], by: str, value: str, what: str) -> tuple[float | None, str]:
+    """The most that one of these rules reaches, and this as text, with the rule's name where it is the only one."""
+    found = {rule: reached for rule, lines in rules.items()
              if (reached := number(lines, by, value, what)) is not None}  # fmt: skip
     best = max(found.values(), default=None)
     names = [rule for rule, reached in found.items() if reached == best]
     return best, f"{_text(best)}{f' {names[0]}' if len(names) == 1 < len(found) else ''}"
+
+
+def overview(groups: Sequence[Group]) -> Table | None:
+    """All models, or where there are none the floors, on all items of each corpus; None where nothing was measured."""
+    keep = [("all", MICRO)]
+    rows: list[tuple[Cell, ...]] = []
+    for group in groups:
+        found = _rows(group, keep) if group.answerers else map(_with_room, _floor_rows(group, keep))
+        rows += [(Cell(group.title), *row[1:]) for row in found]
+    columns = (("", "corpus"), *COLUMNS[1:])
+    kept = [n for n in range(len(columns)) if n < FIRST or any(row[n].text for row in rows)]
+    shown = tuple(tuple(row[n] for n in kept) for row in rows)
+    data = pd.concat([_frame(group.series, keep).assign(corpus=group.title) for group in groups]) if rows else None
+    title = "Items and pairs right, of all items"
+    if data is None:
+        return None
+    return Table("scores", title, tuple(columns[n] for n in kept), shown, data, (*NOTES, *OF_MODELS))
+
+
+def _with_room(row: Sequence[Cell]) -> tuple[Cell, ...]:
+    """A row of floors with the cells of `BESIDE`, empty."""
+    cells = list(row)
+    for place in BESIDE:
+        cells.insert(place, Cell())
+    return tuple(cells)
 
 
 def tables(group: Group) -> list[Table]:
@@ -265,11 +305,14 @@ def _comparison(group: Group, compared: Sequence[Compared], kind: str, title: st
 def printed(group: Group) -> str:
     """The main numbers of a group as text for a terminal; of floors alone those of all items."""
     keep = [(by, value) for by, value in group.kept if value == MICRO or (group.answerers and by in ("all", group.by))]
-    blind, matching = bool(group.answerers and group.blind_rules), group.matching
-    heads = ["", "", "items", "right % [95 %]", *(["blind rule"] * blind), *(["sentences right % [95 %]"] * matching)]
-    rows = [[*heads, "pairs right % [95 %]", *(["blind rule"] * blind), "ties"]]
+    beside = {"blind rule": group.blind_rules, "salience rule": group.salience_rules} if group.answerers else {}
+    beside, matching = {head: rules for head, rules in beside.items() if rules}, group.matching
+    heads = ["", "", "items", "right % [95 %]", *beside, *(["sentences right % [95 %]"] * matching)]
+    rows = [[*heads, "pairs right % [95 %]", *beside, "ties"]]
     for by, value in keep:
-        single, pair = ([_best(group, by, value, what)[1]] * blind for what in ("single", "pair_accuracy"))
+        single, pair = (
+            [_best(rules, by, value, what)[1] for rules in beside.values()] for what in ("single", "pair_accuracy")
+        )
         shown = ""
         for label, lines in group.series.items():
             for line in (one for one in lines if (one.by, one.value) == (by, value)):
@@ -291,10 +334,14 @@ def said(group: Group) -> list[str]:
     """What must be read before the numbers of a group: what was not scored, what a blind rule solves, notes."""
     lines = [f"FLAGGED as solvable without looking: {flag}" for flag in group.flags]
     lines += [f"Flagged is where {FLAG}."] if group.flags else []
-    for label, result in zip(group.answerers, [one for one in group.results if one.model], strict=True):
+    models = [one for one in group.results if one.model]
+    for label, result in zip(group.answerers, models, strict=True):
         if (all_items := result.coverage) and all_items.scored < all_items.total:
             why = f"; the first is {result.unscored}" if result.unscored else ""
             lines.append(f"{label}: {all_items.coverage}{why}")
+    for label, result in zip(group.answerers, models, strict=True):
+        if (share := result.yes_or_no) is not None:
+            lines.append(f"{label}: p(yes) + p(no) is {share:.3f} on average{RARE * (share < SMALL)}")
     if len({result.coverage.scored for result in group.results if result.model and result.coverage}) > 1:
         lines.append(
             "Not every model scored the same items: their numbers are of different ones. Compared are they on "

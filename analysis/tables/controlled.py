@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from analysis import paper
 from analysis.averages import Average, Trained, or_nan, trained, variants
 from analysis.layout import BLANK, Cell, Table
 from analysis.paper import NAMES, SPLITS
 from analysis.runs import Runs
-from analysis.tables.sheet import MARKS, Sheet, left_out, number_cell, of, score_cell, seeds_cell, source_cell
+from analysis.tables.sheet import (
+    MARKS,
+    Sheet,
+    left_out,
+    number_cell,
+    of,
+    score_cell,
+    seeds_cell,
+    size_text,
+    source_cell,
+)
 
 CONTROLLED = ("lxmert", "uniter", "visualbert")  # in the paper's order
 
@@ -42,9 +53,9 @@ def _controlled(runs: Runs, name: str, task: str, setting: str, sizes: Mapping[s
                     if ("controlled" in run.kind) == controlled and _is_size(run, part)
                 ]
                 used += found
-                _controlled_line(sheet, name, setting, (size, model, controlled), found)
+                _controlled_line(sheet, runs, name, setting, (size, model, controlled), found)
     statistics = [(group, name) for group in ("OOD", "InD") for name in ("Mean", "Stdev.")]
-    heads = (("", "Dataset size"), ("", "Model"), ("", "Source"), *statistics, ("", "# Seeds"))
+    heads = (("", "Model"), ("", "Training examples"), ("", "Source"), *statistics, ("", "# Seeds"))
     title = (
         f"Table {name[5:]}. Mean and standard deviation of macro-F1, controlled and original architectures, "
         f"{task}, {setting}"
@@ -52,8 +63,10 @@ def _controlled(runs: Runs, name: str, task: str, setting: str, sizes: Mapping[s
     notes = [
         *MARKS[:1],
         "Stdev.: with n - 1, - where there is one run; # Seeds: runs averaged. Volta: the controlled architectures.",
-        "Underlined: each run averaged is above random by itself. Bold: highest mean of its size among our rows.",
-        "Sizes are those of the paper's train splits: all of it, and for spatiality a quarter.",
+        "Underlined: each run averaged is above random by itself. Bold: the highest mean of a block, where it is "
+        "underlined.",
+        "Blocks are those of the paper: all of the train split, and for spatiality a quarter. streamed: none seen "
+        "twice.",
         *left_out(runs, used, trained(runs)),
     ]
     return sheet.table(name, title, heads, used, notes)
@@ -65,23 +78,26 @@ def _is_size(run: Trained, part: float) -> bool:
 
 
 def _controlled_line(
-    sheet: Sheet, table: str, setting: str, key: tuple[str, str, bool], found: Sequence[Trained]
+    sheet: Sheet, runs: Runs, table: str, setting: str, key: tuple[str, str, bool], found: Sequence[Trained]
 ) -> None:
     size, model, controlled = key
     label = ("Volta " if controlled else "") + NAMES[model]
     published = {split: paper.CONTROLLED[table][(*key, split)] for split in SPLITS}
-    for settings, runs in variants(found) or [("", [])]:
-        average = Average(runs)
+    for settings, alike in variants(found) or [("", [])]:
+        average = Average(alike)
+        examples = " or ".join(sorted({size_text(runs, run) for run in alike}))
         cells = []
         for split in SPLITS:
             mean = average.mean(setting, split)
-            cells.append(score_cell(mean.mean if mean else None, above=average.above_random(setting, split)))
+            cell = score_cell(mean.mean if mean else None, above=average.above_random(setting, split))
+            cells.append(replace(cell, mark=average.mark(setting)))
             cells.append(
                 BLANK if mean is None else Cell("-") if mean.deviation is None else number_cell(mean.deviation)
             )
             sheet.data.append(
                 {
-                    "size": size,
+                    "paper_size": size,
+                    "train_examples": examples or None,
                     "model": model,
                     "controlled": controlled,
                     "settings": settings or None,
@@ -94,7 +110,7 @@ def _controlled_line(
                 }
             )
         cells.append(seeds_cell(len(average.used) or None))
-        sheet.add([Cell(size), Cell(label + sheet.mark(settings)), source_cell(runs), *cells], size)
+        sheet.add([Cell(label + sheet.mark(settings)), Cell(examples), source_cell(alike), *cells], size)
     printed = []
     for split in SPLITS:
         found_here = published[split]
@@ -102,4 +118,4 @@ def _controlled_line(
             score_cell(found_here.score),
             number_cell(found_here.deviation) if found_here.deviation else Cell("-"),
         ]
-    sheet.paper((size, label), [*printed, seeds_cell(published["test_ood"].seeds)])
+    sheet.paper((label, size), [*printed, seeds_cell(published["test_ood"].seeds)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from analysis.averages import Trained, or_nan, trained, variants, weights_of
 from analysis.layout import BLANK, Cell, Table
 from analysis.paper import NAMES, SETTINGS
 from analysis.runs import Runs
-from analysis.tables.sheet import OURS, TASKS, TEXT_ONLY, Sheet, left_out, of_kind, source_cell
+from analysis.tables.sheet import LETTERS, OURS, TASKS, TEXT_ONLY, Sheet, left_out, of_kind, size_text, source_cell
 
 
 def table3(runs: Runs) -> Table:
@@ -56,7 +56,7 @@ def _true_false_cell(counts: tuple[int, int] | None) -> Cell:
 
 
 def table6(runs: Runs, watts: float | None = None, grams_per_kwh: float | None = None) -> Table:
-    """Table 6: hours of training by the size of the train split, model and setting; means over runs on like hardware.
+    """Table 6: hours of training by how much was trained on, model and setting; means over runs on like hardware.
 
     watts: what the hardware draws, which no run measures; gives the energy of a run in the slowest setting, kWh.
     grams_per_kwh: CO2-equivalent of the electricity; gives kg of it. Both columns are blank without. Raises
@@ -69,17 +69,24 @@ def table6(runs: Runs, watts: float | None = None, grams_per_kwh: float | None =
         raise ValueError(f"grams_per_kwh={grams_per_kwh}: needs watts= too, what the hardware draws")
     sheet = Sheet()
     chosen = [_with_hardware(run) for run in of_kind(runs) if run.about["setting"] in SETTINGS]
-    sizes = {"32k": ["spatiality"], "8k": [task for task in TASKS if task != "spatiality"]}
+    tasks = {"32k": ["spatiality"], "8k": [task for task in TASKS if task != "spatiality"]}  # the paper's sizes
     for (size, model), hours in paper.TABLE_6.items():
-        found = [run for run in chosen if run.about["model"] == model and run.about["task"] in sizes[size]]
-        for label, alike in variants(found, ("dataset",)) or [("", [])]:
-            _hours_line(sheet, (size, model), label, alike, (watts, grams_per_kwh))
+        found = [run for run in chosen if run.about["model"] == model and run.about["task"] in tasks[size]]
+        trained_on: dict[str, list[Trained]] = {}
+        for run in found:
+            trained_on.setdefault(size_text(runs, run), []).append(run)
+        for own_size, of_size in trained_on.items() or [("", [])]:
+            for label, alike in variants(of_size, ("dataset",)) or [("", [])]:
+                names = _letters({run.about["task"] for run in alike} or tasks[size])
+                _hours_line(sheet, (size, model), (names, own_size), label, alike, (watts, grams_per_kwh))
         known = [Cell("-" if value is None else f"{value:g}") for value in hours]
         carbon = paper.CARBON.get((size, model))
-        sheet.paper((size, NAMES[model]), [*known, Cell(), Cell(f"{carbon:g}" if carbon else "")])
-    heads = ("Dataset size", "Model", "Source", "Image", "Caption", "Img.+Cap.", "Energy, kWh", "CO2e, kg")
+        labels = (_letters(tasks[size]), size, NAMES[model])
+        sheet.paper(labels, [*known, Cell(), Cell(f"{carbon:g}" if carbon else "")])
+    heads = ("Task", "Training examples", "Model", "Source", "Image", "Caption", "Img.+Cap.", "Energy, kWh", "CO2e, kg")
     notes = [
-        "32k: spatiality; 8k: the other tasks, whatever size the dataset has. Hours are of training, not of tests."
+        f"Tasks: {LETTERS}. Training examples: how many a run was trained on; streamed: none of them twice. Hours are "
+        "of training, not of tests."
     ]
     if watts is None:
         notes.append("Energy and CO2e are blank: they need watts=, and CO2e grams_per_kwh= as well.")
@@ -91,6 +98,10 @@ def table6(runs: Runs, watts: float | None = None, grams_per_kwh: float | None =
     return sheet.table("table6", title, [("", head) for head in heads], chosen, told)
 
 
+def _letters(tasks: Collection[str]) -> str:
+    return ", ".join(letter for task, letter in TASKS.items() if task in tasks)
+
+
 def _with_hardware(run: Trained) -> Trained:
     """With what it ran on among its settings, so that no mean is over different hardware."""
     more = {name: run.about[name] for name in ("hardware", "precision")}
@@ -100,10 +111,12 @@ def _with_hardware(run: Trained) -> Trained:
 def _hours_line(
     sheet: Sheet,
     key: tuple[str, str],
+    trained_on: tuple[str, str],
     label: str,
     runs: Sequence[Trained],
     rates: tuple[float | None, float | None],
 ) -> None:
+    """A line of ours. key: the paper's size and model; trained_on: tasks and number of examples, as printed."""
     size, model = key
     watts, grams = rates
     hours: dict[str, float | None] = {}
@@ -114,7 +127,9 @@ def _hours_line(
         published = paper.TABLE_6[key][place]
         sheet.data.append(
             {
-                "size": size,
+                "paper_size": size,
+                "tasks": trained_on[0],
+                "train_examples": trained_on[1] or None,
                 "model": model,
                 "settings": label or None,
                 "setting": setting,
@@ -132,7 +147,8 @@ def _hours_line(
     estimates = [
         Cell(f"{value:.3g}") if value is not None else Cell() for value in (energy, _times(energy, grams, 1000))
     ]
-    sheet.add([Cell(size), Cell(NAMES[model] + sheet.mark(label)), source_cell(runs), *cells, *estimates])
+    labels = (*map(Cell, trained_on), Cell(NAMES[model] + sheet.mark(label)))
+    sheet.add([*labels, source_cell(runs), *cells, *estimates])
 
 
 def _times(value: float | None, rate: float | None, per: float) -> float | None:

@@ -76,7 +76,7 @@ def _few_shot_line(
             "seed": seed,
             "settings": label or None,
             "weights": run.weights if run else None,
-            "train_examples": run.about["train_examples"] if run else None,
+            **{name: run.about[name] if run else None for name in ("train_examples", "unlabelled_examples")},
             **{name: or_nan(found.score(setting, split)) for name, (found, split) in zip(names, places, strict=True)},
             "above_random": after.above_random(setting, "test_ood") if run else None,
             "paper_above_random": False if published else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from analysis import paper
@@ -84,7 +84,8 @@ def _cell(average: Average, column: Column) -> Cell:
     if column.test is None:
         return seeds_cell(average.converged if average.runs else None)
     score, within = (average.score(column.test, split) for split in SPLITS)
-    return score_cell(score, less(score, within), average.above_random(column.test, "test_ood"))
+    cell = score_cell(score, less(score, within), average.above_random(column.test, "test_ood"))
+    return replace(cell, mark=average.mark(column.test))
 
 
 def _published_cell(found: Published | None, seeds: bool) -> Cell:
@@ -267,7 +268,8 @@ def transfer(runs: Runs) -> Table:
     notes = [
         "Groups of columns: trained in; columns: tested in. A reader, trained on unlabelled images and captions, "
         "writes the caption of each image, which the model is shown in its place. Consistency: of unlabelled pairs the "
-        "model learns to say of the other modality what it says of the one it is trained in.",
+        "model learns to say of the other modality what it says of the one it is trained in. Both are semi-supervised: "
+        "the pairs are of the task's own distribution, those of consistency with its queries, and none has an answer.",
         *_few(lines),
     ]
     heads = (*HEAD[:2], ("", "Helped by"), HEAD[2])

@@ -28,8 +28,8 @@ LETTERS = "S: spatiality, C: cardinality, Q: quantifiers, N: numerical compariso
 MARKS = (
     "Mean over the converged runs, or over all where none has converged; converged: above random on test_ind in its "
     "own setting (image+caption for mixed).",
-    f"Underlined: each run averaged is above random on test_ood by itself ({TEST}). Bold: highest mean of a column "
-    "among our rows of a task. Lines of the paper have neither.",
+    f"Underlined: each run averaged is above random on test_ood by itself ({TEST}). Bold: the highest mean of a column "
+    "among our rows of a task, where it is underlined. Lines of the paper have neither.",
 )
 LARGE = 5.0  # points: larger differences are marked in Tables 13 and 14
 OURS = "ours"
@@ -96,20 +96,21 @@ class Sheet:
             self.add([*map(Cell, labels), PAPER, *(replace(cell, missing=False, value=None) for cell in cells)])
 
     def best(self) -> list[tuple[Cell, ...]]:
-        """Rows with the highest value of each column of each block in bold."""
+        """Rows with the highest value of each column of each block in bold, where it is above random (underlined): the
+        highest of several scores at chance is luck."""
         highest: dict[tuple[str, int], float] = {}
         for block, row in zip(self.blocks, self.rows, strict=True):
             for place, cell in enumerate(row):
                 if cell.value is not None:
                     highest[block, place] = max(cell.value, highest.get((block, place), -math.inf))
         return [
-            tuple(replace(cell, bold=cell.value is not None and cell.value == highest[block, place])
+            tuple(replace(cell, bold=cell.underlined and cell.value is not None and cell.value == highest[block, place])
                   for place, cell in enumerate(row))
             for block, row in zip(self.blocks, self.rows, strict=True)
         ]  # fmt: skip
 
     def table(
-        self, name: str, title: str, columns: Sequence[tuple[str, str]], used: Sequence[Trained], notes: Iterable[str]
+        self, name: str, title: str, columns: Sequence[tuple[str, ...]], used: Sequence[Trained], notes: Iterable[str]
     ) -> Table:
         told = [f"[{number}] {label}." for label, number in self.marks.items()]
         frame = pd.DataFrame(self.data)
@@ -127,11 +128,18 @@ def about(used: Sequence[Trained]) -> list[str]:
 
     facts = [f"{len(used)} run{'s' * (len(used) > 1)}", *each("seed", "seeds ", ", "), *each("size", "size ")]
     facts += [f"{weights_of(used)} weights", *each("steps", "steps "), *each("train_examples", "training examples ")]
+    if any(run.about["unlabelled_examples"] for run in used):
+        facts += each("unlabelled_examples", "beside them unlabelled pairs of image and caption ")
     if any(run.settings.get("training.stream") for run in used):
         facts.append("those of training.stream=true never repeat an example")
     if any(run.settings.get("training.naming") for run in used):
         facts.append("those of training.naming=true learn to name what leads to the answer, too")
     lines = [f"Ours: {'; '.join([*facts, *each('hardware')])}."]
+    if any(run.impossible for run in used):
+        lines.append(
+            "!: nothing that the model is shown there tells the answer; its regions hold no places "
+            "(regions.context=none)."
+        )
     if other := sum(run.weights != "pretrained" for run in used):
         lines.append(
             f"The paper's runs started from pretrained weights, {other} of our {len(used)} did not: those scores are "
@@ -153,6 +161,17 @@ def left_out(runs: Runs, used: Iterable[Trained], every: Iterable[Trained]) -> l
         told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
         lines.append(f"Runs of the folder that this table is not about: {told}.")
     return lines + [f"Left out: {line}." for line in runs.skipped]
+
+
+def size_text(runs: Runs, run: Trained) -> str:
+    """How many examples a run was trained on; "" where that is not known. A stream never repeats an example, so its
+    size is that of all it showed."""
+    examples, dataset = run.about["train_examples"], runs.datasets.get(run.about["dataset"] or "")
+    if run.settings.get("training.stream"):
+        return f"{examples:,}, streamed" if examples is not None else "streamed"
+    if examples is None and dataset is not None and "train" in dataset.manifest["splits"]:
+        examples = round(run.part * dataset.manifest["splits"]["train"]["rows"])
+    return "" if examples is None else f"{examples:,}"
 
 
 # Which runs ----------------------------------------------------------------------------------------------------------

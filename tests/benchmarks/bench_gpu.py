@@ -56,8 +56,8 @@ def row(name: str, setting: str, how: str, data: Path, arguments: argparse.Names
     parts = Parts(run, source, words, sight_of(run, data / ".features"))
     regions = parts.examples("validation").regions
     model, _ = build(run, words, source.picture, regions.dimension if regions else 0, lambda _: None)
-    batches, total, _ = fine_tuning(parts)
-    learner = Learner(model, run.optimiser, run.learning_rate, total, batches, lambda: [], 0).train().to(device)
+    schedule, _ = fine_tuning(parts)
+    learner = Learner(model, run.optimiser, run.learning_rate, schedule, lambda: [], 0).train().to(device)
     losses: nn.Module = Compiled(learner)
     if how == "bf16, compiled":
         losses = torch.compile(losses, dynamic=True)  # type: ignore[assignment]
@@ -65,7 +65,7 @@ def row(name: str, setting: str, how: str, data: Path, arguments: argparse.Names
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     begun = 0.0
-    for number, batch in enumerate(itertools.islice(batches(0), arguments.steps + WARM)):
+    for number, batch in enumerate(itertools.islice(schedule.epoch(0), arguments.steps + WARM)):
         if number == WARM:
             _wait(device)
             begun = time.perf_counter()

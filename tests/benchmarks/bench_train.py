@@ -147,8 +147,8 @@ def scenes(count: int) -> Raw:
 
 
 def sight_of(name: str, size: str = "base") -> Sight:
-    sees = MODELS[name].sees
-    return Sight(sees, RegionSettings(number=REGIONS), shape_of(name, size).picture if sees == "pixels" else 0)
+    sees, regions = MODELS[name].sees, RegionSettings(number=REGIONS).for_model(MODELS[name].takes_boxes)
+    return Sight(sees, regions, shape_of(name, size).picture if sees == "pixels" else 0)
 
 
 # One pair of loops -----------------------------------------------------------------------------------------------
@@ -268,21 +268,21 @@ def default_run(name: str, setting: str, folder: Path, steps: int, precision: st
     run = Run(model=name, setting=setting, data=str(folder), training=Training(steps=250))
     source, words = Source(folder), words_of(run)
     sees = MODELS[name].sees
-    parts = Parts(run, source, words, Sight(sees, run.regions, shape_of(name, run.size).picture))
+    parts = Parts(run, source, words, Sight(sees, run.shown_regions, shape_of(name, run.size).picture))
     regions = parts.examples("validation").regions
     model, _ = build(run, words, source.picture, regions.dimension if regions else 0, lambda _: None)
-    batches, total, _ = fine_tuning(parts)
-    learner = Learner(model, run.optimiser, run.learning_rate, total, batches, lambda: [], 0).train()
+    schedule, _ = fine_tuning(parts)
+    learner = Learner(model, run.optimiser, run.learning_rate, schedule, lambda: [], 0).train()
     optimiser = learner.configure_optimizers()["optimizer"]
     begun = time.perf_counter()
-    made = sum(1 for _ in batches(0))  # none is kept, as in training
+    made = sum(1 for _ in schedule.epoch(0))  # none is kept, as in training
     took: dict[str, list[float]] = {
         "input": [(time.perf_counter() - begun) / made],
         "forward": [],
         "backward": [],
         "optimiser": [],
     }
-    for batch in itertools.islice(batches(0), steps):
+    for batch in itertools.islice(schedule.epoch(0), steps):
         clock = [time.perf_counter()]
         with autocast(precision):
             loss: Any = torch.stack(list(learner.losses(batch).values())).sum()

@@ -47,6 +47,7 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
     "bert": {"": {"vocabulary": 28996}},
     "roberta": {"": {"vocabulary": 50265, "positions": 514, "types": 1, "epsilon": 1e-5}},
 }
+CONTROLLED = {"vocabulary": 30522}  # of all controlled models: in Volta UNITER, too, reads bert-base-uncased
 
 
 def shape_of(name: str, size: str = "base", **changes: Any) -> Shape:
@@ -65,8 +66,8 @@ def make_model(name: str, size: str = "base", options: dict[str, Any] | None = N
     """A model with random weights. `options` go to its class (`matching`, `controlled`, `boxes`, ...), `changes` to its
     shape. Raises ValueError for an unknown name, size or option value, and for an option that the model does not have.
     """
-    shape = shape_of(name, size, **changes)
     options = options or {}
+    shape = shape_of(name, size, **((CONTROLLED if options.get("controlled") else {}) | changes))
     known = MODELS[name].__init__.__kwdefaults__ or {}
     for option in options:
         if option not in known:

@@ -54,13 +54,16 @@ class Shape:
 class Model(nn.Module):
     """What the six models share: `encode`, two logits from the pooled state, and a matching score where it is built.
 
-    sees: what a model is shown beside text. renames: regular expressions from published key names to the model's own,
-    applied in order when a checkpoint is loaded. head: the classifier, alone trained when the encoder is frozen.
-    matching: the published image-text matching head, (B, H) to (B, 2), built on request and in no count of Table 8.
-    Output 1 means a match in all four published pretrainings.
+    sees: what a model is shown beside text: `regions`, `pixels` or `nothing`. takes_boxes: of one that sees regions,
+    whether their boxes are part of its input; else only their features can tell where they are (`regions.context`).
+    renames: regular expressions from published key names to the model's own, applied in order when a checkpoint is
+    loaded. head: the classifier, alone trained when the encoder is frozen. matching: the published image-text matching
+    head, (B, H) to (B, 2), built on request and in no count of Table 8. Output 1 means a match in all four published
+    pretrainings.
     """
 
     sees: ClassVar[str]
+    takes_boxes: ClassVar[bool] = False
     renames: ClassVar[tuple[tuple[str, str], ...]]
     shape: Shape
     head: nn.Module

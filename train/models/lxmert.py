@@ -23,6 +23,7 @@ class Lxmert(Model):
     """
 
     sees = "regions"
+    takes_boxes = True
     renames = (
         (r"^module\.", ""),
         (r"^bert\.", "lxmert."),

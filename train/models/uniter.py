@@ -30,11 +30,12 @@ class Uniter(Model):
     "pixels_y_first" is what the code that the paper fine-tuned fed it: top, left, bottom, right, width, height and area
     in pixels of a picture of `picture_size` (width, height).
     matching: also build the published image-text matching head (`itm_output`).
-    controlled: the "Volta" variant of section 5.1: two poolers and a whole-image region; give it `vocabulary=30522`.
-    Its boxes have 5 numbers: left, top, right, bottom and area.
+    controlled: the "Volta" variant of section 5.1: two poolers and a whole-image region; `make_model` gives it another
+    vocabulary. Its boxes have 5 numbers: left, top, right, bottom and area.
     """
 
     sees = "regions"
+    takes_boxes = True
     renames = (
         (r"^module\.", ""),
         (r"^bert\.", "uniter."),

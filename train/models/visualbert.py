@@ -19,7 +19,8 @@ class VisualBert(Model):
     matching: also build the published head (`cls.seq_relationship`). The published pretraining code labels a caption of
     this image 1, though under the name `is_random_next`; the documentation of `transformers` says the opposite. It was
     trained on two captions, the first always of this image, and not in the question-answering phase.
-    controlled: the "Volta" variant of section 5.1: two poolers and a whole-image region.
+    controlled: the "Volta" variant of section 5.1: two poolers and a whole-image region. It takes no boxes either:
+    Volta's `VisualBertEmbeddings.forward` is called with `image_loc`, which it does not read.
     """
 
     sees = "regions"

@@ -1,0 +1,232 @@
+"""What is shown to a model says where objects are: one contract for all models, and the features by which it holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.test_regions import PAPER, files_of, random_grid, scenes_of
+from train.config import RegionSettings, Run
+from train.data import SHOWN, Examples, Raw, streamed
+from train.data import shown as shown_in
+from train.inputs import Inputs
+from train.models import MODELS
+from train.models.layers import Model
+from train.receptive_field import in_context
+from train.regions import Regions, make_regions
+from train.run import build, sight_of, words_of
+from train.testing import possible
+from travlr.config import Count, Spatiality
+from travlr.generate import Generator
+from travlr.scene import World
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+ALL = np.arange(24)
+CONTEXT = RegionSettings(context="receptive_field")
+
+
+def raw() -> Raw:
+    return streamed(Generator(Spatiality(count=Count(100, 0, 0, 0))), 0, len(ALL))
+
+
+def moved(grid: np.ndarray) -> np.ndarray:
+    """Grids in which one object of each has gone to an empty cell."""
+    random, found = np.random.default_rng(0), grid.copy()
+    for row in found:
+        old, new = random.choice(np.flatnonzero(row)), random.choice(np.flatnonzero(row == 0))
+        row[[old, new]] = row[[new, old]]
+    return found
+
+
+def elsewhere(caption: str) -> str:
+    """A caption whose first object is in another cell: a column on, or back at the first."""
+    return re.sub(r"at (\w) ", lambda found: f"at {'BCDEFA'['ABCDEF'.index(found[1])]} ", caption, count=1)
+
+
+def changes(name: str, options: dict[str, Any], regions: RegionSettings) -> Iterator[tuple[str, float, float]]:
+    """Of each test setting: the least that a move changes the logits of any example, the most that nothing does."""
+    config = Run(model=name, size="tiny", setting="caption", task="spatiality", regions=regions, **options)
+    before = raw()
+    words, sight = words_of(config), sight_of(config, Path("unused"))
+    grid, captions = moved(before.grid), before.captions
+    if config.tests == ("caption",):
+        grid, captions = before.grid, [elsewhere(caption) for caption in before.captions]
+    examples = [Examples(told, words, sight) for told in (before, replace(before, grid=grid, captions=captions))]
+    torch.manual_seed(0)
+    made = examples[0].regions
+    model, _ = build(config, words, (384, 384), made.dimension if made else 0, lambda line: None)
+    model = model.double().eval()  # so that rounding cannot be taken for an effect, however small
+    for setting in config.tests:
+        if config.tests == ("caption",) or SHOWN[setting][0]:
+            first, second = (logits(model, some, ALL, setting) for some in examples)
+            again = logits(model, examples[0], ALL[::-1].copy(), setting).flip(0)
+            yield setting, float((first - second).abs().amax(1).min()), float((first - again).abs().max())
+
+
+@torch.no_grad()
+def logits(model: Model, examples: Examples, rows: np.ndarray, setting: str) -> torch.Tensor:
+    inputs = examples.inputs(rows, *shown_in(setting, rows, None))
+    doubled = {
+        name: tensor.double()
+        for name in ("features", "boxes", "pixels")
+        if (tensor := getattr(inputs, name)) is not None
+    }
+    return model(Inputs(**{**vars(inputs), **doubled}))
+
+
+def variants() -> Iterator[Any]:
+    """Every model, its controlled architecture, and each way in which its regions are made."""
+    ways = (
+        RegionSettings(),
+        RegionSettings(number=36),
+        RegionSettings(source="grid"),
+        RegionSettings(misses=0.2, jitter=0.1),
+    )
+    for name, model in MODELS.items():
+        options: list[dict[str, Any]] = [{}]
+        options += [{"controlled": True}] if "controlled" in (model.__init__.__kwdefaults__ or {}) else []
+        for option in options:
+            for regions in ways if model.sees == "regions" else ways[:1]:
+                yield pytest.param(name, option, regions, id=f"{name}-{len(option)}-{ways.index(regions)}")
+
+
+@pytest.mark.parametrize(("name", "options", "regions"), list(variants()))
+def test_moving_an_object_changes_the_logits(name: str, options: dict[str, Any], regions: RegionSettings) -> None:
+    found = list(changes(name, options, regions))
+    assert [setting for setting, *_ in found] == (
+        ["caption"] if MODELS[name].sees == "nothing" else ["image", "image+caption"]
+    )
+    for setting, change, noise in found:
+        assert change > max(1e-7, 100 * noise), setting
+
+
+@pytest.mark.parametrize("options", [{}, {"controlled": True}], ids=["published", "controlled"])
+@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.sees == "regions"])
+def test_only_a_model_with_boxes_sees_places_in_features_of_objects_alone(name: str, options: dict[str, Any]) -> None:
+    regions = RegionSettings(context="none")
+    for _, change, noise in changes(name, options, regions):
+        assert noise < 1e-12 and (change > 1e-7 if MODELS[name].takes_boxes else change < 1e-12)
+    run = Run(model=name, regions=regions, **options)
+    assert run.sees_places == MODELS[name].takes_boxes and Run(model=name, **options).sees_places
+
+
+def test_a_score_that_is_impossible_is_told_apart() -> None:
+    """VisualBERT without places, on the task that asks about them, from images alone: nothing else."""
+    blind = {"model": "visualbert", "regions": RegionSettings(context="none")}
+    settings = ("image", "caption", "image+caption")
+    found = {
+        (task, setting, which)
+        for task in ("spatiality", "cardinality", "quantifiers", "comparison")
+        for setting in settings
+        for which, more in (("blind", blind), ("auto", {"model": "visualbert"}), ("uniter", {"model": "uniter"}))
+        if not possible(Run(task=task, **more), setting)
+    }
+    assert found == {("spatiality", "image", "blind")}
+
+
+# Features ------------------------------------------------------------------------------------------------------------
+
+
+def test_features_keep_their_width_and_sign_and_the_content_is_in_them() -> None:
+    grid = random_grid(World(), 30)
+    alone, whole = (make_regions(settings, scenes_of(PAPER, grid)) for settings in (RegionSettings(), CONTEXT))
+    (own, boxes, mask), (features, same_boxes, same_mask) = (found.take(np.arange(30)) for found in (alone, whole))
+    np.testing.assert_array_equal(boxes, same_boxes)
+    np.testing.assert_array_equal(mask, same_mask)
+    assert features.shape == own.shape and features.dtype == np.float32
+    assert (features >= own).all() and not features[~mask].any()
+    assert 0.5 < np.square(features[mask]).mean() / np.square(own[mask]).mean() < 4
+
+
+def test_place_and_content_can_be_read_off_linearly() -> None:
+    """A least-squares reader of shapes and centres, made on some pictures, reads others to a fifth of a cell."""
+    kinds, settings = World().kinds, replace(CONTEXT, jitter=0.05)
+    shapes = np.array([World().shapes.index(shape) for _, shape, _ in kinds])
+    grid = random_grid(World(), 400, share=0.2)
+    found = make_regions(settings, scenes_of(PAPER, grid))
+    features, boxes, mask = found.take(np.arange(400))
+    content = shapes[found.index[:-1][:, : mask.shape[1]][mask] - 1]
+    centres = (boxes[mask][:, :2] + boxes[mask][:, 2:]) / 2
+    targets = np.concatenate([centres, np.eye(len(World().shapes))[content]], 1)
+    half = len(targets) // 2
+    seen = features[mask] - features[mask].mean(0)
+    weights, *_ = np.linalg.lstsq(seen[:half], targets[:half] - targets[:half].mean(0), rcond=1e-4)
+    read = seen[half:] @ weights + targets[:half].mean(0)
+    assert np.abs(read[:, :2] - centres[half:]).mean() < 1 / 30
+    assert (read[:, 2:].argmax(1) == content[half:]).mean() > 0.98
+
+
+def test_surroundings_fall_off_with_distance() -> None:
+    def felt(*cells: int) -> np.ndarray:
+        """What the object in cell 0 sees of a red circle in other cells: how its features grow."""
+        grid = np.zeros((2, 36), int)
+        grid[:, 0] = 5
+        grid[1, list(cells)] = 1
+        return np.diff(make_regions(CONTEXT, scenes_of(PAPER, grid)).take([0, 1])[0][:, 0], axis=0)[0]
+
+    sizes = [float(np.linalg.norm(felt(cell))) for cell in (1, 7, 2, 3, 5)]
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] > 10 * sizes[-1] > 0
+    np.testing.assert_allclose(felt(1, 7), felt(1) + felt(7), atol=1e-5)
+
+
+def test_what_is_no_object_is_no_surroundings() -> None:
+    """Neither white cells, nor objects that are missed, nor padding: three neighbours that should not be felt."""
+    features = np.zeros((1, 3, 2048), np.float32)
+    features[0] = np.random.default_rng(0).random((3, 2048))
+    boxes = np.array([[[0.4, 0.4, 0.5, 0.5], [0.5, 0.4, 0.6, 0.5], [0.4, 0.5, 0.5, 0.6]]], np.float32)
+    one = np.array([[True, False, False]])
+    alone = in_context(features[:, :1], boxes[:, :1], one[:, :1], one[:, :1])
+    white = in_context(features, boxes, np.ones((1, 3), bool), one)
+    padded = in_context(features * one[..., None], boxes, one, one)
+    np.testing.assert_allclose(white[:, 0], alone[:, 0], atol=1e-6)
+    np.testing.assert_allclose(padded[:, 0], alone[:, 0], atol=1e-6)
+    both = in_context(features, boxes, np.ones((1, 3), bool), np.ones((1, 3), bool))
+    assert np.linalg.norm(both[0, 0] - alone[0, 0]) > 1
+
+
+def test_features_do_not_change_between_versions() -> None:
+    """The frozen numbers, which trained weights depend on, as they were when the README's were measured."""
+    boxes, seen = np.array([[[0, 0, 0.25, 0.5], [0.25, 0, 0.5, 0.5]]], np.float32), np.ones((1, 2), bool)
+    place = in_context(np.zeros((1, 2, 2048), np.float32), boxes, seen, seen)[0]
+    features = np.zeros((1, 2, 2048), np.float32)
+    features[0, 1, :8] = np.arange(1, 9)
+    around = in_context(features, boxes, seen, seen)[0, 0] - place[0]
+    felt = np.flatnonzero(around > 0.1)
+    known = [[2.07, 1.48, 0.86, 0.46, 0.0], [0.65, 2.56, 1.05, 0.62, 0.36]]
+    np.testing.assert_allclose(place[:, :5], known, atol=0.006)
+    assert felt[np.argsort(around[felt])].tolist() == [380, 1362, 1190, 654, 62, 956, 2017, 512]
+
+
+@pytest.mark.parametrize("source", ["scene", "grid"])
+def test_pictures_from_files_give_what_rendered_ones_do(source: str) -> None:
+    scenes, settings = scenes_of(PAPER, random_grid(World(), 6)), replace(CONTEXT, source=source)
+    rendered, decoded = make_regions(settings, scenes), make_regions(settings, files_of(scenes))
+    for rows in ([0, 1, 2, 3, 4, 5], [Regions.BLANK]):
+        for a, b in zip(rendered.take(rows), decoded.take(rows), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-2)
+
+
+@pytest.mark.parametrize("context", ["none", "receptive_field"])
+def test_the_blank_picture_is_whole_or_white_cells(context: str) -> None:
+    grid = random_grid(World(), 3)
+    settings = RegionSettings(number=30, context=context)
+    whole = make_regions(settings, scenes_of(PAPER, grid))
+    features, boxes, mask = whole.take([Regions.BLANK])
+    assert mask.shape == (1, 1) and boxes.tolist() == [[[0, 0, 1, 1]]]
+    cells = make_regions(replace(settings, blank="cells"), scenes_of(PAPER, grid))
+    features, boxes, mask = cells.take([Regions.BLANK])
+    assert mask.shape == (1, 30) and mask.all()
+    empty = make_regions(settings, scenes_of(PAPER, np.zeros((1, 36), int))).take([0])
+    for a, b in zip((features, boxes, mask), empty, strict=True):
+        np.testing.assert_array_equal(a, b)
+    if context == "none":
+        assert (features == cells.table[0]).all()
+    for a, b in zip(whole.take([0, 1, 2]), cells.take([0, 1, 2]), strict=True):
+        np.testing.assert_array_equal(a, b)
