@@ -11,6 +11,7 @@ import functools
 import hashlib
 import itertools
 import json
+import operator
 import os
 import shlex
 from collections.abc import Iterator
@@ -139,6 +140,7 @@ def make_example(config: Config, split: str, index: int) -> Example:
     maker = generator(config)
     if split not in SPLITS:
         raise ValueError(f"split={split}: choose one of {', '.join(SPLITS)}")
+    index = operator.index(index)
     count, most = getattr(config.count, split), maker.task.limits[split]
     if not -count <= index < most:
         raise IndexError(f"index {index}: {split} has {count} examples, and {most} at most")
