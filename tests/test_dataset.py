@@ -66,6 +66,8 @@ def test_make_example_counts_from_the_end_as_a_written_split_does(folder: Path) 
     for index in (-101, 10**30):
         with pytest.raises(IndexError, match=f"^index {index}: train has 100 examples"):
             make_example(SMALL, "train", index)
+    with pytest.raises(TypeError):
+        make_example(SMALL, "train", 1.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="split=dev: choose one of train, validation"):
         make_example(SMALL, "dev", 0)
 

@@ -10,6 +10,7 @@ if __name__ == "__main__":
 import functools
 import hashlib
 import json
+import operator
 import os
 import shlex
 from collections.abc import Iterator
@@ -135,6 +136,7 @@ def make_example(config: Config, split: str, index: int) -> Example:
     maker = generator(config)
     if split not in SPLITS:
         raise ValueError(f"split={split}: choose one of {', '.join(SPLITS)}")
+    index = operator.index(index)
     count, most = getattr(config.count, split), maker.sampler.limits[split]
     if not -count <= index < most:
         raise IndexError(f"index {index}: {split} has {count} examples, and {most} at most")
