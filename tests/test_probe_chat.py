@@ -77,6 +77,7 @@ class Official:
 
     def __init__(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
         self.processor = models_of.AutoProcessor.from_pretrained(folder)
+        self.processor.image_processor = models_of.AutoImageProcessor.from_pretrained(folder, backend="pil")
         self.model = models_of.AutoModelForImageTextToText.from_pretrained(folder, dtype=dtype).eval()
 
     def inputs(self, image: Image.Image, text: str) -> Any:
