@@ -52,6 +52,7 @@ from analysis.run_figures import (
 from analysis.runs import Runs, examples_of
 from train.config import MODELS, SETTINGS
 from train.results import TEST_SETTINGS, TEST_SPLITS, own_setting
+from travlr.tasks import TASKS
 
 __all__ = ["FIGURES", "Kind", "draw", "save"]
 
@@ -274,17 +275,21 @@ class Kind:
 
     draw: Draw
     of: str
-    tasks: tuple[str, ...] | None = None  # None for all
+    only: tuple[str, ...] = ()  # tasks; none for all
     paper: str = ""
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return self.only or tuple(TASKS)
 
 
 FIGURES: dict[str, Kind] = {
     "pairs": Kind(pairs, "predictions", ("spatiality",), "2"),
-    "cells": Kind(cells, "predictions", None, "3, 24, 25"),
+    "cells": Kind(cells, "predictions", (), "3, 24, 25"),
     "numbers": Kind(numbers, "predictions", ("cardinality",), "4"),
-    "dataset": Kind(dataset, "examples", None, "8-14"),
-    "subsets": Kind(subsets, "results", None, "15-18"),
-    "loss": Kind(loss, "curves", None, "19-21"),
+    "dataset": Kind(dataset, "examples", (), "8-14"),
+    "subsets": Kind(subsets, "results", (), "15-18"),
+    "loss": Kind(loss, "curves", (), "19-21"),
     "objects": Kind(objects, "predictions", ("cardinality", "quantifiers", "comparison"), "22"),
     "quantifiers": Kind(quantifiers, "predictions", ("quantifiers",), "23"),
     "agreement": Kind(agreement, "predictions"),

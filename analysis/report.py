@@ -121,8 +121,7 @@ def work_of(runs: Runs) -> list[Work]:
             if run.about["dataset"] in runs.datasets:
                 # agreement is of image and caption, and they see no image
                 blind = {"agreement"} if run.about["model"] in TEXT_ONLY else set()
-                drawn = [n for n, k in FIGURES.items() if k.of == "predictions" and (not k.tasks or task in k.tasks)]
-                kinds = [n for n in drawn if n not in blind]
+                kinds = [n for n, k in FIGURES.items() if k.of == "predictions" and task in k.tasks and n not in blind]
                 works.append(Work(list(_drawings(run, kinds, shown, both)), run.about["name"]))
     return works
 

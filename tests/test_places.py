@@ -23,7 +23,8 @@ from train.receptive_field import in_context
 from train.regions import Regions, make_regions
 from train.run import build, sight_of, words_of
 from train.testing import possible
-from travlr.config import Count, Spatiality
+from travlr import Spatiality
+from travlr.config import Count
 from travlr.generate import Generator
 from travlr.scene import World
 

@@ -25,7 +25,8 @@ from train.models import SIZES
 from train.module import Learner
 from train.results import read_curve, read_predictions
 from train.run import run
-from travlr.config import Cardinality, Count
+from travlr import Cardinality
+from travlr.config import Count
 from travlr.generate import Job, generate_dataset
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -140,7 +141,7 @@ def test_a_run_whose_score_only_falls_goes_on_from_its_last_validation(
     config = replace(config, runs=str(tmp_path / "killed"))
     scored = run(whole, say=lambda line: None)[0]["name"]
     points = [p["validation_f1"] for p in read_curve(tmp_path / "whole" / scored) if p.get("validation_f1")]
-    assert len(points) == STEPS // 4 and points == sorted(points, reverse=True)
+    assert len(points) == STEPS // 4 and points == sorted(points, key=lambda f1: -(f1 or 0.0))
     learn: Callable[..., Any] = Learner.training_step
     for last in (4, 8):  # killed two steps after each validation
 
@@ -166,8 +167,8 @@ def test_between_validations_a_run_is_saved_every_so_many_minutes(
 ) -> None:
     """By a clock that goes on a minute with each step."""
     saved: list[int] = []
-    clock = SimpleNamespace(monotonic=lambda: 60.0 * now[0])
     now = [0]
+    clock = SimpleNamespace(monotonic=lambda: 60.0 * now[0])
     learn, save = Learner.training_step, Learner.on_save_checkpoint
 
     def step(*arguments: Any) -> Any:

@@ -99,7 +99,7 @@ class Files(TorchCheckpointIO):
             os.fsync(file.fileno())
         temporary.replace(path)
 
-    def load_checkpoint(self, path: str | Path, *_: Any, **__: Any) -> dict[str, Any]:  # type: ignore[override]
+    def load_checkpoint(self, path: str | Path, *_: Any, **__: Any) -> dict[str, Any]:
         try:
             found: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
             fits = _shapes(found["state_dict"]) == _shapes(self.learner.state_dict()) and "random" in found

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -202,13 +203,13 @@ class Drawn:
         objects = (self.batch.grid.reshape(len(self.index) // 2, -1) > 0).sum(axis=1)  # of each couple
         couples = np.sort(np.argsort(objects, kind="stable")[: keep // 2])
         rows = (2 * couples[:, None] + [0, 1]).ravel()
-        kept = {name: getattr(self.batch, name)[rows] for name in OF_EACH}
+        kept: dict[str, Any] = {name: getattr(self.batch, name)[rows] for name in OF_EACH}
         return Drawn(replace(self.batch, **kept), self.index[rows])
 
 
 def _joined(parts: Sequence[Drawn]) -> Drawn:
     """Parts of a split, one after the other."""
-    arrays = {name: np.concatenate([getattr(part.batch, name) for part in parts]) for name in OF_EACH}
+    arrays: dict[str, Any] = {name: np.concatenate([getattr(part.batch, name) for part in parts]) for name in OF_EACH}
     return Drawn(replace(parts[0].batch, **arrays), np.concatenate([part.index for part in parts]))
 
 

@@ -203,6 +203,7 @@ def _pictures(content: Content) -> str:
             image = f'<div class="scroll" tabindex="0" role="region" aria-label="{alt}">{image}</div>'
         found.append(
             f'<figure id="{name}" class="{"wide" if wide else ""}">{image}'
-            f'<figcaption>{html.escape(str(figure.get_label()))} <span class="files">{links}</span></figcaption></figure>\n'
+            f'<figcaption>{html.escape(str(figure.get_label()))} <span class="files">{links}</span></figcaption>'
+            "</figure>\n"
         )
     return "".join(found)
