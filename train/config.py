@@ -334,7 +334,10 @@ class Run:
     def _check_streams(self) -> None:
         """Raises `ValueError` where examples of a stream would not fit into memory."""
         training, consistency = self.training, self.training.consistency
-        streams = {"training.steps": (training.steps or 0) * training.stream, "pretraining.steps": self.pretraining.steps}
+        streams = {
+            "training.steps": (training.steps or 0) * training.stream,
+            "pretraining.steps": self.pretraining.steps,
+        }
         for name, steps in streams.items():
             apart = min(training.check_every or steps, steps)
             examples = apart * self.optimiser.accumulate * self.batch_size * (1 + consistency)
