@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,9 +102,15 @@ def command(module: str, *arguments: str, **options: Any) -> tuple[int, str, str
     return process.returncode, out, err
 
 
+def last_of(arguments: Iterable[str]) -> list[str]:
+    """Arguments of which the later ones replace those of the same name, so that tests may change what others begin
+    with; commands refuse a setting that is given twice."""
+    return list({argument.partition("=")[0]: argument for argument in arguments}.values())
+
+
 def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """Exit code of `python train.py ARGUMENTS`, run in this process."""
-    monkeypatch.setattr("sys.argv", ["train.py", *arguments])
+    """Exit code of `python train.py ARGUMENTS`, run in this process. Later arguments replace earlier ones."""
+    monkeypatch.setattr("sys.argv", ["train.py", *last_of(arguments)])
     monkeypatch.setattr("signal.signal", lambda *_: None)  # this process goes on
     with pytest.raises(SystemExit) as caught:
         cli.run("train", train_main)

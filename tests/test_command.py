@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers import SETTINGS, SMALL, command, hashes, one_line, start, write
+from tests.helpers import SETTINGS, SMALL, command, hashes, last_of, one_line, start, write
 from travlr import Cardinality, Comparison, Count, Image, Quantifiers, Spatiality, World, cli
 from travlr.generate import PRESETS, Job, settings
 from travlr.tasks import TASKS
@@ -94,7 +94,7 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "no number": ([C, "count.train=many"], "count.train=many: must be a whole number"),
     "no whole number": ([C, "workers=2.5"], "workers=2.5: must be a whole number"),
     "below zero": ([C, "count.train=-1"], "count.train=-1: must not be negative"),
-    "no examples": ([C, *TINY, "count.train=0", "count.test_ood=0"], "count: every split is empty"),
+    "no examples": (last_of([C, *TINY, "count.train=0", "count.test_ood=0"]), "count: every split is empty"),
     "no value": ([C, "seed="], "seed=: must be a whole number"),
     "null": ([C, "seed=null"], "seed=null: must be a whole number"),
     "question marks": ([C, "seed=???"], "'seed=???': its value cannot be read"),
@@ -113,7 +113,9 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "unknown executor": ([C, "executor=spark"], "executor=spark: choose one of local, ray"),
     "backwards": ([C, "numbers=[6,1]"], "numbers=[6, 1]: needs [lowest, highest]"),
     "does not fit": (["task=spatiality", "distractors=[1,99]"], "enlarge the grid or lower the ranges"),
-    "too many": (["task=spatiality", *TINY, "count.train=100000000000000"], "count.train=100000000000000: "),
+    "too many": (last_of(["task=spatiality", *TINY, "count.train=100000000000000"]), "count.train=100000000000000: "),
+    "twice": ([C, "seed=0", "workers=1", "seed=1"], "seed: given twice, as seed=0 and seed=1"),
+    "two presets": ([C, "preset=paper", "+preset=released"], "preset: given twice"),
     "columns": ([C, "world.columns=27"], "world.columns=27: must be 1 to 26"),
     "too small": ([C, "image.cell=7"], "image.cell=7: must be 8 to 512 pixels"),
     "no rows": ([C, "rows_per_file=0"], "rows_per_file=0: must be at least 1"),

@@ -22,14 +22,16 @@ import yaml
 
 import train.identity
 import train.run
-from tests.helpers import ROOT, called, interruptible, one_line
+from tests.helpers import ROOT, called, interruptible, last_of, one_line
 from train import config, sweep
 from train.command import Job, settings
+from train.command import main as train_main
 from train.config import Run
 from train.identity import identity
 from train.results import collect, read_predictions, read_results, start_run
 from train.sweep import combinations, expand, go_through, listed
 from travlr import Cardinality, Count, Image, generate_dataset
+from travlr.cli import UsageError
 from travlr.files import Locked, locked
 from travlr.generate import Job as Writing
 from travlr.tasks import TASKS
@@ -78,7 +80,7 @@ def finished(work: Path) -> tuple[Path, str]:
 
 def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    line = [sys.executable, str(ROOT / "train.py"), *arguments]
+    line = [sys.executable, str(ROOT / "train.py"), *last_of(arguments)]
     return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 
 
@@ -215,7 +217,7 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "nothing like it": (["zzz=8"], "there is no setting 'zzz'; --help lists them all"),
     "plus": (["+seed=1"], "'+seed=1' is not a setting; write it as name=value"),
     "no number": (["seed=x"], "seed=x: must be a whole number"),
-    "negative": (["seed=-1"], "seed=-1: must be at least 0"),
+    "negative": (["seed=-1"], "seed=-1: must be from 0 to "),
     "a group": (["optimiser=3"], "optimiser=3: is a group of settings; choose from optimiser.batch_size"),
     "both lengths": (["training.epochs=3"], "give one of training.steps and training.epochs"),
     "text only": (["model=bert", "setting=image"], "setting=image: model=bert sees text alone"),
@@ -240,6 +242,26 @@ USAGE: dict[str, tuple[list[str], str]] = {
     ),
     "devices": (["devices=3"], "devices=3: must divide optimiser.batch_size=64"),
     "devices of a sweep": (["-m", "seed=0,1", "devices=2"], "devices=2: -m gives each run one; start the command once"),
+    "grid": (["grid=[{seed:1}]"], "there is no setting 'grid'; --help lists them all"),
+    "grid of a sweep": (["-m", "grid=3"], "there is no setting 'grid'"),
+    "recipe": (["recipe.uniter.clip=3", "+scale=paper"], "there is no setting 'recipe.uniter.clip'"),
+    "seed": (["seed=18446744073709551616"], "seed=18446744073709551616: must be from 0 to "),
+    "infinite part": (["training.examples=inf", "training.stream=false"], "training.examples=inf: must be a finite "),
+    "infinite rate": (["optimiser.learning_rate=inf"], "optimiser.learning_rate=inf: must be a finite number"),
+    "infinite minutes": (["save_minutes=inf"], "save_minutes=inf: must be a finite number"),
+    "endless": (["training.steps=100000000000"], "training.steps=100000000000: must be from 1 to "),
+    "batch": (["optimiser.batch_size=100000000"], "optimiser.batch_size=100000000: must be from 1 to 65,536"),
+    "memory": (
+        ["optimiser.batch_size=60000"],
+        "optimiser.batch_size=60000: 15,000,000 examples would be streamed at once",
+    ),
+    "memory of pretraining": (
+        ["pretraining.steps=100000", "training.check_every=null", "training.stream=false"],
+        "for 100,000 of pretraining.steps=100000; use smaller batches or a smaller training.check_every",
+    ),
+    "values": (["-m", "seed=range(0,1000000000)", "--list"], "more than 1,000 values; give fewer"),
+    "runs": (["-m", "optimiser.warmup=0.1,0.2", "seed=range(0,900)"], "more than 1,000 runs; give seed fewer values"),
+    "runs of a grid": (["-m", "experiment=table2", "seed=range(0,30)", "--list"], "more than 1,000 runs; give seed "),
     "no line": (["-m", "experiment=few_shot", "model=albef", "start_setting=image"], "nothing to run"),
 }
 
@@ -254,6 +276,14 @@ def test_wrong_usage_is_one_line_that_says_what_would_be_right(
     out, err = capsys.readouterr()
     assert out == "" and one_line(err).startswith("train: ") and message in err
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("many", [[], ["-m"]], ids=["one", "many"])
+def test_a_setting_that_is_given_twice_is_refused(many: list[str]) -> None:
+    for given in (["seed=0", "model=uniter", "seed=1"], ["data=a", "data=b"], ["+scale=paper", "scale=paper"]):
+        name = given[-1].partition("=")[0]
+        with pytest.raises(UsageError, match=f"^{name}: given twice"):
+            train_main([*many, *given])
 
 
 def test_help_needs_nothing_heavy_and_names_every_setting(tmp_path: Path) -> None:
@@ -420,7 +450,7 @@ def test_a_failing_run_does_not_stop_the_others(
     assert one_line(err).startswith("train: 1 of 2 runs failed: model=uniter task=cardinality setting=caption seed=0 ")
     assert "training.examples=1000" in err and "0.5" not in err
     assert len({row["run"] for row in collect(work / "others")}) == 1
-    assert listed(expand([*arguments, "runs=others"])).endswith("2 runs: 1 begun, 1 finished")
+    assert listed(expand(last_of([*arguments, "runs=others"]))).endswith("2 runs: 1 begun, 1 finished")
     shutil.rmtree(work / "others")
 
 
@@ -432,11 +462,11 @@ def test_few_shot_starts_from_the_finished_run(
     assert job.resolved().start == str(next(Path("my runs").glob("uniter-image+caption-*")))
     for lacking in ("seed=3", "size=small", "regions.number=36", "model=lxmert", "runs=none", "+scale=paper"):
         with pytest.raises(ValueError, match=r"no finished run fits; make it with python train.py experiment=table2"):
-            settings([*arguments, "start_setting=image+caption", lacking]).resolved()
+            settings(last_of([*arguments, "start_setting=image+caption", lacking])).resolved()
     with pytest.raises(ValueError, match=r"start_setting=caption: no finished run fits.* setting=caption"):
         settings([*arguments, "start_setting=caption"]).resolved()
     with pytest.raises(ValueError, match=r"make it with .* data=mine .* setting=caption"):
-        settings([*arguments, "start_setting=caption", "data=mine"]).resolved()
+        settings(last_of([*arguments, "start_setting=caption", "data=mine"])).resolved()
     assert listed({"x": settings([*arguments, "start_setting=caption"])}).startswith("no start  x")
     assert called(monkeypatch, *arguments, "start_setting=caption") == 1
     assert "make it with python train.py experiment=table2" in one_line(capsys.readouterr().err)
@@ -613,7 +643,7 @@ def test_a_run_that_another_process_has_is_tried_again_at_the_end(
     monkeypatch.setattr(train.run, "run", run)
     monkeypatch.setattr(sweep, "PAUSE", 0.0)
     said: list[str] = []
-    assert len(go_through(expand([*arguments, "seed=1,2,3"]), said.append)) == 18
+    assert len(go_through(expand(last_of([*arguments, "seed=1,2,3"])), said.append)) == 18
     assert order == [1, 2, 3, 1, 2]
     assert sum("left for later" in line for line in said) == 2 and said[-2].startswith("3 of 3 runs, ")
 
@@ -627,7 +657,7 @@ def test_a_lock_that_another_process_has_is_told_apart(tmp_path: Path) -> None:
 
 def test_ctrl_c_stops_the_whole_sweep_in_one_line(work: Path) -> None:
     steps = ["training.steps=100000", "training.check_every=2"]
-    line = [str(ROOT / "train.py"), "-m", "seed=0,1", f"data={NAME}", "runs=stopped", *TINY, *steps]
+    line = [str(ROOT / "train.py"), *last_of(["-m", "seed=0,1", f"data={NAME}", "runs=stopped", *TINY, *steps])]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     started: Any = subprocess.Popen(
         [sys.executable, *line],

@@ -30,6 +30,7 @@ from tests.helpers import (
     edit,
     flip,
     hashes,
+    last_of,
     one_line,
     start,
     unfinish,
@@ -44,7 +45,7 @@ from travlr.formats import Part
 from travlr.writing import Plan, write_dataset
 
 OTHER = dataclasses.replace(SMALL, seed=1)
-LONG = [*SETTINGS, "count.train=5000"]  # a second of work for two workers
+LONG = last_of([*SETTINGS, "count.train=5000"])  # a second of work for two workers
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,0 +1,50 @@
+"""What a run computes on: the trial that chooses the precision, by a clock that does not depend on the machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from train import devices
+from train.config import Run
+from train.devices import TRIAL, chosen_precision, matmul_rate
+
+OPERATIONS = 2 * TRIAL[0] * TRIAL[1] * TRIAL[2]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> dict[torch.dtype, list[float]]:
+    """Seconds that products of each precision take, one after the other; the last goes for all after it."""
+    seconds = {torch.float32: [0.01], torch.bfloat16: [0.01]}
+    now, calls = [0.0], dict.fromkeys(seconds, 0)
+
+    def product(first: torch.Tensor, _: torch.Tensor) -> None:
+        listed = seconds[first.dtype]
+        now[0] += listed[min(calls[first.dtype], len(listed) - 1)]
+        calls[first.dtype] += 1
+
+    monkeypatch.setattr(torch.nn.functional, "linear", product)
+    monkeypatch.setattr(devices, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    return seconds
+
+
+def test_neither_the_first_products_nor_a_single_slow_one_count(clock: dict[torch.dtype, list[float]]) -> None:
+    clock[torch.float32] = [0.9, 0.5, 0.3, 0.2, 0.01]  # threads and kernels start; another process has the processor
+    assert matmul_rate(torch.float32) == pytest.approx(OPERATIONS / 0.01 / 1e9)
+
+
+def test_slow_products_are_timed_more_than_once(clock: dict[torch.dtype, list[float]]) -> None:
+    clock[torch.float32] = [*[2.0] * 8, 1.0, 2.0]  # each takes longer than the whole trial of fast ones
+    assert matmul_rate(torch.float32) == pytest.approx(OPERATIONS / 1.0 / 1e9)
+
+
+@pytest.mark.parametrize(("half", "chosen"), [(0.004, "bf16"), (0.009, "float32")])
+def test_a_slow_start_does_not_choose(
+    half: float, chosen: str, clock: dict[torch.dtype, list[float]], tmp_path: Path
+) -> None:
+    clock[torch.float32], clock[torch.bfloat16] = [1.0, 0.01], [half]
+    assert chosen_precision(Run(), "cpu", tmp_path)[0] == chosen
+    assert chosen_precision(Run(), "cpu", tmp_path) == (chosen, "as when it began")
