@@ -177,7 +177,7 @@ def _parsed(line: bytes) -> Record | None:
         scores = [tuple(map(float, values[f"{name}_scores"])) for name in ("positive", "negative")]
         answer = Answer(texts["id"], str(values["status"]), scores[0], scores[1], str(values["why"]))
         picture = str(values["picture"])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
     complete = [len(found) for found in scores] == [len(positives), len(negatives)]
     whole = answer.status != "scored" or (complete and all(map(math.isfinite, (*scores[0], *scores[1]))))
