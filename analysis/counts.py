@@ -16,23 +16,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.statistics import wilson
 from train.config import CONTROLLED, TABLE_5, Run
 from train.printed import differing, flat, in_words
 from train.results import canonical
 from travlr.tasks.quantifiers import FAMILIES
 
-Z = 1.959963984540054  # of a normal distribution, 2.5 % lie above
 OUTCOMES = ("both right", "both wrong", "only image right", "only caption right")
 BINS = 10  # of confidence in the answer, from 50 to 100 %
 # The paper's figure 23: of each quantifier, the answer whose examples have a deciding set that is not empty.
 DECIDED = {name: name == other for vacant, other in FAMILIES for name in (vacant, other)}
-
-
-def wilson(part: np.ndarray, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ends, in percent, of Wilson's 95 % interval of a share: part (G,) from 0 to 1 of examples (G,)."""
-    middle = (part + Z**2 / (2 * examples)) / (1 + Z**2 / examples)
-    half = Z * np.sqrt(part * (1 - part) / examples + (Z / (2 * examples)) ** 2) / (1 + Z**2 / examples)
-    return 100 * np.clip(middle - half, 0, part), 100 * np.clip(middle + half, part, 1)
 
 
 def shares(frame: pd.DataFrame, by: Sequence[str], hits: np.ndarray, name: str = "wrong") -> pd.DataFrame:

@@ -11,13 +11,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import stdtrit
 
 from train.evaluate import LEVEL, chance, ends, f1_scores, independent, predicted, resampled
 
 
-def unseen(clusters: int) -> float:
+Z = 1.959963984540054  # of a normal distribution, 2.5 % lie above
+
+
+def unseen(clusters: float) -> float:
     """The largest share, percent, of what was not seen once in so many: it would stay unseen once in 40 times."""
     return 100 * (1 - 0.025 ** (1 / clusters))
+
+
+def wilson(part: np.ndarray, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ends, in percent, of Wilson's 95 % interval of a share: part (G,) from 0 to 1 of examples (G,)."""
+    middle = (part + Z**2 / (2 * examples)) / (1 + Z**2 / examples)
+    half = Z * np.sqrt(part * (1 - part) / examples + (Z / (2 * examples)) ** 2) / (1 + Z**2 / examples)
+    return 100 * np.clip(middle - half, 0, part), 100 * np.clip(middle + half, part, 1)
 
 
 def _guesses(answers: np.ndarray, *logits: np.ndarray) -> list[np.ndarray]:
@@ -175,26 +186,5 @@ def over_seeds(scores: Sequence[float]) -> Mean:
     if count == 1:
         return Mean(1, mean)
     deviation = float(np.std(scores, ddof=1))
-    half = t_quantile(0.975, count - 1) * deviation / math.sqrt(count)
+    half = float(stdtrit(count - 1, 0.975)) * deviation / math.sqrt(count)
     return Mean(count, mean, deviation, mean - half, mean + half)
-
-
-def t_quantile(probability: float, freedom: int) -> float:
-    """The value that Student's t with so many degrees of freedom stays below with a probability from 0.5 to 1."""
-    low, high = 0.0, math.pi / 2  # of the angle whose tangent is t / sqrt(freedom)
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, freedom) < 2 * probability - 1 else (low, middle)
-    return math.tan(low) * math.sqrt(freedom)
-
-
-def _within(angle: float, freedom: int) -> float:
-    """P(|t| < sqrt(freedom) tan(angle)), by its finite series (Abramowitz and Stegun 26.7.3 and 26.7.4)."""
-    odd = freedom % 2
-    term = total = math.cos(angle) if odd else 1.0
-    for k in range(2 + odd, freedom, 2):
-        term *= (k - 1) / k * math.cos(angle) ** 2
-        total += term
-    if odd:
-        return 2 / math.pi * (angle + math.sin(angle) * total * (freedom > 1))
-    return math.sin(angle) * total

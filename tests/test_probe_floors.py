@@ -23,7 +23,7 @@ from analysis.probe.floors import OF_SCENES, RULES, SALIENT, Texts, blank, floor
 from analysis.probe.floors import _classifier as classifier
 from analysis.probe.floors import _ngrams as ngrams
 from analysis.probe.items import Answer, Corpus, Item
-from analysis.probe.measures import clusters
+from analysis.probe.measures import clustering
 from analysis.probe.scenes import build
 
 TEXT = ("shorter", "longer", "ngrams", "classifier", "hash")
@@ -239,7 +239,7 @@ def test_what_hangs_together_is_in_one_fold(drawn: list[tuple[int, list[str], li
         for b, other in enumerate(items):
             if one.image == other.image or (one.pair and one.pair == other.pair):
                 assert fold[a] == fold[b]
-    assert len(set(fold.values())) == min(5, len(set(clusters(items).tolist())))
+    assert len(set(fold.values())) == min(5, len(set(clustering(items).connected.tolist())))
 
 
 # Answers and pictures of other kinds ---------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from analysis.probe.measures import (
     MACRO,
     MICRO,
     Line,
-    clusters,
+    clustering,
     compare,
     measure,
     outcomes,
@@ -217,13 +217,13 @@ def test_clusters_are_connected_parts(said: list[tuple[int, int]]) -> None:
             for b, other in enumerate(items):
                 if one.image == other.image or (one.pair and one.pair == other.pair):
                     marks[a] = marks[b] = min(marks[a], marks[b])
-    found = clusters(items).tolist()
+    found = clustering(items).connected.tolist()
     assert [[a == b for b in found] for a in found] == [[a == b for b in marks] for a in marks]
 
 
 def test_crops_of_a_picture_are_one_cluster() -> None:
     cut = [Item(str(n), f"{n}.png", ("a",), ("b",), "x", labels={"whole": f"{n // 2}.png"}) for n in range(6)]
-    assert np.array_equal(np.unique(clusters(cut), return_counts=True)[1], [2, 2, 2])
+    assert np.array_equal(np.unique(clustering(cut).connected, return_counts=True)[1], [2, 2, 2])
     assert {one.by for one in measure(cut, answers_of(cut, [True] * 6))} == {"all", "axis"}  # and no label to tell of
 
 

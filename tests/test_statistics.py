@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import accuracy_score, cohen_kappa_score, f1_score
 
-from analysis.statistics import agreement, holm, mcnemar, over_seeds, paired, t_quantile
+from analysis.statistics import agreement, holm, mcnemar, over_seeds, paired
 
 RANDOM = np.random.default_rng(0)
 
@@ -159,12 +159,6 @@ def test_agreement_at_its_ends() -> None:
 
 
 # Seeds ---------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 9, 30, 101])
-def test_quantiles_are_scipys(freedom: int) -> None:
-    for probability in (0.6, 0.975, 0.995):
-        assert t_quantile(probability, freedom) == pytest.approx(stats.t.ppf(probability, freedom), rel=1e-9)
 
 
 def test_over_seeds_is_scipys() -> None:

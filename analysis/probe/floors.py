@@ -110,7 +110,7 @@ class Texts:
 
         Equally many clusters in each, dealt out in the order of a hash, so that the order of items does not matter.
         """
-        _, clusters = np.unique(measures.clusters(self.items), return_inverse=True)
+        _, clusters = np.unique(measures.clustering(self.items).connected, return_inverse=True)
         first: dict[int, str] = {}
         for cluster, item in zip(clusters.tolist(), self.items, strict=True):
             first[cluster] = min(first.get(cluster, item.image), item.image)

@@ -1,8 +1,8 @@
 """From scores to numbers: accuracies, their intervals, and models compared on the same items.
 
-Shares are percent, 0 to 100. Intervals are 95 %, by bootstrap over clusters: items that share a picture, and an item
-and its mirror, are drawn together. An item is right where its true sentences score above its false ones; a tie is
-wrong. What was not scored is counted on every line and is no part of its shares.
+Shares are percent, 0 to 100. Intervals are 95 %; they and the tests take items that share a picture, and an item and
+its mirror, as dependent (`analysis.probe.intervals`). An item is right where its true sentences score above its false
+ones; a tie is wrong. What was not scored is counted on every line and is no part of its shares.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from analysis.probe.config import SENTENCES
+from analysis.probe.intervals import Clustering, interval, sign
 from analysis.probe.items import STATUSES, WHOLE, Answer, Item
-from analysis.statistics import holm, mcnemar, unseen
-from train.evaluate import LEVEL, ends, resampled
+from analysis.statistics import holm
+from train.evaluate import LEVEL
 
 # What a batch of another size may change a score by, as a part of it: the rounding of sums, or of the score itself.
 TOLERANCES = {"float32": 1e-5, "float64": 1e-10, "bf16": 2**-8, "float16": 2**-11}
@@ -31,8 +32,9 @@ GRADE, AXIS_GRADE = "grade", "axis and grade"
 class Line:
     """Numbers of some items. by, value: which, such as axis `predicate`, or `all items` (micro average).
 
-    total = scored + missing + unreadable + failed. clusters: how many independent ones; largest: scored items of the
-    largest. single: accuracy over items.
+    total = scored + missing + unreadable + failed. clusters: how many there are of scored items that depend on each
+    other; where pictures and pairs cross, of whichever are fewer. largest: scored items of the largest. single:
+    accuracy over items.
     pairs: complete ones; pair_accuracy: both right; same: the same sentence preferred for both pictures; decisive: both
     right, of pairs that are both right or both wrong (50 without grounding). detectable: how far a model must be from
     a level to be told from it 4 times in 5. published: single accuracy as the released code counts, by the first
@@ -93,7 +95,7 @@ def margins(answer: Answer, sentences: str) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Items and answers as arrays, all (N,). right, tie: of scored items. cluster: equal where items belong together.
+    """Items and answers as arrays, all (N,). right, tie: of scored items. units: the items by picture and by pair.
 
     partner: the place of an item's mirror, -1 where it has none. statuses: as `Answer.status`.
     """
@@ -103,7 +105,7 @@ class Outcomes:
     right: np.ndarray
     tie: np.ndarray
     published: np.ndarray
-    cluster: np.ndarray
+    units: Clustering
     partner: np.ndarray
     itm: np.ndarray | None  # (N, 4): sentences that are true and found, missed, false and taken, refused
 
@@ -141,7 +143,7 @@ def outcomes(
         right=scored & (margin > 0) & ~tie,
         tie=tie,
         published=scored & (first[0] > first[1]),
-        cluster=clusters(items),
+        units=clustering(items),
         partner=_partners(items),
         itm=None if threshold is None else itm_counts(answers, threshold),
     )
@@ -157,20 +159,15 @@ def itm_counts(answers: Sequence[Answer], threshold: float) -> np.ndarray:
     return found
 
 
-def clusters(items: Sequence[Item]) -> np.ndarray:
-    """(N,) int, equal for items that share a picture or are cut from one, or are mirrors, also through others."""
-    parent = list(range(len(items)))
-
-    def root(n: int) -> int:
-        while parent[n] != n:
-            parent[n] = n = parent[parent[n]]
-        return n
-
-    first: dict[tuple[str, ...], int] = {}
+def clustering(items: Sequence[Item]) -> Clustering:
+    """Items by picture (crops of one are of that one) and by pair. An item without a mirror is a pair of its own."""
+    numbers: dict[tuple[str, str], int] = {}
+    found = np.empty((len(items), 2), np.int64)
     for n, item in enumerate(items):
-        for key in (("image", item.labels.get(WHOLE, item.image)), ("pair", item.pair))[: 1 + bool(item.pair)]:
-            parent[root(n)] = root(first.setdefault(key, n))
-    return np.array([root(n) for n in range(len(items))], np.int64)
+        picture, pair = ("picture", item.labels.get(WHOLE, item.image)), ("pair", item.pair)
+        found[n, 0] = numbers.setdefault(picture, len(numbers))
+        found[n, 1] = numbers.setdefault(pair if item.pair else ("item", str(n)), len(numbers))
+    return Clustering(found)
 
 
 def _partners(items: Sequence[Item]) -> np.ndarray:
@@ -260,14 +257,14 @@ def _line(by: str, value: str, found: Outcomes, places: np.ndarray, seed: int) -
     scored = places[found.scored[places]]
     values: dict[str, Any] = {}
     if len(scored):
-        values |= _share("single", found.right[scored], found.cluster[scored], seed)
+        values |= _share("single", found.right[scored], found.units.take(scored), seed)
         values["published"] = 100 * float(found.published[scored].mean())
     both = _pairs(found, scored)
     if len(both):
         values |= _pair_values(found, both, seed)
     if found.itm is not None and len(scored):
         right, item = _sentences(found.itm, scored)
-        share = _share("itm", right, found.cluster[item], seed)
+        share = _share("itm", right, found.units.take(item), seed)
         values |= itm_shares(found.itm[scored].sum(axis=0))
         values |= {"itm_low": share["itm_low"], "itm_high": share["itm_high"]}
     return Line(by=by, value=value, **_counts(found, places), **values)
@@ -278,12 +275,12 @@ def _counts(found: Outcomes, places: np.ndarray) -> dict[str, Any]:
     statuses = found.statuses[places]
     scored = places[statuses == "scored"]
     grades = sorted({grade for n in places.tolist() if (grade := found.items[n].labels.get(GRADE, ""))})
-    _, sizes = np.unique(found.cluster[scored], return_counts=True)
+    sizes = found.units.take(scored).sizes()
     return {
         "total": len(places),
         **{status: int((statuses == status).sum()) for status in STATUSES},
-        "clusters": len(sizes),
-        "largest": int(sizes.max(initial=0)),
+        "clusters": min(map(len, sizes)),
+        "largest": max(int(counts.max(initial=0)) for counts in sizes),
         "ties": int(found.tie[scored].sum()),
         "pairs": len(_pairs(found, scored)),
         "mixed": " and ".join(grades) if len(grades) > 1 else "",
@@ -297,12 +294,17 @@ def _pairs(found: Outcomes, scored: np.ndarray) -> np.ndarray:
     return np.stack([first, second], axis=1)[np.isin(second, scored)]
 
 
+def _of_pairs(found: Outcomes, both: np.ndarray) -> Clustering:
+    """Pairs by their two pictures. both: (P, 2) the places of their items."""
+    return Clustering(found.units.clusters[both, 0], dyadic=True)
+
+
 def _pair_values(found: Outcomes, both: np.ndarray, seed: int) -> dict[str, float | None]:
     right, tie = found.right[both], found.tie[both]
     all_right = right.all(axis=1)
     all_wrong = ~right.any(axis=1) & ~tie.any(axis=1)
     one_right = (right.sum(axis=1) == 1) & ~tie.any(axis=1)
-    values = _share("pair", all_right, found.cluster[both[:, 0]], seed)
+    values = _share("pair", all_right, _of_pairs(found, both), seed)
     values["pair_accuracy"] = values.pop("pair")
     values["same"] = 100 * float(one_right.mean())
     sure = int(all_right.sum() + all_wrong.sum())
@@ -310,33 +312,20 @@ def _pair_values(found: Outcomes, both: np.ndarray, seed: int) -> dict[str, floa
     return {name: value for name, value in values.items() if name != "detectable"}
 
 
-def _share(name: str, right: np.ndarray, cluster: np.ndarray, seed: int) -> dict[str, float | None]:
+def _share(name: str, right: np.ndarray, units: Clustering, seed: int) -> dict[str, float | None]:
     """How many are right, its interval, and what difference could be told."""
-    draws = resampled(right.astype(np.int64), 2, cluster, seed)
-    shares = 100 * draws[:, 1] / draws.sum(axis=1)
+
+    def share(counts: np.ndarray) -> np.ndarray:
+        return np.asarray(100 * counts[..., 1] / counts.sum(axis=-1))
+
     value = 100 * float(right.mean())
-    low, high = bounds(shares, value, cluster)
-    detectable = POWER * float(shares.std())
+    found = interval(value, units, right.astype(np.int64), 2, share, seed)
     return {
         name: value,
-        f"{name}_low": low,
-        f"{name}_high": high,
-        "detectable": detectable or None,
+        f"{name}_low": found.low,
+        f"{name}_high": found.high,
+        "detectable": POWER * found.error or None,
     }
-
-
-def bounds(
-    draws: np.ndarray, value: float, cluster: np.ndarray, least: float = 0.0, most: float = 100.0
-) -> tuple[float, float]:
-    """The ends of an interval of a value between `least` and `most`, by its resamples.
-
-    Few clusters, or clusters all alike, hardly differ between resamples, which is no certainty: the interval is at
-    least what clusters at either extreme would make of the value, had they the share that shows none in so many once
-    in 40 times.
-    """
-    low, high = ends(draws)
-    unlike = unseen(len(np.unique(cluster))) / 100
-    return min(low, value + unlike * (least - value)), max(high, value + unlike * (most - value))
 
 
 def _sentences(itm: np.ndarray, scored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -362,7 +351,7 @@ def itm_shares(counts: np.ndarray) -> dict[str, float | None]:
 
 
 def _mean_of_axes(found: Outcomes, axes: dict[str, np.ndarray], seed: int) -> Line:
-    """The unweighted mean of the axes that have scores; one bootstrap of all, as axes may share pictures."""
+    """The unweighted mean of the axes that have scores; one interval of all, as axes may share pictures."""
     every = np.concatenate(list(axes.values()))
     code = np.zeros(len(found.items), np.int64)
     for n, places in enumerate(axes.values()):
@@ -370,33 +359,31 @@ def _mean_of_axes(found: Outcomes, axes: dict[str, np.ndarray], seed: int) -> Li
     scored = np.sort(every[found.scored[every]])
     values: dict[str, Any] = {}
     if len(scored):
-        values = _means("single", code[scored] + found.right[scored], len(axes), found.cluster[scored], seed)
+        values = _means("single", code[scored] + found.right[scored], len(axes), found.units.take(scored), seed)
     both = _pairs(found, scored)
     if len(both):
-        pair = _means(
-            "pair", code[both[:, 0]] + found.right[both].all(axis=1), len(axes), found.cluster[both[:, 0]], seed
-        )
+        codes = code[both[:, 0]] + found.right[both].all(axis=1)
+        pair = _means("pair", codes, len(axes), _of_pairs(found, both), seed)
         values |= {"pair_accuracy": pair["pair"], "pair_low": pair["pair_low"], "pair_high": pair["pair_high"]}
     if found.itm is not None and len(scored):
         right, item = _sentences(found.itm, scored)
-        itm = _means("itm", code[item] + right, len(axes), found.cluster[item], seed)
+        itm = _means("itm", code[item] + right, len(axes), found.units.take(item), seed)
         values |= {"itm_accuracy": itm["itm"], "itm_low": itm["itm_low"], "itm_high": itm["itm_high"]}
     return Line(by="all", value=MACRO, **_counts(found, every), **values)
 
 
-def _means(name: str, codes: np.ndarray, groups: int, cluster: np.ndarray, seed: int) -> dict[str, float | None]:
+def _means(name: str, codes: np.ndarray, groups: int, units: Clustering, seed: int) -> dict[str, float | None]:
     """The mean over groups of their share of odd codes; a group with none is left out."""
 
     def mean(counts: np.ndarray) -> np.ndarray:
-        cells = counts.reshape(-1, groups, 2)
-        totals = cells.sum(axis=2)
+        cells = counts.reshape(*counts.shape[:-1], groups, 2)
+        totals = cells.sum(axis=-1)
         shares = np.divide(cells[..., 1], totals, out=np.full(totals.shape, np.nan), where=totals > 0)
-        return np.asarray(100 * np.nanmean(shares, axis=1))
+        return np.asarray(100 * np.nanmean(shares, axis=-1))
 
-    draws = mean(resampled(codes, 2 * groups, cluster, seed))
-    value = float(mean(np.bincount(codes, minlength=2 * groups))[0])
-    low, high = bounds(draws, value, cluster)
-    return {name: value, f"{name}_low": low, f"{name}_high": high}
+    value = float(mean(np.bincount(codes, minlength=2 * groups)))
+    found = interval(value, units, codes, 2 * groups, mean, seed)
+    return {name: value, f"{name}_low": found.low, f"{name}_high": found.high}
 
 
 # Models compared -----------------------------------------------------------------------------------------------------
@@ -407,8 +394,9 @@ class Compared:
     """Two models on what both scored. of: `pairs` (both items right) where there are any, else `items`.
 
     difference: first minus second, percentage points, with its interval. first_only, second_only: clusters of which
-    one model has more right than the other. p_value: two-sided exact McNemar test of these; adjusted: by Holm, for all
-    models compared here. differs: adjusted below 0.01 and the interval without 0.
+    one model has more right than the other; where clusters overlap, pairs or items that one alone has right. p_value:
+    two-sided McNemar test of these (`intervals.sign`); adjusted: by Holm, for all models compared here. differs:
+    adjusted below 0.01 and the interval without 0.
     """
 
     first: str
@@ -453,15 +441,15 @@ def _two(first: str, one: Outcomes, second: str, other: Outcomes, seed: int) -> 
     both = _pairs(one, scored)
     places = both if len(both) else scored[:, None]
     right = [found.right[places].all(axis=1) for found in (one, other)]
-    cluster = one.cluster[places[:, 0]]
+    units = _of_pairs(one, places) if len(both) else one.units.take(scored)
     lead = right[0].astype(int) - right[1].astype(int)
-    draws = resampled(lead + 1, 3, cluster, seed)
-    shares = 100 * (draws[:, 2] - draws[:, 0]) / draws.sum(axis=1)
+
+    def difference(counts: np.ndarray) -> np.ndarray:
+        return np.asarray(100 * (counts[..., 2] - counts[..., 0]) / counts.sum(axis=-1))
+
     accuracies = [100 * float(found.mean()) for found in right]
-    low, high = bounds(shares, accuracies[0] - accuracies[1], cluster, -100, 100)
-    ahead = np.bincount(np.unique(cluster, return_inverse=True)[1], weights=lead)
-    more, fewer = int((ahead > 0).sum()), int((ahead < 0).sum())
-    p_value = mcnemar(more, fewer)
+    gap = accuracies[0] - accuracies[1]
+    ends, ahead = interval(gap, units, lead + 1, 3, difference, seed, -100, 100), sign(units, lead)
     return Compared(
         first=first,
         second=second,
@@ -469,13 +457,13 @@ def _two(first: str, one: Outcomes, second: str, other: Outcomes, seed: int) -> 
         number=len(places),
         first_accuracy=accuracies[0],
         second_accuracy=accuracies[1],
-        difference=accuracies[0] - accuracies[1],
-        difference_low=low,
-        difference_high=high,
-        first_only=more,
-        second_only=fewer,
-        p_value=p_value,
-        adjusted=p_value,
+        difference=gap,
+        difference_low=ends.low,
+        difference_high=ends.high,
+        first_only=ahead.first,
+        second_only=ahead.second,
+        p_value=ahead.p_value,
+        adjusted=ahead.p_value,
         differs=False,
     )
 

@@ -22,7 +22,6 @@ if __name__ == "__main__":
 
 import argparse
 import json
-import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +32,7 @@ from typing import Any
 
 from analysis.probe.checklist import leaves, write_corpus
 from analysis.probe.items import Corpus, Item
-from analysis.probe.taxonomy import location_class, size_class
+from analysis.probe.taxonomy import FARTHEST, brief, is_length, location_class, size_class
 from analysis.probe.words import TABLES, Words, plain, read_tables
 from travlr import cli
 
@@ -97,8 +96,8 @@ def _picture(line: str, where: str) -> Picture:
     if leaves(value["image"]):
         raise ValueError(f"{where}: image {value['image']!r} leaves the folder of pictures")
     width, height = value.get("width", 0), value.get("height", 0)
-    if not all(type(side) in (int, float) and math.isfinite(side) and side >= 0 for side in (width, height)):
-        raise ValueError(f"{where}: width and height need to be numbers of pixels")
+    if not all(is_length(side) and side >= 0 for side in (width, height)):
+        raise ValueError(f"{where}: width and height need to be numbers of pixels, up to {FARTHEST:.0e}")
     lists = [value.get(name, []) for name in ("objects", "relations")]
     if not all(isinstance(one, list) and all(isinstance(part, dict) for part in one) for one in lists):
         raise ValueError(f"{where}: objects and relations need to be lists of names with values")
@@ -123,7 +122,7 @@ def _thing(value: Mapping[str, Any], where: str, width: float, height: float) ->
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
         if box[0] >= width or box[1] >= height or box[0] + box[2] <= 0 or box[1] + box[3] <= 0:
-            raise ValueError(f"{where}: box {box} is outside of the picture of {width} x {height} pixels")
+            raise ValueError(f"{where}: box {brief(box)} is outside of the picture of {width} x {height} pixels")
     return Thing(plain(name), tuple(plain(word) for word in attributes), None if box is None else tuple(box))
 
 

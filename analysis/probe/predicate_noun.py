@@ -22,6 +22,7 @@ import numpy as np
 from analysis.probe.checklist import leaves, read_json
 from analysis.probe.config import TEMPLATES
 from analysis.probe.items import WHOLE, Answer, Corpus, Item
+from analysis.probe.taxonomy import is_length
 from travlr import files
 
 SET = "eval_set.json"
@@ -85,8 +86,7 @@ def _check_relation(value: Any, where: str) -> None:
     if not all(isinstance(value[key], str) for key in RELATION[:-1]):
         raise ValueError(f"{where}: {', '.join(RELATION[:-1])} need to be texts")
     box = value["bounding_box"]
-    numbers = isinstance(box, list) and all(type(part) in (int, float) and math.isfinite(part) for part in box)
-    if not numbers or len(box) != 4:
+    if not isinstance(box, list) or len(box) != 4 or not all(map(is_length, box)):
         raise ValueError(f"{where}: bounding_box needs [x, y, w, h], parts of the picture")
 
 
@@ -233,7 +233,7 @@ def _result(row: Mapping[str, str], where: str) -> tuple[Record, Answer]:
     if not all(column in row for column in PROBABILITIES):
         return record, Answer(name, "scored", (float(chosen),), (float(not chosen),))
     target, distractor = (_number(row[column], f"{where}: {column}") for column in PROBABILITIES)
-    if math.isnan(target) or math.isnan(distractor):
+    if not math.isfinite(target) or not math.isfinite(distractor):
         return record, Answer(name, "failed", why="a probability is not a number")
     if chosen != (target > distractor):
         raise ValueError(f"{where}: result is {chosen}, but the probabilities are {target} and {distractor}")

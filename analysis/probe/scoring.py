@@ -183,7 +183,7 @@ def _parsed(line: bytes) -> Record | None:
             tuple(map(float, values.get("yes_or_no", ()))),
         )  # fmt: skip
         picture = str(values["picture"])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
     complete = [len(found) for found in scores] == [len(positives), len(negatives)]
     whole = answer.status != "scored" or (complete and all(map(math.isfinite, (*scores[0], *scores[1]))))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 SIZES = ("large", "medium", "small")
 LOCATIONS = ("center", "mid", "margin")
@@ -20,6 +22,7 @@ TAXONOMY = (
 """The 13 axes of the published corpora, in the order of the paper's Tables 3 to 5."""
 
 SMALL, MEDIUM = 1024, 9216  # pixels, the largest areas of small and medium objects (paper, section 3.1)
+FARTHEST = 10**9  # pixels, of a box and a picture; squares of much larger numbers are no numbers any more
 REFERENCE = 640 * 480  # pixels of the picture that relative areas are scaled to: these datasets' usual one
 
 
@@ -30,7 +33,8 @@ def location_class(box: Sequence[float], width: float, height: float) -> str:
     """`center`, `mid` or `margin` of a box (x, y, w, h) in a picture of width x height pixels (paper, section 3.1).
 
     By the distance of the centres of box and picture as a part of half the diagonal: up to 1/3, up to 2/3, more. Exact
-    where the numbers are whole. Raises `ValueError` for a box or a picture without area.
+    where the numbers are whole. Raises `ValueError` for a box or a picture without area, or with other than numbers of
+    pixels up to `FARTHEST`.
     """
     x, y, w, h = _measured(box, width, height)
     squared = (2 * x + w - width) ** 2 + (2 * y + h - height) ** 2  # 4 times the distance squared
@@ -52,10 +56,27 @@ def size_class(box: Sequence[float], width: float, height: float, thresholds: st
     return "small" if area <= SMALL * unit else "medium" if area <= MEDIUM * unit else "large"
 
 
+def is_length(value: Any) -> bool:
+    """Whether a value, of whatever type, is a number of pixels: from -FARTHEST to FARTHEST, no `bool`."""
+    return isinstance(value, Real) and not isinstance(value, bool) and bool(-FARTHEST <= value <= FARTHEST)
+
+
 def _measured(box: Sequence[float], width: float, height: float) -> Sequence[float]:
-    if len(box) != 4 or not all(map(math.isfinite, (*box, width, height))) or min(*box[2:], width, height) <= 0:
-        raise ValueError(f"box {list(box)} in a picture of {width} x {height}: needs [x, y, w, h] with w, h above 0")
+    if len(box) != 4 or not all(map(is_length, (*box, width, height))) or min(*box[2:], width, height) <= 0:
+        raise ValueError(
+            f"box {brief(list(box))} in a picture of {brief(width)} x {brief(height)}: needs [x, y, w, h] in pixels, "
+            f"with w, h above 0 and none above {FARTHEST:.0e}"
+        )
     return box
+
+
+def brief(value: Any) -> str:
+    """A value as a message shows it: not all of it where it is long."""
+    try:
+        text = str(value)
+    except ValueError:  # Python writes no whole number of more than 4,300 digits
+        return "(too many digits)"
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 # Averages ------------------------------------------------------------------------------------------------------------
