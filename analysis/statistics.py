@@ -15,7 +15,6 @@ from scipy.special import stdtrit
 
 from train.evaluate import LEVEL, chance, ends, f1_scores, independent, predicted, resampled
 
-
 Z = 1.959963984540054  # of a normal distribution, 2.5 % lie above
 
 
