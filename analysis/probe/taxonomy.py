@@ -58,7 +58,7 @@ def size_class(box: Sequence[float], width: float, height: float, thresholds: st
 
 def is_length(value: Any) -> bool:
     """Whether a value, of whatever type, is a number of pixels: from -FARTHEST to FARTHEST, no `bool`."""
-    return isinstance(value, Real) and not isinstance(value, bool) and bool(abs(value) <= FARTHEST)
+    return isinstance(value, Real) and not isinstance(value, bool) and bool(value <= FARTHEST and -value <= FARTHEST)
 
 
 def _measured(box: Sequence[float], width: float, height: float) -> Sequence[float]:
