@@ -58,7 +58,8 @@ def size_class(box: Sequence[float], width: float, height: float, thresholds: st
 
 def is_length(value: Any) -> bool:
     """Whether a value, of whatever type, is a number of pixels: from -FARTHEST to FARTHEST, no `bool`."""
-    return isinstance(value, Real) and not isinstance(value, bool) and bool(value <= FARTHEST and -value <= FARTHEST)
+    number: Any = value if isinstance(value, Real) and not isinstance(value, bool) else math.inf
+    return bool(-FARTHEST <= number <= FARTHEST)
 
 
 def _measured(box: Sequence[float], width: float, height: float) -> Sequence[float]:
