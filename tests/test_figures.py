@@ -334,8 +334,8 @@ def test_a_figure_names_its_run_and_fits_its_page(runs: Runs, figure: str, task:
         assert float(text.get_fontsize()) >= 5.5, text
     told = " ".join(text.get_text() for text in drawn.texts)
     assert task in told
-    words = str(drawn.get_label()).replace(" · ", " ").split()  # of the caption, which is the title with none left out
-    assert (told.replace(" · ", " ").split()[: len(words)] == words and task in words) or f"{task}," in words
+    title = str(drawn.get_label()).replace(" · ", " ").split()  # whole, however it is wrapped
+    assert told.replace(" · ", " ").split()[: len(title)] == title and {task, f"{task},"} & set(title)
     if FIGURES[figure].of == "predictions":
         rows = runs.chosen(**where(figure, task))
         assert "uniter" in told and "trained in image" in told and "random" in told and "seed 0" in told
@@ -374,7 +374,7 @@ def test_colours_mean_the_same_in_all_figures_of_a_kind(runs: Runs) -> None:
             meshes = [mesh for axes in draw(figure, runs, **chosen_by).axes for mesh in axes.collections
                       if isinstance(mesh, QuadMesh)]  # fmt: skip
             limits[figure] |= {mesh.get_clim() for mesh in meshes}
-            cells = [np.ma.asarray(mesh.get_array()).compressed() for mesh in meshes]
+            cells: list[np.ndarray] = [np.ma.asarray(mesh.get_array()).compressed() for mesh in meshes]
             assert all(part.min() >= 0 and part.max() <= 100 for part in cells if part.size)
     assert len(limits) == 4 and all(found == {(0, 100)} for found in limits.values())
 
