@@ -39,6 +39,7 @@ def put(
     """A run's folder: with answers where it is of a model, of floors alone else."""
     folder = out / re.sub(r"\W+", "-", f"{corpus.name}-{model or 'floors'}")
     facts = {"name": corpus.name, "kind": corpus.kind, "digest": corpus.digest, "items": len(corpus.items)}
+    facts["pictures"] = str(corpus.pictures or "")
     keep(corpus, answers, folder, {"model": model}, {}) if model else folder.mkdir(parents=True)
     result = Result(
         name=folder.name,

@@ -13,7 +13,7 @@ import pytest
 from analysis.layout import Table
 from analysis.probe.measures import MACRO, MICRO, measure
 from analysis.probe.results import Group, groups, load_results
-from analysis.probe.tables import interval_text, printed, said, tables, value_text
+from analysis.probe.tables import interval_text, overview, printed, said, tables, value_text
 from tests.probe_runs import AXES, answers_of, by_axis, corpus_of, made, put
 
 
@@ -70,6 +70,36 @@ def test_bold_is_above_what_every_blind_rule_reaches(out: Path) -> None:
     floors = found["made-up-floors"]
     assert {row[1].text for row in floors.rows} == {"shorter", "hash", "blank picture (first)"}
     assert not any(cell.bold for row in floors.rows for cell in row)
+
+
+def test_bold_is_above_coins_and_the_best(tmp_path: Path) -> None:
+    """Above a blind rule that is nearly always wrong is not yet good, and of good models the best alone is bold."""
+    corpus = corpus_of(130)
+    share = [n // 2 % 10 for n in range(260)]  # of pairs
+    put(tmp_path, corpus, "", [], {"shorter": answers_of(corpus, [part < 1 for part in share])})
+    for model, most in (("poor", 4), ("good", 8), ("best", 9)):
+        put(tmp_path, corpus, model, answers_of(corpus, [part < most for part in share]), {})
+    (group,) = groups(load_results(tmp_path)[0], tmp_path)
+    (table,) = [table for table in tables(group) if table.name == "made-up-accuracy"]
+    rows = {row[1].text: row[3] for row in table.rows if row[0].text == MICRO}
+    assert {model: cell.text[:4] for model, cell in rows.items()} == {"poor": "40.0", "good": "80.0", "best": "90.0"}
+    assert [model for model, cell in rows.items() if cell.bold] == ["best"]
+
+
+def test_the_overview_has_all_models_on_all_corpora(out: Path) -> None:
+    found = groups(load_results(out)[0], out)
+    table = overview(found)
+    assert table is not None
+    rows = {(row[0].text, row[1].text): row for row in table.rows}
+    assert set(rows) == {(group.title, label) for group in found for label in group.answerers}
+    for group in found:
+        (accuracy,) = [table for table in tables(group) if table.name.endswith("-accuracy")]
+        for row in (row for row in accuracy.rows if row[0].text.startswith(MICRO)):
+            place = [name for _, name in accuracy.columns].index("right % [95 %]")
+            assert rows[group.title, row[1].text][place].text == row[place].text
+    alone = overview([replace(group, answerers={}) for group in found])
+    assert alone is not None and {row[1].text for row in alone.rows} >= {"shorter", "hash"}
+    assert overview([]) is None
 
 
 def column(table: Table, name: str) -> list[str]:

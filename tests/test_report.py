@@ -1,6 +1,7 @@
 """A report of made-up runs: its files, what it leaves out, and its page in a real browser, counted again by pandas."""
 
 import html
+import io
 import json
 import subprocess
 import sys
@@ -11,19 +12,24 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image as pillow
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from analysis import figures, load
+from analysis import document, figures, load
 from analysis import report as reports
 from analysis.averages import Trained
+from analysis.document import Drawing, Drawn, Report
 from analysis.document import plain as as_it_is
 from analysis.errors import per_run
 from analysis.layout import Cell, Table
-from analysis.tables import TABLES
+from analysis.paper import SETTINGS, SPLITS
+from analysis.tables import TABLES, overview
+from analysis.tables.sheet import BIMODAL, TASKS, TEXT_ONLY
 from tests.grid import make_run
 from tests.test_browse import Open, chrome, open_page, until  # noqa: F401
+from tests.test_tables import like_table2, made, runs_of
 from train.results import PREDICTIONS, read_config
 from travlr import Cardinality, Spatiality, cli
 from travlr.config import Count, Image
@@ -118,7 +124,9 @@ def test_what_is_written(report: Path, grid: Path) -> None:
     runs = load(grid)
     assert found["tables/table2.md"].decode() == TABLES["table2"](runs).markdown()
     text, page = found["report.md"].decode(), found["report.html"].decode()
-    assert all(f"figures/{name}.png" in text and f'id="{name}"' in page for name in drawn)
+    assert found["tables/overview.md"].decode() == overview(runs).markdown() and overview(runs).markdown() in text
+    assert all(f"figures/{name}.png" in text for name in drawn)
+    assert {one["name"] for one in embedded(report / "report.html")["figures"]} == drawn
     assert "Table 13" in text.partition("No run gives a number of")[2]
     assert all(name in page for name in names)
 
@@ -217,8 +225,8 @@ def test_selecting(grid: Path, tmp_path: Path) -> None:
     assert reports.main(arguments) == 0
     figures = {path.name for path in (tmp_path / "out" / "figures").iterdir()}
     assert {name[:-4] for name in figures if name.endswith(".pdf")} == {name[:-4] for name in figures}
-    assert all(f"figures/{name}" in (tmp_path / "out" / "report.html").read_text() for name in figures)
     told = embedded(tmp_path / "out" / "report.html")
+    assert {f"{one['name']}.{kind}" for one in told["figures"] for kind in told["formats"]} == figures
     assert [(run["model"], run["seed"], run["task"]) for run in told["runs"]] == [
         ("uniter", "0", "cardinality"),
         ("uniter", "1", "cardinality"),
@@ -302,7 +310,129 @@ def test_how_many_errors_of_each_run() -> None:
     assert [per_run(runs) for runs in (1, 10, 20, 192, 1000)] == [480, 480, 240, 25, 24]
 
 
-# The page ------------------------------------------------------------------------------------------------------------
+# The page, as it is looked at ----------------------------------------------------------------------------------------
+
+SCREEN = (1400, 900)  # pixels, of which a scroll bar takes 15
+TALLEST = 16_000  # pixels of the page, whatever it is of; the full grid's had 92,000
+
+
+@pytest.fixture(scope="module")
+def full_grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page on 4 models x 4 tasks x 4 settings x 3 seeds and text-only models, with 204 figures as large as any."""
+    rows = [row for t in TASKS for m in BIMODAL for s in SETTINGS for row in like_table2(t, m, s)]
+    for task in TASKS:
+        for model, setting in [*((model, "mixed") for model in BIMODAL), *((model, "caption") for model in TEXT_ONLY)]:
+            tests = ("caption",) if model in TEXT_ONLY else SETTINGS
+            scores = {(test, split): 98.76 for test in tests for split in SPLITS}
+            about: dict[str, Any] = {"task": task, "model": model, "setting": setting}
+            rows += [row for seed in range(3) for row in made(scores, seed=seed, **about)]
+    runs = runs_of(rows)
+    runs.results = runs.results.assign(
+        floor_query=50.0, floor_query_objects=61.2, weights="a-checkpoint-of-some-size.pt 0123456789abcdef",
+        train_examples=128_000,
+    )  # fmt: skip
+    data = io.BytesIO()
+    pillow.new("RGB", (1831, 1350)).save(data, "PNG")
+    size = (1831, 1350)  # of a transfer figure of five models
+    names = runs.results["name"].unique()[:204]
+    png = data.getvalue()
+    drawn = [Drawn(Drawing("cells", name, {"name": name}), f"Errors of {name}", "", png, size) for name in names]
+    made_up = Report(runs, overview=overview(runs), tables=[table(runs) for table in TABLES.values()], drawn=drawn)
+    path = tmp_path_factory.mktemp("full") / "report.html"
+    path.write_text(document.page(made_up))
+    return path
+
+
+def sizes(driver: webdriver.Chrome) -> tuple[int, int]:
+    found = driver.execute_script(
+        "return [document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
+    )
+    return found[0], found[1]
+
+
+def wide_tables(driver: webdriver.Chrome) -> list[str]:
+    """The titles of tables that do not fit the page."""
+    driver.execute_script("for (const fold of document.querySelectorAll('details')) fold.open = true")
+    return driver.execute_script(
+        "return [...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth + 1)"
+        ".map((e) => e.textContent.slice(0, 60))"
+    )
+
+
+def test_the_first_screen_has_every_score(full_grid: Path, open_page: Open) -> None:  # noqa: F811
+    driver = open_page(full_grid, width=SCREEN[0])
+    table = driver.find_element(By.CSS_SELECTOR, "#overview table")
+    assert table.rect["y"] + table.rect["height"] <= SCREEN[1]
+    lines = [row.text for row in table.find_elements(By.CSS_SELECTOR, "tbody tr")]
+    assert len(lines) == 4 * 4 + 2 + 2 and lines[-1].startswith("Text alone query, objects 61.2")
+    sections = [one.get_attribute("id") for one in driver.find_elements(By.CSS_SELECTOR, "main > section")]
+    assert sections[:4] == ["overview", "figures", "errors", "tables"]
+
+
+def test_the_full_grid_fits_the_screen(full_grid: Path, open_page: Open) -> None:  # noqa: F811
+    driver = open_page(full_grid, width=SCREEN[0])
+    width, height = sizes(driver)
+    assert width <= SCREEN[0] and height <= TALLEST
+    assert 0 < len(driver.find_elements(By.TAG_NAME, "figure")) <= 6  # of 204: the others are drawn when asked for
+    assert wide_tables(driver) == []
+    assert sizes(driver)[0] <= SCREEN[0]
+
+
+def test_captions_are_whole(report: Path, grid: Path, open_page: Open) -> None:  # noqa: F811
+    """Each is the title of its figure: what it is, of which run, and its scores; titles of several lines, too."""
+    runs, shown = load(grid), dict[str, str]()
+    driver = open_page(report / "report.html")
+    for page in range(1, 100):
+        driver = open_page(report / "report.html", f"figures={page}")
+        found = driver.execute_script(
+            "return [...document.querySelectorAll('figure')].map((e) => [e.id, e.querySelector('.title').textContent])"
+        )
+        if not set(dict(found)) - set(shown):
+            break
+        shown |= dict(found)
+    drawn = {one["name"]: one for one in embedded(report / "report.html")["figures"]}
+    assert set(shown) == set(drawn)
+    for name, caption in shown.items():
+        words = caption.replace(" · ", " ").split()
+        assert drawn[name]["alt"].replace(" · ", " ").split()[: len(words)] == words
+        rows = runs.results[[name.endswith(run) for run in runs.results["name"]]]
+        if len(rows):
+            about = rows.iloc[0]
+            assert caption.startswith(tuple("WRANAH")) and f"run {about['run']}" in caption
+            assert f"trained in {about['setting']}, tested in" in caption and "macro-F1: " in caption
+            scores = rows[rows["split"] == "test_ood"]["macro_f1"]
+            assert any(f"test_ood {score:.2f}" in caption for score in scores)
+        else:
+            assert f"{name.split('-')[1]} ·" in caption
+
+
+def test_figures_are_filtered_and_drawn_on_demand(report: Path, open_page: Open) -> None:  # noqa: F811
+    figures = embedded(report / "report.html")["figures"]
+    driver = open_page(report / "report.html")
+    assert len(driver.find_elements(By.CSS_SELECTOR, "figure img")) < len(figures)
+    for name, value in (("model", "lxmert"), ("task", "cardinality"), ("kind", "cells")):
+        driver.execute_async_script(CHOOSE, name, value)
+        figures = [one for one in figures if one[name] in (value, None)]
+        assert driver.find_element(By.ID, "drawn").text.startswith(f"{len(figures)} of ")
+    shown = driver.find_elements(By.TAG_NAME, "figure")
+    assert [one.get_attribute("id") for one in shown] == [one["name"] for one in figures] and len(shown) == 1
+    assert driver.execute_script("return document.querySelector('figure img').naturalWidth") > 400
+    errors = driver.find_elements(By.CSS_SELECTOR, "#filters select[name=model]")
+    assert [one.get_attribute("value") for one in errors] == ["lxmert"]  # the errors below are of the same runs
+
+
+def test_a_score_leads_to_its_errors(report: Path, grid: Path, open_page: Open) -> None:  # noqa: F811
+    driver = open_page(report / "report.html", width=SCREEN[0])
+    link = driver.find_element(By.CSS_SELECTOR, "#overview a[href*='lxmert'][href*='test=caption'][href*='test_ood']")
+    link.click()
+    top = "return document.getElementById('errors').getBoundingClientRect().top"
+    until(driver, lambda: driver.execute_script(top) < 50)
+    wrong, _ = wrong_answers(grid)
+    here = wrong[(wrong["model"] == "lxmert") & (wrong["test"] == "caption") & (wrong["split"] == "test_ood")]
+    assert f" of {len(here)} wrong answer" in driver.find_element(By.ID, "status").text
+
+
+# The errors of the page ----------------------------------------------------------------------------------------------
 
 
 def embedded(page: Path) -> dict[str, Any]:
@@ -331,8 +461,8 @@ SHOWN = """
 const done = arguments[0], ids = [];
 function read() {
   ids.push(...[...document.querySelectorAll(".card")].map((card) => [card.dataset.id, Number(card.dataset.errors)]));
-  const later = document.querySelector(".status .pager button:last-child");
-  if (document.querySelector(".pager").hidden || later.disabled) return done(ids);
+  const later = document.querySelector("#errors .status .pager button:last-child");
+  if (document.querySelector("#errors .pager").hidden || later.disabled) return done(ids);
   addEventListener("hashchange", () => setTimeout(read), { once: true });
   later.click();
 }
@@ -417,7 +547,7 @@ def test_keyboard_print_and_narrow_screens(report: Path, open_page: Open) -> Non
     driver.execute_script("document.getElementsByName('task')[0].focus()")
     driver.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
     until(driver, lambda: "task=" in driver.current_url)
-    assert driver.execute_script("return document.querySelector('#tables details').open") is False
+    assert driver.execute_script("return document.querySelector('#runs details').open") is False
     driver.execute_script("dispatchEvent(new Event('beforeprint'))")
     assert driver.execute_script("return [...document.querySelectorAll('details')].every((fold) => fold.open)")
     images = "return [...document.images].filter((image) => !image.alt).length"
@@ -433,13 +563,15 @@ def test_text_has_contrast(scheme: str, report: Path, open_page: Open) -> None: 
     driver: webdriver.Chrome = open_page(report / "report.html", scheme=scheme)
     script = """
       const linear = (v) => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
-      const light = (text) => text.match(/[\\d.]+/g).slice(0, 3)
-        .reduce((sum, v, place) => sum + [.2126, .7152, .0722][place] * linear(v / 255), 0);
+      const parts = (text) => text.match(/[\\d.]+/g).slice(0, 3).map((v) => text.startsWith("color") ? +v : v / 255);
+      const light = (text) => parts(text).reduce((sum, v, place) => sum + [.2126, .7152, .0722][place] * linear(v), 0);
       const paper = (e) => getComputedStyle(e).backgroundColor;
       const behind = (e) => paper(e) === "rgba(0, 0, 0, 0)" ? behind(e.parentElement) : paper(e);
       return [".muted", ".card .query", ".card .caption", ".card .answer.true", ".card .answer.false", ".card .meta",
-        "#tables td", "#tables .files a", "figcaption", "summary", "nav a", "button:enabled", "label"].map((what) => {
-        const e = document.querySelector(what), both = [light(getComputedStyle(e).color), light(behind(e))];
-        return [what, (Math.max(...both) + .05) / (Math.min(...both) + .05)]; });"""
+        "#tables td", "#tables .files a", ".shaded td.chance a", ".shaded td a", ".shaded td.baseline", ".shaded th",
+        "figcaption", "summary", "nav a", "button:enabled", "label"].map((what) => {
+        const every = [...document.querySelectorAll(what)];
+        const all = every.map((e) => [light(getComputedStyle(e).color), light(behind(e))]);
+        return [what, Math.min(...all.map((both) => (Math.max(...both) + .05) / (Math.min(...both) + .05)))]; });"""
     for what, contrast in driver.execute_script(script):
         assert contrast >= 4.5, what

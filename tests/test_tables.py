@@ -21,7 +21,7 @@ from analysis import Runs, load, paper
 from analysis.averages import select
 from analysis.layout import Cell, Table
 from analysis.paper import SPLITS
-from analysis.tables import TABLES, compare
+from analysis.tables import TABLES, compare, overview
 from analysis.tables.facts import table6
 from analysis.tables.scores import table2
 from analysis.tables.sheet import BIMODAL, TASKS, TEXT_ONLY
@@ -670,6 +670,60 @@ def test_label_counts_are_the_manifests(saved: Runs) -> None:
 def test_skipped_runs_are_told(saved: Runs) -> None:
     table = table2(replace(saved, skipped=["somewhere: unfinished"]))
     assert "Left out: somewhere: unfinished." in table.notes
+
+
+# Everything in one table ---------------------------------------------------------------------------------------------
+
+
+def test_the_overview_has_every_score_once(saved: Runs) -> None:
+    """Model x task x test setting x split, from predictions, with what text alone reaches in the lines below."""
+    scores = scores_from_predictions(saved)
+    about = saved.results.drop_duplicates("name").set_index(["model", "setting"]).sort_index()
+    table = overview(saved)
+    places = [(test, split) for test in SETTINGS for split in ("test_ind", "test_ood")]
+    assert [column[0] for column in table.columns[2:]] == ["cardinality"] * 6
+    checked = 0
+    for row in own(table)[:-2]:
+        model = next(model for model, name in paper.NAMES.items() if name == row[0].text)
+        runs = about.loc[[(model, row[1].text.lower())]]
+        used = runs[runs["converged"]] if runs["converged"].any() else runs
+        for cell, place in zip(row[2:], places, strict=True):
+            known = [scores[name, *place] for name in used["name"] if (name, *place) in scores]
+            assert cell.text == (f"{np.mean(known):.1f}" if known else "") and not cell.missing
+            checked += bool(known)
+    assert checked == 2 * 2 * 6 + 2
+    for row, column in zip(table.rows[-2:], ("floor_query", "floor_query_objects"), strict=True):
+        for cell, (_, split) in zip(row[2:], places, strict=True):
+            levels = saved.results.loc[saved.results["split"] == split, column].unique()
+            assert [cell.text] == [f"{level:.1f}" for level in levels]
+    bold = {(row[0].text, place) for row in table.rows for place, cell in enumerate(row) if cell.bold}
+    assert bold and all(row[place].underlined for row in table.rows for name, place in bold if row[0].text == name
+                        and row[place].bold)  # fmt: skip
+    rectangular(table)
+    latex_rows(table.latex())
+
+
+def test_the_overview_keeps_other_settings_and_other_data_apart() -> None:
+    about: dict[str, Any] = {"model": "uniter", "setting": "image", "seed": 0}
+    rows = [row for task in TASKS for row in made(flat(80), task=task, **about)]
+    rows += made(flat(95), task="cardinality", config={"training": {"consistency": True}}, **about)
+    rows += made(flat(85), task="cardinality", config={"dataset": "another"}, **about)
+    rows += made(flat(99), task="cardinality", config={"training": {"frozen": True}}, **about)
+    rows += made(flat(90), task="quantifiers", config={"training": {"steps": 4000}}, **about)
+    table = overview(runs_of(rows))
+    first = {row[0].text: {column[0]: cell.text for column, cell in zip(table.columns, row, strict=True) if cell.text}
+             for row in table.rows[:-2]}  # fmt: skip
+    plain = next(label for label, cells in first.items() if len(cells) == 5)
+    assert [text for name, text in first[plain].items() if name] == ["80.0"] * 4
+    others = {label: [text for name, text in cells.items() if name] for label, cells in first.items() if label != plain}
+    assert sorted(others.values()) == [["85.0"], ["90.0"], ["95.0"]]
+    assert next(label for label, found in others.items() if found == ["95.0"]) == "UNITER + consistency"
+    assert any("dataset=2" in note for note in table.notes) and any(
+        "training.steps=4000" in note for note in table.notes
+    )
+    assert any("1 frozen" in note for note in table.notes)
+    (alone,) = [row for row in overview(runs_of(rows[-6:])).rows[:-2]]
+    assert alone[2].text == "90.0"
 
 
 # Two runs ------------------------------------------------------------------------------------------------------------

@@ -134,6 +134,8 @@ def _shown(records: Sequence[Record], chosen: np.ndarray, folders: Sequence[Path
 
 def _picture(record: Record, folders: Sequence[Path]) -> dict[str, Any]:
     """A picture as it was scored, small, as a data URI with its width and height; or why it is not shown."""
+    if not record.picture:
+        return {"picture": "", "why": "the run read none"}
     why = "the run does not say where its pictures are"
     for folder in folders:
         try:

@@ -201,9 +201,9 @@ def _pictures(content: Content) -> str:
         wide = width > 96 * WIDE
         if wide:
             image = f'<div class="scroll" tabindex="0" role="region" aria-label="{alt}">{image}</div>'
+        caption = html.escape(str(figure.get_label()))
         found.append(
             f'<figure id="{name}" class="{"wide" if wide else ""}">{image}'
-            f'<figcaption>{html.escape(str(figure.get_label()))} <span class="files">{links}</span></figcaption>'
-            "</figure>\n"
+            f'<figcaption>{caption} <span class="files">{links}</span></figcaption></figure>\n'
         )
     return "".join(found)
