@@ -6,7 +6,7 @@ sentences: N1 says a word that nothing in the picture shows, N2 words that are a
 N3 the very words of the true sentence in another order.
 
 Nor does it help to know which words are shown large or in the middle. The tempting object is of the target's classes of
-size and of place (but where the size is what is asked), and what tells the two sentences apart, such as `circle` from
+size and of place (but where size or place is what is asked), and what tells the two sentences apart, such as `circle` from
 `star`, stays where it is and as large as it is: the two objects exchange the other attribute, so that red circle and
 blue star become blue circle and red star. A rule of `analysis.probe.salience` therefore prefers the same sentence in
 both pictures: it has half of the items right and no pair. This cannot be had of N1: a word that nothing shows is less
@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import combinations
 from typing import TypeVar
 
 from analysis.probe.drawing import CANVAS, CELL, JITTER, SIDES, WORLD, Placed, ink
@@ -247,30 +248,37 @@ def _size(absent: bool, index: int, draws: Draws) -> Pair:
     return _mirrored(one, two, true, false, index, not absent, location=location)
 
 
+# Places of a row or column, in order, of which the second is nearer to the middle than the others.
+LINES = [
+    places
+    for places in combinations(range(WORLD.rows), 3)
+    if all(abs(2 * places[1] - WORLD.rows + 1) < abs(2 * place - WORLD.rows + 1) for place in places[::2])
+]
+
+
 def _spatial(swap: bool, index: int, draws: Draws) -> Pair:
     """Is the red circle above the blue star, or below it; or (swap) is the star above the circle?
 
-    Both stand in one row or column, so that no other relation is as good an answer.
+    Both stand in one row or column, so that no other relation is as good an answer. In the second picture one of them
+    stands on the other side of the other, which is the more central one in both pictures: a rule that names the more
+    central object first says the same of both.
     """
     board = Board(draws)
     axis = ("horizontal", "vertical")[index // 2 % 2]
     relation, opposite = _two([r for r, (its, _) in RELATIONS.items() if its == axis], draws)
-    (colour, else_colour), (shape, else_shape) = _two(WORLD.colours, draws), _shapes(draws)
-    line, places = draws.below(WORLD.rows), sorted(_two(range(WORLD.rows), draws))
-    if RELATIONS[relation][1] < 0:  # the first is further right or further down
-        places.reverse()
-    here, there = ((line, place) if axis == "horizontal" else (place, line) for place in places)
-    first, second = board.put(colour, shape, cell=here), board.put(else_colour, else_shape, cell=there)
-    fillers = board.fillers(WORLD.colours, unlike(shape, else_shape))
-    exchanged = [_moved(first, second), _moved(second, first)]
-    one, other = f"{colour} {shape}", f"{else_colour} {else_shape}"
+    objects = list(zip(_two(WORLD.colours, draws), _shapes(draws), strict=True))
+    mover, line, (before, middle, after) = draws.below(2), draws.below(WORLD.rows), draws.pick(LINES)
+    if (RELATIONS[relation][1] < 0) != (mover == 1):  # the mover is first to the right of the other, or below it
+        before, after = after, before
+    cells = [(line, place) if axis == "horizontal" else (place, line) for place in (before, middle, after)]
+    moving, still = board.put(*objects[mover], cell=cells[0]), board.put(*objects[1 - mover], cell=cells[1])
+    moved = replace(board.put(*objects[mover], cell=cells[2]), side=moving.side)
+    fillers = board.fillers(WORLD.colours, unlike(moving.shape, still.shape))
+    scenes = [[*([o, still] if mover == 0 else [still, o]), *fillers] for o in (moving, moved)]
+    one, other = (" ".join(words) for words in objects)
     true = Form("stands", (one, relation, other))
     false = Form("stands", (other, relation, one) if swap else (one, opposite, other))
-    return _mirrored([first, second, *fillers], [*exchanged, *fillers], true, false, index, dimension=axis)
-
-
-def _moved(o: Placed, to: Placed) -> Placed:
-    return replace(o, row=to.row, column=to.column, dx=to.dx, dy=to.dy)
+    return _mirrored(scenes[0], scenes[1], true, false, index, dimension=axis)
 
 
 def _checklist() -> tuple[Unit, ...]:

@@ -70,8 +70,8 @@ def _shown(colour: str, shape: str, box: Box, pixels: int, width: int, height: i
 
 
 def from_pixels(picture: Image.Image) -> list[Shown]:
-    """The objects of a picture of a scene, or of a crop to one object. Raises `Unreadable` for any other picture."""
-    inked = np.asarray(picture.convert("L")) < 255
+    """The objects of a picture of a scene, or of a crop to one object, RGB. Raises `Unreadable` for another picture."""
+    inked = np.asarray(picture.getchannel("B")) < 255  # which only white has in full
     height, width = inked.shape
     corners = [(0, 0)]  # a crop shows one object
     if (height, width) == (CANVAS, CANVAS):  # each object is alone in its cell
