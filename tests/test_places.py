@@ -229,5 +229,7 @@ def test_the_blank_picture_is_whole_or_white_cells(context: str) -> None:
         np.testing.assert_array_equal(a, b)
     if context == "none":
         assert (features == cells.table[0]).all()
+    exact = RegionSettings(blank="cells", context=context)
+    assert make_regions(exact, scenes_of(PAPER, grid)).take([Regions.BLANK])[1].tolist() == [[[0, 0, 1, 1]]]
     for a, b in zip(whole.take([0, 1, 2]), cells.take([0, 1, 2]), strict=True):
         np.testing.assert_array_equal(a, b)

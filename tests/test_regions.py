@@ -96,7 +96,6 @@ BAD_SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
         r"regions.context=receptive_field: features of regions.source=detector stay",
     ),
     "blank": ({"blank": "white"}, r"regions.blank=white: choose one of whole, cells"),
-    "white cells of objects": ({"blank": "cells"}, r"regions.blank=cells: needs a regions.number"),
     "no file": ({"source": "file"}, r"give regions.file"),
     "no detector": ({"source": "detector"}, r"give regions.detector"),
     "spare file": ({"file": "a.tsv"}, r"leave out regions.file"),

@@ -93,7 +93,9 @@ def test_intervals_are_over_scenes_where_examples_share_one(monkeypatch: pytest.
     )  # fmt: skip
     raw = SimpleNamespace(queries=["?"] * 2, answers=np.array([True, False]), grid=np.ones((2, 9)))
     parts: Any = SimpleNamespace(
-        source=SimpleNamespace(raw=lambda _: raw), run=SimpleNamespace(tests=("image",)), examples=lambda _: examples
+        source=SimpleNamespace(raw=lambda _: raw),
+        run=SimpleNamespace(tests=("image",), sees_places=True),
+        examples=lambda _: examples,
     )
     monkeypatch.setattr("train.testing.predict", lambda *_: {"image": logits})
     drawn = []

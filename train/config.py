@@ -86,8 +86,8 @@ class RegionSettings:
     context: of `scene` and `grid`, what a region's features hold. `none`: its own content. `receptive_field`: its place
     on the picture and what is around it, too, as a detector's features do (train/receptive_field.py). `auto`:
     `receptive_field` for a model that is given no boxes (VisualBERT), else `none`.
-    blank: of `scene`, what the white picture of the setting `caption` has: one region, the `whole` picture, or white
-    `cells`, as many as `number`.
+    blank: of `scene`, what the white picture of the setting `caption` has: one region, the `whole` picture; or white
+    `cells`, as many as `number` (with `exact` the whole picture all the same).
     detector: a folder or hub name of a `transformers` object-detection model. file: features made elsewhere.
 
     Raises `ValueError` for a value or a combination that no source has.
@@ -120,8 +120,6 @@ class RegionSettings:
                 raise ValueError(f"regions.{name}={getattr(self, name)}: only regions.source=scene has it")
         _choice("regions.context", self.context, CONTEXTS)
         _choice("regions.blank", self.blank, BLANKS)
-        if self.blank == "cells" and self.source == "scene" and self.number == "exact":
-            raise ValueError("regions.blank=cells: needs a regions.number, of how many; or use regions.blank=whole")
         if self.context == "receptive_field" and self.source not in DRAWN:
             raise ValueError(
                 f"regions.context=receptive_field: features of regions.source={self.source} stay as they are; use auto"

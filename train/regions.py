@@ -195,7 +195,7 @@ def _scene(settings: RegionSettings, scenes: Scenes, cache: Path | None) -> Regi
     index[nothing, 0], boxes[nothing, 0] = 0, WHOLE
     blank = np.zeros((1, order.shape[1]), np.int32)
     white = _cell_boxes(scenes.rows, scenes.columns)[None, : order.shape[1]]
-    if settings.blank == "whole":
+    if settings.blank == "whole" or settings.number == "exact":
         blank[0, 1:], white = -1, np.broadcast_to(np.array(WHOLE, np.float32), (1, order.shape[1], 4))
     return Regions(table, np.concatenate([index, blank]).astype(np.int32), np.concatenate([boxes, white]))
 
