@@ -194,7 +194,27 @@ def test_a_cluster_that_holds_most_items_is_told_of(tmp_path: Path) -> None:
     put(tmp_path, replace(corpus, name="other", items=items), "m", answers_of(corpus, [True] * 52), {})
     told = {group.title: "\n".join(said(group)) for group in groups(load_results(tmp_path)[0])}
     assert "12 of 52 items are one cluster" in told["other"] and "one cluster" not in told["made up"]
-    few = replace(corpus, name="few", items=corpus.items[:8])  # four pairs, each a quarter of all
-    put(tmp_path, few, "m", answers_of(few, [True] * 8), {})
-    (group,) = [group for group in groups(load_results(tmp_path)[0]) if group.title == "few"]
-    assert "one cluster" not in "\n".join(said(group))
+
+
+def rough(tmp_path: Path, pictures: list[int]) -> list[str]:
+    """What is said of how sure a model is, on pairs whose pictures have these numbers."""
+    corpus = corpus_of(len(pictures) // 2)
+    items = tuple(replace(item, image=f"{n}.png") for item, n in zip(corpus.items, pictures, strict=True))
+    put(tmp_path, replace(corpus, items=items), "m", answers_of(corpus, [True] * len(items)), {})
+    (group,) = groups(load_results(tmp_path)[0])
+    return [line for line in said(group) if "intervals are rough" in line]
+
+
+def test_few_clusters_are_told_of(tmp_path: Path) -> None:
+    assert rough(tmp_path / "many", list(range(80))) == []
+    (line,) = rough(tmp_path / "four", list(range(8)))  # four pairs, each a quarter of all
+    assert "4 clusters" in line and "8 items" in line
+    (line,) = rough(tmp_path / "one", [0, 1, 1, 2, 2, 0] * 20)  # all hang together, by three pictures
+    assert "3 clusters" in line and "120 items" in line
+
+
+def test_a_picture_that_holds_most_items_is_told_of_where_all_hang_together(tmp_path: Path) -> None:
+    ring = [n // 2 % 100 for n in range(1, 201)]  # each picture in two pairs
+    assert rough(tmp_path / "ring", ring) == []
+    (line,) = rough(tmp_path / "hub", [0 if n % 2 else n // 2 % 50 for n in range(200)])  # one picture is in all pairs
+    assert "102 of 200 items are one cluster" in line

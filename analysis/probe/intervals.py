@@ -104,8 +104,8 @@ class Clustering:
     def freedom(self) -> float:
         """Degrees of freedom of a two-way variance: clusters of the grouping that has the fewest, less one. Clusters of
         unequal size count as fewer (Kish's effective number; Carter, Schnepel & Steigerwald 2017); never below 1."""
-        effective = min(len(self) ** 2 / float((sizes.astype(float) ** 2).sum()) for sizes in self.sizes())
-        return max(1.0, (1 + self.dyadic) * effective - 1)
+        effective = min(float(sizes.sum()) ** 2 / float((sizes.astype(float) ** 2).sum()) for sizes in self.sizes())
+        return max(1.0, effective - 1)
 
     def two_way(self, variance: Callable[[np.ndarray, np.ndarray], float]) -> float:
         """The two-way variance. variance: that over clusters (M,) of units (M,), which one grouping has.

@@ -13,11 +13,15 @@ from analysis.probe.measures import AXIS_GRADE, FLAG, MACRO, MICRO, Compared, Li
 from analysis.probe.results import Group, number
 
 LARGE = 0.1  # of all items: a cluster that makes intervals rough
+<<<<<<< HEAD
 SMALL = 0.5  # p(yes) + p(no), below which most replies begin with another word
 RARE = (
     ". So it begins its replies with other words, as a model does that thinks before it answers, and its scores say "
     "little; ask it otherwise with question="
 )
+=======
+FEW = 30  # clusters: with fewer, intervals are rough
+>>>>>>> mend-intervals
 OTHERS = ("blank picture", "other items' pictures")  # what a model is shown as a floor
 
 
@@ -70,7 +74,8 @@ NOTES = (
     "Pairs: an item and its mirror, with the same sentences of which the other is true. Same sentence: preferred for "
     "both pictures, so that the text decided. Decisive: both right, of pairs that are both right or both wrong.",
     "Detectable: how many points from a level a model must be to be told from it 4 times in 5.",
-    "Intervals: bootstrap over clusters of items that share pictures or are mirrors.",
+    "Intervals take items that share a picture, and mirrors, as dependent: bootstrap over clusters of these; where "
+    "pictures and pairs cross, Wilson's interval with the two-way cluster-robust variance.",
 )
 OF_MODELS = (
     "Blind rule: the most that a rule has right which reads the sentences alone, scored or not, and its name where no "
@@ -291,9 +296,11 @@ def _comparison(group: Group, compared: Sequence[Compared], kind: str, title: st
     )
     notes = (
         note,
-        "Pairs: both items right. Only first, only second: clusters of which one model has more right than the other.",
-        "p: two-sided exact McNemar test over clusters; Holm: adjusted for the number of comparisons in this table. "
-        "Differ: adjusted p below 0.01, and an interval without 0.",
+        "Pairs: both items right. Only first, only second: clusters of which one model has more right than the other; "
+        "where pictures and pairs cross, pairs or items that one model alone has right.",
+        "p: two-sided exact McNemar test over clusters; where pictures and pairs cross, McNemar's test with the two-way "
+        "cluster-robust variance. Holm: adjusted for the number of comparisons in this table. Differ: adjusted p below "
+        "0.01, and an interval without 0.",
     )
     data = pd.DataFrame([asdict(one) for one in compared])
     return Table(f"{group.slug}-{kind}", f"{group.title}: {title}", columns, rows, data, notes)
@@ -350,10 +357,21 @@ def said(group: Group) -> list[str]:
     if any(line.mixed for found in group.series.values() for line in found):
         lines.append("Lines that mix grades of negatives say so, averages among them; read the grades one by one.")
     every = [line for found in group.series.values() for line in found if line.value == MICRO]
-    largest, scored, clusters = max(((one.largest, one.scored, one.clusters) for one in every), default=(0, 0, 0))
-    if largest > LARGE * scored and largest * clusters > 2 * scored:  # not so where all are large
-        lines.append(
-            f"{largest:,} of {scored:,} items are one cluster, joined by shared pictures and mirrors: "
-            "where one holds so many, intervals are rough."
-        )
+    if all_items := max(every, key=lambda line: line.largest, default=None):
+        lines += _rough(all_items)
     return [*lines, *group.results[0].corpus["notes"]]
+
+
+def _rough(line: Line) -> Iterator[str]:
+    """Why intervals are rough, where they are."""
+    if line.largest > LARGE * line.scored and line.largest * line.clusters > 2 * line.scored:  # not where all are large
+        yield (
+            f"{line.largest:,} of {line.scored:,} items are one cluster, as they share a picture or a pair: where one "
+            "holds so many, intervals are rough."
+        )
+    elif 0 < line.clusters < FEW:
+        clusters = f"{line.clusters} cluster{'s' * (line.clusters > 1)}"
+        yield (
+            f"All {line.scored:,} items are of {clusters}, each of a shared picture or pair: with fewer than {FEW}, "
+            "intervals are rough."
+        )

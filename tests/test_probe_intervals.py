@@ -1,0 +1,133 @@
+"""Intervals and tests where pictures and pairs cross: against sums over all dependent items, and by simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.probe.intervals import Clustering, interval, sign
+from analysis.probe.measures import MICRO, Outcomes, compare, measure, outcomes
+from analysis.probe.negatives import generate
+from tests.crossed import DEPENDENCES, Dependence, answers_of, called_different, coverage, items_of, right, share
+from tests.test_probe_negatives import pictures
+
+# Against slow ways ---------------------------------------------------------------------------------------------------
+
+PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=25)
+
+
+def dependent(units: Clustering) -> np.ndarray:
+    """(N, N) bool: whether two units have a cluster in common."""
+    sets = [set(row) for row in units.clusters.tolist()]
+    return np.array([[bool(one & other) for other in sets] for one in sets])
+
+
+def both_kinds(drawn: list[tuple[int, int]]) -> list[Clustering]:
+    found = np.array(drawn)
+    return [Clustering(found + [0, 10]), Clustering(found, dyadic=True)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(PAIRS, st.integers(0, 100))
+def test_the_two_way_variance_is_a_sum_over_all_that_depend_on_each_other(
+    drawn: list[tuple[int, int]], seed: int
+) -> None:
+    for units in both_kinds(drawn):
+        values = np.random.default_rng(seed).normal(size=len(units))
+        expected = float(values @ dependent(units) @ values)
+        found = units.two_way(lambda cluster, unit, v=values: float((np.bincount(cluster, v[unit]) ** 2).sum()))
+        assert found == pytest.approx(expected) if expected > 1e-6 else found > 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(PAIRS)
+def test_units_are_crossed_where_no_cluster_holds_all_that_hang_together(drawn: list[tuple[int, int]]) -> None:
+    for units in both_kinds(drawn):
+        part = np.linalg.matrix_power(dependent(units).astype(float), len(units)) > 0  # steps from one to the next
+        connected = units.connected
+        assert (part == (connected[:, None] == connected)).all()
+        rows = [set(row) for row in units.clusters.tolist()]
+        alone = [
+            set.intersection(*(row for row, there in zip(rows, mates, strict=True) if there)) for mates in part
+        ]  # what each unit has in common with all that it is connected with
+        assert units.crossed == (not all(alone))
+
+
+def test_an_interval_leaves_out_one_cluster_at_a_time() -> None:
+    items = items_of(12, 30)
+    found = outcomes(items, answers_of(items, next(right(items, Dependence(), 0.7, 0))))
+    said, sizes = found.right.astype(int), found.units.sizes()
+    (first, second), total = found.units.clusters.T, 0.0
+    for names, factor in ((first, 1), (second, 1), (first * 1000 + second, -1)):
+        apart = [100 * said[names != name].mean() - 100 * said.mean() for name in np.unique(names)]
+        total += factor * (len(apart) - 1) / len(apart) * float(np.square(apart).sum())
+    made = interval(100 * said.mean(), found.units, said, 2, share)
+    assert made.error == pytest.approx(np.sqrt(total))
+    assert 0 < made.low < 100 * said.mean() - made.error < 100 * said.mean() + made.error < made.high < 100
+    assert [len(one) for one in sizes] == [len(set(first)), 30]
+
+
+def test_intervals_of_one_grouping_come_from_resamples_of_its_clusters() -> None:
+    """Whatever the other grouping is called: pairs within pictures, and pictures within pairs."""
+    picture, draw = np.repeat(np.arange(40), 4), np.random.default_rng(0)
+    said = draw.integers(0, 2, 160)
+    within = Clustering(np.stack([picture, 100 + np.arange(160) // 2], axis=1))
+    around = Clustering(np.stack([100 + np.arange(160), picture], axis=1))
+    alone = Clustering(np.stack([picture, picture], axis=1), dyadic=True)
+    ends = {interval(50.0, units, said, 2, share) for units in (within, around, alone)}
+    assert len(ends) == 1 and not within.crossed and not around.crossed and not alone.crossed
+    (found,) = ends
+    by_picture = said.reshape(40, 4).mean(axis=1)
+    assert found.error == pytest.approx(100 * by_picture.std() / np.sqrt(40), rel=0.1)
+
+
+# Simulations ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", DEPENDENCES)
+def test_intervals_cover_where_pictures_and_pairs_cross(name: str) -> None:
+    """Of 300 samples of 120 pairs from 60 pictures, 92 to 98 % hold the accuracy of items, and of pairs."""
+    held = coverage(items_of(60, 120), DEPENDENCES[name], 0.75, 300)
+    assert all(0.92 < part < 0.985 for part in (held.items, held.pairs)), held
+
+
+@pytest.mark.parametrize("name", ["independent", "pictures", "pictures and opposed"])
+def test_the_test_keeps_its_level_and_finds_what_is_there(name: str) -> None:
+    """Models that are right as often are called different at 5 % about 5 times in 100; one that is better is found."""
+    items = items_of(80, 200)
+    assert called_different(items, DEPENDENCES[name], (0.7, 0.7), 200) <= 0.09
+    assert called_different(items, DEPENDENCES[name], (0.7, 0.9), 100) > 0.6
+
+
+# Corpora from annotations --------------------------------------------------------------------------------------------
+
+
+def of_negatives(accuracy: float, seed: int = 0) -> Outcomes:
+    items = list(generate(pictures(0, 200)).items)
+    return outcomes(items, answers_of(items, np.random.default_rng(seed).random(len(items)) < accuracy))
+
+
+def test_an_oracle_on_a_corpus_of_negatives_is_sure() -> None:
+    items = list(generate(pictures(0, 200)).items)
+    line = next(line for line in measure(items, answers_of(items, np.ones(len(items), bool))) if line.value == MICRO)
+    assert len(items) > 500 and (line.single, line.single_high, line.pair_accuracy) == (100, 100, 100)
+    assert line.single_low is not None and line.single_low > 95
+    assert line.pair_low is not None and line.pair_low > 95
+    images = [item.image for item in items]
+    assert line.clusters == len(set(images)) and line.largest == max(map(images.count, set(images)))
+
+
+def test_models_are_told_apart_on_a_corpus_of_negatives() -> None:
+    models = {"good": of_negatives(0.9), "bad": of_negatives(0.5, 1), "as bad": of_negatives(0.5, 2)}
+    better, other, same = compare(models)
+    assert better.differs and better.p_value < 1e-5 and other.differs
+    assert not same.differs and same.difference_low < 0 < same.difference_high
+    assert better.first_only > better.second_only and better.first_only + better.second_only < better.number
+
+
+def test_equal_models_have_no_sign_of_a_difference() -> None:
+    units = of_negatives(0.5).units
+    found = sign(units, np.zeros(len(units), int))
+    assert units.crossed and (found.first, found.second, found.p_value) == (0, 0, 1)
