@@ -26,7 +26,7 @@ def dependent(units: Clustering) -> np.ndarray:
 
 def both_kinds(drawn: list[tuple[int, int]]) -> list[Clustering]:
     found = np.array(drawn)
-    return [Clustering(found + [0, 10]), Clustering(found, dyadic=True)]
+    return [Clustering(found + np.array([0, 10])), Clustering(found, dyadic=True)]
 
 
 @settings(max_examples=60, deadline=None)

@@ -13,15 +13,12 @@ from analysis.probe.measures import AXIS_GRADE, FLAG, MACRO, MICRO, Compared, Li
 from analysis.probe.results import Group, number
 
 LARGE = 0.1  # of all items: a cluster that makes intervals rough
-<<<<<<< HEAD
 SMALL = 0.5  # p(yes) + p(no), below which most replies begin with another word
 RARE = (
     ". So it begins its replies with other words, as a model does that thinks before it answers, and its scores say "
     "little; ask it otherwise with question="
 )
-=======
 FEW = 30  # clusters: with fewer, intervals are rough
->>>>>>> mend-intervals
 OTHERS = ("blank picture", "other items' pictures")  # what a model is shown as a floor
 
 
@@ -298,8 +295,8 @@ def _comparison(group: Group, compared: Sequence[Compared], kind: str, title: st
         note,
         "Pairs: both items right. Only first, only second: clusters of which one model has more right than the other; "
         "where pictures and pairs cross, pairs or items that one model alone has right.",
-        "p: two-sided exact McNemar test over clusters; where pictures and pairs cross, McNemar's test with the two-way "
-        "cluster-robust variance. Holm: adjusted for the number of comparisons in this table. Differ: adjusted p below "
+        "p: two-sided exact McNemar test over clusters; where pictures and pairs cross, McNemar's test with the "
+        "two-way cluster-robust variance. Holm: adjusted for the number of comparisons in this table. Differ: adjusted p below "
         "0.01, and an interval without 0.",
     )
     data = pd.DataFrame([asdict(one) for one in compared])

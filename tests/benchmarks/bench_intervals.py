@@ -1,4 +1,4 @@
-"""How often intervals of probes hold the truth where pictures and pairs cross: `python tests/benchmarks/bench_intervals.py`.
+"""Coverage of the probes' intervals where pictures and pairs cross: `python tests/benchmarks/bench_intervals.py`.
 
 Prints a Markdown table: a row for each way in which items depend on each other, kind of corpus and accuracy.
 """
