@@ -2,6 +2,8 @@
 
 import os
 import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +15,7 @@ import torch
 from scipy.stats import binomtest
 from sklearn.metrics import f1_score
 
+from tests.helpers import ROOT
 from train import config as names
 from train.batches import test_batches as batches_of_test
 from train.config import Optimiser, Run, Training
@@ -108,6 +111,33 @@ def test_intervals_are_over_scenes_where_examples_share_one(monkeypatch: pytest.
         for one in (scores, found["groups"]["a"]):
             assert [one.interval_low, one.interval_high] == ends
         assert scores.interval_high - scores.interval_low > 20  # alone, 400 examples would have about 9
+
+
+SCRIPT = """
+print("begun")
+from train.config import Optimiser, Run, Training
+from train.run import run
+from travlr import Cardinality, Count, Job, generate_dataset
+
+count = Count(train=2000, validation=20, test_ind=20, test_ood=20)  # enough for an audit in several processes
+generate_dataset(Cardinality(count=count), Job(out="made", workers=2), say=lambda line: None)
+training = Training(steps=2, check_every=2, validation=20)
+settings = {"size": "tiny", "precision": "float32", "device": "cpu", "optimiser": Optimiser(batch_size=8)}
+rows = run(Run(data="made", training=training, **settings), say=lambda line: None)
+print(len(rows), "rows")
+"""
+
+
+def test_a_script_needs_no_guard(tmp_path: Path) -> None:
+    """Though processes write the dataset and audit it, where there are several processors."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, done.stderr
+    assert (lines[0], lines[-1]) == ("begun", "6 rows") and lines.count("begun") == 1
 
 
 def test_a_finished_run_is_not_repeated(data: str, tmp_path: Path) -> None:

@@ -593,10 +593,12 @@ def test_without_ray_its_extra_is_named(tmp_path: Path, monkeypatch: pytest.Monk
         write(tmp_path / "d", executor="ray")
 
 
-def test_the_unguarded_script_of_a_beginner_does_no_harm(tmp_path: Path) -> None:
+def test_a_script_needs_no_guard_and_runs_once(tmp_path: Path) -> None:
+    """Without `if __name__ == "__main__":`, though it starts processes."""
     script = tmp_path / "script.py"
     script.write_text(
-        "from tests.helpers import write\nfrom pathlib import Path\nimport sys\nwrite(Path(sys.argv[1]), workers=2)\n"
+        "from tests.helpers import write\nfrom pathlib import Path\nimport sys\n"
+        "print('begun')\nwrite(Path(sys.argv[1]), workers=2)\n"
     )
     done = subprocess.run(
         [sys.executable, str(script), str(tmp_path / "d")],
@@ -605,8 +607,9 @@ def test_the_unguarded_script_of_a_beginner_does_no_harm(tmp_path: Path) -> None
         text=True,
         timeout=60,
     )
-    assert done.returncode == 1 and "a worker died" in done.stderr.splitlines()[-1]
-    write(tmp_path / "d")
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "begun\n")
+    write(tmp_path / "whole")
+    assert hashes(tmp_path / "d") == hashes(tmp_path / "whole")
 
 
 # What others put there ---------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
@@ -44,7 +45,7 @@ def _run_in_processes(work: Callable[[T], R], items: list[T], workers: int) -> R
     context = multiprocessing.get_context("spawn")
     pool = concurrent.futures.ProcessPoolExecutor(workers, context, prepare_worker)
     try:
-        with _interrupts_held():
+        with _interrupts_held(), _without_main():
             waiting = {pool.submit(work, item): item for item in items}
         for future in concurrent.futures.as_completed(waiting):
             yield waiting[future], future.result()
@@ -54,6 +55,18 @@ def _run_in_processes(work: Callable[[T], R], items: list[T], workers: int) -> R
         for process in list((pool._processes or {}).values()):  # not waiting for what they are at: it is not in place
             process.kill()
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Let processes start without the script that starts them, which each would otherwise run once more, and with it
+    whatever stands there outside `if __name__ == "__main__":`. What they do is never defined there (see `cli.run`)."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 @contextlib.contextmanager
