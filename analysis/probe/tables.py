@@ -296,8 +296,8 @@ def _comparison(group: Group, compared: Sequence[Compared], kind: str, title: st
         "Pairs: both items right. Only first, only second: clusters of which one model has more right than the other; "
         "where pictures and pairs cross, pairs or items that one model alone has right.",
         "p: two-sided exact McNemar test over clusters; where pictures and pairs cross, McNemar's test with the "
-        "two-way cluster-robust variance. Holm: adjusted for the number of comparisons in this table. Differ: adjusted p below "
-        "0.01, and an interval without 0.",
+        "two-way cluster-robust variance. Holm: adjusted for the number of comparisons in this table. Differ: "
+        "adjusted p below 0.01, and an interval without 0.",
     )
     data = pd.DataFrame([asdict(one) for one in compared])
     return Table(f"{group.slug}-{kind}", f"{group.title}: {title}", columns, rows, data, notes)
