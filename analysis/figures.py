@@ -144,8 +144,8 @@ def transfer(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
     )
     most = max(len(trained) if matrices else 0, len(text))
     figure, panels = page(["Transfer from training setting (rows) to test setting (columns)", *about_several(results)],
-                          len(rows), [(0.78 * len(tested), 0.36 * most)] * across * len(splits), note=note,
-                          left=1.7, right=0.7, gap=(0.15, 0.6), above=0.48, below=0.2)  # fmt: skip
+                          len(rows), [(0.84 * len(tested), 0.36 * most)] * across * len(splits), note=note,
+                          left=1.3, right=0.7, gap=(0.15, 0.6), above=0.48, below=0.2)  # fmt: skip
     for row, labels in zip(panels, rows, strict=True):
         places = [(label, split) for label in labels for split in splits]
         for axes, (label, split) in zip(row, places, strict=False):
@@ -191,7 +191,7 @@ def _matrix(axes: Axes, table: pd.DataFrame, trained: list[str], tested: list[st
             axes.add_patch(
                 Rectangle((x + 0.04, y + 0.04), 0.92, 0.92, fill=False, edgecolor=RED, linewidth=1.5, zorder=3)
             )
-    grid(axes, values, tested, [words.replace("number of ", "") for words in trained][::-1], 0, 100)
+    grid(axes, values, tested, [words.replace(" and number of", ",") for words in trained][::-1], 0, 100)
     axes.set_ylim(len(trained) - most, len(trained))
     axes.xaxis.tick_top()
     axes.tick_params(top=False, pad=1)

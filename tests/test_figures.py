@@ -381,7 +381,10 @@ def test_colours_mean_the_same_in_all_figures_of_a_kind(runs: Runs) -> None:
 
 def test_transfer_can_be_read_with_four_models(runs: Runs) -> None:
     """As large as it is drawn, it fits a page of 1,400 pixels at 100 dots per inch; nothing is small or overlaps."""
-    own = runs.chosen(task="comparison")
+    first = runs.chosen(task="comparison").assign(macro_f1=100.0)
+    seeds = first["config"].str.replace('"seed":0,"setting"', '"seed":1,"setting"')
+    other = first.assign(seed=1, config=seeds, name=first["name"] + "-1")
+    own = pd.concat([first, other])  # two seeds, whose cells say so: 100.0–100.0 2/2
     rows = [own.assign(model=model, name=model + own["name"]) for model in BIMODAL]
     text = own[own["test_setting"] == own["setting"]]
     rows.append(text[text["setting"] == "caption"].assign(model="bert"))
@@ -391,6 +394,7 @@ def test_transfer_can_be_read_with_four_models(runs: Runs) -> None:
     assert all(float(text.get_fontsize()) >= 6.5 for text in shown)
     titles = {f"{split}, {model} small" for split in ("test_ind", "test_ood") for model in BIMODAL}
     assert titles <= {text.get_text() for text in shown}
+    assert "100.0–100.0 2/2" in {text.get_text() for text in shown}
     assert "bert small" in {text.get_text() for text in shown}  # a line among what text alone reaches
     renderer = FigureCanvasAgg(drawn).get_renderer()  # type: ignore[no-untyped-call, unused-ignore]
     drawn.draw(renderer)  # type: ignore[no-untyped-call, unused-ignore]
