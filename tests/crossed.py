@@ -101,7 +101,7 @@ def coverage(items: list[Item], dependence: Dependence, accuracy: float, runs: i
     of_pairs, truths = by_pictures(units), (100 * accuracy, 100 * both_right(dependence, accuracy))
     held, widths = np.zeros(2), np.zeros(2)
     for said in islice(right(items, dependence, accuracy, seed), runs):
-        both = said.reshape(-1, 2).all(axis=1)
+        both = np.asarray(said.reshape(-1, 2).all(axis=1))
         made = [_of(units, said), _of(of_pairs, both)]
         held += [one.low <= truth <= one.high for one, truth in zip(made, truths, strict=True)]
         widths += [one.high - one.low for one in made]

@@ -37,7 +37,11 @@ def test_the_two_way_variance_is_a_sum_over_all_that_depend_on_each_other(
     for units in both_kinds(drawn):
         values = np.random.default_rng(seed).normal(size=len(units))
         expected = float(values @ dependent(units) @ values)
-        found = units.two_way(lambda cluster, unit, v=values: float((np.bincount(cluster, v[unit]) ** 2).sum()))
+
+        def squares(cluster: np.ndarray, unit: np.ndarray, v: np.ndarray = values) -> float:
+            return float((np.bincount(cluster, v[unit]) ** 2).sum())
+
+        found = units.two_way(squares)
         assert found == pytest.approx(expected) if expected > 1e-6 else found > 0
 
 

@@ -132,9 +132,7 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     """Though processes write the dataset and audit it, where there are several processors."""
     (tmp_path / "script.py").write_text(SCRIPT)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stderr
     assert (lines[0], lines[-1]) == ("begun", "6 rows") and lines.count("begun") == 1
