@@ -173,7 +173,9 @@ def _figures(report: Report) -> list[dict[str, Any]]:
     for drawn in report.drawn:
         drawing = drawn.drawing
         run = about.loc[drawing.where["name"]] if "name" in drawing.where else {}
-        told = {column: run.get(column) for column in ("task", "model", "setting")} | {"kind": drawing.kind}
+        columns = {column: run.get(column) for column in ("task", "model", "setting")}
+        told = {column: None if pd.isna(value) else str(value) for column, value in columns.items()}
+        told["kind"] = drawing.kind
         if "task" in drawing.where:
             told["task"] = drawing.where["task"]
         width, height = (pixels * 2 // 3 for pixels in drawn.pixels)

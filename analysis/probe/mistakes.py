@@ -1,7 +1,7 @@
 """Items that models have wrong, to look at: how many there are of each kind, and some of them with their pictures.
 
 All models go through a corpus in one random order, and each shows the first items of each axis that it has wrong. So
-models that err alike show the same items, and an item that is shown tells of every model that has it wrong.
+models that err alike show the same items, and an item that is shown lists every model that has it wrong.
 """
 
 from __future__ import annotations
