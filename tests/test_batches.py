@@ -301,7 +301,7 @@ def test_more_steps_than_a_world_has_scenes_for_are_refused() -> None:
 
 def test_what_is_read_takes_the_place_of_the_image_and_never_of_a_caption() -> None:
     raw = streamed(generator(TASKS["cardinality"].Config()), 0, 6)
-    read = [caption.replace("red", "blue") for caption in raw.captions]
+    read = [caption.replace(" red ", " blue ") for caption in raw.captions]
 
     def reader(examples: Examples) -> list[str]:
         seen = examples.inputs(np.arange(6), np.ones(6, bool), np.zeros(6, bool))  # the pictures themselves

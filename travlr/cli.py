@@ -159,7 +159,7 @@ def groups_of(name: str) -> dict[str, list[str]]:
 def named(argument: str, groups: Container[str]) -> tuple[str, str]:
     """Name and value of a setting; `+` before a group is allowed, as Hydra's users write it. Raises `UsageError`."""
     key, equals, value = argument.partition("=")
-    if key.startswith("+") and key[1:] in groups:
+    if key.startswith("+") and (key[1:] in groups or key[1:] in ("task", "preset")):
         key = key[1:]
     if not equals or not re.fullmatch(r"\w+(\.\w+)*", key) or key.startswith("hydra"):
         raise UsageError(f"{argument!r} is not a setting; write it as name=value (see --help)")
