@@ -190,7 +190,7 @@ def test_heat_maps_of_the_paper_have_their_axes(datasets: dict[str, Path], open_
             lengths = {"spatiality": (6, 6), "cardinality": (7, 6), "quantifiers": (5, 5), "comparison": (9, 9)}[task]
             assert tuple(map(len, values)) == lengths
     assert labels["horizontal"] == ["column of the second object", "column of the first object"]
-    assert labels["queried objects × their number"] == ["their number", "queried objects"]
+    assert labels["queried objects × their number in the scene"] == ["their number in the scene", "queried objects"]
     assert list(labels)[3:-1] == ["all", "not all", "some", "none", "only", "not only"]
     assert labels["not all"] == ["objects in the first set only", "objects in both sets"]
 
