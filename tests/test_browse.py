@@ -191,7 +191,7 @@ def test_heat_maps_of_the_paper_have_their_axes(datasets: dict[str, Path], open_
             assert tuple(map(len, values)) == lengths
     assert labels["horizontal"] == ["column of the second object", "column of the first object"]
     assert labels["queried objects × their number in the scene"] == ["their number in the scene", "queried objects"]
-    assert list(labels)[3:-1] == ["all", "not all", "some", "none", "only", "not only"]
+    assert list(labels)[3:-1] == ["all", "not all", "none", "some", "only", "not only"]
     assert labels["not all"] == ["objects in the first set only", "objects in both sets"]
 
 
