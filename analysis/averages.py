@@ -13,7 +13,7 @@ import pandas as pd
 
 from analysis.runs import Runs
 from analysis.statistics import Mean, over_seeds
-from train.printed import differing, flat, in_words
+from train.results.tables import differing, flat, in_words
 from travlr.cli import close
 
 

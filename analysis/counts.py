@@ -1,7 +1,7 @@
 """What the figures draw, as tidy frames: counts, rates and intervals from predictions, results, curves and examples.
 
 Rates are percent, 0 to 100. `low` and `high` bound a 95 % interval: Wilson's score interval of a share of examples
-(see `shares`), or where said that of a result, a bootstrap (see `train.evaluate.score`). Frames of predictions are
+(see `shares`), or where said that of a result, a bootstrap (see `train.results.scores.score`). Frames of predictions are
 those of `analysis.runs.Runs.predictions`; a `ValueError` says in one line what is missing.
 """
 
@@ -18,8 +18,8 @@ import pandas as pd
 
 from analysis.statistics import wilson
 from train.config import CONTROLLED, TABLE_5, Run
-from train.printed import differing, flat, in_words
-from train.results import canonical
+from train.results.store import canonical
+from train.results.tables import differing, flat, in_words
 from travlr.tasks.quantifiers import FAMILIES
 
 OUTCOMES = ("both right", "both wrong", "only image right", "only caption right")
@@ -284,7 +284,9 @@ def _pace(about: pd.Series) -> tuple[float, float]:
     if training.get("stream", True) or pd.isna(about["train_examples"]) or np.isnan(batch):
         return batch * accumulate, np.nan
     examples = int(about["train_examples"])
-    return batch * accumulate, 1 / max(1, examples // min(batch, examples) // accumulate)  # as train/batches.py counts
+    return batch * accumulate, 1 / max(
+        1, examples // min(batch, examples) // accumulate
+    )  # as train/learning/batches.py counts
 
 
 def pair_counts(examples: pd.DataFrame) -> pd.DataFrame:

@@ -22,8 +22,8 @@ from analysis.averages import Trained, trained
 from analysis.counts import departures
 from analysis.layout import Table
 from analysis.runs import Runs
-from train.printed import differing, value_text
-from train.results import TEST_SETTINGS, own_setting
+from train.results.store import TEST_SETTINGS, own_setting
+from train.results.tables import differing, value_text
 from travlr.browse import filled
 
 FORMATS = ("svg", "png")  # of figures; PDF takes as long again

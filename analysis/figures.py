@@ -51,7 +51,7 @@ from analysis.run_figures import (
 )
 from analysis.runs import Runs, examples_of
 from train.config import MODELS, SETTINGS
-from train.results import TEST_SETTINGS, TEST_SPLITS, own_setting
+from train.results.store import TEST_SETTINGS, TEST_SPLITS, own_setting
 from travlr.tasks import TASKS
 
 __all__ = ["FIGURES", "Kind", "draw", "save"]

@@ -41,7 +41,7 @@ from analysis.runs import Runs, load
 from analysis.tables import TABLES, overview
 from analysis.tables.facts import table6
 from analysis.tables.sheet import TASKS, TEXT_ONLY
-from train.results import REPORT, own_setting
+from train.results.store import REPORT, own_setting
 from travlr import cli
 from travlr.files import WORK, Locked, close, hashed, locked
 from travlr.workers import Progress, end_with_parent

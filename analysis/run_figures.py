@@ -40,8 +40,8 @@ from analysis.page import (
     whiskers,
     write,
 )
-from train.printed import origin
-from train.results import TEST_SETTINGS
+from train.results.store import TEST_SETTINGS
+from train.results.tables import origin
 from travlr.scene import SPLITS, column_name
 from travlr.tasks import TASKS
 from travlr.tasks.quantifiers import FAMILIES

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from train.results import (
+from train.results.store import (
     RESULT_COLUMNS,
     TEST_SPLITS,
     Row,
@@ -62,7 +62,7 @@ PREDICTIONS = {  # the columns of `Runs.predictions`, in order
 class Runs:
     """The finished runs below a folder.
 
-    results: a row for each (run, test setting, split), with the columns of `train.results.RESULT_COLUMNS`, and `own`
+    results: a row for each (run, test setting, split), with the columns of `train.results.store.RESULT_COLUMNS`, and `own`
     (the test setting is that of training) and `converged` (above random there on test_ind, the paper's #sd).
     skipped: what was left out, a line for each. datasets: those found, by content digest.
     """

@@ -1,4 +1,4 @@
-"""Statistics of saved predictions beside those of `train.evaluate`: paired comparison, agreement, seeds.
+"""Statistics of saved predictions beside those of `train.results.scores`: paired comparison, agreement, seeds.
 
 Shares are percent, 0 to 100. Intervals are 95 %, by bootstrap over whole clusters: over scenes, where several examples
 share one. Logits are log-odds of true, and a prediction is true where its logit is above 0.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from train.evaluate import LEVEL, chance, ends, f1_scores, independent, predicted, resampled
+from train.results.scores import LEVEL, chance, ends, f1_scores, independent, predicted, resampled
 
 Z = 1.959963984540054  # of a normal distribution, 2.5 % lie above
 

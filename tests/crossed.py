@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from analysis.probe.intervals import Clustering, Interval, interval, sign
-from analysis.probe.items import Answer, Item
-from analysis.probe.measures import clustering
+from analysis.probe.corpora.items import Answer, Item
+from analysis.probe.report.intervals import Clustering, Interval, interval, sign
+from analysis.probe.report.metrics import clustering
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from train.config import Run
-from train.evaluate import Texts, by_group, couples_right, floors, score
-from train.results import finish_run, predictions_table, result_row, start_run, write_curve
-from train.surroundings import surroundings
+from train.results.provenance import surroundings
+from train.results.scores import Texts, by_group, couples_right, floors, score
+from train.results.store import finish_run, predictions_table, result_row, start_run, write_curve
 from travlr.dataset import Dataset, open_dataset
 
 SETTINGS = ("image", "caption", "image+caption")

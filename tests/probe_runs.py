@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from analysis.probe.items import Answer, Corpus, Item
-from analysis.probe.measures import measure
-from analysis.probe.results import Result, save_result
-from analysis.probe.scoring import keep
+from analysis.probe.corpora.items import Answer, Corpus, Item
+from analysis.probe.report.metrics import measure
+from analysis.probe.report.results import Result, save_result
+from analysis.probe.scorers.scoring import keep
 
 AXES = tuple(f"Part/{chr(97 + n)}" for n in range(13))
 HOSTILE = "<script>document.title='owned'</script>|`x`"

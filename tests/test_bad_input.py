@@ -14,11 +14,11 @@ import torch
 
 from tests.helpers import called, edit, flip, one_line
 from tests.helpers import write as write_dataset
-from train.checks import PASSED
+from train.data.text import grammar_tokenizer
+from train.learning.module import Learner
 from train.models import SIZES
-from train.module import Learner
-from train.results import collect
-from train.text import grammar_tokenizer
+from train.prepare import PASSED
+from train.results.store import collect
 from travlr import Cardinality, Count, Image
 
 pytestmark = pytest.mark.usefixtures("one_thread")

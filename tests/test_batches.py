@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 import torch
 
-import train.batches
+import train.learning.batches
 from render.text import parse_caption
-from train.batches import Parts, fine_tuning, unlabelled_pairs
 from train.config import Optimiser, Pretraining, Reading, Run, Training
-from train.consistency import both_sides
-from train.data import Examples, Sight, shown, streamed
-from train.inputs import IGNORED
+from train.data.examples import Examples, Sight, shown, streamed
+from train.data.inputs import IGNORED
+from train.data.text import Words, grammar_tokenizer
+from train.learning.batches import Parts, fine_tuning, unlabelled_pairs
+from train.learning.consistency import both_sides
+from train.learning.module import Learner, Schedule
+from train.learning.reader import _batches as reader_batches
 from train.models import make_model
-from train.module import Learner, Schedule
 from train.pretrain import scenes
-from train.reader import _batches as reader_batches
-from train.regions import RegionSettings
-from train.text import Words, grammar_tokenizer
+from train.regions.sources import RegionSettings
 from travlr import Count, Generator, Spatiality
 from travlr.generate import generator
 from travlr.scene import COLOURS, SHAPES, World
@@ -277,7 +277,7 @@ def test_where_the_world_is_small_fewer_scenes_are_made_for_those_with_few_objec
         made.append(range(start, stop))
         return streamed(maker, start, stop, **options)
 
-    monkeypatch.setattr(train.batches, "streamed", seen)
+    monkeypatch.setattr(train.learning.batches, "streamed", seen)
     training = Training(steps=2 * epochs, check_every=2)
     schedule, count = fine_tuning(parts_of(maker, training=training))
     assert (schedule.steps, count) == (2 * epochs, 20 * epochs)

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from train import devices
 from train.config import Run
-from train.devices import TRIAL, chosen_precision, matmul_rate
+from train.learning import devices
+from train.learning.devices import TRIAL, chosen_precision, matmul_rate
 
 OPERATIONS = 2 * TRIAL[0] * TRIAL[1] * TRIAL[2]
 

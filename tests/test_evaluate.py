@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest  # type: ignore[import-untyped, unused-ignore]
 from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-untyped, unused-ignore]
 
-from train import evaluate
-from train.evaluate import Texts, by_group, chance, couples_right, floors, resampled, score
+from train.results import scores as evaluate
+from train.results.scores import Texts, by_group, chance, couples_right, floors, resampled, score
 from travlr import Cardinality, Comparison, Generator, Quantifiers, Spatiality
 from travlr.config import Config
 

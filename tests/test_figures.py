@@ -25,7 +25,7 @@ from analysis.tables.sheet import BIMODAL
 from splits import CARDINALITY
 from tests.grid import Accuracy, make_run
 from tests.helpers import ROOT, hashes
-from train.results import canonical
+from train.results.store import canonical
 from travlr.tasks import TASKS
 
 COUNTS = {"train": 300, "validation": 0, "test_ind": 300, "test_ood": 300}

@@ -10,8 +10,8 @@ import pytest
 
 from tests.helpers import write
 from train.config import RegionSettings, Run, Training
-from train.identity import content, identity, run_folder
-from train.results import run_id, start_run
+from train.results.fingerprint import content, identity, run_folder
+from train.results.store import run_id, start_run
 
 
 def same(first: Run, second: Run) -> bool:

@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {  # how it is called, and at
     "probe": (["-m", "analysis.probe", "count=0"], ["travlr.cli", "hydra"]),
     "variation": (["-m", "analysis.probe.variation", "--help"], ["travlr.cli", "numpy", "PIL"]),
     "heatmaps": (["-m", "analysis.probe.heatmaps", "--help"], ["travlr.cli", "torch"]),
-    "negatives": (["-m", "analysis.probe.negatives", "--help"], ["travlr.cli", "analysis.probe.words"]),
+    "negatives": (["-m", "analysis.probe.negatives", "--help"], ["travlr.cli", "analysis.probe.corpora.lexicon"]),
     "try_it": (["-m", "analysis.probe.try_it", "--help"], ["travlr.cli", "numpy"]),
 }
 

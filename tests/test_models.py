@@ -20,8 +20,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import BertConfig, BertForPreTraining, LxmertModel, RobertaConfig, RobertaForMaskedLM, VisualBertModel
 
-from train.data import Examples, Sight, shown, streamed
-from train.inputs import Inputs
+from train.data.examples import Examples, Sight, shown, streamed
+from train.data.inputs import Inputs
+from train.data.pixels import PUBLISHED
+from train.data.text import Words, grammar_tokenizer
+from train.learning.testing import predict
 from train.models import MODELS, make_model, shape_of
 from train.models.albef import Albef, fit_positions
 from train.models.layers import Model, Shape, drop
@@ -35,10 +38,7 @@ from train.models.loading import (
 from train.models.lxmert import Lxmert, lxmert_config
 from train.models.uniter import Uniter
 from train.models.visualbert import VisualBert, visualbert_config
-from train.pictures import PUBLISHED
-from train.regions import RegionSettings
-from train.testing import predict
-from train.text import Words, grammar_tokenizer
+from train.regions.sources import RegionSettings
 from travlr import Cardinality
 from travlr.generate import Generator
 
@@ -1079,7 +1079,7 @@ def test_pictures_seen_once_give_the_answers_of_pictures_seen_each_time(monkeypa
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2 if parameter.ndim > 1 else 1)  # answers that depend on picture and text
-    monkeypatch.setattr("train.testing.SEEN", 7 * model.visual_encoder.pos_embed.numel())  # three portions
+    monkeypatch.setattr("train.learning.testing.SEEN", 7 * model.visual_encoder.pos_embed.numel())  # three portions
     seen: list[int] = []
     model.visual_encoder.register_forward_hook(lambda module, given, out: seen.append(len(out)))
     settings = ("image", "caption", "image+caption")

@@ -17,20 +17,20 @@ import torch
 from PIL import Image as pillow
 from safetensors.torch import save_file
 
-import train.pictures
-from train import cached
-from train.augment import AREA, CHANGES, RATIO, augment, augmented, crop
-from train.batches import Parts, fine_tuning
-from train.batches import test_batches as batches_of_test
+import train.data.pixels
+from train import cache as cached
 from train.config import Optimiser, RegionSettings, Run, Training
-from train.data import Examples, Sight, Source, streamed
-from train.identity import identity
+from train.data.augment import AREA, CHANGES, RATIO, augment, augmented, crop
+from train.data.examples import Examples, Sight, Source, streamed
+from train.data.pixels import PUBLISHED, FilePictures, Pictures, Statistics, scaled
+from train.data.text import Words, grammar_tokenizer
+from train.learning.batches import Parts, fine_tuning
+from train.learning.batches import test_batches as batches_of_test
+from train.learning.reader import kept_reader
 from train.models import make_model
 from train.models.albef import Albef
-from train.pictures import PUBLISHED, FilePictures, Pictures, Statistics, scaled
-from train.reader import kept_reader
+from train.results.fingerprint import identity
 from train.run import run, sight_of
-from train.text import Words, grammar_tokenizer
 from travlr import Cardinality
 from travlr.config import Count
 from travlr.dataset import MANIFEST
@@ -166,7 +166,7 @@ def decodings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         done.append(side)
         return scaled(picture, side)
 
-    monkeypatch.setattr(train.pictures, "scaled", noted)
+    monkeypatch.setattr(train.data.pixels, "scaled", noted)
     return done
 
 

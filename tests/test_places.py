@@ -14,15 +14,15 @@ import torch
 
 from tests.test_regions import PAPER, files_of, random_grid, scenes_of
 from train.config import RegionSettings, Run
-from train.data import SHOWN, Examples, Raw, streamed
-from train.data import shown as shown_in
-from train.inputs import Inputs
+from train.data.examples import SHOWN, Examples, Raw, streamed
+from train.data.examples import shown as shown_in
+from train.data.inputs import Inputs
+from train.learning.testing import possible
 from train.models import MODELS
 from train.models.layers import Model
-from train.receptive_field import in_context
-from train.regions import Regions, make_regions
+from train.regions.receptive_field import in_context
+from train.regions.sources import Regions, make_regions
 from train.run import build, sight_of, words_of
-from train.testing import possible
 from travlr import Spatiality
 from travlr.config import Count
 from travlr.generate import Generator

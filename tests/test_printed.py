@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.test_results import CONFIG, run
-from train.printed import grid_table, transfer_table
-from train.results import RESULT_COLUMNS, Row, has_converged, read_results, run_id
-from train.surroundings import hardware
+from train.results.provenance import hardware
+from train.results.store import RESULT_COLUMNS, Row, has_converged, read_results, run_id
+from train.results.tables import grid_table, transfer_table
 
 
 def row(tested: str, split: str, macro_f1: float, above: bool | None = None, **changed: Any) -> Row:

@@ -15,13 +15,13 @@ import torch
 import transformers as library
 from PIL import Image
 
-from analysis.probe import families
 from analysis.probe.config import Probe
-from analysis.probe.families import QUESTION, Tower
-from analysis.probe.results import load_results
+from analysis.probe.report.results import load_results
 from analysis.probe.run import probe
-from analysis.probe.scorers import GenerativeScorer, load
-from analysis.probe.scoring import ANSWERS, read
+from analysis.probe.scorers import families
+from analysis.probe.scorers.families import QUESTION, Tower
+from analysis.probe.scorers.loading import GenerativeScorer, load
+from analysis.probe.scorers.scoring import ANSWERS, read
 from tests import tiny_chat
 from tests.helpers import edit, one_line
 from tests.tiny import pictures

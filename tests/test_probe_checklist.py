@@ -17,17 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from analysis.probe.checklist import (
+from analysis.probe.config import Probe
+from analysis.probe.corpora.checklist import (
     SIDECAR,
     read_corpus,
     read_run,
     write_corpus,
 )
-from analysis.probe.config import Probe
-from analysis.probe.items import Item
+from analysis.probe.corpora.items import Item
+from analysis.probe.corpora.selection import sample
+from analysis.probe.corpora.taxonomy import TAXONOMY
 from analysis.probe.run import probe
-from analysis.probe.selection import sample
-from analysis.probe.taxonomy import TAXONOMY
 from tests.helpers import ROOT
 
 RECORDS: dict[str, list[Any]] = {
@@ -351,7 +351,7 @@ def test_run_files_that_mean_nothing_are_refused(changed: dict[str, Any], said: 
 
 def test_reading_and_scoring_load_nothing_heavy() -> None:
     heavy = {"torch", "transformers", "pandas", "matplotlib", "sklearn"}
-    names = "analysis.probe.evaluate, analysis.probe.predicate_noun, analysis.probe.negatives"
+    names = "analysis.probe.evaluate, analysis.probe.corpora.predicate_noun, analysis.probe.negatives"
     program = f"import sys, {names}; print(sorted(set(sys.modules) & {heavy}))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -23,20 +23,22 @@ import yaml
 from PIL import Image
 from safetensors.torch import save_file
 
-from analysis.probe import predicate_noun, report, scenes
 from analysis.probe.command import HELP, listed, main, settings
 from analysis.probe.config import Probe
-from analysis.probe.items import KINDS, Answer
-from analysis.probe.layouts import FORMAT_VERSION
-from analysis.probe.measures import MACRO, MICRO
-from analysis.probe.models import weights_of
-from analysis.probe.results import Result, load_results
+from analysis.probe.corpora import predicate_noun
+from analysis.probe.corpora.items import KINDS, Answer
+from analysis.probe.report import write as report
+from analysis.probe.report.metrics import MACRO, MICRO
+from analysis.probe.report.results import Result, load_results
 from analysis.probe.run import SCENES_FOLDER, probe
-from analysis.probe.scoring import ANSWERS, read
+from analysis.probe.scenes import build as scenes
+from analysis.probe.scenes.layouts import FORMAT_VERSION
+from analysis.probe.scorers.models import weights_of
+from analysis.probe.scorers.scoring import ANSWERS, read
 from tests.helpers import command, one_line, start, wait_for
 from train.config import RegionSettings
+from train.data.text import SPECIAL
 from train.models import make_model
-from train.text import SPECIAL
 from travlr import cli
 
 QUIET: dict[str, Any] = {"say": lambda _: None}
@@ -508,7 +510,7 @@ def test_one_model_is_in_memory_at_a_time(here: Path, monkeypatch: pytest.Monkey
         loaded.append(weakref.ref(made))
         return made
 
-    monkeypatch.setattr("analysis.probe.scorers.load", load)
+    monkeypatch.setattr("analysis.probe.scorers.loading.load", load)
     probe(small(corpus="predicate_noun", model=["a", "b", "c"], limit=2), **QUIET)
     assert there == [0, 0, 0]
 

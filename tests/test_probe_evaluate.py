@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.probe.corpora.items import STATUSES
 from analysis.probe.evaluate import Evaluate
-from analysis.probe.items import STATUSES
 from tests.test_probe_checklist import draw, publish, run_file
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from analysis.probe.figures import SALIENT_LABEL, WIDEST, bar_chart, figures, radar_chart
-from analysis.probe.results import Group, groups, load_results
+from analysis.probe.report.figures import SALIENT_LABEL, WIDEST, bar_chart, figures, radar_chart
+from analysis.probe.report.results import Group, groups, load_results
 from tests.probe_runs import AXES, answers_of, by_axis, corpus_of, made, put
 
 

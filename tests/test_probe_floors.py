@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from analysis.probe import predicate_noun
-from analysis.probe.floors import OF_SCENES, RULES, SALIENT, Texts, blank, floors, noisy_oracle, shuffled
-from analysis.probe.floors import _classifier as classifier
-from analysis.probe.floors import _ngrams as ngrams
-from analysis.probe.items import Answer, Corpus, Item
-from analysis.probe.measures import clustering
+from analysis.probe.corpora import predicate_noun
+from analysis.probe.corpora.items import Answer, Corpus, Item
+from analysis.probe.report.baselines import OF_SCENES, RULES, SALIENT, Texts, blank, floors, noisy_oracle, shuffled
+from analysis.probe.report.baselines import _classifier as classifier
+from analysis.probe.report.baselines import _ngrams as ngrams
+from analysis.probe.report.metrics import clustering
 from analysis.probe.scenes import build
 
 TEXT = ("shorter", "longer", "ngrams", "classifier", "hash")

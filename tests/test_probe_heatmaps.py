@@ -30,12 +30,12 @@ from analysis.probe.heatmaps import (
     size_of_map,
     with_gradients,
 )
-from analysis.probe.own import built
-from analysis.probe.scorers import Matcher, load
+from analysis.probe.scorers.loading import Matcher, load
+from analysis.probe.scorers.own import built
 from tests.tiny import BUILT, pictures, saved
 from train.config import RegionSettings
+from train.data.text import Words, grammar_tokenizer
 from train.models import make_model
-from train.text import Words, grammar_tokenizer
 from travlr.cli import UsageError
 
 TEXT = "a red circle is above the star"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.probe.intervals import Clustering, interval, sign
-from analysis.probe.measures import MICRO, Outcomes, compare, measure, outcomes
 from analysis.probe.negatives import generate
+from analysis.probe.report.intervals import Clustering, interval, sign
+from analysis.probe.report.metrics import MICRO, Outcomes, compare, measure, outcomes
 from tests.crossed import DEPENDENCES, Dependence, answers_of, called_different, coverage, items_of, right, share
 from tests.test_probe_negatives import pictures
 

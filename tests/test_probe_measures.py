@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
-from analysis.probe.items import Answer, Item
-from analysis.probe.measures import (
+from analysis.probe.corpora.items import Answer, Item
+from analysis.probe.report.metrics import (
     MACRO,
     MICRO,
     Line,

@@ -15,12 +15,11 @@ import pytest
 from PIL import Image
 from selenium.webdriver.common.by import By
 
-from analysis.probe import mistakes
-from analysis.probe.items import Corpus, Item
-from analysis.probe.measures import measure
-from analysis.probe.report import write
-from analysis.probe.results import Result, groups, load_results, save_result
-from analysis.probe.scoring import score
+from analysis.probe.corpora.items import Corpus, Item
+from analysis.probe.report import mistakes, write
+from analysis.probe.report.metrics import measure
+from analysis.probe.report.results import Result, groups, load_results, save_result
+from analysis.probe.scorers.scoring import score
 from tests.probe_runs import HOSTILE, MEASURING, answers_of, by_axis, corpus_of, put
 from tests.test_browse import Open, chrome, open_page, until  # noqa: F401
 from tests.test_report import CHOOSE, embedded, wide_tables

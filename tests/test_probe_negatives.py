@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.probe.checklist import read_corpus
-from analysis.probe.items import Corpus, Item
+from analysis.probe.corpora.checklist import read_corpus
+from analysis.probe.corpora.items import Corpus, Item
+from analysis.probe.corpora.lexicon import Words, article, read_tables
+from analysis.probe.corpora.taxonomy import location_class, size_class
 from analysis.probe.negatives import Picture, Thing, generate, main, read_annotations
-from analysis.probe.taxonomy import location_class, size_class
-from analysis.probe.words import Words, article, read_tables
 from tests.helpers import ROOT, one_line
 from travlr import cli
 

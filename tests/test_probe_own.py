@@ -15,20 +15,20 @@ from torch.nn.functional import normalize
 from transformers import BertTokenizer
 
 from analysis.probe.config import OWN
-from analysis.probe.items import open_picture
-from analysis.probe.models import regions_of
-from analysis.probe.own import finder
-from analysis.probe.scorers import Matcher, load
+from analysis.probe.corpora.items import open_picture
+from analysis.probe.scorers.loading import Matcher, load
+from analysis.probe.scorers.models import regions_of
+from analysis.probe.scorers.own import finder
 from tests.helpers import one_line
 from tests.test_models import fixture_shape, part
 from train import models
 from train.config import RegionSettings
-from train.inputs import Inputs
+from train.data.inputs import Inputs
+from train.data.pixels import normalised, scaled
+from train.data.text import SPECIAL
 from train.models import make_model
 from train.models.loading import load_published
-from train.pictures import normalised, scaled
-from train.recogniser import names_of
-from train.text import SPECIAL
+from train.regions.recogniser import names_of
 
 TEXTS = ["a red circle", "a blue star is above a circle", "a star", "a blue circle"]
 WORDS = ["a", "red", "blue", "circle", "star", "is", "above", "##s"]
@@ -208,7 +208,7 @@ def test_a_detectors_regions_are_those_of_the_detector(tmp_path: Path) -> None:
     features, boxes = find(image)
     assert (features.shape, boxes.shape, width) == ((3, 16), (3, 4), 16)
 
-    from train.detector import Detector
+    from train.regions.detector import Detector
 
     found = Detector(str(tmp_path), 3).find([np.asarray(image)])
     np.testing.assert_array_equal(found["features"][0], features)

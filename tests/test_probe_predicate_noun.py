@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.probe.items import Answer
-from analysis.probe.predicate_noun import (
+from analysis.probe.corpora.items import Answer
+from analysis.probe.corpora.predicate_noun import (
     COLUMNS,
     KEYS,
     accuracies,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from analysis.probe.items import Item
-from analysis.probe.measures import MICRO, Line
-from analysis.probe.results import Result, groups, load_results, save_result
+from analysis.probe.corpora.items import Item
+from analysis.probe.report.metrics import MICRO, Line
+from analysis.probe.report.results import Result, groups, load_results, save_result
 from tests.probe_runs import MEASURING, answers_of, corpus_of, made, put
 
 LINE = Line("all", MICRO, 1, 1, 0, 0, 0, 1)

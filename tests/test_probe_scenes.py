@@ -26,13 +26,15 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 from scipy import ndimage
 
-from analysis.probe import checklist, drawing, predicate_noun, scenes
-from analysis.probe.items import Corpus, Item, open_picture
-from analysis.probe.layouts import FORMAT_VERSION, UNITS, Pair, Unit
-from analysis.probe.salience import from_pixels
-from analysis.probe.scenes import build, read, truths
-from analysis.probe.statements import Form
-from analysis.probe.taxonomy import TAXONOMY
+from analysis.probe.corpora import checklist, predicate_noun
+from analysis.probe.corpora.items import Corpus, Item, open_picture
+from analysis.probe.corpora.taxonomy import TAXONOMY
+from analysis.probe.scenes import build as scenes
+from analysis.probe.scenes import drawing
+from analysis.probe.scenes.build import build, read, truths
+from analysis.probe.scenes.layouts import FORMAT_VERSION, UNITS, Pair, Unit
+from analysis.probe.scenes.salience import from_pixels
+from analysis.probe.scenes.statements import Form
 from tests.helpers import ROOT, hashes
 from travlr.scene import COLOURS
 

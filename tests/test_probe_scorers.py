@@ -15,8 +15,8 @@ import transformers as library
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from analysis.probe.families import FAMILIES, QUESTION
-from analysis.probe.scorers import Matcher, load, words_of
+from analysis.probe.scorers.families import FAMILIES, QUESTION
+from analysis.probe.scorers.loading import Matcher, load, words_of
 from tests.helpers import edit, one_line
 from tests.tiny import BUILT, pictures, saved
 

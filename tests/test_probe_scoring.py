@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from analysis.probe.items import Answer, Corpus, Item, Unreadable, open_picture
-from analysis.probe.measures import outcomes
-from analysis.probe.scoring import ANSWERS, CONFIG, Record, _parsed, forget, keep, read, score
+from analysis.probe.corpora.items import Answer, Corpus, Item, Unreadable, open_picture
+from analysis.probe.report.metrics import outcomes
+from analysis.probe.scorers.scoring import ANSWERS, CONFIG, Record, _parsed, forget, keep, read, score
 from tests.helpers import one_line
 
 QUIET: dict[str, Any] = {"say": lambda _: None}

@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.probe.items import WHOLE, Corpus, Item
-from analysis.probe.selection import answerable, firsts, grouped, head, sample
+from analysis.probe.corpora.items import WHOLE, Corpus, Item
+from analysis.probe.corpora.selection import answerable, firsts, grouped, head, sample
 from tests.test_probe_checklist import draw, item
 
 

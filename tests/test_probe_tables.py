@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from analysis.layout import Table
-from analysis.probe.measures import MACRO, MICRO, measure
-from analysis.probe.results import Group, groups, load_results
-from analysis.probe.tables import interval_text, overview, printed, said, tables, value_text
+from analysis.probe.report.metrics import MACRO, MICRO, measure
+from analysis.probe.report.results import Group, groups, load_results
+from analysis.probe.report.tables import interval_text, overview, printed, said, tables, value_text
 from tests.probe_runs import AXES, answers_of, by_axis, corpus_of, made, put
 
 

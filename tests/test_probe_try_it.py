@@ -18,7 +18,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from analysis.probe import try_it
-from analysis.probe.pasting import placed, scene, shape_picture
+from analysis.probe.scenes.pasting import placed, scene, shape_picture
 from analysis.probe.try_it import (
     FIRST,
     answered,

@@ -19,8 +19,8 @@ from matplotlib.text import Text
 from PIL import Image
 
 from analysis.probe import variation
-from analysis.probe.items import Scorer
-from analysis.probe.pasting import box_of, placed, shape_picture
+from analysis.probe.corpora.items import Scorer
+from analysis.probe.scenes.pasting import box_of, placed, shape_picture
 from analysis.probe.variation import (
     background_of,
     moves,
@@ -248,9 +248,9 @@ def injected(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(name)
         return oracle
 
-    module = types.ModuleType("analysis.probe.scorers")
+    module = types.ModuleType("analysis.probe.scorers.loading")
     module.load = load  # type: ignore[attr-defined]
-    monkeypatch.setitem(__import__("sys").modules, "analysis.probe.scorers", module)
+    monkeypatch.setitem(__import__("sys").modules, "analysis.probe.scorers.loading", module)
     return asked
 
 
@@ -287,7 +287,7 @@ def test_the_command_writes_all_files(
     said = capsys.readouterr().out
     assert hashes(out) == before and "finished before" in said and markdown in said
     with monkeypatch.context() as patch, pytest.raises(ValueError, match=r"another variation \(of other weights\)"):
-        patch.setattr("analysis.probe.models.weights_of", lambda _: "others")
+        patch.setattr("analysis.probe.scorers.models.weights_of", lambda _: "others")
         variation.main(arguments)
     with pytest.raises(ValueError, match="holds another variation"):
         variation.main([*arguments, "--background", "scene"])

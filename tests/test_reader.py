@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from render.text import parse_caption
-from train import reader as module
-from train.data import Examples, Raw, Sight, streamed
-from train.inputs import Inputs
-from train.models import MODELS
-from train.reader import (
+from train.data.examples import Examples, Raw, Sight, streamed
+from train.data.inputs import Inputs
+from train.data.text import Words, grammar_tokenizer, phrases_of
+from train.learning import reader as module
+from train.learning.reader import (
     NOTHING,
     UNMATCHED,
     About,
@@ -33,8 +33,8 @@ from train.reader import (
     train_reader,
     words_of,
 )
-from train.regions import RegionSettings
-from train.text import Words, grammar_tokenizer, phrases_of
+from train.models import MODELS
+from train.regions.sources import RegionSettings
 from travlr import Count, Generator, Spatiality
 from travlr.config import Image
 from travlr.scene import World

@@ -17,10 +17,12 @@ from PIL import Image as pillow
 from PIL import ImageDraw
 
 from render.image import Renderer
-from train import cached, detector, feature_files, recogniser
-from train.pictures import MEAN, STD, Pictures
-from train.recogniser import features_of, names_of
-from train.regions import Regions, RegionSettings, Scenes, grid_of, make_regions
+from train import cache as cached
+from train.data.pixels import MEAN, STD, Pictures
+from train.regions import detector, recogniser
+from train.regions import files as feature_files
+from train.regions.recogniser import features_of, names_of
+from train.regions.sources import Regions, RegionSettings, Scenes, grid_of, make_regions
 from travlr import Cardinality, Count, Generator
 from travlr.config import Image
 from travlr.scene import COLOURS, SHAPES, SIZES, World
@@ -349,7 +351,7 @@ def test_the_weights_are_small_and_damaged_ones_are_refused(tmp_path: Path) -> N
     damaged = tmp_path / "weights.safetensors"
     for data in (b"", b"\x80\x04junk", recogniser.WEIGHTS.read_bytes()[:1000]):
         damaged.write_bytes(data)
-        with pytest.raises(ValueError, match=r"not the recogniser's weights .*python -m train.recogniser"):
+        with pytest.raises(ValueError, match=r"not the recogniser's weights .*python -m train.regions.recogniser"):
             recogniser.recogniser(damaged)
     with pytest.raises(ValueError, match=r"not the recogniser's weights"):
         recogniser.recogniser(tmp_path / "missing.safetensors")
@@ -867,7 +869,7 @@ def test_the_blank_picture_is_white_and_little_is_kept(monkeypatch: pytest.Monke
     for side in (96, 100):
         blank = Pictures(PAPER, side).blank(2)
         np.testing.assert_allclose(blank.numpy(), np.broadcast_to(white[:, None, None], (2, 3, side, side)), atol=1e-5)
-    monkeypatch.setattr("train.pictures.MOST_KEPT", 3 * 100 * 100 * 3)
+    monkeypatch.setattr("train.data.pixels.MOST_KEPT", 3 * 100 * 100 * 3)
     pictures = Pictures(PAPER, 100)
     pictures(random_grid(World(), 8))
     assert len(pictures._kept) == 3

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import ROOT, flip, one_line, wait_for
-from train import results
-from train.evaluate import Floor, by_group, score
-from train.printed import transfer_table
-from train.results import (
+from train.results import store as results
+from train.results.provenance import commit, environment, hardware, surroundings
+from train.results.scores import Floor, by_group, score
+from train.results.store import (
     RESULT_COLUMNS,
     collect,
     finish_run,
@@ -39,7 +39,7 @@ from train.results import (
     write_curve,
     write_predictions,
 )
-from train.surroundings import commit, environment, hardware, surroundings
+from train.results.tables import transfer_table
 
 CONFIG: dict[str, Any] = {
     "model": "uniter",
@@ -333,7 +333,7 @@ for seed in range(int(sys.argv[2]), int(sys.argv[3])):
 SLOW = """
 import sys, time
 from pathlib import Path
-from train.results import rebuild
+from train.results.store import rebuild
 runs = Path(sys.argv[1])
 
 def wait(line):  # called when the folders have been listed and the first is left out
@@ -391,7 +391,7 @@ def test_a_slow_process_does_not_put_back_a_table_without_the_latest_run(tmp_pat
 
 
 def test_evaluating_imports_no_deep_learning_library() -> None:
-    code = "import sys, train.printed; raise SystemExit('torch' in sys.modules or 'transformers' in sys.modules)"
+    code = "import sys, train.results.tables; raise SystemExit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert begin(code).wait(60) == 0
 
 

@@ -19,11 +19,11 @@ import torch
 from safetensors.torch import load_file
 
 from tests.helpers import ROOT, called, one_line
-from train.checkpoints import FOLDER, LAST
 from train.config import Optimiser, Pretraining, Run, Training
+from train.learning.checkpoints import FOLDER, LAST
+from train.learning.module import Learner
 from train.models import SIZES
-from train.module import Learner
-from train.results import read_curve, read_predictions
+from train.results.store import read_curve, read_predictions
 from train.run import run
 from travlr import Cardinality
 from travlr.config import Count
@@ -64,7 +64,7 @@ def tiny(data: str, runs: Path, **changes: Any) -> Run:
 def falling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every validation scores less than the one before."""
     scores: Iterator[float] = iter(range(99, 0, -1))
-    monkeypatch.setattr("train.module.score", lambda *_: SimpleNamespace(macro_f1=next(scores), accuracy=50.0))
+    monkeypatch.setattr("train.learning.module.score", lambda *_: SimpleNamespace(macro_f1=next(scores), accuracy=50.0))
 
 
 def lives(config: Run, monkeypatch: pytest.MonkeyPatch, batches: int) -> int:
@@ -179,7 +179,7 @@ def test_between_validations_a_run_is_saved_every_so_many_minutes(
         saved.append(checkpoint["global_step"])
         save(self, checkpoint)
 
-    monkeypatch.setattr("train.checkpoints.time", clock)
+    monkeypatch.setattr("train.learning.checkpoints.time", clock)
     monkeypatch.setattr(Learner, "training_step", step)
     monkeypatch.setattr(Learner, "on_save_checkpoint", on_save)
     run(tiny(data, tmp_path, save_minutes=3, training=replace(STREAM, check_every=8)), say=lambda line: None)

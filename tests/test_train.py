@@ -17,18 +17,18 @@ from sklearn.metrics import f1_score
 
 from tests.helpers import ROOT
 from train import config as names
-from train.batches import test_batches as batches_of_test
 from train.config import Optimiser, Run, Training
-from train.data import Examples, Sight, Source, streamed
-from train.fit import fit
+from train.data.examples import Examples, Sight, Source, streamed
+from train.data.text import Words, grammar_tokenizer, tokenise
+from train.learning.batches import test_batches as batches_of_test
+from train.learning.loop import fit
+from train.learning.module import Learner
+from train.learning.testing import test_matrix as matrix_of
 from train.models import MODELS, SIZES
-from train.module import Learner
-from train.printed import transfer_table
-from train.regions import SOURCES, RegionSettings
-from train.results import read_curve, read_predictions, read_results
+from train.regions.sources import SOURCES, RegionSettings
+from train.results.store import read_curve, read_predictions, read_results
+from train.results.tables import transfer_table
 from train.run import run
-from train.testing import test_matrix as matrix_of
-from train.text import Words, grammar_tokenizer, tokenise
 from travlr import Cardinality, Spatiality
 from travlr.config import Count
 from travlr.generate import Generator, Job, generate_dataset
@@ -100,7 +100,7 @@ def test_intervals_are_over_scenes_where_examples_share_one(monkeypatch: pytest.
         run=SimpleNamespace(tests=("image",), sees_places=True),
         examples=lambda _: examples,
     )
-    monkeypatch.setattr("train.testing.predict", lambda *_: {"image": logits})
+    monkeypatch.setattr("train.learning.testing.predict", lambda *_: {"image": logits})
     drawn = []
     for _ in range(1000):
         rows = np.concatenate([np.flatnonzero(which == scene) for scene in random.integers(0, 50, 50)])

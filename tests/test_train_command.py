@@ -20,15 +20,15 @@ import pytest
 import torch
 import yaml
 
-import train.identity
+import train.results.fingerprint
 import train.run
 from tests.helpers import ROOT, called, interruptible, last_of, one_line
 from train import config, sweep
 from train.command import Job, settings
 from train.command import main as train_main
 from train.config import Run
-from train.identity import identity
-from train.results import collect, read_predictions, read_results, start_run
+from train.results.fingerprint import identity
+from train.results.store import collect, read_predictions, read_results, start_run
 from train.sweep import combinations, expand, go_through, listed
 from travlr import Cardinality, Count, Image, generate_dataset
 from travlr.cli import UsageError
@@ -580,7 +580,7 @@ def test_every_experiment_runs(
     assert called(monkeypatch, "-m", *arguments) == 0
     assert "1 of 1 runs" in capsys.readouterr().out
     (job,) = jobs.values()
-    rows = read_results(train.identity.run_folder(job.resolved()))
+    rows = read_results(train.results.fingerprint.run_folder(job.resolved()))
     assert len(rows) == 2 * len(job.config.tests) and {row["experiment"] for row in rows} == {name}
     assert {row["setting"] for row in rows} == {job.config.setting}
     shutil.rmtree(Path("my runs") / rows[0]["name"])

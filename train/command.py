@@ -19,7 +19,7 @@ from travlr import cli
 from travlr.files import Locked
 
 if TYPE_CHECKING:
-    from train.results import Row
+    from train.results.store import Row
 
 OF_YAML = ("grid", "recipe")  # names in conf/ that are no settings
 FREE_TEXT = ("data", "pretrained", "tokenizer", "start", "runs", "regions.detector", "regions.file")
@@ -100,9 +100,9 @@ def seen_run(config: Run, setting: str) -> Path:
 
     Raises `ValueError` where there is none, with the command that makes it, and where there are several.
     """
-    from train.identity import identity
-    from train.printed import differing, flat, in_words
-    from train.results import canonical, is_finished, read_config
+    from train.results.fingerprint import identity
+    from train.results.store import canonical, is_finished, read_config
+    from train.results.tables import differing, flat, in_words
 
     def look(known: Mapping[str, Any]) -> str:
         return canonical({name: known.get(name) for name in ALIKE})
@@ -166,7 +166,7 @@ def _explained(error: Exception, config: Run) -> str:
     import torch
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-    from train.identity import run_folder
+    from train.results.fingerprint import run_folder
 
     said = " ".join(str(error).split())
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in said:
@@ -236,7 +236,7 @@ def main(arguments: list[str]) -> int:
     rows = job.run()
     if not rows:  # not the process that leads
         return 0
-    from train.printed import transfer_table
+    from train.results.tables import transfer_table
 
     print(f"\n{transfer_table(rows)}\n\nPredictions, weights and curve: {Path(job.config.runs) / rows[0]['name']}")
     return 0

@@ -11,7 +11,7 @@ from typing import Any
 
 from travlr.tasks import TASKS
 
-# Names of what has classes and functions in `train.models` and `train.regions`, which take seconds to import.
+# Names of what has classes and functions in `train.models` and `train.regions.sources`, which take seconds to import.
 MODELS = ("visualbert", "uniter", "lxmert", "albef", "bert", "roberta")
 TEXT_ONLY = ("bert", "roberta")
 WITHOUT_BOXES = ("visualbert",)  # see regions, but are not given their boxes
@@ -84,7 +84,7 @@ class RegionSettings:
     standard deviation of each edge as a part of the box's width or height. Both depend on the seed and on what the
     picture shows, not on its place in the data.
     context: of `scene` and `grid`, what a region's features hold. `none`: its own content. `receptive_field`: its place
-    on the picture and what is around it, too, as a detector's features do (train/receptive_field.py). `auto`:
+    on the picture and what is around it, too, as a detector's features do (train/regions/receptive_field.py). `auto`:
     `receptive_field` for a model that is given no boxes (VisualBERT), else `none`.
     blank: of `scene`, what the white picture of the setting `caption` has: one region, the `whole` picture; or white
     `cells`, as many as `number` (with `exact` the whole picture all the same).
@@ -183,12 +183,12 @@ class Training:
     check_every: steps between validations, null for an epoch. validation: examples of each.
     frozen: train the classification head alone (section 5.2). loss: `binary` is that of the code the paper fine-tuned,
     `distillation` ALBEF's own, from a momentum teacher.
-    naming: beside the answer, name the steps that lead to it (train/naming.py), which the paper does not do.
+    naming: beside the answer, name the steps that lead to it (train/data/auxiliary.py), which the paper does not do.
     consistency: semi-supervised: learn from unlabelled pairs of image and caption, too, as many as labelled examples,
-    to say of the other modality what is said of the one trained in (train/consistency.py): an answer to the paper's
+    to say of the other modality what is said of the one trained in (train/learning/consistency.py): an answer to the paper's
     open challenge.
     window: batches among which examples of like length come together; 1 for random batches.
-    augment: change training pictures as ALBEF's published fine-tuning does (train/augment.py); its crops and flips make
+    augment: change training pictures as ALBEF's published fine-tuning does (train/data/augment.py); its crops and flips make
     left, right and counts wrong.
     shuffled: give the training answers to other examples, which no model can learn from: a check of the whole chain.
     keep: which weights are tested, the last (the paper) or the best on validation.

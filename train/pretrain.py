@@ -8,15 +8,15 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from train.batches import Parts, random_of
-from train.checkpoints import FOLDER, load_weights, save_weights
-from train.data import Examples, bucketed, streamed
-from train.devices import leads, locked_by_leader
-from train.fit import fit
-from train.identity import by_content
-from train.inputs import Inputs
-from train.module import Learner, Schedule
-from train.results import run_id
+from train.data.examples import Examples, bucketed, streamed
+from train.data.inputs import Inputs
+from train.learning.batches import Parts, random_of
+from train.learning.checkpoints import FOLDER, load_weights, save_weights
+from train.learning.devices import leads, locked_by_leader
+from train.learning.loop import fit
+from train.learning.module import Learner, Schedule
+from train.results.fingerprint import by_content
+from train.results.store import run_id
 from train.statements import Statements
 
 CHECKED = 1_000  # validation scenes

@@ -11,22 +11,25 @@ from typing import Any
 
 import torch
 
-from train.batches import Parts, fine_tuning, test_batches, unlabelled_pairs
-from train.checkpoints import FOLDER, load_weights, save_weights
-from train.checks import prepare_data
 from train.config import Run
-from train.data import Sight, Source
-from train.devices import accelerator, chosen_precision, gpu_names, keep_memory, leads, locked_by_leader
-from train.fit import fit
-from train.identity import content, dataset_folder, identity
+from train.data.examples import Sight, Source
+from train.data.pixels import PUBLISHED
+from train.data.text import Words, grammar_tokenizer
+from train.learning.batches import Parts, fine_tuning, test_batches, unlabelled_pairs
+from train.learning.checkpoints import FOLDER, load_weights, save_weights
+from train.learning.devices import accelerator, chosen_precision, gpu_names, keep_memory, leads, locked_by_leader
+from train.learning.loop import fit
+from train.learning.module import Learner
+from train.learning.reader import Reader, kept_reader
+from train.learning.testing import test_matrix
 from train.models import MODELS, make_model, shape_of
 from train.models.layers import Model, start_of
 from train.models.loading import load_published, local_path, pixel_statistics, tokenizer_of
-from train.module import Learner
-from train.pictures import PUBLISHED
+from train.prepare import prepare_data
 from train.pretrain import WEIGHTS, pretrain
-from train.reader import Reader, kept_reader
-from train.results import (
+from train.results.fingerprint import content, dataset_folder, identity
+from train.results.provenance import surroundings
+from train.results.store import (
     TEST_SPLITS,
     Row,
     finish_run,
@@ -37,9 +40,6 @@ from train.results import (
     result_row,
     start_run,
 )
-from train.surroundings import surroundings
-from train.testing import test_matrix
-from train.text import Words, grammar_tokenizer
 
 Say = Callable[[str], object]
 

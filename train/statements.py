@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from train.data import Examples, Raw, shown
-from train.inputs import IGNORED, Inputs
-from train.text import Ragged, Words, phrases_of
+from train.data.examples import Examples, Raw, shown
+from train.data.inputs import IGNORED, Inputs
+from train.data.text import Ragged, Words, phrases_of
 
 MENTIONED = 3  # objects of a statement at most
 

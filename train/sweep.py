@@ -86,7 +86,7 @@ def _checked(arguments: Sequence[str], changes: Mapping[str, Any]) -> Job:
 
 def _named(jobs: Sequence[tuple[Mapping[str, Any], Job]]) -> dict[str, Job]:
     """Jobs by what tells them apart."""
-    from train.printed import value_text
+    from train.results.tables import value_text
 
     names = dict.fromkeys(name for changes, _ in jobs for name in changes)
     varied = [n for n in names if len({repr(changes.get(n)) for changes, _ in jobs}) > 1 and n not in NAMED]
@@ -131,7 +131,7 @@ def go_through(jobs: Mapping[str, Job], say: Say = print) -> list[Any]:
 
     A failing run is told in one line and the others go on. Raises `ValueError` at the end where any failed.
     """
-    from train.printed import grid_table
+    from train.results.tables import grid_table
 
     progress = Progress(jobs, say)
     for name in jobs:
@@ -185,8 +185,8 @@ def _free_memory() -> None:
 
 def _finished(job: Job) -> list[Any] | None:
     """The results of a job that is finished already; None where it is not. Running it tells what is wrong."""
-    from train.identity import run_folder
-    from train.results import read_results
+    from train.results.fingerprint import run_folder
+    from train.results.store import read_results
 
     try:
         return read_results(run_folder(job.resolved()))
@@ -204,8 +204,8 @@ def listed(jobs: Mapping[str, Job]) -> str:
 
 
 def _state(job: Job) -> str:
-    from train.identity import run_folder
-    from train.results import is_finished
+    from train.results.fingerprint import run_folder
+    from train.results.store import is_finished
 
     try:
         config = job.resolved()

@@ -45,7 +45,7 @@ class Probe:
     VL-CheckList's (with corpus/v1), a published run file (.yaml), an eval_set.json or a folder with one, or a CSV of
     results of the predicate-noun study, whose scores are measured. count: items of each of our own, an even number.
     images: where the corpus's pictures are, None for where the corpus says. model: none for floors alone. head,
-    question, size, regions, device_map: of models that have a choice (see `analysis.probe.scorers.load`).
+    question, size, regions, device_map: of models that have a choice (see `analysis.probe.scorers.loading.load`).
 
     task: `itc` compares the sentences of a picture, `itm` asks of each whether it matches; None: what a run file says,
     else `itc`. A setting that is given goes before what a run file says. rules: `published` takes the

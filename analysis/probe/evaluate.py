@@ -1,7 +1,7 @@
 """VL-CheckList's toolbox: `Evaluate("run.yaml", model=model).start()`, with a model that has `predict`.
 
 DIR/TASK/AXIS_SOURCE.json    the published keys, the coverage and the intervals of an axis and source
-DIR/TASK/AXIS_SOURCE.jsonl   each of its items with its scores, as `analysis.probe.scoring` has them
+DIR/TASK/AXIS_SOURCE.jsonl   each of its items with its scores, as `analysis.probe.scorers.scoring` has them
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
-from analysis.probe.checklist import read_corpus, read_run
 from analysis.probe.config import RULES
-from analysis.probe.items import STATUSES, Answer, Corpus, Item, find_picture
-from analysis.probe.measures import itm_counts, itm_shares, measure
-from analysis.probe.scoring import ANSWERS, read, score
-from analysis.probe.selection import answerable, firsts, grouped, head, sample
+from analysis.probe.corpora.checklist import read_corpus, read_run
+from analysis.probe.corpora.items import STATUSES, Answer, Corpus, Item, find_picture
+from analysis.probe.corpora.selection import answerable, firsts, grouped, head, sample
+from analysis.probe.report.metrics import itm_counts, itm_shares, measure
+from analysis.probe.scorers.scoring import ANSWERS, read, score
 from travlr.files import close, locked, put_file
 
 THRESHOLD = 0.5  # of a probability, as the released code has it

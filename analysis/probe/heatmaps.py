@@ -34,11 +34,11 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from analysis.probe import by_hand
-from analysis.probe.families import quiet
-from analysis.probe.items import Scorer
-from analysis.probe.pasting import picture_from
-from analysis.probe.scorers import WORD, Matcher, Parts, Tensors, load
+from analysis.probe import options as by_hand
+from analysis.probe.corpora.items import Scorer
+from analysis.probe.scenes.pasting import picture_from
+from analysis.probe.scorers.families import quiet
+from analysis.probe.scorers.loading import WORD, Matcher, Parts, Tensors, load
 from travlr.browse import write
 from travlr.cli import Parser, UsageError
 

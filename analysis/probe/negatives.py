@@ -30,10 +30,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analysis.probe.checklist import leaves, write_corpus
-from analysis.probe.items import Corpus, Item
-from analysis.probe.taxonomy import FARTHEST, brief, is_length, location_class, size_class
-from analysis.probe.words import TABLES, Words, plain, read_tables
+from analysis.probe.corpora.checklist import leaves, write_corpus
+from analysis.probe.corpora.items import Corpus, Item
+from analysis.probe.corpora.lexicon import TABLES, Words, plain, read_tables
+from analysis.probe.corpora.taxonomy import FARTHEST, brief, is_length, location_class, size_class
 from travlr import cli
 
 TRIES = 50  # words that are looked at before a record counts as one without an answer

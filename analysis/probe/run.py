@@ -17,16 +17,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from analysis.probe import report, tables
 from analysis.probe.config import SCENES, Probe, written
-from analysis.probe.items import KINDS, Answer, Corpus, Missing, Scorer, Unreadable
-from analysis.probe.measures import TOLERANCES, Line, measure
-from analysis.probe.models import Model, models, regions_of
-from analysis.probe.results import Result, save_result
-from analysis.probe.scoring import ANSWERS, Say, forget, hash_of, keep, kept, read, read_config, score
-from analysis.probe.selection import answerable, counted, firsts, head, is_there, sample
-from train.results import run_id
-from train.surroundings import CODE, surroundings
+from analysis.probe.corpora.items import KINDS, Answer, Corpus, Missing, Scorer, Unreadable
+from analysis.probe.corpora.selection import answerable, counted, firsts, head, is_there, sample
+from analysis.probe.report import tables
+from analysis.probe.report import write as report
+from analysis.probe.report.metrics import TOLERANCES, Line, measure
+from analysis.probe.report.results import Result, save_result
+from analysis.probe.scorers.models import Model, models, regions_of
+from analysis.probe.scorers.scoring import ANSWERS, Say, forget, hash_of, keep, kept, read, read_config, score
+from train.results.provenance import CODE, surroundings
+from train.results.store import run_id
 from travlr.files import Locked
 
 SCENES_FOLDER = "data/probes"  # of our own corpora
@@ -188,7 +189,7 @@ def _corpora(config: Probe, say: Say) -> Iterator[Given]:
 
 
 def _read(config: Probe, say: Say) -> Iterator[Given]:
-    from analysis.probe import checklist, predicate_noun
+    from analysis.probe.corpora import checklist, predicate_noun
 
     name, path = config.corpus, Path(config.corpus).expanduser()
     if name in (SCENES, *KINDS):
@@ -216,7 +217,7 @@ def _read(config: Probe, say: Say) -> Iterator[Given]:
 
 def _as_file(path: Path, config: Probe, say: Say) -> Probe:
     """What a published run file asks for, where a setting does not say otherwise."""
-    from analysis.probe import checklist
+    from analysis.probe.corpora import checklist
 
     run = checklist.read_run(path)
     for key in run.unknown:
@@ -237,8 +238,9 @@ def _as_file(path: Path, config: Probe, say: Say) -> Probe:
 
 def _scenes(kind: str, config: Probe, say: Say) -> Corpus:
     """One of our own corpora, built where it is missing."""
-    from analysis.probe import checklist, predicate_noun, scenes
-    from analysis.probe.layouts import FORMAT_VERSION
+    from analysis.probe.corpora import checklist, predicate_noun
+    from analysis.probe.scenes import build as scenes
+    from analysis.probe.scenes.layouts import FORMAT_VERSION
 
     count = config.count or scenes.COUNTS[kind]
     folder = Path(SCENES_FOLDER) / f"{kind}-v{FORMAT_VERSION}-s{config.seed}-{count}"
@@ -301,7 +303,7 @@ def _measured(corpus: Corpus, answers: Sequence[Answer], measuring: Mapping[str,
 def _floors(one: Given) -> Result:
     """What is reached without a model: rules that see text alone, and on our own scenes those that see the pictures or
     know the truth."""
-    from analysis.probe import floors
+    from analysis.probe.report import baselines as floors
 
     corpus, config = one.corpus, one.config
     identity = {"corpus": corpus.name, "digest": corpus.digest, "model": "", "seed": config.seed}
@@ -343,7 +345,7 @@ def _kept(one: Given) -> Result:
 
 def _run(one: Given, model: Model, say: Say) -> Result:
     """A model asked a corpus, and as floors the same with a blank picture and with other items' pictures."""
-    from analysis.probe import floors
+    from analysis.probe.report import baselines as floors
 
     corpus, config = one.corpus, one.config
     threshold = model.threshold
@@ -428,7 +430,7 @@ def _write_results(folder: Path, one: Given, model: str, answers: Sequence[Answe
     """Answers in the columns of the predicate-noun study. A score becomes a probability: its own where it has a
     threshold, which is 0.5 then; else, as the study's CLIP has it, that of the two sentences of the item. Scores more
     than some 36 above the threshold all become 1 there, and so tie; they are whole in answers.jsonl."""
-    from analysis.probe.predicate_noun import results_name, write_results
+    from analysis.probe.corpora.predicate_noun import results_name, write_results
 
     def probability(score: float, other: float) -> float:
         return 1 / (1 + math.exp(min(700.0, (other if threshold is None else threshold) - score)))
@@ -449,7 +451,7 @@ def _averages(corpus: Corpus, lines: Sequence[Line], task: str) -> tuple[dict[st
     """The averages of VL-CheckList's paper: of accuracies over items or, of ITM, over sentences alone."""
     if corpus.kind != "checklist":
         return ()
-    from analysis.probe.taxonomy import by_axis, paper_averages
+    from analysis.probe.corpora.taxonomy import by_axis, paper_averages
 
     what, told = ("itm_accuracy", ", of ITM accuracies") if task == "itm" else ("single", "")
     found = {(line.by, line.value): value for line in lines if (value := getattr(line, what)) is not None}

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from analysis.probe import by_hand
-from analysis.probe.items import Scorer
-from analysis.probe.pasting import SIDE, object_from, picture_from, placed, scene, shape_picture
+from analysis.probe import options as by_hand
+from analysis.probe.corpora.items import Scorer
+from analysis.probe.scenes.pasting import SIDE, object_from, picture_from, placed, scene, shape_picture
 from travlr.cli import Parser, UsageError
 from travlr.scene import COLOURS, SHAPES
 
@@ -140,7 +140,7 @@ def page(names: list[str], scorer_of: Callable[[str], Scorer]) -> Any:
     except ImportError:
         raise ValueError("this page needs Gradio; install it with: pip install -e .[page]") from None
 
-    from analysis.probe.scorers import one_line
+    from analysis.probe.scorers.loading import one_line
 
     def show(*controls: Any) -> Any:
         try:
@@ -250,7 +250,7 @@ def parser() -> argparse.ArgumentParser:
 
 def loader(names: list[str], settings: Mapping[str, Any]) -> Callable[[str], Scorer]:
     """A function that gives the scorer of a name on the list, loaded once. The page can ask for no other."""
-    from analysis.probe.scorers import load
+    from analysis.probe.scorers.loading import load
 
     @functools.cache
     def scorer_of(name: str) -> Scorer:

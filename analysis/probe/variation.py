@@ -30,10 +30,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from analysis.probe import by_hand
-from analysis.probe.items import Scorer
-from analysis.probe.pasting import SIDE, box_of, object_from, picture_from, placed, scene, shape_picture
-from analysis.probe.taxonomy import LOCATIONS, location_class, size_class
+from analysis.probe import options as by_hand
+from analysis.probe.corpora.items import Scorer
+from analysis.probe.corpora.taxonomy import LOCATIONS, location_class, size_class
+from analysis.probe.scenes.pasting import SIDE, box_of, object_from, picture_from, placed, scene, shape_picture
 from travlr import cli, files
 from travlr.scene import COLOURS, SHAPES
 
@@ -365,8 +365,8 @@ def sentences_of(given: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: list[str]) -> None:
-    from analysis.probe.models import weights_of
-    from train.surroundings import environment
+    from analysis.probe.scorers.models import weights_of
+    from train.results.provenance import environment
     from travlr.dataset import versions
 
     given = parser().parse_args(arguments)
@@ -400,7 +400,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _load(given: argparse.Namespace) -> Scorer:
-    from analysis.probe.scorers import load
+    from analysis.probe.scorers.loading import load
 
     scorer: Scorer = load(given.model, **by_hand.settings_of(given))
     return scorer

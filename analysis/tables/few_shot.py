@@ -11,7 +11,7 @@ from analysis.layout import Cell, Table
 from analysis.paper import NAMES
 from analysis.runs import Runs
 from analysis.tables.sheet import LONG, TASKS, Sheet, left_out, score_cell, source_cell
-from train.evaluate import TEST
+from train.results.scores import TEST
 
 
 def few_shot(runs: Runs) -> Table:

@@ -15,8 +15,8 @@ from analysis.averages import Trained, trained, weights_of
 from analysis.layout import BLANK, Cell, Table
 from analysis.paper import SETTINGS
 from analysis.runs import Runs
-from train.evaluate import TEST
-from train.printed import value_text
+from train.results.scores import TEST
+from train.results.tables import value_text
 
 TASKS = {task: letter for letter, task in paper.TASKS.items()}
 BIMODAL = ("visualbert", "uniter", "lxmert", "albef")

@@ -11,9 +11,9 @@ from analysis.paper import SETTINGS, SPLITS
 from analysis.runs import Runs
 from analysis.statistics import Paired, holm, paired
 from analysis.tables.sheet import SHORT, Sheet, score_text, signed
-from train.evaluate import LEVEL
-from train.printed import differing, in_words
-from train.results import read_predictions
+from train.results.scores import LEVEL
+from train.results.store import read_predictions
+from train.results.tables import differing, in_words
 
 
 def compare(runs: Runs, name_a: str, name_b: str) -> Table:

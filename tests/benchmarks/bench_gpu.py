@@ -16,12 +16,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from train.batches import Parts, fine_tuning
 from train.config import Optimiser, Run, Training
-from train.data import Source
-from train.inputs import Inputs
+from train.data.examples import Source
+from train.data.inputs import Inputs
+from train.learning.batches import Parts, fine_tuning
+from train.learning.module import Learner
 from train.models import MODELS
-from train.module import Learner
 from train.run import build, sight_of, words_of
 from travlr import Cardinality
 from travlr.config import Count

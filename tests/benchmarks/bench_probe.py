@@ -18,12 +18,12 @@ from pathlib import Path
 import torch
 import transformers
 
-from analysis.probe.floors import RULES, floors
-from analysis.probe.items import Corpus
-from analysis.probe.measures import measure
-from analysis.probe.scenes import SMOKE, build
-from analysis.probe.scorers import load
-from analysis.probe.scoring import score
+from analysis.probe.corpora.items import Corpus
+from analysis.probe.report.baselines import RULES, floors
+from analysis.probe.report.metrics import measure
+from analysis.probe.scenes.build import SMOKE, build
+from analysis.probe.scorers.loading import load
+from analysis.probe.scorers.scoring import score
 from tests.benchmarks.bench_generate import table
 
 

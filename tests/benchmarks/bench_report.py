@@ -25,8 +25,9 @@ import numpy as np
 
 from analysis.runs import examples_of
 from train.config import Run
-from train.evaluate import score
-from train.results import (
+from train.results.provenance import surroundings
+from train.results.scores import score
+from train.results.store import (
     CONFIG,
     RESULTS,
     TEST_SETTINGS,
@@ -40,9 +41,8 @@ from train.results import (
     write_curve,
     write_predictions,
 )
-from train.surroundings import surroundings
 
-from train.results import RESULT_COLUMNS, canonical  # isort: skip
+from train.results.store import RESULT_COLUMNS, canonical  # isort: skip
 from travlr.dataset import Dataset, open_dataset
 from travlr.generate import Job, generate_dataset
 from travlr.tasks import TASKS

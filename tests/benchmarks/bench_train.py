@@ -44,17 +44,17 @@ from transformers import (
     ViTModel,
 )
 
-from train.batches import Parts, fine_tuning
 from train.config import Run, Training
-from train.data import Examples, Raw, Sight, Source, bucketed
-from train.devices import chosen_precision, keep_memory, matmul_rate
-from train.inputs import Inputs
+from train.data.examples import Examples, Raw, Sight, Source, bucketed
+from train.data.inputs import Inputs
+from train.data.text import Words, grammar_tokenizer
+from train.learning.batches import Parts, fine_tuning
+from train.learning.devices import chosen_precision, keep_memory, matmul_rate
+from train.learning.module import Learner
 from train.models import MODELS, make_model, shape_of
 from train.models.layers import Model
-from train.module import Learner
-from train.regions import RegionSettings
+from train.regions.sources import RegionSettings
 from train.run import build, words_of
-from train.text import Words, grammar_tokenizer
 from travlr import Cardinality, Spatiality
 from travlr.config import Count
 from travlr.generate import Job, generate_dataset, generator

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from train.inputs import Encoded, Inputs
+from train.data.inputs import Encoded, Inputs
 from train.models.layers import Layer, Model, Shape, Stack, TextEmbeddings, attend, initialise
 
 

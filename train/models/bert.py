@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 
-from train.inputs import Encoded, Inputs
+from train.data.inputs import Encoded, Inputs
 from train.models.layers import Dropout, Model, Shape, hasten, initialise
 
 

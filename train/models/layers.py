@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from train.inputs import Encoded, Inputs
+from train.data.inputs import Encoded, Inputs
 
 START = 0.02  # standard deviation of BERT's random weights
 POOLED_WIDTH = 1024  # of the controlled models' two poolers where the model is 768 wide; others in proportion

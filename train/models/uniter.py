@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from train.inputs import Encoded, Inputs
+from train.data.inputs import Encoded, Inputs
 from train.models.layers import (
     Dropout,
     Fusion,

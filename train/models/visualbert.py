@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from transformers import VisualBertConfig, VisualBertModel
 
-from train.inputs import Encoded, Inputs
+from train.data.inputs import Encoded, Inputs
 from train.models.layers import Fusion, Model, Shape, classifier, hasten, initialise, regions_of
 
 

@@ -1,0 +1,427 @@
+"""VL-CheckList's files: its published corpora and run files, read as they are, and corpora written in their form.
+
+The toolbox is described in "An Explainable Toolbox for Evaluating Pre-trained Vision-Language Models".
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from analysis.probe.config import TASKS
+from analysis.probe.corpora.items import Corpus, Item
+from analysis.probe.corpora.selection import grouped
+from analysis.probe.corpora.taxonomy import TAXONOMY
+from travlr import files
+
+TREE = Path("corpus") / "v1"  # below the folder of a corpus: a YAML file for each axis and source
+SIDECAR = "items.jsonl"  # what the published format has no place for: pairs and labels
+
+LARGEST_YAML = 1 << 20  # characters
+
+
+# Files that others wrote ---------------------------------------------------------------------------------------------
+
+
+def read_json(path: Path) -> Any:
+    """The value in a JSON file; an empty file is an empty list. Raises `ValueError`, one line, for what is not JSON."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        if not text.strip():
+            return []
+        value = json.loads(text)
+        if "\\ud" in text.lower():  # an escape may be half of a character, which no file can hold
+            json.dumps(value, ensure_ascii=False).encode()
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}: line {error.lineno}: not JSON or cut off ({error.msg})") from None
+    except UnicodeError:
+        raise ValueError(f"{path}: is not text in UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not JSON ({error})") from None
+    return value
+
+
+class _Plain(yaml.SafeLoader):
+    """Without aliases, of which a few lines make values that no memory holds."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise ValueError(f"*{self.peek_event().anchor}: aliases are not read; write the value itself")  # type: ignore[no-untyped-call]
+        return super().compose_node(parent, index)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The names and values in a YAML file of plain data. Raises `ValueError`, one line; tags make no objects."""
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            text = file.read(LARGEST_YAML + 1)
+        if len(text) > LARGEST_YAML:
+            raise ValueError(f"has more than {LARGEST_YAML:,} characters")
+        value = yaml.load(text, _Plain)
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+    except UnicodeError:
+        raise ValueError(f"{path}: is not text in UTF-8") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: needs lines such as NAME: value")
+    return {str(key): inner for key, inner in value.items()}
+
+
+def _short(value: Any) -> str:
+    """What others wrote, as part of a message of one line."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def leaves(path: str) -> bool:
+    """Whether a path in a file points out of the folder that it is relative to."""
+    normal = os.path.normpath(path.replace("\\", "/"))
+    return os.path.isabs(normal) or normal == ".." or normal.startswith("../")
+
+
+# The corpus ----------------------------------------------------------------------------------------------------------
+
+ODDITIES = {
+    "bare": "records with a bare string in place of a list of sentences",
+    "lengths": "records with more true than false sentences, or fewer",
+    "spaces": "records with leading, trailing or double spaces, kept as they are",
+    "same": "records with a false sentence that equals a true one: nothing can be right there",
+    "elsewhere": "records with a false sentence that is a true one of the same picture in another record",
+    "repeats": "records that repeat an earlier one exactly",
+}
+
+
+def read_corpus(
+    folder: Path | str,
+    types: Sequence[str] | None = None,
+    data: Sequence[str] | None = None,
+    images: Path | str | None = None,
+) -> Corpus:
+    """A published corpus: the folder that holds `corpus/` and `data/`.
+
+    types: axes such as `Object/Location/mid`, or what is above them, such as `Relation`. data: sources, the names of
+    YAML files such as `vg_obj`. None: all. images: the folder that the pictures' roots (`IMG_ROOT`: vg, swig, hake) are
+    in, or one such root itself; None: the corpus's folder.
+
+    Texts stay as they are, byte for byte. What is odd is counted in the corpus's notes. Malformed records (of another
+    shape, or without a true or a false sentence) and data files that are missing are left out: each has a line in the
+    corpus's `refused`. Raises `ValueError`, one line with the file, for one that cannot be read, and for types and data
+    that select nothing.
+    """
+    root = Path(folder)
+    if images is not None and not Path(images).is_dir():
+        raise ValueError(f"images={images}: there is no such folder")
+    if (root / files.WORK).exists():
+        raise ValueError(f"{folder}: is unfinished; run the command that makes it once more")
+    chosen = _chosen(root, types, data)
+    settings = {place: _settings(path, images) for place, path in chosen.items()}
+    pictures = _above(Path(images), {one["IMG_ROOT"] for one in settings.values()}) if images else root
+    items, found = list[Item](), _Found()
+    for place, said in settings.items():
+        file = root / said["ANNO_PATH"]
+        if not os.path.isfile(file):  # false, too, of a name that no file can have
+            found.missing.append(place)
+            continue
+        records = read_json(file)
+        if not isinstance(records, list):
+            raise ValueError(f"{file}: needs a list of records [picture, {{POS: …, NEG: …}}]")
+        if not records:
+            found.empty.append(place)
+        items += _items(records, place, _root(said["IMG_ROOT"], pictures, images), found)
+    if (root / SIDECAR).is_file():
+        items = _labelled(root / SIDECAR, items)
+    refused = (*found.malformed, *(f"{place}: its data file is missing" for place in found.missing))
+    notes = tuple(found.notes(len(chosen)))
+    return Corpus(root.resolve().name, "checklist", tuple(items), pictures, notes, refused)
+
+
+@dataclass
+class _Found:
+    """What files hold beside items. missing, empty: files, by axis and source. malformed: a line for each record. odd:
+    how many records of each file have each of `ODDITIES`."""
+
+    missing: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    malformed: list[str] = field(default_factory=list)
+    odd: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in ODDITIES})
+
+    def notes(self, number: int) -> Iterator[str]:
+        """number: of all files."""
+        missing = "missing data files, whose records are left out"
+        for places, text in ((self.missing, missing), (self.empty, "empty data files")):
+            if places:
+                yield f"{text}: {len(places)} of {number}, {_by_axis(places)}"
+        if self.malformed:
+            of = Counter(line.partition(": ")[0].rpartition("/")[0] for line in self.malformed)
+            yield f"{_counted(of, 'malformed records, left out')}; the first is {self.malformed[0]}"
+        yield from (_counted(self.odd[name], text) for name, text in ODDITIES.items() if self.odd[name])
+
+
+def _chosen(root: Path, types: Sequence[str] | None, data: Sequence[str] | None) -> dict[str, Path]:
+    """The YAML files that are asked for, by axis and source. Raises `ValueError` where a name selects none."""
+    paths = sorted((root / TREE).rglob("*.yaml"))
+    if not paths:
+        raise ValueError(f"{root}: has no {TREE}/…/NAME.yaml; name the folder that holds corpus/ and data/")
+    there = {path.relative_to(root / TREE).with_suffix("").as_posix(): path for path in paths}
+    kept = dict(there)
+    for setting, names, part in (("types", types, 0), ("data", data, 1)):
+        if names is None:
+            continue
+        known = sorted({place.rpartition("/")[2 * part] for place in kept})
+        asked = [str(name).strip("/") for name in names]
+        for name in asked:
+            if not any(_under(place.rpartition("/")[2 * part], name, part) for place in kept):
+                near = difflib.get_close_matches(name, known, 3) or known
+                raise ValueError(f"{setting}: nothing is named {name!r} there; choose from {', '.join(near)}")
+        kept = {p: f for p, f in kept.items() if any(_under(p.rpartition("/")[2 * part], n, part) for n in asked)}
+    order = {axis: number for number, axis in enumerate(TAXONOMY)}
+    return dict(sorted(kept.items(), key=lambda one: (order.get(one[0].rpartition("/")[0], len(order)), one[0])))
+
+
+def _under(name: str, asked: str, exact: int) -> bool:
+    return name == asked or (not exact and name.startswith(f"{asked}/"))
+
+
+def _settings(path: Path, images: Path | str | None) -> dict[str, str]:
+    """What a corpus's YAML file says. Its TYPE is not read: all published ones are the same."""
+    values = read_yaml(path)
+    for name in ("ANNO_PATH", "IMG_ROOT"):
+        if not isinstance(values.get(name), str):
+            raise ValueError(f"{path}: {name} is missing or not a text")
+        if leaves(values[name]) and (name == "ANNO_PATH" or images is None):
+            mend = "" if name == "ANNO_PATH" else "; give images=FOLDER"
+            raise ValueError(f"{path}: {name}: {_short(values[name])} leaves the folder of the corpus{mend}")
+    return values
+
+
+def _above(images: Path, roots: set[str]) -> Path:
+    """The folder that the one root is in, where `images` is that root by its name: so items keep their paths."""
+    names = {root.strip("/") for root in roots}
+    return (
+        images.resolve().parent if names == {images.resolve().name} and not (images / names.pop()).is_dir() else images
+    )
+
+
+def _root(root: str, pictures: Path, images: Path | str | None) -> PurePosixPath:
+    """What stands above the paths of records: nothing, where `images` is the root, under whatever name."""
+    stands = images is not None and (leaves(root) or not (pictures / root).is_dir())
+    return PurePosixPath("" if stands else root)
+
+
+def _items(records: list[Any], place: str, root: PurePosixPath, found: _Found) -> list[Item]:
+    """The items of one file, in its order; their ids hold their places in it. `found` is added to."""
+    axis, _, source = place.rpartition("/")
+    top, *middle, last = axis.split("/")
+    labels = {middle[0].lower(): last} if top == "Object" and middle else {}
+    read: dict[str, _Record] = {}
+    for number, value in enumerate(records):
+        try:
+            read[f"{place}/{number}"] = _record(value)
+        except ValueError as error:
+            found.malformed.append(f"{place}/{number}: {error}")
+    true_of: dict[str, set[str]] = defaultdict(set)
+    for image, positives, _negatives, _bare in read.values():
+        true_of[image].update(positives)
+    items, seen = [], set()
+    for name, (image, positives, negatives, bare) in read.items():
+        own = set(positives)
+        traits = {
+            "bare": bare,
+            "lengths": len(positives) != len(negatives),
+            "spaces": any("  " in text or text != text.strip() for text in (*positives, *negatives)),
+            "same": not own.isdisjoint(negatives),
+            "elsewhere": own.isdisjoint(negatives) and any(text in true_of[image] for text in negatives),
+            "repeats": (image, positives, negatives) in seen,
+        }
+        for trait in (trait for trait, holds in traits.items() if holds):
+            found.odd[trait][place] += 1
+        seen.add((image, positives, negatives))
+        items.append(Item(name, (root / image).as_posix(), positives, negatives, axis, source, labels=labels))
+    return items
+
+
+_Record = tuple[str, tuple[str, ...], tuple[str, ...], bool]
+"""Picture, true and false sentences, and whether a bare string stood for a list."""
+
+
+def _record(value: Any) -> _Record:
+    """Raises `ValueError`, with why, for what is no record, or one that nothing can be asked of."""
+    if not (isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], dict)):
+        raise ValueError("needs [picture, {POS: …, NEG: …}]")
+    given = [value[1].get(name) for name in ("POS", "NEG")]
+    lists: list[Any] = [[texts] if isinstance(texts, str) else texts for texts in given]
+    for name, texts in zip(("POS", "NEG"), lists, strict=True):
+        if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"{name} needs a list of sentences")
+    return value[0], tuple(lists[0]), tuple(lists[1]), any(isinstance(texts, str) for texts in given)
+
+
+def _counted(number: Counter[str], text: str) -> str:
+    """A note: how many in all, and the files that most of them are in."""
+    most = ", ".join(f"{place} {count:,}" for place, count in number.most_common(3))
+    return f"{text}: {number.total():,} ({most}{', …' if len(number) > 3 else ''})"
+
+
+def _by_axis(places: Sequence[str]) -> str:
+    sources: dict[str, list[str]] = {}
+    for axis, _, source in (place.rpartition("/") for place in places):
+        sources.setdefault(axis, []).append(source)
+    return ", ".join(f"{axis} ({', '.join(of)})" for axis, of in sources.items())
+
+
+def _labelled(path: Path, items: Sequence[Item]) -> list[Item]:
+    """Items with the pairs and labels that a side-car file has of them. Raises `ValueError` where it does not fit."""
+    known: dict[str, Mapping[str, Any]] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        try:
+            said = json.loads(line)
+            known[said["id"]] = {
+                "pair": str(said["pair"]), "labels": {str(k): str(v) for k, v in said["labels"].items()},
+                "sentences": (said["positives"], said["negatives"]),
+            }  # fmt: skip
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise ValueError(
+                f"{path}: line {number}: is not an item; remove the file, or make the corpus anew"
+            ) from None
+    found = []
+    for item in items:
+        said = known.get(item.id)
+        if said and said["sentences"] != (list(item.positives), list(item.negatives)):
+            raise ValueError(f"{path}: {item.id} has other sentences than its data; remove the file, or make both anew")
+        found.append(replace(item, pair=said["pair"], labels={**item.labels, **said["labels"]}) if said else item)
+    return found
+
+
+def published(items: Sequence[Item], root: str = "images") -> dict[str, bytes]:
+    """The files of the published form, by name: of each axis and source its YAML and, before it, its data.
+
+    root: the `IMG_ROOT`, the first part of each item's path. Raises `ValueError` for an axis, a source or a picture
+    that leaves its folder.
+    """
+    written: dict[str, bytes] = {}
+    for (axis, source), of in grouped(items).items():
+        place = f"{axis}/{source}"
+        if not axis or not source or "/" in source or leaves(place):
+            raise ValueError(f"{place}: an axis and a source must be names of folders and of a file")
+        data = f"data/{place}.json"
+        records = [[_below(root, item.image), {"POS": item.positives, "NEG": item.negatives}] for item in of]
+        settings = {"ANNO_PATH": data, "IMG_ROOT": f"{root}/", "TYPE": "TUPLE_JSON"}
+        written[data] = json.dumps(records).encode()
+        written[f"{TREE.as_posix()}/{place}.yaml"] = yaml.safe_dump(settings, sort_keys=False).encode()
+    return written
+
+
+def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images") -> None:
+    """Write items in the published form, with a side-car file of their pairs and labels.
+
+    `read_corpus` gives the same items; their ids become axis, source and place in the file. Killed at any moment, the
+    same call goes on. Raises `ValueError` for a folder that holds another corpus, and as `published`.
+    """
+    out = Path(folder)
+    named = [
+        replace(item, id=f"{axis}/{source}/{number}")
+        for (axis, source), of in grouped(items).items()
+        for number, item in enumerate(of)
+    ]
+    sidecar = "".join(f"{json.dumps(asdict(item))}\n" for item in named).encode()
+    written = {SIDECAR: sidecar, **published(items, root)}  # first what tells what is being made
+    same = (out / SIDECAR).read_bytes() == sidecar if (out / SIDECAR).is_file() else not (out / "corpus").exists()
+    if not same:
+        raise ValueError(f"{out}: holds another corpus; name another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    with files.locked(out):
+        for name, data in written.items():
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            files.put_file(out, name, [data], sync=False)
+        files.close(out)
+
+
+def _below(root: str, image: str) -> str:
+    """The path below the root. Raises `ValueError` for one that is not there."""
+    if leaves(image) or not image.startswith(f"{root}/"):
+        raise ValueError(f"picture {image!r}: its path must begin with {root}/ and stay there")
+    return image.removeprefix(f"{root}/")
+
+
+# The run file --------------------------------------------------------------------------------------------------------
+
+KNOWN = {
+    "": ("MAX_NUM", "MODEL_NAME", "MODE_NAME", "BATCH_SIZE", "TASK", "DATA", "OUTPUT"),
+    "DATA": ("TYPES", "TEST_DATA"),
+    "OUTPUT": ("DIR", "NUM"),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A published run file.
+
+    types, data: as of `read_corpus`. task: `itc` or `itm`. most: sentences to score of each file, half as many records;
+    None for all (`MAX_NUM`). examples: of right and of wrong answers each in the result (`OUTPUT.NUM`). unknown: keys
+    that mean nothing, and what may have been meant.
+    """
+
+    types: tuple[str, ...]
+    data: tuple[str, ...]
+    task: str
+    most: int | None
+    batch_size: int
+    out: str
+    examples: int = 5
+    model: str = ""
+    unknown: tuple[str, ...] = ()
+
+
+def read_run(path: Path | str) -> Run:
+    """A published run file. Raises `ValueError`, one line with the key, for one that lacks or cannot mean something."""
+    values = read_yaml(Path(path))
+    unknown = []
+    for part, names in KNOWN.items():
+        inside = values.get(part) if part else values
+        if not isinstance(inside, dict):
+            raise ValueError(f"{path}: {part} is missing; it needs {' and '.join(names)}")
+        for key in (str(key) for key in inside if key not in names):
+            near = difflib.get_close_matches(key, names, 1)
+            unknown.append(f"{part}{'.' * bool(part)}{_short(key)}" + (f" (did you mean {near[0]}?)" if near else ""))
+    data, output = values["DATA"], values["OUTPUT"]
+    task = str(values.get("TASK")).lower()
+    if task not in TASKS:
+        raise ValueError(f"{path}: TASK: {_short(values.get('TASK'))}: choose one of {', '.join(TASKS)}")
+    if "MAX_NUM" not in values:
+        raise ValueError(f"{path}: MAX_NUM is missing; give a number of sentences, or 0 for all")
+    return Run(
+        types=_names(path, "DATA.TYPES", data.get("TYPES")),
+        data=_names(path, "DATA.TEST_DATA", data.get("TEST_DATA")),
+        task=task,
+        most=_whole(path, "MAX_NUM", values["MAX_NUM"] or 0, 0) or None,
+        batch_size=_whole(path, "BATCH_SIZE", values.get("BATCH_SIZE", 16), 1),
+        out=_names(path, "OUTPUT.DIR", output.get("DIR"))[0],
+        examples=_whole(path, "OUTPUT.NUM", output.get("NUM", 5), 0),
+        model=str(values.get("MODEL_NAME", values.get("MODE_NAME", ""))),  # the sample that comes with it misspells it
+        unknown=tuple(unknown),
+    )
+
+
+def _names(path: Path | str, key: str, value: Any) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
+        raise ValueError(f"{path}: {key}: needs {'a name' if key.endswith('DIR') else 'a list of names'}")
+    return tuple(names)
+
+
+def _whole(path: Path | str, key: str, value: Any, least: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{path}: {key}: {_short(value)}: needs a whole number of at least {least}")
+    return value

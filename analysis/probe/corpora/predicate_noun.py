@@ -1,0 +1,389 @@
+"""Predicate-noun dependencies: the published evaluation set and result files, read, recomputed and written.
+
+Nikolaus et al. 2022, "Do Vision-and-Language Transformers Learn Grounded Predicate-Noun Dependencies?". Two triplets
+(picture, true sentence, false sentence) are a pair that exchanges the sentences, so a text alone decides nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import csv
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.probe.config import TEMPLATES
+from analysis.probe.corpora.checklist import leaves, read_json
+from analysis.probe.corpora.items import WHOLE, Answer, Corpus, Item
+from analysis.probe.corpora.taxonomy import is_length
+from travlr import files
+
+SET = "eval_set.json"
+AXES = {"object": "predicate", "subject": "noun"}  # what is wrong in the false sentence, by the published `pos`
+
+RELATION = ("id", "Label1", "label", "Label2", "bounding_box")
+ALT = ("sentence_target_alt", "sentence_distractor_alt")
+ALT_NAME = "_alt_sentences"  # in the names of result files
+KEYS = (
+    "id", "img_filename", "sentence_target", "sentence_distractor", "relationship_target", "relationship_distractor",
+    "subject", "predicate", "object", "word_target", "word_distractor", "pos", "open_images_split", *ALT,
+)  # fmt: skip
+PROBABILITIES = ("prob_target_match", "prob_distractor_match")
+RESULTS = ("result", "result_separate", "result_strict", *PROBABILITIES, "cropped_image", "model")
+COLUMNS = (*KEYS, *RESULTS)
+LONGEST = 4096  # characters of a relationship in a result file
+Record = dict[str, Any]
+
+
+# The evaluation set --------------------------------------------------------------------------------------------------
+
+
+def read_records(path: Path | str) -> list[Record]:
+    """The triplets of an evaluation set, checked: its file, or the folder that it is in.
+
+    Raises `ValueError`, one line with file and record, for what cannot be read, an odd number of triplets, a missing
+    key, a value of another type, an id that is there twice, and a picture that leaves its folder.
+    """
+    file = Path(path) / SET if Path(path).is_dir() else Path(path)
+    values = read_json(file)
+    if not isinstance(values, list):
+        raise ValueError(f"{file}: needs a list of triplets")
+    records = [_checked(value, f"{file}: record {number}") for number, value in enumerate(values)]
+    if twice := [one for one, times in Counter(record["id"] for record in records).items() if times > 1]:
+        raise ValueError(f"{file}: id {twice[0]} is there more than once")
+    if len(records) % 2:
+        raise ValueError(f"{file}: has an odd number of triplets, {len(records):,}; two in a row are a pair")
+    return records
+
+
+def _checked(value: Any, where: str, keys: Sequence[str] = KEYS) -> Record:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where}: needs names and values")
+    if lacking := [key for key in keys if key not in value]:
+        raise ValueError(f"{where}: lacks {', '.join(lacking)}")
+    for key in keys:
+        if key.startswith("relationship_"):
+            _check_relation(value[key], f"{where}: {key}")
+        elif not isinstance(value[key], int if key == "id" else str) or isinstance(value[key], bool):
+            raise ValueError(f"{where}: {key} is not {'a whole number' if key == 'id' else 'a text'}")
+    if value["pos"] not in AXES:
+        raise ValueError(f"{where}: pos is {value['pos']!r}; it must be object or subject")
+    if not value["img_filename"] or leaves(value["img_filename"]):
+        raise ValueError(f"{where}: img_filename {value['img_filename']!r} leaves the folder of pictures")
+    return {key: value[key] for key in keys}
+
+
+def _check_relation(value: Any, where: str) -> None:
+    if not isinstance(value, dict) or set(value) != set(RELATION):
+        raise ValueError(f"{where}: needs {', '.join(RELATION)}")
+    if not all(isinstance(value[key], str) for key in RELATION[:-1]):
+        raise ValueError(f"{where}: {', '.join(RELATION[:-1])} need to be texts")
+    box = value["bounding_box"]
+    if not isinstance(box, list) or len(box) != 4 or not all(map(is_length, box)):
+        raise ValueError(f"{where}: bounding_box needs [x, y, w, h], parts of the picture")
+
+
+def cropped_name(image: str, relation: str) -> str:
+    """The file with the crop of a picture to a relationship's box, by the published rule."""
+    stem, extension = os.path.splitext(image)
+    return f"{stem}_rel_{relation}{extension}"
+
+
+def read_set(
+    path: Path | str, template: str = "normal", cropped: bool = False, images: Path | str | None = None
+) -> Corpus:
+    """A published evaluation set as a corpus.
+
+    Axis `predicate` where the false sentence has the wrong predicate, `noun` where it has the wrong noun. template:
+    `normal` ("a man is wearing glasses") or `alt` ("the man wears glasses"). cropped: ask of the crops to the target's
+    box, files named by `cropped_name`, without the visual distractors. images: the folder of the pictures; None: the
+    folder `images` beside the file, if there is one. Raises `ValueError` as `read_records`.
+    """
+    if template not in TEMPLATES:
+        raise ValueError(f"template={template}: choose one of {', '.join(TEMPLATES)}")
+    records = read_records(path)
+    if images is not None and not Path(images).is_dir():
+        raise ValueError(f"images={images}: there is no such folder")
+    folder = Path(path) if Path(path).is_dir() else Path(path).parent
+    beside = folder / "images" if (folder / "images").is_dir() else None
+    pairs = [(first, first + 1) for first in range(0, len(records), 2)]
+    alone = sum(not _mirrored(records[a], records[b]) for a, b in pairs)
+    note = f"pairs that are no mirrors of each other, where a text alone may decide: {alone:,} of {len(pairs):,}"
+    corpus = _corpus(records, pairs, template, cropped)
+    return replace(corpus, pictures=Path(images) if images else beside, notes=(note,) if alone else ())
+
+
+def _corpus(records: Sequence[Record], pairs: Sequence[tuple[int, int]], template: str, cropped: bool) -> Corpus:
+    """Triplets as items; pairs: the places of both of each."""
+    pair = {place: str(number) for number, both in enumerate(pairs) for place in both}
+    items = (_item(record, pair.get(place, ""), template, cropped) for place, record in enumerate(records))
+    name = f"predicate-noun{', alt' * (template == 'alt')}{', cropped' * cropped}"
+    return Corpus(name, "predicate_noun", tuple(items), None)
+
+
+def _item(record: Record, pair: str, template: str, cropped: bool) -> Item:
+    target, distractor = ALT if template == "alt" else ("sentence_target", "sentence_distractor")
+    image = record["img_filename"]
+    labels = {key: record[key] for key in ("subject", "predicate", "object", "word_target", "word_distractor")}
+    labels |= {"template": template, "cropped": str(cropped).lower(), "split": record["open_images_split"]}
+    return Item(
+        id=str(record["id"]),
+        image=cropped_name(image, record["relationship_target"]["id"]) if cropped else image,
+        positives=(record[target],),
+        negatives=(record[distractor],),
+        axis=AXES[record["pos"]],
+        pair=pair,
+        labels={**labels, **({WHOLE: image} if cropped else {})},
+    )
+
+
+def _mirrored(one: Record, other: Record) -> bool:
+    """Whether two triplets exchange their sentences."""
+    names = [name for name in ("sentence_{}", "sentence_{}_alt") if name.format("target") in one]
+    return one["pos"] == other["pos"] and all(
+        one[name.format(a)] == other[name.format(b)]
+        for name in names
+        for a, b in (("target", "distractor"), ("distractor", "target"))
+    )
+
+
+# Result files --------------------------------------------------------------------------------------------------------
+
+
+def read_results(path: Path | str) -> tuple[list[Record], list[Answer]]:
+    """A published result file: its triplets, with `cropped_image` and `model`, and the answers to them.
+
+    A file without probabilities, as of people, has scores 1 and 0 for the sentence that was chosen and the other one.
+    A triplet without result or with a probability that is not a number has failed. Raises `ValueError`, one line with
+    file and line, for missing columns, values of another type, an id that is there twice, and a result that its own
+    probabilities contradict.
+    """
+    file = Path(path)
+    records, answers = [], []
+    seen = set()
+    for where, row in _rows(file):
+        record, answer = _result(row, where)
+        if answer.id in seen:
+            raise ValueError(f"{where}: id {answer.id} is there already")
+        seen.add(answer.id)
+        records.append(record)
+        answers.append(answer)
+    return records, answers
+
+
+def results_name(template: str, cropped: bool) -> str:
+    """The published name of a result file: it alone says which template was asked."""
+    return f"results{'_cropped_images' * cropped}{ALT_NAME * (template == 'alt')}.csv"
+
+
+def results_corpus(path: Path | str) -> tuple[Corpus, list[Record], list[Answer]]:
+    """A published result file as a corpus, that of `read_set` where it has all triplets, its triplets, and the answers.
+
+    The other template where the file's name says so, as the published names do. Raises `ValueError` as `read_results`,
+    and for a file without results.
+    """
+    records, answers = read_results(path)
+    if not records:
+        raise ValueError(f"{path}: has no results")
+    template = "alt" if ALT_NAME in Path(path).stem and ALT[0] in records[0] else "normal"
+    return _corpus(records, pairs_of(records), template, bool(records[0]["cropped_image"])), records, answers
+
+
+def _rows(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    needed = [name for name in (*KEYS, "result") if name not in ALT]
+    try:
+        with open(file, encoding="utf-8-sig", newline="") as opened:
+            reader = csv.DictReader(opened, strict=True)
+            if lacking := [name for name in needed if name not in (reader.fieldnames or ())]:
+                raise ValueError(f"{file}: lacks the columns {', '.join(lacking)}")
+            for row in reader:
+                where = f"{file}: line {reader.line_num}"
+                if None in row or None in row.values():
+                    raise ValueError(f"{where}: has another number of columns than the first line; it may be cut off")
+                yield where, row
+    except OSError as error:
+        raise ValueError(f"{file}: {error.strerror}") from None
+    except UnicodeError:
+        raise ValueError(f"{file}: is not text in UTF-8") from None
+    except csv.Error as error:
+        raise ValueError(f"{file}: {error}") from None
+
+
+def _result(row: Mapping[str, str], where: str) -> tuple[Record, Answer]:
+    record: Record = {key: row[key] for key in KEYS if key in row}
+    if not record["id"].isdecimal():
+        raise ValueError(f"{where}: id {record['id'][:20]!r} is not a whole number")
+    record["id"] = int(record["id"][:18])
+    for key in ("relationship_target", "relationship_distractor"):
+        record[key] = _literal(row[key], f"{where}: {key}")
+    record = _checked(record, where, tuple(record))
+    record["cropped_image"] = _boolean(row.get("cropped_image", "False"), f"{where}: cropped_image")
+    record["model"] = row.get("model", "")
+    name = str(record["id"])
+    if not row["result"]:
+        return record, Answer(name, "failed", why="the file has no result of it")
+    chosen = _boolean(row["result"], f"{where}: result")
+    if not all(column in row for column in PROBABILITIES):
+        return record, Answer(name, "scored", (float(chosen),), (float(not chosen),))
+    target, distractor = (_number(row[column], f"{where}: {column}") for column in PROBABILITIES)
+    if not math.isfinite(target) or not math.isfinite(distractor):
+        return record, Answer(name, "failed", why="a probability is not a number")
+    if chosen != (target > distractor):
+        raise ValueError(f"{where}: result is {chosen}, but the probabilities are {target} and {distractor}")
+    return record, Answer(name, "scored", (target,), (distractor,))
+
+
+def _literal(text: str, where: str) -> Any:
+    """A relationship as Python prints a dictionary: read as a literal, never run."""
+    if len(text) > LONGEST:
+        raise ValueError(f"{where}: has more than {LONGEST:,} characters")
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        raise ValueError(f"{where}: is not a dictionary as Python prints it") from None
+
+
+def _boolean(text: str, where: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{where}: {text[:20]!r} is neither True nor False")
+    return text.lower() == "true"
+
+
+def _number(text: str, where: str) -> float:
+    try:
+        return float(text or "nan")
+    except ValueError:
+        raise ValueError(f"{where}: {text[:20]!r} is not a number") from None
+
+
+def write_results(
+    path: Path | str,
+    records: Sequence[Record],
+    answers: Sequence[Answer],
+    model: str | None = None,
+    cropped: bool | None = None,
+) -> None:
+    """Write answers as a result file with the published columns, in their order and number format.
+
+    What `read_results` read of a published file gives that file again, byte for byte; another file that is in its place
+    is kept (see `travlr.files`). model, cropped: where given, in place of the records' own. A triplet that was not
+    scored has no result and no probabilities. result_separate: how many of the two sentences, as a part, are on their
+    side of a probability of 0.5; result_strict: whether both are. Raises `ValueError` where records and answers do not
+    go together, and for records without all of `KEYS`.
+    """
+    if [str(record["id"]) for record in records] != [answer.id for answer in answers]:
+        raise ValueError(f"triplets: {len(records)}, answers: {len(answers)}; needs an answer to each, in order")
+    if lacking := sorted({key for record in records for key in KEYS if key not in record}):
+        raise ValueError(f"{path}: triplets lack {', '.join(lacking)}, which the published columns have")
+    target = Path(path)
+    work = target.parent / files.WORK
+    work.mkdir(parents=True, exist_ok=True)
+    with files.placed(target.parent, target.name) as place, open(place, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for record, answer in zip(records, answers, strict=True):
+            is_cropped = record.get("cropped_image", False) if cropped is None else cropped
+            name = record.get("model", "") if model is None else model
+            writer.writerow([*(record[key] for key in KEYS), *_said(answer), is_cropped, name])
+    with contextlib.suppress(OSError):  # another file may be on its way there
+        work.rmdir()
+
+
+def _said(answer: Answer) -> list[Any]:
+    if answer.status != "scored":
+        return [""] * 5
+    (target,), (distractor,) = answer.positives, answer.negatives
+    sides = _sides(target, distractor)
+    return [target > distractor, sum(sides) / 2, all(sides), float(target), float(distractor)]
+
+
+def _sides(target: Any, distractor: Any) -> tuple[Any, Any]:
+    """Of numbers or of arrays: which are on their side of a probability of 0.5."""
+    return target >= 0.5, distractor < 0.5
+
+
+# Accuracies ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Accuracies:
+    """Accuracies as parts of 1, None where nothing was scored.
+
+    total = scored + missing + unreadable + failed, in triplets. ties: triplets with two equal scores, never right.
+    single: triplets whose true sentence is strictly above the false one. separate, strict: means of `result_separate`
+    and `result_strict` (see `write_results`). pairs: those with both triplets scored. pair: those with both right (the
+    published metric), and predicate, noun: of those with the wrong predicate or noun. same: pairs in which one sentence
+    wins for both pictures, so that the text decided. decisive: of the pairs with both right or both wrong, the part
+    with both right; 0.5 without grounding, whatever the text says.
+    """
+
+    total: int
+    scored: int
+    missing: int
+    unreadable: int
+    failed: int
+    ties: int
+    pairs: int
+    single: float | None
+    separate: float | None
+    strict: float | None
+    pair: float | None
+    predicate: float | None
+    noun: float | None
+    same: float | None
+    decisive: float | None
+
+
+def accuracies(records: Sequence[Record], answers: Sequence[Answer]) -> Accuracies:
+    """Accuracies of answers to triplets, in their order. Raises `ValueError` where they do not go together."""
+    if [str(record["id"]) for record in records] != [answer.id for answer in answers]:
+        raise ValueError(f"triplets: {len(records)}, answers: {len(answers)}; needs an answer to each, in order")
+    status = Counter(answer.status for answer in answers)
+    scored = np.array([answer.status == "scored" for answer in answers], bool)
+    given = [(*answer.positives, *answer.negatives) if ok else (0.0, 0.0) for answer, ok in zip(answers, scored)]  # noqa: B905
+    target, distractor = np.array(given, float).reshape(-1, 2).T
+    right, tie = target > distractor, target == distractor
+    sides = np.stack(_sides(target, distractor), axis=1)[scored]
+    pairs = np.array(pairs_of(records), int).reshape(-1, 2)
+    pairs = pairs[scored[pairs].all(axis=1)]
+    both, none = right[pairs].all(axis=1), ~right[pairs].any(axis=1)
+    predicate = np.array([records[first]["pos"] == "object" for first, _ in pairs], bool)
+    return Accuracies(
+        total=len(records),
+        scored=status["scored"],
+        missing=status["missing"],
+        unreadable=status["unreadable"],
+        failed=status["failed"],
+        ties=int(tie[scored].sum()),
+        pairs=len(pairs),
+        single=_share(right[scored]),
+        separate=_share(sides),
+        strict=_share(sides.min(axis=1, initial=True)),
+        pair=_share(both),
+        predicate=_share(both[predicate]),
+        noun=_share(both[~predicate]),
+        same=_share(right[pairs].any(axis=1) & ~both & ~tie[pairs].any(axis=1)),
+        decisive=_share(both[both | none]),
+    )
+
+
+def _share(values: np.ndarray) -> float | None:
+    return float(values.mean()) if values.size else None
+
+
+def pairs_of(records: Sequence[Record]) -> list[tuple[int, int]]:
+    """The places of the triplets of each pair: two in a row, where ids count from 0 without a gap. In a file of some
+    triplets, as people's: those whose ids would be in a row and that exchange their sentences."""
+    ids = [record["id"] for record in records]
+    if ids == list(range(len(ids))):
+        return [(first, first + 1) for first in range(0, len(ids) - 1, 2)]
+    place = {one: number for number, one in enumerate(ids)}
+    found = [(place[one], place[one + 1]) for one in ids if one % 2 == 0 and one + 1 in place]
+    return [(a, b) for a, b in found if _mirrored(records[a], records[b])]

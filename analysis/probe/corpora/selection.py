@@ -1,0 +1,102 @@
+"""Which items of a corpus are asked: those that can be answered, a sample of them, or the published choice."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from analysis.probe.corpora.items import WHOLE, Corpus, Item, Missing, Unreadable, find_picture
+
+
+def counted(number: int, what: str) -> str:
+    """Such as `1 item` and `2,000 items`."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def grouped(items: Iterable[Item]) -> dict[tuple[str, str], list[Item]]:
+    """Items by axis and source, in their order: VL-CheckList has a file for each."""
+    found: dict[tuple[str, str], list[Item]] = {}
+    for item in items:
+        found.setdefault((item.axis, item.source), []).append(item)
+    return found
+
+
+def answerable(corpus: Corpus) -> Corpus:
+    """Without items whose false sentence is also a true one: nothing can be right there."""
+    items = tuple(item for item in corpus.items if set(item.positives).isdisjoint(item.negatives))
+    left = len(corpus.items) - len(items)
+    if not left:
+        return corpus
+    note = f"Left out: {counted(left, 'item')} with a false sentence that is also a true one."
+    return replace(corpus, items=items, notes=(*corpus.notes, note))
+
+
+def sample(corpus: Corpus, limit: int | None, seed: int) -> Corpus:
+    """About `limit` items of each axis and source, spread over folders of pictures and over pictures, in their order.
+
+    Each has the same chance to be in (systematic sampling along a random order of pictures), so a score of the sample
+    estimates that of all. It depends on the seed and the items, not on their order or on which pictures are there. An
+    item and its mirror stay together; where only some have one, the sample is as large on average.
+    """
+    if limit is None:
+        return corpus
+    taken: set[str] = set()
+    for place, group in grouped(corpus.items).items():
+        units: dict[tuple[str, str], list[Item]] = {}
+        for item in group:
+            units.setdefault((item.pair, "" if item.pair else item.id), []).append(item)
+        ordered = sorted(units.values(), key=lambda unit: min(_order(item, seed) for item in unit))
+        number = max(min(limit, len(group)) * len(units) // len(group), 1)
+        start = int.from_bytes(_hash(seed, *place)[:6]) / (1 << 48)
+        for n in range(number):
+            taken.update(item.id for item in ordered[int((start + n) * len(units) / number)])
+    items = tuple(item for item in corpus.items if item.id in taken)
+    if len(items) == len(corpus.items):
+        return corpus
+    part = f"{len(items):,} of {counted(len(corpus.items), 'item')}, {limit:,} of each axis and source"
+    note = f"A sample (seed {seed}): {part}."
+    return replace(corpus, items=items, notes=(*corpus.notes, note))
+
+
+def _order(item: Item, seed: int) -> tuple[str, bytes, bytes, str]:
+    image = item.labels.get(WHOLE, item.image)  # a crop has its picture's place, so that samples of both are the same
+    folder, name = ["", *image.split("/")][-2:]  # what is above depends on where a person keeps the pictures
+    return folder, _hash(seed, name), _hash(seed, name, *item.positives, "", *item.negatives), item.id
+
+
+def _hash(*parts: object) -> bytes:
+    text = "\0".join(map(str, parts)).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
+def head(corpus: Corpus, most: int | None, task: str) -> Corpus:
+    """The published choice: of each axis and source the first `most // 2` items whose pictures are there, and the items
+    before them that are skipped. ITM takes one more for an odd number, and of that one the true sentence alone."""
+    if most is None:
+        return corpus
+    taken: set[str] = set()
+    for group in grouped(corpus.items).values():
+        left = (most + (task == "itm")) // 2
+        for item in group:
+            if not left:
+                break
+            taken.add(item.id)
+            left -= is_there(corpus.pictures, item.image)
+    note = f"Of each file the first {counted(most // 2, 'item')}."
+    items = tuple(item for item in corpus.items if item.id in taken)
+    return replace(corpus, items=items, notes=(*corpus.notes, note))
+
+
+def firsts(corpus: Corpus) -> Corpus:
+    """With the first true and the first false sentence of each item alone, as the released code takes them."""
+    items = (replace(item, positives=item.positives[:1], negatives=item.negatives[:1]) for item in corpus.items)
+    return replace(corpus, items=tuple(items))
+
+
+def is_there(folder: Path | None, image: str) -> bool:
+    try:
+        return folder is not None and bool(find_picture(folder, image))
+    except (Missing, Unreadable):
+        return False

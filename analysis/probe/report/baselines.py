@@ -1,0 +1,324 @@
+"""Floors, what is reached without looking: by rules that need no model, and by a model that is shown another picture.
+
+A score means little without these beside it. Blind rules are those that read the sentences alone; salience rules see
+the picture, and prefer what is large or central in it; the other rules toss coins or know the scene, one of them all of
+it (which is the ceiling). On corpora from scenes, where each item has its
+mirror, a blind rule gets exactly half of the items right, and never both of a pair, and so does a salience rule where
+all words are shown. Published corpora are different.
+
+A rule is a function of what it reads, so ties would be the same everywhere; they are broken by a hash of the
+sentence, all but those of `constant`. What is fitted (ngrams, classifier) is fitted on other items: neither on those
+with the same picture nor on the mirror, which would give the answer away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+from PIL import Image
+
+from analysis.probe.corpora.items import Answer, Corpus, Item, Missing, Scorer, Unreadable, open_picture
+from analysis.probe.report import metrics as measures
+from analysis.probe.scenes import build as scenes
+from analysis.probe.scenes.records import Truth
+from analysis.probe.scenes.salience import WORDS, Shown, from_pixels, preferred
+from analysis.probe.scenes.statements import content_words, visible_words
+from travlr.streams import stream_key
+
+FOLDS = 5
+RULES = {
+    "shorter": "the sentence with fewer characters",
+    "longer": "the sentence with more characters",
+    "ngrams": "the likelier sentence, by pairs of words in true sentences of other items",
+    "classifier": "the sentence whose words are more often true, by words and pairs of words of other items",
+    "hash": "the sentence with the larger hash",
+    "random": "either, at random",
+    "constant": "the same score for all: nothing but ties",
+    "most_ink": "of the words that only one sentence says, that of the object with most ink, read from the pixels",
+    "most_central": "of these words, that of the object nearest to the centre, read from the pixels",
+    "visible_words": "the sentence of whose words more are visible in the scene, in whatever order",
+    "scene_oracle": "the sentence that is true of the scene: not a floor but the ceiling",
+}
+SALIENT = ("most_ink", "most_central")
+OF_SCENES = (*SALIENT, "visible_words", "scene_oracle")
+"""Rules that need to know what a picture shows, or can read it from pictures of our scenes alone."""
+
+
+def floors(corpus: Corpus, seed: int = 0, rules: Sequence[str] = tuple(RULES)) -> dict[str, list[Answer]]:
+    """What each rule answers, in the corpus's order. `OF_SCENES` are left out where the corpus is not from scenes.
+
+    Raises `ValueError` for an unknown rule.
+    """
+    if unknown := [rule for rule in rules if rule not in RULES]:
+        raise ValueError(f"floor {unknown[0]!r}: choose from {', '.join(RULES)}")
+    texts = Texts(corpus, seed)
+    truths = scenes.truths(corpus) if set(rules) & set(OF_SCENES) else {}
+    known = bool(corpus.items) and all(item.id in truths for item in corpus.items)
+    salient = [rule for rule in rules if rule in SALIENT]
+    seen = _of_pictures(corpus, salient, seed) if known and salient else {}
+    found = {}
+    for rule in rules:
+        if rule in OF_SCENES:
+            if known:
+                found[rule] = seen[rule] if rule in seen else _of_scenes(corpus, truths, rule, seed)
+        else:
+            found[rule] = texts.answers(TEXT_RULES[rule](texts))
+    return found
+
+
+def noise(seed: int, *names: str) -> float:
+    """A number in 0 <= x < 1 that is the same for the same names."""
+    key = hashlib.blake2b("\0".join(names).encode("utf-8", "surrogatepass"), digest_size=8, salt=_salt(seed))
+    return int.from_bytes(key.digest(), "little") / 2**64
+
+
+def _salt(seed: int) -> bytes:
+    return stream_key("floor", seed).to_bytes(16, "little")
+
+
+# Rules that read text ------------------------------------------------------------------------------------------------
+
+
+class Texts:
+    """All sentences of a corpus, (S,), an item's true ones before its false ones."""
+
+    def __init__(self, corpus: Corpus, seed: int) -> None:
+        self.items, self.seed = corpus.items, seed
+        self.sentences = [s for item in corpus.items for s in (*item.positives, *item.negatives)]
+        self.sizes = np.array([len(i.positives) + len(i.negatives) for i in corpus.items], np.int64)
+        self.item = np.repeat(np.arange(len(self.items)), self.sizes)
+        self.place = np.arange(len(self.sentences)) - np.repeat(np.cumsum(self.sizes) - self.sizes, self.sizes)
+        self.true = self.place < np.array([len(i.positives) for i in corpus.items], np.int64)[self.item]
+
+    @cached_property
+    def hashes(self) -> np.ndarray:
+        """(S,) in 0 <= x < 1, equal for equal sentences."""
+        salt = hashlib.blake2b(salt=_salt(self.seed), digest_size=8)
+        found: dict[str, int] = {}
+        for sentence in set(self.sentences):
+            one = salt.copy()
+            one.update(sentence.encode("utf-8", "surrogatepass"))
+            found[sentence] = int.from_bytes(one.digest(), "little")
+        return np.array([found[s] for s in self.sentences], np.uint64) / 2.0**64
+
+    @cached_property
+    def fold(self) -> np.ndarray:
+        """(S,) 0 to FOLDS - 1: the same for all items that share a picture or a pair, even through others.
+
+        Equally many clusters in each, dealt out in the order of a hash, so that the order of items does not matter.
+        """
+        _, clusters = np.unique(measures.clustering(self.items).connected, return_inverse=True)
+        first: dict[int, str] = {}
+        for cluster, item in zip(clusters.tolist(), self.items, strict=True):
+            first[cluster] = min(first.get(cluster, item.image), item.image)
+        order = sorted(first, key=lambda cluster: (noise(self.seed, "fold", first[cluster]), first[cluster]))
+        folds = np.empty(len(first), np.int64)
+        folds[order] = np.arange(len(order)) % FOLDS
+        return np.asarray(folds[clusters][self.item])
+
+    @cached_property
+    def group(self) -> np.ndarray:
+        """(S,) the number of the item's axis and source: each is a corpus of its own."""
+        names = {name: n for n, name in enumerate(dict.fromkeys((i.axis, i.source) for i in self.items))}
+        return np.array([names[i.axis, i.source] for i in self.items], np.int64)[self.item]
+
+    @cached_property
+    def words(self) -> tuple[np.ndarray, np.ndarray, int]:
+        """Words of all sentences with an end before, between and after them: numbers (W,), sentences (W,); how many.
+
+        A word is what stands between blanks, as it is written: upper case, too, may give an answer away.
+        """
+        numbers: dict[str, int] = {}
+        rows = []
+        known: dict[str, list[int]] = {}
+        for sentence in self.sentences:
+            if sentence not in known:
+                known[sentence] = [0, *(numbers.setdefault(word, len(numbers) + 1) for word in sentence.split())]
+            rows.append(known[sentence])
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        flat = np.fromiter((n for row in rows for n in row), np.int64, int(lengths.sum()))
+        return flat, np.repeat(np.arange(len(rows)), lengths), len(numbers) + 1
+
+    def per_sentence(self, values: np.ndarray, owner: np.ndarray) -> np.ndarray:
+        return np.bincount(owner, values, minlength=len(self.sentences))
+
+    def broken(self, scores: np.ndarray) -> np.ndarray:
+        """Whole numbers whose ties the hash breaks, without changing any other order."""
+        return np.asarray(scores + self.hashes)
+
+    def answers(self, scores: np.ndarray) -> list[Answer]:
+        values, found, start = scores.tolist(), [], 0
+        for item in self.items:
+            middle = start + len(item.positives)
+            stop = middle + len(item.negatives)
+            found.append(Answer(item.id, "scored", tuple(values[start:middle]), tuple(values[middle:stop])))
+            start = stop
+        return found
+
+
+def _lengths(texts: Texts) -> np.ndarray:
+    return np.fromiter(map(len, texts.sentences), np.int64, len(texts.sentences))
+
+
+def _ngrams(texts: Texts) -> np.ndarray:
+    """Mean log likelihood of a sentence's words, each after the one before it.
+
+    Bigrams interpolated with single words, and these with a uniform share, each with the weight of one count.
+    """
+    words, owner, vocabulary = texts.words
+    after = np.append(words[1:], 0)  # the next sentence begins with 0, which ends this one
+    group, fold, true = texts.group[owner], texts.fold[owner], texts.true[owner]
+    single = _elsewhere(_key(group, after, vocabulary), fold, true)
+    before = _elsewhere(_key(group, words, vocabulary), fold, true)
+    both = _elsewhere(_key(_key(group, words, vocabulary), after, vocabulary), fold, true)
+    total = _elsewhere(group, fold, true)
+    chance = (single + 1 / vocabulary) / (total + 1)
+    logs = np.log((both + chance) / (before + 1))
+    return texts.per_sentence(logs, owner)
+
+
+def _key(first: np.ndarray, second: np.ndarray, size: int) -> np.ndarray:
+    return first * size + second
+
+
+def _elsewhere(keys: np.ndarray, fold: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """How often each key (W,) is counted in other folds than its own: (W,)."""
+    _, number = np.unique(keys, return_inverse=True)
+    kinds = int(number.max(initial=-1)) + 1
+    counts = np.bincount(number[counted] * FOLDS + fold[counted], minlength=kinds * FOLDS).reshape(kinds, FOLDS)
+    return np.asarray(counts.sum(axis=1)[number] - counts[number, fold])
+
+
+def _classifier(texts: Texts) -> np.ndarray:
+    """Naive Bayes: log of how much more often each word, and each two, are in true sentences than in false ones."""
+    words, owner, vocabulary = texts.words
+    after = np.append(words[1:], 0)
+    group, fold, true = texts.group[owner], texts.fold[owner], texts.true[owner]
+    one = _key(group, words, vocabulary)
+    odds = np.zeros(len(words))
+    for keys in (one, _key(one, after, vocabulary)):
+        odds += np.log((_elsewhere(keys, fold, true) + 1) / (_elsewhere(keys, fold, ~true) + 1))
+    return texts.per_sentence(odds, owner)
+
+
+def _tied(texts: Texts, scores: np.ndarray) -> np.ndarray:
+    """Scores whose ties the hash breaks: by rank among all scores."""
+    _, rank = np.unique(scores, return_inverse=True)
+    return texts.broken(rank)
+
+
+def _random(texts: Texts) -> np.ndarray:
+    places = zip(texts.item.tolist(), texts.place.tolist(), strict=True)
+    return np.array([noise(texts.seed, texts.items[item].id, str(place)) for item, place in places])
+
+
+TEXT_RULES: dict[str, Callable[[Texts], np.ndarray]] = {
+    "shorter": lambda texts: texts.broken(-_lengths(texts)),
+    "longer": lambda texts: texts.broken(_lengths(texts)),
+    "ngrams": lambda texts: _tied(texts, _ngrams(texts)),
+    "classifier": lambda texts: _tied(texts, _classifier(texts)),
+    "hash": lambda texts: texts.hashes,
+    "random": _random,
+    "constant": lambda texts: np.zeros(len(texts.sentences)),
+}
+
+
+# Rules that see the picture ------------------------------------------------------------------------------------------
+
+
+def _of_pictures(corpus: Corpus, rules: Sequence[str], seed: int) -> dict[str, list[Answer]]:
+    """What salience rules answer. A picture that is not there, or not one of ours, is not scored."""
+    found: dict[str, list[Answer]] = {rule: [] for rule in rules}
+    for item in corpus.items:
+        shown: list[Shown] = []
+        status, why = "scored", ""
+        try:
+            shown = from_pixels(open_picture(corpus.pictures, item.image))
+        except (Missing, Unreadable) as error:
+            status, why = "missing" if isinstance(error, Missing) else "unreadable", str(error)
+        for rule, answers in found.items():
+            scores = _salient(item, shown, rule, seed) if status == "scored" else ()
+            answers.append(Answer(item.id, status, scores[:1], scores[1:], why))
+    return found
+
+
+def _salient(item: Item, shown: Sequence[Shown], rule: str, seed: int) -> tuple[float, float]:
+    """The scores of the true and the false sentence: 1 for the preferred one; by the hash where neither is."""
+    sentences = (item.positives[0], item.negatives[0])
+    true, false = (WORDS & set(sentence.split()) for sentence in sentences)
+    choice = preferred(rule, shown, true, false)
+    if not choice:
+        return noise(seed, sentences[0]), noise(seed, sentences[1])
+    return float(choice > 0), float(choice < 0)
+
+
+# Rules that know the scene -------------------------------------------------------------------------------------------
+
+
+def _of_scenes(corpus: Corpus, truths: dict[str, Truth], rule: str, seed: int) -> list[Answer]:
+    found = []
+    for item in corpus.items:
+        truth = truths[item.id]
+        forms = (truth.positive, truth.negative)
+        if rule == "scene_oracle":
+            scores = [float(form.holds(truth.scene)) for form in forms]
+        else:
+            crop = item.labels.get("cropped") == "true"
+            visible = visible_words(truth.scene[truth.subject : truth.subject + 1] if crop else truth.scene)
+            shares = [len(content_words(form) & visible) for form in forms]
+            sentences = (item.positives[0], item.negatives[0])
+            scores = [share + noise(seed, sentence) for share, sentence in zip(shares, sentences, strict=True)]
+        found.append(Answer(item.id, "scored", (scores[0],), (scores[1],)))
+    return found
+
+
+def noisy_oracle(corpus: Corpus, accuracy: float, seed: int = 0) -> list[Answer]:
+    """Answers of which each is right with this probability, whatever the corpus: to check intervals with."""
+    found = []
+    for item in corpus.items:
+        right = noise(seed, "oracle", item.id) < accuracy
+        true, false = (1.0, 0.0) if right else (0.0, 1.0)
+        found.append(Answer(item.id, "scored", (true,) * len(item.positives), (false,) * len(item.negatives)))
+    return found
+
+
+# A model that is shown another picture -------------------------------------------------------------------------------
+
+
+def blank(scorer: Scorer) -> Scorer:
+    """The scorer, shown white pictures of the same sizes. Its name says so."""
+
+    def score(images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
+        # Of a call, one object for each size, so that each is encoded once; photographs have thousands of sizes.
+        white = {size: Image.new("RGB", size, "white") for size in {image.size for image in images}}
+        return scorer([white[image.size] for image in images], texts)
+
+    score.__dict__["name"] = f"{getattr(scorer, 'name', 'scorer')}, blank pictures"
+    if hasattr(scorer, "threshold"):
+        score.__dict__["threshold"] = scorer.threshold
+    return score
+
+
+def shuffled(corpus: Corpus, seed: int = 0) -> Corpus:
+    """The corpus with each picture in the place of another: never in its own, nor, where that can be, in its pair's.
+
+    Items keep their ids, so that answers can be compared one by one. Raises `ValueError` for a single picture.
+    """
+    images = list(dict.fromkeys(item.image for item in corpus.items))
+    if len(images) < 2:
+        raise ValueError("shuffled pictures need a corpus of two pictures or more")
+    order = np.random.Generator(np.random.Philox(key=stream_key("shuffled", seed))).permutation(len(images)).tolist()
+    pairs: dict[str, set[str]] = {}
+    for item in corpus.items:
+        pairs.setdefault(item.image, set()).update([item.pair] if item.pair else [])
+    new: dict[str, str] = {}
+    for step in range(1, min(len(images), 65)):  # the first turn that is free of clashes, or the last
+        new = {images[a]: images[b] for a, b in zip(order, order[step:] + order[:step], strict=True)}
+        if all(pairs[a].isdisjoint(pairs[b]) for a, b in new.items()):
+            break
+    items = tuple(replace(item, image=new[item.image]) for item in corpus.items)
+    return replace(corpus, name=f"{corpus.name}, shuffled pictures", items=items)

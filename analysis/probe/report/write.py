@@ -1,0 +1,209 @@
+"""The report on all runs in a folder: a page, the same as text, and tables and figures as files.
+
+OUT/report.html   everything on one page that loads nothing else, with wrong items to look at
+OUT/report.md     the same as text, without the items
+OUT/tables/       each table as Markdown and CSV; OUT/figures/: radar charts and bars as SVG and PNG
+OUT/report.json   these files' SHA-256, by which the next report knows which of them it may remove
+
+A run is in the report as long as its folder is in OUT.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import hashlib
+import html
+import json
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from analysis.document import TEMPLATE as RUNS_TEMPLATE
+from analysis.document import listed, plain
+from analysis.layout import Table
+from analysis.page import save
+from analysis.probe.report.figures import figures
+from analysis.probe.report.mistakes import content as mistakes
+from analysis.probe.report.mistakes import per_model
+from analysis.probe.report.results import Group, Result, groups, load_results
+from analysis.probe.report.tables import overview, said, tables
+from travlr.browse import filled, with_shared
+from travlr.browse import write as write_whole
+
+PAGE, TEXT_PAGE, FILES, LOCK = "report.html", "report.md", "report.json", ".report.lock"
+FORMATS = ("svg", "png")
+WIDE = 6.6  # inches; a wider figure has the page's whole width
+TEMPLATE = Path(__file__).with_name("report.html")
+
+
+@dataclass(frozen=True)
+class Content:
+    """A group, and what is shown of it. figures: by the name of their file; files: theirs, by path in the report."""
+
+    group: Group
+    tables: list[Table]
+    figures: dict[str, Figure]
+    files: dict[str, bytes]
+
+
+def write(out: Path) -> list[Group]:
+    """Tables, figures and pages on all runs in a folder, in the place of earlier ones. Returns what they are of."""
+    out.mkdir(parents=True, exist_ok=True)
+    with open(out / LOCK, "w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)  # another process waits: whoever is last has seen every run
+        results, skipped = load_results(out)
+        contents = [_content(group) for group in groups(results, out)]
+        files = {path: data for content in contents for path, data in content.files.items()}
+        files[TEXT_PAGE] = markdown(contents, skipped).encode()
+        files[PAGE] = html_page(out, contents, skipped).encode()
+        _replace(out, files)
+    return [content.group for content in contents]
+
+
+def _content(group: Group) -> Content:
+    files: dict[str, bytes] = {}
+    made, drawn = tables(group), figures(group)
+    for table in made:
+        files[f"tables/{table.name}.md"] = table.markdown().encode()
+        files[f"tables/{table.name}.csv"] = table.csv().encode()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, figure in drawn.items():
+            files |= {f"figures/{path.name}": path.read_bytes() for path in save(figure, folder, name, FORMATS)}
+    return Content(group, made, drawn, files)
+
+
+def _replace(out: Path, files: Mapping[str, bytes]) -> None:
+    """Write files, each whole; remove those of the last report that are not of this one and nobody has changed."""
+    last: Any = {}
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        last = dict(json.loads((out / FILES).read_text(encoding="utf-8"))["files"])
+    for name, data in files.items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(out / name, data)
+    for name, digest in last.items():
+        path = out / name
+        stale = name not in files and re.fullmatch(r"(tables|figures)/[^/]+", name) and path.is_file()
+        if stale and _digest(path.read_bytes()) == digest:
+            path.unlink()
+    digests = {name: _digest(data) for name, data in sorted(files.items())}
+    write_whole(out / FILES, json.dumps({"version": 1, "files": digests}, indent=1) + "\n")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+# The page ------------------------------------------------------------------------------------------------------------
+
+
+def markdown(contents: Sequence[Content], skipped: Sequence[str]) -> str:
+    """The report for a reader of plain text."""
+    lines = ["# Report of probes", ""]
+    if scores := overview([content.group for content in contents]):
+        lines += [scores.markdown(), ""]
+    for content in contents:
+        group = content.group
+        lines += [f"## {plain(group.title)}", "", *(f"- {plain(line)}" for line in said(group)), ""]
+        for table in content.tables:
+            lines += [table.markdown(), ""]
+        lines += [f"![{plain(file)}](figures/{file}.png)\n" for file in content.figures]
+        lines += ["Runs:", "", *(f"- {plain(line)}" for line in map(_about, group.results)), ""]
+    lines += ["## Left out", "", *([f"- {plain(line)}" for line in skipped] or ["Nothing."])]
+    return "\n".join(lines) + "\n"
+
+
+def _about(result: Result) -> str:
+    """A run in a line: what, with what, on which items."""
+    about = {**result.measuring, **result.about, "items": result.corpus["items"], "digest": result.corpus["digest"]}
+    told = ", ".join(f"{name} {_brief(value)}" for name, value in about.items() if value not in (None, "", {}))
+    return f"{result.name}: {result.model or 'no model, floors alone'}; {told}"
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "(" + ", ".join(f"{name} {_brief(one)}" for name, one in value.items()) + ")"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def html_page(out: Path, contents: Sequence[Content], skipped: Sequence[str]) -> str:
+    """One file that loads nothing else; all text of corpora and models is escaped, that of the items travels as JSON.
+
+    In this order: all models on all corpora, figures of each corpus, wrong items, tables of each corpus."""
+    style = re.search(r"<style>.*?</style>", with_shared(RUNS_TEMPLATE), re.DOTALL)  # that of analysis.report
+    links, figures, tables = [("scores", "Scores")], [], []
+    for content in contents:
+        group = content.group
+        title = html.escape(group.title)
+        links.append((group.slug, group.title))
+        runs = "Runs, with their settings, versions and digests"
+        told = f"<details><summary>{runs}</summary>{listed(map(_about, group.results))}</details>"
+        figures.append(
+            f'<section id="{group.slug}"><h2>{title}</h2>{listed(said(group))}'
+            f'<div class="figures">{_pictures(content)}</div>{told}</section>'
+        )
+        first = f"{group.slug}-{'accuracy' if group.answerers else 'floors'}"
+        shown = "".join(_html_table(table, table.name == first) for table in content.tables)
+        tables.append(f'<section id="{group.slug}-tables"><h2>{title}: tables</h2>{shown}</section>')
+    links.append(("items", "Wrong items"))
+    links += [(f"{content.group.slug}-tables", f"{content.group.title}: tables") for content in contents]
+    scores = overview([content.group for content in contents])
+    limit = per_model(sum(len(content.group.answerers) for content in contents))
+    return filled(
+        TEMPLATE,
+        [mistakes(content.group, out, limit) for content in contents],
+        name=html.escape(out.resolve().name),
+        style=style[0] if style else "",
+        lead=_lead(contents),
+        contents="".join(f'<li><a href="#{place}">{html.escape(text)}</a></li>' for place, text in links),
+        scores=f'<section id="scores"><h2>Scores</h2>{_scrolled(scores)}</section>' if scores else "",
+        figures="\n".join(figures),
+        tables="\n".join(tables),
+        left=f"<section><h2>Left out</h2>{listed(skipped)}</section>" if skipped else "",
+    )
+
+
+def _lead(contents: Sequence[Content]) -> str:
+    models = len({result.model for content in contents for result in content.group.results if result.model})
+    asked = f"{models:,} model{'s' * (models != 1)}" if models else "No model yet, floors alone,"
+    corpora = "1 corpus" if len(contents) == 1 else f"{len(contents):,} corpora"
+    return f"{asked} on {corpora}: which of two sentences fits a picture, without fine-tuning"
+
+
+def _scrolled(table: Table) -> str:
+    notes = f"<details><summary>Notes</summary>{listed(table.said)}</details>" if table.said else ""
+    title = html.escape(table.title)
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">{table.html()}</div>{notes}'
+
+
+def _html_table(table: Table, opened: bool) -> str:
+    """A table that unfolds; `opened` from the beginning."""
+    files = " ".join(f'<a href="tables/{table.name}.{s}">{s}</a>' for s in ("md", "csv"))
+    head = f"<summary><h3>{html.escape(table.title)} ({len(table.rows):,} rows)</h3></summary>"
+    shown = f'{head}{_scrolled(table)}<p class="files">{files}</p>'
+    return f'<details id="{table.name}" class="block"{" open" * opened}>{shown}</details>\n'
+
+
+def _pictures(content: Content) -> str:
+    found = []
+    for name, figure in content.figures.items():
+        width, height = (int(96 * size) for size in figure.get_size_inches())
+        alt = html.escape("; ".join(text.get_text() for text in figure.texts))
+        data = base64.b64encode(content.files[f"figures/{name}.png"]).decode()
+        links = " ".join(f'<a href="figures/{name}.{s}">{s}</a>' for s in FORMATS)
+        image = f'<img width="{width}" height="{height}" alt="{alt}" src="data:image/png;base64,{data}">'
+        wide = width > 96 * WIDE
+        if wide:
+            image = f'<div class="scroll" tabindex="0" role="region" aria-label="{alt}">{image}</div>'
+        caption = html.escape(str(figure.get_label()))
+        found.append(
+            f'<figure id="{name}" class="{"wide" if wide else ""}">{image}'
+            f'<figcaption>{caption} <span class="files">{links}</span></figcaption></figure>\n'
+        )
+    return "".join(found)

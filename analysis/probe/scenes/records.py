@@ -1,0 +1,132 @@
+"""What is written of a pair of scenes: its items, what their pictures show, and the files of the published corpora."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from analysis.probe.corpora import checklist
+from analysis.probe.corpora.items import Item
+from analysis.probe.scenes import drawing
+from analysis.probe.scenes.drawing import CANVAS, Placed
+from analysis.probe.scenes.layouts import Pair, Side, Unit
+from analysis.probe.scenes.statements import Form
+
+IMAGES = "images"
+ITEM, PLACED = (tuple(field.name for field in fields(kind)) for kind in (Item, Placed))
+Line = dict[str, Any]
+"""Of items.jsonl: all of an item, objects, the forms of its sentences, and for a triplet its published record."""
+
+
+def describe(unit: Unit, pair: Pair, number: int) -> tuple[Line, dict[str, bytes]]:
+    """One side of a pair: its line, and pictures by path. number: its place in its file; an odd one is the mirror."""
+    side = pair.sides[number % 2]
+    picture = drawing.draw(side.scene)
+    if not unit.source:
+        return _triplet(unit, pair, number, picture)
+    name = f"{unit.axis}/{unit.source}"
+    item = Item(
+        id=f"{name}/{number}",
+        image=f"{IMAGES}/{name}/{name.replace('/', '-')}-{number:06d}.png",  # features are found by a file's name alone
+        positives=(side.positive.sentence(pair.template),),
+        negatives=(side.negative.sentence(pair.template),),
+        axis=unit.axis,
+        source=unit.source,
+        pair=f"{name}/{number // 2}",
+        labels={"grade": unit.grade, "template": str(pair.template + 1), **pair.labels},
+    )
+    return {**vars(item), **_truth(side)}, {item.image: drawing.as_png(picture)}
+
+
+def _triplet(unit: Unit, pair: Pair, number: int, picture: Any) -> tuple[Line, dict[str, bytes]]:
+    """A triplet with its 15 published keys, and the crop to its target, under the published name."""
+    side = pair.sides[number % 2]
+    target, lure = side.scene[side.subject], side.scene[side.other]
+    noun, predicate = (word.capitalize() for word in side.positive.args)
+    tested = 0 if unit.axis == "noun" else 1
+    record = {
+        "id": number,
+        "img_filename": f"{number:06d}.png",
+        "sentence_target": side.positive.sentence(0),
+        "sentence_distractor": side.negative.sentence(0),
+        "relationship_target": _relationship(f"{number:06d}t", target),
+        "relationship_distractor": _relationship(f"{number:06d}d", lure),
+        "subject": noun,
+        "predicate": "is",
+        "object": predicate,
+        "word_target": side.positive.args[tested].capitalize(),
+        "word_distractor": side.negative.args[tested].capitalize(),
+        "pos": "subject" if unit.axis == "noun" else "object",
+        "open_images_split": "synthetic",
+        "sentence_target_alt": side.positive.sentence(1),
+        "sentence_distractor_alt": side.negative.sentence(1),
+    }
+    labels = {key: str(record[key]) for key in ("subject", "predicate", "object", "word_target", "word_distractor")}
+    labels |= {"template": "normal", "cropped": "false", "split": "synthetic", "grade": unit.grade, **pair.labels}
+    item = Item(
+        id=str(number),
+        image=str(record["img_filename"]),
+        positives=(side.positive.sentence(0),),
+        negatives=(side.negative.sentence(0),),
+        axis=unit.axis,
+        pair=str(number // 2),
+        labels=labels,
+    )
+    pictures = {
+        f"{IMAGES}/{item.image}": drawing.as_png(picture),
+        f"{IMAGES}/{number:06d}_rel_{number:06d}t.png": drawing.as_png(drawing.cut(picture, drawing.crop_box(target))),
+    }
+    return {**vars(item), **_truth(side), "record": record}, pictures
+
+
+def _relationship(name: str, o: Placed) -> dict[str, Any]:
+    box = [length / CANVAS for length in o.box]
+    return {
+        "id": name,
+        "Label1": o.shape.capitalize(),
+        "label": "is",
+        "Label2": o.colour.capitalize(),
+        "bounding_box": box,
+    }
+
+
+def _truth(side: Side) -> Line:
+    shown = [
+        {**{name: getattr(o, name) for name in PLACED}, "size": o.size, "box": o.box, "area": o.box[2] * o.box[3]}
+        for o in side.scene
+    ]
+    forms = {"positive_form": vars(side.positive), "negative_form": vars(side.negative)}
+    return {"objects": shown, "subject": side.subject, **forms}
+
+
+# And back ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What an item's picture shows and its sentences say. subject: the number of the object that they are about."""
+
+    scene: tuple[Placed, ...]
+    positive: Form
+    negative: Form
+    subject: int
+
+
+def item_of(line: Line) -> Item:
+    values = {name: line[name] for name in ITEM}
+    return Item(**{**values, "positives": tuple(values["positives"]), "negatives": tuple(values["negatives"])})
+
+
+def truth_of(line: Line) -> Truth:
+    scene = tuple(Placed(*(o[name] for name in PLACED)) for o in line["objects"])
+    true, false = (Form(line[name]["says"], tuple(line[name]["args"])) for name in ("positive_form", "negative_form"))
+    return Truth(scene, true, false, line["subject"])
+
+
+def published(lines: Sequence[Line]) -> dict[str, bytes]:
+    """The files of the published corpora, by name: `eval_set.json`, or YAML and JSON for each axis and source."""
+    if lines and "record" in lines[0]:
+        return {"eval_set.json": json.dumps([line["record"] for line in lines]).encode()}
+    return checklist.published([item_of(line) for line in lines], IMAGES)

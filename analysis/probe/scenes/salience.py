@@ -1,0 +1,106 @@
+"""Two rules that look at a picture of ours and bind nothing: prefer the words of the largest, or most central, object.
+
+A salience rule takes the words that only one of the two sentences says, and prefers the sentence whose word is shown by
+the object with the most ink (or nearest to the centre). It never asks whether the words of a sentence belong to one
+object. `from_scene` serves the layouts, which must give these rules nothing; `from_pixels` serves the baselines.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from analysis.probe.corpora.items import Unreadable
+from analysis.probe.corpora.taxonomy import size_class
+from analysis.probe.scenes.drawing import CANVAS, CELL, SIDES, WORLD, Box, Placed, ink, sprite
+from travlr.scene import COLOURS
+
+WORDS = frozenset((*WORLD.colours, *WORLD.shapes, *SIDES))  # that a sentence can say of one object
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An object of a picture. words: all that is true of it alone. ink: its pixels that are not white. area: of its
+    box, in pixels. off_centre: squared distance of the centres of box and picture, in half pixels."""
+
+    words: frozenset[str]
+    ink: int
+    area: int
+    off_centre: int
+
+
+SALIENCE: dict[str, Callable[[Shown], int]] = {
+    "most_ink": lambda o: o.ink,
+    "largest_box": lambda o: o.area,
+    "most_central": lambda o: -o.off_centre,
+}
+"""How salient an object is, larger for more."""
+
+
+def preferred(rule: str, objects: Collection[Shown], one: Collection[str], other: Collection[str]) -> int:
+    """The sentence that a rule of `SALIENCE` prefers, by the words of both: 1 for the first, -1 for the second, 0 for
+    neither. A word that nothing shows has less salience than any that something shows."""
+    measure = SALIENCE[rule]
+    first, second = (
+        max((measure(o) for o in objects if not o.words.isdisjoint(only)), default=None)
+        for only in (set(one) - set(other), set(other) - set(one))
+    )
+    if first is None or second is None:
+        return (first is not None) - (second is not None)
+    return (first > second) - (first < second)
+
+
+def from_scene(scene: Iterable[Placed]) -> list[Shown]:
+    """The objects of a scene, as its picture shows them."""
+    return [_shown(o.colour, o.shape, o.box, ink(o.shape, o.side), CANVAS, CANVAS) for o in scene]
+
+
+def _shown(colour: str, shape: str, box: Box, pixels: int, width: int, height: int) -> Shown:
+    x, y, w, h = box
+    words = frozenset((colour, shape, size_class(box, width, height)))
+    return Shown(words, pixels, w * h, (2 * x + w - width) ** 2 + (2 * y + h - height) ** 2)
+
+
+# From pixels ---------------------------------------------------------------------------------------------------------
+
+
+def from_pixels(picture: Image.Image) -> list[Shown]:
+    """The objects of a picture of a scene, or of a crop to one object, RGB. Raises `Unreadable` for another picture."""
+    inked = np.asarray(picture.getchannel("B")) < 255  # which only white has in full
+    height, width = inked.shape
+    corners = [(0, 0)]  # a crop shows one object
+    if (height, width) == (CANVAS, CANVAS):  # each object is alone in its cell
+        cells = inked.reshape(WORLD.rows, CELL, WORLD.columns, CELL).any(axis=(1, 3))
+        corners = [(CELL * column, CELL * row) for row, column in np.argwhere(cells).tolist()]
+    found = []
+    for left, top in corners:
+        cell = inked[top : top + CELL, left : left + CELL]
+        columns, rows = np.flatnonzero(cell.any(axis=0)).tolist(), np.flatnonzero(cell.any(axis=1)).tolist()
+        if not rows:
+            raise Unreadable("shows no object")
+        box = (left + columns[0], top + rows[0], columns[-1] - columns[0] + 1, rows[-1] - rows[0] + 1)
+        pixels = int(np.count_nonzero(cell))
+        shape = _shapes().get((*box[2:], pixels))
+        colour = _colours().get(picture.getpixel((box[0] + box[2] // 2, box[1] + box[3] // 2)))
+        if shape is None or colour is None:
+            raise Unreadable("shows something that our scenes do not have")
+        found.append(_shown(colour, shape, box, pixels, width, height))
+    return found
+
+
+@functools.cache
+def _shapes() -> dict[tuple[int, int, int], str]:
+    """The shape of each sprite, by the sprite's width, height and ink, of which no two shapes have the same."""
+    sprites = ((shape, sprite(shape, side)) for shape in WORLD.shapes for sides in SIDES.values() for side in sides)
+    return {(one.shape[1], one.shape[0], int(np.count_nonzero(one))): shape for shape, one in sprites}
+
+
+@functools.cache
+def _colours() -> dict[Any, str]:
+    """Each colour by its RGB, which the middle of every shape has in full strength."""
+    return {COLOURS[colour]: colour for colour in WORLD.colours}

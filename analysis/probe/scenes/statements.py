@@ -1,0 +1,70 @@
+"""What can be said of a scene, as form and as sentence, and whether it is true."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analysis.probe.scenes.drawing import Placed
+from travlr.tasks.spatiality import RELATIONS
+
+# By kind of statement; `a` before a number stands for "a" or "an".
+TEMPLATES = {
+    "exists": ("there is a {0} in the picture", "the picture shows a {0}"),
+    "is": ("the {0} is {1}", "the {0} in the picture is {1}"),
+    "stands": ("the {0} is {1} the {2}", "a {0} is {1} a {2}"),
+    "binds": ("a {0} is {1}", "the {0} looks {1}"),
+}
+
+
+@dataclass(frozen=True)
+class Form:
+    """A statement. says: exists (attributes), is and binds (attributes, attribute), stands (attributes, relation,
+    attributes). Attributes are words with blanks between them, such as `red circle`.
+
+    All but `exists` speak of objects that must be the only ones of their kind, so that "the" is right. `is` and
+    `binds` are true of the same scenes and have other templates.
+    """
+
+    says: str
+    args: tuple[str, ...]
+
+    def sentence(self, template: int) -> str:
+        text = TEMPLATES[self.says][template]
+        for number, words in enumerate(self.args):
+            article = "an" if words[0] in "aeiou" else "a"
+            text = text.replace(f"a {{{number}}}", f"{article} {words}").replace(f"{{{number}}}", words)
+        return text
+
+    def holds(self, scene: Sequence[Placed]) -> bool:
+        """Whether it is true. Raises `ValueError` where it speaks of an object that is not there, or not alone."""
+        if self.says == "exists":
+            return any(o.words.issuperset(self.args[0].split()) for o in scene)
+        if self.says == "stands":
+            first, relation, second = self.args
+            axis, sign = RELATIONS[relation]
+            one, other = _the(scene, first).centre, _the(scene, second).centre
+            dimension = 0 if axis == "horizontal" else 1
+            return (other[dimension] - one[dimension]) * sign > 0
+        return self.args[1] in _the(scene, self.args[0]).words
+
+
+def _the(scene: Sequence[Placed], attributes: str) -> Placed:
+    found = [o for o in scene if o.words.issuperset(attributes.split())]
+    if len(found) != 1:
+        raise ValueError(f"'the {attributes}' of a scene with {len(found)}")
+    return found[0]
+
+
+def visible_words(scene: Sequence[Placed]) -> frozenset[str]:
+    """Every word that is true of something in the scene: of an object alone, or of two of them."""
+    words = {word for o in scene for word in o.words}
+    for axis, dimension in (("horizontal", 0), ("vertical", 1)):
+        if len({o.centre[dimension] for o in scene}) > 1:  # then one stands before another, and the other after it
+            words |= {relation for relation, (its, _) in RELATIONS.items() if its == axis}
+    return frozenset(words)
+
+
+def content_words(form: Form) -> frozenset[str]:
+    """The words of a statement that can be seen or not; a relation counts as one."""
+    return frozenset(word for part in form.args for word in ([part] if part in RELATIONS else part.split()))

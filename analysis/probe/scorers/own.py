@@ -1,0 +1,221 @@
+"""Our VisualBERT, UNITER, LXMERT and ALBEF as scorers, with the matching heads that their authors published.
+
+Scores are log-odds of a match, but for ALBEF's `itc`, a cosine. Texts are `[CLS] text [SEP]`. VisualBERT's head was
+trained on two captions, the first always of the picture, and the second asked about; a single sentence is not what it
+saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from analysis.probe.scorers.families import folder_of, quiet
+from analysis.probe.scorers.loading import Parts, Tensors, as_is, cosine, words_of
+from train.config import RegionSettings
+from train.data.inputs import Inputs
+from train.data.pixels import normalised, scaled
+from train.data.text import Words
+from train.models import MODELS, make_model
+from train.models.loading import load_published, pixel_statistics, read_checkpoint, tokenizer_of
+from train.regions.recogniser import DIMENSION
+from train.regions.sources import Scenes, make_regions
+
+ROWS = COLUMNS = 6  # of regions.source=grid
+PATH = "path"  # of a picture, in its `info`: `analysis.probe.corpora.items.open_picture` leaves it there
+
+Find = Callable[[Image.Image], tuple[np.ndarray, np.ndarray]]
+"""A picture to its regions: features (R, D) and boxes (R, 4), left, top, right, bottom as parts of the picture."""
+
+
+def parts(
+    kind: str,
+    checkpoint: str,
+    *,
+    head: str | None = None,
+    regions: RegionSettings | None = None,
+    size: str = "base",
+) -> Parts:
+    """The parts of a model of ours with published weights, its tokenizer and its pixel statistics.
+
+    regions: `grid` (the default; 6 x 6, with features of the recogniser of scenes), `detector`, or `file`, by the
+    picture's file name without its ending, a white one without a name by `blank`. Raises ValueError, in one line, where
+    the checkpoint cannot be read, is of another size or lacks the matching head, and where head or regions are not the
+    model's.
+    """
+    name = f"{kind}:{checkpoint}"
+    if not checkpoint:
+        raise ValueError(f"model={name}: names no checkpoint; give {kind}:FILE, {kind}:FOLDER or {kind}:HUB-ID")
+    sees = MODELS[kind].sees
+    if head == "itc" and kind != "albef":
+        raise ValueError(f"head=itc: model={name} has itm only")
+    if sees == "pixels" and regions is not None:
+        raise ValueError(f"regions: model={name} sees pixels, not regions")
+    settings = (regions or RegionSettings(source="grid")).for_model(MODELS[kind].takes_boxes)
+    find, width = (None, 0) if sees == "pixels" else finder(settings)
+    changes: dict[str, Any] = {"feature_width": width} if width else {}
+    try:
+        with quiet():
+            words = Words(tokenizer_of(checkpoint, kind))
+        model = make_model(kind, size, {"matching": True}, vocabulary=words.size, **changes)
+        report = load_published(model, checkpoint)
+    except ValueError as error:  # of `train.py`, whose setting has another name
+        raise ValueError(str(error).replace("pretrained=", f"model={kind}:", 1)) from None
+    lacks = [key for key in report.missing if key.startswith("matching.")]
+    if lacks:
+        raise ValueError(f"model={name}: has no matching head ({lacks[0]}); it would score at random")
+    return built(name, model, words, checkpoint, find, head or "itm")
+
+
+def built(name: str, model: Any, words: Words, checkpoint: str, find: Find | None, head: str) -> Parts:
+    """The parts of a model that has its weights. find: None for ALBEF."""
+
+    def tokens(text: str) -> Tensors:
+        ids = [words.cls, *words.ids(text), words.sep]
+        if len(ids) > model.shape.positions:
+            raise ValueError(f"model={name}: takes {model.shape.positions} tokens, not the {len(ids)} of {text!r}")
+        return {"tokens": torch.tensor([ids]), "token_mask": torch.ones(1, len(ids), dtype=torch.bool)}
+
+    def said(text: str) -> list[tuple[str, list[int]]]:
+        return [(word, [1 + n for n in places]) for word, places in words_of(words.tokenizer, text, special=False)]
+
+    def judge(both: Tensors) -> Tensor:
+        given: dict[str, Any] = dict(both)
+        return model.match(Inputs(**given))
+
+    if find is not None:
+        return Parts(model, said, regions_with(find), tokens, as_is, as_is, judge, 0.0)
+    statistics = pixel_statistics(checkpoint)
+
+    def prepare(image: Image.Image) -> Tensors:
+        picture = scaled(np.asarray(image.convert("RGB")), model.shape.picture)
+        return {"pixels": normalised(picture[None], statistics)}
+
+    def see(x: Tensors) -> Tensors:
+        return {"seen": model.visual_encoder(x["pixels"])}
+
+    if head == "itm":
+        return Parts(model, said, prepare, tokens, see, as_is, judge, 0.0)
+    projections = projections_of(name, checkpoint, model.shape.width)
+    model.projections = projections  # so that they move with it
+
+    def see_alone(x: Tensors) -> Tensors:
+        return {"image": normalize(projections["image"](model.visual_encoder(x["pixels"])[:, 0]), dim=-1)}
+
+    def read_alone(x: Tensors) -> Tensors:
+        states = model.text_encoder(x["tokens"], x["token_mask"])
+        return {"text": normalize(projections["text"](states[:, 0]), dim=-1)}
+
+    return Parts(model, said, prepare, tokens, see_alone, read_alone, cosine, None)
+
+
+def projections_of(name: str, checkpoint: str, width: int) -> nn.ModuleDict:
+    """ALBEF's projections for contrast, `vision_proj` and `text_proj`."""
+    content = {key.removeprefix("module."): value for key, value in read_checkpoint(checkpoint).items()}
+    made = {}
+    for side, published in (("image", "vision_proj"), ("text", "text_proj")):
+        weight, bias = content.get(f"{published}.weight"), content.get(f"{published}.bias")
+        if weight is None or bias is None or weight.ndim != 2 or weight.shape[1] != width or len(bias) != len(weight):
+            raise ValueError(f"head=itc: model={name} has no {published} that fits")
+        made[side] = nn.Linear(width, len(weight))
+        made[side].load_state_dict({"weight": weight, "bias": bias})
+    return nn.ModuleDict(made)
+
+
+# Regions ----------------------------------------------------------------------------------------------------------
+
+
+def regions_with(find: Find) -> Callable[[Image.Image], Tensors]:
+    def prepare(image: Image.Image) -> Tensors:
+        features, boxes = find(image)
+        return {
+            "features": torch.from_numpy(np.asarray(features, np.float32))[None],
+            "boxes": torch.from_numpy(np.asarray(boxes, np.float32))[None],
+            "region_mask": torch.ones(1, len(boxes), dtype=torch.bool),
+        }
+
+    return prepare
+
+
+def finder(settings: RegionSettings) -> tuple[Find, int]:
+    """What finds the regions of a picture, and how many numbers each has. Raises ValueError for a source that pictures
+    alone do not have, or that cannot be read."""
+    if settings.source not in FINDERS:
+        raise ValueError(f"regions.source={settings.source}: a probe has {', '.join(FINDERS)}")
+    return FINDERS[settings.source](settings)
+
+
+def _grid(settings: RegionSettings) -> tuple[Find, int]:
+    def find(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
+        picture = np.asarray(image.convert("RGB"))
+        cells = np.ones((1, ROWS * COLUMNS), np.int16)
+        found = make_regions(settings, Scenes(["picture"], cells, ROWS, COLUMNS, decoded=lambda: [picture]))
+        features, boxes, _ = found.take([0])
+        return features[0], boxes[0]
+
+    return find, DIMENSION
+
+
+def _detector(settings: RegionSettings) -> tuple[Find, int]:
+    from train.regions.detector import Detector
+
+    folder_of(str(settings.detector), "regions.detector")  # `transformers` would ask for each of its files, for minutes
+    with quiet():
+        detector = Detector(str(settings.detector), settings.number)
+
+    def find(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
+        found = detector.find([np.asarray(image.convert("RGB"))])
+        return np.asarray(found["features"][0]), np.asarray(found["boxes"][0])
+
+    return find, detector.dimension
+
+
+class _Any(set[str]):
+    """Every image of a file is wanted."""
+
+    def __contains__(self, image: object) -> bool:
+        return True
+
+
+def _file(settings: RegionSettings) -> tuple[Find, int]:
+    from train.regions.files import BLANK, FORMATS, NpzFolder, checked
+
+    path = Path(str(settings.file))
+    if not path.exists() or (not path.is_dir() and path.suffix not in FORMATS):
+        what = "must be" if path.exists() else "is not there; give"
+        raise ValueError(f"regions.file={path}: {what} a file in {', '.join(FORMATS)}, or a folder of .npz files")
+    try:
+        file = NpzFolder(path) if path.is_dir() else FORMATS[path.suffix](path)
+        known = {npz.stem for npz in path.glob("*.npz")} if path.is_dir() else set(file.counts(_Any()))
+        if not known:
+            raise ValueError("holds no features")
+        first = checked(path, file, min(known), None)[0]  # any tells how wide all are
+    except (ValueError, OSError) as error:
+        raise ValueError(f"regions.file={path}: {str(error).removeprefix(f'{path}: ')}") from None
+
+    def find(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
+        name = PurePosixPath(str(image.info.get(PATH, ""))).stem
+        if not name and set(image.convert("RGB").getextrema()) == {(255, 255)}:  # of the floors
+            name = BLANK
+        if not name:
+            raise ValueError(f"regions.file={path}: this picture has no name to find its regions by")
+        if name not in known:
+            raise ValueError(f"regions.file={path}: lacks the picture {name}{' (white)' if name == BLANK else ''}")
+        try:
+            features, boxes = checked(path, file, name, None)
+        except ValueError as error:
+            raise ValueError(f"regions.file={error}") from None
+        most = len(boxes) if settings.number == "exact" else int(settings.number)
+        return features[:most], boxes[:most]
+
+    return find, first.shape[1]
+
+
+FINDERS: dict[str, Callable[[RegionSettings], tuple[Find, int]]] = {"grid": _grid, "detector": _detector, "file": _file}

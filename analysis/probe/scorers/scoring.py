@@ -1,0 +1,374 @@
+"""A scorer over a corpus: pictures are decoded once, failures stay where they arise, answers are kept as they come.
+
+FOLDER/config.json     what determines the scores (`identity`), and with what they were made (`about`)
+FOLDER/answers.jsonl   a line for each item that was asked; what could not be scored is asked again the next time
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import hashlib
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from analysis.probe.corpora.items import (
+    STATUSES,
+    Answer,
+    Corpus,
+    Item,
+    Missing,
+    Scorer,
+    Unreadable,
+    find_picture,
+    numbers,
+    open_picture,
+)
+from travlr.files import close, locked, put_file
+from travlr.workers import Progress
+
+CONFIG, ANSWERS = "config.json", "answers.jsonl"
+LONGEST = 300  # characters of a reason
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Record:
+    """An item and its answer. picture: SHA-256 of the picture's file, 16 digits; empty where none was read."""
+
+    item: Item
+    answer: Answer
+    picture: str = ""
+
+    @property
+    def line(self) -> bytes:
+        """As a line of answers.jsonl; margin: worst true sentence minus best false one; yes_or_no: as in `Answer`, of
+        generative models alone."""
+        item, answer = self.item, self.answer
+        margin = min(answer.positives) - max(answer.negatives) if answer.status == "scored" else None
+        values = {
+            "id": item.id,
+            "image": item.image,
+            "axis": item.axis,
+            "source": item.source,
+            "pair": item.pair,
+            "labels": dict(item.labels),
+            "positives": item.positives,
+            "negatives": item.negatives,
+            "status": answer.status,
+            "positive_scores": answer.positives,
+            "negative_scores": answer.negatives,
+            "margin": margin,
+            "why": answer.why,
+            "picture": self.picture,
+        }
+        if answer.yes_or_no:
+            values["yes_or_no"] = answer.yes_or_no
+        return json.dumps(values, ensure_ascii=False, allow_nan=False).encode("utf-8", "surrogatepass") + b"\n"
+
+
+def score(
+    corpus: Corpus,
+    scorer: Scorer,
+    folder: Path,
+    *,
+    batch_size: int = 64,
+    identity: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
+    file: str = ANSWERS,
+    say: Say = print,
+) -> list[Answer]:
+    """What a scorer says of each item, in the order of the corpus; at the same time it is appended to FOLDER/FILE.
+
+    A call has all sentences of some pictures, `batch_size` of them or those of one picture, each sentence once. Where
+    it raises, or returns what are not as many finite scores, its halves are tried, down to single items, so that no
+    other item fails. Stopped at any moment, the same call goes on. Raises `ValueError` for a folder of another
+    identity (by default: corpus and name of the scorer), and for a corpus in which an id occurs twice.
+    """
+    wanted = dict(identity or {"corpus": corpus.digest, "model": getattr(scorer, "name", "")})
+    with kept(folder, wanted, about or {}):
+        path = folder / file
+        known = {record.item.id: record for record in _unchanged(corpus.pictures, read(path))}
+        waiting = [item for item in corpus.items if item.id not in known or known[item.id].answer.status != "scored"]
+        if len({item.id for item in corpus.items}) < len(corpus.items):
+            raise ValueError(f"{corpus.name}: an id occurs twice; each item needs its own")
+        with _appending(path) as append, Progress(len(waiting), say, "items") as progress:
+            for records in _answered(corpus.pictures, waiting, scorer, batch_size):
+                append(record for record in records if known.get(record.item.id) != record)
+                known.update((record.item.id, record) for record in records)
+                progress.advance(len(records))
+    return [known[item.id].answer for item in corpus.items]
+
+
+def keep(
+    corpus: Corpus, answers: Sequence[Answer], folder: Path, identity: Mapping[str, Any], about: Mapping[str, Any]
+) -> None:
+    """Write answers that were made elsewhere as `score` does. Raises `ValueError` as it does."""
+    with kept(folder, identity, about):
+        lines = [Record(item, answer).line for item, answer in zip(corpus.items, answers, strict=True)]
+        put_file(folder, ANSWERS, lines)
+
+
+def forget(folder: Path) -> None:
+    """Remove all answers of a run, and what says with what they were made. Raises `ValueError` where it is no run."""
+    if folder.exists():
+        read_config(folder)
+        with locked(folder):
+            for path in [*folder.glob("*.jsonl"), folder / CONFIG]:
+                path.unlink(missing_ok=True)
+            close(folder)
+
+
+@contextlib.contextmanager
+def kept(folder: Path, identity: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator[None]:
+    """Hold the lock of a run's folder, whose config.json says what is in it. Raises `ValueError` if that is another."""
+    with locked(folder):
+        path = folder / CONFIG
+        if path.exists():
+            before = read_config(folder)["identity"]
+            if before != json.loads(json.dumps(dict(identity))):
+                other = sorted(n for n in {*before, *identity} if before.get(n) != identity.get(n))
+                raise ValueError(f"{folder}: holds answers of another {' and '.join(other)}; name another folder")
+        else:
+            text = json.dumps({"identity": dict(identity), "about": dict(about)}, indent=1, ensure_ascii=False)
+            put_file(folder, CONFIG, [text.encode() + b"\n"])
+        yield
+        close(folder)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """`identity` and `about` of a run's folder. Raises `ValueError`, in one line, where it has none."""
+    try:
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        return {"identity": dict(config["identity"]), "about": dict(config["about"])}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError(f"{folder / CONFIG}: missing or damaged; remove the folder to score again") from None
+
+
+# The file of answers -------------------------------------------------------------------------------------------------
+
+
+def read(path: Path) -> list[Record]:
+    """The last record of each item, in the order in which they were first asked. What is no record, such as the last
+    line of a run that was killed, is left out: it is asked again."""
+    if not path.exists():
+        return []
+    found: dict[str, Record] = {}
+    with open(path, "rb") as file:
+        for line in file:
+            if record := _parsed(line):
+                found[record.item.id] = record
+    return list(found.values())
+
+
+def _parsed(line: bytes) -> Record | None:
+    try:
+        values = json.loads(line.decode("utf-8", "surrogatepass"))
+        positives, negatives = (tuple(map(str, values[name])) for name in ("positives", "negatives"))
+        labels = {str(name): str(value) for name, value in values["labels"].items()}
+        texts = {name: str(values[name]) for name in ("id", "image", "axis", "source", "pair")}
+        scores = [tuple(map(float, values[f"{name}_scores"])) for name in ("positive", "negative")]
+        answer = Answer(
+            texts["id"], str(values["status"]), scores[0], scores[1], str(values["why"]),
+            tuple(map(float, values.get("yes_or_no", ()))),
+        )  # fmt: skip
+        picture = str(values["picture"])
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None
+    complete = [len(found) for found in scores] == [len(positives), len(negatives)]
+    whole = answer.status != "scored" or (complete and all(map(math.isfinite, (*scores[0], *scores[1]))))
+    whole &= len(answer.yes_or_no) in (0, len(positives) + len(negatives))
+    whole &= all(map(math.isfinite, answer.yes_or_no))
+    if answer.status not in STATUSES or not whole:
+        return None
+    return Record(Item(positives=positives, negatives=negatives, labels=labels, **texts), answer, picture)
+
+
+@contextlib.contextmanager
+def _appending(path: Path) -> Iterator[Callable[[Iterable[Record]], None]]:
+    """A function that appends records, each batch at once on the disk but for a power failure."""
+    with open(path, "ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")  # ends the line that a killed run has torn
+
+        def append(records: Iterable[Record]) -> None:
+            if lines := b"".join(record.line for record in records):
+                file.write(lines)
+                file.flush()
+
+        yield append
+        os.fsync(file.fileno())
+
+
+# Asking --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A picture and its hash, or why there is none."""
+
+    picture: Image.Image | None
+    hash: str = ""
+    status: str = ""
+    why: str = ""
+
+
+def hash_of(folder: Path, path: str) -> str:
+    """SHA-256 of a picture's file, 16 digits. Raises as `find_picture`."""
+    return hashlib.sha256(find_picture(folder, path).read_bytes()).hexdigest()[:16]
+
+
+def _unchanged(folder: Path | None, records: Sequence[Record]) -> list[Record]:
+    """Those whose picture is as it was when it was scored, or is there no more: `images` may now be another folder."""
+    now: dict[str, str] = {}
+    for path in {record.item.image for record in records if record.picture and folder}:
+        assert folder is not None
+        with contextlib.suppress(Missing, Unreadable, OSError):
+            now[path] = hash_of(folder, path)
+    return [record for record in records if now.get(record.item.image, record.picture) == record.picture]
+
+
+def _open(folder: Path | None, path: str) -> _Opened:
+    try:
+        picture = open_picture(folder, path)
+        assert folder is not None
+        return _Opened(picture, hash_of(folder, path))
+    except Missing as error:
+        return _Opened(None, status="missing", why=str(error))
+    except (Unreadable, OSError) as error:
+        return _Opened(None, status="unreadable", why=str(error))
+
+
+def _answered(folder: Path | None, items: Sequence[Item], scorer: Scorer, batch_size: int) -> Iterator[list[Record]]:
+    """Records of batch after batch; the pictures of the next are decoded while the scorer is at one."""
+    asking = _Asking(scorer, batch_size)
+    ready: list[tuple[list[Item], dict[str, Future[_Opened]]]] = []
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        for batch in asking.batches(items):
+            ready.append((batch, {path: pool.submit(_open, folder, path) for path in {item.image for item in batch}}))
+            if len(ready) > 1:
+                yield asking.records(*ready.pop(0))
+        for last in ready:
+            yield asking.records(*last)
+
+
+class _Asking:
+    """A scorer, and how many sentences it is given in a call: after it has run out of memory, no more than the most
+    that it has managed since, so that one large picture does not slow down all that follow."""
+
+    def __init__(self, scorer: Scorer, batch_size: int) -> None:
+        self._scorer, self._most, self._size = scorer, batch_size, batch_size
+
+    def batches(self, items: Iterable[Item]) -> Iterator[list[Item]]:
+        """Items of whole pictures whose sentences fit into a call, or those of one picture."""
+        pictures: dict[str, list[Item]] = {}
+        for item in items:
+            pictures.setdefault(item.image, []).append(item)
+        batch: list[Item] = []
+        count = 0
+        for of_picture in pictures.values():
+            sentences = len(_sentences(of_picture))
+            if batch and count + sentences > self._size:
+                yield batch
+                batch, count = [], 0
+            batch, count = [*batch, *of_picture], count + sentences
+        if batch:
+            yield batch
+
+    def records(self, items: Sequence[Item], opened: Mapping[str, Future[_Opened]]) -> list[Record]:
+        found = {path: future.result() for path, future in opened.items()}
+        answers = {}
+        for item in items:
+            if not (item.positives and item.negatives):
+                answers[item.id] = Answer(item.id, "failed", why="an item needs true and false sentences")
+            elif found[item.image].picture is None:
+                answers[item.id] = Answer(item.id, found[item.image].status, why=found[item.image].why)
+        pictures = {path: one.picture for path, one in found.items() if one.picture is not None}
+        for part in self.batches([item for item in items if item.id not in answers]):  # it may be smaller by now
+            answers |= self._ask(part, pictures)
+        return [Record(item, answers[item.id], found[item.image].hash) for item in items]
+
+    def _ask(self, items: Sequence[Item], pictures: Mapping[str, Image.Image]) -> dict[str, Answer]:
+        why = ""
+        try:
+            answers = _scored(self._scorer, items, pictures)
+            self._size = min(self._most, max(self._size, len(_sentences(items))))
+            return answers
+        except (Exception, SystemExit) as error:  # whatever somebody else's scorer does, the others' answers are kept
+            why = _reason(error)
+            short = _lacks_memory(error)
+        if short:
+            _free_memory()
+            self._size = min(self._size, max(1, len(_sentences(items)) // 2))
+        if len(items) == 1:
+            return {items[0].id: Answer(items[0].id, "failed", why=why)}
+        half = _middle(items)
+        return self._ask(items[:half], pictures) | self._ask(items[half:], pictures)
+
+
+def _sentences(items: Iterable[Item]) -> dict[tuple[str, str], None]:
+    """Pictures and sentences, each once, in order; those of a picture come one after the other."""
+    return dict.fromkeys((item.image, text) for item in items for text in (*item.positives, *item.negatives))
+
+
+def _scored(scorer: Scorer, items: Sequence[Item], pictures: Mapping[str, Image.Image]) -> dict[str, Answer]:
+    """The answers of one call. Raises `ValueError` where it does not return finite scores, one for each sentence."""
+    asked = list(_sentences(items))
+    images, texts = [pictures[path] for path, _ in asked], [text for _, text in asked]
+    if with_probabilities := getattr(scorer, "with_probabilities", None):
+        scores, shares = map(numbers, with_probabilities(images, texts))
+    else:
+        scores, shares = numbers(scorer(images, texts)), None
+    if scores.shape != (len(asked),):
+        raise ValueError(f"returned scores {scores.shape} for {len(asked)} sentences: needs ({len(asked)},)")
+    if (wrong := np.flatnonzero(~np.isfinite(scores))).size:
+        raise ValueError(f"returned {scores[wrong[0]]} for {asked[wrong[0]][1]!r}")
+    of = dict(zip(asked, scores.tolist(), strict=True))
+    share_of = {} if shares is None else dict(zip(asked, shares.tolist(), strict=True))
+    return {
+        item.id: Answer(
+            item.id,
+            "scored",
+            tuple(of[item.image, text] for text in item.positives),
+            tuple(of[item.image, text] for text in item.negatives),
+            yes_or_no=tuple(share_of[item.image, text] for text in (*item.positives, *item.negatives) if share_of),
+        )
+        for item in items
+    }
+
+
+def _middle(items: Sequence[Item]) -> int:
+    """Where to part items: between pictures as long as there are several."""
+    between = [n for n in range(1, len(items)) if items[n].image != items[n - 1].image]
+    half = len(items) // 2
+    return min(between, key=lambda n: abs(n - half)) if between else half
+
+
+def _reason(error: BaseException) -> str:
+    said = " ".join(str(error).split())
+    if isinstance(error, ValueError) and said:
+        return said[:LONGEST]
+    return f"{type(error).__name__}: {said}"[:LONGEST]
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    said = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in said or "can't allocate memory" in said
+
+
+def _free_memory() -> None:
+    gc.collect()
+    if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -1,0 +1,147 @@
+"""Pictures as the pixels that a model sees: scaled to its size and normalised, rendered or from files."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image as pillow
+from torch import Tensor
+
+from render.image import Renderer, decode
+from train.cache import packed
+from train.data.augment import augment
+
+Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of each channel, 0 to 1
+
+# Those of ALBEF's published configurations.
+MEAN = (0.48145466, 0.4578275, 0.40821073)
+STD = (0.26862954, 0.26130258, 0.27577711)
+PUBLISHED: Statistics = (MEAN, STD)
+MOST_KEPT = 1 << 28  # bytes of scaled pictures
+
+
+def scaled(picture: np.ndarray, side: int) -> np.ndarray:
+    """A picture (height, width, 3) uint8 as (side, side, 3): area means where `side` divides both, else bicubic."""
+    height, width = picture.shape[:2]
+    if (height, width) == (side, side):
+        return picture
+    exact = height % side == 0 and width % side == 0
+    how = pillow.Resampling.BOX if exact else pillow.Resampling.BICUBIC
+    return np.asarray(pillow.fromarray(picture).resize((side, side), how))
+
+
+def normalised(pictures: np.ndarray, statistics: Statistics = PUBLISHED) -> Tensor:
+    """(N, height, width, 3) uint8 -> (N, 3, height, width) float32."""
+    values = torch.from_numpy(np.array(np.moveaxis(pictures, -1, 1), order="C")).float()
+    mean, std = (torch.tensor(numbers)[:, None, None] for numbers in statistics)
+    return values.div_(255).sub_(mean).div_(std)  # in place: a batch may take half a GiB
+
+
+class Pictures:
+    """Pictures of scenes for a model that sees `side` x `side` pixels: `Pictures(renderer, side)(grid)`.
+
+    They are the same as whole pictures scaled, but where the scale leaves cells whole pixels only the sprites are
+    scaled, once; else the last 256 MiB of scaled pictures are kept.
+    """
+
+    def __init__(self, renderer: Renderer, side: int, statistics: Statistics = PUBLISHED) -> None:
+        if not 1 <= side <= 4096:
+            raise ValueError(f"pixels.side={side}: must be 1 to 4096")
+        self.renderer, self.side, self.statistics = renderer, side, statistics
+        self._sprites = self._scaled_sprites()
+        self._kept: OrderedDict[bytes, np.ndarray] = OrderedDict()
+
+    def __call__(self, grid: np.ndarray, random: np.random.Generator | None = None) -> Tensor:
+        """Kind numbers (B, rows * columns) -> (B, 3, side, side) float32. A row of zeros is the blank white picture.
+
+        random: changes pictures (`train.data.augment`).
+        """
+        world = self.renderer.world
+        grid = np.asarray(grid).reshape(-1, world.rows, world.columns)
+        if random is not None:
+            whole = self.renderer.arrays(grid.reshape(len(grid), -1))
+            return normalised(augment(whole, self.side, random), self.statistics)
+        if self._sprites is not None:
+            cells = self._sprites[torch.from_numpy(grid.astype(np.int64))]  # (B, rows, columns, 3, height, width)
+            return cells.permute(0, 3, 1, 4, 2, 5).reshape(len(grid), 3, self.side, self.side)
+        pictures = np.stack([self._picture(cells) for cells in grid.reshape(len(grid), -1)])
+        return normalised(pictures, self.statistics)
+
+    def blank(self, count: int = 1) -> Tensor:
+        """White pictures, (count, 3, side, side)."""
+        return self(np.zeros((count, self.renderer.world.cells), np.int64))
+
+    def _scaled_sprites(self) -> Tensor | None:
+        """(kinds + 1, 3, height, width), or None where a pixel would lie in two cells."""
+        renderer, side = self.renderer, self.side
+        if renderer.height % side or renderer.width % side:
+            return None
+        down, right = renderer.height // side, renderer.width // side
+        if renderer.cell % down or renderer.cell % right:
+            return None
+        size = (renderer.cell // right, renderer.cell // down)
+        sprites = [np.asarray(pillow.fromarray(s).resize(size, pillow.Resampling.BOX)) for s in renderer.rgb_sprites]
+        return normalised(np.stack(sprites), self.statistics)
+
+    def _picture(self, cells: np.ndarray) -> np.ndarray:
+        key = np.ascontiguousarray(cells, "<i4").tobytes()
+        picture = self._kept.pop(key, None)
+        if picture is None:
+            picture = scaled(self.renderer.arrays(cells[None])[0], self.side)
+            if (len(self._kept) + 1) * picture.nbytes > MOST_KEPT and self._kept:
+                self._kept.popitem(last=False)
+        self._kept[key] = picture
+        return picture
+
+
+class FilePictures:
+    """N pictures from files for a model that sees `side` x `side` pixels: `FilePictures(ids, encoded, side)(rows)`.
+
+    Each is decoded and scaled once, and then kept on the disk, compressed, as bytes: no statistics are part of that.
+    ids: (N,), what pictures are called in errors. encoded: gives the N files, begins anew with every call. cache: as
+    of `train.cache`. Raises `ValueError` for a file that holds no picture.
+    """
+
+    BLANK = -1
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        encoded: Callable[[], Iterable[bytes]],
+        side: int,
+        statistics: Statistics = PUBLISHED,
+        cache: Path | None = None,
+    ) -> None:
+        self.side, self.statistics = side, statistics
+        digest = hashlib.blake2b(f"{side} ".encode(), digest_size=16)
+        for file in encoded():
+            digest.update(hashlib.blake2b(file).digest())
+
+        def make(start: int) -> Iterator[bytes]:
+            for name, file in zip(ids[start:], islice(encoded(), start, None), strict=False):
+                try:
+                    yield scaled(np.asarray(decode(file)), side).tobytes()
+                except ValueError as error:
+                    raise ValueError(f"picture {name}: {error}") from None
+
+        self._pictures = packed(cache, f"pictures-{digest.hexdigest()}", len(ids), make, "decoding pictures")
+
+    def __call__(self, rows: np.ndarray, random: np.random.Generator | None = None) -> Tensor:
+        """Rows (B,), perhaps `BLANK` -> (B, 3, side, side) float32. random: changes pictures (`train.data.augment`), which
+        are then scaled twice where the files are not of the model's size."""
+        pictures = np.stack([self._picture(row) for row in rows.tolist()])
+        if random is not None:
+            pictures = augment(pictures, self.side, random)
+        return normalised(pictures, self.statistics)
+
+    def _picture(self, row: int) -> np.ndarray:
+        shape = (self.side, self.side, 3)
+        if row == self.BLANK:
+            return np.full(shape, 255, np.uint8)
+        return np.frombuffer(self._pictures[row], np.uint8).reshape(shape)

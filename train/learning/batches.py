@@ -1,0 +1,183 @@
+"""Which examples make which batch: of fine-tuning, epoch by epoch, and of tests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from train.config import Run
+from train.data.examples import SHOWN, Examples, Raw, Sight, Source, bucketed, in_order, shown, streamed
+from train.data.inputs import Inputs
+from train.data.text import Words
+from train.learning.consistency import both_sides
+from train.learning.module import Schedule
+from train.learning.reader import PAIRS
+from train.models import shape_of
+from train.results.store import own_setting
+
+CHOICE = 8  # examples from which one with few objects is taken, where training begins with those
+TOKENS = 16_384  # padded tokens of a batch in evaluation
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a run works with, made once: its data, its words and what the model is shown."""
+
+    run: Run
+    source: Source
+    words: Words
+    sight: Sight
+
+    @property
+    def sight_in_training(self) -> Sight:
+        """Pictures are read only where they are shown without a caption."""
+        return self.sight if self.run.setting in ("image", "mixed") else replace(self.sight, reader=None)
+
+    def examples(self, split: str, limit: int | None = None) -> Examples:
+        return self.checked(Examples(self.source.raw(split, limit), self.words, self.sight))
+
+    def checked(self, examples: Examples) -> Examples:
+        """Raises `ValueError` where a text is longer than the model takes: nothing is ever cut."""
+        longest, limit = examples.texts.lengths, shape_of(self.run.model, self.run.size).positions
+        limit -= 2 if self.run.model == "roberta" else 0  # its positions count from 2
+        if too_long := int((longest[: len(examples)] > limit).sum()):
+            raise ValueError(
+                f"size={self.run.size}: {too_long} of {len(examples)} texts have more than the {limit} tokens that "
+                f"model={self.run.model} takes (the longest {longest.max()}); use data with fewer objects"
+            )
+        return examples
+
+
+def random_of(*key: int) -> np.random.Generator:
+    """Random numbers of their own for each (seed, purpose, epoch, …)."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
+
+
+def fine_tuning(parts: Parts) -> tuple[Schedule, int]:
+    """What is learned from, and how many examples there are to see."""
+    config, training = parts.run, parts.run.training
+    if training.stream:
+        return _streamed(parts)
+    examples = _chosen(parts)
+    size = min(config.batch_size, len(examples))  # the paper's few-shot batch of ALBEF is larger than its 200 examples
+    batches, accumulate = len(examples) // size, config.optimiser.accumulate
+    steps = training.steps or max(1, (training.epochs or 0) * batches // accumulate)
+    check_every = min(training.check_every or max(1, batches // accumulate), steps)
+    schedule = Schedule(lambda epoch: _batches(parts, examples, size, epoch), batches, steps, check_every)
+    return schedule, len(examples)
+
+
+def unlabelled_pairs(config: Run, steps: int) -> int:
+    """Pairs of image and caption that a run of so many optimiser steps learns from without their answers: those of
+    consistency, of its reader and of pretraining."""
+    batch = config.optimiser.accumulate * config.batch_size
+    consistency = steps * batch if config.training.consistency else 0
+    return consistency + config.reader.steps * PAIRS + config.pretraining.steps * batch
+
+
+def _streamed(parts: Parts) -> tuple[Schedule, int]:
+    """As `fine_tuning`, of examples past the dataset's own, each seen once. While `training.shortest_first` lasts, an
+    epoch takes those with the fewest objects of `CHOICE` times as many, or of as many as a small world has.
+
+    Raises `ValueError` where it has too few for all steps.
+    """
+    config, training, maker = parts.run, parts.run.training, parts.source.generator
+    steps = training.steps or 0
+    per_epoch = min(training.check_every or steps, steps)
+    labelled = 2 * math.ceil(per_epoch * config.optimiser.accumulate * config.batch_size / 2)
+    rows, epochs = labelled * (1 + training.consistency), math.ceil(steps / per_epoch)
+    start = maker.config.count.train + maker.config.count.train % 2  # even: couples begin there
+    there = max(0, maker.sampler.limits["train"] - start)
+    room = there // epochs // 2 * 2  # for each epoch
+    if room < rows:
+        raise ValueError(
+            f"training.steps={steps}: needs {epochs * rows:,} examples past the dataset's own, of which its world has "
+            f"only {there:,}; use fewer steps, or training.stream=false"
+        )
+    apart = min(rows * CHOICE, room)
+
+    def batches(epoch: int) -> Iterator[Inputs]:
+        first = start + epoch * apart
+        through = epoch * per_epoch / (training.shortest_first * steps) if training.shortest_first else 1.0
+        made = min(apart, 2 * math.ceil(rows * CHOICE ** (1 - min(1.0, through)) / 2))
+        raw = streamed(maker, first, first + made, keep=rows)
+        if not training.consistency:
+            return _batches(parts, _read(parts, raw, epoch), config.batch_size, epoch)
+        couple = np.arange(rows) // 2
+        seen, unlabelled = (raw.take(np.flatnonzero(couple % 2 == half)) for half in range(2))
+        batches = _batches(parts, _read(parts, seen, epoch), config.batch_size, epoch)
+        others = parts.checked(Examples(unlabelled, parts.words, parts.sight))
+        return _with_sides(parts, batches, others, epoch)
+
+    accumulate = config.optimiser.accumulate
+    return Schedule(batches, per_epoch * accumulate, steps, per_epoch), steps * accumulate * config.batch_size
+
+
+def _read(parts: Parts, raw: Raw, epoch: int) -> Examples:
+    """Streamed examples as a model in training sees them."""
+    examples = parts.checked(Examples(raw, parts.words, parts.sight_in_training))
+    if parts.run.training.shuffled:
+        _shuffle(examples, random_of(parts.run.seed, 5, epoch))
+    return examples
+
+
+def _with_sides(parts: Parts, batches: Iterator[Inputs], unlabelled: Examples, epoch: int) -> Iterator[Inputs]:
+    """Beside each labelled batch as many unlabelled examples."""
+    order = random_of(parts.run.seed, 6, epoch).permutation(len(unlabelled))
+    for number, batch in enumerate(batches):
+        rows = order[number * len(batch) : (number + 1) * len(batch)]
+        yield replace(batch, sides=both_sides(unlabelled, rows, parts.run.setting))
+
+
+def _chosen(parts: Parts) -> Examples:
+    """The train split, or the part of it that `training.examples` asks for."""
+    training, seed = parts.run.training, parts.run.seed
+    raw = parts.source.raw("train")
+    total = len(raw.ids)
+    count = round(training.examples * total) if training.examples <= 1 else int(training.examples)
+    if not 1 <= count <= total:
+        raise ValueError(f"training.examples={training.examples}: the train split has {total}")
+    rows = np.sort(random_of(seed, 2).permutation(total)[:count])
+    examples = parts.checked(Examples(raw.take(rows), parts.words, parts.sight_in_training))
+    if training.shuffled:
+        _shuffle(examples, random_of(seed, 5))
+    return examples
+
+
+def _shuffle(examples: Examples, random: np.random.Generator) -> None:
+    """Give all that tells the truth to other examples."""
+    order = random.permutation(len(examples))
+    examples.answers, examples.named = examples.answers[order], examples.named.shuffled(order)
+
+
+def _batches(parts: Parts, examples: Examples, size: int, epoch: int) -> Iterator[Inputs]:
+    """All examples in batches of `size`; with `training.naming`, with what is named."""
+    config, setting = parts.run, parts.run.setting
+    random = random_of(config.seed, 1, epoch)
+    changes = random_of(config.seed, 7, epoch) if config.training.augment else None
+    for rows in bucketed(_lengths(examples, setting), size, config.training.window, random):
+        image, caption = shown(setting, rows, random)
+        inputs = examples.inputs(rows, image, caption, changes)
+        if config.training.naming and not config.training.frozen:
+            inputs = examples.named(inputs, rows, examples.text_rows(rows, image, caption))
+        yield inputs
+
+
+def test_batches(examples: Examples, setting: str) -> Iterator[Inputs]:
+    """All examples in a setting, by length."""
+    for rows in test_rows(examples, setting):
+        yield examples.inputs(rows, *shown(setting, rows, None))
+
+
+def test_rows(examples: Examples, setting: str) -> Iterator[np.ndarray]:
+    extra = 0 if examples.regions is None or setting == "caption" else examples.regions.index.shape[1]
+    return in_order(_lengths(examples, setting) + extra, TOKENS)
+
+
+def _lengths(examples: Examples, setting: str) -> np.ndarray:
+    """Tokens of N examples in a setting; those of `mixed` as if nothing were dropped."""
+    image, caption = (np.full(len(examples), is_shown) for is_shown in SHOWN[own_setting(setting)])
+    return examples.texts.lengths[examples.text_rows(np.arange(len(examples)), image, caption)]

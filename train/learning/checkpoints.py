@@ -1,0 +1,116 @@
+"""What a run leaves on the disk while it trains: the state that a killed run goes on from, and the best weights."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.fabric.plugins import TorchCheckpointIO
+from lightning.pytorch.callbacks import Callback
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from train.learning.devices import leads
+from train.learning.module import Learner
+
+FOLDER = "checkpoints"  # in the folder of a run, until it is finished
+LAST, BEST = "last.ckpt", "best.safetensors"
+
+
+def save_weights(learner: Learner, path: Path) -> None:
+    """The model and its word heads as safetensors; whole or not at all, and there for every process of the run."""
+    if leads():
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in learner.state_dict().items()}
+        temporary = path.with_suffix(".tmp")
+        save_file(tensors, temporary)
+        temporary.replace(path)
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()
+
+
+def load_weights(learner: Learner, path: Path) -> None:
+    """Weights of `save_weights`. Raises `ValueError` where they are of another architecture."""
+    try:
+        learner.load_state_dict(load_file(path))
+    except (RuntimeError, SafetensorError) as error:
+        raise ValueError(f"{path}: not weights of this model: {str(error).splitlines()[-1].strip()}") from None
+
+
+class Checkpoints(Callback):
+    """Saves the state of a run at every validation, and between validations every `minutes`, whatever the score; and,
+    if `keep_best`, the weights each time that the validation metric `monitor` is higher than before.
+
+    Lightning's own `ModelCheckpoint(monitor=..., save_last=True)` saves neither when the metric does not rise.
+    """
+
+    def __init__(self, folder: Path, minutes: float, check_every: int, monitor: str, keep_best: bool) -> None:
+        self.folder, self.minutes, self.check_every = folder, minutes, check_every
+        self.monitor, self.keep_best = monitor, keep_best
+        self.best: float | None = None
+        self.saved = time.monotonic()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.best = state["best"]
+
+    def on_train_batch_end(self, trainer: L.Trainer, learner: L.LightningModule, _: Any, __: Any, number: int) -> None:
+        accumulating = (number + 1) % trainer.accumulate_grad_batches != 0
+        if accumulating or trainer.global_step % self.check_every == 0:  # a validation follows, which saves, too
+            return
+        if trainer.strategy.broadcast(time.monotonic() - self.saved >= 60 * self.minutes):
+            self._save(trainer)
+
+    def on_validation_end(self, trainer: L.Trainer, learner: L.LightningModule) -> None:
+        assert isinstance(learner, Learner)
+        score = float(trainer.callback_metrics[self.monitor])
+        if self.keep_best and (self.best is None or score > self.best):
+            self.best = score
+            self.folder.mkdir(exist_ok=True)
+            save_weights(learner, self.folder / BEST)
+        self._save(trainer)
+
+    def _save(self, trainer: L.Trainer) -> None:
+        trainer.save_checkpoint(self.folder / LAST)
+        self.saved = time.monotonic()
+
+
+class Files(TorchCheckpointIO):
+    """Writes checkpoints whole or not at all. (Lightning writes them to another disk and copies them from there.)
+
+    Reading one that is damaged, or whose weights are not those of `learner`, raises `ValueError`.
+    """
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        path = Path(path)
+        path.parent.mkdir(exist_ok=True)
+        temporary = path.with_suffix(".tmp")
+        with open(temporary, "wb") as file:
+            torch.save(checkpoint, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+    def load_checkpoint(self, path: str | Path, *_: Any, **__: Any) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+            fits = _shapes(found["state_dict"]) == _shapes(self.learner.state_dict()) and "random" in found
+        except OSError:
+            raise
+        except Exception:  # what a damaged file raises depends on where it is damaged
+            raise ValueError(f"{path}: damaged; delete this file, and the run begins anew") from None
+        if not fits:
+            raise ValueError(f"{path}: of another version of TraVLR; delete this file, and the run begins anew")
+        return found
+
+
+def _shapes(weights: dict[str, torch.Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in weights.items()}

@@ -1,0 +1,166 @@
+"""Lightning's loop around a learner: checkpoints, loggers, progress, resuming."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback, TQDMProgressBar
+
+from train.config import Run
+from train.learning.checkpoints import BEST, FOLDER, LAST, Checkpoints, Files, load_weights
+from train.learning.devices import leads
+from train.learning.module import Learner
+from train.results.store import write_curve
+
+SEVERAL = "ddp_find_unused_parameters_true"  # heads go unused that a batch asks nothing of
+LOSSES = ("answer_loss", "pair_loss", "value_loss", "word_loss", "object_loss", "consistency_loss")
+LOGGED = 10  # steps between points of the loss curve
+
+
+def fit(
+    learner: Learner,
+    run: Run,
+    folder: Path,
+    device: str,
+    precision: str,
+    say: Callable[[str], object],
+    monitor: str = "f1",
+) -> float:
+    """Train to the last step, going on from the last checkpoint where there is one; keep the weights asked for. Gives
+    the seconds that went before that checkpoint.
+
+    monitor: the validation metric by which weights are the best.
+    """
+    quieten()
+    best = run.training.keep == "best"
+    place, check_every = folder / FOLDER, learner.schedule.check_every
+    curve = Curve(folder)
+    trainer = L.Trainer(
+        accelerator=device,
+        devices=run.devices,
+        strategy=SEVERAL if run.devices > 1 and run.strategy in ("auto", "ddp") else run.strategy,
+        precision="bf16-mixed" if precision == "bf16" else "32-true",
+        max_steps=learner.steps,
+        max_epochs=-1,
+        check_val_every_n_epoch=None,  # but every so many batches
+        val_check_interval=check_every * run.optimiser.accumulate,
+        accumulate_grad_batches=run.optimiser.accumulate,
+        gradient_clip_val=run.optimiser.clip,
+        logger=loggers(run, folder),
+        callbacks=[curve, *progress_bar(), Checkpoints(place, run.save_minutes, check_every, monitor, best)],
+        plugins=[Files(learner)],
+        enable_checkpointing=False,  # Lightning's own
+        enable_progress_bar=sys.stderr.isatty(),
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+        log_every_n_steps=LOGGED,
+        default_root_dir=folder,
+    )
+    last = place / LAST
+    if last.is_file():
+        say(f"{folder}: going on from its last checkpoint")
+    try:
+        trainer.fit(learner, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
+    finally:
+        if "wandb" in run.logger:
+            import wandb
+
+            wandb.finish()  # or the next run of this process would go on in it
+    curve.write()
+    if best:
+        load_weights(learner, place / BEST)
+    return curve.before
+
+
+class Curve(Callback):
+    """curve.csv: loss and validation scores by step; it is part of the checkpoint, with the seconds it took until then,
+    so a resumed run has all of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.points: list[dict[str, float | None]] = []
+        self.before, self.began = 0.0, time.monotonic()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"points": self.points, "seconds": self.before + time.monotonic() - self.began}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.points, self.before = state["points"], state.get("seconds", 0.0)
+
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        if trainer.global_step % LOGGED == 0:
+            found = {name: float(value) for name, value in trainer.callback_metrics.items() if "loss" in name}
+            self.points.append({"step": trainer.global_step, **found})
+
+    def on_validation_end(self, trainer: L.Trainer, *_: Any) -> None:
+        metrics = trainer.callback_metrics
+        found = {f"validation_{name}": float(metrics[name]) for name in ("f1", "word_accuracy") if name in metrics}
+        self.points.append({"step": trainer.global_step, **found})
+        self.write()
+
+    def write(self) -> None:
+        if leads():
+            write_curve(self.folder, self.points)
+
+
+def loggers(run: Run, folder: Path) -> list[Any]:
+    """TensorBoard and Weights & Biases by name, the latter offline unless WANDB_MODE says otherwise; `Curve` is the CSV
+    that is always written."""
+    from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
+
+    made: list[Any] = []
+    if "tensorboard" in run.logger:
+        made.append(TensorBoardLogger(folder, name="tensorboard", version=""))
+    if "wandb" in run.logger and leads():
+        import wandb
+
+        begun = wandb.init(
+            project="travlr",
+            name=folder.name,
+            id=folder.name,
+            dir=folder,
+            resume="allow",
+            mode="online" if os.environ.get("WANDB_MODE") == "online" else "offline",
+            settings=wandb.Settings(silent=True, console="off"),
+        )
+        made.append(WandbLogger(experiment=begun))
+    return made
+
+
+def progress_bar() -> list[Callback]:
+    if sys.stderr.isatty():
+        return [TQDMProgressBar(refresh_rate=5)]
+    return [Lines()] if leads() else []
+
+
+class Lines(Callback):
+    """One plain line for each validation, where there is no terminal."""
+
+    def on_validation_end(self, trainer: L.Trainer, *_: Any) -> None:
+        found = {k: float(v) for k, v in trainer.callback_metrics.items()}
+        told = "  ".join(f"{name} {found[name]:.3f}" for name in LOSSES if name in found)
+        scores = {"f1": "F1", "word_accuracy": "words right %"}
+        told += "".join(f"  validation {says} {found[name]:.2f}" for name, says in scores.items() if name in found)
+        print(f"step {trainer.global_step:>6}  {told}", flush=True)
+
+
+def quieten() -> None:
+    """What Lightning says of our choices is not for users."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    logging.getLogger("lightning.fabric").setLevel(logging.ERROR)
+    for message in (
+        ".*does not have many workers.*",
+        ".*your dataloader is not resumable.*",  # `Learner` knows where to go on
+        ".*smaller than the logging interval.*",
+        ".*`isinstance.treespec.*",
+    ):
+        warnings.filterwarnings("ignore", message)

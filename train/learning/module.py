@@ -1,0 +1,287 @@
+"""The Lightning module: losses, optimiser and schedule. The loop, checkpoints and devices are Lightning's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import Any, NamedTuple
+
+import lightning as L
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from train.config import Optimiser
+from train.data.inputs import IGNORED, NAMES, PAIR, Encoded, Inputs
+from train.models.albef import Albef
+from train.models.layers import Model, start_of
+from train.results.scores import score
+
+
+class Schedule(NamedTuple):
+    """What a learner learns from, and how long.
+
+    epoch: gives the batches of an epoch, the same ones each time it is called with the same number. batches: how many
+    an epoch has. steps: steps of the optimiser in all. check_every: steps between validations.
+    """
+
+    epoch: Callable[[int], Iterable[Inputs]]
+    batches: int
+    steps: int
+    check_every: int
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Batches that are made anew for each iteration."""
+
+    make: Callable[[], Iterable[Inputs]]
+
+    def __iter__(self) -> Iterator[Inputs]:
+        return iter(self.make())
+
+
+@dataclass(frozen=True)
+class TrainingLoader(Loader):
+    """batches: of the whole training, of which a resumed run iterates over those that are left."""
+
+    batches: int
+
+    def __len__(self) -> int:
+        return self.batches
+
+
+class WordHead(nn.Module):
+    """BERT's masked-word head, for one or more words: states (…, H) to logits (…, V), or (…, words, V) where there are
+    several. Its last layer is tied to the word embeddings."""
+
+    def __init__(self, embeddings: nn.Embedding, words: int = 1) -> None:
+        super().__init__()
+        self.words, width = words, embeddings.embedding_dim
+        self.first = nn.Linear(width, words * width)
+        self.norm = nn.LayerNorm(width, eps=1e-12)
+        self.bias = nn.Parameter(torch.zeros(embeddings.num_embeddings))
+        nn.init.normal_(self.first.weight, std=start_of(width))
+        nn.init.zeros_(self.first.bias)
+
+    def forward(self, states: Tensor, embeddings: nn.Embedding) -> Tensor:
+        inner = functional.gelu(self.first(states))
+        if self.words > 1:
+            inner = inner.reshape(*states.shape[:-1], self.words, -1)
+        return functional.linear(self.norm(inner), embeddings.weight, self.bias)
+
+
+class Learner(L.LightningModule):
+    """A model with what it learns from: whatever of answers, words, pairs, objects and unlabelled sides a batch has.
+
+    The batches are those of epoch 0, 1, …, one after the other. Dropout is seeded with (seed, epoch) at the start of
+    each epoch, and a checkpoint holds the state of its generator. So a run that is resumed after any step ends with the
+    weights of one that was never stopped, and validations change nothing.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        optimiser: Optimiser,
+        rate: float,
+        schedule: Schedule,
+        validation: Callable[[], Iterable[Inputs]],
+        seed: int,
+        loss: str = "cross_entropy",
+        words: WordHead | None = None,
+    ) -> None:
+        super().__init__()
+        self.model, self.words = model, words or WordHead(model.embeddings)
+        self.pair, self.objects = WordHead(model.embeddings, PAIR), WordHead(model.embeddings, NAMES)
+        self.values, self.value = (nn.Linear(model.embeddings.embedding_dim, count) for count in (2, 1))
+        self.settings, self.rate, self.steps, self.seed = optimiser, rate, schedule.steps, seed
+        self.schedule, self.validation, self.loss_name = schedule, validation, loss
+        self._seen: list[tuple[Tensor, Tensor]] = []
+        self._random: dict[str, Tensor] | None = None  # of a checkpoint, until training goes on
+
+    # Data ---------------------------------------------------------------------------------------------------------
+
+    def train_dataloader(self) -> Loader:
+        batches = self.steps * self.settings.accumulate
+        return TrainingLoader(lambda: map(self._own, islice(self._from(self._done()), batches - self._done())), batches)
+
+    def _done(self) -> int:
+        """How many batches this run has learned from; checkpoints are made after whole steps only."""
+        return self.trainer.global_step * self.settings.accumulate
+
+    def _from(self, number: int) -> Iterator[Inputs]:
+        """The batches from a number on, without end."""
+        first, place = divmod(number, self.schedule.batches)
+        for epoch in count(first):
+            yield from islice(self.schedule.epoch(epoch), place, self.schedule.batches)
+            place = 0
+
+    def _own(self, batch: Inputs) -> Inputs:
+        """What this process learns from a batch: with n processes every n-th example, so that a step stays a step."""
+        if (count := self.trainer.world_size) == 1:
+            return batch
+        return batch.every(count, self.global_rank)
+
+    def val_dataloader(self) -> Loader:
+        return Loader(self.validation)
+
+    def transfer_batch_to_device(self, batch: Inputs, device: torch.device, dataloader_idx: int) -> Inputs:
+        return batch.to(device)
+
+    # Learning -----------------------------------------------------------------------------------------------------
+
+    def on_train_batch_start(self, batch: Inputs, number: int) -> None:
+        epoch, place = divmod(number, self.schedule.batches)
+        if place == 0:
+            torch.manual_seed((self.seed << 20) + epoch * 1_000 + self.global_rank)
+        elif self._random is not None:
+            torch.set_rng_state(self._random["cpu"])
+            if "cuda" in self._random:
+                torch.cuda.set_rng_state(self._random["cuda"], self.device)
+        self._random = None
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the states of the random number generators, those of every process."""
+        state = {"cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            state["cuda"] = torch.cuda.get_rng_state(self.device)
+        states: list[Any] = [state] * self.trainer.world_size
+        if self.trainer.world_size > 1:
+            torch.distributed.all_gather_object(states, state)
+        checkpoint["random"] = states
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        states = checkpoint["random"]
+        self._random = states[self.global_rank] if len(states) == self.trainer.world_size else None
+
+    def training_step(self, batch: Inputs, number: int) -> Tensor:
+        losses = self.losses(batch)
+        loss = torch.stack(list(losses.values())).sum()
+        if not torch.isfinite(self.trainer.strategy.reduce(loss.detach())):  # a mean: wherever one is not a number
+            raise ValueError(
+                f"optimiser.learning_rate={self.rate}: the loss is not a number at step {self.global_step + 1}; "
+                "use a lower rate or a larger optimiser.warmup"
+            )
+        self.log_dict(losses, batch_size=len(batch))
+        self.log("loss", loss, prog_bar=True, batch_size=len(batch))
+        return loss
+
+    def losses(self, batch: Inputs) -> dict[str, Tensor]:
+        """The loss of each kind of target that the batch has."""
+        if self.loss_name == "distillation" and batch.answer is not None:
+            assert isinstance(self.model, Albef)
+            return {"answer_loss": self.model.distillation_loss(batch)}
+        encoded = self.model.encode(batch, image_states=False)
+        losses = {}
+        if batch.answer is not None:
+            losses["answer_loss"] = self._answer_loss(self.model.head(encoded.pooled).float(), batch.answer)
+        if batch.targets is not None:
+            losses["word_loss"] = self._word_loss(encoded, batch.targets)
+        if batch.pair is not None:
+            logits = self.pair(encoded.text[:, 0], self.model.embeddings).float()
+            losses["pair_loss"] = functional.cross_entropy(logits.flatten(0, 1), batch.pair.flatten())
+        if batch.values is not None and batch.targets is not None:
+            known = ~batch.values.isnan()
+            things = self.value(encoded.text[batch.targets != IGNORED]).squeeze(-1)
+            told = torch.stack([self.values(encoded.text[:, 0])[known], things]).float()
+            losses["value_loss"] = 2 * functional.smooth_l1_loss(told, batch.values[known].expand(2, -1))
+        if batch.objects is not None:
+            losses["object_loss"] = self._object_loss(encoded, batch.objects)
+        if batch.sides is not None:
+            losses["consistency_loss"] = self._consistency_loss(*batch.sides)
+        return losses
+
+    def _answer_loss(self, logits: Tensor, answer: Tensor) -> Tensor:
+        if self.loss_name == "cross_entropy":
+            return functional.cross_entropy(logits, answer)
+        truth = functional.one_hot(answer, 2).to(logits.dtype)  # the mean over classes times their number
+        return 2 * functional.binary_cross_entropy_with_logits(logits, truth)
+
+    def _word_loss(self, encoded: Encoded, targets: Tensor) -> Tensor:
+        asked = targets != IGNORED
+        logits = self.words(encoded.text[asked], self.model.embeddings).float()
+        return functional.cross_entropy(logits, targets[asked])
+
+    def _object_loss(self, encoded: Encoded, objects: Tensor) -> Tensor:
+        there = (objects != IGNORED).any(-1)
+        logits = self.objects(encoded.text[there], self.model.embeddings).float()
+        return functional.cross_entropy(logits.flatten(0, 1), objects[there].flatten())
+
+    def _consistency_loss(self, own: Inputs, other: Inputs) -> Tensor:
+        """How far what is said of one side of unlabelled pairs is from what is said of the other (`consistency`)."""
+        self.model.eval()
+        with torch.no_grad():
+            expected = self._told(self.model.encode(own, image_states=False), own.targets)
+        self.model.train()
+        encoded = self.model.encode(other, image_states=False)
+        *told, values = self._told(encoded, other.targets)
+        *wanted, numbers = expected
+        losses = [functional.cross_entropy(t, w.softmax(-1)) for t, w in zip(told, wanted, strict=True)]
+        losses.append(functional.smooth_l1_loss(values, numbers))
+        if other.objects is not None:
+            losses.append(self._object_loss(encoded, other.objects))
+        return torch.stack(losses).sum()
+
+    def _told(self, encoded: Encoded, targets: Tensor | None) -> tuple[Tensor, ...]:
+        """Logits of the answer (B, 2), of the pair (4 B, V), of the words at the places of `targets` (places, V), and
+        the values (2 B + places)."""
+        assert targets is not None
+        embeddings, first = self.model.embeddings, encoded.text[:, 0]
+        things = encoded.text[targets != IGNORED]
+        pair = self.pair(first, embeddings).flatten(0, 1)
+        values = torch.cat([self.values(first).flatten(), self.value(things).flatten()])
+        told = (self.model.head(encoded.pooled), pair, self.words(things, embeddings), values)
+        return tuple(tensor.float() for tensor in told)
+
+    def configure_optimizers(self) -> Any:
+        decayed = [p for p in self.parameters() if p.requires_grad and p.ndim > 1]
+        others = [p for p in self.parameters() if p.requires_grad and p.ndim <= 1]
+        groups = [
+            {"params": decayed, "weight_decay": self.settings.weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ]
+        first, second = self.settings.betas
+        optimiser = torch.optim.AdamW(groups, lr=self.rate, betas=(first, second), fused=True)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, self.factor)
+        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def configure_gradient_clipping(self, optimizer: Any, gradient_clip_val: Any = None, *_: Any, **__: Any) -> None:
+        """Lightning itself refuses to clip for fused optimisers; without a gradient scaler there is no reason to."""
+        if gradient_clip_val is not None:
+            nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+
+    def factor(self, step: int) -> float:
+        """What the learning rate is multiplied by at a step."""
+        rise = max(1, round(self.settings.warmup * self.steps))
+        if step < rise:
+            return (step + 1) / rise
+        done = min(1.0, (step - rise) / max(1, self.steps - rise))
+        if self.settings.decay == "constant":
+            return 1.0
+        fall = 1 - done if self.settings.decay == "linear" else 0.5 * (1 + math.cos(math.pi * done))
+        final = self.settings.final_rate / self.rate
+        return final + (1 - final) * fall
+
+    # Validation ---------------------------------------------------------------------------------------------------
+
+    def validation_step(self, batch: Inputs, number: int) -> None:
+        encoded = self.model.encode(batch, image_states=False)
+        if batch.targets is not None:
+            asked = batch.targets != IGNORED
+            named = self.words(encoded.text[asked], self.model.embeddings).argmax(-1)
+            right = (named == batch.targets[asked]).float()
+            self.log("word_accuracy", 100 * right.mean(), prog_bar=True, batch_size=len(right), sync_dist=True)
+        if batch.answer is not None:
+            logits = self.model.head(encoded.pooled).float()
+            self._seen.append(((logits[:, 1] - logits[:, 0]).cpu(), batch.answer.cpu()))
+
+    def on_validation_epoch_end(self) -> None:
+        if not self._seen:
+            return
+        logits, answers = (torch.cat(parts).numpy() for parts in zip(*self._seen, strict=True))
+        self._seen.clear()
+        found = score(answers.astype(bool), logits)
+        self.log("f1", found.macro_f1, prog_bar=True, batch_size=len(answers), sync_dist=True)
+        self.log("accuracy", found.accuracy, batch_size=len(answers), sync_dist=True)

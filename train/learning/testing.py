@@ -1,0 +1,111 @@
+"""The test matrix: a model's answers in every test setting, in and out of distribution."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from train.config import Run
+from train.data.examples import SHOWN, Examples, in_order, shown
+from train.data.inputs import Inputs
+from train.learning.batches import TOKENS, Parts, test_rows
+from train.learning.reader import distinct
+from train.models.albef import Albef
+from train.models.layers import Model
+from train.results.scores import Scores, Texts, by_group, couples_right, floors, score
+from train.results.store import TEST_SPLITS, predictions_table
+from travlr.tasks import TASKS
+
+SEEN = 1 << 26  # numbers that ALBEF makes of pictures and that are kept at a time: 256 MiB
+
+Batches = Iterator[tuple[str, np.ndarray, Inputs]]  # setting, rows, and what the model is given
+
+
+@dataclass
+class Tested:
+    rows: list[tuple[tuple[str, str, Scores, Any], dict[str, Any]]]
+    predictions: list[Any]
+
+
+def test_matrix(parts: Parts, model: Model, device: str, precision: str) -> Tested:
+    """Scores and predictions in every test setting, in and out of distribution."""
+    where = torch.device("cuda" if device == "gpu" else "cpu")
+    model.to(where).eval()
+    train = parts.source.raw("train")
+    seen = Texts(train.queries, train.answers, (train.grid > 0).sum(axis=1))
+    tested = Tested([], [])
+    for split in TEST_SPLITS:
+        examples = parts.examples(split)
+        floor = floors(seen, Texts(examples.queries, examples.answers, examples.objects))
+        scenes = np.unique(examples.grid, axis=0, return_inverse=True)[1]  # equal where pictures are
+        for setting, logits in predict(model, examples, parts.run.tests, where, precision).items():
+            found = {
+                "groups": by_group(examples.answers, logits, examples.groups.tolist(), scenes),
+                "couples_right": couples_right(examples.answers, logits),
+                "possible": possible(parts.run, setting),
+            }
+            tested.rows.append(((setting, split, score(examples.answers, logits, scenes), floor), found))
+            tested.predictions.append(predictions_table(examples.ids, split, setting, logits, examples.answers))
+    return tested
+
+
+def possible(run: Run, setting: str) -> bool:
+    """Whether what a run's model is shown in a test setting tells the answers at all."""
+    return setting != "image" or run.sees_places or not TASKS[run.task].places
+
+
+@torch.inference_mode()
+def predict(
+    model: Model, examples: Examples, settings: Sequence[str], device: torch.device, precision: str
+) -> dict[str, np.ndarray]:
+    """Log-odds of true, (N,) float32, in each setting."""
+    found = {setting: np.zeros(len(examples), np.float32) for setting in settings}
+    with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+        if isinstance(model, Albef):
+            batches = _seen_once(model, examples, settings, device)
+        else:
+            batches = _batches(examples, settings)
+        for setting, rows, inputs in batches:
+            logits = model(inputs.to(device)).float()
+            found[setting][rows] = (logits[:, 1] - logits[:, 0]).cpu().numpy()
+    return found
+
+
+def _batches(examples: Examples, settings: Sequence[str]) -> Batches:
+    for setting in settings:
+        for rows in test_rows(examples, setting):
+            yield setting, rows, examples.inputs(rows, *shown(setting, rows, None))
+
+
+def _seen_once(model: Albef, examples: Examples, settings: Sequence[str], device: torch.device) -> Batches:
+    """As `_batches`, but the model has seen the pictures: each distinct one, the blank one too, once for all settings.
+    What it makes of them is kept for a portion of the pictures at a time."""
+
+    def see(rows: np.ndarray, image: bool) -> torch.Tensor:
+        return model.see(examples.inputs(rows, np.full(len(rows), image), np.zeros(len(rows), bool)).to(device))
+
+    texts = copy.copy(examples)
+    texts.pixels = None
+    shows = [setting for setting in settings if SHOWN[setting][0]]
+    if blank := [setting for setting in settings if setting not in shows]:
+        seen = see(np.arange(1), False)  # (1, 1 + R, H)
+        for setting, rows, inputs in _batches(texts, blank):
+            yield setting, rows, replace(inputs, seen=seen)
+    first, which = distinct(examples)
+    order = np.argsort(which, kind="stable")
+    positions = model.visual_encoder.pos_embed.numel()
+    portion, batch = max(1, SEEN // positions), max(1, TOKENS * model.shape.width // positions)
+    for start in range(0, len(first) if shows else 0, portion):
+        pictures = first[start : start + portion]
+        seen = torch.cat([see(pictures[i : i + batch], True) for i in range(0, len(pictures), batch)])
+        rows = order[slice(*np.searchsorted(which[order], (start, start + portion)))]
+        for setting in shows:
+            images, captions = (np.full(len(rows), is_shown) for is_shown in SHOWN[setting])
+            for part in in_order(examples.texts.lengths[examples.text_rows(rows, images, captions)], TOKENS):
+                inputs = texts.inputs(rows[part], *shown(setting, rows[part], None))
+                yield setting, rows[part], replace(inputs, seen=seen[which[rows[part]] - start])

@@ -1,0 +1,65 @@
+"""Before a run: its dataset is there, whole, and what it says it is."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+from train.config import Run
+from train.results.fingerprint import content, dataset_folder
+from travlr.audit import audit, file_problem
+from travlr.dataset import FORMAT_VERSION, MANIFEST, read_manifest
+from travlr.tasks import TASKS
+
+PASSED = ".audited"  # in the folder of runs: an empty file for each dataset that has passed, by SHA-256 of its manifest
+
+
+def prepare_data(config: Run, say: Callable[[str], object]) -> Path:
+    """The dataset's folder. data/TASK is made where it is missing; any other is checked: each time that its files are
+    those that its manifest tells of, once that it passes its audit (all of `travlr.audit`).
+
+    Raises `ValueError` where it does not.
+    """
+    folder = dataset_folder(config)
+    if not (folder / MANIFEST).is_file():
+        if config.data is not None:
+            command = shlex.join(["python", "-m", "travlr.generate", f"task={config.task}", f"out={folder}"])
+            raise ValueError(f"data={folder}: holds no dataset; make it with {command}")
+        from travlr.generate import Job, generate_dataset
+
+        say(f"{folder}: making the dataset")
+        generate_dataset(TASKS[config.task].Config(), Job(out=str(folder)), say)
+        _passed(config).touch()
+        return folder
+    check_files(folder)
+    if config.audit and not _passed(config).exists():
+        say(f"{folder}: auditing the dataset, this once")
+        if failed := [check for check in audit(folder) if check.status == "FAIL"]:
+            raise ValueError(
+                f"data={folder}: fails its audit ({failed[0].name}: {failed[0].detail}); make it anew with python -m "
+                f"travlr.generate, or train on it all the same with audit=false"
+            )
+        _passed(config).touch()
+    return folder
+
+
+def check_files(folder: Path) -> None:
+    """Raises `ValueError` where a file is missing or not the bytes that were written, or the manifest is no good."""
+    try:
+        manifest = read_manifest(folder)
+    except ValueError as error:
+        raise ValueError(f"data={error}") from None
+    if manifest["format_version"] != FORMAT_VERSION:
+        raise ValueError(
+            f"data={folder}: format version {manifest['format_version']}, not this program's {FORMAT_VERSION}; "
+            "make it anew with python -m travlr.generate"
+        )
+    if problem := next(filter(None, (file_problem(folder, file) for file in manifest["files"])), None):
+        raise ValueError(f"data={folder}: {problem}; make it anew with python -m travlr.generate")
+
+
+def _passed(config: Run) -> Path:
+    place = Path(config.runs) / PASSED
+    place.mkdir(parents=True, exist_ok=True)
+    return place / str(content(str(dataset_folder(config) / MANIFEST)))[:16]

@@ -1,0 +1,114 @@
+"""Regions that an object detector finds: any `transformers` model of that kind whose weights are safetensors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from train.cache import Block, cached
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from train.regions.sources import Scenes
+
+BATCH = 16  # pictures
+
+
+class Detector:
+    """A frozen object-detection model from a folder or of a hub name, with its image processor.
+
+    Raises `ValueError` where it cannot be loaded, lacks weights, has no safetensors, or has fewer queries than
+    `number` regions (`exact` takes all).
+    """
+
+    def __init__(self, name: str, number: int | str) -> None:
+        from transformers import AutoImageProcessor, AutoModelForObjectDetection
+
+        try:
+            self.processor: Any = AutoImageProcessor.from_pretrained(name)  # type: ignore[no-untyped-call]
+            self.model, about = AutoModelForObjectDetection.from_pretrained(
+                name, use_safetensors=True, output_loading_info=True
+            )
+        except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
+            problem = (str(error).strip() or repr(error)).splitlines()[0]
+            raise ValueError(f"regions.detector={name}: cannot be loaded ({problem})") from None
+        if missing := sorted(about["missing_keys"]):
+            raise ValueError(f"regions.detector={name}: lacks {len(missing)} weights, the first is {missing[0]}")
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model = self.model.float().eval().requires_grad_(False).to(self.device)
+        probe = self._run([np.full((64, 64, 3), 255, np.uint8)])
+        queries, self.dimension = probe.logits.shape[1], probe.last_hidden_state.shape[-1]
+        self.number = queries if number == "exact" else int(number)
+        if self.number > queries:
+            raise ValueError(f"regions.number={number}: the detector {name} finds at most {queries}")
+
+    @torch.inference_mode()
+    def _run(self, pictures: list[np.ndarray]) -> Any:
+        inputs = self.processor(images=pictures, return_tensors="pt", input_data_format="channels_last")
+        return self.model(**inputs.to(self.device))
+
+    def find(self, pictures: list[np.ndarray]) -> Block:
+        """`number` regions of each picture (height, width, 3) uint8, the most confident first.
+
+        features: (B, number, D) float16, the last hidden states of the object queries. boxes: (B, number, 4) float32.
+        """
+        found = self._run(pictures)
+        # A model with a class for "no object" chooses among the classes, any other judges each class apart.
+        chooses = found.logits.shape[-1] == self.model.config.num_labels + 1
+        scores = found.logits.softmax(-1)[..., :-1] if chooses else found.logits.sigmoid()
+        best = scores.amax(-1).argsort(dim=-1, descending=True, stable=True)[:, : self.number, None]
+        states = found.last_hidden_state[:, -found.logits.shape[1] :]  # YOLOS: its queries come after the patches
+        centre, size = found.pred_boxes.gather(1, best.expand(-1, -1, 4)).chunk(2, -1)
+        boxes = torch.cat([centre - size / 2, centre + size / 2], -1).clamp(0, 1)
+        features = states.gather(1, best.expand(-1, -1, self.dimension))
+        if not torch.isfinite(features).all():
+            raise ValueError("regions.detector: its features are not finite numbers")
+        return {"features": features.half().cpu().numpy(), "boxes": boxes.float().cpu().numpy()}
+
+    def digest(self) -> bytes:
+        """Of all that its answers depend on but the picture."""
+        digest = hashlib.blake2b(f"{self.model.config.to_json_string()} {self.processor} {self.number}".encode())
+        for name, value in sorted(self.model.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(value.cpu().contiguous().numpy().tobytes())
+        return digest.digest()
+
+
+def detected(
+    name: str, number: int | str, scenes: Scenes, cache: Path | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Table, index and boxes of `Regions`: what a detector finds in each distinct picture and in a white one."""
+    detector = Detector(name, number)
+    first, which, content = scenes.distinct()
+    key = hashlib.blake2b(detector.digest() + content, digest_size=16).hexdigest()
+    columns: dict[str, tuple[tuple[int, ...], str]] = {
+        "features": ((detector.number, detector.dimension), "<f2"),
+        "boxes": ((detector.number, 4), "<f4"),
+    }
+
+    def make(start: int) -> Iterator[Block]:
+        pictures: list[np.ndarray] = []
+        for picture in _with_blank(scenes, first, start):
+            pictures.append(picture)
+            if len(pictures) == BATCH:
+                yield detector.find(pictures)
+                pictures.clear()
+        if pictures:
+            yield detector.find(pictures)
+
+    found = cached(cache, f"detector-{key}", len(first) + 1, columns, make, "detecting")
+    each = np.append(which, len(first))
+    index = each[:, None].astype(np.int32) * detector.number + np.arange(detector.number, dtype=np.int32)
+    return found["features"].reshape(-1, detector.dimension), index, found["boxes"][each]
+
+
+def _with_blank(scenes: Scenes, first: np.ndarray, start: int) -> Iterator[np.ndarray]:
+    """The distinct pictures from one on, and a white one of the same size."""
+    yield from scenes.pictures(first[start:])
+    shape = next(iter(scenes.pictures(first[:1]))).shape
+    yield np.full(shape, 255, np.uint8)

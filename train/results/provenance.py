@@ -1,0 +1,79 @@
+"""Where and with what a run was made: processor, versions, the commit of the code."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+PACKAGES = (
+    "travlr",
+    "pillow",
+    "torch",
+    "transformers",
+    "lightning",
+    "tokenizers",
+    "safetensors",
+    "numpy",
+    "scikit-learn",
+)
+CODE = ("train", "train.py", "travlr", "render", "splits", "conf")  # that a run of train.py depends on
+
+
+def hardware(gpus: Sequence[str] = ()) -> str:
+    """The processor and the cores this process may use, after the names of the GPUs that the run uses."""
+    processor = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        if found := re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
+            processor = found[1].strip()
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    counted = [f"{gpus.count(name)} x {name}" for name in dict.fromkeys(gpus)]
+    return ", ".join([*counted, f"{processor} ({cores} core{'s' * (cores > 1)})"])
+
+
+def environment(code: Sequence[str] = CODE) -> dict[str, str]:
+    """Versions of Python and of installed packages (nothing is imported), and the commit of the code, "" if none."""
+    found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    for package in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return {**found, "commit": commit(Path(__file__).resolve().parents[2], code)}
+
+
+def commit(checkout: Path, code: Sequence[str] = CODE) -> str:
+    """The commit that is checked out there, "-dirty" where the code is not that of it; "" where it is no checkout."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+
+    def git(*arguments: str) -> str:
+        command = ["git", "--no-optional-locks", "-C", str(checkout), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, env=clean, check=True)
+        return done.stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != checkout.resolve():
+            return ""  # another project's checkout, in which this one is installed
+        head = git("rev-parse", "HEAD")
+        return head + "-dirty" * bool(git("status", "--porcelain", "--", *code))
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def surroundings(gpus: Sequence[str] = (), code: Sequence[str] = CODE) -> dict[str, str]:
+    """The columns of a row that say where and with what a run was made; gpus: names of those it uses."""
+    versions = environment(code)
+    checked_out = versions.pop("commit")
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    return {
+        "hardware": hardware(gpus),
+        "versions": json.dumps(versions),
+        "commit": checked_out,
+        "created": created,
+    }
