@@ -1,6 +1,7 @@
 """The direction of imports (DESIGN section 3), read from the sources, and what generating may load."""
 
 import ast
+import graphlib
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,20 @@ from tests.helpers import ROOT
 
 OURS = ("travlr", "render", "splits", "train", "analysis", "conf")
 SOURCES = sorted(p for package in ("travlr", "render", "splits") for p in (ROOT / package).rglob("*.py"))
+ALL = sorted(p for package in OURS for p in (ROOT / package).rglob("*.py"))
+# Of each room, the other rooms of `train` and `analysis` that it may import. A room is a folder; `train` and
+# `analysis.probe` without more are the files of that floor itself.
+ROOMS = {
+    "train.results": {"train"},
+    "train.regions": {"train"},
+    "train.data": {"train", "train.regions"},
+    "train.models": {"train", "train.data", "train.results"},
+    "train.learning": {"train", "train.data", "train.models", "train.regions", "train.results"},
+    "train": {"train.data", "train.learning", "train.models", "train.regions", "train.results"},
+    "analysis.tables": {"analysis", "train.results"},
+    "analysis": {"analysis.tables", "train.results"},
+}
+LIGHT_ROOMS = ("train.results", "analysis", "analysis.tables")  # read saved runs, without a model
 HEAVY = {"torch", "lightning", "transformers", "sklearn", "wandb", "pandas"}
 
 
@@ -71,25 +86,40 @@ def test_a_task_imports_only_what_tasks_are_made_of(path: Path) -> None:
         assert name in allowed or name.startswith(tuple(f"{a}." for a in allowed)) or name == "travlr", name
 
 
+def room_of(name: str) -> str:
+    """The folder of a module: `train.data` of `train.data.text`."""
+    path = ROOT / name.replace(".", "/")
+    return name if path.is_dir() else name.rpartition(".")[0]
+
+
+def modules(path: Path) -> set[str]:
+    """Modules of ours that a file imports anywhere, inside functions too; a package stands for its `__init__`."""
+    files = {module_of(other) for other in ALL}
+    return {name for name in ours(path) if name in files} - {module_of(path)}
+
+
 def test_no_circles() -> None:
-    graph = {
-        module_of(p): {n for n in ours(p) if (ROOT / n.replace(".", "/")).with_suffix(".py").is_file()} for p in SOURCES
-    }
-
+    graph = {module_of(path): modules(path) for path in ALL}
     for name, imported in graph.items():
-        imported.discard(name)  # a command's own functions, by the name that its workers know them by
+        if (ROOT / name.replace(".", "/")).is_dir():  # a package offers names of its own modules
+            graph[name] = {other for other in imported if not other.startswith(f"{name}.")}
+    assert list(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
 
-    def visit(name: str, path: tuple[str, ...]) -> None:
-        assert name not in path, " -> ".join((*path, name))
-        for other in graph.get(name, ()):
-            visit(other, (*path, name))
 
-    for name in graph:
-        visit(name, ())
+@pytest.mark.parametrize("path", [p for p in ALL if room_of(module_of(p)) in ROOMS], ids=module_of)
+def test_rooms_import_in_one_direction(path: Path) -> None:
+    room = room_of(module_of(path))
+    rooms = {room_of(name) for name in modules(path) if name.startswith(("train", "analysis"))}
+    assert rooms - {room, "train" if room.startswith("train.") else room} <= ROOMS[room]
+
+
+@pytest.mark.parametrize("path", [p for p in ALL if room_of(module_of(p)) in LIGHT_ROOMS], ids=module_of)
+def test_results_are_read_without_a_model(path: Path) -> None:
+    assert not {name.split(".")[0] for name in imports(path)} & {"torch", "lightning", "transformers"}
 
 
 TRAINER = sorted((ROOT / "train").rglob("*.py"))
-LIGHT = ("train.command", "train.sweep", "train.config")  # what answers a wrong setting
+LIGHT = ("train.command", "train.settings", "train.sweep", "train.config")  # what answers a wrong setting
 
 
 def test_the_trainer_imports_no_analysis() -> None:

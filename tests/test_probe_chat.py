@@ -19,8 +19,9 @@ from analysis.probe.config import Probe
 from analysis.probe.report.results import load_results
 from analysis.probe.run import probe
 from analysis.probe.scorers import families
+from analysis.probe.scorers.base import GenerativeScorer
 from analysis.probe.scorers.families import QUESTION, Tower
-from analysis.probe.scorers.loading import GenerativeScorer, load
+from analysis.probe.scorers.loading import load
 from analysis.probe.scorers.scoring import ANSWERS, read
 from tests import tiny_chat
 from tests.helpers import edit, one_line

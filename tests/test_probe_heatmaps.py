@@ -30,7 +30,8 @@ from analysis.probe.heatmaps import (
     size_of_map,
     with_gradients,
 )
-from analysis.probe.scorers.loading import Matcher, load
+from analysis.probe.scorers.base import Matcher
+from analysis.probe.scorers.loading import load
 from analysis.probe.scorers.own import built
 from tests.tiny import BUILT, pictures, saved
 from train.config import RegionSettings

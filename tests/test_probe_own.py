@@ -16,7 +16,8 @@ from transformers import BertTokenizer
 
 from analysis.probe.config import OWN
 from analysis.probe.corpora.items import open_picture
-from analysis.probe.scorers.loading import Matcher, load
+from analysis.probe.scorers.base import Matcher
+from analysis.probe.scorers.loading import load
 from analysis.probe.scorers.models import regions_of
 from analysis.probe.scorers.own import finder
 from tests.helpers import one_line

@@ -15,8 +15,9 @@ import transformers as library
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
+from analysis.probe.scorers.base import Matcher, words_of
 from analysis.probe.scorers.families import FAMILIES, QUESTION
-from analysis.probe.scorers.loading import Matcher, load, words_of
+from analysis.probe.scorers.loading import load
 from tests.helpers import edit, one_line
 from tests.tiny import BUILT, pictures, saved
 

@@ -22,7 +22,8 @@ from train.data.pixels import MEAN, STD, Pictures
 from train.regions import detector, recogniser
 from train.regions import files as feature_files
 from train.regions.recogniser import features_of, names_of
-from train.regions.sources import Regions, RegionSettings, Scenes, grid_of, make_regions
+from train.regions.scenes import Scenes, grid_of
+from train.regions.sources import Regions, RegionSettings, make_regions
 from travlr import Cardinality, Count, Generator
 from travlr.config import Image
 from travlr.scene import COLOURS, SHAPES, SIZES, World

@@ -24,11 +24,11 @@ import train.results.fingerprint
 import train.run
 from tests.helpers import ROOT, called, interruptible, last_of, one_line
 from train import config, sweep
-from train.command import Job, settings
 from train.command import main as train_main
 from train.config import Run
 from train.results.fingerprint import identity
 from train.results.store import collect, read_predictions, read_results, start_run
+from train.settings import Job, settings
 from train.sweep import combinations, expand, go_through, listed
 from travlr import Cardinality, Count, Image, generate_dataset
 from travlr.cli import UsageError

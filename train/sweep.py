@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from train.command import FREE_TEXT, Job, Say, check_names, settings
+from train.settings import FREE_TEXT, Job, Say, check_names, settings
 from travlr import cli
 from travlr.files import Locked
 

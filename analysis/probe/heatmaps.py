@@ -37,8 +37,9 @@ from torch import Tensor, nn
 from analysis.probe import options as by_hand
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.scenes.pasting import picture_from
+from analysis.probe.scorers.base import WORD, Matcher, Parts, Tensors
 from analysis.probe.scorers.families import quiet
-from analysis.probe.scorers.loading import WORD, Matcher, Parts, Tensors, load
+from analysis.probe.scorers.loading import load
 from travlr.browse import write
 from travlr.cli import Parser, UsageError
 

@@ -140,7 +140,7 @@ def page(names: list[str], scorer_of: Callable[[str], Scorer]) -> Any:
     except ImportError:
         raise ValueError("this page needs Gradio; install it with: pip install -e .[page]") from None
 
-    from analysis.probe.scorers.loading import one_line
+    from analysis.probe.scorers.base import one_line
 
     def show(*controls: Any) -> Any:
         try:

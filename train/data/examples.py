@@ -22,7 +22,8 @@ from train.data.auxiliary import Named, named
 from train.data.inputs import Inputs
 from train.data.pixels import PUBLISHED, FilePictures, Pictures, Statistics
 from train.data.text import Ragged, Words, tokenise
-from train.regions.sources import Regions, RegionSettings, Scenes, grid_of, make_regions
+from train.regions.scenes import Scenes, grid_of
+from train.regions.sources import Regions, RegionSettings, make_regions
 from travlr.config import Config
 from travlr.dataset import Dataset, SplitReader, open_dataset
 from travlr.generate import Generator, generator, renderer_of

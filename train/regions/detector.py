@@ -14,7 +14,7 @@ from train.cache import Block, cached
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from train.regions.sources import Scenes
+    from train.regions.scenes import Scenes
 
 BATCH = 16  # pictures
 

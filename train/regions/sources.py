@@ -8,116 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from PIL import Image as pillow
-from pyarrow import compute
 
-from render.image import Renderer
 from train.cache import Block, cached
 from train.config import RegionSettings as RegionSettings
 from train.regions.receptive_field import in_context
 from train.regions.recogniser import DIMENSION, features_of, weights_digest
-from travlr.scene import World
+from train.regions.scenes import Scenes
 
 WHOLE = (0.0, 0.0, 1.0, 1.0)  # the box of a whole picture
 FAINTEST = 12  # of 255: what a lossy file may show where nothing is
-
-
-@dataclass(frozen=True)
-class Scenes:
-    """The N pictures of a split as a source sees them. Either `renderer` or `decoded` is given.
-
-    ids: (N,). grid: (N, rows * columns) kind numbers, row by row, 0 for an empty cell; where the pictures are not
-    rendered any other number will do for an occupied one.
-    decoded: begins anew at the first picture with every call; each is (height, width, 3) uint8.
-    """
-
-    ids: Sequence[str]
-    grid: np.ndarray
-    rows: int
-    columns: int
-    renderer: Renderer | None = None
-    decoded: Callable[[], Iterable[np.ndarray]] | None = None
-
-    def __post_init__(self) -> None:
-        if (self.renderer is None) == (self.decoded is None):
-            raise ValueError("scenes: need either a renderer or decoded pictures")
-        if self.grid.shape != (len(self.ids), self.rows * self.columns):
-            raise ValueError(f"scenes: {len(self.ids)} ids, but a grid of shape {self.grid.shape}")
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def pictures(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        """Pictures (height, width, 3) uint8 of some rows, which must rise."""
-        if self.renderer is not None:
-            for start in range(0, len(rows), 16):
-                yield from self.renderer.arrays(self.grid[rows[start : start + 16]])
-            return
-        if not len(rows):
-            return
-        wanted = set(rows.tolist())
-        for number, picture in enumerate(self._decoded()):
-            if number in wanted:
-                yield picture
-            if number == rows[-1]:
-                return
-
-    def _decoded(self) -> Iterator[np.ndarray]:
-        count = 0
-        for count, picture in enumerate(self.decoded() if self.decoded else (), 1):
-            if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
-                raise ValueError(f"picture {self.ids[count - 1]}: is {picture.dtype} {picture.shape}, not RGB bytes")
-            yield picture
-        if count != len(self):
-            raise ValueError(f"scenes: {len(self)} ids, but {count} pictures")
-
-    def contents(self) -> list[bytes]:
-        """A digest of each picture's content."""
-        if self.renderer is not None:
-            key = hashlib.blake2b(self.renderer.rgb_sprites.tobytes(), digest_size=32).digest()
-            rows: Iterable[bytes] = (row.tobytes() for row in np.ascontiguousarray(self.grid, "<i4"))
-        else:
-            key, rows = b"", (f"{p.shape}".encode() + p.tobytes() for p in self._decoded())
-        return [hashlib.blake2b(row, digest_size=16, key=key).digest() for row in rows]
-
-    def distinct(self) -> tuple[np.ndarray, np.ndarray, bytes]:
-        """First row of each distinct picture, in rising order; which of them each row shows; a digest of them all."""
-        numbers: dict[bytes, int] = {}
-        contents = self.contents()
-        which = np.array([numbers.setdefault(content, len(numbers)) for content in contents], np.int64)
-        first = np.unique(which, return_index=True)[1]
-        shape = f"{self.rows} {self.columns} ".encode()
-        return first, which, hashlib.blake2b(shape + b"".join(numbers)).digest()
-
-
-def grid_of(objects: pa.ChunkedArray, world: World) -> np.ndarray:
-    """The `objects` column of a dataset as kind numbers (N, rows * columns) int16, 0 for an empty cell.
-
-    Raises `ValueError` where an object is not of the world, or outside its grid.
-    """
-    grid = np.zeros((len(objects), world.cells), np.int16)
-    column = objects.combine_chunks()
-    parts = column.flatten()
-    example = np.repeat(np.arange(len(column)), np.diff(column.offsets.to_numpy()))
-    down, right = (parts.field(name).to_numpy() for name in ("row", "column"))
-    inside = (down >= 0) & (down < world.rows) & (right >= 0) & (right < world.columns)
-    if not inside.all():
-        raise ValueError(f"objects: one lies outside the world's {world.rows} rows and {world.columns} columns")
-    codes = np.zeros(len(parts), np.int64)
-    for name, known in (("size", world.sizes), ("shape", world.shapes), ("colour", world.colours)):
-        found = compute.index_in(parts.field(name), pa.array(known))
-        if found.null_count:
-            strange = parts.field(name)[compute.index(compute.is_null(found), True).as_py()]
-            raise ValueError(f"objects: the {name} {str(strange)!r} is not of the world ({', '.join(known)})")
-        codes = codes * len(known) + found.to_numpy()
-    grid[example, down * world.columns + right] = codes + 1
-    return grid
 
 
 @dataclass(frozen=True)

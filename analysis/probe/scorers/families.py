@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from analysis.probe.config import OWN
-from analysis.probe.scorers.loading import Parts, Tensors, as_is, check_not_spread, cosine, one_line, words_of
+from analysis.probe.scorers.base import Parts, Tensors, as_is, check_not_spread, cosine, one_line, words_of
 
 QUESTION = 'Does the sentence "{text}" describe this picture? Answer yes or no.'
 YES, NO = ("yes", "Yes", "true", "True"), ("no", "No", "false", "False")

@@ -17,8 +17,8 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from analysis.probe.scorers.base import Parts, Tensors, as_is, cosine, words_of
 from analysis.probe.scorers.families import folder_of, quiet
-from analysis.probe.scorers.loading import Parts, Tensors, as_is, cosine, words_of
 from train.config import RegionSettings
 from train.data.inputs import Inputs
 from train.data.pixels import normalised, scaled
@@ -26,7 +26,8 @@ from train.data.text import Words
 from train.models import MODELS, make_model
 from train.models.loading import load_published, pixel_statistics, read_checkpoint, tokenizer_of
 from train.regions.recogniser import DIMENSION
-from train.regions.sources import Scenes, make_regions
+from train.regions.scenes import Scenes
+from train.regions.sources import make_regions
 
 ROWS = COLUMNS = 6  # of regions.source=grid
 PATH = "path"  # of a picture, in its `info`: `analysis.probe.corpora.items.open_picture` leaves it there

@@ -1,0 +1,188 @@
+"""Settings of the command line become a run."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from train.config import MODELS, SETTINGS, Run
+from travlr import cli
+from travlr.files import Locked
+
+if TYPE_CHECKING:
+    from train.results.store import Row
+
+
+OF_YAML = ("grid", "recipe")  # names in conf/ that are no settings
+
+
+FREE_TEXT = ("data", "pretrained", "tokenizer", "start", "runs", "regions.detector", "regions.file")
+
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+OURS = ("train", "travlr", "render", "splits")  # packages whose `ValueError` is written for users
+
+
+Say = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that is asked for; start_setting: which finished run it starts from is looked up when its turn comes."""
+
+    config: Run
+    start_setting: str | None = None
+
+    def run(self, say: Say = print) -> list[Row]:
+        """The results. Raises `ValueError`, in one line, for whatever goes wrong."""
+        return attempt(self.resolved(), say)
+
+    def resolved(self) -> Run:
+        if self.start_setting is None:
+            return self.config
+        return replace(self.config, start=str(seen_run(self.config, self.start_setting)))
+
+
+def settings(arguments: Sequence[str], changes: Mapping[str, Any] | None = None) -> Job:
+    """What `name=value` arguments, and then `changes`, ask for. Raises `cli.UsageError` for a wrong name or value."""
+    check_names(arguments)
+    try:
+        values = cli.compose("train", arguments, FREE_TEXT, changes)
+    except cli.UsageError as error:
+        if lacking := re.search(r"'recipe\.(\w+)\.", str(error)):  # what a scale sets for each model
+            raise cli.UsageError(f"model={lacking[1]}: choose one of {', '.join(MODELS)}") from None
+        raise
+
+    for name in OF_YAML:
+        values.pop(name, None)
+    wanted = values.pop("start_setting")
+    if isinstance(values["logger"], str | None):
+        values["logger"] = [values["logger"]] if values["logger"] else []
+    config = cli.typed(Run, values)
+    if config.start:
+        return Job(config)
+    if wanted not in (None, *SETTINGS):
+        raise cli.UsageError(f"start_setting={wanted}: choose one of {', '.join(SETTINGS)}, or give start=FOLDER")
+    return Job(config, wanted)
+
+
+def check_names(arguments: Sequence[str]) -> None:
+    """Raises `cli.UsageError` for what only YAML files may set, and for a setting that is given twice."""
+    groups = cli.groups_of("train")
+    for argument in arguments:
+        name, _ = cli.named(argument, groups)
+        if name.partition(".")[0] in OF_YAML:
+            raise cli.UsageError(f"there is no setting {name!r}; --help lists them all")
+    cli.refuse_repeated(arguments, groups)
+
+
+ALIKE = (
+    "model",
+    "task",
+    "seed",
+    "size",
+    "scale",
+    "controlled",
+    "boxes",
+    "visual_token_type",
+    "regions",
+    "pretrained",
+    "tokenizer",
+)
+
+
+def seen_run(config: Run, setting: str) -> Path:
+    """The finished run of a setting that is otherwise alike, trained on all examples.
+
+    Raises `ValueError` where there is none, with the command that makes it, and where there are several.
+    """
+    from train.results.fingerprint import identity
+    from train.results.store import canonical, is_finished, read_config
+    from train.results.tables import differing, flat, in_words
+
+    def look(known: Mapping[str, Any]) -> str:
+        return canonical({name: known.get(name) for name in ALIKE})
+
+    def fits(known: Mapping[str, Any]) -> bool:
+        training = known["training"]
+        whole = training["examples"] == 1 and not training["frozen"] and not training["shuffled"]
+        augmented = training.get("augment", False) == config.training.augment
+        fresh = known["setting"] == setting and known["start"] is None
+        return fresh and whole and augmented and look(known) == look(wanted)
+
+    wanted = identity(config)
+    folders = sorted(Path(config.runs).glob("*")) if Path(config.runs).is_dir() else []
+    found = [folder for folder in folders if is_finished(folder) and fits(read_config(folder)["config"])]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        apart = differing([flat(read_config(folder)["config"]) for folder in found])
+        starts = [shlex.quote(f"start={folder}") for folder in found]
+        names = " or ".join(f"{start} ({in_words(told)})" for start, told in zip(starts, apart, strict=True))
+        raise ValueError(f"start_setting={setting}: several finished runs fit; choose {names}")
+    raise ValueError(f"start_setting={setting}: no finished run fits; make it with {_making(config, setting)}")
+
+
+def _making(config: Run, setting: str) -> str:
+    """The command for a run of a setting that is otherwise alike."""
+    given = ("model", "task", "data", "seed", "size", "runs", "pretrained", "tokenizer", "boxes",
+             "visual_token_type")  # fmt: skip
+    like: dict[str, Any] = {name: getattr(config, name) for name in given}
+    like |= {"controlled": config.controlled or None, "training.augment": config.training.augment or None}
+    scale = [f"+scale={config.scale}"] if config.scale else []
+    usual = asdict(settings([*scale, f"model={config.model}"]).config.regions)
+    like |= {f"regions.{name}": value for name, value in asdict(config.regions).items() if value != usual[name]}
+    told = (f"{n}={'true' if value is True else value}" for n, value in like.items() if value is not None)
+    return shlex.join(["python", "train.py", "experiment=table2", *scale, *told, f"setting={setting}"])
+
+
+def attempt(config: Run, say: Say) -> list[Row]:
+    """`train.run.run`, but every failure that is not ours to explain becomes a `ValueError` of one line too."""
+    from train.run import run
+
+    try:
+        return run(config, say)
+    except SystemExit:  # what Lightning makes of Ctrl-C
+        raise KeyboardInterrupt from None
+    except (OSError, Locked):
+        raise
+    except Exception as error:
+        if isinstance(error, ValueError) and _is_ours(error):
+            raise
+        raise ValueError(_explained(error, config)) from None
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether an exception was raised by our own code, not by a library that it calls."""
+    last = traceback.extract_tb(error.__traceback__)[-1].filename
+    return Path(last).is_relative_to(ROOT) and Path(last).relative_to(ROOT).parts[0] in OURS
+
+
+def _explained(error: Exception, config: Run) -> str:
+    import torch
+    from lightning.fabric.utilities.exceptions import MisconfigurationException
+
+    from train.results.fingerprint import run_folder
+
+    said = " ".join(str(error).split())
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in said:
+        return (
+            f"optimiser.batch_size={config.batch_size}: out of memory; use fewer, with optimiser.accumulate=, or size="
+        )
+    if isinstance(error, MisconfigurationException):
+        return f"device, devices, strategy or precision: {said}"
+    folder = Path(config.runs)
+    with contextlib.suppress(ValueError):
+        folder = run_folder(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    report = folder / "error.txt"
+    report.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    return f"{folder}: {type(error).__name__}: {said[:300]} (in full in {report})"
