@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.statistics import wilson
-from train.config import CONTROLLED, TABLE_5, Run
+from train.config import ARCHITECTURES, CONTROLLED, Run
 from train.results.store import canonical
 from train.results.tables import differing, flat, in_words
 from travlr.tasks.quantifiers import FAMILIES
@@ -279,8 +279,9 @@ def _pace(about: pd.Series) -> tuple[float, float]:
         return np.nan, np.nan
     told = json.loads(about["config"])
     training, optimiser = told.get("training", {}), told.get("optimiser", {})
-    given = CONTROLLED if told.get("controlled") else TABLE_5.get(str(about["model"]), (np.nan,))
-    batch, accumulate = optimiser.get("batch_size") or given[0], optimiser.get("accumulate", 1)
+    architecture = ARCHITECTURES.get(str(about["model"]))
+    table_5 = CONTROLLED[0] if told.get("controlled") else architecture.batch_size if architecture else np.nan
+    batch, accumulate = optimiser.get("batch_size") or table_5, optimiser.get("accumulate", 1)
     if training.get("stream", True) or pd.isna(about["train_examples"]) or np.isnan(batch):
         return batch * accumulate, np.nan
     examples = int(about["train_examples"])

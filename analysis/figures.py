@@ -50,7 +50,7 @@ from analysis.run_figures import (
     quantifiers,
 )
 from analysis.runs import Runs, examples_of
-from train.config import MODELS, SETTINGS
+from train.config import ARCHITECTURES, SETTINGS
 from train.results.store import TEST_SETTINGS, TEST_SPLITS, own_setting
 from travlr.tasks import TASKS
 
@@ -131,7 +131,9 @@ def transfer(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
     splits = in_order(table, "split", TEST_SPLITS)
     trained, tested = in_order(table, "setting", SETTINGS), in_order(table, "test_setting", TEST_SETTINGS)
     captions_only = table.groupby("label")["test_setting"].agg(lambda of: set(of) == {"caption"})
-    order = sorted(captions_only.index, key=lambda label: ([not label.startswith(model) for model in MODELS], label))
+    order = sorted(
+        captions_only.index, key=lambda label: ([not label.startswith(model) for model in ARCHITECTURES], label)
+    )
     matrices = [label for label in order if not captions_only[label]]
     text = [label for label in order if captions_only[label]]
     text += [f"{RULE}{words}" for column, words, _ in FLOORS if results[column].notna().any()]
@@ -206,9 +208,9 @@ def loss(curves: pd.DataFrame, results: pd.DataFrame) -> Figure:
     one = curves["setting"].nunique() == 1
     curves, marks = _marked(curves)
     panel = curves["label"].str.extract(r"(\[\d+\])$")[0].fillna("") if one else curves["label"]
-    shown = sorted(panel.unique(), key=lambda label: ([not label.startswith(model) for model in MODELS], label))
+    shown = sorted(panel.unique(), key=lambda label: ([not label.startswith(model) for model in ARCHITECTURES], label))
     line = curves["model"] if one else curves["setting"]
-    order = in_order(line.to_frame("line"), "line", MODELS if one else SETTINGS)
+    order = in_order(line.to_frame("line"), "line", tuple(ARCHITECTURES) if one else SETTINGS)
     styles = dict(zip(order, MARKED, strict=False))
     key: list[Artist] = [
         Line2D([], [], color=styles[label][0], marker=styles[label][1], markersize=4, label=label) for label in order

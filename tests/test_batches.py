@@ -11,7 +11,7 @@ import torch
 
 import train.learning.batches
 from render.text import parse_caption
-from train.config import Optimiser, Pretraining, Reading, Run, Training
+from train.config import Optimiser, ReaderSettings, Run, Training
 from train.data.examples import Examples, Sight, shown, streamed
 from train.data.inputs import IGNORED
 from train.data.text import Words, grammar_tokenizer
@@ -20,7 +20,6 @@ from train.learning.consistency import both_sides
 from train.learning.module import Learner, Schedule
 from train.learning.reader import _batches as reader_batches
 from train.models import make_model
-from train.pretrain import scenes
 from train.regions.sources import RegionSettings
 from travlr import Count, Generator, Spatiality
 from travlr.generate import generator
@@ -166,22 +165,20 @@ def test_each_unlabelled_pair_stands_once_beside_other_labelled_examples() -> No
 
 
 def test_pairs_without_answers_are_counted_as_they_are_shown() -> None:
-    """Consistency, a reader and pretraining, counted batch by batch; a reader's blank pictures are no pairs."""
+    """Consistency and a reader, counted batch by batch; a reader's blank pictures are no pairs."""
     maker = generator(TASKS["cardinality"].Config())
     parts = parts_of(
         maker,
         training=Training(steps=6, check_every=3, consistency=True),
-        pretraining=Pretraining(steps=3),
-        reader=Reading(steps=2),
+        reader=ReaderSettings(steps=2),
     )
     schedule, labelled = fine_tuning(parts)
     steps = schedule.steps
     shown_both = (batch.sides for epoch in (0, 1) for batch in schedule.epoch(epoch))
     consistency = [len(sides[0]) for sides in shown_both if sides is not None]
     read = [sum(map(bool, captions)) for _, captions in reader_batches(maker, WORDS, SIGHT, steps=2)]
-    pretrained = [len(batch) for batch in scenes(parts).epoch(0)]
-    assert (sum(consistency), sum(read), sum(pretrained)) == (60, 126, 30)
-    assert unlabelled_pairs(parts.run, steps) == 60 + 126 + 30 and labelled == 60
+    assert (sum(consistency), sum(read)) == (60, 126)
+    assert unlabelled_pairs(parts.run, steps) == 60 + 126 and labelled == 60
     assert unlabelled_pairs(parts_of(maker).run, 2000) == 0
 
 
@@ -294,9 +291,6 @@ def test_more_steps_than_a_world_has_scenes_for_are_refused() -> None:
     short = rf"needs .* of which its world has only {there:,}; use fewer steps"
     with pytest.raises(ValueError, match=f"^training.steps={training.steps}: {short}, or training.stream=false"):
         fine_tuning(parts_of(maker, training=training))
-    reading = Pretraining(steps=training.steps or 0)
-    with pytest.raises(ValueError, match=f"^pretraining.steps={reading.steps}: {short}"):
-        scenes(parts_of(maker, training=training, pretraining=reading))
 
 
 def test_what_is_read_takes_the_place_of_the_image_and_never_of_a_caption() -> None:

@@ -379,7 +379,7 @@ def build(name: str, options: dict[str, Any], **changes: Any) -> Model:
 def batch_for(name: str, shape: Shape, extra: int = 0) -> Inputs:
     """Three examples of different lengths; `extra` positions and regions of padding, filled with nonsense."""
     chance = torch.Generator().manual_seed(7)
-    sees = MODELS[name].sees
+    sees = MODELS[name].architecture.sees
     tokens = torch.randint(5, shape.vocabulary, (3, 12), generator=chance)
     token_mask = torch.arange(12)[None] < torch.tensor([12, 7, 4])[:, None]
     corners = torch.rand(3, 6, 2, 2, generator=chance).sort(2).values  # (B, R, near or far, x or y)
@@ -411,11 +411,11 @@ def test_every_model_keeps_the_contract(name: str, options: dict[str, Any]) -> N
     assert encoded.text.shape == (3, 12, model.shape.width)
     assert encoded.pooled.shape[0] == 3
     assert model.embeddings.weight.shape == (50, model.shape.width)
-    if model.sees == "nothing":
+    if model.architecture.sees == "nothing":
         assert encoded.image is None
     else:
         assert encoded.image is not None
-        assert encoded.image.shape == (3, 9 if model.sees == "pixels" else 6, model.shape.width)
+        assert encoded.image.shape == (3, 9 if model.architecture.sees == "pixels" else 6, model.shape.width)
     heads = {id(parameter) for parameter in model.head.parameters()}
     rest = {id(parameter) for parameter in model.encoder_parameters()}
     assert heads and not heads & rest and heads | rest == {id(parameter) for parameter in model.parameters()}
@@ -453,7 +453,9 @@ def test_every_part_of_the_input_counts_and_examples_do_not_mix(name: str, optio
             value = value.clone()
             value[1, 0] = value[1, 0] * 0.5 + 0.25
             changes.append(replace(batch, **{field: value}))
-        assert len(changes) == 1 + {"regions": 2, "pixels": 1, "nothing": 0}[model.sees] - (name == "visualbert")
+        assert len(changes) == 1 + {"regions": 2, "pixels": 1, "nothing": 0}[model.architecture.sees] - (
+            name == "visualbert"
+        )
         for changed in changes:
             after = model(changed)
             assert (after[1] - before[1]).abs().max() > 1e-7
@@ -1053,13 +1055,13 @@ def test_batches_a_model_cannot_take_are_refused(name: str) -> None:
     model(batch)  # exactly as long as it takes
     with pytest.raises(ValueError, match="text of 13 tokens: this model takes at most 12"):
         model(batch_for(name, model.shape, extra=1))
-    if model.sees == "regions":
+    if model.architecture.sees == "regions":
         assert batch.features is not None
         with pytest.raises(ValueError, match="regions of 19 numbers: this model takes 20"):
             model(replace(batch, features=batch.features[..., :19]))
         with pytest.raises(ValueError, match="regions without boxes"):
             model(replace(batch, boxes=None))
-    if model.sees == "pixels":
+    if model.architecture.sees == "pixels":
         with pytest.raises(ValueError, match="this model takes"):
             model(replace(batch, pixels=torch.zeros(3, 3, 32, 32)))
     if name in ("lxmert", "albef"):

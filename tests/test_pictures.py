@@ -39,7 +39,7 @@ from travlr.generate import Generator, Job, generate_dataset, renderer_of
 WORDS = Words(grammar_tokenizer())
 PAPER = renderer_of(Cardinality())
 OTHER: Statistics = ((0.5, 0.4, 0.3), (0.2, 0.25, 0.1))
-SHORT = Training(steps=2, check_every=2, validation=20, naming=False)
+SHORT = Training(steps=2, check_every=2, validation=20, auxiliary_targets=False)
 
 
 @pytest.fixture(autouse=True)

@@ -57,15 +57,15 @@ def changes(name: str, options: dict[str, Any], regions: RegionSettings) -> Iter
     before = raw()
     words, sight = words_of(config), sight_of(config, Path("unused"))
     grid, captions = moved(before.grid), before.captions
-    if config.tests == ("caption",):
+    if config.test_settings == ("caption",):
         grid, captions = before.grid, [elsewhere(caption) for caption in before.captions]
     examples = [Examples(told, words, sight) for told in (before, replace(before, grid=grid, captions=captions))]
     torch.manual_seed(0)
     made = examples[0].regions
     model, _ = build(config, words, (384, 384), made.dimension if made else 0, lambda line: None)
     model = model.double().eval()  # so that rounding cannot be taken for an effect, however small
-    for setting in config.tests:
-        if config.tests == ("caption",) or SHOWN[setting][0]:
+    for setting in config.test_settings:
+        if config.test_settings == ("caption",) or SHOWN[setting][0]:
             first, second = (logits(model, some, ALL, setting) for some in examples)
             again = logits(model, examples[0], ALL[::-1].copy(), setting).flip(0)
             yield setting, float((first - second).abs().amax(1).min()), float((first - again).abs().max())
@@ -94,7 +94,7 @@ def variants() -> Iterator[Any]:
         options: list[dict[str, Any]] = [{}]
         options += [{"controlled": True}] if "controlled" in (model.__init__.__kwdefaults__ or {}) else []
         for option in options:
-            for regions in ways if model.sees == "regions" else ways[:1]:
+            for regions in ways if model.architecture.sees == "regions" else ways[:1]:
                 yield pytest.param(name, option, regions, id=f"{name}-{len(option)}-{ways.index(regions)}")
 
 
@@ -102,20 +102,20 @@ def variants() -> Iterator[Any]:
 def test_moving_an_object_changes_the_logits(name: str, options: dict[str, Any], regions: RegionSettings) -> None:
     found = list(changes(name, options, regions))
     assert [setting for setting, *_ in found] == (
-        ["caption"] if MODELS[name].sees == "nothing" else ["image", "image+caption"]
+        ["caption"] if MODELS[name].architecture.sees == "nothing" else ["image", "image+caption"]
     )
     for setting, change, noise in found:
         assert change > max(1e-7, 100 * noise), setting
 
 
 @pytest.mark.parametrize("options", [{}, {"controlled": True}], ids=["published", "controlled"])
-@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.sees == "regions"])
+@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.architecture.sees == "regions"])
 def test_only_a_model_with_boxes_sees_places_in_features_of_objects_alone(name: str, options: dict[str, Any]) -> None:
     regions = RegionSettings(context="none")
     for _, change, noise in changes(name, options, regions):
-        assert noise < 1e-12 and (change > 1e-7 if MODELS[name].takes_boxes else change < 1e-12)
+        assert noise < 1e-12 and (change > 1e-7 if MODELS[name].architecture.takes_boxes else change < 1e-12)
     run = Run(model=name, regions=regions, **options)
-    assert run.sees_places == MODELS[name].takes_boxes and Run(model=name, **options).sees_places
+    assert run.sees_places == MODELS[name].architecture.takes_boxes and Run(model=name, **options).sees_places
 
 
 def test_a_score_that_is_impossible_is_told_apart() -> None:

@@ -27,11 +27,11 @@ from analysis.probe.command import HELP, listed, main, settings
 from analysis.probe.config import Probe
 from analysis.probe.corpora import predicate_noun
 from analysis.probe.corpora.items import KINDS, Answer
-from analysis.probe.report import write as report
+from analysis.probe.report import report
 from analysis.probe.report.metrics import MACRO, MICRO
 from analysis.probe.report.results import Result, load_results
 from analysis.probe.run import SCENES_FOLDER, probe
-from analysis.probe.scenes import build as scenes
+from analysis.probe.scenes import corpus as scenes
 from analysis.probe.scenes.layouts import FORMAT_VERSION
 from analysis.probe.scorers.models import weights_of
 from analysis.probe.scorers.scoring import ANSWERS, read

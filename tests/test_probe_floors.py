@@ -24,7 +24,7 @@ from analysis.probe.report.baselines import OF_SCENES, RULES, SALIENT, Texts, bl
 from analysis.probe.report.baselines import _classifier as classifier
 from analysis.probe.report.baselines import _ngrams as ngrams
 from analysis.probe.report.metrics import clustering
-from analysis.probe.scenes import build
+from analysis.probe.scenes.corpus import build
 
 TEXT = ("shorter", "longer", "ngrams", "classifier", "hash")
 

@@ -16,8 +16,9 @@ from PIL import Image
 from selenium.webdriver.common.by import By
 
 from analysis.probe.corpora.items import Corpus, Item
-from analysis.probe.report import mistakes, write
+from analysis.probe.report import mistakes
 from analysis.probe.report.metrics import measure
+from analysis.probe.report.report import write
 from analysis.probe.report.results import Result, groups, load_results, save_result
 from analysis.probe.scorers.scoring import score
 from tests.probe_runs import HOSTILE, MEASURING, answers_of, by_axis, corpus_of, put

@@ -58,7 +58,7 @@ def checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
         words += [f"other{n}" for n in range(shape.vocabulary - len(words))]
         (tmp_path / kind / "vocab.txt").write_text("\n".join(words))
         sizes = {key: value for key, value in asdict(shape).items() if key not in ("vocabulary", "feature_width")}
-        monkeypatch.setitem(models.OWN[kind], "fixture", sizes)
+        monkeypatch.setitem(models.MODEL_SIZES[kind], "fixture", sizes)
     monkeypatch.setitem(models.SIZES, "fixture", {})
     return {kind: str(tmp_path / kind) for kind in OWN}
 

@@ -11,7 +11,7 @@ from PIL import Image
 from selenium.webdriver.common.by import By
 
 from analysis.probe.corpora.items import Answer
-from analysis.probe.report import write
+from analysis.probe.report.report import write
 from analysis.probe.report.tables import printed
 from tests.probe_runs import AXES, HOSTILE, answers_of, corpus_of, made, put
 from tests.test_browse import Open, chrome, open_page  # noqa: F401

@@ -29,9 +29,9 @@ from scipy import ndimage
 from analysis.probe.corpora import checklist, predicate_noun
 from analysis.probe.corpora.items import Corpus, Item, open_picture
 from analysis.probe.corpora.taxonomy import TAXONOMY
-from analysis.probe.scenes import build as scenes
+from analysis.probe.scenes import corpus as scenes
 from analysis.probe.scenes import drawing
-from analysis.probe.scenes.build import build, read, truths
+from analysis.probe.scenes.corpus import build, read, truths
 from analysis.probe.scenes.layouts import FORMAT_VERSION, UNITS, Pair, Unit
 from analysis.probe.scenes.salience import from_pixels
 from analysis.probe.scenes.statements import Form

@@ -318,9 +318,9 @@ def test_queries_and_answers_are_not_learned_from(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("few")
-@pytest.mark.parametrize("model", [name for name, model in MODELS.items() if model.sees != "nothing"])
+@pytest.mark.parametrize("model", [name for name, model in MODELS.items() if model.architecture.sees != "nothing"])
 def test_every_model_of_images_can_be_a_reader(model: str) -> None:
-    sight = Sight("pixels", RegionSettings(), 192) if MODELS[model].sees == "pixels" else SCENE
+    sight = Sight("pixels", RegionSettings(), 192) if MODELS[model].architecture.sees == "pixels" else SCENE
     reader = train(sight, steps=2, model=model)
     examples = Examples(streamed(MAKER, 0, 3, "test_ind"), WORDS, sight)
     assert len(reader.captions(examples)) == 3

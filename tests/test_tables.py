@@ -783,4 +783,4 @@ def test_configs_of_made_runs_are_real(saved: Runs) -> None:
     """The settings by which tables choose are those that a saved run has."""
     known = json.loads(saved.results["config"].iloc[0])
     assert {"controlled", "start", "training", "reader"} <= set(known)
-    assert {"examples", "stream", "frozen", "shuffled", "naming", "consistency"} <= set(known["training"])
+    assert {"examples", "stream", "frozen", "shuffled", "auxiliary_targets", "consistency"} <= set(known["training"])

@@ -47,11 +47,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_names_that_are_known_without_torch_are_those_of_what_there_is() -> None:
-    assert tuple(MODELS) == names.MODELS and tuple(SIZES) == names.SIZES and tuple(SOURCES) == names.SOURCES
-    assert tuple(name for name, model in MODELS.items() if model.sees == "nothing") == names.TEXT_ONLY
-    assert tuple(names.TABLE_5) == names.MODELS
-    sees_regions = [name for name, model in MODELS.items() if model.sees == "regions"]
-    assert tuple(name for name in sees_regions if not MODELS[name].takes_boxes) == names.WITHOUT_BOXES
+    assert tuple(MODELS) == tuple(names.ARCHITECTURES) and tuple(SIZES) == names.SIZES
+    assert tuple(SOURCES) == names.SOURCES
+    assert all(MODELS[name].architecture is architecture for name, architecture in names.ARCHITECTURES.items())
 
 
 def tiny(data: str, runs: Path, **changes: Any) -> Run:
@@ -72,7 +70,7 @@ def test_every_model_in_every_setting(data: str, tmp_path: Path, model: str, set
     config = tiny(data, tmp_path, model=model, setting=setting)
     rows = run(config, say=lambda line: None)
     assert [(row["test_setting"], row["split"]) for row in rows] == [
-        (test, split) for split in ("test_ind", "test_ood") for test in config.tests
+        (test, split) for split in ("test_ind", "test_ood") for test in config.test_settings
     ]
     folder = tmp_path / rows[0]["name"]
     found = read_predictions(folder).to_pandas()
@@ -289,7 +287,10 @@ def test_streamed_examples_are_in_no_split(data: str) -> None:
         ({"training": {"consistency": True, "augment": True}, "model": "albef"}, "changes no unlabelled pictures"),
         ({"training": {"consistency": True}, "setting": "mixed"}, "setting=mixed has none"),
         ({"training": {"consistency": True}, "model": "bert"}, "model=bert setting=caption has none"),
-        ({"training": {"consistency": True, "naming": False}}, "needs training.stream=true, training.naming=true"),
+        (
+            {"training": {"consistency": True, "auxiliary_targets": False}},
+            "needs training.stream=true, training.auxiliary_targets=true",
+        ),
         ({"training": {"consistency": True, "frozen": True}}, "consistency=true: .* give training.frozen=false"),
     ],
 )

@@ -113,7 +113,7 @@ def test_every_setting_has_a_comment_but_where_its_name_says_it() -> None:
 
 
 CHOICES = {
-    "model": config.MODELS,
+    "model": tuple(config.ARCHITECTURES),
     "setting": config.SETTINGS,
     "task": TASKS,
     "size": config.SIZES,
@@ -187,7 +187,7 @@ def test_the_paper_s_scale(model: str) -> None:
     assert found == PAPER[model]
     assert (run.size, run.scale, run.regions.number, optimiser.betas) == ("base", "paper", 36, [0.9, 0.999])
     assert (training.epochs, training.steps, training.stream, training.keep) == (80, None, False, "last")
-    assert (run.training.naming, run.pretraining.steps, run.positions) == (False, 0, "random")
+    assert (run.training.auxiliary_targets, run.positions) == (False, "random")
     assert (run.regions.blank, training.window) == ("cells", 1)  # 36 regions of a white picture, random batches
     assert settings(["model=lxmert", "task=spatiality", "+scale=paper"]).config.learning_rate == 5e-5
 
@@ -254,10 +254,6 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "memory": (
         ["optimiser.batch_size=60000"],
         "optimiser.batch_size=60000: 15,000,000 examples would be streamed at once",
-    ),
-    "memory of pretraining": (
-        ["pretraining.steps=100000", "training.check_every=null", "training.stream=false"],
-        "for 100,000 of pretraining.steps=100000; use smaller batches or a smaller training.check_every",
     ),
     "values": (["-m", "seed=range(0,1000000000)", "--list"], "more than 1,000 values; give fewer"),
     "runs": (["-m", "optimiser.warmup=0.1,0.2", "seed=range(0,900)"], "more than 1,000 runs; give seed fewer values"),
@@ -581,7 +577,7 @@ def test_every_experiment_runs(
     assert "1 of 1 runs" in capsys.readouterr().out
     (job,) = jobs.values()
     rows = read_results(train.results.fingerprint.run_folder(job.resolved()))
-    assert len(rows) == 2 * len(job.config.tests) and {row["experiment"] for row in rows} == {name}
+    assert len(rows) == 2 * len(job.config.test_settings) and {row["experiment"] for row in rows} == {name}
     assert {row["setting"] for row in rows} == {job.config.setting}
     shutil.rmtree(Path("my runs") / rows[0]["name"])
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from train.settings import Job, settings
+from train.settings import Arguments, Job, settings
 from travlr import cli
 
 if TYPE_CHECKING:
@@ -90,10 +90,8 @@ def _not_run(job: Job, given: Sequence[str]) -> str:
 
 
 def _help() -> str:
-    lines = (cli.CONF / "train.yaml").read_text(encoding="utf-8").splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("model:"))
     return HELP.format(
-        settings="\n".join(f"  {line}".rstrip() for line in lines[start:]),
+        settings="\n".join(f"  {line}" for line in cli.help_lines(Arguments, leave_out=("experiment", "scale"))),
         experiments=_first_lines("experiment"),
         scales=_first_lines("scale"),
     )

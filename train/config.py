@@ -1,55 +1,93 @@
-"""What determines a run: frozen dataclasses, the same names as the settings of conf/train.yaml.
+"""The settings of a run: what they are called, their defaults, limits and help.
 
-A value that no run can have raises `ValueError` with the setting's name.
+`python train.py --help` and the checks of the command line are made from these dataclasses; conf/ holds only what
+experiments and scales change. A value that no run can have raises `ValueError` with the setting's name.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from travlr.config import check_choice, option
+from travlr.plugins import import_name, is_import
 from travlr.tasks import TASKS
 
-# Names of what has classes and functions in `train.models` and `train.regions.sources`, which take seconds to import.
-MODELS = ("visualbert", "uniter", "lxmert", "albef", "bert", "roberta")
-TEXT_ONLY = ("bert", "roberta")
-WITHOUT_BOXES = ("visualbert",)  # see regions, but are not given their boxes
+
+@dataclass(frozen=True)
+class Architecture:
+    """What a model takes and offers. `train.models` has the classes.
+
+    sees: what a model is shown beside text: `regions`, `pixels` or `nothing`. takes_boxes: of one that sees regions,
+    whether their boxes are part of its input; else only their features can tell where they are (`regions.context`).
+    teacher: it has a momentum teacher, for `training.loss=distillation`. separate_vision: `Model.see` computes what it
+    makes of pictures alone, so that each picture is computed once for all texts. first_position: of a text.
+    batch_size, learning_rate: the paper's (Table 5).
+    """
+
+    sees: str
+    takes_boxes: bool = False
+    teacher: bool = False
+    separate_vision: bool = False
+    first_position: int = 0
+    batch_size: int = 32
+    learning_rate: float = 2e-5
+
+    def __post_init__(self) -> None:
+        if self.sees not in ("regions", "pixels", "nothing"):
+            raise ValueError(f"sees={self.sees}: choose one of regions, pixels, nothing")
+
+
+ARCHITECTURES = {
+    "visualbert": Architecture("regions", batch_size=64),
+    "uniter": Architecture("regions", takes_boxes=True, learning_rate=5e-6),
+    "lxmert": Architecture("regions", takes_boxes=True, learning_rate=5e-6),
+    "albef": Architecture("pixels", teacher=True, separate_vision=True, batch_size=256),
+    # The paper does not give the text-only models' batch size and rate; these are BERT's own.
+    "bert": Architecture("nothing"),
+    "roberta": Architecture("nothing", first_position=2),
+}
+LXMERT_SPATIALITY = 5e-5  # Table 5: LXMERT needs a larger learning rate for spatiality only
+CONTROLLED = (32, 5e-6)  # batch size and learning rate of the controlled architectures
+
 SIZES = ("tiny", "small", "base")
+SETTINGS = ("image", "caption", "image+caption", "mixed")
 SOURCES = ("scene", "grid", "detector", "file")
-DRAWN = ("scene", "grid")  # whose features are of one cell each
+RENDERED = ("scene", "grid")  # sources whose features are of one cell each
 CONTEXTS = ("auto", "none", "receptive_field")
 BLANKS = ("whole", "cells")
-
-SETTINGS = ("image", "caption", "image+caption", "mixed")
 PRECISIONS = ("auto", "float32", "bf16")
 DECAYS = ("linear", "cosine", "constant")
 LOSSES = ("cross_entropy", "binary", "distillation")
 LOGGERS = ("csv", "tensorboard", "wandb")
-MOST_REGIONS = 1 << 16  # of a picture
-MOST_IN_BATCH = 1 << 16
-MOST_AT_ONCE = 1 << 21  # examples that are streamed between two validations: they are in memory together, 2.4 kB each
-MOST_SEED = (1 << 43) - 1  # seeds of dropout are made of it, and torch takes no larger ones
-# Settings of regions that there were not always, at the value that all was before: no part of what a run is known by,
-# so that runs keep their names.
-AS_BEFORE = (("context", "none"), ("blank", "whole"))
-
-# Table 5 of the paper: batch size and learning rate; LXMERT needs the larger rate for spatiality only.
-TABLE_5 = {
-    "visualbert": (64, 2e-5),
-    "uniter": (32, 5e-6),
-    "lxmert": (32, 5e-6),
-    "albef": (256, 2e-5),
-    "bert": (32, 2e-5),  # the paper does not give the text-only models' values; these are BERT's own
-    "roberta": (32, 2e-5),
-}
-LXMERT_SPATIALITY = 5e-5
-CONTROLLED = (32, 5e-6)
+MAX_REGIONS = 1 << 16  # of a picture
+MAX_BATCH = 1 << 16
+MAX_STREAMED = 1 << 21  # examples streamed between two validations: they are in memory together, 2.4 kB each
+MAX_SEED = (1 << 43) - 1  # seeds of dropout are made from it, and torch takes no larger ones
+# Settings of regions that were added later, with the value that means what was done before. They are left out of
+# fingerprints, so that runs keep their names.
+LATER_DEFAULTS = (("context", "none"), ("blank", "whole"))
 
 
-def _choice(name: str, value: Any, valid: tuple[str, ...]) -> None:
-    if value not in valid:
-        raise ValueError(f"{name}={value}: choose one of {', '.join(valid)}")
+@functools.cache
+def architecture_of(model: str) -> Architecture:
+    """The architecture of one of `ARCHITECTURES`, or of the class that `package.module:Class` names.
+
+    Raises `ValueError` where there is no such model, or where the class has no `architecture`.
+    """
+    if model in ARCHITECTURES:
+        return ARCHITECTURES[model]
+    if not is_import(model):
+        raise ValueError(
+            f"model={model}: choose one of {', '.join(ARCHITECTURES)}, or give your own as package.module:Class"
+        )
+    found = getattr(import_name("model", model), "architecture", None)
+    if not isinstance(found, Architecture):
+        raise ValueError(f"model={model}: needs a class attribute `architecture`, an Architecture of train.config")
+    return found
 
 
 def _at_least(name: str, value: float | None, lowest: float) -> None:
@@ -63,52 +101,53 @@ def _whole(name: str, value: int | None, lowest: int, highest: int = 1_000_000_0
 
 
 def _finite(group: str, settings: Any) -> None:
-    for setting in fields(settings):
-        value = getattr(settings, setting.name)
+    for one in dataclasses.fields(settings):
+        value = getattr(settings, one.name)
         if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{group}{setting.name}={value}: must be a finite number")
+            raise ValueError(f"{group}{one.name}={value}: must be a finite number")
 
 
-def _part(name: str, value: float) -> None:
+def _fraction(name: str, value: float) -> None:
     if not 0 <= value <= 1:
-        raise ValueError(f"{name}={value}: must be a part from 0 to 1")
+        raise ValueError(f"{name}={value}: must be from 0 to 1")
 
 
 @dataclass(frozen=True)
 class RegionSettings:
-    """Where regions come from, and how many.
+    """Where the regions of a picture come from, and how many there are.
 
-    number: regions of a picture. For `scene`, `exact` gives the objects only and a number pads with empty cells; for
-    `detector` and `file`, `exact` takes all there are and a number the first so many (a detector's most confident).
-    misses, jitter: of `scene`, as if a detector found the boxes: the probability that an object is missed, and the
-    standard deviation of each edge as a part of the box's width or height. Both depend on the seed and on what the
-    picture shows, not on its place in the data.
-    context: of `scene` and `grid`, what a region's features hold. `none`: its own content. `receptive_field`: its place
-    on the picture and what is around it, too, as a detector's features do (train/regions/receptive_field.py). `auto`:
-    `receptive_field` for a model that is given no boxes (VisualBERT), else `none`.
-    blank: of `scene`, what the white picture of the setting `caption` has: one region, the `whole` picture; or white
-    `cells`, as many as `number` (with `exact` the whole picture all the same).
-    detector: a folder or hub name of a `transformers` object-detection model. file: features made elsewhere.
+    `misses` and `jitter` imitate a detector. They depend on the seed and on the content of the picture, not on its
+    place in the data. `context=receptive_field` adds to a region's features its place on the picture and its
+    surroundings, as a detector's features have them (train/regions/receptive_field.py).
 
     Raises `ValueError` for a value or a combination that no source has.
     """
 
-    source: str = "scene"
-    number: int | str = "exact"
-    misses: float = 0.0
-    jitter: float = 0.0
-    context: str = "auto"
-    blank: str = "whole"
-    detector: str | None = None
-    file: str | None = None
-    seed: int = 0
+    source: str = option("scene", "scene (the boxes of the objects), grid (every cell), detector or file")
+    number: int | str = option(
+        "exact",
+        "exact: all objects, or all regions of detector and file; a number pads with empty cells (scene) or takes the "
+        "first so many (detector, file)",
+    )
+    misses: float = option(0.0, "of scene: probability that an object is not detected")
+    jitter: float = option(0.0, "of scene: standard deviation of each edge, as a part of the box's width or height")
+    context: str = option(
+        "auto",
+        "of scene and grid: features hold the object alone (none), or its place and surroundings too "
+        "(receptive_field); auto: receptive_field for models that take no boxes",
+    )
+    blank: str = option(
+        "whole", "of scene: regions of the white picture in the setting caption: one (whole), or white cells (cells)"
+    )
+    detector: str | None = option(None, "of detector: folder or hub name of an object-detection model of transformers")
+    file: str | None = option(None, "of file: LXMERT's .tsv, a folder of UNITER's .npz, or HDF5")
+    seed: int = option(0, "of misses and jitter")
 
     def __post_init__(self) -> None:
-        if self.source not in SOURCES:
-            raise ValueError(f"regions.source={self.source}: choose one of {', '.join(SOURCES)}")
+        check_choice("regions.source", self.source, SOURCES)
         whole = isinstance(self.number, int) and not isinstance(self.number, bool)
-        if self.number != "exact" and not (whole and 1 <= int(self.number) <= MOST_REGIONS):
-            raise ValueError(f"regions.number={self.number}: must be exact, or a number from 1 to {MOST_REGIONS}")
+        if self.number != "exact" and not (whole and 1 <= int(self.number) <= MAX_REGIONS):
+            raise ValueError(f"regions.number={self.number}: must be exact, or a number from 1 to {MAX_REGIONS}")
         if not 0 <= self.misses < 1:
             raise ValueError(f"regions.misses={self.misses}: must be a probability from 0 to below 1")
         if not 0 <= self.jitter <= 0.5:
@@ -118,9 +157,9 @@ class RegionSettings:
         for name in ("misses", "jitter"):
             if getattr(self, name) and self.source != "scene":
                 raise ValueError(f"regions.{name}={getattr(self, name)}: only regions.source=scene has it")
-        _choice("regions.context", self.context, CONTEXTS)
-        _choice("regions.blank", self.blank, BLANKS)
-        if self.context == "receptive_field" and self.source not in DRAWN:
+        check_choice("regions.context", self.context, CONTEXTS)
+        check_choice("regions.blank", self.blank, BLANKS)
+        if self.context == "receptive_field" and self.source not in RENDERED:
             raise ValueError(
                 f"regions.context=receptive_field: features of regions.source={self.source} stay as they are; use auto"
             )
@@ -130,39 +169,35 @@ class RegionSettings:
                 raise ValueError(f"regions.source={self.source}: {needs}")
 
     def for_model(self, takes_boxes: bool) -> RegionSettings:
-        """With what `context=auto` is for a model that is given boxes, or is not."""
+        """The settings with `context=auto` resolved for a model that takes boxes, or does not."""
         if self.context != "auto":
             return self
-        return replace(self, context="none" if takes_boxes or self.source not in DRAWN else "receptive_field")
+        return replace(self, context="none" if takes_boxes or self.source not in RENDERED else "receptive_field")
 
-    def identity(self) -> dict[str, Any]:
-        """The settings by name that runs, readers and the like are known by."""
-        return {name: value for name, value in asdict(self).items() if (name, value) not in AS_BEFORE}
+    def fingerprint(self) -> dict[str, Any]:
+        """The settings by name, as they are part of the fingerprints of runs and readers."""
+        return {name: value for name, value in asdict(self).items() if (name, value) not in LATER_DEFAULTS}
 
 
 @dataclass(frozen=True)
 class Optimiser:
-    """AdamW. batch_size and learning_rate: null for the paper's (Table 5).
+    """AdamW and its schedule."""
 
-    warmup: the part of all steps in which the rate rises from 0. decay: how it falls after that, to final_rate.
-    clip: the largest norm of the gradient, null for any. accumulate: batches to a step.
-    """
-
-    batch_size: int | None = 64
-    learning_rate: float | None = 6e-4
+    batch_size: int | None = option(64, "null for the paper's (Table 5)")
+    learning_rate: float | None = option(6e-4, "null for the paper's (Table 5)")
     weight_decay: float = 0.01
-    betas: list[float] = field(default_factory=lambda: [0.9, 0.98])
-    warmup: float = 0.1
-    decay: str = "linear"
-    final_rate: float = 0.0
-    clip: float | None = 1.0
-    accumulate: int = 1
+    betas: list[float] = option([0.9, 0.98], "of AdamW")
+    warmup: float = option(0.1, "part of all steps in which the learning rate rises from 0")
+    decay: str = option("linear", "how the learning rate falls after warm-up: linear, cosine or constant")
+    final_rate: float = option(0.0, "learning rate at the end of the decay")
+    clip: float | None = option(1.0, "largest norm of the gradient, null for no limit")
+    accumulate: int = option(1, "batches per optimiser step")
 
     def __post_init__(self) -> None:
         _finite("optimiser.", self)
-        _choice("optimiser.decay", self.decay, DECAYS)
-        _part("optimiser.warmup", self.warmup)
-        _whole("optimiser.batch_size", self.batch_size, 1, MOST_IN_BATCH)
+        check_choice("optimiser.decay", self.decay, DECAYS)
+        _fraction("optimiser.warmup", self.warmup)
+        _whole("optimiser.batch_size", self.batch_size, 1, MAX_BATCH)
         _whole("optimiser.accumulate", self.accumulate, 1)
         _at_least("optimiser.weight_decay", self.weight_decay, 0)
         _at_least("optimiser.final_rate", self.final_rate, 0)
@@ -175,40 +210,31 @@ class Optimiser:
 
 @dataclass(frozen=True)
 class Training:
-    """Fine-tuning. One of `steps` and `epochs` (of the training split) is given.
+    """Fine-tuning. Exactly one of `steps` and `epochs` (of the train split) is given."""
 
-    stream: examples past the dataset's own, of the same distribution and never repeated; else its train split.
-    shortest_first: the part of the steps in which a stream goes from scenes with few objects (an eighth of all) to any.
-    examples: how much of the train split: a part up to 1, or a number above.
-    check_every: steps between validations, null for an epoch. validation: examples of each.
-    frozen: train the classification head alone (section 5.2). loss: `binary` is that of the code the paper fine-tuned,
-    `distillation` ALBEF's own, from a momentum teacher.
-    naming: beside the answer, name the steps that lead to it (train/data/auxiliary.py), which the paper does not do.
-    consistency: semi-supervised: learn from unlabelled pairs of image and caption, too, as many as labelled examples,
-    to say of the other modality what is said of the one trained in (train/learning/consistency.py): an answer to the paper's
-    open challenge.
-    window: batches among which examples of like length come together; 1 for random batches.
-    augment: change training pictures as ALBEF's published fine-tuning does (train/data/augment.py); its crops and flips make
-    left, right and counts wrong.
-    shuffled: give the training answers to other examples, which no model can learn from: a check of the whole chain.
-    keep: which weights are tested, the last (the paper) or the best on validation.
-    """
-
-    steps: int | None = 2000
-    epochs: int | None = None
-    stream: bool = True
-    shortest_first: float = 0.5
-    examples: float = 1.0
-    check_every: int | None = 250
-    validation: int = 2000
-    frozen: bool = False
-    loss: str = "cross_entropy"
-    naming: bool = True
-    consistency: bool = False
-    window: int = 1
-    augment: bool = False
-    shuffled: bool = False
-    keep: str = "last"
+    steps: int | None = option(2000, "optimiser steps; null where epochs is given")
+    epochs: int | None = option(None, "passes over the train split")
+    stream: bool = option(True, "train on new examples of the same distribution, never repeated; false: on the split")
+    shortest_first: float = option(
+        0.5, "of a stream: part of the steps that go from scenes with few objects (an eighth of all) to any scene"
+    )
+    examples: float = option(1.0, "how much of the train split: a part up to 1, or a number of examples above 1")
+    check_every: int | None = option(250, "steps between validations, null for an epoch")
+    validation: int = option(2000, "examples in each validation")
+    frozen: bool = option(False, "train the classification head alone (section 5.2)")
+    loss: str = option(
+        "cross_entropy", "cross_entropy, binary (the published fine-tuning code's) or distillation (ALBEF's teacher)"
+    )
+    auxiliary_targets: bool = option(
+        True, "also learn the intermediate steps of an answer (train/data/auxiliary.py), which the paper does not"
+    )
+    consistency: bool = option(
+        False, "semi-supervised: learn from unlabelled pairs to answer alike in the modality not trained in"
+    )
+    window: int = option(1, "batches among which examples are sorted by length: faster in base size")
+    augment: bool = option(False, "ALBEF's published crops and flips, which make left, right and counts wrong")
+    shuffled: bool = option(False, "give the answers to other examples: a check that nothing is learned then")
+    keep: str = option("last", "which weights are tested: last (as in the paper), or best on validation")
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.epochs is None):
@@ -216,20 +242,18 @@ class Training:
         _finite("training.", self)
         for name in ("steps", "epochs", "check_every", "validation", "window"):
             _whole(f"training.{name}", getattr(self, name), 1)
-        _choice("training.loss", self.loss, LOSSES)
-        _choice("training.keep", self.keep, ("last", "best"))
-        _part("training.shortest_first", self.shortest_first)
+        check_choice("training.loss", self.loss, LOSSES)
+        check_choice("training.keep", self.keep, ("last", "best"))
+        _fraction("training.shortest_first", self.shortest_first)
         if not self.examples > 0 or (self.examples > 1 and self.examples != int(self.examples)):
             raise ValueError(f"training.examples={self.examples}: must be a part up to 1, or a whole number above")
-        if self.consistency and not (self.stream and self.naming and self.loss != "distillation"):
+        if self.consistency and not (self.stream and self.auxiliary_targets and self.loss != "distillation"):
             raise ValueError(
-                "training.consistency=true: needs training.stream=true, training.naming=true and another "
+                "training.consistency=true: needs training.stream=true, training.auxiliary_targets=true and another "
                 "training.loss than distillation"
             )
         if self.consistency and self.frozen:
-            raise ValueError(
-                "training.consistency=true: what it teaches is not in the head; give training.frozen=false"
-            )
+            raise ValueError("training.consistency=true: trains the encoder; give training.frozen=false")
         if self.stream and self.epochs is not None:
             raise ValueError("training.stream=true: a stream has no epochs; give training.steps, or stream=false")
         if self.stream and self.examples != 1:
@@ -239,33 +263,12 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Pretraining:
-    """Reading unlabelled scenes before fine-tuning, streamed from the task's training distribution; no answer is seen.
+class ReaderSettings:
+    """A reader writes the caption of an image, as language-like intermediates (the paper's section 6)."""
 
-    shown: what the scene is shown as: `image`, `caption`, `image+caption`, `mixed`, or `each` (image or caption alone).
-    The statement in the place of the query lists objects of the scene; some of its words are masked.
-    """
-
-    steps: int = 0
-    shown: str = "each"
-    learning_rate: float = 6e-4
-
-    def __post_init__(self) -> None:
-        _finite("pretraining.", self)
-        _whole("pretraining.steps", self.steps, 0)
-        if not self.learning_rate > 0:
-            raise ValueError(f"pretraining.learning_rate={self.learning_rate}: must be above 0")
-        _choice("pretraining.shown", self.shown, (*SETTINGS, "each"))
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Language-like intermediates (the paper's section 6): a reader, trained on `steps` batches of unlabelled (image,
-    caption) pairs, writes the caption of an image; the model that reasons is shown that in the place of the image. What
-    it learns in all is semi-supervised.
-    """
-
-    steps: int = 0
+    steps: int = option(
+        0, "semi-supervised: batches of unlabelled pairs from which a reader learns to write captions; 0 for no reader"
+    )
 
     def __post_init__(self) -> None:
         _whole("reader.steps", self.steps, 0)
@@ -273,56 +276,52 @@ class Reading:
 
 @dataclass(frozen=True)
 class Run:
-    """One trained model. `data`: a dataset's folder, null for data/TASK, which is made where it is missing. audit:
-    refuse a dataset that fails its audit.
+    """One trained model: its model, data and settings, and where it runs."""
 
-    pretrained: a checkpoint's file, folder or hub name; null starts from random weights. tokenizer: where the
-    checkpoint's own is not beside it. start: the folder of a finished run whose weights are fine-tuned further
-    (few-shot, appendix B.5). controlled: the architectures of section 5.1. boxes, visual_token_type: of UNITER and
-    VisualBERT, as the code the paper fine-tuned has them or as the models were made (null). positions: how position
-    embeddings start where nothing is pretrained; `random` is BERT's way. save_minutes: how long a run trains at most,
-    in minutes, before it saves the state that it goes on from when it is killed; it saves at each validation, too.
-    """
-
-    model: str = "uniter"
-    setting: str = "caption"
-    task: str = "cardinality"
-    data: str | None = None
-    audit: bool = True
+    model: str = option(
+        "uniter", f"{', '.join(ARCHITECTURES)}, or your own as package.module:Class (docs/adding-a-model.md)"
+    )
+    setting: str = option("caption", "what it is trained on: image, caption, image+caption, or mixed (modal dropout)")
+    task: str = option("cardinality", f"{', '.join(TASKS)}")
+    data: str | None = option(None, "folder of a dataset; null for data/TASK, which is generated if it is missing")
+    audit: bool = option(True, "refuse a dataset that fails its audit; the audit takes half a minute, once")
     seed: int = 0
-    size: str = "small"
-    pretrained: str | None = None
-    tokenizer: str | None = None
-    start: str | None = None
-    controlled: bool = False
-    positions: str = "sinusoidal"
-    boxes: str | None = None
-    visual_token_type: int | None = None
+    size: str = option("small", "tiny, small or base (the published architecture)")
+    pretrained: str | None = option(None, "published weights: a file, folder or hub name; null for random weights")
+    tokenizer: str | None = option(None, "folder or hub name, if the checkpoint's own is not beside it")
+    start: str | None = option(None, "folder of a finished run whose weights are fine-tuned further")
+    controlled: bool = option(False, "the controlled architectures of section 5.1 (visualbert, uniter, lxmert)")
+    positions: str = option(
+        "sinusoidal", "how position embeddings start if nothing is pretrained: sinusoidal, or random as in BERT"
+    )
+    boxes: str | None = option(None, "of uniter: null, or pixels_y_first as in the code that the paper fine-tuned")
+    visual_token_type: int | None = option(None, "of visualbert: null, or 1 as in the code that the paper fine-tuned")
     experiment: str | None = None
     scale: str | None = None
-    runs: str = "runs"
-    device: str = "auto"
-    devices: int = 1
-    strategy: str = "auto"
-    precision: str = "auto"
-    logger: list[str] = field(default_factory=list)
-    save_minutes: float = 5.0
+    runs: str = option("runs", "folder with a folder for each run, and the table of all results")
+    device: str = option("auto", "auto, cpu or gpu")
+    devices: int = option(1, "GPUs, or processes on a CPU; each learns from its part of every batch")
+    strategy: str = option("auto", "Lightning's strategy for several devices, such as ddp")
+    precision: str = option("auto", "float32, bf16, or auto: bf16 if a short trial is 1.5 times faster in it")
+    logger: list[str] = option([], "tensorboard, wandb, or [tensorboard,wandb]; a CSV file is always written")
+    save_minutes: float = option(5.0, "save a checkpoint at least so often, and at each validation")
     regions: RegionSettings = field(default_factory=RegionSettings)
     optimiser: Optimiser = field(default_factory=Optimiser)
     training: Training = field(default_factory=Training)
-    pretraining: Pretraining = field(default_factory=Pretraining)
-    reader: Reading = field(default_factory=Reading)
+    reader: ReaderSettings = field(default_factory=ReaderSettings)
 
     def __post_init__(self) -> None:
-        _choice("model", self.model, MODELS)
-        _choice("setting", self.setting, SETTINGS)
-        _choice("task", self.task, tuple(TASKS))
-        _choice("size", self.size, SIZES)
-        _choice("positions", self.positions, ("sinusoidal", "random"))
-        _choice("device", self.device, ("auto", "cpu", "gpu"))
-        _choice("precision", self.precision, PRECISIONS)
+        architecture = self.architecture
+        check_choice("setting", self.setting, SETTINGS)
+        check_choice("task", self.task, tuple(TASKS))
+        check_choice("size", self.size, SIZES)
+        check_choice("positions", self.positions, ("sinusoidal", "random"))
+        check_choice("device", self.device, ("auto", "cpu", "gpu"))
+        check_choice("precision", self.precision, PRECISIONS)
+        for logger in self.logger:
+            check_choice("logger", logger, LOGGERS)
         _finite("", self)
-        _whole("seed", self.seed, 0, MOST_SEED)
+        _whole("seed", self.seed, 0, MAX_SEED)
         _whole("devices", self.devices, 1)
         _at_least("save_minutes", self.save_minutes, 0)
         if self.optimiser.final_rate > self.learning_rate:
@@ -334,51 +333,55 @@ class Run:
             raise ValueError(
                 f"devices={self.devices}: must divide optimiser.batch_size={self.batch_size}, shared out among them"
             )
-        self._check_streams()
-        for logger in self.logger:
-            _choice("logger", logger, LOGGERS)
-        if self.model in TEXT_ONLY and self.setting != "caption":
-            raise ValueError(f"setting={self.setting}: model={self.model} sees text alone; use setting=caption")
-        if self.training.loss == "distillation" and self.model != "albef":
-            raise ValueError(f"training.loss=distillation: only model=albef has a momentum teacher, not {self.model}")
-        if self.training.augment and self.model != "albef":
-            raise ValueError(f"training.augment=true: model={self.model} sees no pixels; leave it out, or model=albef")
-        if self.regions.source == "file" and self.model in ("visualbert", "uniter", "lxmert"):
-            for name, none, streams in (
-                ("training.stream", "false", self.training.stream),
-                ("pretraining.steps", "0", self.pretraining.steps),
-                ("reader.steps", "0", self.reader.steps),
-            ):
-                if streams:
-                    raise ValueError(f"regions.source=file: has no features of scenes made anew; use {name}={none}")
-        if self.reader.steps and self.model in TEXT_ONLY:
-            raise ValueError(f"reader.steps={self.reader.steps}: model={self.model} sees no images that could be read")
-        if self.training.consistency and self.training.augment:
+        self._check_memory()
+        self._check_model(architecture)
+        self._check_consistency(architecture)
+
+    def _check_memory(self) -> None:
+        """Raises `ValueError` where the examples of a stream would not fit into memory."""
+        training = self.training
+        steps = (training.steps or 0) * training.stream
+        apart = min(training.check_every or steps, steps)
+        examples = apart * self.optimiser.accumulate * self.batch_size * (1 + training.consistency)
+        if examples > MAX_STREAMED:
             raise ValueError(
-                "training.augment=true: changes no unlabelled pictures; leave out training.consistency=true"
+                f"optimiser.batch_size={self.batch_size}: {examples:,} examples would be streamed at once, for "
+                f"{apart:,} of training.steps={steps}; use smaller batches or a smaller training.check_every, for at "
+                f"most {MAX_STREAMED:,}"
             )
-        if self.training.consistency and (self.model in TEXT_ONLY or self.setting not in ("image", "caption")):
+
+    def _check_model(self, architecture: Architecture) -> None:
+        """Raises `ValueError` for a setting that the model does not have."""
+        sees, model = architecture.sees, self.model
+        if sees == "nothing" and self.setting != "caption":
+            raise ValueError(f"setting={self.setting}: model={model} sees text alone; use setting=caption")
+        if self.training.loss == "distillation" and not architecture.teacher:
+            raise ValueError(f"training.loss=distillation: only model=albef has a momentum teacher, not {model}")
+        if self.training.augment and sees != "pixels":
+            raise ValueError(f"training.augment=true: model={model} sees no pixels; leave it out, or model=albef")
+        if self.reader.steps and sees == "nothing":
+            raise ValueError(f"reader.steps={self.reader.steps}: model={model} sees no images that could be read")
+        if self.regions.source == "file" and sees == "regions":
+            streams = (("training.stream", "false", self.training.stream), ("reader.steps", "0", self.reader.steps))
+            for name, none, streamed in streams:
+                if streamed:
+                    raise ValueError(f"regions.source=file: has no features of new scenes; use {name}={none}")
+
+    def _check_consistency(self, architecture: Architecture) -> None:
+        """Raises `ValueError` where a run cannot learn from unlabelled pairs."""
+        if not self.training.consistency:
+            return
+        if self.training.augment:
+            raise ValueError("training.augment=true: changes no unlabelled pictures; use training.consistency=false")
+        if architecture.sees == "nothing" or self.setting not in ("image", "caption"):
             raise ValueError(
                 "training.consistency=true: teaches a model the modality that it is not trained in; "
                 f"model={self.model} setting={self.setting} has none"
             )
 
-    def _check_streams(self) -> None:
-        """Raises `ValueError` where examples of a stream would not fit into memory."""
-        training, consistency = self.training, self.training.consistency
-        streams = {
-            "training.steps": (training.steps or 0) * training.stream,
-            "pretraining.steps": self.pretraining.steps,
-        }
-        for name, steps in streams.items():
-            apart = min(training.check_every or steps, steps)
-            examples = apart * self.optimiser.accumulate * self.batch_size * (1 + consistency)
-            if examples > MOST_AT_ONCE:
-                raise ValueError(
-                    f"optimiser.batch_size={self.batch_size}: {examples:,} examples would be streamed at once, for "
-                    f"{apart:,} of {name}={steps}; use smaller batches or a smaller training.check_every, for at most "
-                    f"{MOST_AT_ONCE:,}"
-                )
+    @property
+    def architecture(self) -> Architecture:
+        return architecture_of(self.model)
 
     @property
     def batch_size(self) -> int:
@@ -389,26 +392,29 @@ class Run:
         return self.optimiser.learning_rate or self._table_5()[1]
 
     @property
-    def shown_regions(self) -> RegionSettings:
-        """`regions`, with what `context=auto` is for this model."""
-        return self.regions.for_model(takes_boxes=self.model not in WITHOUT_BOXES)
+    def model_regions(self) -> RegionSettings:
+        """`regions`, with `context=auto` resolved for this model."""
+        return self.regions.for_model(self.architecture.takes_boxes or self.architecture.sees != "regions")
 
     @property
     def sees_places(self) -> bool:
-        """Whether what the model is shown of a picture says where objects are. Not if it is given no boxes and features
-        of the objects alone; a detector's features, and those of a file, may say it."""
-        shown = self.shown_regions
-        return self.model not in WITHOUT_BOXES or shown.context != "none" or shown.source not in DRAWN
-
-    def _table_5(self) -> tuple[int, float]:
-        if self.controlled:
-            return CONTROLLED
-        batch, rate = TABLE_5[self.model]
-        if self.model == "lxmert" and self.task == "spatiality":
-            rate = LXMERT_SPATIALITY
-        return batch, rate
+        """Whether the model's input tells where the objects of a picture are. It does not if the model takes no boxes
+        and features are of the objects alone; the features of a detector or a file may tell it."""
+        regions, architecture = self.model_regions, self.architecture
+        if architecture.sees != "regions" or architecture.takes_boxes:
+            return True
+        return regions.context != "none" or regions.source not in RENDERED
 
     @property
-    def tests(self) -> tuple[str, ...]:
-        """The test settings: text-only models have one (section 4)."""
-        return ("caption",) if self.model in TEXT_ONLY else ("image", "caption", "image+caption")
+    def test_settings(self) -> tuple[str, ...]:
+        """The settings that the run is tested in: text-only models have one (section 4)."""
+        return ("caption",) if self.architecture.sees == "nothing" else ("image", "caption", "image+caption")
+
+    def _table_5(self) -> tuple[int, float]:
+        """Batch size and learning rate of Table 5."""
+        if self.controlled:
+            return CONTROLLED
+        rate = self.architecture.learning_rate
+        if self.model == "lxmert" and self.task == "spatiality":
+            rate = LXMERT_SPATIALITY
+        return self.architecture.batch_size, rate

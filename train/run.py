@@ -16,17 +16,16 @@ from train.data.examples import Sight, Source
 from train.data.pixels import PUBLISHED
 from train.data.text import Words, grammar_tokenizer
 from train.learning.batches import Parts, fine_tuning, test_batches, unlabelled_pairs
-from train.learning.checkpoints import FOLDER, load_weights, save_weights
+from train.learning.checkpoints import FOLDER, WEIGHTS, load_weights, save_weights
 from train.learning.devices import accelerator, chosen_precision, gpu_names, keep_memory, leads, locked_by_leader
 from train.learning.loop import fit
 from train.learning.module import Learner
 from train.learning.reader import Reader, kept_reader
 from train.learning.testing import test_matrix
-from train.models import MODELS, make_model, shape_of
+from train.models import make_model, shape_of
 from train.models.layers import Model, start_of
 from train.models.loading import load_published, local_path, pixel_statistics, tokenizer_of
 from train.prepare import prepare_data
-from train.pretrain import WEIGHTS, pretrain
 from train.results.fingerprint import content, dataset_folder, identity
 from train.results.provenance import surroundings
 from train.results.store import (
@@ -99,8 +98,6 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
     started = time.monotonic()
     if config.start:
         origin = start_from(config, learner)
-    elif config.pretraining.steps:
-        pretrain(learner, parts, device, precision, say)
     before = fit(learner, config, folder, device, precision, say)
     save_weights(learner, folder / WEIGHTS)
     if not leads():
@@ -134,7 +131,7 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
 
 def sight_of(config: Run, cache: Path) -> Sight:
     """What the model is shown beside text; pixels are normalised as they were for the checkpoint."""
-    sight = Sight(MODELS[config.model].sees, config.shown_regions, cache=cache)
+    sight = Sight(config.architecture.sees, config.model_regions, cache=cache)
     if sight.sees != "pixels":
         return sight
     statistics = pixel_statistics(config.pretrained) if config.pretrained else PUBLISHED

@@ -1,8 +1,12 @@
-"""Settings of the command line become a run."""
+"""Settings of the command line become runs; whatever goes wrong in a run becomes one line.
+
+Nothing slow is imported before the settings are read: many mistakes are answered at once.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import shlex
 import traceback
@@ -11,32 +15,34 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from train.config import MODELS, SETTINGS, Run
+from train.config import ARCHITECTURES, SETTINGS, Run
 from travlr import cli
+from travlr.config import option
 from travlr.files import Locked
 
 if TYPE_CHECKING:
     from train.results.store import Row
 
-
 OF_YAML = ("grid", "recipe")  # names in conf/ that are no settings
-
-
+RENAMED = {"training.naming": "training.auxiliary_targets"}
 FREE_TEXT = ("data", "pretrained", "tokenizer", "start", "runs", "regions.detector", "regions.file")
-
-
 ROOT = Path(__file__).resolve().parent.parent
-
-
 OURS = ("train", "travlr", "render", "splits")  # packages whose `ValueError` is written for users
-
-
 Say = Callable[[str], object]
 
 
 @dataclass(frozen=True)
+class Arguments(Run):
+    """What the command line takes: the settings of a run, and a way to choose its start."""
+
+    start_setting: str | None = option(
+        None, "start from the finished run in `runs` that was trained in this setting and is otherwise alike"
+    )
+
+
+@dataclass(frozen=True)
 class Job:
-    """A run that is asked for; start_setting: which finished run it starts from is looked up when its turn comes."""
+    """A run of the command line. start_setting: the run that it starts from is looked up when its turn comes."""
 
     config: Run
     start_setting: str | None = None
@@ -46,32 +52,34 @@ class Job:
         return attempt(self.resolved(), say)
 
     def resolved(self) -> Run:
+        """The run, with the folder of the run that it starts from. Raises `ValueError` where there is none."""
         if self.start_setting is None:
             return self.config
         return replace(self.config, start=str(seen_run(self.config, self.start_setting)))
 
 
 def settings(arguments: Sequence[str], changes: Mapping[str, Any] | None = None) -> Job:
-    """What `name=value` arguments, and then `changes`, ask for. Raises `cli.UsageError` for a wrong name or value."""
+    """The run of `name=value` arguments, changed by `changes`. Raises `cli.UsageError` for a wrong name or value."""
     check_names(arguments)
     try:
         values = cli.compose("train", arguments, FREE_TEXT, changes)
     except cli.UsageError as error:
-        if lacking := re.search(r"'recipe\.(\w+)\.", str(error)):  # what a scale sets for each model
-            raise cli.UsageError(f"model={lacking[1]}: choose one of {', '.join(MODELS)}") from None
+        if lacking := re.search(r"'recipe\.(.+)\.\w+'", str(error)):  # a scale sets values for each model
+            raise cli.UsageError(f"model={lacking[1]}: choose one of {', '.join(ARCHITECTURES)}") from None
         raise
-
     for name in OF_YAML:
         values.pop(name, None)
-    wanted = values.pop("start_setting")
-    if isinstance(values["logger"], str | None):
+    if "logger" in values and isinstance(values["logger"], str | None):
         values["logger"] = [values["logger"]] if values["logger"] else []
-    config = cli.typed(Run, values)
+    parsed = cli.typed(Arguments, values)
+    config = Run(**{one.name: getattr(parsed, one.name) for one in dataclasses.fields(Run)})
     if config.start:
         return Job(config)
-    if wanted not in (None, *SETTINGS):
-        raise cli.UsageError(f"start_setting={wanted}: choose one of {', '.join(SETTINGS)}, or give start=FOLDER")
-    return Job(config, wanted)
+    if parsed.start_setting not in (None, *SETTINGS):
+        raise cli.UsageError(
+            f"start_setting={parsed.start_setting}: choose one of {', '.join(SETTINGS)}, or give start=FOLDER"
+        )
+    return Job(config, parsed.start_setting)
 
 
 def check_names(arguments: Sequence[str]) -> None:
@@ -79,6 +87,8 @@ def check_names(arguments: Sequence[str]) -> None:
     groups = cli.groups_of("train")
     for argument in arguments:
         name, _ = cli.named(argument, groups)
+        if name in RENAMED:
+            raise cli.UsageError(f"{name}: is called {RENAMED[name]} now")
         if name.partition(".")[0] in OF_YAML:
             raise cli.UsageError(f"there is no setting {name!r}; --help lists them all")
     cli.refuse_repeated(arguments, groups)

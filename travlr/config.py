@@ -17,7 +17,7 @@ from travlr.scene import SPLITS, World, check_types
 QUERY_BY = ("shape", "colour", "both")
 
 
-def setting(default: Any, help: str) -> Any:
+def option(default: Any, help: str) -> Any:
     """A field of a config with its default (copied where it is a list or a dict) and its line of `--help`."""
     if isinstance(default, list | dict):
         return field(default_factory=lambda: copy.deepcopy(default), metadata={"help": help})
@@ -56,10 +56,10 @@ class Count:
 class Image:
     """Pixels along a cell's side, and the part of it that an object of each size spans."""
 
-    cell: int = setting(64, "pixels along the side of a cell")
-    small: float = setting(0.45, "part of the cell that a small object spans")
-    medium: float = setting(0.7, "of a medium one")
-    large: float = setting(0.94, "of a large one")
+    cell: int = option(64, "pixels along the side of a cell")
+    small: float = option(0.45, "part of the cell that a small object spans")
+    medium: float = option(0.7, "of a medium one")
+    large: float = option(0.94, "of a large one")
 
     def __post_init__(self) -> None:
         check_types(self, "image.")
@@ -75,7 +75,7 @@ class Config:
 
     task: str = ""
     seed: int = 0
-    query_by: str = setting("shape", "shape, colour or both (red circle)")
+    query_by: str = option("shape", "shape, colour or both (red circle)")
     world: World = field(default_factory=World)
     image: Image = field(default_factory=Image)
     count: Count = field(default_factory=Count)

@@ -25,7 +25,7 @@ from render.image import CONTENT_VERSION, Renderer
 from render.text import Captioner
 from travlr import cli
 from travlr.card import write_card
-from travlr.config import Config, setting
+from travlr.config import Config, option
 from travlr.dataset import IMAGE, OBJECT, ROW_GROUP, SCHEMA, Example, config_dict, example_id, examples_of, query_form
 from travlr.formats import LAYOUTS, Part
 from travlr.sampler import Sampler
@@ -170,12 +170,12 @@ class Tables:
 class Job:
     """Where and how to write: nothing here changes an example."""
 
-    out: str | None = setting(None, "folder to write; null for data/TASK")
-    format: str = setting("parquet", "parquet, imagefolder, webdataset or original (the published layout)")
+    out: str | None = option(None, "folder to write; null for data/TASK")
+    format: str = option("parquet", "parquet, imagefolder, webdataset or original (the published layout)")
     rows_per_file: int = 8000
-    workers: int = setting(0, "processes; 0 for one per core")
-    executor: str = setting("local", "local or ray (an optional extra, for more than one machine)")
-    overwrite: bool = setting(False, "replace a dataset of another config in `out`")
+    workers: int = option(0, "processes; 0 for one per core")
+    executor: str = option("local", "local or ray (an optional extra, for more than one machine)")
+    overwrite: bool = option(False, "replace a dataset of another config in `out`")
 
     def __post_init__(self) -> None:
         if isinstance(self.out, os.PathLike):

@@ -20,8 +20,7 @@ from typing import Any
 from analysis.probe.config import SCENES, Probe, written
 from analysis.probe.corpora.items import KINDS, Answer, Corpus, Missing, Scorer, Unreadable
 from analysis.probe.corpora.selection import answerable, counted, firsts, head, is_there, sample
-from analysis.probe.report import tables
-from analysis.probe.report import write as report
+from analysis.probe.report import report, tables
 from analysis.probe.report.metrics import TOLERANCES, Line, measure
 from analysis.probe.report.results import Result, save_result
 from analysis.probe.scorers.models import Model, models, regions_of
@@ -239,7 +238,7 @@ def _as_file(path: Path, config: Probe, say: Say) -> Probe:
 def _scenes(kind: str, config: Probe, say: Say) -> Corpus:
     """One of our own corpora, built where it is missing."""
     from analysis.probe.corpora import checklist, predicate_noun
-    from analysis.probe.scenes import build as scenes
+    from analysis.probe.scenes import corpus as scenes
     from analysis.probe.scenes.layouts import FORMAT_VERSION
 
     count = config.count or scenes.COUNTS[kind]

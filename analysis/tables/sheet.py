@@ -132,8 +132,8 @@ def about(used: Sequence[Trained]) -> list[str]:
         facts += each("unlabelled_examples", "beside them unlabelled pairs of image and caption ")
     if any(run.settings.get("training.stream") for run in used):
         facts.append("those of training.stream=true never repeat an example")
-    if any(run.settings.get("training.naming") for run in used):
-        facts.append("those of training.naming=true learn to name what leads to the answer, too")
+    if any(run.settings.get("training.auxiliary_targets") for run in used):
+        facts.append("those of training.auxiliary_targets=true also learn the intermediate steps of an answer")
     lines = [f"Ours: {'; '.join([*facts, *each('hardware')])}."]
     if any(run.impossible for run in used):
         lines.append(

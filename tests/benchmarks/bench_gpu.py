@@ -50,7 +50,9 @@ def row(name: str, setting: str, how: str, data: Path, arguments: argparse.Names
         size=arguments.size,
         data=str(data),
         optimiser=Optimiser(batch_size=arguments.batch),
-        training=Training(steps=arguments.steps + WARM, check_every=None, naming=False, window=50, shortest_first=0.0),
+        training=Training(
+            steps=arguments.steps + WARM, check_every=None, auxiliary_targets=False, window=50, shortest_first=0.0
+        ),
     )
     source, words = Source(data), words_of(run)
     parts = Parts(run, source, words, sight_of(run, data / ".features"))
@@ -102,7 +104,9 @@ def main() -> None:
         data = Path(folder) / "data"
         generate_dataset(Cardinality(count=Count(100, 100, 100, 100)), Job(out=str(data)), say=lambda _: None)
         for name in arguments.models:
-            settings = ("caption",) if MODELS[name].sees == "nothing" else ("image", "caption", "image+caption")
+            settings = (
+                ("caption",) if MODELS[name].architecture.sees == "nothing" else ("image", "caption", "image+caption")
+            )
             for setting, how in itertools.product(settings, ("float32", "bf16", "bf16, compiled")):
                 print(f"| {' | '.join(row(name, setting, how, data, arguments))} |", flush=True)
 

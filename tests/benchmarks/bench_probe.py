@@ -21,7 +21,7 @@ import transformers
 from analysis.probe.corpora.items import Corpus
 from analysis.probe.report.baselines import RULES, floors
 from analysis.probe.report.metrics import measure
-from analysis.probe.scenes.build import SMOKE, build
+from analysis.probe.scenes.corpus import SMOKE, build
 from analysis.probe.scorers.loading import load
 from analysis.probe.scorers.scoring import score
 from tests.benchmarks.bench_generate import table

@@ -147,7 +147,10 @@ def scenes(count: int) -> Raw:
 
 
 def sight_of(name: str, size: str = "base") -> Sight:
-    sees, regions = MODELS[name].sees, RegionSettings(number=REGIONS).for_model(MODELS[name].takes_boxes)
+    sees, regions = (
+        MODELS[name].architecture.sees,
+        RegionSettings(number=REGIONS).for_model(MODELS[name].architecture.takes_boxes),
+    )
     return Sight(sees, regions, shape_of(name, size).picture if sees == "pixels" else 0)
 
 
@@ -267,8 +270,8 @@ def default_run(name: str, setting: str, folder: Path, steps: int, precision: st
     """Milliseconds of a step of the default run: where they go, and how many steps a second that makes."""
     run = Run(model=name, setting=setting, data=str(folder), training=Training(steps=250))
     source, words = Source(folder), words_of(run)
-    sees = MODELS[name].sees
-    parts = Parts(run, source, words, Sight(sees, run.shown_regions, shape_of(name, run.size).picture))
+    sees = MODELS[name].architecture.sees
+    parts = Parts(run, source, words, Sight(sees, run.model_regions, shape_of(name, run.size).picture))
     regions = parts.examples("validation").regions
     model, _ = build(run, words, source.picture, regions.dimension if regions else 0, lambda _: None)
     schedule, _ = fine_tuning(parts)
@@ -362,7 +365,7 @@ def main() -> None:
                 default_run(name, setting, Path(place) / "small", asked.steps, precision)
                 for name in asked.models
                 for setting in ("caption", "image")
-                if setting == "caption" or MODELS[name].sees != "nothing"
+                if setting == "caption" or MODELS[name].architecture.sees != "nothing"
             ]
             table("A step of the default run (small, batch of 64), milliseconds", head, rows)
         if asked.only in (None, "memory"):

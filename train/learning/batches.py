@@ -42,7 +42,7 @@ class Parts:
     def checked(self, examples: Examples) -> Examples:
         """Raises `ValueError` where a text is longer than the model takes: nothing is ever cut."""
         longest, limit = examples.texts.lengths, shape_of(self.run.model, self.run.size).positions
-        limit -= 2 if self.run.model == "roberta" else 0  # its positions count from 2
+        limit -= self.run.architecture.first_position
         if too_long := int((longest[: len(examples)] > limit).sum()):
             raise ValueError(
                 f"size={self.run.size}: {too_long} of {len(examples)} texts have more than the {limit} tokens that "
@@ -72,10 +72,10 @@ def fine_tuning(parts: Parts) -> tuple[Schedule, int]:
 
 def unlabelled_pairs(config: Run, steps: int) -> int:
     """Pairs of image and caption that a run of so many optimiser steps learns from without their answers: those of
-    consistency, of its reader and of pretraining."""
+    consistency and of its reader."""
     batch = config.optimiser.accumulate * config.batch_size
     consistency = steps * batch if config.training.consistency else 0
-    return consistency + config.reader.steps * PAIRS + config.pretraining.steps * batch
+    return consistency + config.reader.steps * PAIRS
 
 
 def _streamed(parts: Parts) -> tuple[Schedule, int]:
@@ -154,14 +154,14 @@ def _shuffle(examples: Examples, random: np.random.Generator) -> None:
 
 
 def _batches(parts: Parts, examples: Examples, size: int, epoch: int) -> Iterator[Inputs]:
-    """All examples in batches of `size`; with `training.naming`, with what is named."""
+    """All examples in batches of `size`; with `training.auxiliary_targets`, with these."""
     config, setting = parts.run, parts.run.setting
     random = random_of(config.seed, 1, epoch)
     changes = random_of(config.seed, 7, epoch) if config.training.augment else None
     for rows in bucketed(_lengths(examples, setting), size, config.training.window, random):
         image, caption = shown(setting, rows, random)
         inputs = examples.inputs(rows, image, caption, changes)
-        if config.training.naming and not config.training.frozen:
+        if config.training.auxiliary_targets and not config.training.frozen:
             inputs = examples.named(inputs, rows, examples.text_rows(rows, image, caption))
         yield inputs
 

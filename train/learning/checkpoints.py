@@ -19,6 +19,7 @@ from train.learning.module import Learner
 
 FOLDER = "checkpoints"  # in the folder of a run, until it is finished
 LAST, BEST = "last.ckpt", "best.safetensors"
+WEIGHTS = "model.safetensors"  # in the folder of a finished run
 
 
 def save_weights(learner: Learner, path: Path) -> None:

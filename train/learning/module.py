@@ -15,7 +15,6 @@ from torch.nn import functional
 
 from train.config import Optimiser
 from train.data.inputs import IGNORED, NAMES, PAIR, Encoded, Inputs
-from train.models.albef import Albef
 from train.models.layers import Model, start_of
 from train.results.scores import score
 
@@ -90,10 +89,9 @@ class Learner(L.LightningModule):
         validation: Callable[[], Iterable[Inputs]],
         seed: int,
         loss: str = "cross_entropy",
-        words: WordHead | None = None,
     ) -> None:
         super().__init__()
-        self.model, self.words = model, words or WordHead(model.embeddings)
+        self.model, self.words = model, WordHead(model.embeddings)
         self.pair, self.objects = WordHead(model.embeddings, PAIR), WordHead(model.embeddings, NAMES)
         self.values, self.value = (nn.Linear(model.embeddings.embedding_dim, count) for count in (2, 1))
         self.settings, self.rate, self.steps, self.seed = optimiser, rate, schedule.steps, seed
@@ -171,7 +169,6 @@ class Learner(L.LightningModule):
     def losses(self, batch: Inputs) -> dict[str, Tensor]:
         """The loss of each kind of target that the batch has."""
         if self.loss_name == "distillation" and batch.answer is not None:
-            assert isinstance(self.model, Albef)
             return {"answer_loss": self.model.distillation_loss(batch)}
         encoded = self.model.encode(batch, image_states=False)
         losses = {}
@@ -268,18 +265,11 @@ class Learner(L.LightningModule):
 
     def validation_step(self, batch: Inputs, number: int) -> None:
         encoded = self.model.encode(batch, image_states=False)
-        if batch.targets is not None:
-            asked = batch.targets != IGNORED
-            named = self.words(encoded.text[asked], self.model.embeddings).argmax(-1)
-            right = (named == batch.targets[asked]).float()
-            self.log("word_accuracy", 100 * right.mean(), prog_bar=True, batch_size=len(right), sync_dist=True)
-        if batch.answer is not None:
-            logits = self.model.head(encoded.pooled).float()
-            self._seen.append(((logits[:, 1] - logits[:, 0]).cpu(), batch.answer.cpu()))
+        assert batch.answer is not None
+        logits = self.model.head(encoded.pooled).float()
+        self._seen.append(((logits[:, 1] - logits[:, 0]).cpu(), batch.answer.cpu()))
 
     def on_validation_epoch_end(self) -> None:
-        if not self._seen:
-            return
         logits, answers = (torch.cat(parts).numpy() for parts in zip(*self._seen, strict=True))
         self._seen.clear()
         found = score(answers.astype(bool), logits)

@@ -27,11 +27,12 @@ from safetensors.torch import save_file
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
+from train.config import ARCHITECTURES, architecture_of
 from train.data.examples import Examples, Raw, Sight, streamed
 from train.data.inputs import Inputs
 from train.data.pixels import Pictures
 from train.data.text import LISTS, Words, phrases_of
-from train.models import MODELS, make_model
+from train.models import make_model
 from train.regions.recogniser import weights_digest
 from travlr.dataset import config_dict
 from travlr.generate import Generator
@@ -70,8 +71,8 @@ class Reader(nn.Module):
 
     def __init__(self, about: About) -> None:
         super().__init__()
-        if MODELS[about.model].sees == "nothing":
-            seeing = ", ".join(name for name, model in MODELS.items() if model.sees != "nothing")
+        if architecture_of(about.model).sees == "nothing":
+            seeing = ", ".join(name for name, model in ARCHITECTURES.items() if model.sees != "nothing")
             raise ValueError(f"model={about.model}: sees no images that could be read; choose one of {seeing}")
         self.about = about
         self.model = make_model(about.model, about.size, None, **about.changes)
@@ -336,7 +337,7 @@ def kept_reader(
     known = {
         "version": VERSION,
         "config": config_dict(maker.config),
-        "sight": [sight.regions.identity(), sight.side, weights_digest().hex(), *pixels],
+        "sight": [sight.regions.fingerprint(), sight.side, weights_digest().hex(), *pixels],
         "model": [model, size, words.size, steps, seed],
     }
     path = folder / f"reader-{hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]}.safetensors"

@@ -15,7 +15,6 @@ from train.data.examples import SHOWN, Examples, in_order, shown
 from train.data.inputs import Inputs
 from train.learning.batches import TOKENS, Parts, test_rows
 from train.learning.reader import distinct
-from train.models.albef import Albef
 from train.models.layers import Model
 from train.results.scores import Scores, Texts, by_group, couples_right, floors, score
 from train.results.store import TEST_SPLITS, predictions_table
@@ -43,7 +42,7 @@ def test_matrix(parts: Parts, model: Model, device: str, precision: str) -> Test
         examples = parts.examples(split)
         floor = floors(seen, Texts(examples.queries, examples.answers, examples.objects))
         scenes = np.unique(examples.grid, axis=0, return_inverse=True)[1]  # equal where pictures are
-        for setting, logits in predict(model, examples, parts.run.tests, where, precision).items():
+        for setting, logits in predict(model, examples, parts.run.test_settings, where, precision).items():
             found = {
                 "groups": by_group(examples.answers, logits, examples.groups.tolist(), scenes),
                 "couples_right": couples_right(examples.answers, logits),
@@ -66,7 +65,7 @@ def predict(
     """Log-odds of true, (N,) float32, in each setting."""
     found = {setting: np.zeros(len(examples), np.float32) for setting in settings}
     with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-        if isinstance(model, Albef):
+        if model.architecture.separate_vision:
             batches = _seen_once(model, examples, settings, device)
         else:
             batches = _batches(examples, settings)
@@ -82,7 +81,7 @@ def _batches(examples: Examples, settings: Sequence[str]) -> Batches:
             yield setting, rows, examples.inputs(rows, *shown(setting, rows, None))
 
 
-def _seen_once(model: Albef, examples: Examples, settings: Sequence[str], device: torch.device) -> Batches:
+def _seen_once(model: Model, examples: Examples, settings: Sequence[str], device: torch.device) -> Batches:
     """As `_batches`, but the model has seen the pictures: each distinct one, the blank one too, once for all settings.
     What it makes of them is kept for a portion of the pictures at a time."""
 
@@ -98,7 +97,8 @@ def _seen_once(model: Albef, examples: Examples, settings: Sequence[str], device
             yield setting, rows, replace(inputs, seen=seen)
     first, which = distinct(examples)
     order = np.argsort(which, kind="stable")
-    positions = model.visual_encoder.pos_embed.numel()
+    shape = model.shape
+    positions = ((shape.picture // shape.patch) ** 2 + 1) * shape.width  # numbers that a picture becomes
     portion, batch = max(1, SEEN // positions), max(1, TOKENS * model.shape.width // positions)
     for start in range(0, len(first) if shows else 0, portion):
         pictures = first[start : start + portion]

@@ -1,4 +1,4 @@
-"""The six models by name, and how large they are."""
+"""The models by name, and how large they are. A model of a user's own is given as `package.module:Class`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from typing import Any
 
 import torch
 
+from train.config import architecture_of
 from train.models.albef import Albef
 from train.models.bert import Bert, Roberta
 from train.models.layers import START, Model, Shape, start_of
 from train.models.lxmert import Lxmert
 from train.models.uniter import Uniter
 from train.models.visualbert import VisualBert
+from travlr.plugins import import_name
 
 MODELS: dict[str, type[Model]] = {
     "visualbert": VisualBert,
@@ -30,8 +32,8 @@ SIZES: dict[str, dict[str, Any]] = {
     "base": {"layers": 12, "width": 768, "heads": 12, "intermediate": 3072, "dropout": 0.1, "attention_dropout": 0.1},
 }
 
-# What a model has of its own, at every size (under "") and at one.
-OWN: dict[str, dict[str, dict[str, Any]]] = {
+# What differs for a model, at every size (under "") and at one.
+MODEL_SIZES: dict[str, dict[str, dict[str, Any]]] = {
     "visualbert": {},
     "uniter": {"": {"vocabulary": 28996}},
     "lxmert": {
@@ -55,11 +57,22 @@ def shape_of(name: str, size: str = "base", **changes: Any) -> Shape:
 
     Raises ValueError for an unknown name or size, TypeError for an unknown field.
     """
-    if name not in MODELS:
-        raise ValueError(f"model={name}: must be one of {', '.join(MODELS)}")
+    architecture_of(name)
     if size not in SIZES:
         raise ValueError(f"size={size}: must be one of {', '.join(SIZES)}")
-    return Shape(**{**SIZES[size], **OWN[name].get("", {}), **OWN[name].get(size, {}), **changes})
+    own = MODEL_SIZES.get(name, {})
+    return Shape(**{**SIZES[size], **own.get("", {}), **own.get(size, {}), **changes})
+
+
+def class_of(name: str) -> type[Model]:
+    """The class of a model, one of `MODELS` or `package.module:Class`. Raises ValueError where there is none."""
+    if name in MODELS:
+        return MODELS[name]
+    architecture_of(name)
+    found = import_name("model", name)
+    if not (isinstance(found, type) and issubclass(found, Model)):
+        raise ValueError(f"model={name}: must be a subclass of Model in train.models.layers")
+    return found
 
 
 def make_model(name: str, size: str = "base", options: dict[str, Any] | None = None, **changes: Any) -> Model:
@@ -68,11 +81,13 @@ def make_model(name: str, size: str = "base", options: dict[str, Any] | None = N
     """
     options = options or {}
     shape = shape_of(name, size, **((CONTROLLED if options.get("controlled") else {}) | changes))
-    known = MODELS[name].__init__.__kwdefaults__ or {}
+    known = class_of(name).__init__.__kwdefaults__ or {}
     for option in options:
         if option not in known:
             raise ValueError(f"{option}: not an option of model={name}, which has {', '.join(known) or 'none'}")
-    model = MODELS[name](shape, **options)
+    model = class_of(name)(shape, **options)
+    if name not in MODELS:  # its weights are its own affair
+        return model
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
 from train.models.layers import Layer, Model, Shape, Stack, TextEmbeddings, attend, initialise
 
@@ -22,7 +23,7 @@ class Albef(Model):
     distil: also build the momentum teacher that `distillation_loss` needs, under the published names `*_m`.
     """
 
-    sees = "pixels"
+    architecture = ARCHITECTURES["albef"]
     renames = (
         (r"^module\.", ""),
         (r"\bbert\.", ""),

@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 
+from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
 from train.models.layers import Dropout, Model, Shape, hasten, initialise
 
@@ -14,7 +15,7 @@ from train.models.layers import Dropout, Model, Shape, hasten, initialise
 class Bert(Model):
     """The BERT of `transformers` with fused attention, and its classification head. Regions and pixels are not seen."""
 
-    sees = "nothing"
+    architecture = ARCHITECTURES["bert"]
     renames = (
         (r"^module\.", ""),
         (r"^(embeddings|encoder|pooler)\.", r"bert.\1."),
@@ -47,7 +48,7 @@ class Roberta(Model):
     longest text. They come from the mask: any padding token will do.
     """
 
-    sees = "nothing"
+    architecture = ARCHITECTURES["roberta"]
     renames = (
         (r"^module\.", ""),
         (r"^(embeddings|encoder|pooler)\.", r"roberta.\1."),

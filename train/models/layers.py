@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from train.config import Architecture
 from train.data.inputs import Encoded, Inputs
 
 START = 0.02  # standard deviation of BERT's random weights
@@ -52,22 +53,22 @@ class Shape:
 
 
 class Model(nn.Module):
-    """What the six models share: `encode`, two logits from the pooled state, and a matching score where it is built.
+    """What all models share: `encode`, two logits from the pooled state, and a matching score where it is built.
 
-    sees: what a model is shown beside text: `regions`, `pixels` or `nothing`. takes_boxes: of one that sees regions,
-    whether their boxes are part of its input; else only their features can tell where they are (`regions.context`).
+    A subclass takes a `Shape`, and options by keyword. It sets `architecture` (what it sees and takes), `shape`, `head`
+    and `matching`, and defines `encode` and `embeddings`.
+
     renames: regular expressions from published key names to the model's own, applied in order when a checkpoint is
     loaded. head: the classifier, alone trained when the encoder is frozen. matching: the published image-text matching
     head, (B, H) to (B, 2), built on request and in no count of Table 8. Output 1 means a match in all four published
     pretrainings.
     """
 
-    sees: ClassVar[str]
-    takes_boxes: ClassVar[bool] = False
-    renames: ClassVar[tuple[tuple[str, str], ...]]
+    architecture: ClassVar[Architecture]
+    renames: ClassVar[tuple[tuple[str, str], ...]] = ()
     shape: Shape
     head: nn.Module
-    matching: nn.Linear | None
+    matching: nn.Linear | None = None
 
     def encode(self, inputs: Inputs, image_states: bool = True) -> Encoded:
         """States of every token and region. `image_states=False` lets a model skip work that `pooled` does not need."""
@@ -92,6 +93,17 @@ class Model(nn.Module):
         scores = self.matching(self.encode(inputs, image_states=False).pooled)  # (B, 2)
         return scores[:, 1] - scores[:, 0]
 
+    def see(self, inputs: Inputs) -> Tensor:
+        """What `encode` makes of the pictures alone, (B, 1 + R, H); later batches may hold it as `Inputs.seen`.
+
+        Defined where `architecture.separate_vision` is true.
+        """
+        raise NotImplementedError
+
+    def distillation_loss(self, inputs: Inputs) -> Tensor:
+        """The loss against a momentum teacher. Defined where `architecture.teacher` is true."""
+        raise NotImplementedError
+
     def encoder_parameters(self) -> Iterator[nn.Parameter]:
         """Every parameter outside the classification head."""
         return (parameter for name, parameter in self.named_parameters() if not name.startswith("head."))
@@ -101,7 +113,7 @@ class Model(nn.Module):
         return tensor
 
     def after_loading(self, missing: Sequence[str]) -> None:
-        """Told which of the model's tensors a checkpoint lacked."""
+        """Called after a checkpoint is loaded. missing: the model's tensors that it lacked."""
 
     def check(self, inputs: Inputs) -> None:
         """Raises ValueError where the batch is not one that this model takes."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from transformers import LxmertConfig, LxmertModel
 
+from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
 from train.models.layers import Attention, Fusion, Model, Shape, classifier, hasten, initialise, regions_of
 
@@ -22,8 +23,7 @@ class Lxmert(Model):
     its parameters then have no gradient (for distributed training: `find_unused_parameters`).
     """
 
-    sees = "regions"
-    takes_boxes = True
+    architecture = ARCHITECTURES["lxmert"]
     renames = (
         (r"^module\.", ""),
         (r"^bert\.", "lxmert."),

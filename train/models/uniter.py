@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
 from train.models.layers import (
     Dropout,
@@ -34,8 +35,7 @@ class Uniter(Model):
     vocabulary. Its boxes have 5 numbers: left, top, right, bottom and area.
     """
 
-    sees = "regions"
-    takes_boxes = True
+    architecture = ARCHITECTURES["uniter"]
     renames = (
         (r"^module\.", ""),
         (r"^bert\.", "uniter."),

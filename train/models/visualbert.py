@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from transformers import VisualBertConfig, VisualBertModel
 
+from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
 from train.models.layers import Fusion, Model, Shape, classifier, hasten, initialise, regions_of
 
@@ -23,7 +24,7 @@ class VisualBert(Model):
     Volta's `VisualBertEmbeddings.forward` is called with `image_loc`, which it does not read.
     """
 
-    sees = "regions"
+    architecture = ARCHITECTURES["visualbert"]
     renames = (
         (r"^module\.", ""),
         (r"^bert\.(bert|cls|classifier)\.", r"\1."),

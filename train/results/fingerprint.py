@@ -23,7 +23,7 @@ NO_PART = ("runs", "data", "audit", "experiment", "device", "devices", "strategy
 def identity(config: Run, **resolved: Any) -> dict[str, Any]:
     """All settings that the result depends on, files by their content, and what was `resolved`."""
     known = by_content(config)
-    values = dataclasses.asdict(known) | {"regions": known.shown_regions.identity()}
+    values = dataclasses.asdict(known) | {"regions": known.model_regions.fingerprint()}
     return {name: value for name, value in values.items() if name not in NO_PART} | resolved
 
 

@@ -75,7 +75,7 @@ RESULT_COLUMNS: dict[str, type] = {
     "precision": str,
     "steps": int,
     "train_examples": int,  # with an answer
-    "unlabelled_examples": int,  # pairs of image and caption without one, of consistency, reader and pretraining
+    "unlabelled_examples": int,  # pairs of image and caption without one, of consistency and of a reader
     "train_seconds": float,
     "evaluate_seconds": float,
     "dataset": str,  # content digest

@@ -14,7 +14,7 @@ import numpy as np
 
 import splits
 from render.text import parse_noun
-from travlr.config import Config, check_choice, check_range, setting
+from travlr.config import Config, check_choice, check_range, option
 from travlr.scene import COLOURS, SHAPES, Object, Scene, objects_of
 from travlr.task import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
 
@@ -22,16 +22,16 @@ from travlr.task import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choos
 @dataclass(frozen=True)
 class Cardinality(Config):
     task: str = "cardinality"
-    numbers: list[int] = setting([1, 6], "how many queried objects: lowest, highest")
-    distractors: list[int] = setting([1, 10], "how many other objects: lowest, highest")
-    total: str = setting(
+    numbers: list[int] = option([1, 6], "how many queried objects: lowest, highest")
+    distractors: list[int] = option([1, 10], "how many other objects: lowest, highest")
+    total: str = option(
         "independent", "independent: total_objects whatever the queried number is; released: queried plus distractors"
     )
-    total_objects: list[int] = setting([7, 11], "how many objects in all, with total=independent: lowest, highest")
-    scope: str = setting(
+    total_objects: list[int] = option([7, 11], "how many objects in all, with total=independent: lowest, highest")
+    scope: str = option(
         "scene", "scene: every shape in a scene shows a number to train on; queried: only the queried shape"
     )
-    held_out: dict[str, list[int]] = setting(
+    held_out: dict[str, list[int]] = option(
         {}, "numbers by attribute, such as held_out.circle=[2,3]; the paper's for attributes not given"
     )
 

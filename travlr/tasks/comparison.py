@@ -16,7 +16,7 @@ import numpy as np
 
 import splits
 from render.text import parse_noun, plural
-from travlr.config import Config, check_range, setting
+from travlr.config import Config, check_range, option
 from travlr.scene import Object, Scene, check_types, objects_of
 from travlr.task import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
 
@@ -27,8 +27,8 @@ COMPARISONS = {"more": 1, "fewer": -1}  # comparison -> sign of first minus seco
 class HeldOutComparisons:
     """Which pairs and queries only test_ood shows."""
 
-    differences_above: int = setting(3, "larger differences between the two numbers are test_ood")
-    attributes: list[list[str]] | None = setting(None, "unordered pairs; null for four of the 21 pairs of shapes")
+    differences_above: int = option(3, "larger differences between the two numbers are test_ood")
+    attributes: list[list[str]] | None = option(None, "unordered pairs; null for four of the 21 pairs of shapes")
 
     def __post_init__(self) -> None:
         check_types(self, "held_out.")
@@ -37,8 +37,8 @@ class HeldOutComparisons:
 @dataclass(frozen=True)
 class Comparison(Config):
     task: str = "comparison"
-    numbers: list[int] = setting([1, 9], "how many of each of the two: lowest, highest")
-    distractors: list[int] = setting([1, 10], "how many other objects: lowest, highest")
+    numbers: list[int] = option([1, 9], "how many of each of the two: lowest, highest")
+    distractors: list[int] = option([1, 10], "how many other objects: lowest, highest")
     held_out: HeldOutComparisons = field(default_factory=HeldOutComparisons)
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import splits
 from render.text import parse_noun
 from travlr import streams
-from travlr.config import Config, check_choice, check_range, setting
+from travlr.config import Config, check_choice, check_range, option
 from travlr.scene import Object, Scene, check_types
 from travlr.task import MATCHINGS, SIDES, Cells, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
 
@@ -83,10 +83,10 @@ SHARED, REVERSED, REST = "shortcut: part of both pairs", "shortcut: X without Y"
 class HeldOutQuantified:
     """Which pairs and queries only test_ood shows."""
 
-    numbers: list[list[int]] | None = setting(
+    numbers: list[list[int]] | None = option(
         None, "<a, b> in the order of the paper's Table 1 (reversed for some); null for the paper's"
     )
-    attributes: list[list[str]] | None = setting(None, "[shape, colour]; null for one colour of each shape")
+    attributes: list[list[str]] | None = option(None, "[shape, colour]; null for one colour of each shape")
 
     def __post_init__(self) -> None:
         check_types(self, "held_out.")
@@ -95,15 +95,15 @@ class HeldOutQuantified:
 @dataclass(frozen=True)
 class Quantifiers(Config):
     task: str = "quantifiers"
-    query_by: str = setting(
+    query_by: str = option(
         "shape", "shape: of circles that they are red; colour: of red objects that they are circles; both"
     )
-    numbers: list[int] = setting([1, 5], "both parts of the pair: lowest, highest")
-    distractors: list[int] = setting([2, 8], "how many objects with neither attribute: lowest, highest")
-    third_region: str = setting(
+    numbers: list[int] = option([1, 5], "both parts of the pair: lowest, highest")
+    distractors: list[int] = option([2, 8], "how many objects with neither attribute: lowest, highest")
+    third_region: str = option(
         "matched", "the region that Table 1 does not count: matched fills it from the same range; empty, as released"
     )
-    total: str = setting(
+    total: str = option(
         "independent", "independent: as many objects in all whether true or false; released: any number of distractors"
     )
     held_out: HeldOutQuantified = field(default_factory=HeldOutQuantified)

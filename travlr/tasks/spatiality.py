@@ -16,7 +16,7 @@ import numpy as np
 
 import splits
 from render.text import noun, parse_noun
-from travlr.config import Config, Count, check_range, setting
+from travlr.config import Config, Count, check_range, option
 from travlr.scene import Object, Scene, check_types, column_name, objects_of, row_name
 from travlr.task import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from
 
@@ -32,9 +32,9 @@ RELATIONS = {  # relation -> (axis, sign of second minus first coordinate when i
 class HeldOutPositions:
     """Which pairs only test_ood shows."""
 
-    columns: list[list[str]] | None = setting(None, "unordered pairs such as [[A,E]]; null for the paper's")
-    rows: list[list[int]] | None = setting(None, "unordered pairs such as [[2,6]]; null for the paper's")
-    objects: float = setting(0.2, "share of the unordered pairs of queried objects that only test_ood queries")
+    columns: list[list[str]] | None = option(None, "unordered pairs such as [[A,E]]; null for the paper's")
+    rows: list[list[int]] | None = option(None, "unordered pairs such as [[2,6]]; null for the paper's")
+    objects: float = option(0.2, "share of the unordered pairs of queried objects that only test_ood queries")
 
     def __post_init__(self) -> None:
         check_types(self, "held_out.")
@@ -43,9 +43,9 @@ class HeldOutPositions:
 @dataclass(frozen=True)
 class Spatiality(Config):
     task: str = "spatiality"
-    query_by: str = setting("both", "shape, colour or both (red circle)")
+    query_by: str = option("both", "shape, colour or both (red circle)")
     count: Count = field(default_factory=lambda: Count(train=32_000))
-    distractors: list[int] = setting([1, 1], "how many objects the query does not describe: lowest, highest")
+    distractors: list[int] = option([1, 1], "how many objects the query does not describe: lowest, highest")
     held_out: HeldOutPositions = field(default_factory=HeldOutPositions)
 
     def __post_init__(self) -> None:

@@ -23,7 +23,7 @@ from PIL import Image
 
 from analysis.probe.corpora.items import Answer, Corpus, Item, Missing, Scorer, Unreadable, open_picture
 from analysis.probe.report import metrics as measures
-from analysis.probe.scenes import build as scenes
+from analysis.probe.scenes import corpus as scenes
 from analysis.probe.scenes.records import Truth
 from analysis.probe.scenes.salience import WORDS, Shown, from_pixels, preferred
 from analysis.probe.scenes.statements import content_words, visible_words

@@ -14,7 +14,7 @@ from typing import Any
 
 from analysis.probe.config import GRID, OWN, Probe
 from analysis.probe.corpora.items import Scorer
-from train.config import WITHOUT_BOXES, RegionSettings
+from train.config import RegionSettings
 from train.results.fingerprint import BESIDE, content
 
 
@@ -64,11 +64,11 @@ def models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterato
 
 def regions_of(settings: RegionSettings, name: str) -> dict[str, Any] | None:
     """Settings of the regions that a model is shown, files by their content; None for the grid's cells alone."""
-    shown = settings.for_model(takes_boxes=name.partition(":")[0] not in WITHOUT_BOXES)
+    shown = settings.for_model(takes_boxes=name.partition(":")[0] != "visualbert")
     if shown == replace(GRID, context="none"):
         return None
     detector = shown.detector and _content(shown.detector)
-    return replace(shown, detector=detector, file=content(shown.file)).identity()
+    return replace(shown, detector=detector, file=content(shown.file)).fingerprint()
 
 
 def _source(scorer: Scorer) -> str:

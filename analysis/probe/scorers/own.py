@@ -19,11 +19,11 @@ from torch.nn.functional import normalize
 
 from analysis.probe.scorers.base import Parts, Tensors, as_is, cosine, words_of
 from analysis.probe.scorers.families import folder_of, quiet
-from train.config import RegionSettings
+from train.config import ARCHITECTURES, RegionSettings
 from train.data.inputs import Inputs
 from train.data.pixels import normalised, scaled
 from train.data.text import Words
-from train.models import MODELS, make_model
+from train.models import make_model
 from train.models.loading import load_published, pixel_statistics, read_checkpoint, tokenizer_of
 from train.regions.recogniser import DIMENSION
 from train.regions.scenes import Scenes
@@ -54,12 +54,12 @@ def parts(
     name = f"{kind}:{checkpoint}"
     if not checkpoint:
         raise ValueError(f"model={name}: names no checkpoint; give {kind}:FILE, {kind}:FOLDER or {kind}:HUB-ID")
-    sees = MODELS[kind].sees
+    sees = ARCHITECTURES[kind].sees
     if head == "itc" and kind != "albef":
         raise ValueError(f"head=itc: model={name} has itm only")
     if sees == "pixels" and regions is not None:
         raise ValueError(f"regions: model={name} sees pixels, not regions")
-    settings = (regions or RegionSettings(source="grid")).for_model(MODELS[kind].takes_boxes)
+    settings = (regions or RegionSettings(source="grid")).for_model(ARCHITECTURES[kind].takes_boxes)
     find, width = (None, 0) if sees == "pixels" else finder(settings)
     changes: dict[str, Any] = {"feature_width": width} if width else {}
     try:
