@@ -1028,7 +1028,7 @@ def test_pixel_statistics_are_the_checkpoints_own(tmp_path: Path) -> None:
 
 
 def test_wrong_names_and_values_are_refused() -> None:
-    with pytest.raises(ValueError, match="model=vilbert: must be one of visualbert, uniter"):
+    with pytest.raises(ValueError, match="model=vilbert: choose one of visualbert, uniter"):
         make_model("vilbert")
     with pytest.raises(ValueError, match="size=large: must be one of tiny, small, base"):
         make_model("bert", "large")

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml
 
 import train.results.fingerprint
 import train.run
@@ -28,9 +27,9 @@ from train.command import main as train_main
 from train.config import Run
 from train.results.fingerprint import identity
 from train.results.store import collect, read_predictions, read_results, start_run
-from train.settings import Job, settings
+from train.settings import Arguments, Job, settings
 from train.sweep import combinations, expand, go_through, listed
-from travlr import Cardinality, Count, Image, generate_dataset
+from travlr import Cardinality, Count, Image, cli, generate_dataset
 from travlr.cli import UsageError
 from travlr.files import Locked, locked
 from travlr.generate import Job as Writing
@@ -97,19 +96,13 @@ def dotted(values: dict[str, Any], prefix: str = "") -> set[str]:
     return {f"{prefix}{name}" for name in values}.union(*inner)
 
 
-def test_yaml_and_python_have_the_same_settings_and_defaults() -> None:
-    text = yaml.safe_load((ROOT / "conf" / "train.yaml").read_text())
-    ours = dotted({name: value for name, value in text.items() if name not in ("defaults", "start_setting")})
-    assert ours == dotted(dataclasses.asdict(Run())) - {"experiment", "scale"}
+def test_no_arguments_are_the_defaults() -> None:
     assert settings([]) == Job(Run())
 
 
-def test_every_setting_has_a_comment_but_where_its_name_says_it() -> None:
-    plain = [
-        line for line in (ROOT / "conf" / "train.yaml").read_text().splitlines() if ": " in line and "#" not in line
-    ]
-    silent = {line.partition(":")[0].strip() for line in plain} - {"- scale", "- experiment"}
-    assert silent <= {"seed", "weight_decay", "betas", "steps", "learning_rate"}
+def test_every_setting_has_help_but_where_its_name_says_it() -> None:
+    silent = {line.partition("=")[0] for line in cli.help_lines(Arguments) if "#" not in line}
+    assert silent <= {"seed", "experiment", "scale", "optimiser.weight_decay"}
 
 
 CHOICES = {
@@ -123,14 +116,14 @@ CHOICES = {
     "blank": config.BLANKS,
     "decay": config.DECAYS,
     "loss": config.LOSSES,
-    "shown": config.SETTINGS,
 }
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_comments_name_every_value(name: str) -> None:
-    (line,) = re.findall(rf"^ *{name}: .+$", (ROOT / "conf" / "train.yaml").read_text(), re.MULTILINE)
-    assert set(CHOICES[name]) <= set(re.findall(r"[\w+]+", line))
+def test_help_names_every_value(name: str) -> None:
+    groups = (config.Run, config.RegionSettings, config.Optimiser, config.Training)
+    (text,) = [one.metadata["help"] for group in groups for one in dataclasses.fields(group) if one.name == name]
+    assert set(CHOICES[name]) <= set(re.findall(r"[\w+]+", text))
 
 
 def test_settings_become_a_run() -> None:
@@ -238,7 +231,7 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "final rate": (["optimiser.final_rate=1"], "optimiser.final_rate=1.0: must not be above the rate it falls from"),
     "streamed": (
         ["regions.source=file", "regions.file=x"],
-        "regions.source=file: has no features of scenes made anew; use training.stream=false",
+        "regions.source=file: has no features of new scenes; use training.stream=false",
     ),
     "devices": (["devices=3"], "devices=3: must divide optimiser.batch_size=64"),
     "devices of a sweep": (["-m", "seed=0,1", "devices=2"], "devices=2: -m gives each run one; start the command once"),
@@ -288,8 +281,9 @@ def test_help_needs_nothing_heavy_and_names_every_setting(tmp_path: Path) -> Non
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.stderr == "" and done.stdout.splitlines()[-1] == "[]"
-    for name in dotted(dataclasses.asdict(Run())) - {"experiment", "scale"}:
-        assert f" {name.rpartition('.')[2]}:" in done.stdout, name
+    groups = {"experiment", "scale", "regions", "optimiser", "training", "reader"}
+    for name in dotted(dataclasses.asdict(Run())) - groups:
+        assert f" {name}=" in done.stdout, name
     for name, size in SIZES.items():
         line = next(line for line in done.stdout.splitlines() if line.strip().startswith(f"{name} "))
         assert f"({size} runs)" in line

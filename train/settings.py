@@ -62,14 +62,14 @@ def settings(arguments: Sequence[str], changes: Mapping[str, Any] | None = None)
     """The run of `name=value` arguments, changed by `changes`. Raises `cli.UsageError` for a wrong name or value."""
     check_names(arguments)
     try:
-        values = cli.compose("train", arguments, FREE_TEXT, changes)
+        values = cli.compose("train", arguments, FREE_TEXT, changes, asdict(Arguments()))
     except cli.UsageError as error:
         if lacking := re.search(r"'recipe\.(.+)\.\w+'", str(error)):  # a scale sets values for each model
             raise cli.UsageError(f"model={lacking[1]}: choose one of {', '.join(ARCHITECTURES)}") from None
         raise
     for name in OF_YAML:
         values.pop(name, None)
-    if "logger" in values and isinstance(values["logger"], str | None):
+    if isinstance(values["logger"], str | None):
         values["logger"] = [values["logger"]] if values["logger"] else []
     parsed = cli.typed(Arguments, values)
     config = Run(**{one.name: getattr(parsed, one.name) for one in dataclasses.fields(Run)})

@@ -10,10 +10,10 @@ import itertools
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from train.settings import FREE_TEXT, Job, Say, check_names, settings
+from train.settings import FREE_TEXT, Arguments, Job, Say, check_names, settings
 from travlr import cli
 from travlr.files import Locked
 
@@ -40,7 +40,7 @@ def expand(arguments: Sequence[str]) -> dict[str, Job]:
     chosen = [[f"{name}={value}" for value in given.pop(name)] for name in groups if name in given]
     asked: list[tuple[list[str], dict[str, Any]]] = []
     for choices in itertools.product(*chosen):
-        grid = cli.compose("train", [*fixed, *choices], FREE_TEXT).get("grid") or [{}]
+        grid = cli.compose("train", [*fixed, *choices], FREE_TEXT, defaults=asdict(Arguments())).get("grid") or [{}]
         runs = itertools.islice(combinations(grid, given), MOST_RUNS + 1 - len(asked))
         asked += [([*fixed, *choices], changes) for changes in runs]
         if len(asked) > MOST_RUNS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import copy
 import dataclasses
 import difflib
 import functools
@@ -13,11 +12,13 @@ import os
 import re
 import signal
 import sys
+import textwrap
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
+HELP_WIDTH = 116  # columns of a line of `--help`, without its indent
 MOST_VALUES = 1_000  # of a setting that is swept over
 
 # What OmegaConf says of a value of another type; and the types in our words.
@@ -93,12 +94,16 @@ def _interruptible(main: Callable[[list[str]], int | None], arguments: list[str]
 
 
 def compose(
-    name: str, arguments: Sequence[str], free_text: tuple[str, ...], changes: Mapping[str, Any] | None = None
+    name: str,
+    arguments: Sequence[str],
+    free_text: tuple[str, ...],
+    changes: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Settings of conf/NAME.yaml with `key=value` arguments, as plain values. Raises `UsageError`.
 
-    free_text: keys whose values are taken to the letter (paths), whatever characters they hold. changes: settings that
-    are values already; they come last.
+    free_text: keys whose values are taken literally (paths), whatever characters they hold. changes: settings that are
+    values already; they come last. defaults: of settings that the YAML files leave out.
     """
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
@@ -120,7 +125,7 @@ def compose(
         else:
             changed[key] = _value(argument)
     try:
-        config = copy.deepcopy(_composed(name, tuple(chosen)))
+        config = OmegaConf.merge(OmegaConf.create(dict(defaults or {})), _composed(name, tuple(chosen)))
         for key, value in {**changed, **(changes or {})}.items():
             OmegaConf.update(config, key, value, merge=True, force_add=True)  # the schema finds wrong names
         values = _plain(OmegaConf.to_container(config, resolve=True))
@@ -233,21 +238,30 @@ def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any
 
 
 def help_lines(kind: type, leave_out: Container[str] = ()) -> list[str]:
-    """A line for each setting of a dataclass and of the dataclasses in it: `name=default  # help`."""
-    return [line for line in _help_lines(kind(), "") if line.partition("=")[0] not in leave_out]
+    """Lines for each setting of a dataclass and of the dataclasses in it: `name=default  # help`, wrapped."""
+    return [
+        line
+        for name, default, text in _documented(kind(), "")
+        if name not in leave_out
+        for line in _help_line(name, default, text)
+    ]
 
 
-def _help_lines(settings: Any, prefix: str) -> Iterator[str]:
+def _documented(settings: Any, prefix: str) -> Iterator[tuple[str, Any, str]]:
+    """Name, default and help of each setting."""
     for one in dataclasses.fields(settings):
         value = getattr(settings, one.name)
         if dataclasses.is_dataclass(value):
-            yield from _help_lines(value, f"{prefix}{one.name}.")
+            yield from _documented(value, f"{prefix}{one.name}.")
         else:
-            yield _help_line(f"{prefix}{one.name}", value, one.metadata.get("help", ""))
+            yield f"{prefix}{one.name}", value, one.metadata.get("help", "")
 
 
-def _help_line(name: str, default: Any, text: str) -> str:
-    return f"{name}={as_written(default)}" + (f"  # {text}" if text else "")
+def _help_line(name: str, default: Any, text: str) -> list[str]:
+    start = f"{name}={as_written(default)}"
+    first, *rest = textwrap.wrap(text, HELP_WIDTH - len(start) - 4) or [""]
+    lines = [f"{start}  # {first}" if first else start]
+    return lines + [" " * len(start) + f"  # {line}" for line in rest]
 
 
 def as_written(value: Any) -> str:

@@ -55,8 +55,8 @@ class Shape:
 class Model(nn.Module):
     """What all models share: `encode`, two logits from the pooled state, and a matching score where it is built.
 
-    A subclass takes a `Shape`, and options by keyword. It sets `architecture` (what it sees and takes), `shape`, `head`
-    and `matching`, and defines `encode` and `embeddings`.
+    A subclass takes a `Shape`, and options by keyword. It sets `architecture` (what it sees and takes), `shape` and
+    `head`, and defines `encode` and `embeddings`.
 
     renames: regular expressions from published key names to the model's own, applied in order when a checkpoint is
     loaded. head: the classifier, alone trained when the encoder is frozen. matching: the published image-text matching
@@ -68,7 +68,7 @@ class Model(nn.Module):
     renames: ClassVar[tuple[tuple[str, str], ...]] = ()
     shape: Shape
     head: nn.Module
-    matching: nn.Linear | None = None
+    matching: nn.Linear | None
 
     def encode(self, inputs: Inputs, image_states: bool = True) -> Encoded:
         """States of every token and region. `image_states=False` lets a model skip work that `pooled` does not need."""
@@ -88,9 +88,10 @@ class Model(nn.Module):
 
         Raises ValueError for a model without one: text-only, or built without `matching=True`.
         """
-        if self.matching is None:
+        matching = getattr(self, "matching", None)
+        if matching is None:
             raise ValueError(f"{type(self).__name__} has no matching head: build an image model with matching=True")
-        scores = self.matching(self.encode(inputs, image_states=False).pooled)  # (B, 2)
+        scores = matching(self.encode(inputs, image_states=False).pooled)  # (B, 2)
         return scores[:, 1] - scores[:, 0]
 
     def see(self, inputs: Inputs) -> Tensor:
