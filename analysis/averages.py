@@ -13,7 +13,7 @@ import pandas as pd
 
 from analysis.runs import Runs
 from analysis.statistics import Mean, over_seeds
-from train.results.tables import differing, flat, in_words
+from train.results.tables import differing_settings, flat_settings, settings_text
 from travlr.cli import close
 
 
@@ -74,7 +74,7 @@ def trained(runs: Runs) -> list[Trained]:
     for row in results.drop_duplicates("name").to_dict("records"):
         about = {name: None if value is pd.NA or value != value else value for name, value in row.items()}
         config = json.loads(about["config"]) if about["config"] else {}
-        found[str(about["name"])] = Trained(about, _with_part(flat(config), runs), {})
+        found[str(about["name"])] = Trained(about, _with_part(flat_settings(config), runs), {})
     above = results["above_random"].fillna(False)
     columns = (results[name] for name in ("name", "test_setting", "split", "macro_f1"))
     for name, test, split, score, is_above in zip(*columns, above, strict=True):
@@ -121,7 +121,7 @@ def variants(runs: Sequence[Trained], free: Collection[str] = ()) -> list[tuple[
         kept = {name: value for name, value in run.settings.items() if name not in (*FREE, *free)}
         kept = kept or {"run": run.about["run"]}
         parts.setdefault(json.dumps(kept, sort_keys=True), []).append(run)
-    labels = map(in_words, differing([json.loads(key) for key in parts]))
+    labels = map(settings_text, differing_settings([json.loads(key) for key in parts]))
     return sorted(zip(labels, parts.values(), strict=True), key=lambda part: (-len(part[1]), part[0]))
 
 

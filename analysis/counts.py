@@ -19,7 +19,7 @@ import pandas as pd
 from analysis.statistics import wilson
 from train.config import ARCHITECTURES, CONTROLLED, Run
 from train.results.store import canonical
-from train.results.tables import differing, flat, in_words
+from train.results.tables import differing_settings, flat_settings, settings_text
 from travlr.tasks.quantifiers import FAMILIES
 
 OUTCOMES = ("both right", "both wrong", "only image right", "only caption right")
@@ -217,14 +217,16 @@ def departures(rows: pd.DataFrame, but: Sequence[str] = ()) -> pd.Series:
     but: settings that are not told of.
     """
     found = {}
-    defaults = flat(json.loads(canonical(asdict(Run()))))
+    defaults = flat_settings(json.loads(canonical(asdict(Run()))))
     for _, group in rows[rows["config"].notna()].groupby([_plain(rows), rows["task"]], observed=True):
         configs = list(group["config"].unique())
-        settings = [_without(flat(json.loads(config)), (*FREE, *but)) for config in configs]
-        apart = differing(settings)
+        settings = [_without(flat_settings(json.loads(config)), (*FREE, *but)) for config in configs]
+        apart = differing_settings(settings)
         usual = {name: _usual([one[name] for one in apart], defaults.get(name)) for name in apart[0]}
         for config, one in zip(configs, apart, strict=True):
-            found[config] = in_words({name: value for name, value in one.items() if json.dumps(value) != usual[name]})
+            found[config] = settings_text(
+                {name: value for name, value in one.items() if json.dumps(value) != usual[name]}
+            )
     return pd.Series([found.get(config, "") for config in rows["config"]], rows.index, "str")
 
 
@@ -245,7 +247,9 @@ def _usual(values: Sequence[Any], default: Any) -> str:
 
 def _settings(rows: pd.DataFrame, function: Callable[[dict[str, Any]], Any]) -> pd.Series:
     """A function of the flat config of each row; of each config once."""
-    return rows["config"].map({config: function(flat(json.loads(config))) for config in rows["config"].unique()})
+    return rows["config"].map(
+        {config: function(flat_settings(json.loads(config))) for config in rows["config"].unique()}
+    )
 
 
 def losses(curves: Mapping[str, pd.DataFrame], results: pd.DataFrame) -> pd.DataFrame:

@@ -22,8 +22,8 @@ from analysis.averages import Trained, trained
 from analysis.counts import departures
 from analysis.layout import Table
 from analysis.runs import Runs
-from train.results.store import TEST_SETTINGS, own_setting
-from train.results.tables import differing, value_text
+from train.results.store import TEST_SETTINGS, main_test_setting
+from train.results.tables import differing_settings, value_text
 from travlr.browse import filled
 
 FORMATS = ("svg", "png")  # of figures; PDF takes as long again
@@ -109,7 +109,7 @@ def markdown(report: Report) -> str:
     ]
     apart = _apart(report.runs)
     for run in trained(report.runs):
-        scores = [run.score(own_setting(run.about["setting"] or ""), split) for split in ("test_ind", "test_ood")]
+        scores = [run.score(main_test_setting(run.about["setting"] or ""), split) for split in ("test_ind", "test_ood")]
         texts = ["" if score is None else f"{score:.2f}" for score in scores]
         words = [plain(run.about["name"]), plain(apart[run.about["name"]]), "yes" if run.converged else "no", *texts]
         lines.append(f"| {' | '.join(words)} |")
@@ -187,11 +187,11 @@ def _figures(report: Report) -> list[dict[str, Any]]:
 
 def _runs(runs: Sequence[Trained], apart: Mapping[str, str]) -> str:
     """A line for each run with its settings that not all share, and the settings that all share."""
-    own = differing([run.settings for run in runs])
+    own = differing_settings([run.settings for run in runs])
     shared = {name: value for name, value in runs[0].settings.items() if name not in own[0]}
     lines = []
     for run, settings in zip(runs, own, strict=True):
-        scores = [run.score(own_setting(run.about["setting"] or ""), split) for split in ("test_ind", "test_ood")]
+        scores = [run.score(main_test_setting(run.about["setting"] or ""), split) for split in ("test_ind", "test_ood")]
         facts = {name: run.about[name] for name in ABOUT if run.about[name] is not None}
         cells = ["yes" if run.converged else "no", *("" if score is None else f"{score:.2f}" for score in scores)]
         name = ": ".join(filter(None, (run.about["name"], apart[run.about["name"]])))

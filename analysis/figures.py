@@ -51,7 +51,7 @@ from analysis.run_figures import (
 )
 from analysis.runs import Runs, examples_of
 from train.config import ARCHITECTURES, SETTINGS
-from train.results.store import TEST_SETTINGS, TEST_SPLITS, own_setting
+from train.results.store import TEST_SETTINGS, TEST_SPLITS, main_test_setting
 from travlr.tasks import TASKS
 
 __all__ = ["FIGURES", "Kind", "draw", "save"]
@@ -189,7 +189,7 @@ def _matrix(axes: Axes, table: pd.DataFrame, trained: list[str], tested: list[st
         several = f" {row.converged:.0f}/{row.runs}" if row.runs > 1 else ""
         told = f"{row.low:.1f}–{row.high:.1f}{several}" if pd.notna(row.low) else ""
         write(axes, x + 0.5, y + 0.5, row.macro_f1 / 100, f"{row.macro_f1:.1f}", told, TEXT, SMALL + 0.5)
-        if own_setting(row.setting) == row.test_setting:
+        if main_test_setting(row.setting) == row.test_setting:
             axes.add_patch(
                 Rectangle((x + 0.04, y + 0.04), 0.92, 0.92, fill=False, edgecolor=RED, linewidth=1.5, zorder=3)
             )

@@ -41,7 +41,7 @@ from analysis.runs import Runs, load
 from analysis.tables import TABLES, overview
 from analysis.tables.facts import table6
 from analysis.tables.sheet import TASKS, TEXT_ONLY
-from train.results.store import REPORT, own_setting
+from train.results.store import REPORT, main_test_setting
 from travlr import cli
 from travlr.files import WORK, Locked, close, hashed, locked
 from travlr.workers import Progress, end_with_parent
@@ -140,7 +140,7 @@ def _drawings(run: Trained, kinds: Iterable[str], shown: set[str], both: set[str
     name = run.about["name"]
     for kind in kinds:
         if name in (both if kind in BOTH else shown):
-            own = {} if kind == "agreement" else {"test_setting": own_setting(run.about["setting"] or "")}
+            own = {} if kind == "agreement" else {"test_setting": main_test_setting(run.about["setting"] or "")}
             yield Drawing(kind, f"{kind}-{name}", {"name": name} | own)
 
 

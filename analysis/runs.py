@@ -17,9 +17,9 @@ from train.results.store import (
     RESULT_COLUMNS,
     TEST_SPLITS,
     Row,
-    collect,
+    collect_results,
     has_converged,
-    own_setting,
+    main_test_setting,
     read_config,
     read_curve,
     read_predictions,
@@ -148,10 +148,10 @@ def load(runs: str | os.PathLike[str], data: Iterable[str | os.PathLike[str]] = 
     if not folder.is_dir():
         raise ValueError(f"{folder}: there is no such folder of runs")
     skipped: list[str] = []
-    rows = collect(folder, lambda line: skipped.append(line.removeprefix("left out: ")))
+    rows = collect_results(folder, lambda line: skipped.append(line.removeprefix("left out: ")))
     results = pd.DataFrame(rows, columns=list(RESULT_COLUMNS))
     results = results.astype({name: KINDS[kind] for name, kind in RESULT_COLUMNS.items()})
-    results["own"] = results["test_setting"] == results["setting"].map(own_setting, na_action="ignore")
+    results["own"] = results["test_setting"] == results["setting"].map(main_test_setting, na_action="ignore")
     converged = {name: has_converged(found) for name, found in _by_name(rows).items()}
     results["converged"] = results["name"].map(converged).astype("boolean")
     datasets = _datasets(folder, results, [Path(place) for place in data], skipped)

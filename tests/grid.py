@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from train.config import Run
-from train.results.provenance import surroundings
-from train.results.scores import Texts, by_group, couples_right, floors, score
+from train.results.provenance import provenance
+from train.results.scores import QueryTexts, by_group, couples_right, score, text_baselines
 from train.results.store import finish_run, predictions_table, result_row, start_run, write_curve
 from travlr.dataset import Dataset, open_dataset
 
@@ -37,14 +37,14 @@ def make_run(
     tests = ("caption",) if told["model"] in ("bert", "roberta") else SETTINGS
     shared = known | {"task": task, "experiment": about.get("experiment"), "weights": "random", "parameters": 1000}
     shared |= {"dataset": dataset.manifest["content_digest"], "train_seconds": 60.0, "evaluate_seconds": 5.0}
-    shared |= {"precision": "float32", "steps": 100, "train_examples": len(dataset["train"]), **surroundings()}
+    shared |= {"precision": "float32", "steps": 100, "train_examples": len(dataset["train"]), **provenance()}
     random = np.random.default_rng([told["seed"], len(told["model"]), len(told["setting"])])
     rows, predictions = [], []
     seen = texts(dataset, "train")
     for split in ("test_ind", "test_ood"):
         table = dataset[split].columns("id", "pair")
         known_texts = texts(dataset, split)
-        floor = floors(seen, known_texts)
+        floor = text_baselines(seen, known_texts)
         for setting in tests:
             right = random.random(len(table)) < accuracy(setting, split)
             said = np.where(right, known_texts.answers, ~known_texts.answers)
@@ -65,7 +65,7 @@ def merged(settings: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def texts(dataset: Dataset, split: str) -> Texts:
+def texts(dataset: Dataset, split: str) -> QueryTexts:
     table = dataset[split].columns("query", "answer", "objects")
     objects = np.diff(table["objects"].combine_chunks().offsets.to_numpy())
-    return Texts(table["query"].to_pylist(), table["answer"].to_numpy().astype(bool), objects)
+    return QueryTexts(table["query"].to_pylist(), table["answer"].to_numpy().astype(bool), objects)

@@ -18,7 +18,7 @@ from train.data.text import grammar_tokenizer
 from train.learning.module import Learner
 from train.models import SIZES
 from train.prepare import PASSED
-from train.results.store import collect
+from train.results.store import collect_results
 from travlr import Cardinality, Count, Image
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -103,7 +103,7 @@ def test_an_audit_is_done_once_and_can_be_left_out(
     manifest(data, content_digest="0" * 64)
     assert "with audit=false" in refused(*quick)
     assert called(monkeypatch, *SMALL, *quick, "audit=false") == 0
-    assert len({row["run"] for row in collect(Path("runs"))}) == 3
+    assert len({row["run"] for row in collect_results(Path("runs"))}) == 3
     assert len(list(Path("runs", PASSED).iterdir())) == 1
 
 

@@ -12,11 +12,11 @@ import torch
 import train.learning.batches
 from render.text import parse_caption
 from train.config import Optimiser, ReaderSettings, Run, Training
-from train.data.examples import Examples, Sight, shown, streamed
+from train.data.examples import Examples, VisualSettings, shown, streamed
 from train.data.inputs import IGNORED
-from train.data.text import Words, grammar_tokenizer
-from train.learning.batches import Parts, fine_tuning, unlabelled_pairs
-from train.learning.consistency import both_sides
+from train.data.text import WordTokenizer, grammar_tokenizer
+from train.learning.batches import RunData, fine_tuning, unlabelled_pairs
+from train.learning.consistency import paired_inputs
 from train.learning.module import Learner, Schedule
 from train.learning.reader import _batches as reader_batches
 from train.models import make_model
@@ -27,8 +27,8 @@ from travlr.scene import COLOURS, SHAPES, World
 from travlr.tasks import TASKS, parse_query
 from travlr.tasks.quantifiers import OPPOSITE, region_counts, table_1
 
-WORDS = Words(grammar_tokenizer())
-SIGHT = Sight("regions", RegionSettings())
+WORDS = WordTokenizer(grammar_tokenizer())
+SIGHT = VisualSettings("regions", RegionSettings())
 NOTHING = Schedule(lambda epoch: [], 1, 1, 1)  # to learn from
 
 
@@ -50,14 +50,14 @@ def test_first_word_of_a_pair_is_in_the_query_just_where_it_is_true(task: str) -
 @pytest.mark.parametrize("task", TASKS)
 def test_pairs_are_told_in_words_of_the_caption_or_the_query(task: str) -> None:
     examples = Examples(streamed(generator(TASKS[task].Config()), 0, 200), WORDS, SIGHT)
-    pairs, rows = examples.named.pairs, np.arange(200)
+    pairs, rows = examples.auxiliary.pairs, np.arange(200)
     assert pairs.shape == (200, 4) and (pairs != WORDS.unknown).all()
     assert ((pairs == IGNORED).sum(axis=1) == (task == "cardinality")).all()
     assert ((pairs[:, 0] == pairs[:, 3]) == examples.answers).all()
     for setting in ("image", "caption"):
         image, caption = shown(setting, rows, None)
         texts = examples.text_rows(rows, image, caption)
-        inputs = examples.named(examples.inputs(rows, image, caption), rows, texts)
+        inputs = examples.auxiliary(examples.inputs(rows, image, caption), rows, texts)
         assert inputs.targets is not None
         for row, query in enumerate(examples.queries):
             found = np.flatnonzero(inputs.targets[row].numpy() != IGNORED)
@@ -84,22 +84,22 @@ def test_values_are_told_by_the_first_token_in_their_order_and_by_each_thing(tas
         head.bias.data = torch.tensor(said)
     examples, rows = Examples(streamed(generator(TASKS[task].Config()), 0, 20), WORDS, SIGHT), np.arange(20)
     image, caption = shown("image", rows, None)
-    batch = examples.named(examples.inputs(rows, image, caption), rows, examples.text_rows(rows, image, caption))
-    off = [abs(said - value) for pair in examples.named.values for said, value in zip((1, 2), pair, strict=True)]
-    off += [abs(5 - value) for pair in examples.named.values for value in pair]
+    batch = examples.auxiliary(examples.inputs(rows, image, caption), rows, examples.text_rows(rows, image, caption))
+    off = [abs(said - value) for pair in examples.auxiliary.values for said, value in zip((1, 2), pair, strict=True)]
+    off += [abs(5 - value) for pair in examples.auxiliary.values for value in pair]
     losses = [miss**2 / 2 if miss < 1 else miss - 0.5 for miss in off if not np.isnan(miss)]
     assert learner.losses(batch)["value_loss"].item() == pytest.approx(2 * sum(losses) / len(losses))
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_shuffled_truth_is_that_of_other_examples_and_what_the_text_says_stays(task: str) -> None:
-    named = Examples(streamed(generator(TASKS[task].Config()), 0, 50), WORDS, SIGHT).named
+    named = Examples(streamed(generator(TASKS[task].Config()), 0, 50), WORDS, SIGHT).auxiliary
     order = np.roll(np.arange(50), 1)
     found = named.shuffled(order)
     assert np.array_equal(found.values, named.values[order], equal_nan=True)
     assert np.array_equal(found.pairs[:, :3], named.pairs[order, :3])
     assert np.array_equal(found.pairs[:, 3], named.pairs[:, 3])
-    assert np.array_equal(found.ends, named.ends) and np.array_equal(found.things, named.things)
+    assert np.array_equal(found.ends, named.ends) and np.array_equal(found.query_objects, named.things)
 
 
 def words_at(tokens: torch.Tensor) -> list[str]:
@@ -111,7 +111,7 @@ def words_at(tokens: torch.Tensor) -> list[str]:
 def test_values_are_those_of_the_scene(task: str) -> None:
     maker = generator(TASKS[task].Config())
     examples = Examples(streamed(maker, 0, 200), WORDS, SIGHT)
-    for row, (query, values) in enumerate(zip(examples.queries, examples.named.values, strict=True)):
+    for row, (query, values) in enumerate(zip(examples.queries, examples.auxiliary.values, strict=True)):
         scene, args = parse_caption(examples.captions[row])[2], parse_query(query).args
         if task == "spatiality":
             seen = [next(o for o in scene if o.matches(thing)) for thing in (args[0], args[2])]
@@ -131,9 +131,9 @@ def test_values_are_those_of_the_scene(task: str) -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_sides_of_unlabelled_pairs_show_one_modality_each_and_no_truth(task: str, setting: str) -> None:
     raw, rows = streamed(generator(TASKS[task].Config()), 0, 60), np.arange(60)
-    sides = both_sides(Examples(raw, WORDS, SIGHT), rows, setting)
+    sides = paired_inputs(Examples(raw, WORDS, SIGHT), rows, setting)
     others = raw.pairs[::-1]  # answers and pairs of other examples: nothing may change
-    false = both_sides(Examples(replace(raw, answers=~raw.answers, pairs=others), WORDS, SIGHT), rows, setting)
+    false = paired_inputs(Examples(replace(raw, answers=~raw.answers, pairs=others), WORDS, SIGHT), rows, setting)
     for side, other in zip(sides, false, strict=True):
         for name in ("tokens", "features", "targets", "objects"):
             assert getattr(side, name).equal(getattr(other, name))
@@ -205,7 +205,7 @@ def test_the_side_that_is_trained_in_teaches_the_other_and_learns_nothing_from_i
     examples = Examples(streamed(generator(TASKS["cardinality"].Config()), 0, 8), WORDS, SIGHT)
     own, other = (
         replace(side, features=side.features.requires_grad_())
-        for side in both_sides(examples, np.arange(8), setting)
+        for side in paired_inputs(examples, np.arange(8), setting)
         if side.features is not None
     )
     told: list[tuple[bool, tuple[torch.Tensor, ...]]] = []
@@ -247,11 +247,11 @@ def test_scenes_with_few_objects_are_kept_with_their_couples() -> None:
     )
 
 
-def parts_of(maker: Generator, **changes: Any) -> Parts:
+def parts_of(maker: Generator, **changes: Any) -> RunData:
     """Parts of a run on the dataset of `maker`, with 10 examples to a batch."""
     run = Run(task=maker.config.task, size="tiny", optimiser=Optimiser(batch_size=10), **changes)
     source: Any = SimpleNamespace(generator=maker, digest="")
-    return Parts(run, source, WORDS, SIGHT)
+    return RunData(run, source, WORDS, SIGHT)
 
 
 def small_world(train: int) -> Generator:

@@ -16,7 +16,7 @@ from scipy.stats import binomtest  # type: ignore[import-untyped, unused-ignore]
 from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-untyped, unused-ignore]
 
 from train.results import scores as evaluate
-from train.results.scores import Texts, by_group, chance, couples_right, floors, resampled, score
+from train.results.scores import QueryTexts, by_group, chance, couples_right, resampled, score, text_baselines
 from travlr import Cardinality, Comparison, Generator, Quantifiers, Spatiality
 from travlr.config import Config
 
@@ -212,10 +212,10 @@ def test_test_splits_are_made_of_couples(config: Config) -> None:
 # Floors --------------------------------------------------------------------------------------------------------------
 
 
-def texts(config: Config, split: str, count: int) -> Texts:
+def texts(config: Config, split: str, count: int) -> QueryTexts:
     maker = Generator(config)
     batch = maker.batch(split, 0, count)
-    return Texts(maker.query_texts(batch), batch.answer, (batch.grid > 0).sum(axis=1))
+    return QueryTexts(maker.query_texts(batch), batch.answer, (batch.grid > 0).sum(axis=1))
 
 
 def without(text: str, attributes: bool, numbers: bool) -> str:
@@ -233,7 +233,7 @@ def keys_of(query: str, objects: int, with_objects: bool) -> list[tuple[Any, ...
     return [(*key, objects) for key in alone] + alone if with_objects else alone
 
 
-def naive_floor(train: Texts, test: Texts, with_objects: bool) -> list[float]:
+def naive_floor(train: QueryTexts, test: QueryTexts, with_objects: bool) -> list[float]:
     """The same rule, one example at a time. Gives macro-F1 and accuracy."""
     seen: dict[Any, Counter[bool]] = defaultdict(Counter)
     for query, answer, objects in zip(train.queries, train.answers, train.objects, strict=True):
@@ -265,15 +265,15 @@ QUERIES = [
 EXAMPLES = st.lists(st.tuples(st.sampled_from(QUERIES), st.booleans(), st.integers(1, 3)), min_size=1, max_size=60)
 
 
-def as_texts(examples: list[tuple[str, bool, int]]) -> Texts:
+def as_texts(examples: list[tuple[str, bool, int]]) -> QueryTexts:
     queries, answers, objects = zip(*examples, strict=True)
-    return Texts(queries, np.array(answers), np.array(objects))
+    return QueryTexts(queries, np.array(answers), np.array(objects))
 
 
 @given(EXAMPLES, EXAMPLES)
 @settings(deadline=None)
 def test_floors_equal_a_rule_applied_one_by_one(train: list[Any], test: list[Any]) -> None:
-    found = floors(as_texts(train), as_texts(test))
+    found = text_baselines(as_texts(train), as_texts(test))
     for name, with_objects in (("query", False), ("query_objects", True)):
         expected = naive_floor(as_texts(train), as_texts(test), with_objects)
         assert [found[name].macro_f1, found[name].accuracy] == pytest.approx(expected)
@@ -282,11 +282,11 @@ def test_floors_equal_a_rule_applied_one_by_one(train: list[Any], test: list[Any
 @pytest.mark.parametrize("split", ["test_ind", "test_ood"])
 def test_numbers_of_objects_give_released_cardinality_away_and_not_ours(split: str) -> None:
     train, test = texts(RELEASED, "train", 8000), texts(RELEASED, split, 4000)
-    found = floors(train, test)
+    found = text_baselines(train, test)
     for name, with_objects in (("query", False), ("query_objects", True)):
         expected = naive_floor(train, test, with_objects)
         assert [found[name].macro_f1, found[name].accuracy] == pytest.approx(expected)
-    ours = floors(texts(Cardinality(), "train", 8000), texts(Cardinality(), split, 4000))
+    ours = text_baselines(texts(Cardinality(), "train", 8000), texts(Cardinality(), split, 4000))
     assert 59 < found["query_objects"].macro_f1 < 66  # the design's 62 %
     assert found["query"].macro_f1 == pytest.approx(50, abs=1)
     assert ours["query"].macro_f1 == pytest.approx(50, abs=1)
@@ -295,24 +295,24 @@ def test_numbers_of_objects_give_released_cardinality_away_and_not_ours(split: s
 
 @pytest.mark.parametrize("config", [Spatiality(), Quantifiers(), Comparison()], ids=lambda c: c.task)
 def test_texts_give_nothing_away_in_the_default_tasks(config: Config) -> None:
-    found = floors(texts(config, "train", 4000), texts(config, "test_ood", 4000))
+    found = text_baselines(texts(config, "train", 4000), texts(config, "test_ood", 4000))
     for floor in found.values():
         assert (floor.macro_f1, floor.accuracy) == pytest.approx((50, 50), abs=1.5)
 
 
 def test_a_coin_gets_50_whatever_the_texts_are() -> None:
-    train = Texts(["a", "a"], np.array([True, False]), np.array([3, 3]))
-    found = floors(train, Texts(["a", "b"], np.array([True, False]), np.array([3, 4])))
+    train = QueryTexts(["a", "a"], np.array([True, False]), np.array([3, 3]))
+    found = text_baselines(train, QueryTexts(["a", "b"], np.array([True, False]), np.array([3, 4])))
     assert {(floor.macro_f1, floor.accuracy) for floor in found.values()} == {(50, 50)}
 
 
 def test_floors_without_examples_or_with_too_few_answers_are_refused() -> None:
-    one = Texts(["a"], np.array([True]), np.array([3]))
+    one = QueryTexts(["a"], np.array([True]), np.array([3]))
     with pytest.raises(ValueError, match="for each example"):
-        floors(one, Texts(["a", "b"], np.array([True]), np.array([3, 3])))
+        text_baselines(one, QueryTexts(["a", "b"], np.array([True]), np.array([3, 3])))
     with pytest.raises(ValueError, match="at least one test example"):
-        floors(one, Texts([], np.array([], bool), np.array([], int)))
-    assert floors(Texts([], np.array([], bool), np.array([], int)), one)["query"].accuracy == 50
+        text_baselines(one, QueryTexts([], np.array([], bool), np.array([], int)))
+    assert text_baselines(QueryTexts([], np.array([], bool), np.array([], int)), one)["query"].accuracy == 50
 
 
 def test_the_test_is_stated_as_it_is_applied() -> None:

@@ -10,12 +10,12 @@ import pytest
 
 from tests.helpers import write
 from train.config import RegionSettings, Run, Training
-from train.results.fingerprint import content, identity, run_folder
+from train.results.fingerprint import fingerprint, path_digest, run_folder
 from train.results.store import run_id, start_run
 
 
 def same(first: Run, second: Run) -> bool:
-    return run_id(identity(first)) == run_id(identity(second))
+    return run_id(fingerprint(first)) == run_id(fingerprint(second))
 
 
 def test_where_a_run_lies_and_runs_is_no_part_of_it() -> None:
@@ -32,7 +32,7 @@ def test_where_a_run_lies_and_runs_is_no_part_of_it() -> None:
     assert same(Run(), Run(**elsewhere, logger=["wandb"]))  # type: ignore[arg-type]
     for change in (replace(Run(), seed=1), replace(Run(), model="albef"), replace(Run(), precision="bf16")):
         assert not same(Run(), change)
-    assert set(identity(Run(), dataset="d")) == {f.name for f in fields(Run)} - {*elsewhere, "logger"} | {"dataset"}
+    assert set(fingerprint(Run(), dataset="d")) == {f.name for f in fields(Run)} - {*elsewhere, "logger"} | {"dataset"}
 
 
 def test_runs_keep_their_names_unless_they_are_shown_something_else() -> None:
@@ -41,13 +41,13 @@ def test_runs_keep_their_names_unless_they_are_shown_something_else() -> None:
               "bert": "5d692a05", "roberta": "ac3bfd9c"}  # fmt: skip
     for model, name in before.items():
         none, auto, whole = (
-            run_id(identity(Run(model=model, regions=RegionSettings(context=context)), dataset="d"))
+            run_id(fingerprint(Run(model=model, regions=RegionSettings(context=context)), dataset="d"))
             for context in ("none", "auto", "receptive_field")
         )
         assert none == name and whole != name and auto == (whole if model == "visualbert" else none)
     grid = Run(model="visualbert", controlled=True, setting="image", regions=RegionSettings(source="grid"))
     alone = replace(grid, regions=replace(grid.regions, context="none"))
-    assert run_id(identity(alone, dataset="d")) == "eea58b2f" != run_id(identity(grid, dataset="d"))
+    assert run_id(fingerprint(alone, dataset="d")) == "eea58b2f" != run_id(fingerprint(grid, dataset="d"))
     cells = Run(regions=RegionSettings(number=36, blank="cells"))
     assert not same(cells, Run(regions=RegionSettings(number=36)))
 
@@ -73,28 +73,28 @@ def test_files_count_by_content(name: str, tmp_path: Path, monkeypatch: pytest.M
         assert not same(first, run(f"c/{inner}"))
     Path("a/inner/x.npz").rename("a/inner/y.npz")
     assert not same(run("a"), run("b"))
-    assert identity(run("some/hub-name")) != identity(run("some/other"))
-    before = identity(run("b/inner/x.npz"))
+    assert fingerprint(run("some/hub-name")) != fingerprint(run("some/other"))
+    before = fingerprint(run("b/inner/x.npz"))
     Path("b/inner/x.npz").write_text("3 now")
-    assert identity(run("b/inner/x.npz")) != before
+    assert fingerprint(run("b/inner/x.npz")) != before
 
 
 def test_a_file_s_content_is_its_sha256(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"abc")
-    assert content(str(tmp_path / "x")) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert content("not/there") == "not/there" and content(None) is None
+    assert path_digest(str(tmp_path / "x")) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert path_digest("not/there") == "not/there" and path_digest(None) is None
 
 
 def test_a_start_counts_by_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    first, other = (start_run(Path("runs"), identity(Run(seed=seed), dataset="d")) for seed in (0, 1))
+    first, other = (start_run(Path("runs"), fingerprint(Run(seed=seed), dataset="d")) for seed in (0, 1))
     start = Run(start=str(first))
-    assert identity(start)["start"] == run_id(identity(Run(), dataset="d"))
+    assert fingerprint(start)["start"] == run_id(fingerprint(Run(), dataset="d"))
     assert same(start, Run(start=str(first.resolve()))) and not same(start, Run(start=str(other)))
     Path("runs").rename("elsewhere")
     assert same(Run(start=f"elsewhere/{first.name}"), Run(start=f"./elsewhere/{first.name}/"))
     with pytest.raises(ValueError, match=rf"^start=runs/{first.name}: no config.json, so not a run"):
-        identity(start)
+        fingerprint(start)
 
 
 def test_the_folder_of_a_run(tmp_path: Path) -> None:
@@ -102,4 +102,4 @@ def test_the_folder_of_a_run(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no such folder"):
         run_folder(run)
     manifest, _ = write(tmp_path / "d")
-    assert run_folder(run) == start_run(tmp_path / "runs", identity(run, dataset=manifest["content_digest"]))
+    assert run_folder(run) == start_run(tmp_path / "runs", fingerprint(run, dataset=manifest["content_digest"]))

@@ -20,14 +20,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import BertConfig, BertForPreTraining, LxmertModel, RobertaConfig, RobertaForMaskedLM, VisualBertModel
 
-from train.data.examples import Examples, Sight, shown, streamed
+from train.data.examples import Examples, VisualSettings, shown, streamed
 from train.data.inputs import Inputs
 from train.data.pixels import PUBLISHED
-from train.data.text import Words, grammar_tokenizer
+from train.data.text import WordTokenizer, grammar_tokenizer
 from train.learning.testing import predict
 from train.models import MODELS, make_model, shape_of
 from train.models.albef import Albef, fit_positions
-from train.models.layers import Model, Shape, drop
+from train.models.layers import Model, Shape, fast_dropout
 from train.models.loading import (
     load_published,
     pixel_statistics,
@@ -492,7 +492,7 @@ def test_dropout_is_where_training_is(name: str, kind: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_dropout_drops_its_part_independently_and_scales_the_rest(dtype: torch.dtype) -> None:
     values = torch.ones(999, 1001, dtype=dtype, requires_grad=True)  # not a multiple of the four that share a draw
-    out = drop(values, 0.1)
+    out = fast_dropout(values, 0.1)
     kept = out > 0
     assert kept.float().mean().item() == pytest.approx(0.9, abs=0.0015)  # five standard deviations
     for step in (1, 2, 3, 4):
@@ -1076,12 +1076,16 @@ def test_pictures_seen_once_give_the_answers_of_pictures_seen_each_time(monkeypa
     raw = streamed(Generator(Cardinality()), 0, 24)
     raw = raw.take(np.array([*range(20), 3, 3, 11]))  # three pictures repeat
     model = make_model("albef", "tiny", vocabulary=200).eval()
-    examples = Examples(raw, Words(grammar_tokenizer()), Sight("pixels", RegionSettings(), model.shape.picture))
+    examples = Examples(
+        raw, WordTokenizer(grammar_tokenizer()), VisualSettings("pixels", RegionSettings(), model.shape.picture)
+    )
     assert isinstance(model, Albef)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(2 if parameter.ndim > 1 else 1)  # answers that depend on picture and text
-    monkeypatch.setattr("train.learning.testing.SEEN", 7 * model.visual_encoder.pos_embed.numel())  # three portions
+    monkeypatch.setattr(
+        "train.learning.testing.MAX_VISION", 7 * model.visual_encoder.pos_embed.numel()
+    )  # three portions
     seen: list[int] = []
     model.visual_encoder.register_forward_hook(lambda module, given, out: seen.append(len(out)))
     settings = ("image", "caption", "image+caption")

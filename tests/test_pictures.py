@@ -21,22 +21,22 @@ import train.data.pixels
 from train import cache as cached
 from train.config import Optimiser, RegionSettings, Run, Training
 from train.data.augment import AREA, CHANGES, RATIO, augment, augmented, crop
-from train.data.examples import Examples, Sight, Source, streamed
+from train.data.examples import Examples, Source, VisualSettings, streamed
 from train.data.pixels import PUBLISHED, FilePictures, Pictures, Statistics, scaled
-from train.data.text import Words, grammar_tokenizer
-from train.learning.batches import Parts, fine_tuning
+from train.data.text import WordTokenizer, grammar_tokenizer
+from train.learning.batches import RunData, fine_tuning
 from train.learning.batches import test_batches as batches_of_test
-from train.learning.reader import kept_reader
+from train.learning.reader import cached_reader
 from train.models import make_model
 from train.models.albef import Albef
-from train.results.fingerprint import identity
-from train.run import run, sight_of
+from train.results.fingerprint import fingerprint
+from train.run import run, visual_settings
 from travlr import Cardinality
 from travlr.config import Count
 from travlr.dataset import MANIFEST
 from travlr.generate import Generator, Job, generate_dataset, renderer_of
 
-WORDS = Words(grammar_tokenizer())
+WORDS = WordTokenizer(grammar_tokenizer())
 PAPER = renderer_of(Cardinality())
 OTHER: Statistics = ((0.5, 0.4, 0.3), (0.2, 0.25, 0.1))
 SHORT = Training(steps=2, check_every=2, validation=20, auxiliary_targets=False)
@@ -129,19 +129,19 @@ def test_a_run_s_pixels_have_the_checkpoint_s_statistics(
 def test_statistics_are_of_pixels_alone(tmp_path: Path) -> None:
     pretrained = checkpoint(tmp_path / "other", OTHER)
     runs = {model: Run(model=model, setting="caption", pretrained=pretrained) for model in ("albef", "uniter")}
-    assert sight_of(runs["albef"], tmp_path).statistics == OTHER
-    assert sight_of(runs["uniter"], tmp_path).statistics == PUBLISHED
-    assert sight_of(Run(model="albef"), tmp_path).statistics == PUBLISHED
+    assert visual_settings(runs["albef"], tmp_path).statistics == OTHER
+    assert visual_settings(runs["uniter"], tmp_path).statistics == PUBLISHED
+    assert visual_settings(Run(model="albef"), tmp_path).statistics == PUBLISHED
 
 
 def test_runs_and_readers_are_told_apart_by_statistics(tmp_path: Path) -> None:
     names = [checkpoint(tmp_path / str(number), known) for number, known in enumerate((None, OTHER, PUBLISHED, OTHER))]
-    known = [identity(Run(model="albef", pretrained=name))["pretrained"] for name in names]
+    known = [fingerprint(Run(model="albef", pretrained=name))["pretrained"] for name in names]
     assert known[1] == known[3] and len(set(known)) == 3
     maker = Generator(Cardinality())
     for statistics in (PUBLISHED, OTHER, OTHER):
-        sight = Sight("pixels", RegionSettings(), 192, statistics)
-        kept_reader(tmp_path / "readers", maker, WORDS, sight, "albef", "tiny", 1, 0, say=lambda line: None)
+        sight = VisualSettings("pixels", RegionSettings(), 192, statistics)
+        cached_reader(tmp_path / "readers", maker, WORDS, sight, "albef", "tiny", 1, 0, say=lambda line: None)
     assert len(list((tmp_path / "readers").iterdir())) == 2
 
 
@@ -256,7 +256,7 @@ def test_pictures_from_files_take_no_memory(tmp_path: Path) -> None:
 
 
 def test_a_dataset_s_files_give_what_its_generator_renders(data: Path, files: Path, tmp_path: Path) -> None:
-    sight = Sight("pixels", RegionSettings(), 192, OTHER, tmp_path)
+    sight = VisualSettings("pixels", RegionSettings(), 192, OTHER, tmp_path)
     shown, hidden = np.ones(4, bool), np.zeros(4, bool)
     of_file, rendered = (Source(folder).raw("validation", 13) for folder in (files, data))
     few = np.array([1, 4, 5, 9, 12])
@@ -341,7 +341,7 @@ def test_training_pictures_alone_are_changed_and_by_seed_and_epoch(
         """Pixels and tokens of an epoch, and of a test."""
         training = replace(SHORT, stream=False, augment=augmenting)
         config = albef(folder, tmp_path, training=training, seed=seed)
-        parts = Parts(config, Source(folder), WORDS, sight_of(config, tmp_path))
+        parts = RunData(config, Source(folder), WORDS, visual_settings(config, tmp_path))
         made = list(fine_tuning(parts)[0].epoch(epoch))
         tested = list(batches_of_test(parts.examples("validation"), "image"))
         return tuple(torch.cat([b.pixels for b in found if b.pixels is not None]) for found in (made, tested))  # type: ignore[return-value]

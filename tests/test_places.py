@@ -14,15 +14,15 @@ import torch
 
 from tests.test_regions import PAPER, files_of, random_grid, scenes_of
 from train.config import RegionSettings, Run
-from train.data.examples import SHOWN, Examples, Raw, streamed
+from train.data.examples import SHOWN, Examples, RawExamples, streamed
 from train.data.examples import shown as shown_in
 from train.data.inputs import Inputs
 from train.learning.testing import possible
 from train.models import MODELS
 from train.models.layers import Model
 from train.regions.receptive_field import in_context
-from train.regions.sources import Regions, make_regions
-from train.run import build, sight_of, words_of
+from train.regions.sources import RegionTable, make_regions
+from train.run import build, tokenizer_for, visual_settings
 from travlr import Spatiality
 from travlr.config import Count
 from travlr.generate import Generator
@@ -33,7 +33,7 @@ ALL = np.arange(24)
 CONTEXT = RegionSettings(context="receptive_field")
 
 
-def raw() -> Raw:
+def raw() -> RawExamples:
     return streamed(Generator(Spatiality(count=Count(100, 0, 0, 0))), 0, len(ALL))
 
 
@@ -55,7 +55,7 @@ def changes(name: str, options: dict[str, Any], regions: RegionSettings) -> Iter
     """Of each test setting: the least that a move changes the logits of any example, the most that nothing does."""
     config = Run(model=name, size="tiny", setting="caption", task="spatiality", regions=regions, **options)
     before = raw()
-    words, sight = words_of(config), sight_of(config, Path("unused"))
+    words, sight = tokenizer_for(config), visual_settings(config, Path("unused"))
     grid, captions = moved(before.grid), before.captions
     if config.test_settings == ("caption",):
         grid, captions = before.grid, [elsewhere(caption) for caption in before.captions]
@@ -209,7 +209,7 @@ def test_features_do_not_change_between_versions() -> None:
 def test_pictures_from_files_give_what_rendered_ones_do(source: str) -> None:
     scenes, settings = scenes_of(PAPER, random_grid(World(), 6)), replace(CONTEXT, source=source)
     rendered, decoded = make_regions(settings, scenes), make_regions(settings, files_of(scenes))
-    for rows in ([0, 1, 2, 3, 4, 5], [Regions.BLANK]):
+    for rows in ([0, 1, 2, 3, 4, 5], [RegionTable.BLANK]):
         for a, b in zip(rendered.take(rows), decoded.take(rows), strict=True):
             np.testing.assert_allclose(a, b, atol=1e-2)
 
@@ -219,10 +219,10 @@ def test_the_blank_picture_is_whole_or_white_cells(context: str) -> None:
     grid = random_grid(World(), 3)
     settings = RegionSettings(number=30, context=context)
     whole = make_regions(settings, scenes_of(PAPER, grid))
-    features, boxes, mask = whole.take([Regions.BLANK])
+    features, boxes, mask = whole.take([RegionTable.BLANK])
     assert mask.shape == (1, 1) and boxes.tolist() == [[[0, 0, 1, 1]]]
     cells = make_regions(replace(settings, blank="cells"), scenes_of(PAPER, grid))
-    features, boxes, mask = cells.take([Regions.BLANK])
+    features, boxes, mask = cells.take([RegionTable.BLANK])
     assert mask.shape == (1, 30) and mask.all()
     empty = make_regions(settings, scenes_of(PAPER, np.zeros((1, 36), int))).take([0])
     for a, b in zip((features, boxes, mask), empty, strict=True):
@@ -230,6 +230,6 @@ def test_the_blank_picture_is_whole_or_white_cells(context: str) -> None:
     if context == "none":
         assert (features == cells.table[0]).all()
     exact = RegionSettings(blank="cells", context=context)
-    assert make_regions(exact, scenes_of(PAPER, grid)).take([Regions.BLANK])[1].tolist() == [[[0, 0, 1, 1]]]
+    assert make_regions(exact, scenes_of(PAPER, grid)).take([RegionTable.BLANK])[1].tolist() == [[[0, 0, 1, 1]]]
     for a, b in zip(whole.take([0, 1, 2]), cells.take([0, 1, 2]), strict=True):
         np.testing.assert_array_equal(a, b)

@@ -35,7 +35,7 @@ from analysis.probe.scorers.loading import load
 from analysis.probe.scorers.own import built
 from tests.tiny import BUILT, pictures, saved
 from train.config import RegionSettings
-from train.data.text import Words, grammar_tokenizer
+from train.data.text import WordTokenizer, grammar_tokenizer
 from train.models import make_model
 from travlr.cli import UsageError
 
@@ -125,7 +125,7 @@ def still(model: nn.Module) -> None:
 
 def test_a_region_model_that_reads_one_region_lights_it() -> None:
     """UNITER of one layer, set by hand: [CLS] attends to where features have a mark, and takes it to the score."""
-    words = Words(grammar_tokenizer())
+    words = WordTokenizer(grammar_tokenizer())
     changes = {"layers": 1, "width": 8, "heads": 1, "intermediate": 8, "feature_width": 8, "vocabulary": words.size}
     model: Any = make_model("uniter", "tiny", {"matching": True}, **changes)
     still(model)
@@ -257,7 +257,7 @@ BOXES = np.array([[0, 0, 0.5, 0.5], [0.5, 0, 1, 0.5], [0, 0.5, 0.5, 1], [0.5, 0.
 
 
 def region_scorer(kind: str, tmp_path: Path, layers: int = 2, spread: float = 0.25) -> Matcher:
-    words = Words(grammar_tokenizer())
+    words = WordTokenizer(grammar_tokenizer())
     changes = {
         "layers": layers,
         "image_layers": 1,
@@ -309,7 +309,7 @@ def some_regions(features: np.ndarray, shown: list[np.ndarray], _: Image.Image) 
 @pytest.mark.parametrize("kind", ["uniter", "visualbert", "lxmert"])
 def test_without_the_hottest_region_the_score_falls_more_than_without_the_coldest(kind: str, tmp_path: Path) -> None:
     """In most of 24 random models and pictures: a gradient tells of small changes, and leaving a region out is none."""
-    words, hotter = Words(grammar_tokenizer()), []
+    words, hotter = WordTokenizer(grammar_tokenizer()), []
     for number in range(24):
         features = np.random.default_rng(number).standard_normal((4, 16)).astype(np.float32)
         shown = [np.ones(4, bool)]

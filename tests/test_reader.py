@@ -14,24 +14,24 @@ import torch
 from torch import Tensor
 
 from render.text import parse_caption
-from train.data.examples import Examples, Raw, Sight, streamed
+from train.data.examples import Examples, RawExamples, VisualSettings, streamed
 from train.data.inputs import Inputs
-from train.data.text import Words, grammar_tokenizer, phrases_of
+from train.data.text import WordTokenizer, grammar_tokenizer, phrases_of
 from train.learning import reader as module
 from train.learning.reader import (
     NOTHING,
     UNMATCHED,
-    About,
     Reader,
+    ReaderConfig,
     assignment,
-    kept_reader,
+    cached_reader,
     load,
     mixture_loss,
+    phrase_targets,
+    phrase_words,
     save,
     set_loss,
-    targets_of,
     train_reader,
-    words_of,
 )
 from train.models import MODELS
 from train.regions.sources import RegionSettings
@@ -42,12 +42,12 @@ from travlr.scene import World
 pytestmark = pytest.mark.usefixtures("one_thread")
 WORLD = World(colours=("red", "orange"), shapes=("square", "circle", "star"), columns=3, rows=3)
 MAKER = Generator(Spatiality(world=WORLD, image=Image(cell=16), count=Count(100, 10, 200, 200)))
-WORDS = Words(grammar_tokenizer())
-SCENE, GRID = (Sight("regions", RegionSettings(source=source)) for source in ("scene", "grid"))
-CONTEXT = Sight("regions", RegionSettings(context="receptive_field"))
+WORDS = WordTokenizer(grammar_tokenizer())
+SCENE, GRID = (VisualSettings("regions", RegionSettings(source=source)) for source in ("scene", "grid"))
+CONTEXT = VisualSettings("regions", RegionSettings(context="receptive_field"))
 
 
-def train(sight: Sight = SCENE, steps: int = 220, seed: int = 0, model: str = "uniter") -> Reader:
+def train(sight: VisualSettings = SCENE, steps: int = 220, seed: int = 0, model: str = "uniter") -> Reader:
     return train_reader(MAKER, WORDS, sight, model, "tiny", steps, seed, say=lambda line: None)
 
 
@@ -67,7 +67,7 @@ def visualbert_reader() -> Reader:
     return train(CONTEXT, 240, model="visualbert")
 
 
-def shown(raw: Raw, row: int) -> set[tuple[str, str, int, int]]:
+def shown(raw: RawExamples, row: int) -> set[tuple[str, str, int, int]]:
     """Colour, shape, row and column of the objects of a scene, from its grid."""
     return {
         (WORLD.kinds[kind - 1][2], WORLD.kinds[kind - 1][1], cell // WORLD.columns, cell % WORLD.columns)
@@ -89,7 +89,9 @@ READERS = [("scene_reader", SCENE), ("grid_reader", GRID), ("visualbert_reader",
 
 @pytest.mark.parametrize("split", ["test_ind", "test_ood"])
 @pytest.mark.parametrize(("name", "sight"), READERS)
-def test_reads_pictures_it_has_not_seen(name: str, sight: Sight, split: str, request: pytest.FixtureRequest) -> None:
+def test_reads_pictures_it_has_not_seen(
+    name: str, sight: VisualSettings, split: str, request: pytest.FixtureRequest
+) -> None:
     reader = request.getfixturevalue(name)
     raw = streamed(MAKER, 0, 200, split)
     captions = reader.captions(Examples(raw, WORDS, sight))
@@ -97,7 +99,7 @@ def test_reads_pictures_it_has_not_seen(name: str, sight: Sight, split: str, req
 
 
 @pytest.mark.parametrize(("name", "sight"), READERS)
-def test_reads_nothing_off_a_blank_picture(name: str, sight: Sight, request: pytest.FixtureRequest) -> None:
+def test_reads_nothing_off_a_blank_picture(name: str, sight: VisualSettings, request: pytest.FixtureRequest) -> None:
     reader = request.getfixturevalue(name)
     raw = streamed(MAKER, 0, 3, "test_ind")
     grid = raw.grid.copy()
@@ -143,7 +145,9 @@ def test_pictures_of_any_number_are_read_in_their_order(scene_reader: Reader, mo
 
 
 def test_of_two_phrases_about_a_place_the_first_is_kept() -> None:
-    about = About("uniter", "tiny", {"vocabulary": WORDS.size}, [2, 3], "There is ", ["", "A", "B", "a", "at", "b"], 3)
+    about = ReaderConfig(
+        "uniter", "tiny", {"vocabulary": WORDS.size}, [2, 3], "There is ", ["", "A", "B", "a", "at", "b"], 3
+    )
     named = np.array([[3, 4, 1], [5, 4, 1], [3, 4, 2], [5, 4, 2]])
     assert Reader(about)._caption(named) == "There is a at A and a at B."
     assert Reader(about)._caption(named[:0]) == ""
@@ -163,11 +167,11 @@ def test_phrases_are_those_that_the_caption_lists() -> None:
 
 def test_words_and_targets_spell_the_phrases() -> None:
     captions = ["X. There is a red star at A 1.", "X. There is an orange square at B 2 and a red star at C 1.", ""]
-    preface, words, longest = words_of(captions[:2])
+    preface, words, longest = phrase_words(captions[:2])
     assert preface == "X. There is " and longest == 6 and words[NOTHING] == ""
     assert set(words[1:]) == {"a", "an", "red", "orange", "star", "square", "at", "A", "B", "C", "1", "2"}
-    about = About("uniter", "tiny", {}, [], preface, words, 8)
-    targets, counts = targets_of(captions, about)
+    about = ReaderConfig("uniter", "tiny", {}, [], preface, words, 8)
+    targets, counts = phrase_targets(captions, about)
     assert counts.tolist() == [1, 2, 0] and targets.shape == (3, 2, 8)
     spelled = [[" ".join(words[word] for word in phrase).strip() for phrase in row] for row in targets]
     assert spelled == [["a red star at A 1", ""], ["an orange square at B 2", "a red star at C 1"], ["", ""]]
@@ -176,7 +180,7 @@ def test_words_and_targets_spell_the_phrases() -> None:
 @pytest.mark.parametrize("captions", [["A. There is a b.", "B. There is a b."], ["no list"]])
 def test_captions_that_do_not_begin_alike_are_refused(captions: list[str]) -> None:
     with pytest.raises(ValueError, match="begin alike"):
-        words_of(captions)
+        phrase_words(captions)
 
 
 # Losses ----------------------------------------------------------------------------------------------------------
@@ -302,14 +306,14 @@ def test_a_seed_decides_the_weights() -> None:
 def test_queries_and_answers_are_not_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
     first = train(steps=4)
 
-    def otherwise(*arguments: Any) -> Raw:
+    def otherwise(*arguments: Any) -> RawExamples:
         raw = streamed(*arguments)
         return replace(raw, queries=["There are 3 red objects."] * len(raw.ids), answers=~raw.answers)
 
     monkeypatch.setattr(module, "streamed", otherwise)
     assert equal(first, train(steps=4))
 
-    def backwards(*arguments: Any) -> Raw:
+    def backwards(*arguments: Any) -> RawExamples:
         raw = streamed(*arguments)
         return replace(raw, captions=raw.captions[::-1])
 
@@ -320,7 +324,7 @@ def test_queries_and_answers_are_not_learned_from(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("model", [name for name, model in MODELS.items() if model.architecture.sees != "nothing"])
 def test_every_model_of_images_can_be_a_reader(model: str) -> None:
-    sight = Sight("pixels", RegionSettings(), 192) if MODELS[model].architecture.sees == "pixels" else SCENE
+    sight = VisualSettings("pixels", RegionSettings(), 192) if MODELS[model].architecture.sees == "pixels" else SCENE
     reader = train(sight, steps=2, model=model)
     examples = Examples(streamed(MAKER, 0, 3, "test_ind"), WORDS, sight)
     assert len(reader.captions(examples)) == 3
@@ -367,11 +371,11 @@ def test_a_file_that_is_no_reader_is_refused(scene_reader: Reader, tmp_path: Pat
 def test_a_reader_is_trained_once(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"model": "uniter", "size": "tiny", "steps": 2, "seed": 0}
     said: list[str] = []
-    first = kept_reader(tmp_path, MAKER, WORDS, SCENE, **settings, say=said.append)
+    first = cached_reader(tmp_path, MAKER, WORDS, SCENE, **settings, say=said.append)
     assert said
     for changed in ({"seed": 1}, {"steps": 3}):
-        kept_reader(tmp_path, MAKER, WORDS, SCENE, **{**settings, **changed}, say=said.append)
-    kept_reader(tmp_path, MAKER, WORDS, GRID, **settings, say=said.append)
+        cached_reader(tmp_path, MAKER, WORDS, SCENE, **{**settings, **changed}, say=said.append)
+    cached_reader(tmp_path, MAKER, WORDS, GRID, **settings, say=said.append)
     assert len(list(tmp_path.iterdir())) == 4
     said.clear()
-    assert equal(first, kept_reader(tmp_path, MAKER, WORDS, SCENE, **settings, say=said.append)) and not said
+    assert equal(first, cached_reader(tmp_path, MAKER, WORDS, SCENE, **settings, say=said.append)) and not said

@@ -22,8 +22,8 @@ from train.data.pixels import MEAN, STD, Pictures
 from train.regions import detector, recogniser
 from train.regions import files as feature_files
 from train.regions.recogniser import features_of, names_of
-from train.regions.scenes import Scenes, grid_of
-from train.regions.sources import Regions, RegionSettings, make_regions
+from train.regions.scenes import PictureSet, grid_of
+from train.regions.sources import RegionSettings, RegionTable, make_regions
 from travlr import Cardinality, Count, Generator
 from travlr.config import Image
 from travlr.scene import COLOURS, SHAPES, SIZES, World
@@ -42,12 +42,12 @@ def random_grid(world: World, count: int, seed: int = 0, share: float = 0.3) -> 
     return np.where(random.random((count, world.cells)) < share, kinds, 0)
 
 
-def scenes_of(renderer: Renderer, grid: np.ndarray) -> Scenes:
+def scenes_of(renderer: Renderer, grid: np.ndarray) -> PictureSet:
     ids = [f"picture-{i}" for i in range(len(grid))]
-    return Scenes(ids, grid, renderer.world.rows, renderer.world.columns, renderer)
+    return PictureSet(ids, grid, renderer.world.rows, renderer.world.columns, renderer)
 
 
-def files_of(scenes: Scenes, suffix: str = "") -> Scenes:
+def files_of(scenes: PictureSet, suffix: str = "") -> PictureSet:
     """The same pictures, as if they came from files, perhaps lossy ones."""
     pictures = list(scenes.pictures(np.arange(len(scenes))))
     if suffix:
@@ -55,7 +55,7 @@ def files_of(scenes: Scenes, suffix: str = "") -> Scenes:
             file = io.BytesIO()
             pillow.fromarray(picture).save(file, suffix, quality=90)
             pictures[i] = np.asarray(pillow.open(file).convert("RGB"))
-    return Scenes(scenes.ids, (scenes.grid > 0).astype(int), scenes.rows, scenes.columns, decoded=lambda: pictures)
+    return PictureSet(scenes.ids, (scenes.grid > 0).astype(int), scenes.rows, scenes.columns, decoded=lambda: pictures)
 
 
 def seen(picture: np.ndarray, rows: int, columns: int) -> Iterator[tuple[tuple[int, int, int, int], np.ndarray]]:
@@ -167,7 +167,7 @@ def test_grid_has_a_region_for_each_cell() -> None:
             crops.append(picture[top:bottom, left:right])
         np.testing.assert_allclose(features[i], features_of(np.stack(crops)), atol=1e-3)
         np.testing.assert_allclose(boxes[i, 8], [2 / 6, 1 / 6, 3 / 6, 2 / 6], atol=1e-6)
-    blank = found.take([Regions.BLANK])
+    blank = found.take([RegionTable.BLANK])
     assert blank[2].sum() == 36 and (blank[0] == found.table[0]).all()
     np.testing.assert_array_equal(blank[1][0], boxes[0])
     with pytest.raises(ValueError, match=r"regions.number=10: regions.source=grid has 36"):
@@ -178,12 +178,12 @@ def test_rows_are_trimmed_padded_and_may_be_blank() -> None:
     grid = np.zeros((3, 36), int)
     grid[0, [3, 8, 30]], grid[1, 5] = (1, 2, 3), 7
     found = make_regions(RegionSettings(), scenes_of(PAPER, grid))
-    features, boxes, mask = found.take([1, Regions.BLANK, 0])
+    features, boxes, mask = found.take([1, RegionTable.BLANK, 0])
     assert mask.tolist() == [[True, False, False], [True, False, False], [True, True, True]]
     assert features.dtype == boxes.dtype == np.float32
     assert not features[~mask].any() and not boxes[~mask].any()
     for row in (1, 2):  # blank, and a picture that shows nothing
-        shown = found.take([[Regions.BLANK, 2][row - 1]])
+        shown = found.take([[RegionTable.BLANK, 2][row - 1]])
         np.testing.assert_array_equal(shown[0][0], found.table[:1])
         assert shown[1].tolist() == [[[0, 0, 1, 1]]]
     assert found.take([1])[0].shape == (1, 1, 2048)
@@ -256,7 +256,7 @@ def test_decoded_pictures_give_what_rendered_ones_do(source: str) -> None:
     scenes = scenes_of(PAPER, random_grid(World(), 6))
     rendered = make_regions(RegionSettings(source=source), scenes)
     decoded = make_regions(RegionSettings(source=source), files_of(scenes))
-    for rows in ([0, 1, 2, 3, 4, 5], [Regions.BLANK]):
+    for rows in ([0, 1, 2, 3, 4, 5], [RegionTable.BLANK]):
         for a, b in zip(rendered.take(rows), decoded.take(rows), strict=True):
             np.testing.assert_allclose(a, b, atol=5e-3)
     assert len(decoded.table) == 1 + len(np.unique(scenes.grid[scenes.grid > 0]))
@@ -271,7 +271,7 @@ def test_lossy_pictures_of_odd_size_are_understood(tmp_path: Path) -> None:
         file = io.BytesIO()
         pillow.fromarray(picture).save(file, "JPEG", quality=90)
         pictures.append(np.asarray(pillow.open(file)))
-    lossy = Scenes(scenes.ids, scenes.grid, 6, 6, decoded=lambda: pictures)
+    lossy = PictureSet(scenes.ids, scenes.grid, 6, 6, decoded=lambda: pictures)
     features, boxes, mask = make_regions(RegionSettings(), lossy, tmp_path).take([0, 1, 2, 3])
     truth = make_regions(RegionSettings(), scenes).take([0, 1, 2, 3])
     np.testing.assert_array_equal(mask, truth[2])
@@ -303,7 +303,7 @@ def test_pictures_like_the_released_ones_are_understood() -> None:
     grid = np.zeros((6, 36), int)
     grid[:, 12:18] = 1
     grid[5, 17] = 0  # 35 kinds
-    found = make_regions(RegionSettings(), Scenes(list("abcdef"), grid, 6, 6, decoded=lambda: pictures))
+    found = make_regions(RegionSettings(), PictureSet(list("abcdef"), grid, 6, 6, decoded=lambda: pictures))
     features, boxes, mask = found.take(np.arange(6))
     assert [names[:2] for names in names_of(features[mask])] == kinds
     sides = (boxes[..., 2:] - boxes[..., :2])[mask] * 500
@@ -312,16 +312,16 @@ def test_pictures_like_the_released_ones_are_understood() -> None:
 
 def test_pictures_that_do_not_fit_the_ids() -> None:
     scenes = scenes_of(SMALL, random_grid(SMALL.world, 3))
-    few = Scenes(scenes.ids, scenes.grid, 2, 3, decoded=lambda: list(scenes.pictures(np.arange(2))))
+    few = PictureSet(scenes.ids, scenes.grid, 2, 3, decoded=lambda: list(scenes.pictures(np.arange(2))))
     with pytest.raises(ValueError, match=r"3 ids, but 2 pictures"):
         make_regions(RegionSettings(), few)
-    grey = Scenes(scenes.ids, scenes.grid, 2, 3, decoded=lambda: [np.zeros((32, 48), np.uint8)] * 3)
+    grey = PictureSet(scenes.ids, scenes.grid, 2, 3, decoded=lambda: [np.zeros((32, 48), np.uint8)] * 3)
     with pytest.raises(ValueError, match=r"picture picture-0: is uint8 \(32, 48\), not RGB"):
         make_regions(RegionSettings(), grey)
     with pytest.raises(ValueError, match=r"either a renderer or decoded"):
-        Scenes(["a"], np.zeros((1, 6), int), 2, 3)
+        PictureSet(["a"], np.zeros((1, 6), int), 2, 3)
     with pytest.raises(ValueError, match=r"1 ids, but a grid of shape \(1, 5\)"):
-        Scenes(["a"], np.zeros((1, 5), int), 2, 3, SMALL)
+        PictureSet(["a"], np.zeros((1, 5), int), 2, 3, SMALL)
 
 
 # The recogniser ------------------------------------------------------------------------------------------------------
@@ -464,7 +464,7 @@ def test_a_detector_gives_its_queries_and_boxes(kind: str, request: pytest.Fixtu
     scenes = scenes_of(SMALL, random_grid(SMALL.world, 5, share=0.5))
     found = make_regions(RegionSettings(source="detector", detector=str(folder), number=4), scenes)
     everything = [*SMALL.arrays(scenes.grid), np.full((32, 48, 3), 255, np.uint8)]
-    for row, picture in zip((0, 1, 2, 3, 4, Regions.BLANK), everything, strict=True):
+    for row, picture in zip((0, 1, 2, 3, 4, RegionTable.BLANK), everything, strict=True):
         features, boxes, mask = found.take([row])
         assert mask.tolist() == [[True] * 4]
         queries, pixel_boxes = oracle(folder, picture, 4)
@@ -498,7 +498,7 @@ def test_detection_runs_once_for_each_picture_and_resumes(
         assert seen_pictures == [16, 0, 16, 9]
         for a, b in zip(found.take(np.arange(80)), whole.take(np.arange(80)), strict=True):
             np.testing.assert_array_equal(a, b)
-        for a, b in zip(found.take([Regions.BLANK]), whole.take([Regions.BLANK]), strict=True):
+        for a, b in zip(found.take([RegionTable.BLANK]), whole.take([RegionTable.BLANK]), strict=True):
             np.testing.assert_array_equal(a, b)
     make_regions(settings, scenes_of(SMALL, grid[:3]), tmp_path)  # other pictures
     assert seen_pictures[4:] == [4]
@@ -602,7 +602,7 @@ WRITERS: dict[str, Callable[[Path, Images], Path]] = {
 }
 
 
-def from_file(path: Path, count: int = 4, **settings: Any) -> Regions:
+def from_file(path: Path, count: int = 4, **settings: Any) -> RegionTable:
     return make_regions(
         RegionSettings(source="file", file=str(path), **settings), scenes_of(SMALL, np.zeros((count, 6), int))
     )
@@ -614,7 +614,7 @@ def test_features_made_elsewhere_are_read_back(write: Callable[[Path, Images], P
     path = write(tmp_path, what)
     every, first_three = from_file(path), from_file(path, number=3)
     assert isinstance(every.table, np.memmap) and every.dimension == 6
-    for row, name in [(0, "picture-0"), (1, "picture-1"), (3, "picture-3"), (Regions.BLANK, "blank")]:
+    for row, name in [(0, "picture-0"), (1, "picture-1"), (3, "picture-3"), (RegionTable.BLANK, "blank")]:
         for found, stop in ((every, 99), (first_three, 3)):
             features, boxes, mask = found.take([row])
             np.testing.assert_allclose(features[0], what[name][0][:stop], atol=1e-3)
@@ -626,7 +626,7 @@ def test_features_made_elsewhere_are_read_back(write: Callable[[Path, Images], P
 def test_repeated_pictures_share_their_features(tmp_path: Path) -> None:
     path = write_lxmert(tmp_path, images())
     grid = np.zeros((3, 6), int)
-    scenes = Scenes(["picture-2", "picture-0", "picture-2"], grid, 2, 3, SMALL)
+    scenes = PictureSet(["picture-2", "picture-0", "picture-2"], grid, 2, 3, SMALL)
     found = make_regions(RegionSettings(source="file", file=str(path)), scenes, tmp_path / "cache")
     assert len(found.table) == 4 + 2 + 2  # picture-2, picture-0, blank
     np.testing.assert_array_equal(found.take([0])[0], found.take([2])[0])
@@ -825,7 +825,7 @@ def test_ids_do_not_lead_out_of_a_folder(name: str, tmp_path: Path) -> None:
     path = write_npz(tmp_path, images())
     write_npz(tmp_path / "uniter", {})
     np.savez(tmp_path / "outside.npz", features=np.ones((1, 6)), norm_bb=np.ones((1, 4)))
-    scenes = Scenes([name], np.zeros((1, 6), int), 2, 3, SMALL)
+    scenes = PictureSet([name], np.zeros((1, 6), int), 2, 3, SMALL)
     with pytest.raises(ValueError, match=r"is not the name of a file"):
         make_regions(RegionSettings(source="file", file=str(path)), scenes)
 
@@ -870,7 +870,7 @@ def test_the_blank_picture_is_white_and_little_is_kept(monkeypatch: pytest.Monke
     for side in (96, 100):
         blank = Pictures(PAPER, side).blank(2)
         np.testing.assert_allclose(blank.numpy(), np.broadcast_to(white[:, None, None], (2, 3, side, side)), atol=1e-5)
-    monkeypatch.setattr("train.data.pixels.MOST_KEPT", 3 * 100 * 100 * 3)
+    monkeypatch.setattr("train.data.pixels.MAX_CACHED", 3 * 100 * 100 * 3)
     pictures = Pictures(PAPER, 100)
     pictures(random_grid(World(), 8))
     assert len(pictures._kept) == 3

@@ -19,11 +19,11 @@ import pytest
 
 from tests.helpers import ROOT, flip, one_line, wait_for
 from train.results import store as results
-from train.results.provenance import commit, environment, hardware, surroundings
-from train.results.scores import Floor, by_group, score
+from train.results.provenance import commit, environment, hardware, provenance
+from train.results.scores import Baseline, by_group, score
 from train.results.store import (
     RESULT_COLUMNS,
-    collect,
+    collect_results,
     finish_run,
     is_finished,
     predictions_table,
@@ -31,7 +31,7 @@ from train.results.store import (
     read_curve,
     read_predictions,
     read_results,
-    rebuild,
+    rebuild_table,
     result_row,
     run_id,
     run_name,
@@ -49,7 +49,7 @@ CONFIG: dict[str, Any] = {
     "seed": 0,
     "rate": 1e-3,
 }
-FLOORS = {"query": Floor(50.0, 50.0), "query_objects": Floor(61.5, 62.25)}
+FLOORS = {"query": Baseline(50.0, 50.0), "query_objects": Baseline(61.5, 62.25)}
 SIZES = {"test_ind": 200, "test_ood": 400}
 NEWER = ("couples_right", "possible", "unlabelled_examples")  # columns that not all results have
 
@@ -68,7 +68,7 @@ def run(runs: Path, **changed: Any) -> Path:
     config = CONFIG | changed
     folder = start_run(runs, config)
     shared = {k: v for k, v in config.items() if k in RESULT_COLUMNS}
-    shared |= {"weights": "random", "parameters": 1_234_567, "steps": 1500, "train_seconds": 61.25, **surroundings()}
+    shared |= {"weights": "random", "parameters": 1_234_567, "steps": 1500, "train_seconds": 61.25, **provenance()}
     rows, tables = [], []
     for setting in results.TEST_SETTINGS:
         for split in SIZES:
@@ -144,7 +144,7 @@ def test_results_of_an_older_version_have_empty_columns(tmp_path: Path) -> None:
     folder = run(tmp_path)
     frame = pd.read_csv(folder / "results.csv").drop(columns=["floor_query", *NEWER]).assign(energy=3)
     frame.to_csv(folder / "results.csv", index=False)
-    rows = rebuild(tmp_path)
+    rows = rebuild_table(tmp_path)
     assert [row["floor_query"] for row in rows] == [None] * 6
     assert [row["floor_query_objects"] for row in rows] == [61.5] * 6
     assert pd.read_csv(tmp_path / "results.csv")[list(NEWER)].isna().all(axis=None)
@@ -198,12 +198,12 @@ def test_a_damaged_run_is_left_out_with_one_line_and_the_others_stay(tmp_path: P
     folder, other = run(tmp_path), run(tmp_path, seed=1)
     damaged(folder, how)
     said: list[str] = []
-    rows = collect(tmp_path, said.append)
+    rows = collect_results(tmp_path, said.append)
     assert {row["name"] for row in rows} == {other.name} and len(rows) == 6
     assert len(said) == 1
     line = one_line(said[0])
     assert HOW[how] in line and str(folder) in line
-    assert rebuild(tmp_path, said.append) == rows
+    assert rebuild_table(tmp_path, said.append) == rows
     assert said[1:] == [line] * (how != "unfinished")
     assert len(pd.read_csv(tmp_path / "results.csv")) == 6
 
@@ -216,16 +216,16 @@ def test_a_copy_of_a_run_does_not_count_as_another_seed(tmp_path: Path) -> None:
         (copy / name).write_bytes((folder / name).read_bytes())
     (tmp_path / "notes.txt").write_text("mine")
     said: list[str] = []
-    assert len(collect(tmp_path, said.append)) == 6
+    assert len(collect_results(tmp_path, said.append)) == 6
     assert len(said) == 1 and "the same run" in said[0]
 
 
 def test_folders_without_runs(tmp_path: Path) -> None:
-    assert collect(tmp_path) == [] and collect(tmp_path / "none") == []
-    assert rebuild(tmp_path) == []
+    assert collect_results(tmp_path) == [] and collect_results(tmp_path / "none") == []
+    assert rebuild_table(tmp_path) == []
     assert list(pd.read_csv(tmp_path / "results.csv").columns) == list(RESULT_COLUMNS)
     with pytest.raises(ValueError, match="no such folder"):
-        rebuild(tmp_path / "none")
+        rebuild_table(tmp_path / "none")
 
 
 def test_a_run_is_found_again_and_another_config_does_not_take_its_folder(tmp_path: Path) -> None:
@@ -355,10 +355,10 @@ def test_a_run_killed_while_it_writes_is_unfinished_and_can_be_finished(tmp_path
     folder = tmp_path / run_name(CONFIG)
     said: list[str] = []
     assert not is_finished(folder) and not (folder / "predictions.parquet").exists()
-    assert collect(tmp_path, said.append) == []
+    assert collect_results(tmp_path, said.append) == []
     assert len(said) == 1 and "unfinished" in said[0]
     assert run(tmp_path) == folder
-    assert is_finished(folder) and len(collect(tmp_path)) == 6 and len(read_predictions(folder)) == 1800
+    assert is_finished(folder) and len(collect_results(tmp_path)) == 6 and len(read_predictions(folder)) == 1800
 
 
 def test_processes_that_finish_at_the_same_time_lose_no_row(tmp_path: Path) -> None:
@@ -406,8 +406,8 @@ def test_hardware_names_gpus_and_the_cores_that_may_be_used() -> None:
 def test_the_environment_lists_versions_of_what_is_installed() -> None:
     found = environment()
     assert found["numpy"] == np.__version__ and found["python"] == sys.version.split()[0]
-    assert set(surroundings()) <= set(RESULT_COLUMNS)
-    assert json.loads(surroundings()["versions"]) == {k: v for k, v in found.items() if k != "commit"}
+    assert set(provenance()) <= set(RESULT_COLUMNS)
+    assert json.loads(provenance()["versions"]) == {k: v for k, v in found.items() if k != "commit"}
 
 
 def test_the_commit_says_whether_the_code_had_been_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

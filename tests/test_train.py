@@ -18,8 +18,8 @@ from sklearn.metrics import f1_score
 from tests.helpers import ROOT
 from train import config as names
 from train.config import Optimiser, Run, Training
-from train.data.examples import Examples, Sight, Source, streamed
-from train.data.text import Words, grammar_tokenizer, tokenise
+from train.data.examples import Examples, Source, VisualSettings, streamed
+from train.data.text import WordTokenizer, grammar_tokenizer, tokenise
 from train.learning.batches import test_batches as batches_of_test
 from train.learning.loop import fit
 from train.learning.module import Learner
@@ -238,8 +238,8 @@ def test_a_setting_shows_nothing_of_the_other_modality(data: str) -> None:
     maker = Generator(Cardinality())
     raw = streamed(maker, 0, 20)
     other = streamed(maker, 500, 520)
-    words = Words(grammar_tokenizer())
-    sight = Sight("regions", RegionSettings())
+    words = WordTokenizer(grammar_tokenizer())
+    sight = VisualSettings("regions", RegionSettings())
 
     def batch(setting: str, **changes: Any) -> dict[str, Any]:
         examples = Examples(replace(raw, **changes), words, sight)
@@ -258,7 +258,7 @@ def test_a_setting_shows_nothing_of_the_other_modality(data: str) -> None:
 
 def test_tokens_are_those_of_the_tokenizer() -> None:
     tokenizer = grammar_tokenizer()
-    words = Words(tokenizer)
+    words = WordTokenizer(tokenizer)
     raw = streamed(Generator(Cardinality()), 0, 50)
     for text, tokens in zip(raw.captions, tokenise(words, raw.captions), strict=True):
         assert tokens == tokenizer.encode(text, add_special_tokens=False)
@@ -368,7 +368,7 @@ def test_shuffled_answers_cannot_be_learned_and_others_can(tmp_path: Path) -> No
 
 
 def test_a_word_that_the_tokenizer_does_not_know_is_refused_by_name() -> None:
-    words = Words(grammar_tokenizer())
+    words = WordTokenizer(grammar_tokenizer())
     assert tokenise(words, ["There is 1 circle object."])
     with pytest.raises(ValueError, match="'zebra'") as caught:
         tokenise(words, ["There is 1 circle object.", "There is 1 zebra object."])

@@ -25,10 +25,10 @@ from tests.helpers import ROOT, called, interruptible, last_of, one_line
 from train import config, sweep
 from train.command import main as train_main
 from train.config import Run
-from train.results.fingerprint import identity
-from train.results.store import collect, read_predictions, read_results, start_run
+from train.results.fingerprint import fingerprint
+from train.results.store import collect_results, read_predictions, read_results, start_run
 from train.settings import Arguments, Job, settings
-from train.sweep import combinations, expand, go_through, listed
+from train.sweep import combinations, expand, job_list, run_all
 from travlr import Cardinality, Count, Image, cli, generate_dataset
 from travlr.cli import UsageError
 from travlr.files import Locked, locked
@@ -439,8 +439,8 @@ def test_a_failing_run_does_not_stop_the_others(
     assert "2 of 2 runs (1 failed), " in out and "trained in caption, tested in" in out
     assert one_line(err).startswith("train: 1 of 2 runs failed: model=uniter task=cardinality setting=caption seed=0 ")
     assert "training.examples=1000" in err and "0.5" not in err
-    assert len({row["run"] for row in collect(work / "others")}) == 1
-    assert listed(expand(last_of([*arguments, "runs=others"]))).endswith("2 runs: 1 begun, 1 finished")
+    assert len({row["run"] for row in collect_results(work / "others")}) == 1
+    assert job_list(expand(last_of([*arguments, "runs=others"]))).endswith("2 runs: 1 begun, 1 finished")
     shutil.rmtree(work / "others")
 
 
@@ -457,7 +457,7 @@ def test_few_shot_starts_from_the_finished_run(
         settings([*arguments, "start_setting=caption"]).resolved()
     with pytest.raises(ValueError, match=r"make it with .* data=mine .* setting=caption"):
         settings(last_of([*arguments, "start_setting=caption", "data=mine"])).resolved()
-    assert listed({"x": settings([*arguments, "start_setting=caption"])}).startswith("no start  x")
+    assert job_list({"x": settings([*arguments, "start_setting=caption"])}).startswith("no start  x")
     assert called(monkeypatch, *arguments, "start_setting=caption") == 1
     assert "make it with python train.py experiment=table2" in one_line(capsys.readouterr().err)
 
@@ -482,11 +482,11 @@ def test_the_command_that_is_suggested_makes_the_run_that_is_missing(given: list
         job.resolved()
     words = shlex.split(str(error.value).partition("make it with ")[2])
     made = settings(words[2:]).config
-    folder = start_run(Path(made.runs), identity(made, dataset="digest"))
+    folder = start_run(Path(made.runs), fingerprint(made, dataset="digest"))
     (folder / "results.csv").touch()  # what makes a run finished
     assert job.resolved().start == str(folder)
     longer = settings([*words[2:], "optimiser.weight_decay=0.5"]).config
-    other = start_run(Path(made.runs), identity(longer, dataset="digest"))
+    other = start_run(Path(made.runs), fingerprint(longer, dataset="digest"))
     (other / "results.csv").touch()
     with pytest.raises(ValueError, match="several finished runs fit; choose ") as error:
         job.resolved()
@@ -501,19 +501,19 @@ def test_few_shot_of_the_paper_starts_from_runs_of_published_weights(
     Path("uniter.pt").write_bytes(b"weights")
     grid = ["experiment=few_shot", "+scale=paper", "pretrained=uniter.pt", "model=uniter", "task=spatiality"]
     jobs = expand(grid)
-    assert len(jobs) == 2 and listed(jobs).startswith("no start")
+    assert len(jobs) == 2 and job_list(jobs).startswith("no start")
     with pytest.raises(ValueError, match=r"make it with python train.py experiment=table2 .* pretrained=uniter.pt"):
         next(iter(jobs.values())).resolved()
     for setting in ("image", "caption"):
         run = settings(["experiment=table2", *grid[1:], f"setting={setting}"]).config
-        folder = start_run(Path("runs"), identity(run, dataset="digest"))
+        folder = start_run(Path("runs"), fingerprint(run, dataset="digest"))
         (folder / "results.csv").touch()  # what makes a run finished
     Path("uniter.pt").rename("elsewhere.pt")
     moved = [*(word for word in grid if "=uniter.pt" not in word), f"pretrained={tmp_path}/elsewhere.pt"]
     starts = {job.config.setting: Path(str(job.resolved().start)).name for job in expand(moved).values()}
     assert starts["image"].startswith("uniter-caption-") and starts["caption"].startswith("uniter-image-")
     Path("elsewhere.pt").write_bytes(b"others")
-    assert listed(expand(moved)).startswith("no start")
+    assert job_list(expand(moved)).startswith("no start")
 
 
 def test_a_setting_that_a_grid_has_narrows_it_to_those_runs() -> None:
@@ -633,7 +633,7 @@ def test_a_run_that_another_process_has_is_tried_again_at_the_end(
     monkeypatch.setattr(train.run, "run", run)
     monkeypatch.setattr(sweep, "PAUSE", 0.0)
     said: list[str] = []
-    assert len(go_through(expand(last_of([*arguments, "seed=1,2,3"])), said.append)) == 18
+    assert len(run_all(expand(last_of([*arguments, "seed=1,2,3"])), said.append)) == 18
     assert order == [1, 2, 3, 1, 2]
     assert sum("left for later" in line for line in said) == 2 and said[-2].startswith("3 of 3 runs, ")
 

@@ -56,13 +56,13 @@ def main(arguments: list[str]) -> int:
     if unknown := options - {"-m", "--multirun", "--list"}:
         raise cli.UsageError(f"there is no option {min(unknown)}; there are -m, --list and --help")
     if {"-m", "--multirun"} & options:
-        from train.sweep import expand, go_through, listed
+        from train.sweep import expand, job_list, run_all
 
         jobs = expand(given)
         if "--list" in options:
-            print(listed(jobs))
+            print(job_list(jobs))
         else:
-            go_through(jobs)
+            run_all(jobs)
         return 0
     if options:
         raise cli.UsageError("--list is for -m")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from train.config import Run
-from train.results.fingerprint import content, dataset_folder
+from train.results.fingerprint import dataset_folder, path_digest
 from travlr.audit import audit, file_problem
 from travlr.dataset import FORMAT_VERSION, MANIFEST, read_manifest
 from travlr.tasks import TASKS
@@ -15,7 +15,7 @@ from travlr.tasks import TASKS
 PASSED = ".audited"  # in the folder of runs: an empty file for each dataset that has passed, by SHA-256 of its manifest
 
 
-def prepare_data(config: Run, say: Callable[[str], object]) -> Path:
+def prepare_dataset(config: Run, say: Callable[[str], object]) -> Path:
     """The dataset's folder. data/TASK is made where it is missing; any other is checked: each time that its files are
     those that its manifest tells of, once that it passes its audit (all of `travlr.audit`).
 
@@ -62,4 +62,4 @@ def check_files(folder: Path) -> None:
 def _passed(config: Run) -> Path:
     place = Path(config.runs) / PASSED
     place.mkdir(parents=True, exist_ok=True)
-    return place / str(content(str(dataset_folder(config) / MANIFEST)))[:16]
+    return place / str(path_digest(str(dataset_folder(config) / MANIFEST)))[:16]

@@ -12,72 +12,79 @@ from typing import Any
 import torch
 
 from train.config import Run
-from train.data.examples import Sight, Source
+from train.data.examples import Source, VisualSettings
 from train.data.pixels import PUBLISHED
-from train.data.text import Words, grammar_tokenizer
-from train.learning.batches import Parts, fine_tuning, test_batches, unlabelled_pairs
+from train.data.text import WordTokenizer, grammar_tokenizer
+from train.learning.batches import RunData, fine_tuning, test_batches, unlabelled_pairs
 from train.learning.checkpoints import FOLDER, WEIGHTS, load_weights, save_weights
-from train.learning.devices import accelerator, chosen_precision, gpu_names, keep_memory, leads, locked_by_leader
+from train.learning.devices import (
+    accelerator,
+    chosen_precision,
+    gpu_names,
+    is_main_process,
+    keep_memory,
+    locked_by_main_process,
+)
 from train.learning.loop import fit
 from train.learning.module import Learner
-from train.learning.reader import Reader, kept_reader
+from train.learning.reader import Reader, cached_reader
 from train.learning.testing import test_matrix
 from train.models import make_model, shape_of
-from train.models.layers import Model, start_of
+from train.models.layers import Model, initial_std
 from train.models.loading import load_published, local_path, pixel_statistics, tokenizer_of
-from train.prepare import prepare_data
-from train.results.fingerprint import content, dataset_folder, identity
-from train.results.provenance import surroundings
+from train.prepare import prepare_dataset
+from train.results.fingerprint import dataset_folder, fingerprint, path_digest
+from train.results.provenance import provenance
 from train.results.store import (
     TEST_SPLITS,
     Row,
     finish_run,
     is_finished,
-    own_setting,
+    main_test_setting,
     read_config,
     read_results,
     result_row,
     start_run,
 )
 
-Say = Callable[[str], object]
+Log = Callable[[str], object]
 
 
-def run(config: Run, say: Say = print) -> list[Row]:
+def run(config: Run, say: Log = print) -> list[Row]:
     """Train and test; returns the results, one row for each test setting and split. A finished run is only read.
 
     Where it has several processes (`devices`), those that Lightning starts return no rows.
     Raises `ValueError`, in one line that names the setting, for whatever cannot be done.
     """
     device = accelerator(config)
-    say = say if leads() else _nothing
-    source = Source(prepare_data(config, say) if leads() else dataset_folder(config))
+    say = say if is_main_process() else _no_log
+    source = Source(prepare_dataset(config, say) if is_main_process() else dataset_folder(config))
     if source.task != config.task:
         raise ValueError(f"data={source.folder}: holds task={source.task}, not task={config.task}")
-    known = identity(config, dataset=source.digest)
+    known = fingerprint(config, dataset=source.digest)
     folder = start_run(Path(config.runs), known, data=str(source.folder))
     if is_finished(folder):
         say(f"{folder}: finished before; its results follow")
         return read_results(folder)
-    with locked_by_leader(folder):
+    with locked_by_main_process(folder):
         if is_finished(folder):  # by another process, in between
             return read_results(folder)
         return train_and_test(config, source, folder, device, say)
 
 
-def _nothing(line: str) -> None:
+def _no_log(line: str) -> None:
     """Said by a process that does not lead."""
 
 
-def train_and_test(config: Run, source: Source, folder: Path, device: str, say: Say) -> list[Row]:
+def train_and_test(config: Run, source: Source, folder: Path, device: str, say: Log) -> list[Row]:
     keep_memory()
     precision, why = chosen_precision(config, device, folder)
     say(f"{folder}: {device}, {precision} ({why})")
-    words = words_of(config)
-    sight = sight_of(config, folder.parent / ".features")
+    words = tokenizer_for(config)
+    sight = visual_settings(config, folder.parent / ".features")
     if config.reader.steps:
         sight = replace(sight, reader=reader_of(config, source, words, sight, device, say).captions)
-    parts = Parts(config, source, words, sight)
+    parts = RunData(config, source, words, sight)
     validation = parts.examples("validation", config.training.validation)
     if sight.sees == "regions" and config.regions.source == "file":
         for split in TEST_SPLITS:
@@ -91,7 +98,7 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
         config.optimiser,
         config.learning_rate,
         schedule,
-        lambda: test_batches(validation, own_setting(config.setting)),
+        lambda: test_batches(validation, main_test_setting(config.setting)),
         config.seed,
         config.training.loss,
     )
@@ -100,7 +107,7 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
         origin = start_from(config, learner)
     before = fit(learner, config, folder, device, precision, say)
     save_weights(learner, folder / WEIGHTS)
-    if not leads():
+    if not is_main_process():
         return []
     trained = time.monotonic()
     shared = {
@@ -119,7 +126,7 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
         "unlabelled_examples": unlabelled_pairs(config, schedule.steps),
         "train_seconds": round(before + trained - started, 1),
         "dataset": source.digest,
-        **surroundings(gpu_names(device)),
+        **provenance(gpu_names(device)),
     }
     tested = test_matrix(parts, model, device, precision)
     shared["evaluate_seconds"] = round(time.monotonic() - trained, 1)
@@ -129,27 +136,29 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
     return read_results(folder)
 
 
-def sight_of(config: Run, cache: Path) -> Sight:
+def visual_settings(config: Run, cache: Path) -> VisualSettings:
     """What the model is shown beside text; pixels are normalised as they were for the checkpoint."""
-    sight = Sight(config.architecture.sees, config.model_regions, cache=cache)
+    sight = VisualSettings(config.architecture.sees, config.model_regions, cache=cache)
     if sight.sees != "pixels":
         return sight
     statistics = pixel_statistics(config.pretrained) if config.pretrained else PUBLISHED
     return replace(sight, side=shape_of(config.model, config.size).picture, statistics=statistics)
 
 
-def reader_of(config: Run, source: Source, words: Words, sight: Sight, device: str, say: Say) -> Reader:
+def reader_of(
+    config: Run, source: Source, words: WordTokenizer, sight: VisualSettings, device: str, say: Log
+) -> Reader:
     """The reader that all runs with this task, model, size and seed share."""
     folder, where = Path(config.runs) / ".readers", "cuda" if device == "gpu" else "cpu"
     named = (config.model, config.size, config.reader.steps, config.seed)
-    return kept_reader(folder, source.generator, words, sight, *named, where, say)
+    return cached_reader(folder, source.generator, words, sight, *named, where, say)
 
 
 def start_from(config: Run, learner: Learner) -> str:
     """Load the weights of a finished run; returns where they come from. Raises `ValueError` where there are none, or of
     another model."""
     folder = Path(str(config.start))
-    told, known = read_config(folder)["config"], identity(config)
+    told, known = read_config(folder)["config"], fingerprint(config)
     for name in ("model", "size", "controlled", "pretrained", "tokenizer"):
         if told.get(name) != known[name]:
             raise ValueError(f"start={folder}: has {name}={told.get(name)}; give the same, not {known[name]}")
@@ -165,14 +174,14 @@ def start_from(config: Run, learner: Learner) -> str:
     return f"run {folder.name}"
 
 
-def words_of(config: Run) -> Words:
+def tokenizer_for(config: Run) -> WordTokenizer:
     """The checkpoint's own tokenizer, or the grammar's."""
     if config.pretrained is None and config.tokenizer is None:
-        return Words(grammar_tokenizer(config.task))
-    return Words(tokenizer_of(config.tokenizer or str(config.pretrained), config.model))
+        return WordTokenizer(grammar_tokenizer(config.task))
+    return WordTokenizer(tokenizer_of(config.tokenizer or str(config.pretrained), config.model))
 
 
-def build(config: Run, words: Words, picture: tuple[int, int], dimension: int, say: Say) -> tuple[Model, str]:
+def build(config: Run, words: WordTokenizer, picture: tuple[int, int], dimension: int, say: Log) -> tuple[Model, str]:
     """The model, and where its weights come from. At `base` a model that starts at random has the published vocabulary,
     of which our words are the first. picture: width and height. dimension: numbers of a region.
 
@@ -194,7 +203,7 @@ def build(config: Run, words: Words, picture: tuple[int, int], dimension: int, s
     if config.pretrained:
         report = load_published(model, config.pretrained)
         say(f"pretrained={config.pretrained}: {report}")
-        origin = f"{Path(config.pretrained).name} {str(content(str(local_path(config.pretrained))))[:16]}"
+        origin = f"{Path(config.pretrained).name} {str(path_digest(str(local_path(config.pretrained))))[:16]}"
     elif config.positions == "sinusoidal":
         sinusoidal(model)
     if config.training.frozen:
@@ -223,4 +232,4 @@ def waves(places: torch.Tensor, width: int) -> torch.Tensor:
     """(N,) whole numbers -> (N, width): sines and cosines (Vaswani et al. 2017) as large as random weights."""
     rates = 10_000 ** (-torch.arange(0, width, 2) / width)
     angles = places[:, None] * rates
-    return start_of(width) * torch.stack([angles.sin(), angles.cos()], 2).flatten(1)[:, :width]
+    return initial_std(width) * torch.stack([angles.sin(), angles.cos()], 2).flatten(1)[:, :width]

@@ -28,7 +28,7 @@ RENAMED = {"training.naming": "training.auxiliary_targets"}
 FREE_TEXT = ("data", "pretrained", "tokenizer", "start", "runs", "regions.detector", "regions.file")
 ROOT = Path(__file__).resolve().parent.parent
 OURS = ("train", "travlr", "render", "splits")  # packages whose `ValueError` is written for users
-Say = Callable[[str], object]
+Log = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Job:
     config: Run
     start_setting: str | None = None
 
-    def run(self, say: Say = print) -> list[Row]:
+    def run(self, say: Log = print) -> list[Row]:
         """The results. Raises `ValueError`, in one line, for whatever goes wrong."""
         return attempt(self.resolved(), say)
 
@@ -55,7 +55,7 @@ class Job:
         """The run, with the folder of the run that it starts from. Raises `ValueError` where there is none."""
         if self.start_setting is None:
             return self.config
-        return replace(self.config, start=str(seen_run(self.config, self.start_setting)))
+        return replace(self.config, start=str(matching_run(self.config, self.start_setting)))
 
 
 def settings(arguments: Sequence[str], changes: Mapping[str, Any] | None = None) -> Job:
@@ -94,7 +94,7 @@ def check_names(arguments: Sequence[str]) -> None:
     cli.refuse_repeated(arguments, groups)
 
 
-ALIKE = (
+MATCHED = (
     "model",
     "task",
     "seed",
@@ -109,17 +109,17 @@ ALIKE = (
 )
 
 
-def seen_run(config: Run, setting: str) -> Path:
+def matching_run(config: Run, setting: str) -> Path:
     """The finished run of a setting that is otherwise alike, trained on all examples.
 
     Raises `ValueError` where there is none, with the command that makes it, and where there are several.
     """
-    from train.results.fingerprint import identity
+    from train.results.fingerprint import fingerprint
     from train.results.store import canonical, is_finished, read_config
-    from train.results.tables import differing, flat, in_words
+    from train.results.tables import differing_settings, flat_settings, settings_text
 
     def look(known: Mapping[str, Any]) -> str:
-        return canonical({name: known.get(name) for name in ALIKE})
+        return canonical({name: known.get(name) for name in MATCHED})
 
     def fits(known: Mapping[str, Any]) -> bool:
         training = known["training"]
@@ -128,20 +128,20 @@ def seen_run(config: Run, setting: str) -> Path:
         fresh = known["setting"] == setting and known["start"] is None
         return fresh and whole and augmented and look(known) == look(wanted)
 
-    wanted = identity(config)
+    wanted = fingerprint(config)
     folders = sorted(Path(config.runs).glob("*")) if Path(config.runs).is_dir() else []
     found = [folder for folder in folders if is_finished(folder) and fits(read_config(folder)["config"])]
     if len(found) == 1:
         return found[0]
     if found:
-        apart = differing([flat(read_config(folder)["config"]) for folder in found])
+        apart = differing_settings([flat_settings(read_config(folder)["config"]) for folder in found])
         starts = [shlex.quote(f"start={folder}") for folder in found]
-        names = " or ".join(f"{start} ({in_words(told)})" for start, told in zip(starts, apart, strict=True))
+        names = " or ".join(f"{start} ({settings_text(told)})" for start, told in zip(starts, apart, strict=True))
         raise ValueError(f"start_setting={setting}: several finished runs fit; choose {names}")
-    raise ValueError(f"start_setting={setting}: no finished run fits; make it with {_making(config, setting)}")
+    raise ValueError(f"start_setting={setting}: no finished run fits; make it with {_command_for(config, setting)}")
 
 
-def _making(config: Run, setting: str) -> str:
+def _command_for(config: Run, setting: str) -> str:
     """The command for a run of a setting that is otherwise alike."""
     given = ("model", "task", "data", "seed", "size", "runs", "pretrained", "tokenizer", "boxes",
              "visual_token_type")  # fmt: skip
@@ -154,7 +154,7 @@ def _making(config: Run, setting: str) -> str:
     return shlex.join(["python", "train.py", "experiment=table2", *scale, *told, f"setting={setting}"])
 
 
-def attempt(config: Run, say: Say) -> list[Row]:
+def attempt(config: Run, say: Log) -> list[Row]:
     """`train.run.run`, but every failure that is not ours to explain becomes a `ValueError` of one line too."""
     from train.run import run
 

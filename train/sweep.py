@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from train.settings import FREE_TEXT, Arguments, Job, Say, check_names, settings
+from train.settings import FREE_TEXT, Arguments, Job, Log, check_names, settings
 from travlr import cli
 from travlr.files import Locked
 
-PAUSE = 10.0  # seconds between looks at runs that other processes have
-MOST_RUNS = 1_000  # of a sweep; checking the settings of each takes a while
-NAMED = ("model", "task", "setting", "seed")  # what a run is called by, beside what differs
+POLL_SECONDS = 10.0  # seconds between looks at runs that other processes have
+MAX_RUNS = 1_000  # of a sweep; checking the settings of each takes a while
+IN_NAME = ("model", "task", "setting", "seed")  # what a run is called by, beside what differs
 
 
 # What there is to run ------------------------------------------------------------------------------------------------
@@ -41,11 +41,11 @@ def expand(arguments: Sequence[str]) -> dict[str, Job]:
     asked: list[tuple[list[str], dict[str, Any]]] = []
     for choices in itertools.product(*chosen):
         grid = cli.compose("train", [*fixed, *choices], FREE_TEXT, defaults=asdict(Arguments())).get("grid") or [{}]
-        runs = itertools.islice(combinations(grid, given), MOST_RUNS + 1 - len(asked))
+        runs = itertools.islice(combinations(grid, given), MAX_RUNS + 1 - len(asked))
         asked += [([*fixed, *choices], changes) for changes in runs]
-        if len(asked) > MOST_RUNS:
+        if len(asked) > MAX_RUNS:
             longest = max(given, key=lambda name: len(given[name]), default="experiment")
-            raise cli.UsageError(f"-m: these are more than {MOST_RUNS:,} runs; give {longest} fewer values")
+            raise cli.UsageError(f"-m: these are more than {MAX_RUNS:,} runs; give {longest} fewer values")
     jobs: dict[str, tuple[dict[str, Any], Job]] = {}
     for chosen_arguments, changes in asked:
         job = _checked(chosen_arguments, changes)
@@ -57,7 +57,7 @@ def expand(arguments: Sequence[str]) -> dict[str, Job]:
         )
     if not jobs:
         raise cli.UsageError("nothing to run: no line of the grid has all these settings")
-    return _named(list(jobs.values()))
+    return _with_names(list(jobs.values()))
 
 
 def combinations(grid: Sequence[Mapping[str, Any]], given: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
@@ -80,20 +80,20 @@ def _checked(arguments: Sequence[str], changes: Mapping[str, Any]) -> Job:
     try:
         return settings(arguments, changes)
     except cli.UsageError as error:
-        named = " ".join(f"{name}={value}" for name, value in changes.items() if name in NAMED)
+        named = " ".join(f"{name}={value}" for name, value in changes.items() if name in IN_NAME)
         raise cli.UsageError(f"{error} (in {named})" if named else str(error)) from None
 
 
-def _named(jobs: Sequence[tuple[Mapping[str, Any], Job]]) -> dict[str, Job]:
+def _with_names(jobs: Sequence[tuple[Mapping[str, Any], Job]]) -> dict[str, Job]:
     """Jobs by what tells them apart."""
     from train.results.tables import value_text
 
     names = dict.fromkeys(name for changes, _ in jobs for name in changes)
-    varied = [n for n in names if len({repr(changes.get(n)) for changes, _ in jobs}) > 1 and n not in NAMED]
+    varied = [n for n in names if len({repr(changes.get(n)) for changes, _ in jobs}) > 1 and n not in IN_NAME]
     experiments = {job.config.experiment for _, job in jobs}
     named: dict[str, Job] = {}
     for changes, job in jobs:
-        words = [f"{name}={getattr(job.config, name)}" for name in NAMED]
+        words = [f"{name}={getattr(job.config, name)}" for name in IN_NAME]
         words += [f"{name}={value_text(changes[name])}" for name in varied if name in changes]
         words += [f"experiment={job.config.experiment}"] if len(experiments) > 1 else []
         named[" ".join(words)] = job
@@ -104,11 +104,11 @@ def _named(jobs: Sequence[tuple[Mapping[str, Any], Job]]) -> dict[str, Job]:
 
 
 @dataclass
-class Progress:
+class SweepProgress:
     """What has become of the runs of a sweep."""
 
     jobs: Mapping[str, Job]
-    say: Say
+    say: Log
     rows: list[Any] = field(default_factory=list)
     done: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
@@ -126,14 +126,14 @@ class Progress:
         self.say(line)
 
 
-def go_through(jobs: Mapping[str, Job], say: Say = print) -> list[Any]:
+def run_all(jobs: Mapping[str, Job], say: Log = print) -> list[Any]:
     """Run what is not finished, one after the other; then print the table of all. Gives the rows of all.
 
     A failing run is told in one line and the others go on. Raises `ValueError` at the end where any failed.
     """
     from train.results.tables import grid_table
 
-    progress = Progress(jobs, say)
+    progress = SweepProgress(jobs, say)
     for name in jobs:
         if (rows := _finished(jobs[name])) is not None:
             progress.rows += rows
@@ -142,9 +142,9 @@ def go_through(jobs: Mapping[str, Job], say: Say = print) -> list[Any]:
         say(f"{len(progress.done)} of {len(jobs)} runs are finished already")
     waiting = [name for name in jobs if name not in progress.done]
     while waiting:
-        taken = [name for name in waiting if not _go(name, progress)]
+        taken = [name for name in waiting if not _run_one(name, progress)]
         if taken == waiting:
-            time.sleep(PAUSE)
+            time.sleep(POLL_SECONDS)
         waiting = taken
     if progress.rows:
         say(f"\n{grid_table(progress.rows)}")
@@ -154,7 +154,7 @@ def go_through(jobs: Mapping[str, Job], say: Say = print) -> list[Any]:
     return progress.rows
 
 
-def _go(name: str, progress: Progress) -> bool:
+def _run_one(name: str, progress: SweepProgress) -> bool:
     """Run one; whether it is over. It is not where another process has it."""
     began = time.monotonic()
     progress.say(f"\n{name}")
@@ -194,7 +194,7 @@ def _finished(job: Job) -> list[Any] | None:
         return None
 
 
-def listed(jobs: Mapping[str, Job]) -> str:
+def job_list(jobs: Mapping[str, Job]) -> str:
     """All jobs, a line each, and how many are in which state."""
     states = {name: _state(job) for name, job in jobs.items()}
     counts = [f"{list(states.values()).count(state)} {state}" for state in dict.fromkeys(states.values())]

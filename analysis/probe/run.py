@@ -25,7 +25,7 @@ from analysis.probe.report.metrics import TOLERANCES, Line, measure
 from analysis.probe.report.results import Result, save_result
 from analysis.probe.scorers.models import Model, models, regions_of
 from analysis.probe.scorers.scoring import ANSWERS, Say, forget, hash_of, keep, kept, read, read_config, score
-from train.results.provenance import CODE, surroundings
+from train.results.provenance import CODE, provenance
 from train.results.store import run_id
 from travlr.files import Locked
 
@@ -279,7 +279,7 @@ def _surroundings(device: str = "") -> dict[str, Any]:
         import torch
 
         gpus = [torch.cuda.get_device_name(device)]
-    found = surroundings(gpus, (*CODE, "analysis"))
+    found = provenance(gpus, (*CODE, "analysis"))
     return {**found, "versions": json.loads(found["versions"])}
 
 

@@ -15,7 +15,7 @@ from analysis.runs import Runs
 from analysis.tables.sheet import BIMODAL, MARKS, SHORT, TASKS, TEXT_ONLY, Sheet, left_out
 from train.config import SETTINGS as TRAINED_IN
 from train.results.scores import TEST
-from train.results.store import TEST_SETTINGS, TEST_SPLITS, own_setting
+from train.results.store import TEST_SETTINGS, TEST_SPLITS, main_test_setting
 
 Place = tuple[str, str, str]  # task, test setting, split
 Measured = Mapping[tuple[str, str, str], Sequence[float]]  # name, test setting, split -> interval, couples right
@@ -104,7 +104,7 @@ def _cell(sheet: Sheet, line: Sequence[Trained], label: str, setting: str, place
     told.append(f"{average.converged} of {len(average.runs)} converged")
     where = {"task": task, "model": line[0].about["model"], "setting": setting, "test": test, "split": split}
     above = average.above_random(test, split)
-    classes = ["own"] * (own_setting(setting) == test) + ["chance"] * (not above)
+    classes = ["own"] * (main_test_setting(setting) == test) + ["chance"] * (not above)
     return Cell(_text(score), score, underlined=above, hint="; ".join(told), link=urlencode(where),
                 classes=" ".join(classes))  # fmt: skip
 

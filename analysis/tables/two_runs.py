@@ -13,7 +13,7 @@ from analysis.statistics import Paired, holm, paired
 from analysis.tables.sheet import SHORT, Sheet, score_text, signed
 from train.results.scores import LEVEL
 from train.results.store import read_predictions
-from train.results.tables import differing, in_words
+from train.results.tables import differing_settings, settings_text
 
 
 def compare(runs: Runs, name_a: str, name_b: str) -> Table:
@@ -74,7 +74,7 @@ def _compare_table(
         sheet.add(map(Cell, (place[0], SHORT[place[1]], *texts)))
         sheet.data.append(told | vars(result) | {"p_adjusted": adjusted[place], "differs": differs})
     heads = ("Split", "Tested in", "Examples", "A", "B", "A - B [95 %]", "A right", "B right", "p", "Higher")
-    apart = map(in_words, differing([run.settings for run in runs]))
+    apart = map(settings_text, differing_settings([run.settings for run in runs]))
     names = [
         f"{letter}: {run.about['name']}, {run.weights} weights" + f"; {settings}" * bool(settings)
         for letter, run, settings in zip("AB", runs, apart, strict=True)

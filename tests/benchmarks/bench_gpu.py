@@ -19,10 +19,10 @@ from torch import nn
 from train.config import Optimiser, Run, Training
 from train.data.examples import Source
 from train.data.inputs import Inputs
-from train.learning.batches import Parts, fine_tuning
+from train.learning.batches import RunData, fine_tuning
 from train.learning.module import Learner
 from train.models import MODELS
-from train.run import build, sight_of, words_of
+from train.run import build, tokenizer_for, visual_settings
 from travlr import Cardinality
 from travlr.config import Count
 from travlr.generate import Job, generate_dataset
@@ -54,8 +54,8 @@ def row(name: str, setting: str, how: str, data: Path, arguments: argparse.Names
             steps=arguments.steps + WARM, check_every=None, auxiliary_targets=False, window=50, shortest_first=0.0
         ),
     )
-    source, words = Source(data), words_of(run)
-    parts = Parts(run, source, words, sight_of(run, data / ".features"))
+    source, words = Source(data), tokenizer_for(run)
+    parts = RunData(run, source, words, visual_settings(run, data / ".features"))
     regions = parts.examples("validation").regions
     model, _ = build(run, words, source.picture, regions.dimension if regions else 0, lambda _: None)
     schedule, _ = fine_tuning(parts)

@@ -25,7 +25,7 @@ import numpy as np
 
 from analysis.runs import examples_of
 from train.config import Run
-from train.results.provenance import surroundings
+from train.results.provenance import provenance
 from train.results.scores import score
 from train.results.store import (
     CONFIG,
@@ -35,7 +35,7 @@ from train.results.store import (
     _write_table,
     predictions_table,
     read_config,
-    rebuild,
+    rebuild_table,
     result_row,
     start_run,
     write_curve,
@@ -135,7 +135,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         data, runs = asked.data or Path(place) / "data", asked.keep or Path(place) / "runs"
         about = {"size": "small", "weights": "random", "parameters": 1_000_000, "train_seconds": 300.0, "steps": STEPS,
-                 "evaluate_seconds": 20.0, "precision": "float32", **surroundings()}  # fmt: skip
+                 "evaluate_seconds": 20.0, "precision": "float32", **provenance()}  # fmt: skip
         begun = time.perf_counter()
         for task, config in ((name, task.Config) for name, task in TASKS.items()):
             folder = data / task
@@ -143,7 +143,7 @@ def main() -> None:
                 generate_dataset(config(), Job(out=str(folder)), say=lambda _: None)
             if not any(json.loads(p.read_text())["config"]["task"] == task for p in runs.glob(f"*/{CONFIG}")):
                 make_runs(runs, task, folder, about)
-        rebuild(runs)
+        rebuild_table(runs)
         print(f"{sum(1 for _ in runs.glob('*/predictions.parquet'))} runs made in {time.perf_counter() - begun:.0f} s")
         measure(runs, Path(place) / "report")
 

@@ -45,16 +45,16 @@ from transformers import (
 )
 
 from train.config import Run, Training
-from train.data.examples import Examples, Raw, Sight, Source, bucketed
+from train.data.examples import Examples, RawExamples, Source, VisualSettings, bucketed
 from train.data.inputs import Inputs
-from train.data.text import Words, grammar_tokenizer
-from train.learning.batches import Parts, fine_tuning
+from train.data.text import WordTokenizer, grammar_tokenizer
+from train.learning.batches import RunData, fine_tuning
 from train.learning.devices import chosen_precision, keep_memory, matmul_rate
 from train.learning.module import Learner
 from train.models import MODELS, make_model, shape_of
 from train.models.layers import Model
 from train.regions.sources import RegionSettings
-from train.run import build, words_of
+from train.run import build, tokenizer_for
 from travlr import Cardinality, Spatiality
 from travlr.config import Count
 from travlr.generate import Job, generate_dataset, generator
@@ -127,7 +127,7 @@ class Plain(nn.Module):
 # Examples --------------------------------------------------------------------------------------------------------
 
 
-def scenes(count: int) -> Raw:
+def scenes(count: int) -> RawExamples:
     """Examples of evenly mixed length, with a query of comparison."""
     maker = generator(Cardinality())
     random = np.random.default_rng(0)
@@ -143,21 +143,21 @@ def scenes(count: int) -> Raw:
     ids = [str(row) for row in range(count)]
     answers = random.random(count) < 0.5
     pairs = [("comparison", "1", "2")] * count
-    return Raw(ids, maker.captions(batch), queries, answers, pairs, grid, world, maker.renderer)
+    return RawExamples(ids, maker.captions(batch), queries, answers, pairs, grid, world, maker.renderer)
 
 
-def sight_of(name: str, size: str = "base") -> Sight:
+def sight_of(name: str, size: str = "base") -> VisualSettings:
     sees, regions = (
         MODELS[name].architecture.sees,
         RegionSettings(number=REGIONS).for_model(MODELS[name].architecture.takes_boxes),
     )
-    return Sight(sees, regions, shape_of(name, size).picture if sees == "pixels" else 0)
+    return VisualSettings(sees, regions, shape_of(name, size).picture if sees == "pixels" else 0)
 
 
 # One pair of loops -----------------------------------------------------------------------------------------------
 
 
-def plain_batches(raw: Raw, examples: Examples, size: int) -> Iterator[tuple[Any, Any, Tensor]]:
+def plain_batches(raw: RawExamples, examples: Examples, size: int) -> Iterator[tuple[Any, Any, Tensor]]:
     tokenizer = grammar_tokenizer()
     order = np.random.default_rng(1).permutation(len(raw.ids))
 
@@ -224,7 +224,7 @@ def compare(name: str, size: int, batches: int, precision: str, now: Callable[[]
     """A row of the table for one model. now: the clock."""
     raw = scenes(size * batches)
     begun = now()
-    examples = Examples(raw, Words(grammar_tokenizer()), sight_of(name))
+    examples = Examples(raw, WordTokenizer(grammar_tokenizer()), sight_of(name))
     took = Counter({"input": now() - begun})
     dimension = examples.regions.dimension if examples.regions is not None else 2048
     torch.manual_seed(0)
@@ -269,9 +269,9 @@ def compare(name: str, size: int, batches: int, precision: str, now: Callable[[]
 def default_run(name: str, setting: str, folder: Path, steps: int, precision: str) -> list[str]:
     """Milliseconds of a step of the default run: where they go, and how many steps a second that makes."""
     run = Run(model=name, setting=setting, data=str(folder), training=Training(steps=250))
-    source, words = Source(folder), words_of(run)
+    source, words = Source(folder), tokenizer_for(run)
     sees = MODELS[name].architecture.sees
-    parts = Parts(run, source, words, Sight(sees, run.model_regions, shape_of(name, run.size).picture))
+    parts = RunData(run, source, words, VisualSettings(sees, run.model_regions, shape_of(name, run.size).picture))
     regions = parts.examples("validation").regions
     model, _ = build(run, words, source.picture, regions.dimension if regions else 0, lambda _: None)
     schedule, _ = fine_tuning(parts)
@@ -311,7 +311,9 @@ def memory(name: str, folder: str) -> None:
     """Print MiB that the splits of a dataset take with what a model sees of them, at the most and when made."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     source = Source(Path(folder))
-    parts = Parts(Run(model=name, size="base", task=source.task), source, Words(grammar_tokenizer()), sight_of(name))
+    parts = RunData(
+        Run(model=name, size="base", task=source.task), source, WordTokenizer(grammar_tokenizer()), sight_of(name)
+    )
     kept = [parts.examples(split) for split in ("train", "validation")]
     assert len(kept[0]) == 32_000
     print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)

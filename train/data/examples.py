@@ -18,12 +18,12 @@ import pyarrow as pa
 import torch
 
 from render.image import Renderer, decode
-from train.data.auxiliary import Named, named
+from train.data.auxiliary import AuxiliaryTargets, auxiliary_targets
 from train.data.inputs import Inputs
 from train.data.pixels import PUBLISHED, FilePictures, Pictures, Statistics
-from train.data.text import Ragged, Words, tokenise
-from train.regions.scenes import Scenes, grid_of
-from train.regions.sources import Regions, RegionSettings, make_regions
+from train.data.text import Ragged, WordTokenizer, tokenise
+from train.regions.scenes import PictureSet, grid_of
+from train.regions.sources import RegionSettings, RegionTable, make_regions
 from travlr.config import Config
 from travlr.dataset import Dataset, SplitReader, open_dataset
 from travlr.generate import Generator, generator, renderer_of
@@ -31,13 +31,13 @@ from travlr.scene import SPLITS, Batch, World
 from travlr.tasks import config_from_dict
 
 SHOWN = {"image": (True, False), "caption": (False, True), "image+caption": (True, True)}  # image, caption
-PORTION = 4096  # examples drawn at once, whole couples
-OF_EACH = ("grid", "order", "query", "pair", "answer")  # arrays of a `Batch`, an entry for each example
+CHUNK = 4096  # examples drawn at once, whole couples
+PER_EXAMPLE = ("grid", "order", "query", "pair", "answer")  # arrays of a `Batch`, an entry for each example
 DROPPED = 0.25  # of each modality in the mixed setting (paper, appendix F)
 
 
 @dataclass(frozen=True)
-class Sight:
+class VisualSettings:
     """What the model is shown beside text: `sees` of the model, how regions are made, the side of its pictures.
 
     statistics: by which pixels are normalised. cache: a folder for what took long to make.
@@ -53,7 +53,7 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class Raw:
+class RawExamples:
     """N examples before tokens and regions. grid: (N, cells). encoded: gives the picture files, where none can be
     rendered; begins anew with every call."""
 
@@ -67,7 +67,7 @@ class Raw:
     renderer: Renderer | None
     encoded: Callable[[], Iterable[bytes]] | None = None
 
-    def take(self, rows: np.ndarray) -> Raw:
+    def take(self, rows: np.ndarray) -> RawExamples:
         """Examples `rows`, increasing."""
         encoded = self.encoded
         return replace(
@@ -81,12 +81,12 @@ class Raw:
             encoded=encoded and (lambda: compress(encoded(), np.bincount(rows, minlength=len(self.ids)))),
         )
 
-    def scenes(self) -> Scenes:
+    def scenes(self) -> PictureSet:
         def decoded() -> Iterator[np.ndarray]:
             return (np.asarray(decode(file)) for file in (self.encoded or tuple)())
 
         files = decoded if self.encoded else None
-        return Scenes(self.ids, self.grid, self.world.rows, self.world.columns, self.renderer, files)
+        return PictureSet(self.ids, self.grid, self.world.rows, self.world.columns, self.renderer, files)
 
 
 class Examples:
@@ -97,7 +97,7 @@ class Examples:
     each pair. objects: (N,) numbers of objects. named: what is named beside the answers.
     """
 
-    def __init__(self, raw: Raw, words: Words, sight: Sight) -> None:
+    def __init__(self, raw: RawExamples, words: WordTokenizer, sight: VisualSettings) -> None:
         self.ids, self.queries, self.answers = raw.ids, raw.queries, raw.answers
         self.groups = np.array([pair[0] for pair in raw.pairs])
         self.pairs, self.captions = raw.pairs, [*raw.captions, *[""] * len(raw.ids)]
@@ -106,7 +106,7 @@ class Examples:
         captions, queries = tokenise(words, raw.captions), tokenise(words, raw.queries)
         self.texts = _stacked(words.join(captions, queries), words.join(queries))
         self.phrases = np.array([len(caption) for caption in captions])  # tokens of each caption
-        self.regions: Regions | None = None
+        self.regions: RegionTable | None = None
         self.pixels: Pictures | FilePictures | None = None
         if sight.sees == "regions":
             self.regions = make_regions(sight.regions, raw.scenes(), sight.cache)
@@ -124,8 +124,8 @@ class Examples:
         return len(self.ids)
 
     @functools.cached_property
-    def named(self) -> Named:
-        return named(self.words, self.queries, self.pairs, self.captions)
+    def auxiliary(self) -> AuxiliaryTargets:
+        return auxiliary_targets(self.words, self.queries, self.pairs, self.captions)
 
     def text_rows(self, rows: np.ndarray, image: np.ndarray, caption: np.ndarray) -> np.ndarray:
         """Rows of `texts` for examples `rows` that are shown an image and a caption, or not; all (B,)."""
@@ -146,7 +146,7 @@ class Examples:
             answer=torch.from_numpy(self.answers[rows].astype(np.int64)),
         )
         if self.regions is not None:
-            features, boxes, seen = self.regions.take(np.where(image, rows, Regions.BLANK))
+            features, boxes, seen = self.regions.take(np.where(image, rows, RegionTable.BLANK))
             made = replace(
                 made,
                 features=torch.from_numpy(features),
@@ -172,13 +172,13 @@ def _stacked(first: Ragged, second: Ragged) -> Ragged:
 # Where examples come from ----------------------------------------------------------------------------------------
 
 
-def streamed(maker: Generator, start: int, stop: int, split: str = "train", keep: int | None = None) -> Raw:
+def streamed(maker: Generator, start: int, stop: int, split: str = "train", keep: int | None = None) -> RawExamples:
     """Examples start to stop of a generator. Those of `train` past `count.train` are in no split of the dataset.
 
     keep: only so many, those with the fewest objects; of each couple (true and false) both or neither.
     """
     drawn = _drawn(maker, split, start, stop, stop - start if keep is None else keep)
-    return Raw(
+    return RawExamples(
         ids=[f"{split}-{index}" for index in drawn.index],
         captions=maker.captions(drawn.batch),
         queries=maker.query_texts(drawn.batch),
@@ -191,42 +191,44 @@ def streamed(maker: Generator, start: int, stop: int, split: str = "train", keep
 
 
 @dataclass(frozen=True)
-class Drawn:
+class SampledBatch:
     """Examples of a generator. index: (N,) of each in its split, increasing."""
 
     batch: Batch
     index: np.ndarray
 
-    def fewest_objects(self, keep: int) -> Drawn:
+    def fewest_objects(self, keep: int) -> SampledBatch:
         """The couples with the fewest objects, `keep` examples in all; of couples with as many the earlier ones."""
         if keep >= len(self.index):
             return self
         objects = (self.batch.grid.reshape(len(self.index) // 2, -1) > 0).sum(axis=1)  # of each couple
         couples = np.sort(np.argsort(objects, kind="stable")[: keep // 2])
         rows = (2 * couples[:, None] + [0, 1]).ravel()
-        kept: dict[str, Any] = {name: getattr(self.batch, name)[rows] for name in OF_EACH}
-        return Drawn(replace(self.batch, **kept), self.index[rows])
+        kept: dict[str, Any] = {name: getattr(self.batch, name)[rows] for name in PER_EXAMPLE}
+        return SampledBatch(replace(self.batch, **kept), self.index[rows])
 
 
-def _joined(parts: Sequence[Drawn]) -> Drawn:
+def _joined(parts: Sequence[SampledBatch]) -> SampledBatch:
     """Parts of a split, one after the other."""
-    arrays: dict[str, Any] = {name: np.concatenate([getattr(part.batch, name) for part in parts]) for name in OF_EACH}
-    return Drawn(replace(parts[0].batch, **arrays), np.concatenate([part.index for part in parts]))
+    arrays: dict[str, Any] = {
+        name: np.concatenate([getattr(part.batch, name) for part in parts]) for name in PER_EXAMPLE
+    }
+    return SampledBatch(replace(parts[0].batch, **arrays), np.concatenate([part.index for part in parts]))
 
 
-def _drawn(maker: Generator, split: str, start: int, stop: int, keep: int) -> Drawn:
+def _drawn(maker: Generator, split: str, start: int, stop: int, keep: int) -> SampledBatch:
     """As `streamed`; in portions, so that memory depends on `keep` and not on how many there are to choose from."""
-    parts: list[Drawn] = []
-    for first in range(start, stop, PORTION):
-        end = min(first + PORTION, stop)
-        parts.append(Drawn(maker.batch(split, first, end), np.arange(first, end)))
+    parts: list[SampledBatch] = []
+    for first in range(start, stop, CHUNK):
+        end = min(first + CHUNK, stop)
+        parts.append(SampledBatch(maker.batch(split, first, end), np.arange(first, end)))
         if sum(len(part.index) for part in parts) > 2 * keep:
             parts = [_joined(parts).fewest_objects(keep)]
     return _joined(parts).fewest_objects(keep)
 
 
 class Source:
-    """A dataset on disk: its splits as `Raw`, and its generator where its manifest says how it was made.
+    """A dataset on disk: its splits as `RawExamples`, and its generator where its manifest says how it was made.
 
     Raises `ValueError` where a split is missing.
     """
@@ -253,12 +255,12 @@ class Source:
             raise ValueError(f"data={self.folder}: does not say how it was made; use training.stream=false")
         return generator(self.config)
 
-    def raw(self, split: str, limit: int | None = None) -> Raw:
+    def raw(self, split: str, limit: int | None = None) -> RawExamples:
         """A split, or its first examples."""
         reader = self.dataset[split]
         table = reader.columns("id", "caption", "query", "answer", "pair", "objects").slice(0, limit)
         world = self.config.world if self.config else _world(table)
-        return Raw(
+        return RawExamples(
             ids=table["id"].to_pylist(),
             captions=table["caption"].to_pylist(),
             queries=table["query"].to_pylist(),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 IGNORED = -100  # a target where no word is asked for
-PAIR, NAMES = 4, 5  # words that are named of a pair and of an object, at most
+PAIR_TOKENS, NAME_TOKENS = 4, 5  # words that are named of a pair and of an object, at most
 
 
 @dataclass(frozen=True)

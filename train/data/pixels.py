@@ -23,7 +23,7 @@ Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard de
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)
 PUBLISHED: Statistics = (MEAN, STD)
-MOST_KEPT = 1 << 28  # bytes of scaled pictures
+MAX_CACHED = 1 << 28  # bytes of scaled pictures
 
 
 def scaled(picture: np.ndarray, side: int) -> np.ndarray:
@@ -94,7 +94,7 @@ class Pictures:
         picture = self._kept.pop(key, None)
         if picture is None:
             picture = scaled(self.renderer.arrays(cells[None])[0], self.side)
-            if (len(self._kept) + 1) * picture.nbytes > MOST_KEPT and self._kept:
+            if (len(self._kept) + 1) * picture.nbytes > MAX_CACHED and self._kept:
                 self._kept.popitem(last=False)
         self._kept[key] = picture
         return picture

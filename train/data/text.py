@@ -18,8 +18,8 @@ from travlr.scene import COLOURS, SHAPES, SIZES, World, column_name, row_name
 from travlr.tasks import PAPER, task_class
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-LISTS = "There is "  # what comes before the objects of a caption
-BETWEEN = re.compile(r", | and ")
+LIST_START = "There is "  # what comes before the objects of a caption
+SEPARATOR = re.compile(r", | and ")
 WORDS_AND_MARKS = re.compile(r"\w+|[^\w\s]")
 
 
@@ -46,7 +46,7 @@ class Ragged:
         return np.where(mask, self.flat[places], pad).astype(np.int64), mask
 
 
-class Words:
+class WordTokenizer:
     """Token ids of texts through any tokenizer of `transformers`, word by word."""
 
     def __init__(self, tokenizer: Any) -> None:
@@ -83,7 +83,7 @@ class Words:
         return Ragged(flat, np.concatenate([[0], lengths.cumsum()]))
 
 
-def tokenise(words: Words, texts: Sequence[str]) -> list[list[int]]:
+def tokenise(words: WordTokenizer, texts: Sequence[str]) -> list[list[int]]:
     """Token lists of texts; texts that repeat, as queries do, are looked up whole.
 
     Raises `ValueError`, naming the word, where the tokenizer does not know one: a model cannot learn from `[UNK]`.
@@ -101,9 +101,9 @@ def tokenise(words: Words, texts: Sequence[str]) -> list[list[int]]:
 
 def phrases_of(caption: str) -> tuple[str, list[str]]:
     """What comes before the objects that a caption lists, and these: `a red circle at A 1`."""
-    before, said, listed = caption.partition(LISTS)
+    before, said, listed = caption.partition(LIST_START)
     listed = listed.removesuffix(".")
-    return before + said, BETWEEN.split(listed) if listed else []
+    return before + said, SEPARATOR.split(listed) if listed else []
 
 
 def grammar_tokenizer(task: str | None = None) -> Any:

@@ -9,30 +9,40 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from train.config import Run
-from train.data.examples import SHOWN, Examples, Raw, Sight, Source, bucketed, in_order, shown, streamed
+from train.data.examples import (
+    SHOWN,
+    Examples,
+    RawExamples,
+    Source,
+    VisualSettings,
+    bucketed,
+    in_order,
+    shown,
+    streamed,
+)
 from train.data.inputs import Inputs
-from train.data.text import Words
-from train.learning.consistency import both_sides
+from train.data.text import WordTokenizer
+from train.learning.consistency import paired_inputs
 from train.learning.module import Schedule
 from train.learning.reader import PAIRS
 from train.models import shape_of
-from train.results.store import own_setting
+from train.results.store import main_test_setting
 
-CHOICE = 8  # examples from which one with few objects is taken, where training begins with those
+CANDIDATES = 8  # examples from which one with few objects is taken, where training begins with those
 TOKENS = 16_384  # padded tokens of a batch in evaluation
 
 
 @dataclass(frozen=True)
-class Parts:
+class RunData:
     """What a run works with, made once: its data, its words and what the model is shown."""
 
     run: Run
     source: Source
-    words: Words
-    sight: Sight
+    words: WordTokenizer
+    sight: VisualSettings
 
     @property
-    def sight_in_training(self) -> Sight:
+    def sight_in_training(self) -> VisualSettings:
         """Pictures are read only where they are shown without a caption."""
         return self.sight if self.run.setting in ("image", "mixed") else replace(self.sight, reader=None)
 
@@ -56,7 +66,7 @@ def random_of(*key: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
 
-def fine_tuning(parts: Parts) -> tuple[Schedule, int]:
+def fine_tuning(parts: RunData) -> tuple[Schedule, int]:
     """What is learned from, and how many examples there are to see."""
     config, training = parts.run, parts.run.training
     if training.stream:
@@ -78,9 +88,9 @@ def unlabelled_pairs(config: Run, steps: int) -> int:
     return consistency + config.reader.steps * PAIRS
 
 
-def _streamed(parts: Parts) -> tuple[Schedule, int]:
+def _streamed(parts: RunData) -> tuple[Schedule, int]:
     """As `fine_tuning`, of examples past the dataset's own, each seen once. While `training.shortest_first` lasts, an
-    epoch takes those with the fewest objects of `CHOICE` times as many, or of as many as a small world has.
+    epoch takes those with the fewest objects of `CANDIDATES` times as many, or of as many as a small world has.
 
     Raises `ValueError` where it has too few for all steps.
     """
@@ -97,12 +107,12 @@ def _streamed(parts: Parts) -> tuple[Schedule, int]:
             f"training.steps={steps}: needs {epochs * rows:,} examples past the dataset's own, of which its world has "
             f"only {there:,}; use fewer steps, or training.stream=false"
         )
-    apart = min(rows * CHOICE, room)
+    apart = min(rows * CANDIDATES, room)
 
     def batches(epoch: int) -> Iterator[Inputs]:
         first = start + epoch * apart
         through = epoch * per_epoch / (training.shortest_first * steps) if training.shortest_first else 1.0
-        made = min(apart, 2 * math.ceil(rows * CHOICE ** (1 - min(1.0, through)) / 2))
+        made = min(apart, 2 * math.ceil(rows * CANDIDATES ** (1 - min(1.0, through)) / 2))
         raw = streamed(maker, first, first + made, keep=rows)
         if not training.consistency:
             return _batches(parts, _read(parts, raw, epoch), config.batch_size, epoch)
@@ -116,7 +126,7 @@ def _streamed(parts: Parts) -> tuple[Schedule, int]:
     return Schedule(batches, per_epoch * accumulate, steps, per_epoch), steps * accumulate * config.batch_size
 
 
-def _read(parts: Parts, raw: Raw, epoch: int) -> Examples:
+def _read(parts: RunData, raw: RawExamples, epoch: int) -> Examples:
     """Streamed examples as a model in training sees them."""
     examples = parts.checked(Examples(raw, parts.words, parts.sight_in_training))
     if parts.run.training.shuffled:
@@ -124,15 +134,15 @@ def _read(parts: Parts, raw: Raw, epoch: int) -> Examples:
     return examples
 
 
-def _with_sides(parts: Parts, batches: Iterator[Inputs], unlabelled: Examples, epoch: int) -> Iterator[Inputs]:
+def _with_sides(parts: RunData, batches: Iterator[Inputs], unlabelled: Examples, epoch: int) -> Iterator[Inputs]:
     """Beside each labelled batch as many unlabelled examples."""
     order = random_of(parts.run.seed, 6, epoch).permutation(len(unlabelled))
     for number, batch in enumerate(batches):
         rows = order[number * len(batch) : (number + 1) * len(batch)]
-        yield replace(batch, sides=both_sides(unlabelled, rows, parts.run.setting))
+        yield replace(batch, sides=paired_inputs(unlabelled, rows, parts.run.setting))
 
 
-def _chosen(parts: Parts) -> Examples:
+def _chosen(parts: RunData) -> Examples:
     """The train split, or the part of it that `training.examples` asks for."""
     training, seed = parts.run.training, parts.run.seed
     raw = parts.source.raw("train")
@@ -150,10 +160,10 @@ def _chosen(parts: Parts) -> Examples:
 def _shuffle(examples: Examples, random: np.random.Generator) -> None:
     """Give all that tells the truth to other examples."""
     order = random.permutation(len(examples))
-    examples.answers, examples.named = examples.answers[order], examples.named.shuffled(order)
+    examples.answers, examples.auxiliary = examples.answers[order], examples.auxiliary.shuffled(order)
 
 
-def _batches(parts: Parts, examples: Examples, size: int, epoch: int) -> Iterator[Inputs]:
+def _batches(parts: RunData, examples: Examples, size: int, epoch: int) -> Iterator[Inputs]:
     """All examples in batches of `size`; with `training.auxiliary_targets`, with these."""
     config, setting = parts.run, parts.run.setting
     random = random_of(config.seed, 1, epoch)
@@ -162,7 +172,7 @@ def _batches(parts: Parts, examples: Examples, size: int, epoch: int) -> Iterato
         image, caption = shown(setting, rows, random)
         inputs = examples.inputs(rows, image, caption, changes)
         if config.training.auxiliary_targets and not config.training.frozen:
-            inputs = examples.named(inputs, rows, examples.text_rows(rows, image, caption))
+            inputs = examples.auxiliary(inputs, rows, examples.text_rows(rows, image, caption))
         yield inputs
 
 
@@ -179,5 +189,5 @@ def test_rows(examples: Examples, setting: str) -> Iterator[np.ndarray]:
 
 def _lengths(examples: Examples, setting: str) -> np.ndarray:
     """Tokens of N examples in a setting; those of `mixed` as if nothing were dropped."""
-    image, caption = (np.full(len(examples), is_shown) for is_shown in SHOWN[own_setting(setting)])
+    image, caption = (np.full(len(examples), is_shown) for is_shown in SHOWN[main_test_setting(setting)])
     return examples.texts.lengths[examples.text_rows(np.arange(len(examples)), image, caption)]

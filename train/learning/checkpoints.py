@@ -14,7 +14,7 @@ from lightning.pytorch.callbacks import Callback
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from train.learning.devices import leads
+from train.learning.devices import is_main_process
 from train.learning.module import Learner
 
 FOLDER = "checkpoints"  # in the folder of a run, until it is finished
@@ -24,7 +24,7 @@ WEIGHTS = "model.safetensors"  # in the folder of a finished run
 
 def save_weights(learner: Learner, path: Path) -> None:
     """The model and its word heads as safetensors; whole or not at all, and there for every process of the run."""
-    if leads():
+    if is_main_process():
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in learner.state_dict().items()}
         temporary = path.with_suffix(".tmp")
         save_file(tensors, temporary)
@@ -81,7 +81,7 @@ class Checkpoints(Callback):
         self.saved = time.monotonic()
 
 
-class Files(TorchCheckpointIO):
+class CheckpointFiles(TorchCheckpointIO):
     """Writes checkpoints whole or not at all. (Lightning writes them to another disk and copies them from there.)
 
     Reading one that is damaged, or whose weights are not those of `learner`, raises `ValueError`.

@@ -21,7 +21,7 @@ from train.data.inputs import IGNORED, Inputs
 OTHER = {"image": "caption", "caption": "image"}
 
 
-def both_sides(examples: Examples, rows: np.ndarray, setting: str) -> tuple[Inputs, Inputs]:
+def paired_inputs(examples: Examples, rows: np.ndarray, setting: str) -> tuple[Inputs, Inputs]:
     """Unlabelled examples `rows` (B,) as the training setting shows them, and as the other modality does.
 
     `targets` is 0 at the tokens that name something, which both sides have in the same order; `objects`, what the text
@@ -31,7 +31,7 @@ def both_sides(examples: Examples, rows: np.ndarray, setting: str) -> tuple[Inpu
     for side in (setting, OTHER[setting]):
         image, caption = shown(side, rows, None)
         inputs = examples.inputs(rows, image, caption)
-        known = examples.named(inputs, rows, examples.text_rows(rows, image, caption))
+        known = examples.auxiliary(inputs, rows, examples.text_rows(rows, image, caption))
         assert known.targets is not None
         places = torch.where(known.targets == IGNORED, IGNORED, 0)
         sides.append(replace(inputs, answer=None, targets=places, objects=known.objects))

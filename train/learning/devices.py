@@ -15,20 +15,20 @@ from train.config import PRECISIONS, Run
 from travlr.files import locked
 
 TRIAL = (1024, 768, 1024)  # rows, inner and columns of the matrix products that are timed
-WARM, TIMED = 3, 10  # products before any is timed (threads and kernels start with them), and timed ones at least
+WARMUP, TIMED = 3, 10  # products before any is timed (threads and kernels start with them), and timed ones at least
 FASTER = 1.5  # bf16 is taken where it is at least this much faster
 
 
-def leads() -> bool:
+def is_main_process() -> bool:
     """Whether this is the process that writes and tells: with `devices` above 1 Lightning starts others, which run the
     same command to learn from their part of every batch, and no more."""
     return getattr(rank_zero_only, "rank", 0) == 0
 
 
 @contextlib.contextmanager
-def locked_by_leader(folder: Path) -> Iterator[None]:
+def locked_by_main_process(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder for all processes of a run. Raises `Locked` where another run has it."""
-    with locked(folder) if leads() else contextlib.nullcontext():
+    with locked(folder) if is_main_process() else contextlib.nullcontext():
         yield
 
 
@@ -60,7 +60,7 @@ def matmul_rate(precision: torch.dtype, device: str = "cpu", seconds: float = 0.
             torch.cuda.synchronize()
         return time.perf_counter() - start
 
-    for _ in range(WARM):
+    for _ in range(WARMUP):
         took()
     times: list[float] = []
     while len(times) < TIMED or sum(times) < seconds:

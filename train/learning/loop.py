@@ -15,14 +15,14 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback, TQDMProgressBar
 
 from train.config import Run
-from train.learning.checkpoints import BEST, FOLDER, LAST, Checkpoints, Files, load_weights
-from train.learning.devices import leads
+from train.learning.checkpoints import BEST, FOLDER, LAST, CheckpointFiles, Checkpoints, load_weights
+from train.learning.devices import is_main_process
 from train.learning.module import Learner
 from train.results.store import write_curve
 
-SEVERAL = "ddp_find_unused_parameters_true"  # heads go unused that a batch asks nothing of
+MULTI_DEVICE = "ddp_find_unused_parameters_true"  # heads go unused that a batch asks nothing of
 LOSSES = ("answer_loss", "pair_loss", "value_loss", "word_loss", "object_loss", "consistency_loss")
-LOGGED = 10  # steps between points of the loss curve
+LOG_EVERY = 10  # steps between points of the loss curve
 
 
 def fit(
@@ -39,14 +39,14 @@ def fit(
 
     monitor: the validation metric by which weights are the best.
     """
-    quieten()
+    silence_warnings()
     best = run.training.keep == "best"
     place, check_every = folder / FOLDER, learner.schedule.check_every
-    curve = Curve(folder)
+    curve = CurveWriter(folder)
     trainer = L.Trainer(
         accelerator=device,
         devices=run.devices,
-        strategy=SEVERAL if run.devices > 1 and run.strategy in ("auto", "ddp") else run.strategy,
+        strategy=MULTI_DEVICE if run.devices > 1 and run.strategy in ("auto", "ddp") else run.strategy,
         precision="bf16-mixed" if precision == "bf16" else "32-true",
         max_steps=learner.steps,
         max_epochs=-1,
@@ -56,13 +56,13 @@ def fit(
         gradient_clip_val=run.optimiser.clip,
         logger=loggers(run, folder),
         callbacks=[curve, *progress_bar(), Checkpoints(place, run.save_minutes, check_every, monitor, best)],
-        plugins=[Files(learner)],
+        plugins=[CheckpointFiles(learner)],
         enable_checkpointing=False,  # Lightning's own
         enable_progress_bar=sys.stderr.isatty(),
         enable_model_summary=False,
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
-        log_every_n_steps=LOGGED,
+        log_every_n_steps=LOG_EVERY,
         default_root_dir=folder,
     )
     last = place / LAST
@@ -81,7 +81,7 @@ def fit(
     return curve.before
 
 
-class Curve(Callback):
+class CurveWriter(Callback):
     """curve.csv: loss and validation scores by step; it is part of the checkpoint, with the seconds it took until then,
     so a resumed run has all of it."""
 
@@ -97,7 +97,7 @@ class Curve(Callback):
         self.points, self.before = state["points"], state.get("seconds", 0.0)
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        if trainer.global_step % LOGGED == 0:
+        if trainer.global_step % LOG_EVERY == 0:
             found = {name: float(value) for name, value in trainer.callback_metrics.items() if "loss" in name}
             self.points.append({"step": trainer.global_step, **found})
 
@@ -108,19 +108,19 @@ class Curve(Callback):
         self.write()
 
     def write(self) -> None:
-        if leads():
+        if is_main_process():
             write_curve(self.folder, self.points)
 
 
 def loggers(run: Run, folder: Path) -> list[Any]:
-    """TensorBoard and Weights & Biases by name, the latter offline unless WANDB_MODE says otherwise; `Curve` is the CSV
+    """TensorBoard and Weights & Biases by name, the latter offline unless WANDB_MODE says otherwise; `CurveWriter` is the CSV
     that is always written."""
     from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
 
     made: list[Any] = []
     if "tensorboard" in run.logger:
         made.append(TensorBoardLogger(folder, name="tensorboard", version=""))
-    if "wandb" in run.logger and leads():
+    if "wandb" in run.logger and is_main_process():
         import wandb
 
         begun = wandb.init(
@@ -139,10 +139,10 @@ def loggers(run: Run, folder: Path) -> list[Any]:
 def progress_bar() -> list[Callback]:
     if sys.stderr.isatty():
         return [TQDMProgressBar(refresh_rate=5)]
-    return [Lines()] if leads() else []
+    return [PlainProgress()] if is_main_process() else []
 
 
-class Lines(Callback):
+class PlainProgress(Callback):
     """One plain line for each validation, where there is no terminal."""
 
     def on_validation_end(self, trainer: L.Trainer, *_: Any) -> None:
@@ -153,7 +153,7 @@ class Lines(Callback):
         print(f"step {trainer.global_step:>6}  {told}", flush=True)
 
 
-def quieten() -> None:
+def silence_warnings() -> None:
     """What Lightning says of our choices is not for users."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     logging.getLogger("lightning.fabric").setLevel(logging.ERROR)

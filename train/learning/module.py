@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from train.config import Optimiser
-from train.data.inputs import IGNORED, NAMES, PAIR, Encoded, Inputs
-from train.models.layers import Model, start_of
+from train.data.inputs import IGNORED, NAME_TOKENS, PAIR_TOKENS, Encoded, Inputs
+from train.models.layers import Model, initial_std
 from train.results.scores import score
 
 
@@ -62,7 +62,7 @@ class WordHead(nn.Module):
         self.first = nn.Linear(width, words * width)
         self.norm = nn.LayerNorm(width, eps=1e-12)
         self.bias = nn.Parameter(torch.zeros(embeddings.num_embeddings))
-        nn.init.normal_(self.first.weight, std=start_of(width))
+        nn.init.normal_(self.first.weight, std=initial_std(width))
         nn.init.zeros_(self.first.bias)
 
     def forward(self, states: Tensor, embeddings: nn.Embedding) -> Tensor:
@@ -92,7 +92,7 @@ class Learner(L.LightningModule):
     ) -> None:
         super().__init__()
         self.model, self.words = model, WordHead(model.embeddings)
-        self.pair, self.objects = WordHead(model.embeddings, PAIR), WordHead(model.embeddings, NAMES)
+        self.pair, self.objects = WordHead(model.embeddings, PAIR_TOKENS), WordHead(model.embeddings, NAME_TOKENS)
         self.values, self.value = (nn.Linear(model.embeddings.embedding_dim, count) for count in (2, 1))
         self.settings, self.rate, self.steps, self.seed = optimiser, rate, schedule.steps, seed
         self.schedule, self.validation, self.loss_name = schedule, validation, loss

@@ -28,10 +28,10 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from train.config import ARCHITECTURES, architecture_of
-from train.data.examples import Examples, Raw, Sight, streamed
+from train.data.examples import Examples, RawExamples, VisualSettings, streamed
 from train.data.inputs import Inputs
 from train.data.pixels import Pictures
-from train.data.text import LISTS, Words, phrases_of
+from train.data.text import LIST_START, WordTokenizer, phrases_of
 from train.models import make_model
 from train.regions.recogniser import weights_digest
 from travlr.dataset import config_dict
@@ -50,7 +50,7 @@ SAMPLE = 2000  # captions in which words are looked for
 
 
 @dataclass(frozen=True)
-class About:
+class ReaderConfig:
     """What a reader's weights are the weights of. changes: of the model's shape. empty: tokens of the empty text.
 
     preface: what captions begin with, up to the first phrase. words: all that phrases hold, the first the empty one.
@@ -69,7 +69,7 @@ class About:
 class Reader(nn.Module):
     """An image model of `train.models` and a head that names W words for each of its regions."""
 
-    def __init__(self, about: About) -> None:
+    def __init__(self, about: ReaderConfig) -> None:
         super().__init__()
         if architecture_of(about.model).sees == "nothing":
             seeing = ", ".join(name for name, model in ARCHITECTURES.items() if model.sees != "nothing")
@@ -142,19 +142,21 @@ def distinct(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
 # Phrases ---------------------------------------------------------------------------------------------------------
 
 
-def words_of(captions: Sequence[str]) -> tuple[str, list[str], int]:
+def phrase_words(captions: Sequence[str]) -> tuple[str, list[str], int]:
     """Preface of captions, words of their phrases after the empty one, and words of the longest phrase.
 
     Raises `ValueError` where the captions do not begin alike.
     """
     prefaces = {phrases_of(caption)[0] for caption in captions}
-    if len(prefaces) != 1 or LISTS not in min(prefaces):
-        raise ValueError(f"reader: needs captions that all begin alike up to {LISTS!r}, not {sorted(prefaces)[:2]}")
+    if len(prefaces) != 1 or LIST_START not in min(prefaces):
+        raise ValueError(
+            f"reader: needs captions that all begin alike up to {LIST_START!r}, not {sorted(prefaces)[:2]}"
+        )
     split = [phrase.split(" ") for caption in captions for phrase in phrases_of(caption)[1]]
     return prefaces.pop(), ["", *sorted({word for words in split for word in words})], max(map(len, split))
 
 
-def targets_of(captions: Sequence[str], about: About) -> tuple[np.ndarray, np.ndarray]:
+def phrase_targets(captions: Sequence[str], about: ReaderConfig) -> tuple[np.ndarray, np.ndarray]:
     """Words of the phrases of B captions, (B, P, W) int64, `NOTHING` after the last; numbers of phrases, (B,)."""
     number = {word: i for i, word in enumerate(about.words)}
     listed = [phrases_of(caption)[1] for caption in captions]
@@ -227,8 +229,8 @@ def set_loss(named: Tensor, seen: Tensor | None, targets: Tensor, counts: np.nda
 
 def train_reader(
     maker: Generator,
-    words: Words,
-    sight: Sight,
+    words: WordTokenizer,
+    sight: VisualSettings,
     model: str = "uniter",
     size: str = "small",
     steps: int = 500,
@@ -246,19 +248,19 @@ def train_reader(
     if steps < 1 or first + steps * BATCH > last:
         raise ValueError(f"reader.steps={steps}: must be 1 to {(last - first) // BATCH}, for which there are scenes")
     sample = _unlabelled(streamed(maker, first, min(first + SAMPLE, last)))
-    preface, known, longest = words_of(sample.captions)
+    preface, known, longest = phrase_words(sample.captions)
     changes: dict[str, Any] = {} if size == "base" else {"vocabulary": words.size}
     regions = Examples(sample.take(np.arange(1)), words, sight).regions
     if regions is not None:
         changes["feature_width"] = regions.dimension
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        reader = Reader(About(model, size, changes, [words.cls, words.sep], preface, known, longest)).to(device)
+        reader = Reader(ReaderConfig(model, size, changes, [words.cls, words.sep], preface, known, longest)).to(device)
         optimiser = torch.optim.AdamW(reader.parameters(), RATE, (0.9, 0.98), weight_decay=DECAY, fused=True)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _factor(step, steps))
         for step, (inputs, captions) in enumerate(_batches(maker, words, sight, steps), 1):
             reader.train()
-            targets, counts = targets_of(captions, reader.about)
+            targets, counts = phrase_targets(captions, reader.about)
             inputs = inputs.to(device)
             loss_of = mixture_loss if step <= ALIGNING * steps else set_loss
             loss = loss_of(reader(inputs), inputs.region_mask, torch.from_numpy(targets).to(device), counts)
@@ -280,12 +282,14 @@ def _factor(step: int, steps: int) -> float:
     return min((step + 1) / rise, (steps - step) / max(1, steps - rise))
 
 
-def _unlabelled(raw: Raw) -> Raw:
+def _unlabelled(raw: RawExamples) -> RawExamples:
     """Without queries and answers."""
     return replace(raw, queries=[""] * len(raw.ids), answers=np.zeros(len(raw.ids), bool))
 
 
-def _batches(maker: Generator, words: Words, sight: Sight, steps: int) -> Iterator[tuple[Inputs, Sequence[str]]]:
+def _batches(
+    maker: Generator, words: WordTokenizer, sight: VisualSettings, steps: int
+) -> Iterator[tuple[Inputs, Sequence[str]]]:
     """Pictures and their captions. The first picture of each batch is blank, and nothing is said of it."""
     shown = np.arange(BATCH) > 0
     for done in range(0, steps, CHUNK):
@@ -313,18 +317,18 @@ def load(path: Path) -> Reader:
     """A saved reader. Raises `ValueError` where the file is none."""
     try:
         with safetensors.safe_open(path, "pt") as file:
-            reader = Reader(About(**json.loads((file.metadata() or {})["reader"])))
+            reader = Reader(ReaderConfig(**json.loads((file.metadata() or {})["reader"])))
             reader.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
     except (OSError, KeyError, TypeError, ValueError, RuntimeError, safetensors.SafetensorError) as error:
         raise ValueError(f"{path}: not a reader ({str(error).splitlines()[0]}); delete it to train it anew") from None
     return reader.eval()
 
 
-def kept_reader(
+def cached_reader(
     folder: Path,
     maker: Generator,
-    words: Words,
-    sight: Sight,
+    words: WordTokenizer,
+    sight: VisualSettings,
     model: str,
     size: str,
     steps: int,

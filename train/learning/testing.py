@@ -13,34 +13,34 @@ import torch
 from train.config import Run
 from train.data.examples import SHOWN, Examples, in_order, shown
 from train.data.inputs import Inputs
-from train.learning.batches import TOKENS, Parts, test_rows
+from train.learning.batches import TOKENS, RunData, test_rows
 from train.learning.reader import distinct
 from train.models.layers import Model
-from train.results.scores import Scores, Texts, by_group, couples_right, floors, score
+from train.results.scores import QueryTexts, Scores, by_group, couples_right, score, text_baselines
 from train.results.store import TEST_SPLITS, predictions_table
 from travlr.tasks import TASKS
 
-SEEN = 1 << 26  # numbers that ALBEF makes of pictures and that are kept at a time: 256 MiB
+MAX_VISION = 1 << 26  # numbers that ALBEF makes of pictures and that are kept at a time: 256 MiB
 
 Batches = Iterator[tuple[str, np.ndarray, Inputs]]  # setting, rows, and what the model is given
 
 
 @dataclass
-class Tested:
+class TestResults:
     rows: list[tuple[tuple[str, str, Scores, Any], dict[str, Any]]]
     predictions: list[Any]
 
 
-def test_matrix(parts: Parts, model: Model, device: str, precision: str) -> Tested:
+def test_matrix(parts: RunData, model: Model, device: str, precision: str) -> TestResults:
     """Scores and predictions in every test setting, in and out of distribution."""
     where = torch.device("cuda" if device == "gpu" else "cpu")
     model.to(where).eval()
     train = parts.source.raw("train")
-    seen = Texts(train.queries, train.answers, (train.grid > 0).sum(axis=1))
-    tested = Tested([], [])
+    seen = QueryTexts(train.queries, train.answers, (train.grid > 0).sum(axis=1))
+    tested = TestResults([], [])
     for split in TEST_SPLITS:
         examples = parts.examples(split)
-        floor = floors(seen, Texts(examples.queries, examples.answers, examples.objects))
+        floor = text_baselines(seen, QueryTexts(examples.queries, examples.answers, examples.objects))
         scenes = np.unique(examples.grid, axis=0, return_inverse=True)[1]  # equal where pictures are
         for setting, logits in predict(model, examples, parts.run.test_settings, where, precision).items():
             found = {
@@ -66,7 +66,7 @@ def predict(
     found = {setting: np.zeros(len(examples), np.float32) for setting in settings}
     with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
         if model.architecture.separate_vision:
-            batches = _seen_once(model, examples, settings, device)
+            batches = _batches_with_vision(model, examples, settings, device)
         else:
             batches = _batches(examples, settings)
         for setting, rows, inputs in batches:
@@ -81,7 +81,7 @@ def _batches(examples: Examples, settings: Sequence[str]) -> Batches:
             yield setting, rows, examples.inputs(rows, *shown(setting, rows, None))
 
 
-def _seen_once(model: Model, examples: Examples, settings: Sequence[str], device: torch.device) -> Batches:
+def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[str], device: torch.device) -> Batches:
     """As `_batches`, but the model has seen the pictures: each distinct one, the blank one too, once for all settings.
     What it makes of them is kept for a portion of the pictures at a time."""
 
@@ -99,7 +99,7 @@ def _seen_once(model: Model, examples: Examples, settings: Sequence[str], device
     order = np.argsort(which, kind="stable")
     shape = model.shape
     positions = ((shape.picture // shape.patch) ** 2 + 1) * shape.width  # numbers that a picture becomes
-    portion, batch = max(1, SEEN // positions), max(1, TOKENS * model.shape.width // positions)
+    portion, batch = max(1, MAX_VISION // positions), max(1, TOKENS * model.shape.width // positions)
     for start in range(0, len(first) if shows else 0, portion):
         pictures = first[start : start + portion]
         seen = torch.cat([see(pictures[i : i + batch], True) for i in range(0, len(pictures), batch)])

@@ -9,7 +9,7 @@ import torch
 from train.config import architecture_of
 from train.models.albef import Albef
 from train.models.bert import Bert, Roberta
-from train.models.layers import START, Model, Shape, start_of
+from train.models.layers import BASE_STD, Model, Shape, initial_std
 from train.models.lxmert import Lxmert
 from train.models.uniter import Uniter
 from train.models.visualbert import VisualBert
@@ -91,5 +91,5 @@ def make_model(name: str, size: str = "base", options: dict[str, Any] | None = N
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:
-                parameter.mul_(start_of(shape.width) / START)
+                parameter.mul_(initial_std(shape.width) / BASE_STD)
     return model

@@ -9,7 +9,7 @@ from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 
 from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
-from train.models.layers import Dropout, Model, Shape, hasten, initialise
+from train.models.layers import Dropout, Model, Shape, initialise, use_fused_attention
 
 
 class Bert(Model):
@@ -26,7 +26,7 @@ class Bert(Model):
         super().__init__()
         self.shape, self.matching = shape, None
         self.bert = BertModel(BertConfig(**config_of(shape), pad_token_id=0))
-        hasten(self.bert, shape)
+        use_fused_attention(self.bert, shape)
         self.head = nn.Sequential(Dropout(shape.dropout), nn.Linear(shape.width, 2)).apply(initialise)
 
     @property
@@ -61,7 +61,7 @@ class Roberta(Model):
         self.shape, self.matching = shape, None
         config = RobertaConfig(**config_of(shape), pad_token_id=1)
         self.roberta = RobertaModel(config, add_pooling_layer=False)
-        hasten(self.roberta, shape)
+        use_fused_attention(self.roberta, shape)
         self.head = nn.Sequential(
             Dropout(shape.dropout),
             nn.Linear(shape.width, shape.width),

@@ -17,7 +17,7 @@ from torch.nn import functional
 from train.config import Architecture
 from train.data.inputs import Encoded, Inputs
 
-START = 0.02  # standard deviation of BERT's random weights
+BASE_STD = 0.02  # standard deviation of BERT's random weights
 POOLED_WIDTH = 1024  # of the controlled models' two poolers where the model is 768 wide; others in proportion
 
 
@@ -136,20 +136,20 @@ def classifier(width: int, hidden: int) -> nn.Sequential:
     ).apply(initialise)
 
 
-def start_of(width: int) -> float:
+def initial_std(width: int) -> float:
     """Standard deviation of random weights: BERT's 0.02 at its width of 768; narrower layers have larger weights, so
     that what they put out is as large."""
-    return START * (768 / width) ** 0.5
+    return BASE_STD * (768 / width) ** 0.5
 
 
 def initialise(module: nn.Module) -> None:
     """BERT's start: weights from N(0, 0.02), biases 0, padding row 0; LayerNorm keeps its 1 and 0."""
     if isinstance(module, nn.Linear | nn.Conv2d):
-        nn.init.normal_(module.weight, std=START)
+        nn.init.normal_(module.weight, std=BASE_STD)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
     elif isinstance(module, nn.Embedding):
-        nn.init.normal_(module.weight, std=START)
+        nn.init.normal_(module.weight, std=BASE_STD)
         if module.padding_idx is not None:
             with torch.no_grad():
                 module.weight[module.padding_idx].zero_()
@@ -178,11 +178,11 @@ def _attend_in_products(query: Tensor, key: Tensor, value: Tensor, bias: Tensor 
     query, key, value = (x.reshape(-1, x.shape[-2], width) for x in (query, key, value))  # (B A, Q or K, d)
     start = query.new_zeros(1, 1, 1) if bias is None else bias.expand(*batch, rows, -1).flatten(0, 1)  # (B A, Q, K)
     scores = torch.baddbmm(start, query, key.transpose(1, 2), beta=float(bias is not None), alpha=width**-0.5)
-    weights = drop(scores.softmax(-1), dropout)
+    weights = fast_dropout(scores.softmax(-1), dropout)
     return torch.bmm(weights.to(value.dtype), value).reshape(*batch, rows, width)
 
 
-def drop(values: Tensor, probability: float) -> Tensor:
+def fast_dropout(values: Tensor, probability: float) -> Tensor:
     """Dropout in training. The probability is rounded to 1/65536 on a CPU, where one random number is drawn for four
     values: drawing one for each takes an eighth of a step at base size, and is not shared among threads."""
     if not probability or values.device.type != "cpu":
@@ -195,10 +195,10 @@ def drop(values: Tensor, probability: float) -> Tensor:
 
 
 class Dropout(nn.Dropout):
-    """`drop` as a module."""
+    """`fast_dropout` as a module."""
 
     def forward(self, values: Tensor) -> Tensor:
-        return drop(values, self.p) if self.training else values
+        return fast_dropout(values, self.p) if self.training else values
 
 
 class Attention(nn.Module):
@@ -235,7 +235,7 @@ class FusedAttention(Attention):
         return super().forward(states, mask=attention_mask), None
 
 
-def hasten(model: nn.Module, shape: Shape, attention: type[Attention] = FusedAttention) -> None:
+def use_fused_attention(model: nn.Module, shape: Shape, attention: type[Attention] = FusedAttention) -> None:
     """Give a model of `transformers`, in place, `attention` (where it has submodules `self` or `att`) and `Dropout`."""
     for name, module in reversed(list(model.named_modules())):  # what is inside first
         parent, _, last = name.rpartition(".")
@@ -350,25 +350,25 @@ class Fusion(nn.Module):
 
 
 @dataclass(frozen=True)
-class Regions:
+class RegionInputs:
     """features: (B, R, D); boxes: (B, R, 4), left, top, right, bottom in 0 to 1; mask: (B, R) bool."""
 
     features: Tensor
     boxes: Tensor
     mask: Tensor
 
-    def with_whole_image(self) -> Regions:
+    def with_whole_image(self) -> RegionInputs:
         """The controlled models' first region: the mean of the others' features, its box the whole image."""
         kept = self.mask[..., None].to(self.features.dtype)
         mean = (self.features * kept).sum(1, keepdim=True) / kept.sum(1, keepdim=True).clamp(min=1)  # (B, 1, D)
         box = self.boxes.new_tensor([0.0, 0.0, 1.0, 1.0]).expand(len(mean), 1, 4)
         seen = self.mask.new_ones(len(mean), 1)
-        return Regions(
+        return RegionInputs(
             torch.cat([mean, self.features], 1), torch.cat([box, self.boxes], 1), torch.cat([seen, self.mask], 1)
         )
 
 
-def regions_of(inputs: Inputs, controlled: bool = False) -> Regions | None:
+def regions_of(inputs: Inputs, controlled: bool = False) -> RegionInputs | None:
     """The regions of a batch, None where it has none. Raises ValueError where only some of their tensors are there, or
     where a controlled model, whose pooled state is half image, is given none."""
     if inputs.features is None:
@@ -380,5 +380,5 @@ def regions_of(inputs: Inputs, controlled: bool = False) -> Regions | None:
     mask = inputs.region_mask
     if mask is None:
         mask = torch.ones(inputs.features.shape[:2], dtype=torch.bool, device=inputs.features.device)
-    found = Regions(inputs.features, inputs.boxes, mask)
+    found = RegionInputs(inputs.features, inputs.boxes, mask)
     return found.with_whole_image() if controlled else found

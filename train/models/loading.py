@@ -44,7 +44,7 @@ TOKENIZERS = {
 
 
 @dataclass(frozen=True)
-class Report:
+class LoadReport:
     """missing: parameters, by the model's names, that the file lacks and that keep their start: heads only.
     unexpected: what the file holds, by the file's names, that the model has no use for."""
 
@@ -58,7 +58,7 @@ class Report:
         )
 
 
-def load_published(model: Model, path: str | Path) -> Report:
+def load_published(model: Model, path: str | Path) -> LoadReport:
     """Fills `model`, in place, from a checkpoint in any of the layouts its authors or `transformers` published.
 
     Raises ValueError, in one line, where the checkpoint cannot be read, is of another architecture or size, or lacks
@@ -88,7 +88,7 @@ def load_published(model: Model, path: str | Path) -> Report:
     check_complete(path, expected, given, sources)
     model.load_state_dict(given, strict=False)
     model.after_loading(missing)
-    return Report(tuple(missing), tuple(unexpected))
+    return LoadReport(tuple(missing), tuple(unexpected))
 
 
 def renamed(name: str, rules: tuple[tuple[str, str], ...]) -> str:

@@ -10,7 +10,7 @@ from transformers import LxmertConfig, LxmertModel
 
 from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
-from train.models.layers import Attention, Fusion, Model, Shape, classifier, hasten, initialise, regions_of
+from train.models.layers import Attention, Fusion, Model, Shape, classifier, initialise, regions_of, use_fused_attention
 
 
 class Lxmert(Model):
@@ -35,7 +35,7 @@ class Lxmert(Model):
         super().__init__()
         self.shape = shape
         self.lxmert = LxmertModel(lxmert_config(shape, box_width=5 if controlled else 4))
-        hasten(self.lxmert, shape, FusedCrossAttention)
+        use_fused_attention(self.lxmert, shape, FusedCrossAttention)
         self.fusion = None
         if controlled:
             del self.lxmert.pooler

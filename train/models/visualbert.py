@@ -10,7 +10,7 @@ from transformers import VisualBertConfig, VisualBertModel
 
 from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
-from train.models.layers import Fusion, Model, Shape, classifier, hasten, initialise, regions_of
+from train.models.layers import Fusion, Model, Shape, classifier, initialise, regions_of, use_fused_attention
 
 
 class VisualBert(Model):
@@ -44,7 +44,7 @@ class VisualBert(Model):
             raise ValueError(f"visual_token_type={visual_token_type}: must be 0 or 1")
         self.shape, self.visual_token_type = shape, visual_token_type
         self.visual_bert = VisualBertModel(visualbert_config(shape), add_pooling_layer=not controlled)
-        hasten(self.visual_bert, shape)
+        use_fused_attention(self.visual_bert, shape)
         self.fusion = Fusion(shape) if controlled else None
         pooled = shape.width if self.fusion is None else self.fusion.width
         self.head = classifier(pooled, 2 * shape.width)

@@ -14,7 +14,7 @@ from train.cache import Block, cached
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from train.regions.scenes import Scenes
+    from train.regions.scenes import PictureSet
 
 BATCH = 16  # pictures
 
@@ -80,7 +80,7 @@ class Detector:
 
 
 def detected(
-    name: str, number: int | str, scenes: Scenes, cache: Path | None
+    name: str, number: int | str, scenes: PictureSet, cache: Path | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Table, index and boxes of `Regions`: what a detector finds in each distinct picture and in a white one."""
     detector = Detector(name, number)
@@ -107,7 +107,7 @@ def detected(
     return found["features"].reshape(-1, detector.dimension), index, found["boxes"][each]
 
 
-def _with_blank(scenes: Scenes, first: np.ndarray, start: int) -> Iterator[np.ndarray]:
+def _with_blank(scenes: PictureSet, first: np.ndarray, start: int) -> Iterator[np.ndarray]:
     """The distinct pictures from one on, and a white one of the same size."""
     yield from scenes.pictures(first[start:])
     shape = next(iter(scenes.pictures(first[:1]))).shape

@@ -16,7 +16,7 @@ from travlr.scene import World
 
 
 @dataclass(frozen=True)
-class Scenes:
+class PictureSet:
     """The N pictures of a split as a source sees them. Either `renderer` or `decoded` is given.
 
     ids: (N,). grid: (N, rows * columns) kind numbers, row by row, 0 for an empty cell; where the pictures are not

@@ -1,6 +1,6 @@
 """Regions of pictures: boxes with feature vectors, from one of several sources.
 
-A source sees a split once and gives `Regions`: one table of distinct feature vectors, and for each example which rows
+A source sees a split once and gives `RegionTable`: one table of distinct feature vectors, and for each example which rows
 of it stand where. So features are computed once for each distinct picture content and looked up after that.
 """
 
@@ -19,14 +19,14 @@ from train.cache import Block, cached
 from train.config import RegionSettings as RegionSettings
 from train.regions.receptive_field import in_context
 from train.regions.recogniser import DIMENSION, features_of, weights_digest
-from train.regions.scenes import Scenes
+from train.regions.scenes import PictureSet
 
 WHOLE = (0.0, 0.0, 1.0, 1.0)  # the box of a whole picture
 FAINTEST = 12  # of 255: what a lossy file may show where nothing is
 
 
 @dataclass(frozen=True)
-class Regions:
+class RegionTable:
     """Regions of N pictures and of a blank white one.
 
     table: (K, D) float16 or float32 distinct feature vectors, perhaps memory-mapped; `scene` and `grid` have that of a
@@ -70,7 +70,7 @@ class Regions:
 # Sources ---------------------------------------------------------------------------------------------------------
 
 
-def make_regions(settings: RegionSettings, scenes: Scenes, cache: Path | None = None) -> Regions:
+def make_regions(settings: RegionSettings, scenes: PictureSet, cache: Path | None = None) -> RegionTable:
     """The regions of a split. cache: a folder for what took long to make, found again by the pictures' content.
 
     `regions.context=auto` is `none` here; what it is for a model, `RegionSettings.for_model` says. Raises `ValueError`
@@ -80,7 +80,7 @@ def make_regions(settings: RegionSettings, scenes: Scenes, cache: Path | None = 
     return replace(found, context=settings.context == "receptive_field")
 
 
-def _scene(settings: RegionSettings, scenes: Scenes, cache: Path | None) -> Regions:
+def _scene(settings: RegionSettings, scenes: PictureSet, cache: Path | None) -> RegionTable:
     """The objects' own boxes, row by row, then empty cells up to `number`."""
     occupied = scenes.grid > 0
     objects = occupied.sum(axis=1)
@@ -102,10 +102,10 @@ def _scene(settings: RegionSettings, scenes: Scenes, cache: Path | None) -> Regi
     white = _cell_boxes(scenes.rows, scenes.columns)[None, : order.shape[1]]
     if settings.blank == "whole" or settings.number == "exact":
         blank[0, 1:], white = -1, np.broadcast_to(np.array(WHOLE, np.float32), (1, order.shape[1], 4))
-    return Regions(table, np.concatenate([index, blank]).astype(np.int32), np.concatenate([boxes, white]))
+    return RegionTable(table, np.concatenate([index, blank]).astype(np.int32), np.concatenate([boxes, white]))
 
 
-def _grid(settings: RegionSettings, scenes: Scenes, cache: Path | None) -> Regions:
+def _grid(settings: RegionSettings, scenes: PictureSet, cache: Path | None) -> RegionTable:
     """One region for each cell, row by row."""
     cells = scenes.grid.shape[1]
     if settings.number not in ("exact", cells):
@@ -113,25 +113,25 @@ def _grid(settings: RegionSettings, scenes: Scenes, cache: Path | None) -> Regio
     _, index, table = _cells(scenes, np.ones(scenes.grid.shape, bool), cache)
     index = np.concatenate([index, np.zeros((1, cells), np.int32)])
     boxes = _cell_boxes(scenes.rows, scenes.columns)
-    return Regions(table, index, np.broadcast_to(boxes, (len(index), cells, 4)))
+    return RegionTable(table, index, np.broadcast_to(boxes, (len(index), cells, 4)))
 
 
-def _detector(settings: RegionSettings, scenes: Scenes, cache: Path | None) -> Regions:
+def _detector(settings: RegionSettings, scenes: PictureSet, cache: Path | None) -> RegionTable:
     from train.regions.detector import detected
 
-    return Regions(*detected(str(settings.detector), settings.number, scenes, cache))
+    return RegionTable(*detected(str(settings.detector), settings.number, scenes, cache))
 
 
-def _file(settings: RegionSettings, scenes: Scenes, cache: Path | None) -> Regions:
+def _file(settings: RegionSettings, scenes: PictureSet, cache: Path | None) -> RegionTable:
     from train.regions.files import read_features
 
     try:
-        return Regions(*read_features(Path(str(settings.file)), scenes.ids, settings.number, cache))
+        return RegionTable(*read_features(Path(str(settings.file)), scenes.ids, settings.number, cache))
     except ValueError as error:
         raise ValueError(f"regions.file={error}") from None
 
 
-Source = Callable[[RegionSettings, Scenes, Path | None], Regions]
+Source = Callable[[RegionSettings, PictureSet, Path | None], RegionTable]
 SOURCES: dict[str, Source] = {"scene": _scene, "grid": _grid, "detector": _detector, "file": _file}
 
 
@@ -144,7 +144,7 @@ def _cell_boxes(rows: int, columns: int) -> np.ndarray:
     return np.stack([right / columns, down / rows, (right + 1) / columns, (down + 1) / rows], 1).astype(np.float32)
 
 
-def _cells(scenes: Scenes, wanted: np.ndarray, cache: Path | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _cells(scenes: PictureSet, wanted: np.ndarray, cache: Path | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Boxes (N, cells, 4), rows of the table (N, cells) and the table of features.
 
     The box of an occupied cell is its object's, that of an empty one the cell.
@@ -172,7 +172,9 @@ def _within(cells: np.ndarray, inside: np.ndarray) -> np.ndarray:
     return (corner + inside * side).astype(np.float32)
 
 
-def _decoded_cells(scenes: Scenes, wanted: np.ndarray, cache: Path | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _decoded_cells(
+    scenes: PictureSet, wanted: np.ndarray, cache: Path | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """As `_cells` for pictures from files: a feature vector for each distinct crop of the wanted cells."""
     numbers: dict[bytes, int] = {}
     firsts: list[tuple[int, int]] = []  # row and cell in which each distinct crop was first seen
@@ -206,7 +208,7 @@ def _decoded_cells(scenes: Scenes, wanted: np.ndarray, cache: Path | None) -> tu
     return _within(_cell_boxes(scenes.rows, scenes.columns), inside), index, table
 
 
-def _crops(picture: np.ndarray, scenes: Scenes) -> np.ndarray:
+def _crops(picture: np.ndarray, scenes: PictureSet) -> np.ndarray:
     """The cells (rows * columns, height, width, 3) of a picture, which grows where they are not whole pixels."""
     rows, columns = scenes.rows, scenes.columns
     height, width = -(-picture.shape[0] // rows), -(-picture.shape[1] // columns)

@@ -17,35 +17,37 @@ from travlr.files import hashed
 PREPROCESSOR = "preprocessor_config.json"  # by which a checkpoint's pixels are normalised
 BESIDE = (PREPROCESSOR, "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")
 # Where things lie, what they run on, what is told: none of it changes a result.
-NO_PART = ("runs", "data", "audit", "experiment", "device", "devices", "strategy", "logger", "save_minutes")
+EXCLUDED = ("runs", "data", "audit", "experiment", "device", "devices", "strategy", "logger", "save_minutes")
 
 
-def identity(config: Run, **resolved: Any) -> dict[str, Any]:
+def fingerprint(config: Run, **resolved: Any) -> dict[str, Any]:
     """All settings that the result depends on, files by their content, and what was `resolved`."""
-    known = by_content(config)
+    known = with_digests(config)
     values = dataclasses.asdict(known) | {"regions": known.model_regions.fingerprint()}
-    return {name: value for name, value in values.items() if name not in NO_PART} | resolved
+    return {name: value for name, value in values.items() if name not in EXCLUDED} | resolved
 
 
-def by_content(config: Run) -> Run:
+def with_digests(config: Run) -> Run:
     """A run whose files and folders are named by their content: by its id the run it starts from, the others by
     SHA-256. A hub name stays as it is. Raises `ValueError` where `start` is no run."""
-    regions = replace(config.regions, detector=content(config.regions.detector), file=content(config.regions.file))
+    regions = replace(
+        config.regions, detector=path_digest(config.regions.detector), file=path_digest(config.regions.file)
+    )
     start = config.start and _run_of(config.start)
     return replace(
         config,
         start=start,
         pretrained=_checkpoint(config.pretrained),
-        tokenizer=content(config.tokenizer),
+        tokenizer=path_digest(config.tokenizer),
         regions=regions,
     )
 
 
 def _checkpoint(name: str | None) -> str | None:
-    """`content`; for a file, together with what is read beside it (`train.models.loading`)."""
+    """`path_digest`; for a file, together with what is read beside it (`train.models.loading`)."""
     file = Path(name).expanduser() if name else None
     if file is None or not file.is_file():
-        return content(name)
+        return path_digest(name)
     beside = [f" {_sha256(other)} {other.name}" for other in map(file.parent.joinpath, BESIDE) if other.is_file()]
     return hashlib.sha256((_sha256(file) + "".join(beside)).encode()).hexdigest() if beside else _sha256(file)
 
@@ -53,7 +55,7 @@ def _checkpoint(name: str | None) -> str | None:
 def run_folder(config: Run) -> Path:
     """The folder that a run has, or will have. Raises `ValueError` where its dataset is not made yet."""
     digest = read_manifest(dataset_folder(config))["content_digest"]
-    return Path(config.runs) / run_name(identity(config, dataset=digest))
+    return Path(config.runs) / run_name(fingerprint(config, dataset=digest))
 
 
 def dataset_folder(config: Run) -> Path:
@@ -67,7 +69,7 @@ def _run_of(folder: str) -> str:
         raise ValueError(f"start={error}") from None
 
 
-def content(name: str | None) -> str | None:
+def path_digest(name: str | None) -> str | None:
     """SHA-256 of a file, or of a folder's files and their names; the name itself where there is neither."""
     path = Path(name).expanduser() if name else None
     if path is None or not path.exists():

@@ -66,7 +66,7 @@ def commit(checkout: Path, code: Sequence[str] = CODE) -> str:
         return ""
 
 
-def surroundings(gpus: Sequence[str] = (), code: Sequence[str] = CODE) -> dict[str, str]:
+def provenance(gpus: Sequence[str] = (), code: Sequence[str] = CODE) -> dict[str, str]:
     """The columns of a row that say where and with what a run was made; gpus: names of those it uses."""
     versions = environment(code)
     checked_out = versions.pop("commit")

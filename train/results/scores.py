@@ -164,7 +164,7 @@ def couples_right(answers: np.ndarray, logits: np.ndarray) -> float | None:
 
 
 @dataclass(frozen=True)
-class Texts:
+class QueryTexts:
     """What a rule that does not look may know of N examples; objects: (N,) how many objects each scene has."""
 
     queries: Sequence[str]
@@ -173,7 +173,7 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Floor:
+class Baseline:
     """What a text-only rule reaches, percent. Where the rule tosses a coin, half an example counts for either side."""
 
     macro_f1: float
@@ -184,7 +184,7 @@ _NUMBER = re.compile(r"\d+")
 _ATTRIBUTE = re.compile(rf"\b(?:{'|'.join((*COLOURS, *SHAPES))})s?\b")
 
 
-def floors(train: Texts, test: Texts) -> dict[str, Floor]:
+def text_baselines(train: QueryTexts, test: QueryTexts) -> dict[str, Baseline]:
     """Floors `query` and `query_objects`: rules fitted on `train` and applied to `test`.
 
     Each answers as most training examples with the same query text (and number of objects) do. Where that majority is
@@ -202,7 +202,7 @@ def floors(train: Texts, test: Texts) -> dict[str, Floor]:
     with_objects = [codes * len(numbers) + place for codes in levels]
     answers = np.asarray(train.answers, bool)
     votes = {"query": _votes(levels, answers), "query_objects": _votes([*with_objects, *levels], answers)}
-    return {name: _floor(np.asarray(test.answers, bool), vote) for name, vote in votes.items()}
+    return {name: _baseline(np.asarray(test.answers, bool), vote) for name, vote in votes.items()}
 
 
 def _masked(queries: Sequence[str]) -> list[np.ndarray]:
@@ -237,7 +237,7 @@ def _votes(levels: list[np.ndarray], answers: np.ndarray) -> np.ndarray:
     return votes
 
 
-def _floor(answers: np.ndarray, votes: np.ndarray) -> Floor:
+def _baseline(answers: np.ndarray, votes: np.ndarray) -> Baseline:
     said, denied = votes[answers].sum(), votes[~answers].sum()
     counts = np.array([said, answers.sum() - said, denied, (~answers).sum() - denied])
-    return Floor(100 * float(f1_scores(counts).mean()), 100 * float(counts[0] + counts[3]) / len(answers))
+    return Baseline(100 * float(f1_scores(counts).mean()), 100 * float(counts[0] + counts[3]) / len(answers))

@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from train.results.scores import TEST, Floor, Scores, predicted
+from train.results.scores import TEST, Baseline, Scores, predicted
 from travlr.dataset import damage
 from travlr.files import regular
 
@@ -85,7 +85,7 @@ RESULT_COLUMNS: dict[str, type] = {
     "config": str,  # JSON
 }
 # Set by `result_row` alone.
-MEASURED = ("test_setting", "split", "groups", "test", "possible", *Scores.__dataclass_fields__)
+SCORE_COLUMNS = ("test_setting", "split", "groups", "test", "possible", *Scores.__dataclass_fields__)
 Row = dict[str, Any]
 Say = Callable[[str], object]
 
@@ -127,7 +127,7 @@ def run_name(config: Mapping[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _placing(path: Path) -> Iterator[Path]:
+def _replacing(path: Path) -> Iterator[Path]:
     """A path beside `path` to write to; on leaving it takes that name, on an exception it is removed.
 
     Not `travlr.files.placed`, which keeps what it replaces: tables are rebuilt after every run.
@@ -154,7 +154,7 @@ def start_run(runs: Path, config: Mapping[str, Any], **about: Any) -> Path:
             raise ValueError(f"{folder / CONFIG}: tells of another run; move that folder away")
         return folder
     told = {**about, "version": VERSION, "run": run_id(config), "config": json.loads(canonical(config))}
-    with _placing(folder / CONFIG) as path:
+    with _replacing(folder / CONFIG) as path:
         path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
     return folder
 
@@ -185,7 +185,7 @@ def result_row(
     test_setting: str,
     split: str,
     scores: Scores,
-    floors: Mapping[str, Floor],
+    floors: Mapping[str, Baseline],
     groups: Mapping[str, Scores] | None = None,
     couples_right: float | None = None,
     possible: bool | None = None,
@@ -194,7 +194,7 @@ def result_row(
 
     floors: as `evaluate.floors` gives them, for this split. groups: as `evaluate.by_group` does.
     """
-    if wrong := [name for name in run if name not in RESULT_COLUMNS or name in MEASURED]:
+    if wrong := [name for name in run if name not in RESULT_COLUMNS or name in SCORE_COLUMNS]:
         raise ValueError(f"{wrong[0]!r} is not a column that holds for a whole run")
     by_group = {name: asdict(part) for name, part in (groups or {}).items()}
     measured = {"test_setting": test_setting, "split": split, "test": TEST, **asdict(scores)}
@@ -214,7 +214,7 @@ def finish_run(folder: Path, rows: Sequence[Row], predictions: Iterable[pa.Table
     known = {"run": told["run"], "name": Path(folder).name, "config": canonical(told["config"])}
     write_predictions(folder, predictions)
     _write_table(Path(folder) / RESULTS, list(RESULT_COLUMNS), [row | known for row in rows])
-    rebuild(Path(folder).parent, say)
+    rebuild_table(Path(folder).parent, say)
 
 
 def write_curve(folder: Path, points: Sequence[Mapping[str, float | None]]) -> None:
@@ -237,18 +237,18 @@ def _write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str,
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([_written(row.get(name)) for name in columns] for row in rows)
-    with _placing(path) as temporary:
+    writer.writerows([_csv_text(row.get(name)) for name in columns] for row in rows)
+    with _replacing(path) as temporary:
         temporary.write_text(text.getvalue(), encoding="utf-8", newline="")
 
 
-def _written(value: Any) -> str:
+def _csv_text(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return repr(float(value)) if isinstance(value, float) else str(value)  # repr: every digit, to be compared exactly
 
 
-class Unfinished(ValueError):
+class UnfinishedRun(ValueError):
     """A run that was begun and may be at work."""
 
 
@@ -261,7 +261,7 @@ def read_results(folder: Path) -> list[Row]:
     folder = Path(folder)
     told, path = read_config(folder), folder / RESULTS
     if not path.is_file():
-        raise Unfinished(f"{folder}: unfinished; run the command that began it again to finish it")
+        raise UnfinishedRun(f"{folder}: unfinished; run the command that began it again to finish it")
     with damage(path):
         with open(path, encoding="utf-8", newline="") as file:
             rows = [_read_row(texts) for texts in csv.DictReader(file, strict=True)]
@@ -287,7 +287,7 @@ def _read_row(texts: dict[str, str | None]) -> Row:
     return row
 
 
-def collect(runs: Path, say: Say = print, begun: bool = True) -> list[Row]:
+def collect_results(runs: Path, say: Say = print, begun: bool = True) -> list[Row]:
     """Rows of every finished run below a folder; of what is left out, `say` is told in one line each, `begun`: of runs
     that are only unfinished too."""
     rows: list[Row] = []
@@ -298,7 +298,7 @@ def collect(runs: Path, say: Say = print, begun: bool = True) -> list[Row]:
         try:
             found = read_results(folder)
         except ValueError as error:
-            if begun or not isinstance(error, Unfinished):
+            if begun or not isinstance(error, UnfinishedRun):
                 say(f"left out: {error}")
             continue
         first = places.setdefault(found[0]["run"], folder)
@@ -309,7 +309,7 @@ def collect(runs: Path, say: Say = print, begun: bool = True) -> list[Row]:
     return rows
 
 
-def rebuild(runs: Path, say: Say = print) -> list[Row]:
+def rebuild_table(runs: Path, say: Say = print) -> list[Row]:
     """Write RUNS/results.csv anew from the folders of all runs, and give its rows.
 
     One process at a time, the others wait: so whoever is last has seen every run that has finished.
@@ -319,12 +319,12 @@ def rebuild(runs: Path, say: Say = print) -> list[Row]:
         raise ValueError(f"{runs}: there is no such folder of runs")
     with open(runs / ".results.lock", "w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
-        rows = collect(runs, say, begun=False)  # a sweep would tell of them after each of its runs
+        rows = collect_results(runs, say, begun=False)  # a sweep would tell of them after each of its runs
         _write_table(runs / RESULTS, list(RESULT_COLUMNS), rows)
     return rows
 
 
-def own_setting(setting: str) -> str:
+def main_test_setting(setting: str) -> str:
     """The test setting that is a training setting's own: image+caption for mixed."""
     return "image+caption" if setting == "mixed" else setting
 
@@ -332,7 +332,9 @@ def own_setting(setting: str) -> str:
 def has_converged(rows: Iterable[Row]) -> bool:
     """Whether a run's own setting is above random on test_ind (the paper's #sd counts such runs)."""
     return any(
-        row["split"] == "test_ind" and row["test_setting"] == own_setting(row["setting"] or "") and row["above_random"]
+        row["split"] == "test_ind"
+        and row["test_setting"] == main_test_setting(row["setting"] or "")
+        and row["above_random"]
         for row in rows
     )
 
@@ -377,7 +379,7 @@ def write_predictions(folder: Path, tables: Iterable[pa.Table]) -> None:
         "column_encoding": {"id": "DELTA_BYTE_ARRAY"},  # an id differs from the one before in its last digits
     }
     with (
-        _placing(Path(folder) / PREDICTIONS) as path,
+        _replacing(Path(folder) / PREDICTIONS) as path,
         pq.ParquetWriter(path, PREDICTION_SCHEMA, write_page_checksum=True, **options) as writer,
     ):
         for table in tables:

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from train.results.store import TEST_SETTINGS, TEST_SPLITS, Row, canonical, has_converged, own_setting
+from train.results.store import TEST_SETTINGS, TEST_SPLITS, Row, canonical, has_converged, main_test_setting
 
 WIDTH, LABEL = 100, 40  # of what is printed, and of the first column of a grid
 
@@ -22,25 +22,25 @@ WIDTH, LABEL = 100, 40  # of what is printed, and of the first column of a grid
 # What runs differ in -------------------------------------------------------------------------------------------------
 
 
-def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat_settings(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """A config by dotted names (`training.steps`), as the command line has them."""
     found: dict[str, Any] = {}
     for name, value in config.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{name}.")
+            found |= flat_settings(value, f"{prefix}{name}.")
         else:
             found[prefix + name] = json.dumps(value) if isinstance(value, list) else value
     return found
 
 
-def differing(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def differing_settings(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Of each of several flat configs, the settings in which not all are alike."""
     names = sorted({name for config in configs for name in config})
     apart = [name for name in names if len({json.dumps(config.get(name)) for config in configs}) > 1]
     return [{name: config.get(name) for name in apart} for config in configs]
 
 
-def in_words(settings: Mapping[str, Any]) -> str:
+def settings_text(settings: Mapping[str, Any]) -> str:
     """Settings as a person would type them."""
     return ", ".join(f"{name}={value_text(value)}" for name, value in settings.items())
 
@@ -114,13 +114,13 @@ def transfer_table(rows: Sequence[Row]) -> str:
     lines = [_fill(f"{trained}, {origin(first)}"), _fill("; ".join(facts)), ""]
     lines.append(f"{'macro-F1 [95 %] tested in':<27}{'test_ind':<28}test_ood".rstrip())
     for setting in (s for s in TEST_SETTINGS if any((s, split) in named for split in TEST_SPLITS)):
-        own = " (own)" if setting == own_setting(first["setting"] or "") else ""
+        own = " (own)" if setting == main_test_setting(first["setting"] or "") else ""
         cells = [f"{_scored(named.get((setting, split))):<28}" for split in TEST_SPLITS]
         lines.append(f"{setting + own:<27}{''.join(cells)}".rstrip())
     for label, column in (("floor: query alone", "floor_query"), ("  and number of objects", "floor_query_objects")):
         cells = [f"{_floor_of(rows, split, column):<28}" for split in TEST_SPLITS]
         lines.append(f"{label:<27}{''.join(cells)}".rstrip())
-    lines += _group_lines(named, own_setting(first["setting"] or ""))
+    lines += _group_lines(named, main_test_setting(first["setting"] or ""))
     tests = sorted({row["test"] for row in rows if row["test"]})
     lines += ["", _fill(f"* above random: {' or '.join(tests) or 'test not recorded'}. Floors: what a rule reaches "
                         f"that sees text only, fitted on the training split.{_impossible(rows)}")]  # fmt: skip
@@ -200,8 +200,8 @@ def _notes(kinds: Sequence[tuple[str, list[list[Row]]]]) -> Iterator[tuple[str, 
         alike[look].append(key)
         said.append((key, note, look))
     for key, note, look in said:
-        apart = differing([flat(json.loads(other)) for other in alike[look]])
-        settings = in_words(apart[alike[look].index(key)])
+        apart = differing_settings([flat_settings(json.loads(other)) for other in alike[look]])
+        settings = settings_text(apart[alike[look].index(key)])
         yield f"{note}; {settings}" if settings else note, key
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from analysis.probe.config import GRID, OWN, Probe
 from analysis.probe.corpora.items import Scorer
 from train.config import RegionSettings
-from train.results.fingerprint import BESIDE, content
+from train.results.fingerprint import BESIDE, path_digest
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def regions_of(settings: RegionSettings, name: str) -> dict[str, Any] | None:
     if shown == replace(GRID, context="none"):
         return None
     detector = shown.detector and _content(shown.detector)
-    return replace(shown, detector=detector, file=content(shown.file)).fingerprint()
+    return replace(shown, detector=detector, file=path_digest(shown.file)).fingerprint()
 
 
 def _source(scorer: Scorer) -> str:
@@ -90,7 +90,7 @@ def weights_of(name: str) -> str:
         return _content(rest)
     if colon and not Path(name).exists():
         found = importlib.util.find_spec(kind)
-        return content(found.origin if found else None) or name
+        return path_digest(found.origin if found else None) or name
     return _content(name)
 
 
@@ -98,10 +98,12 @@ def _content(name: str) -> str:
     """A folder by its files, a file by itself and what is read beside it, a hub id by the revision that was fetched."""
     path = Path(name).expanduser()
     if path.is_file():
-        beside = [f"{other} {content(str(path.parent / other))}" for other in BESIDE if (path.parent / other).is_file()]
-        return hashlib.sha256("\n".join([str(content(name)), *beside]).encode()).hexdigest()
+        beside = [
+            f"{other} {path_digest(str(path.parent / other))}" for other in BESIDE if (path.parent / other).is_file()
+        ]
+        return hashlib.sha256("\n".join([str(path_digest(name)), *beside]).encode()).hexdigest()
     if path.exists():
-        return str(content(name))
+        return str(path_digest(name))
     from huggingface_hub import snapshot_download
 
     try:

@@ -22,11 +22,11 @@ from analysis.probe.scorers.families import folder_of, quiet
 from train.config import ARCHITECTURES, RegionSettings
 from train.data.inputs import Inputs
 from train.data.pixels import normalised, scaled
-from train.data.text import Words
+from train.data.text import WordTokenizer
 from train.models import make_model
 from train.models.loading import load_published, pixel_statistics, read_checkpoint, tokenizer_of
 from train.regions.recogniser import DIMENSION
-from train.regions.scenes import Scenes
+from train.regions.scenes import PictureSet
 from train.regions.sources import make_regions
 
 ROWS = COLUMNS = 6  # of regions.source=grid
@@ -64,7 +64,7 @@ def parts(
     changes: dict[str, Any] = {"feature_width": width} if width else {}
     try:
         with quiet():
-            words = Words(tokenizer_of(checkpoint, kind))
+            words = WordTokenizer(tokenizer_of(checkpoint, kind))
         model = make_model(kind, size, {"matching": True}, vocabulary=words.size, **changes)
         report = load_published(model, checkpoint)
     except ValueError as error:  # of `train.py`, whose setting has another name
@@ -75,7 +75,7 @@ def parts(
     return built(name, model, words, checkpoint, find, head or "itm")
 
 
-def built(name: str, model: Any, words: Words, checkpoint: str, find: Find | None, head: str) -> Parts:
+def built(name: str, model: Any, words: WordTokenizer, checkpoint: str, find: Find | None, head: str) -> Parts:
     """The parts of a model that has its weights. find: None for ALBEF."""
 
     def tokens(text: str) -> Tensors:
@@ -157,7 +157,7 @@ def _grid(settings: RegionSettings) -> tuple[Find, int]:
     def find(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
         picture = np.asarray(image.convert("RGB"))
         cells = np.ones((1, ROWS * COLUMNS), np.int16)
-        found = make_regions(settings, Scenes(["picture"], cells, ROWS, COLUMNS, decoded=lambda: [picture]))
+        found = make_regions(settings, PictureSet(["picture"], cells, ROWS, COLUMNS, decoded=lambda: [picture]))
         features, boxes, _ = found.take([0])
         return features[0], boxes[0]
 
