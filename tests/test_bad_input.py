@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers import called, edit, flip, one_line
+from tests.helpers import NULLS, called, edit, flip, one_line, with_null
 from tests.helpers import write as write_dataset
 from train.data.text import grammar_tokenizer
 from train.learning.module import Learner
@@ -91,6 +91,18 @@ def test_data_that_are_not_what_they_say(case: str, data: Path, refused: Callabl
     damage, message = DATA[case]
     damage(data)
     assert message in refused()
+
+
+@pytest.mark.parametrize("place", ["task", "caption", "answer", "pair", "pair.0", "objects.0", "objects.0.colour"])
+@pytest.mark.parametrize("split", ["train", "test_ood"])
+def test_data_with_a_null(place: str, split: str, data: Path, refused: Callable[..., str]) -> None:
+    name = with_null(data, *NULLS[place], split=split)
+    column = place.replace(".0", "")
+    line = refused()
+    assert line.startswith("train: data=d: fails its audit (columns: ")
+    assert f"column {column} has a null" in line and name in line
+    if (place, split) != ("task", "test_ood"):  # the one that training does not read
+        assert f"{name}: damaged (column {column} has a null)" in refused("audit=false")
 
 
 def test_an_audit_is_done_once_and_can_be_left_out(

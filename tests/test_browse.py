@@ -729,7 +729,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "missing rows": (lambda f: _set(f, splits={"train": {"rows": 7}}), "train has 200 rows, its manifest says 7"),
     "endless manifest": (_deepen, "damaged or missing"),
     "truncated": (lambda f: (f / "train-00000-of-00001.parquet").write_bytes(b"PAR1"), "damaged or missing"),
-    "no answer": (lambda f: _rewrite(f, "answer", lambda a: [None, *a[1:]]), "a row has no answer"),
+    "no answer": (lambda f: _rewrite(f, "answer", lambda a: [None, *a[1:]]), "column answer has a null"),
     "other task": (lambda f: _rewrite(f, "task", lambda a: ["cooking"] * len(a)), "task cardinality, cooking"),
     "odd pair": (lambda f: _rewrite(f, "pair", lambda a: [["circle"], *a[1:]]), r"pair \['circle'\]"),
     "empty pair": (lambda f: _rewrite(f, "pair", lambda a: [[], *a[1:]]), r"pair \[\]"),

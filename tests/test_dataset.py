@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers import COUNTS, SMALL, command, flip, one_line, unfinish, write
+from tests.helpers import COUNTS, NULLS, SMALL, command, flip, one_line, unfinish, with_null, write
 from travlr import iterate, make_example, open_dataset
 from travlr.dataset import COLUMNS, FORMAT_VERSION, MOST_ROWS, SplitReader, read_manifest
+from travlr.formats import LAYOUTS
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +128,43 @@ def test_damage_is_found_when_it_is_read(place: str, folder: Path, tmp_path: Pat
     for read in (lambda: reader[3], lambda: list(reader), lambda: reader.columns()):
         with pytest.raises(ValueError, match=f"{path}: damaged or missing"):
             read()
+
+
+@pytest.mark.parametrize("place", NULLS)
+def test_a_null_in_any_column_is_refused(place: str, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "d")
+    name = with_null(tmp_path / "d", *NULLS[place])
+    column = ".".join(part for part in map(str, NULLS[place]) if part != "0")
+    reader = open_dataset(tmp_path / "d")["train"]
+    for read in (
+        lambda: reader[3],
+        lambda: reader[3:5],
+        lambda: list(reader),
+        lambda: reader.columns(str(NULLS[place][0])),
+        lambda: list(reader.tables(str(NULLS[place][0]))),
+        lambda: list(LAYOUTS["parquet"].read(tmp_path / "d", read_manifest(tmp_path / "d"), "train")),
+    ):
+        with pytest.raises(ValueError, match=rf"{name}: damaged \(column {column} has a null\)$") as caught:
+            read()
+        one_line(str(caught.value))
+    assert reader[99] and reader.columns(*set(COLUMNS) - {str(NULLS[place][0])}).num_rows == 100
+
+
+@pytest.mark.parametrize("place", ["task", "pair.0", "image.bytes", "objects", "objects.0", "objects.0.colour"])
+@pytest.mark.parametrize("program", ["audit", "browse", "convert"])
+def test_commands_refuse_a_null(program: str, place: str, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "d")
+    name = with_null(tmp_path / "d", *NULLS[place])
+    arguments = [str(tmp_path / "x"), "format=imagefolder"] if program == "convert" else []
+    code, out, err = command(program, str(tmp_path / "d"), *arguments)
+    column = place.replace(".0", "")
+    assert code == 1 and "Traceback" not in err
+    if program == "audit":
+        (line,) = (line for line in out.splitlines() if line.startswith("FAIL  columns"))
+        assert err == "" and f"{name}, rows from 0 on: column {column} has a null" in line
+    else:
+        assert f"{name}: damaged (column {column} has a null)" in one_line(err)
+        assert not list(tmp_path.rglob("*.html")) and not (tmp_path / "x" / "dataset.json").exists()
 
 
 def test_a_file_with_fewer_rows_than_said_is_found(folder: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image as pillow
 
-from tests.helpers import COUNTS, FORMATS, ROOT, SMALL, flip, write
+from tests.helpers import COUNTS, FORMATS, NULLS, ROOT, SMALL, flip, put_null, write
 from travlr import Comparison, Count, Example, Image, Quantifiers, Spatiality, make_example
 from travlr.card import _size
 from travlr.config import Config
@@ -415,6 +415,52 @@ def test_a_damaged_dataset_is_one_line_that_names_the_file(case: str, tmp_path: 
         for split in manifest["splits"]:
             list(LAYOUTS[layout].read(tmp_path / "d", manifest, split))
     assert str(caught.value).startswith(str(tmp_path / "d")) and "\n" not in str(caught.value)
+
+
+def null_in_lines(path: Path, *place: str | int) -> None:
+    first, *others = path.read_text().splitlines()
+    row = json.loads(first)
+    put_null(row, *place)
+    path.write_text("\n".join([json.dumps(row), *others]))
+
+
+def null_in_tar(path: Path, *place: str | int) -> None:
+    with tarfile.open(path) as tar:
+        members = [(info, tar.extractfile(info).read()) for info in tar]  # type: ignore[union-attr]
+    row = json.loads(members[1][1])
+    put_null(row, *place)
+    members[1] = members[1][0], json.dumps(row).encode()
+    with tarfile.open(path, "w") as tar:
+        for info, data in members:
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+
+
+@pytest.mark.parametrize("place", [name for name in NULLS if not name.startswith("image")])
+@pytest.mark.parametrize(
+    ("layout", "name", "change"),
+    [
+        ("imagefolder", "train/metadata.jsonl", null_in_lines),
+        ("webdataset", "train-00000-of-00002.tar", null_in_tar),
+    ],
+)
+def test_a_null_in_json_is_refused_by_its_column(
+    layout: str, name: str, change: Callable[..., None], place: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    shutil.copytree(folders[layout], tmp_path / "d")
+    change(tmp_path / "d" / name, *NULLS[place])
+    column = ".".join(part for part in place.split(".") if part != "0")
+    with pytest.raises(ValueError, match=rf"{name}: damaged \(column {column} has a null\)$"):
+        list(LAYOUTS[layout].read(tmp_path / "d", manifest_of(tmp_path / "d"), "train"))
+
+
+@pytest.mark.parametrize("name", ["colour", "shape", "size", "row", "column", "queried"])
+def test_a_null_in_the_published_layout_is_refused(name: str, folders: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(folders["original"], tmp_path / "d")
+    replaced(rf'"{name}": [^,}}]+', f'"{name}": null')(tmp_path / "d" / "metadata.jsonl")
+    with pytest.raises(ValueError, match=r"index\.csv: damaged") as caught:
+        list(LAYOUTS["original"].read(tmp_path / "d", manifest_of(tmp_path / "d"), "train"))
+    assert "\n" not in str(caught.value)
 
 
 def test_a_flipped_bit_in_a_parquet_picture_is_found(tmp_path: Path) -> None:

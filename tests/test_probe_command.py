@@ -409,6 +409,66 @@ def test_result_files_are_measured_without_a_model(here: Path) -> None:
     assert result.model == "LXMERT"
 
 
+def answered(here: Path, model: str, seed: int) -> tuple[list[dict[str, Any]], list[Answer]]:
+    """The triplets of our own predicate-noun corpus, and random answers to them."""
+    probe(small(corpus="predicate_noun", floors=False), **QUIET)
+    (folder,) = (here / "data/probes").glob("predicate_noun-*")
+    records = [record | {"model": model} for record in predicate_noun.read_records(folder)]
+    random = np.random.default_rng(seed)
+    return records, [Answer(str(r["id"]), "scored", (random.random(),), (random.random(),)) for r in records]
+
+
+def test_a_folder_of_parts_is_measured_as_the_whole_file(here: Path) -> None:
+    records, answers = answered(here, "LXMERT", 0)
+    predicate_noun.write_results(here / "whole/results.csv", records, answers)
+    for name, part in (("a", slice(0, 50)), ("b", slice(50, 51)), ("c", slice(51, None))):
+        predicate_noun.write_results(here / f"parts/{name}.csv", records[part], answers[part])
+    whole, parts = (probe(Probe(corpus=name), **QUIET) for name in ("whole/results.csv", "parts"))
+    assert [result.model for result in parts] == ["", "LXMERT"]
+    assert parts[1].lines == whole[1].lines and parts[1].corpus == whole[1].corpus
+    assert parts[0].floors == whole[0].floors
+
+
+@pytest.mark.parametrize("name", ["{model}.csv", "{model}/results.csv"])
+def test_a_folder_of_several_models_gives_a_result_for_each(name: str, here: Path) -> None:
+    for seed, model in enumerate(("CLIP", "LXMERT")):
+        records, answers = answered(here, model, seed)
+        predicate_noun.write_results(here / "runs" / name.format(model=model), records, answers)
+        if "/" in name:
+            cropped = here / "runs" / model / predicate_noun.results_name("normal", True)
+            predicate_noun.write_results(cropped, records, answers, cropped=True)
+    results = probe(Probe(corpus="runs"), **QUIET)
+    whole, crops = ("predicate-noun", ""), ("predicate-noun, cropped", "")
+    wanted = [whole, (whole[0], "CLIP"), (whole[0], "LXMERT")]
+    if "/" in name:
+        wanted = [whole, (whole[0], "CLIP"), crops, (crops[0], "CLIP"), (whole[0], "LXMERT"), (crops[0], "LXMERT")]
+    assert [(result.corpus["name"], result.model) for result in results] == wanted
+    assert (here / "probes/tables/predicate-noun-compared.csv").exists()
+
+
+def test_the_folder_of_a_run_is_read_back(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run,) = probe(small(corpus="predicate_noun", model=["my_scorers:blind"], floors=False), **QUIET)
+    assert main([f"corpus=probes/{run.name}", "out=again", "floors=false"]) == 0
+    assert "floors" not in capsys.readouterr().out
+    results, _ = load_results(here / "again")
+    assert [(result.model, by_line(result, MICRO).single) for result in results] == [
+        (run.model, by_line(run, MICRO).single)
+    ]
+
+
+def test_a_folder_with_a_file_that_holds_no_results_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records, answers = answered(here, "LXMERT", 0)
+    predicate_noun.write_results(here / "runs/a.csv", records, answers)
+    for text, told in (("id,score\n1,2\n", "runs/b.csv: lacks the columns"), ("", "runs/b.csv: lacks the columns")):
+        (here / "runs/b.csv").write_text(text)
+        with pytest.raises(SystemExit) as caught:
+            cli.run("analysis.probe", lambda _: main(["corpus=runs"]))
+        assert caught.value.code == 1 and told in one_line(capsys.readouterr().err)
+    shutil.copy(here / "runs/a.csv", here / "runs/b.csv")
+    with pytest.raises(ValueError, match=r"^runs/b\.csv: another file of the folder has id 0, of the same model, too$"):
+        probe(Probe(corpus="runs"), **QUIET)
+
+
 def test_scores_of_an_evaluation_set_are_written_in_the_published_columns(here: Path) -> None:
     config = small(corpus="predicate_noun", model=["my_scorers:blind"], floors=False)
     (result,) = probe(config, **QUIET)
@@ -433,7 +493,7 @@ def test_our_result_files_are_read_back_as_what_they_are(here: Path) -> None:
         (result,) = probe(replace(config, template=template, cropped=cropped), **QUIET)
         (path,) = (here / "probes" / result.name).glob("*.csv")
         assert path.name == name
-        read_back = predicate_noun.results_corpus(path)[0]
+        read_back = predicate_noun.results_corpora([path])[0].corpus
         records = read(here / "probes" / result.name / ANSWERS)
         asked = [(one.item.image, one.item.positives, one.item.negatives) for one in records]
         assert [(item.image, item.positives, item.negatives) for item in read_back.items] == asked

@@ -31,7 +31,7 @@ import pyarrow as pa
 from render.image import CONTENT_VERSION
 from render.text import parse_caption
 from travlr import cli
-from travlr.dataset import MANIFEST, content_digest, damage, open_parquet, read_manifest, rows_digest
+from travlr.dataset import MANIFEST, content_digest, damage, malformed, open_parquet, read_manifest, rows_digest
 from travlr.files import WORK, hashed, regular
 from travlr.formats import CARD, LAYOUTS, names_of, names_present, published_counts
 from travlr.recount import (
@@ -40,7 +40,6 @@ from travlr.recount import (
     TOTAL,
     Rules,
     examine_row,
-    malformed,
     recount,
     renderer_of,
     rows_of,
@@ -125,7 +124,8 @@ def audit(folder: str | os.PathLike[str], workers: int = 0) -> list[Check]:
         for _, part in run(functools.partial(examine, told), parts_of(told), workers):
             found.add(part)
             progress.advance(part.rows.total())
-    checks = [*file_checks(told, found), *row_checks(told, found), *split_checks(found)]
+    checks = [_counted(told, found, "columns", "as they should be, no null in any row")] * bool(found.done["columns"])
+    checks += [*file_checks(told, found), *row_checks(told, found), *split_checks(found)]
     return [*checks, *balance_checks(found), *shortcut_checks(found)]
 
 
@@ -181,11 +181,12 @@ def parts_of(told: Told) -> list[Part]:
 
 
 def tables_of(told: Told, part: Part) -> Iterator[pa.Table]:
-    """The rows of a part. Raises `ValueError` where they cannot be read."""
-    layout = LAYOUTS[told.layout]
+    """The rows of a part, malformed ones too. Raises `ValueError` where they cannot be read."""
+    files, rows = told.files, (part.start, part.stop)
     if part.file and "*" not in part.file["name"]:
-        return layout.read(told.folder, {"files": [part.file]}, part.split)
-    return layout.read(told.folder, {"files": told.files}, part.split, part.start, part.stop)
+        files, rows = (part.file,), (0, None)
+    found = LAYOUTS[told.layout].tables(told.folder, {"files": files}, part.split, *rows)
+    return (table for _, table in found)
 
 
 def pairs_asked(told: Told, split: str) -> frozenset[Pair]:
@@ -194,7 +195,7 @@ def pairs_asked(told: Told, split: str) -> frozenset[Pair]:
     with contextlib.suppress(ValueError):
         for part in (part for part in parts_of(told) if part.split == split):
             for table in tables_of(told, part):
-                for row in rows_of(table):
+                for row in () if malformed(table) else rows_of(table):
                     pairs.add(recount(parse_query(row.query), parse_caption(row.caption)[2])[1])
     return frozenset(pairs)
 
@@ -231,8 +232,8 @@ def file_problem(folder: Path, file: dict[str, Any]) -> str:
 def examine_table(told: Told, part: Part, table: pa.Table, found: Found) -> None:
     split, start = part.split, part.start + found.rows[part.split]
     found.rows[split] += table.num_rows
-    if problem := malformed(table):
-        found.check("columns", split, f"rows from {start} on: {problem}")
+    if problem := malformed(table):  # its rows are left out of all other checks, which may fail for that
+        found.check("columns", split, f"{part.file.get('name', split)}, rows from {start} on: {problem}")
         return
     found.done["columns"] += table.num_rows
     found.digests[split] += rows_digest(table)
@@ -351,8 +352,7 @@ def metadata_checks(folder: Path) -> list[Check]:
 
 def row_checks(told: Told, found: Found) -> list[Check]:
     """The checks of single rows that apply to this dataset."""
-    good = {"columns": "as they should be, nothing missing in any row"} | ROW_CHECKS
-    good["held-out pairs"] = f"{len(told.rules.pairs)} {good['held-out pairs']}"
+    good = ROW_CHECKS | {"held-out pairs": f"{len(told.rules.pairs)} {ROW_CHECKS['held-out pairs']}"}
     if told.rules.config is None:
         good["image"] = "only which cells are empty is compared: another program drew it"
     elif told.pixels is None:

@@ -258,11 +258,43 @@ def open_parquet(path: Path) -> pq.ParquetFile:
         return file
 
 
+def malformed(table: pa.Table) -> str:
+    """What makes the rows of a table unreadable, such as a null, with the name of its column; empty for a sound table.
+
+    A null counts in lists, items of lists and fields of structs, too. Only the columns of the table are examined.
+    """
+    try:
+        table.validate(full=True)
+    except pa.ArrowException as error:
+        return str(error).splitlines()[0]
+    nulls = (null for name in table.column_names for chunk in table[name].chunks for null in _nulls(name, chunk))
+    return f"column {name} has a null" if (name := next(nulls, "")) else ""
+
+
+def _nulls(name: str, array: pa.Array) -> Iterator[str]:
+    """The name of an array that has a null, and of each part of it that has one: `objects`, `objects.colour`."""
+    if array.null_count:
+        yield name
+    if pa.types.is_list(array.type):
+        yield from _nulls(name, array.flatten())
+    elif pa.types.is_struct(array.type):
+        for number, part in enumerate(array.type):
+            yield from _nulls(f"{name}.{part.name}", array.field(number))
+
+
+def sound(table: pa.Table, path: Path) -> pa.Table:
+    """The table, which was read from `path`. Raises `ValueError` where it is malformed."""
+    if problem := malformed(table):
+        raise ValueError(f"{path}: damaged ({problem})")
+    return table
+
+
 class SplitReader:
     """One split of a Parquet dataset: `len`, `[i]`, `[i:j]` (a list), iteration, and columns, all straight from
     memory-mapped files. Numbers are those of a list: negative ones count from the end.
 
-    Of what was read by number the last `KEPT_GROUPS` thousands of rows stay in memory.
+    Of what was read by number the last `KEPT_GROUPS` thousands of rows stay in memory. Reading raises `ValueError`
+    where a file is damaged, or a column that is read has a null.
     """
 
     KEPT_GROUPS = 32
@@ -316,7 +348,7 @@ class SplitReader:
             for group in range(file.num_row_groups):
                 with damage(path):
                     table = file.read_row_group(group, columns=list(names) or None)
-                yield table
+                yield sound(table, path)
 
     def columns(self, *names: str) -> pa.Table:
         """Whole columns as one table; pictures are not touched unless `image` is named."""
@@ -325,7 +357,8 @@ class SplitReader:
         for number, path in enumerate(self._paths):
             file = self._file(number)
             with damage(path):
-                tables.append(file.read(columns=list(names) or None))
+                table = file.read(columns=list(names) or None)
+            tables.append(sound(table, path))
         return pa.concat_tables(tables)
 
     def _row(self, number: int, row: int) -> pa.Table:
@@ -348,6 +381,7 @@ class SplitReader:
             file = self._file(number)
             with damage(self._paths[number]):
                 table = file.read_row_group(group)
+            sound(table, self._paths[number])
         self._groups[number, group] = table  # the last used is the last in the dict
         if len(self._groups) > self.KEPT_GROUPS:
             del self._groups[next(iter(self._groups))]

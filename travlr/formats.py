@@ -22,7 +22,17 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from travlr.dataset import MANIFEST, ROW_GROUP, SCHEMA, damage, example_id, open_parquet, parse_query_form, query_form
+from travlr.dataset import (
+    MANIFEST,
+    ROW_GROUP,
+    SCHEMA,
+    damage,
+    example_id,
+    open_parquet,
+    parse_query_form,
+    query_form,
+    sound,
+)
 from travlr.files import WORK, placed, put_file, read_chunks, regular
 from travlr.scene import Object
 from travlr.tasks import TASKS, parse_query, truth
@@ -115,11 +125,20 @@ class Layout:
         """Split -> glob of its files, for the card."""
         raise NotImplementedError
 
+    def tables(
+        self, folder: Path, manifest: dict[str, Any], split: str, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[Path, pa.Table]]:
+        """Rows start to stop of a split in order, each table with its file; they may have nulls.
+
+        Raises `ValueError` where files are damaged.
+        """
+        raise NotImplementedError
+
     def read(
         self, folder: Path, manifest: dict[str, Any], split: str, start: int = 0, stop: int | None = None
     ) -> Iterator[pa.Table]:
-        """Rows start to stop of a split in order. Raises `ValueError` where files are damaged."""
-        raise NotImplementedError
+        """Rows start to stop of a split in order. Raises `ValueError` where files are damaged or have a null."""
+        return (sound(table, path) for path, table in self.tables(folder, manifest, split, start, stop))
 
 
 class Parquet(Layout):
@@ -153,9 +172,9 @@ class Parquet(Layout):
     def data_files(self, parts: list[Part]) -> dict[str, str]:
         return {part.split: f"{part.split}-*.parquet" for part in parts}
 
-    def read(
+    def tables(
         self, folder: Path, manifest: dict[str, Any], split: str, start: int = 0, stop: int | None = None
-    ) -> Iterator[pa.Table]:
+    ) -> Iterator[tuple[Path, pa.Table]]:
         for path, first, last in _files_with(folder, manifest, split, start, stop):
             file = open_parquet(path)
             begin = 0
@@ -164,7 +183,7 @@ class Parquet(Layout):
                 if end > first and (last is None or begin < last):
                     with damage(path):
                         table = file.read_row_group(group)
-                    yield table[max(0, first - begin) : end - begin if last is None else last - begin]
+                    yield path, table[max(0, first - begin) : end - begin if last is None else last - begin]
                 begin = end
 
 
@@ -213,9 +232,9 @@ class WebDataset(Layout):
     def data_files(self, parts: list[Part]) -> dict[str, str]:
         return {part.split: f"{part.split}-*.tar" for part in parts}
 
-    def read(
+    def tables(
         self, folder: Path, manifest: dict[str, Any], split: str, start: int = 0, stop: int | None = None
-    ) -> Iterator[pa.Table]:
+    ) -> Iterator[tuple[Path, pa.Table]]:
         for path, first, last in _files_with(folder, manifest, split, start, stop):
             yield from _tables(path, itertools.islice(self._examples(path), first, last), self._row)
 
@@ -267,9 +286,9 @@ class ImageFolder(Layout):
     def data_files(self, parts: list[Part]) -> dict[str, str]:
         return {part.split: f"{part.split}/*" for part in parts}
 
-    def read(
+    def tables(
         self, folder: Path, manifest: dict[str, Any], split: str, start: int = 0, stop: int | None = None
-    ) -> Iterator[pa.Table]:
+    ) -> Iterator[tuple[Path, pa.Table]]:
         def row(line: bytes) -> dict[str, Any]:
             columns = json.loads(line)
             name = columns.pop("file_name")
@@ -319,9 +338,9 @@ class Original(Layout):
     def data_files(self, parts: list[Part]) -> dict[str, str]:
         return {}
 
-    def read(
+    def tables(
         self, folder: Path, manifest: dict[str, Any], split: str, start: int = 0, stop: int | None = None
-    ) -> Iterator[pa.Table]:
+    ) -> Iterator[tuple[Path, pa.Table]]:
         def numbered() -> Iterator[tuple[int, dict[str, str], Any]]:
             entries, waiting = _published_entries(folder / "metadata.jsonl"), {}
             number = 0
@@ -408,6 +427,8 @@ def _from_published(folder: Path, split: str, number: int, line: dict[str, str],
     said = parse_caption(line["caption"])[2]
     ordered = [scene.pop((o.row, o.column)) for o in said if (o.row, o.column) in scene] + list(scene.values())
     query = parse_query(line["query"])
+    if any(o["queried"] is None for o in ordered):  # other nulls are found in the table
+        raise ValueError("column objects.queried has a null")
     objects = [Object(o["colour"], o["shape"], o["size"], o["row"], o["column"], bool(o["queried"])) for o in ordered]
     name, picture = example_id(query.task, split, number), folder / "images" / f"{line['image']}.jpg"
     return {
@@ -455,8 +476,11 @@ def _lines(path: Path) -> Iterator[bytes]:
         yield from file
 
 
-def _tables(path: Path, found: Iterable[T], row: Callable[[T], dict[str, Any]]) -> Iterator[pa.Table]:
-    """What was found in a file as tables of a thousand rows. Raises `ValueError` for what is not as it should be."""
+def _tables(path: Path, found: Iterable[T], row: Callable[[T], dict[str, Any]]) -> Iterator[tuple[Path, pa.Table]]:
+    """What was found in a file as tables of a thousand rows, each with the file.
+
+    Raises `ValueError` for what is not as it should be.
+    """
     found = iter(found)
     while True:
         with damage(path):
@@ -466,7 +490,7 @@ def _tables(path: Path, found: Iterable[T], row: Callable[[T], dict[str, Any]]) 
             table = pa.Table.from_pylist(gathered, schema=SCHEMA)
         if not gathered:
             return
-        yield table
+        yield path, table
 
 
 def _files_with(

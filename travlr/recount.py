@@ -73,24 +73,6 @@ class Row(NamedTuple):
     queried: list[bool]
 
 
-def malformed(table: pa.Table) -> str:
-    """What makes the rows of a table unreadable, if anything."""
-
-    def holes(array: pa.Array) -> int:
-        if pa.types.is_list(array.type):
-            return array.null_count + holes(array.flatten())
-        if pa.types.is_struct(array.type):
-            return array.null_count + sum(holes(array.field(i)) for i in range(array.type.num_fields))
-        return array.null_count
-
-    try:
-        table.validate(full=True)
-    except pa.ArrowException as error:
-        return str(error).splitlines()[0]
-    missing = [name for name in table.column_names if any(map(holes, table[name].chunks))]
-    return f"{missing[0]} is missing" if missing else ""
-
-
 def rows_of(table: pa.Table) -> Iterator[Row]:
     names = ("id", "image", "caption", "query", "answer", "task", "pair", "query_form")
     objects = table["objects"].combine_chunks()

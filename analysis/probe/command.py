@@ -31,6 +31,7 @@ examples
   python -m analysis.probe corpus=VL-CheckList/configs/sample.yaml rules=published model=FOLDER
   python -m analysis.probe corpus=sentence-semantics/eval_set.json images=pictures template=alt model=FOLDER
   python -m analysis.probe corpus=runs/sentence-semantics/LXMERT/results.csv
+  python -m analysis.probe corpus=runs/sentence-semantics
 """
 
 
@@ -68,8 +69,8 @@ def main(arguments: list[str]) -> int:
     config = settings(arguments)
     from analysis.probe.run import probe
 
-    probe(config, say=_say)
-    if not config.model and not config.corpus.endswith(".csv"):
+    results = probe(config, say=_say)
+    if not any(result.model for result in results):
         _say("\nThese are floors. To probe a model, name it: model=FOLDER, a hub id, uniter:FILE or module:function.")
     _say(f"\nReport: {Path(config.out) / 'report.html'}")
     return 0

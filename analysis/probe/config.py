@@ -43,7 +43,9 @@ class Probe:
 
     corpus: `scenes` (both of our own corpora), `checklist` or `predicate_noun` (one of them), or a path: a folder of
     VL-CheckList's (with corpus/v1), a published run file (.yaml), an eval_set.json or a folder with one, or a CSV of
-    results of the predicate-noun study, whose scores are measured. count: items of each of our own, an even number.
+    results of the predicate-noun study or a folder of them, whose scores are measured. Of a folder without CSVs those
+    in its subfolders are read. CSVs of one folder, model, template and cropping are parts of one corpus. count: items
+    of each of our own, an even number.
     images: where the corpus's pictures are, None for where the corpus says. model: none for floors alone. head,
     question, size, regions, device_map: of models that have a choice (see `analysis.probe.scorers.loading.load`).
 

@@ -64,10 +64,11 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
     if scorer is not None and any(one.answers is not None for one in corpora):
         raise ValueError(f"scorer: corpus={config.corpus} holds answers, measured as they are; leave it out")
     _check(config, corpora)
-    results = []
+    results: list[Result] = []
     for one in corpora:
         say(f"{one.corpus.name}: {counted(len(one.corpus.items), 'item')}, {_pictures(one, model is not None)}")
-        if config.floors:
+        measured = {(result.corpus["name"], result.corpus["digest"]) for result in results}
+        if config.floors and (one.corpus.name, one.corpus.digest) not in measured:  # models may share a corpus
             try:
                 results.append(_floors(one))
             except Locked:
@@ -200,18 +201,26 @@ def _read(config: Probe, say: Say) -> Iterator[Given]:
         folder = next((f for f in (Path(), *path.resolve().parents) if (f / checklist.TREE).is_dir()), Path())
         config = _as_file(path, config, say)
         yield Given(checklist.read_corpus(folder, config.types, config.data, config.images), config)
-    elif path.suffix == ".csv":
-        corpus, records, answers = predicate_noun.results_corpus(path)
-        yield Given(corpus, config, tuple(records), tuple(answers), records[0]["model"] or path.parent.name)
+    elif path.suffix == ".csv" and not path.is_dir():
+        yield from _answered([path], config)
     elif (path / checklist.TREE).is_dir():
         yield Given(checklist.read_corpus(path, config.types, config.data, config.images), config)
     elif path.suffix == ".json" or (path / predicate_noun.SET).is_file():
         corpus = predicate_noun.read_set(path, config.template, config.cropped, config.images)
         yield Given(corpus, config, tuple(predicate_noun.read_records(path)))
+    elif files := predicate_noun.result_files(path):
+        yield from _answered(files, config)
     else:
-        needs = f"is no corpus: it has neither {checklist.TREE} nor {predicate_noun.SET}"
+        needs = f"is no corpus: it has neither {checklist.TREE} nor {predicate_noun.SET} nor result files (.csv)"
         what = needs if path.exists() else "is not there"
         raise ValueError(f"corpus={name}: {what}; give {SCENES}, {', '.join(KINDS)}, or a folder or file of a corpus")
+
+
+def _answered(files: Sequence[Path], config: Probe) -> Iterator[Given]:
+    from analysis.probe.predicate_noun import results_corpora
+
+    for one in results_corpora(files):
+        yield Given(one.corpus, config, one.records, one.answers, one.model)
 
 
 def _as_file(path: Path, config: Probe, say: Say) -> Probe:

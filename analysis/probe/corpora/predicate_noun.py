@@ -183,23 +183,53 @@ def results_name(template: str, cropped: bool) -> str:
     return f"results{'_cropped_images' * cropped}{ALT_NAME * (template == 'alt')}.csv"
 
 
-def results_corpus(path: Path | str) -> tuple[Corpus, list[Record], list[Answer]]:
-    """A published result file as a corpus, that of `read_set` where it has all triplets, its triplets, and the answers.
+@dataclass(frozen=True)
+class Answered:
+    """Triplets that a model has answered, as a corpus: that of `read_set` where all triplets are there. records,
+    answers: one for each item, in order. model: its name, the folder's where the files have none."""
+
+    corpus: Corpus
+    records: tuple[Record, ...]
+    answers: tuple[Answer, ...]
+    model: str
+
+
+def result_files(folder: Path | str) -> list[Path]:
+    """The CSV files of a folder in the order of their names; where it has none, the result files of its subfolders, one
+    for each model as published."""
+    below = (path for path in Path(folder).glob("*/results*.csv") if not path.parent.name.startswith("."))
+    return sorted(Path(folder).glob("*.csv")) or sorted(below)
+
+
+def results_corpora(paths: Sequence[Path | str]) -> list[Answered]:
+    """Result files as corpora. Files of one folder with the same model, template and cropping are parts of one corpus,
+    in the order of `paths`.
 
     The other template where the file's name says so, as the published names do. Raises `ValueError` as `read_results`,
-    and for a file without results.
+    for a file without results, and for an id that two parts have.
     """
-    records, answers = read_results(path)
-    if not records:
-        raise ValueError(f"{path}: has no results")
-    template = "alt" if ALT_NAME in Path(path).stem and ALT[0] in records[0] else "normal"
-    return _corpus(records, pairs_of(records), template, bool(records[0]["cropped_image"])), records, answers
+    found: dict[tuple[Path, str, str, bool], list[tuple[Record, Answer]]] = {}
+    for path in map(Path, paths):
+        records, answers = read_results(path)
+        if not records:
+            raise ValueError(f"{path}: has no results")
+        template = "alt" if ALT_NAME in path.stem and ALT[0] in records[0] else "normal"
+        model, cropped = records[0]["model"] or path.absolute().parent.name, bool(records[0]["cropped_image"])
+        parts = found.setdefault((path.parent, model, template, cropped), [])
+        if twice := {answer.id for _, answer in parts} & {answer.id for answer in answers}:
+            raise ValueError(f"{path}: another file of the folder has id {min(twice)}, of the same model, too")
+        parts += zip(records, answers, strict=True)
+    corpora = []
+    for (_, model, template, cropped), parts in found.items():
+        joined, given = zip(*parts, strict=True)
+        corpora.append(Answered(_corpus(joined, pairs_of(joined), template, cropped), joined, given, model))
+    return corpora
 
 
 def _rows(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
     needed = [name for name in (*KEYS, "result") if name not in ALT]
     try:
-        with open(file, encoding="utf-8-sig", newline="") as opened:
+        with open(files.regular(file), encoding="utf-8-sig", newline="") as opened:
             reader = csv.DictReader(opened, strict=True)
             if lacking := [name for name in needed if name not in (reader.fieldnames or ())]:
                 raise ValueError(f"{file}: lacks the columns {', '.join(lacking)}")

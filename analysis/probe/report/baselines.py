@@ -7,13 +7,15 @@ mirror, a blind rule gets exactly half of the items right, and never both of a p
 all words are shown. Published corpora are different.
 
 A rule is a function of what it reads, so ties would be the same everywhere; they are broken by a hash of the
-sentence, all but those of `constant`. What is fitted (ngrams, classifier) is fitted on other items: neither on those
-with the same picture nor on the mirror, which would give the answer away.
+sentence, all but those of `constant`. What is fitted (ngrams, classifier) is fitted on other items: never on the
+mirror, which would give the answer away, and not on those with the same picture where enough others are left
+(`Texts.fold`).
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -109,22 +111,40 @@ class Texts:
     def fold(self) -> np.ndarray:
         """(S,) 0 to FOLDS - 1: the same for all items that share a picture or a pair, even through others.
 
-        Equally many clusters in each, dealt out in the order of a hash, so that the order of items does not matter.
+        Where such a cluster has more of the items of an axis and source than a fold holds, the rules would have little
+        or nothing of it to learn from: these items are dealt out pair by pair. A mirror still never gives an answer
+        away, but other sentences of the same picture may be learned from, so that the rules may reach more than they
+        would on new pictures.
+
+        Equally many clusters in each fold, dealt out in the order of a hash, so that the order of items does not
+        matter.
         """
-        _, clusters = np.unique(measures.clustering(self.items).connected, return_inverse=True)
+        units = measures.clustering(self.items)
+        connected, pairs, groups = units.connected.tolist(), units.clusters[:, 1].tolist(), self._groups.tolist()
+        there, held = Counter(groups), Counter(zip(groups, connected, strict=True))
+        numbers: dict[tuple[int, ...], int] = {}
         first: dict[int, str] = {}
-        for cluster, item in zip(clusters.tolist(), self.items, strict=True):
-            first[cluster] = min(first.get(cluster, item.image), item.image)
+        clusters = np.empty(len(self.items), np.int64)
+        for n, (item, group, whole, pair) in enumerate(zip(self.items, groups, connected, pairs, strict=True)):
+            is_large = FOLDS * held[group, whole] > there[group]
+            cluster = numbers.setdefault((group, pair) if is_large else (whole,), len(numbers))
+            name = item.id if is_large else item.image
+            first[cluster], clusters[n] = min(first.get(cluster, name), name), cluster
         order = sorted(first, key=lambda cluster: (noise(self.seed, "fold", first[cluster]), first[cluster]))
         folds = np.empty(len(first), np.int64)
         folds[order] = np.arange(len(order)) % FOLDS
         return np.asarray(folds[clusters][self.item])
 
     @cached_property
+    def _groups(self) -> np.ndarray:
+        """(N,) the number of each item's axis and source."""
+        names = {name: n for n, name in enumerate(dict.fromkeys((i.axis, i.source) for i in self.items))}
+        return np.array([names[i.axis, i.source] for i in self.items], np.int64)
+
+    @property
     def group(self) -> np.ndarray:
         """(S,) the number of the item's axis and source: each is a corpus of its own."""
-        names = {name: n for n, name in enumerate(dict.fromkeys((i.axis, i.source) for i in self.items))}
-        return np.array([names[i.axis, i.source] for i in self.items], np.int64)[self.item]
+        return np.asarray(self._groups[self.item])
 
     @cached_property
     def words(self) -> tuple[np.ndarray, np.ndarray, int]:
