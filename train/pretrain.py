@@ -7,6 +7,7 @@ import math
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from train.batches import Parts, random_of
 from train.checkpoints import FOLDER, load_weights, save_weights
@@ -15,6 +16,7 @@ from train.devices import leads, locked_by_leader
 from train.fit import fit
 from train.identity import by_content
 from train.inputs import Inputs
+from train.logs import opened
 from train.module import Learner, Schedule
 from train.results import run_id
 from train.statements import Statements
@@ -26,7 +28,8 @@ WEIGHTS = "model.safetensors"
 def pretrain(learner: Learner, parts: Parts, device: str, precision: str, say: Callable[[str], object]) -> None:
     """Give a learner's model (and word head) weights that read scenes, made once for all runs that start from them."""
     run = parts.run
-    folder = Path(run.runs) / ".pretrained" / identity(parts)
+    config = identity(parts)
+    folder = Path(run.runs) / ".pretrained" / run_id(config)
     folder.mkdir(parents=True, exist_ok=True)
     with locked_by_leader(folder):
         if not (folder / WEIGHTS).is_file():
@@ -40,7 +43,8 @@ def pretrain(learner: Learner, parts: Parts, device: str, precision: str, say: C
                 run.seed,
                 words=learner.words,
             )
-            fit(reading, run, folder, device, precision, say, monitor="word_accuracy")
+            with opened(run, folder, config) as loggers:
+                fit(reading, run, folder, device, precision, say, loggers, monitor="word_accuracy")
             save_weights(learner, folder / WEIGHTS)
             if leads():
                 shutil.rmtree(folder / FOLDER, ignore_errors=True)
@@ -48,14 +52,14 @@ def pretrain(learner: Learner, parts: Parts, device: str, precision: str, say: C
     say(f"{folder}: weights pretrained on unlabelled scenes")
 
 
-def identity(parts: Parts) -> str:
-    """A name for all that pretraining depends on: not on the setting, nor on what is fine-tuned."""
+def identity(parts: Parts) -> dict[str, Any]:
+    """All that pretraining depends on: not on the setting, nor on what is fine-tuned."""
     run = by_content(parts.run)
     names = ("model", "task", "seed", "size", "pretrained", "tokenizer", "controlled", "boxes", "visual_token_type")
     values = {name: getattr(run, name) for name in names}
     nested = {name: dataclasses.asdict(getattr(run, name)) for name in ("optimiser", "pretraining")}
     nested["regions"] = run.shown_regions.identity()
-    return run_id(values | nested | {"dataset": parts.source.digest, "batch_size": run.batch_size})
+    return values | nested | {"dataset": parts.source.digest, "batch_size": run.batch_size}
 
 
 def scenes(parts: Parts) -> Schedule:

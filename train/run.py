@@ -19,6 +19,7 @@ from train.data import Sight, Source
 from train.devices import accelerator, chosen_precision, gpu_names, keep_memory, leads, locked_by_leader
 from train.fit import fit
 from train.identity import content, dataset_folder, identity
+from train.logs import log_tests, opened
 from train.models import MODELS, make_model, shape_of
 from train.models.layers import Model, start_of
 from train.models.loading import load_published, local_path, pixel_statistics, tokenizer_of
@@ -101,33 +102,35 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
         origin = start_from(config, learner)
     elif config.pretraining.steps:
         pretrain(learner, parts, device, precision, say)
-    before = fit(learner, config, folder, device, precision, say)
-    save_weights(learner, folder / WEIGHTS)
-    if not leads():
-        return []
-    trained = time.monotonic()
-    shared = {
-        "experiment": config.experiment,
-        "model": config.model,
-        "size": config.size,
-        "setting": config.setting,
-        "task": config.task,
-        "seed": config.seed,
-        "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
-        "weights": origin,
-        "regions": config.regions.source if sight.sees == "regions" else None,
-        "precision": precision,
-        "steps": schedule.steps,
-        "train_examples": count,
-        "unlabelled_examples": unlabelled_pairs(config, schedule.steps),
-        "train_seconds": round(before + trained - started, 1),
-        "dataset": source.digest,
-        **surroundings(gpu_names(device)),
-    }
-    tested = test_matrix(parts, model, device, precision)
-    shared["evaluate_seconds"] = round(time.monotonic() - trained, 1)
-    rows = [result_row(shared, *named, **found) for named, found in tested.rows]
-    finish_run(folder, rows, tested.predictions, say)
+    with opened(config, folder, read_config(folder)["config"], config.tests) as loggers:
+        before = fit(learner, config, folder, device, precision, say, loggers)
+        save_weights(learner, folder / WEIGHTS)
+        if not leads():
+            return []
+        trained = time.monotonic()
+        shared = {
+            "experiment": config.experiment,
+            "model": config.model,
+            "size": config.size,
+            "setting": config.setting,
+            "task": config.task,
+            "seed": config.seed,
+            "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+            "weights": origin,
+            "regions": config.regions.source if sight.sees == "regions" else None,
+            "precision": precision,
+            "steps": schedule.steps,
+            "train_examples": count,
+            "unlabelled_examples": unlabelled_pairs(config, schedule.steps),
+            "train_seconds": round(before + trained - started, 1),
+            "dataset": source.digest,
+            **surroundings(gpu_names(device)),
+        }
+        tested = test_matrix(parts, model, device, precision)
+        shared["evaluate_seconds"] = round(time.monotonic() - trained, 1)
+        rows = [result_row(shared, *named, **found) for named, found in tested.rows]
+        finish_run(folder, rows, tested.predictions, say)
+        log_tests(loggers, rows, schedule.steps)
     shutil.rmtree(folder / FOLDER, ignore_errors=True)  # several times the size of the weights
     return read_results(folder)
 

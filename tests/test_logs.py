@@ -1,0 +1,273 @@
+"""What TensorBoard and Weights & Biases are given, read back from the files that they write."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import wandb
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+from wandb.proto.wandb_internal_pb2 import Record
+
+from train.config import Optimiser, Pretraining, Run, Training
+from train.logs import opened
+from train.module import Learner
+from train.printed import flat
+from train.results import read_config, read_curve
+from train.run import run
+from travlr import Cardinality
+from travlr.config import Count
+from travlr.generate import Job, generate_dataset
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+STEPS = 30
+BOTH = ["tensorboard", "wandb"]
+
+
+class Killed(Exception):
+    """Ends a run in the middle of a step."""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = str(tmp_path_factory.mktemp("data") / "cardinality")
+    count = Count(train=80, validation=40, test_ind=40, test_ood=40)
+    generate_dataset(Cardinality(count=count), Job(out=folder, workers=1), say=lambda line: None)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings of W&B, and a clock by which each event file is named after those before it."""
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_PROJECT", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    seconds = count(1_700_000_000)
+    clock = SimpleNamespace(time=lambda: next(seconds))
+    monkeypatch.setattr("tensorboard.summary.writer.event_file_writer.time", clock)
+
+
+def tiny(data: str, runs: Path, **changes: Any) -> Run:
+    values: dict[str, Any] = {"size": "tiny", "precision": "float32", "device": "cpu", "logger": BOTH}
+    training = Training(steps=STEPS, check_every=15, validation=40)
+    return Run(data=data, runs=str(runs), optimiser=Optimiser(batch_size=5), training=training, **(values | changes))
+
+
+def finished(config: Run) -> tuple[Path, list[dict[str, Any]]]:
+    rows = run(config, say=lambda line: None)
+    return Path(config.runs) / rows[0]["name"], rows
+
+
+def stopped(config: Run, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """A run that fails in the step that follows so many."""
+    learn = Learner.training_step
+
+    def step(self: Learner, *given: Any) -> Any:
+        if self.trainer.global_step == after:
+            raise Killed
+        return learn(self, *given)
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(Learner, "training_step", step)
+        run(config, say=lambda line: None)
+
+
+# What the logs hold --------------------------------------------------------------------------------------------------
+
+Points = dict[str, list[tuple[int, float]]]  # of each name: steps and values
+
+
+def tensorboard(folder: Path) -> tuple[dict[str, Any], set[str], Points]:
+    """The hyperparameters, the names by which runs are compared, and the scalars."""
+    read = EventAccumulator(str(folder / "tensorboard")).Reload()
+    begun, compared = (
+        HParamsPluginData.FromString(read.summary_metadata[f"_hparams_/{name}"].plugin_data.content)
+        for name in ("session_start_info", "experiment")
+    )
+    config = {
+        name: getattr(value, value.WhichOneof("kind")) for name, value in begun.session_start_info.hparams.items()
+    }
+    points = {tag: [(e.step, e.value) for e in read.Scalars(tag)] for tag in read.Tags()["scalars"]}
+    return config, {metric.name.tag for metric in compared.experiment.metric_infos}, points
+
+
+def records(path: Path) -> Iterator[Record]:
+    """Of a .wandb file: 7 bytes, then LevelDB's log, whose records lie in pieces in blocks of 32 KiB."""
+    content, place, whole = path.read_bytes(), 7, b""
+    while place + 7 <= len(content):
+        if (left := -place % 32768) < 7 and left:
+            place += left
+            continue
+        size, kind = struct.unpack("<HB", content[place + 4 : place + 7])
+        whole += content[place + 7 : place + 7 + size]
+        place += 7 + size
+        if kind in (1, 4):  # whole, or the last piece
+            yield Record.FromString(whole)
+            whole = b""
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"wandb/offline-run-*/run-{folder.name}.wandb"), key=lambda path: path.stat().st_mtime)
+
+
+def weights_and_biases(path: Path) -> tuple[dict[str, Any], Points, dict[str, Any], list[int]]:
+    """The config, the points, the summary, and the exit code, if the run was finished."""
+    config: dict[str, Any] = {}
+    points: Points = defaultdict(list)
+    summary: dict[str, Any] = {}
+    codes = []
+    for record in records(path):
+        kind = record.WhichOneof("record_type")
+        if kind == "run":
+            config |= {item.key: json.loads(item.value_json) for item in record.run.config.update}
+        elif kind == "history":
+            row = {".".join(i.nested_key) or i.key: json.loads(i.value_json) for i in record.history.item}
+            for name in row:
+                points[name].append((row["_step"], row[name]))
+        elif kind == "summary":
+            summary |= {".".join(i.nested_key) or i.key: json.loads(i.value_json) for i in record.summary.update}
+        elif kind == "exit":
+            codes.append(record.exit.exit_code)
+    return config, points, summary, codes
+
+
+def tested(rows: list[dict[str, Any]]) -> dict[str, float]:
+    scores = {}
+    for row in rows:
+        scores[f"test/{row['test_setting']}/{row['split']}/f1"] = row["macro_f1"]
+        scores[f"test/{row['test_setting']}/{row['split']}/accuracy"] = row["accuracy"]
+    return scores
+
+
+def rates(config: Run, steps: list[int]) -> list[float]:
+    """Of a linear schedule, by hand: a tenth of the steps up, the others down to 0."""
+    rise = STEPS // 10
+    factors = [s / rise if s <= rise else 1 - (s - 1 - rise) / (STEPS - rise) for s in steps]
+    return [config.learning_rate * factor for factor in factors]
+
+
+def test_two_runs_of_a_process_have_two_logs_of_all_that_they_are(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the folders of the runs, and without a network."""
+    monkeypatch.chdir(tmp_path)
+    network = socket.create_server(("127.0.0.1", 0))  # what asks for anything from outside asks here
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{network.getsockname()[1]}")
+    for seed in (0, 1):
+        config = tiny(data, Path("runs"), seed=seed)
+        folder, rows = finished(config)
+        known, scores = read_config(folder)["config"], tested(rows)
+        assert len(scores) == 12 and known["seed"] == seed
+        curve = {point["step"]: point for point in read_curve(folder)}
+
+        hyperparameters, compared, points = tensorboard(folder)
+        assert hyperparameters.keys() == flat(known).keys()
+        assert all(value == ("null" if v is None else v) for value, v in
+                   zip(map(hyperparameters.get, flat(known)), flat(known).values(), strict=True))  # fmt: skip
+        assert compared == scores.keys()
+        assert {name: value for name, [(step, value)] in points.items() if name in scores and step == STEPS} == (
+            pytest.approx(scores)
+        )
+        (file,) = files(folder)
+        settings, logged, summary, codes = weights_and_biases(file)
+        assert settings | known == settings and codes == [0]
+        assert {name: summary[name] for name in scores} == scores
+
+        for log in (points, logged):
+            assert [step for step, _ in log["learning_rate"]] == [10, 20, 30]
+            assert [rate for _, rate in log["learning_rate"]] == pytest.approx(rates(config, [10, 20, 30]))
+            assert log["loss"] == [(s, pytest.approx(curve[s]["loss"])) for s in (10, 20, 30)]
+            assert log["f1"] == [(s, pytest.approx(curve[s]["validation_f1"])) for s in (15, 30)]
+    network.setblocking(False)
+    with network, pytest.raises(BlockingIOError):
+        network.accept()
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"] and wandb.run is None
+
+
+def test_a_resumed_run_goes_on_in_its_logs(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The points after its checkpoint, at step 15, are not there twice."""
+    whole, _ = finished(tiny(data, tmp_path / "whole"))
+    config = tiny(data, tmp_path / "stopped")
+    stopped(config, monkeypatch, after=5)  # before any checkpoint
+    stopped(config, monkeypatch, after=25)
+    folder, rows = finished(config)
+    assert tensorboard(folder)[2] == tensorboard(whole)[2]
+    parts = [weights_and_biases(file) for file in files(folder)]
+    assert [codes for *_, codes in parts] == [[1], [1], [0]]
+    steps = [[step for step, _ in points["loss"]] for _, points, _, _ in parts]
+    assert steps == [[], [10, 20], [20, 30]]  # offline W&B does not know what it logged
+    assert parts[1][1]["loss"][1] == parts[2][1]["loss"][0]
+    assert {name: parts[2][2][name] for name in tested(rows)} == tested(rows)
+
+
+def test_pretraining_has_a_log_of_its_own(data: str, tmp_path: Path) -> None:
+    folder, _ = finished(tiny(data, tmp_path, pretraining=Pretraining(steps=10)))
+    (before,) = (tmp_path / ".pretrained").iterdir()
+    for one, learned in ((before, "word_loss"), (folder, "answer_loss")):
+        config, _, points = tensorboard(one)
+        assert config["pretraining.steps"] == 10 and points[learned][0][0] == 10
+        (file,) = files(one)
+        settings, logged, _, codes = weights_and_biases(file)
+        assert settings["pretraining"]["steps"] == 10 and logged[learned][0][0] == 10 and codes == [0]
+    assert "answer_loss" not in tensorboard(before)[2] and "answer_loss" not in logged_names(before)
+
+
+def logged_names(folder: Path) -> set[str]:
+    return {name for file in files(folder) for name in weights_and_biases(file)[1]}
+
+
+# How long they are open ----------------------------------------------------------------------------------------------
+
+
+def test_a_finished_run_that_is_read_logs_nothing(data: str, tmp_path: Path) -> None:
+    config = tiny(data, tmp_path)
+
+    def contents() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "lock" not in path.name}
+
+    folder, rows = finished(config)
+    before = contents()
+    assert finished(config) == (folder, rows) and contents() == before
+
+
+def test_a_run_of_the_calling_program_is_left_alone(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = wandb.Settings(silent=True, console="off")
+    with wandb.init(project="own", dir=tmp_path, mode="offline", settings=settings) as own:
+        stopped(tiny(data, tmp_path / "runs"), monkeypatch, after=1)
+        folder, _ = finished(tiny(data, tmp_path / "runs"))
+        assert wandb.run is own
+        own.log({"its": 1})
+    assert [weights_and_biases(file)[3] for file in files(folder)] == [[1], [0]]
+    (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    _, points, summary, codes = weights_and_biases(file)
+    assert "loss" not in points and "its" in points and codes == [0]
+
+
+def test_a_process_that_does_not_lead_opens_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("train.logs.leads", lambda: False)
+    with opened(Run(logger=BOTH), tmp_path, {}) as loggers:
+        assert loggers == []
+    assert not list(tmp_path.iterdir())
+
+
+def test_wandb_mode_is_that_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    with opened(Run(logger=["wandb"]), tmp_path, {"seed": 0}) as (logger,):
+        logger.log_metrics({"loss": 1.0}, step=1)
+    assert not list(tmp_path.rglob("*.wandb"))
+    monkeypatch.setenv("WANDB_MODE", "ofline")
+    with (
+        pytest.raises(ValueError, match=r"^WANDB_MODE=ofline: choose one of offline, online, disabled$"),
+        opened(Run(logger=BOTH), tmp_path, {}),
+    ):
+        pass
