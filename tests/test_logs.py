@@ -16,7 +16,7 @@ import pytest
 import wandb
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
-from wandb.proto.wandb_internal_pb2 import Record
+from wandb.proto import wandb_internal_pb2
 
 from train.config import Optimiser, Pretraining, Run, Training
 from train.logs import opened
@@ -31,6 +31,7 @@ from travlr.generate import Job, generate_dataset
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 STEPS = 30
+RECORD: Any = vars(wandb_internal_pb2)["Record"]  # made when it is imported
 BOTH = ["tensorboard", "wandb"]
 
 
@@ -79,6 +80,7 @@ def stopped(config: Run, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     with monkeypatch.context() as patched, pytest.raises(Killed):
         patched.setattr(Learner, "training_step", step)
         run(config, say=lambda line: None)
+    wandb.teardown()  # as when the process ends
 
 
 # What the logs hold --------------------------------------------------------------------------------------------------
@@ -100,7 +102,7 @@ def tensorboard(folder: Path) -> tuple[dict[str, Any], set[str], Points]:
     return config, {metric.name.tag for metric in compared.experiment.metric_infos}, points
 
 
-def records(path: Path) -> Iterator[Record]:
+def records(path: Path) -> Iterator[Any]:
     """Of a .wandb file: 7 bytes, then LevelDB's log, whose records lie in pieces in blocks of 32 KiB."""
     content, place, whole = path.read_bytes(), 7, b""
     while place + 7 <= len(content):
@@ -111,11 +113,12 @@ def records(path: Path) -> Iterator[Record]:
         whole += content[place + 7 : place + 7 + size]
         place += 7 + size
         if kind in (1, 4):  # whole, or the last piece
-            yield Record.FromString(whole)
+            yield RECORD.FromString(whole)
             whole = b""
 
 
 def files(folder: Path) -> list[Path]:
+    wandb.teardown()  # the process that writes these files goes on for a moment after the end of a run
     return sorted(folder.glob(f"wandb/offline-run-*/run-{folder.name}.wandb"), key=lambda path: path.stat().st_mtime)
 
 
@@ -140,7 +143,7 @@ def weights_and_biases(path: Path) -> tuple[dict[str, Any], Points, dict[str, An
     return config, points, summary, codes
 
 
-def tested(rows: list[dict[str, Any]]) -> dict[str, float]:
+def scores_of(rows: list[dict[str, Any]]) -> dict[str, float]:
     scores = {}
     for row in rows:
         scores[f"test/{row['test_setting']}/{row['split']}/f1"] = row["macro_f1"]
@@ -166,18 +169,19 @@ def test_two_runs_of_a_process_have_two_logs_of_all_that_they_are(
     for seed in (0, 1):
         config = tiny(data, Path("runs"), seed=seed)
         folder, rows = finished(config)
-        known, scores = read_config(folder)["config"], tested(rows)
+        known, scores = read_config(folder)["config"], scores_of(rows)
         assert len(scores) == 12 and known["seed"] == seed
-        curve = {point["step"]: point for point in read_curve(folder)}
+        curve: dict[str, list[tuple[Any, Any]]] = defaultdict(list)
+        for point in read_curve(folder):
+            for name, value in point.items():
+                if value is not None:
+                    curve[name].append((point["step"], pytest.approx(value)))
 
         hyperparameters, compared, points = tensorboard(folder)
-        assert hyperparameters.keys() == flat(known).keys()
-        assert all(value == ("null" if v is None else v) for value, v in
-                   zip(map(hyperparameters.get, flat(known)), flat(known).values(), strict=True))  # fmt: skip
+        assert hyperparameters == {name: "null" if value is None else value for name, value in flat(known).items()}
         assert compared == scores.keys()
-        assert {name: value for name, [(step, value)] in points.items() if name in scores and step == STEPS} == (
-            pytest.approx(scores)
-        )
+        for name, score in scores.items():
+            assert points[name] == [(STEPS, pytest.approx(score))]
         (file,) = files(folder)
         settings, logged, summary, codes = weights_and_biases(file)
         assert settings | known == settings and codes == [0]
@@ -186,8 +190,8 @@ def test_two_runs_of_a_process_have_two_logs_of_all_that_they_are(
         for log in (points, logged):
             assert [step for step, _ in log["learning_rate"]] == [10, 20, 30]
             assert [rate for _, rate in log["learning_rate"]] == pytest.approx(rates(config, [10, 20, 30]))
-            assert log["loss"] == [(s, pytest.approx(curve[s]["loss"])) for s in (10, 20, 30)]
-            assert log["f1"] == [(s, pytest.approx(curve[s]["validation_f1"])) for s in (15, 30)]
+            assert log["loss"] == curve["loss"] and log["word_loss"] == curve["word_loss"]
+            assert log["f1"] == curve["validation_f1"] and len(log["f1"]) == 2
     network.setblocking(False)
     with network, pytest.raises(BlockingIOError):
         network.accept()
@@ -207,7 +211,7 @@ def test_a_resumed_run_goes_on_in_its_logs(data: str, tmp_path: Path, monkeypatc
     steps = [[step for step, _ in points["loss"]] for _, points, _, _ in parts]
     assert steps == [[], [10, 20], [20, 30]]  # offline W&B does not know what it logged
     assert parts[1][1]["loss"][1] == parts[2][1]["loss"][0]
-    assert {name: parts[2][2][name] for name in tested(rows)} == tested(rows)
+    assert {name: parts[2][2][name] for name in scores_of(rows)} == scores_of(rows)
 
 
 def test_pretraining_has_a_log_of_its_own(data: str, tmp_path: Path) -> None:
@@ -236,21 +240,34 @@ def test_a_finished_run_that_is_read_logs_nothing(data: str, tmp_path: Path) -> 
         return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "lock" not in path.name}
 
     folder, rows = finished(config)
+    assert len(files(folder)) == 1
     before = contents()
     assert finished(config) == (folder, rows) and contents() == before
 
 
-def test_a_run_of_the_calling_program_is_left_alone(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_the_calling_program_is_left_alone(data: str, tmp_path: Path) -> None:
     settings = wandb.Settings(silent=True, console="off")
-    with wandb.init(project="own", dir=tmp_path, mode="offline", settings=settings) as own:
-        stopped(tiny(data, tmp_path / "runs"), monkeypatch, after=1)
-        folder, _ = finished(tiny(data, tmp_path / "runs"))
+    with wandb.init(project="own", id="own", dir=tmp_path, mode="offline", settings=settings) as own:
+        folder, _ = finished(tiny(data, tmp_path / "runs", logger=["wandb"]))
         assert wandb.run is own
         own.log({"its": 1})
-    assert [weights_and_biases(file)[3] for file in files(folder)] == [[1], [0]]
-    (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
-    _, points, summary, codes = weights_and_biases(file)
-    assert "loss" not in points and "its" in points and codes == [0]
+    (file,) = files(folder)
+    assert weights_and_biases(file)[3] == [0]
+    (file,) = tmp_path.glob("wandb/offline-run-*/run-own.wandb")
+    _, points, _, codes = weights_and_biases(file)
+    assert points["its"] == [(0, 1)] and "loss" not in points and codes == [0]
+
+
+def test_a_run_that_fails_does_not_go_on_in_the_next(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("train.run.test_matrix", lambda *_: pytest.fail("in its tests"))
+    with pytest.raises(pytest.fail.Exception):
+        run(tiny(data, tmp_path, logger=["wandb"]), say=lambda line: None)
+    assert wandb.run is None
+    (folder,) = (path.parent for path in tmp_path.glob("*/wandb"))
+    (file,) = files(folder)
+    assert weights_and_biases(file)[3] == [1]
 
 
 def test_a_process_that_does_not_lead_opens_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

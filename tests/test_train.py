@@ -1,7 +1,6 @@
 """Runs from config to results at tiny size: every model and setting, resuming, and what a model cannot know."""
 
 import os
-import socket
 import subprocess
 import sys
 from dataclasses import replace
