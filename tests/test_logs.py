@@ -19,7 +19,7 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from wandb.proto import wandb_internal_pb2
 
 from train.config import Optimiser, Pretraining, Run, Training
-from train.logs import opened
+from train.logs import open_loggers
 from train.module import Learner
 from train.printed import flat
 from train.results import read_config, read_curve
@@ -171,7 +171,7 @@ def test_two_runs_of_a_process_have_two_logs_of_all_that_they_are(
         folder, rows = finished(config)
         known, scores = read_config(folder)["config"], scores_of(rows)
         assert len(scores) == 12 and known["seed"] == seed
-        curve: dict[str, list[tuple[Any, Any]]] = defaultdict(list)
+        curve: dict[str, Any] = defaultdict(list)
         for point in read_curve(folder):
             for name, value in point.items():
                 if value is not None:
@@ -181,7 +181,8 @@ def test_two_runs_of_a_process_have_two_logs_of_all_that_they_are(
         assert hyperparameters == {name: "null" if value is None else value for name, value in flat(known).items()}
         assert compared == scores.keys()
         for name, score in scores.items():
-            assert points[name] == [(STEPS, pytest.approx(score))]
+            ((step, value),) = points[name]
+            assert step == STEPS and value == pytest.approx(score)
         (file,) = files(folder)
         settings, logged, summary, codes = weights_and_biases(file)
         assert settings | known == settings and codes == [0]
@@ -272,19 +273,19 @@ def test_a_run_that_fails_does_not_go_on_in_the_next(
 
 def test_a_process_that_does_not_lead_opens_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("train.logs.leads", lambda: False)
-    with opened(Run(logger=BOTH), tmp_path, {}) as loggers:
+    with open_loggers(Run(logger=BOTH), tmp_path, {}) as loggers:
         assert loggers == []
     assert not list(tmp_path.iterdir())
 
 
 def test_wandb_mode_is_that_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    with opened(Run(logger=["wandb"]), tmp_path, {"seed": 0}) as (logger,):
+    with open_loggers(Run(logger=["wandb"]), tmp_path, {"seed": 0}) as (logger,):
         logger.log_metrics({"loss": 1.0}, step=1)
     assert not list(tmp_path.rglob("*.wandb"))
     monkeypatch.setenv("WANDB_MODE", "ofline")
     with (
         pytest.raises(ValueError, match=r"^WANDB_MODE=ofline: choose one of offline, online, disabled$"),
-        opened(Run(logger=BOTH), tmp_path, {}),
+        open_loggers(Run(logger=BOTH), tmp_path, {}),
     ):
         pass

@@ -38,7 +38,7 @@ def fit(
     """Train to the last step, going on from the last checkpoint where there is one; keep the weights asked for. Gives
     the seconds that went before that checkpoint.
 
-    loggers: take the losses, the learning rate and the validation scores, as `Curve` does, which is always written.
+    loggers: where losses, learning rate and validation scores are logged, beside the curve.
     monitor: the validation metric by which weights are the best.
     """
     quieten()

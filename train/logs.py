@@ -21,12 +21,14 @@ from train.printed import flat
 from train.results import TEST_SPLITS, Row
 
 MODES = ("offline", "online", "disabled")  # of W&B, by WANDB_MODE
-TESTED = {"f1": "macro_f1", "accuracy": "accuracy"}  # name in a log -> column of the results
+SCORES = {"f1": "macro_f1", "accuracy": "accuracy"}  # name in a log -> column of the results
 
 
 class TensorBoard(TensorBoardLogger):
-    """Event files in `folder`/tensorboard. The config is written as hyperparameters, the dashboard of which compares
-    runs by `scores`, names of scalars."""
+    """Event files in `folder`/tensorboard.
+
+    config: written as hyperparameters. scores: names of the scalars by which TensorBoard's HPARAMS tab compares runs.
+    """
 
     def __init__(self, folder: Path, config: Mapping[str, Any], scores: Sequence[str] = ()) -> None:
         from torch.utils.tensorboard.summary import hparams
@@ -38,7 +40,7 @@ class TensorBoard(TensorBoardLogger):
             self.experiment._get_file_writer().add_summary(summary)
 
     def resume(self, step: int) -> None:
-        """Take back all points after a step: what a killed run logged after its last checkpoint is logged again."""
+        """Drop all points after a step: a resumed run logs again what it had logged after its last checkpoint."""
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
         begin = Event(step=step + 1, session_log=SessionLog(status=SessionLog.START))
@@ -48,7 +50,7 @@ class TensorBoard(TensorBoardLogger):
         self.log_metrics(dict(scores), step)
 
     def finalize(self, status: str) -> None:
-        """Lightning calls this after training; the tests come after that, and `opened` closes the file."""
+        """Leave the file open: Lightning calls this after training, and test scores are logged after that."""
         self.save()
 
     def close(self, failed: bool) -> None:
@@ -58,8 +60,8 @@ class TensorBoard(TensorBoardLogger):
 class Wandb(WandbLogger):
     """A W&B run with the name of `folder`, offline unless the environment variable WANDB_MODE says otherwise.
 
-    Its steps are those of the optimiser. A resumed run goes on in the same W&B run, which takes no step twice; what is
-    logged offline lies in one folder for each start, and the points after the last checkpoint may be in two of them.
+    Its steps are those of the optimiser. A resumed run continues the same W&B run. Online, W&B ignores steps that it
+    has already; offline, each start writes a folder of its own, and two of them may hold the same steps.
 
     Raises `ValueError` for a WANDB_MODE that does not exist.
     """
@@ -70,7 +72,7 @@ class Wandb(WandbLogger):
         mode = os.environ.get("WANDB_MODE") or "offline"
         if mode not in MODES:
             raise ValueError(f"WANDB_MODE={mode}: choose one of {', '.join(MODES)}")
-        begun = wandb.init(
+        wandb_run = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or "travlr",
             name=folder.name,
             id=folder.name,
@@ -81,13 +83,13 @@ class Wandb(WandbLogger):
             mode=mode,  # type: ignore[arg-type]
             settings=wandb.Settings(silent=True, console="off"),
         )
-        super().__init__(experiment=begun)
+        super().__init__(experiment=wandb_run)
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         self.experiment.log(dict(metrics), step=step)
 
     def resume(self, step: int) -> None:
-        """Nothing: W&B itself drops points before its last step."""
+        """Do nothing: W&B itself ignores steps that it has already."""
 
     def log_tests(self, scores: Mapping[str, float], step: int) -> None:
         self.experiment.summary.update(dict(scores))
@@ -100,10 +102,12 @@ Logger = TensorBoard | Wandb
 
 
 @contextlib.contextmanager
-def opened(run: Run, folder: Path, config: Mapping[str, Any], tests: Sequence[str] = ()) -> Iterator[list[Logger]]:
-    """The loggers that a run asks for, none for a process that does not lead; closed when the run ends or fails.
+def open_loggers(
+    run: Run, folder: Path, config: Mapping[str, Any], tests: Sequence[str] = ()
+) -> Iterator[list[Logger]]:
+    """Open the loggers of a run, and close them when it ends or fails. A process that does not lead has none.
 
-    config: what is logged as hyperparameters. tests: the test settings that the run will have scores in.
+    config: what is logged as hyperparameters. tests: the run's test settings.
     """
     loggers: list[Logger] = []
     failed = True
@@ -114,7 +118,7 @@ def opened(run: Run, folder: Path, config: Mapping[str, Any], tests: Sequence[st
             loggers.append(logger)
 
         if "tensorboard" in run.logger and leads():
-            scores = [name_of(setting, split, name) for setting in tests for split in TEST_SPLITS for name in TESTED]
+            scores = [score_name(setting, split, name) for setting in tests for split in TEST_SPLITS for name in SCORES]
             keep(TensorBoard(folder, config, scores))
         if "wandb" in run.logger and leads():
             keep(Wandb(folder, config))
@@ -122,21 +126,23 @@ def opened(run: Run, folder: Path, config: Mapping[str, Any], tests: Sequence[st
         failed = False
 
 
-def name_of(setting: str, split: str, score: str) -> str:
+def score_name(setting: str, split: str, score: str) -> str:
     return f"test/{setting}/{split}/{score}"
 
 
 def log_tests(loggers: Sequence[Logger], rows: Sequence[Row], step: int) -> None:
     """Log the scores of a tested run, such as `test/caption/test_ood/f1`, in percent. step: the last of training."""
     scores = {
-        name_of(row["test_setting"], row["split"], name): row[column] for row in rows for name, column in TESTED.items()
+        score_name(row["test_setting"], row["split"], name): row[column]
+        for row in rows
+        for name, column in SCORES.items()
     }
     for logger in loggers:
         logger.log_tests(scores, step)
 
 
 class Resume(Callback):
-    """Tells the loggers which step training goes on from."""
+    """Tells the loggers from which step training continues."""
 
     def on_train_start(self, trainer: L.Trainer, learner: L.LightningModule) -> None:
         for logger in trainer.loggers:

@@ -16,7 +16,7 @@ from train.devices import leads, locked_by_leader
 from train.fit import fit
 from train.identity import by_content
 from train.inputs import Inputs
-from train.logs import opened
+from train.logs import open_loggers
 from train.module import Learner, Schedule
 from train.results import run_id
 from train.statements import Statements
@@ -43,7 +43,7 @@ def pretrain(learner: Learner, parts: Parts, device: str, precision: str, say: C
                 run.seed,
                 words=learner.words,
             )
-            with opened(run, folder, config) as loggers:
+            with open_loggers(run, folder, config) as loggers:
                 fit(reading, run, folder, device, precision, say, loggers, monitor="word_accuracy")
             save_weights(learner, folder / WEIGHTS)
             if leads():

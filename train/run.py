@@ -19,7 +19,7 @@ from train.data import Sight, Source
 from train.devices import accelerator, chosen_precision, gpu_names, keep_memory, leads, locked_by_leader
 from train.fit import fit
 from train.identity import content, dataset_folder, identity
-from train.logs import log_tests, opened
+from train.logs import log_tests, open_loggers
 from train.models import MODELS, make_model, shape_of
 from train.models.layers import Model, start_of
 from train.models.loading import load_published, local_path, pixel_statistics, tokenizer_of
@@ -102,7 +102,7 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
         origin = start_from(config, learner)
     elif config.pretraining.steps:
         pretrain(learner, parts, device, precision, say)
-    with opened(config, folder, read_config(folder)["config"], config.tests) as loggers:
+    with open_loggers(config, folder, read_config(folder)["config"], config.tests) as loggers:
         before = fit(learner, config, folder, device, precision, say, loggers)
         save_weights(learner, folder / WEIGHTS)
         if not leads():
