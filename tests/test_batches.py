@@ -99,7 +99,7 @@ def test_shuffled_truth_is_that_of_other_examples_and_what_the_text_says_stays(t
     assert np.array_equal(found.values, named.values[order], equal_nan=True)
     assert np.array_equal(found.pairs[:, :3], named.pairs[order, :3])
     assert np.array_equal(found.pairs[:, 3], named.pairs[:, 3])
-    assert np.array_equal(found.ends, named.ends) and np.array_equal(found.query_objects, named.things)
+    assert np.array_equal(found.ends, named.ends) and np.array_equal(found.query_objects, named.query_objects)
 
 
 def words_at(tokens: torch.Tensor) -> list[str]:

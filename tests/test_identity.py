@@ -10,8 +10,9 @@ import pytest
 
 from tests.helpers import write
 from train.config import RegionSettings, Run, Training
-from train.results.fingerprint import fingerprint, path_digest, run_folder
+from train.fingerprint import fingerprint, run_folder
 from train.results.store import run_id, start_run
+from travlr.files import path_digest
 
 
 def same(first: Run, second: Run) -> bool:

@@ -24,12 +24,12 @@ from train.data.augment import AREA, CHANGES, RATIO, augment, augmented, crop
 from train.data.examples import Examples, Source, VisualSettings, streamed
 from train.data.pixels import PUBLISHED, FilePictures, Pictures, Statistics, scaled
 from train.data.text import WordTokenizer, grammar_tokenizer
+from train.fingerprint import fingerprint
 from train.learning.batches import RunData, fine_tuning
 from train.learning.batches import test_batches as batches_of_test
 from train.learning.reader import cached_reader
 from train.models import make_model
 from train.models.albef import Albef
-from train.results.fingerprint import fingerprint
 from train.run import run, visual_settings
 from travlr import Cardinality
 from travlr.config import Count

@@ -1,7 +1,6 @@
 """Runs from config to results at tiny size: every model and setting, resuming, and what a model cannot know."""
 
 import os
-import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -198,31 +197,6 @@ def test_the_rate_rises_and_falls_to_its_end(decay: str, middle: float) -> None:
 
     factors = [Only().factor(step) for step in (0, 1, 2, 6, 10, 11)]
     assert factors == pytest.approx([0.5, 1.0, 1.0, middle, *[1.0 if decay == "constant" else 0.1] * 2])
-
-
-def test_loggers_write_into_the_run_s_folder_without_a_network(
-    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("WANDB_API_KEY", "WANDB_MODE", "NO_PROXY", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    network = socket.create_server(("127.0.0.1", 0))  # what asks for anything from outside asks here
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
-        monkeypatch.setenv(name, f"http://127.0.0.1:{network.getsockname()[1]}")
-    ids = set()
-    for seed in (0, 1):
-        rows = run(tiny(data, Path("runs"), seed=seed, logger=["tensorboard", "wandb"]), say=lambda line: None)
-        folder = Path("runs") / rows[0]["name"]
-        assert {point["step"] for point in read_curve(folder)} >= {2, 4}
-        (events,) = folder.glob("tensorboard/events.out.tfevents.*")
-        assert b"f1" in events.read_bytes()
-        (kept,) = folder.glob(f"wandb/offline-run-*-{folder.name}/run-{folder.name}.wandb")
-        assert b"f1" in kept.read_bytes()
-        ids.add(kept)
-    network.setblocking(False)
-    with network, pytest.raises(BlockingIOError):
-        network.accept()
-    assert len(ids) == 2 and [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
 def test_seeds_differ_and_zero_is_one(data: str, tmp_path: Path) -> None:

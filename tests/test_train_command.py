@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 import torch
 
-import train.results.fingerprint
+import train.fingerprint
 import train.run
 from tests.helpers import ROOT, called, interruptible, last_of, one_line
 from train import config, sweep
 from train.command import main as train_main
 from train.config import Run
-from train.results.fingerprint import fingerprint
+from train.fingerprint import fingerprint
 from train.results.store import collect_results, read_predictions, read_results, start_run
 from train.settings import Arguments, Job, settings
 from train.sweep import combinations, expand, job_list, run_all
@@ -570,7 +570,7 @@ def test_every_experiment_runs(
     assert called(monkeypatch, "-m", *arguments) == 0
     assert "1 of 1 runs" in capsys.readouterr().out
     (job,) = jobs.values()
-    rows = read_results(train.results.fingerprint.run_folder(job.resolved()))
+    rows = read_results(train.fingerprint.run_folder(job.resolved()))
     assert len(rows) == 2 * len(job.config.test_settings) and {row["experiment"] for row in rows} == {name}
     assert {row["setting"] for row in rows} == {job.config.setting}
     shutil.rmtree(Path("my runs") / rows[0]["name"])

@@ -53,6 +53,16 @@ ARCHITECTURES = {
 LXMERT_SPATIALITY = 5e-5  # Table 5: LXMERT needs a larger learning rate for spatiality only
 CONTROLLED = (32, 5e-6)  # batch size and learning rate of the controlled architectures
 
+PREPROCESSOR = "preprocessor_config.json"  # says how a checkpoint's pixels are normalised
+# Files beside a checkpoint's weights that are read with it.
+CHECKPOINT_FILES = (
+    PREPROCESSOR,
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+)
 SIZES = ("tiny", "small", "base")
 SETTINGS = ("image", "caption", "image+caption", "mixed")
 SOURCES = ("scene", "grid", "detector", "file")
@@ -303,7 +313,9 @@ class Run:
     devices: int = option(1, "GPUs, or processes on a CPU; each learns from its part of every batch")
     strategy: str = option("auto", "Lightning's strategy for several devices, such as ddp")
     precision: str = option("auto", "float32, bf16, or auto: bf16 if a short trial is 1.5 times faster in it")
-    logger: list[str] = option([], "tensorboard, wandb, or [tensorboard,wandb]; a CSV file is always written")
+    logger: list[str] = option(
+        [], "tensorboard, wandb (offline unless WANDB_MODE=online) or [tensorboard,wandb]; a CSV file is always written"
+    )
     save_minutes: float = option(5.0, "save a checkpoint at least so often, and at each validation")
     regions: RegionSettings = field(default_factory=RegionSettings)
     optimiser: Optimiser = field(default_factory=Optimiser)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from train.config import Run
-from train.results.fingerprint import dataset_folder, path_digest
+from train.fingerprint import dataset_folder
 from travlr.audit import audit, file_problem
 from travlr.dataset import FORMAT_VERSION, MANIFEST, read_manifest
+from travlr.files import path_digest
 from travlr.tasks import TASKS
 
 PASSED = ".audited"  # in the folder of runs: an empty file for each dataset that has passed, by SHA-256 of its manifest

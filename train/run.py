@@ -15,6 +15,7 @@ from train.config import Run
 from train.data.examples import Source, VisualSettings
 from train.data.pixels import PUBLISHED
 from train.data.text import WordTokenizer, grammar_tokenizer
+from train.fingerprint import dataset_folder, fingerprint
 from train.learning.batches import RunData, fine_tuning, test_batches, unlabelled_pairs
 from train.learning.checkpoints import FOLDER, WEIGHTS, load_weights, save_weights
 from train.learning.devices import (
@@ -25,6 +26,7 @@ from train.learning.devices import (
     keep_memory,
     locked_by_main_process,
 )
+from train.learning.logs import log_tests, open_loggers
 from train.learning.loop import fit
 from train.learning.module import Learner
 from train.learning.reader import Reader, cached_reader
@@ -33,7 +35,6 @@ from train.models import make_model, shape_of
 from train.models.layers import Model, initial_std
 from train.models.loading import load_published, local_path, pixel_statistics, tokenizer_of
 from train.prepare import prepare_dataset
-from train.results.fingerprint import dataset_folder, fingerprint, path_digest
 from train.results.provenance import provenance
 from train.results.store import (
     TEST_SPLITS,
@@ -46,6 +47,7 @@ from train.results.store import (
     result_row,
     start_run,
 )
+from travlr.files import path_digest
 
 Log = Callable[[str], object]
 
@@ -105,33 +107,35 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
     started = time.monotonic()
     if config.start:
         origin = start_from(config, learner)
-    before = fit(learner, config, folder, device, precision, say)
-    save_weights(learner, folder / WEIGHTS)
-    if not is_main_process():
-        return []
-    trained = time.monotonic()
-    shared = {
-        "experiment": config.experiment,
-        "model": config.model,
-        "size": config.size,
-        "setting": config.setting,
-        "task": config.task,
-        "seed": config.seed,
-        "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
-        "weights": origin,
-        "regions": config.regions.source if sight.sees == "regions" else None,
-        "precision": precision,
-        "steps": schedule.steps,
-        "train_examples": count,
-        "unlabelled_examples": unlabelled_pairs(config, schedule.steps),
-        "train_seconds": round(before + trained - started, 1),
-        "dataset": source.digest,
-        **provenance(gpu_names(device)),
-    }
-    tested = test_matrix(parts, model, device, precision)
-    shared["evaluate_seconds"] = round(time.monotonic() - trained, 1)
-    rows = [result_row(shared, *named, **found) for named, found in tested.rows]
-    finish_run(folder, rows, tested.predictions, say)
+    with open_loggers(config, folder, read_config(folder)["config"], config.test_settings) as loggers:
+        before = fit(learner, config, folder, device, precision, say, loggers)
+        save_weights(learner, folder / WEIGHTS)
+        if not is_main_process():
+            return []
+        trained = time.monotonic()
+        shared = {
+            "experiment": config.experiment,
+            "model": config.model,
+            "size": config.size,
+            "setting": config.setting,
+            "task": config.task,
+            "seed": config.seed,
+            "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+            "weights": origin,
+            "regions": config.regions.source if sight.sees == "regions" else None,
+            "precision": precision,
+            "steps": schedule.steps,
+            "train_examples": count,
+            "unlabelled_examples": unlabelled_pairs(config, schedule.steps),
+            "train_seconds": round(before + trained - started, 1),
+            "dataset": source.digest,
+            **provenance(gpu_names(device)),
+        }
+        tested = test_matrix(parts, model, device, precision)
+        shared["evaluate_seconds"] = round(time.monotonic() - trained, 1)
+        rows = [result_row(shared, *named, **found) for named, found in tested.rows]
+        finish_run(folder, rows, tested.predictions, say)
+        log_tests(loggers, rows, schedule.steps)
     shutil.rmtree(folder / FOLDER, ignore_errors=True)  # several times the size of the weights
     return read_results(folder)
 

@@ -114,7 +114,7 @@ def matching_run(config: Run, setting: str) -> Path:
 
     Raises `ValueError` where there is none, with the command that makes it, and where there are several.
     """
-    from train.results.fingerprint import fingerprint
+    from train.fingerprint import fingerprint
     from train.results.store import canonical, is_finished, read_config
     from train.results.tables import differing_settings, flat_settings, settings_text
 
@@ -180,7 +180,7 @@ def _explained(error: Exception, config: Run) -> str:
     import torch
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-    from train.results.fingerprint import run_folder
+    from train.fingerprint import run_folder
 
     said = " ".join(str(error).split())
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in said:

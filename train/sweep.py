@@ -185,7 +185,7 @@ def _free_memory() -> None:
 
 def _finished(job: Job) -> list[Any] | None:
     """The results of a job that is finished already; None where it is not. Running it tells what is wrong."""
-    from train.results.fingerprint import run_folder
+    from train.fingerprint import run_folder
     from train.results.store import read_results
 
     try:
@@ -204,7 +204,7 @@ def job_list(jobs: Mapping[str, Job]) -> str:
 
 
 def _state(job: Job) -> str:
-    from train.results.fingerprint import run_folder
+    from train.fingerprint import run_folder
     from train.results.store import is_finished
 
     try:

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import filecmp
+import functools
 import hashlib
 import os
 import secrets
@@ -159,3 +160,25 @@ def close(folder: Path) -> None:
     (folder / WORK / "lock").unlink()
     with contextlib.suppress(OSError):
         (folder / WORK).rmdir()
+
+
+def path_digest(name: str | None) -> str | None:
+    """SHA-256 of a file, or of a folder's files and their names; the name itself where there is neither."""
+    path = Path(name).expanduser() if name else None
+    if path is None or not path.exists():
+        return name
+    if path.is_file():
+        return _sha256(path)
+    files = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+    listed = "".join(f"{_sha256(file)} {file.relative_to(path).as_posix()}\n" for file in files)
+    return hashlib.sha256(listed.encode()).hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    about = path.stat()
+    return _sha256_of(path.resolve(), about.st_size, about.st_mtime_ns)
+
+
+@functools.cache  # many runs of a sweep share a file, of gigabytes at times
+def _sha256_of(path: Path, size: int, changed: int) -> str:
+    return str(hashed([path])["sha256"])

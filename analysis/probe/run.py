@@ -217,7 +217,7 @@ def _read(config: Probe, say: Say) -> Iterator[Given]:
 
 
 def _answered(files: Sequence[Path], config: Probe) -> Iterator[Given]:
-    from analysis.probe.predicate_noun import results_corpora
+    from analysis.probe.corpora.predicate_noun import results_corpora
 
     for one in results_corpora(files):
         yield Given(one.corpus, config, one.records, one.answers, one.model)

@@ -115,23 +115,24 @@ def grammar_tokenizer(task: str | None = None) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     names = ("pad", "unk", "cls", "sep", "mask")
-    vocabulary = {token: number for number, token in enumerate(dict.fromkeys([*SPECIAL, *_words(task)]))}
-    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
+    tokens = {token: number for number, token in enumerate(vocabulary(task))}
+    tokenizer = Tokenizer(WordPiece(tokens, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     special = {f"{name}_token": token for name, token in zip(names, SPECIAL, strict=True)}
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)  # type: ignore[no-untyped-call]
 
 
-def _words(task: str | None) -> list[str]:
-    """The words of the grammar, in a fixed order, so that a new task changes no other task's vocabulary."""
+def vocabulary(task: str | None) -> list[str]:
+    """Tokens of `grammar_tokenizer`, each once, in a fixed order: a new task changes no other task's vocabulary."""
     largest = World(columns=26, rows=99)
     texts = [preface(largest), "There is a circle at A 1, an orange square at B 2 and"]
     texts += [text for name in PAPER for text in _sample_texts(name)]
     texts += [*COLOURS, *SHAPES, *(f"{shape}s" for shape in SHAPES), *SIZES]
     texts += [column_name(column) for column in range(26)] + [row_name(row) for row in range(99)]
     texts += _sample_texts(task) if task else []
-    return [word for text in texts for word in WORDS_AND_MARKS.findall(text.lower())]
+    words = [word for text in texts for word in WORDS_AND_MARKS.findall(text.lower())]
+    return list(dict.fromkeys([*SPECIAL, *words]))
 
 
 def _sample_texts(name: str) -> list[str]:

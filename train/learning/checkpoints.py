@@ -43,14 +43,14 @@ def load_weights(learner: Learner, path: Path) -> None:
 
 class Checkpoints(Callback):
     """Saves the state of a run at every validation, and between validations every `minutes`, whatever the score; and,
-    if `keep_best`, the weights each time that the validation metric `monitor` is higher than before.
+    if `keep_best`, the weights each time that the validation macro-F1 is higher than before.
 
     Lightning's own `ModelCheckpoint(monitor=..., save_last=True)` saves neither when the metric does not rise.
     """
 
-    def __init__(self, folder: Path, minutes: float, check_every: int, monitor: str, keep_best: bool) -> None:
+    def __init__(self, folder: Path, minutes: float, check_every: int, keep_best: bool) -> None:
         self.folder, self.minutes, self.check_every = folder, minutes, check_every
-        self.monitor, self.keep_best = monitor, keep_best
+        self.keep_best = keep_best
         self.best: float | None = None
         self.saved = time.monotonic()
 
@@ -69,7 +69,7 @@ class Checkpoints(Callback):
 
     def on_validation_end(self, trainer: L.Trainer, learner: L.LightningModule) -> None:
         assert isinstance(learner, Learner)
-        score = float(trainer.callback_metrics[self.monitor])
+        score = float(trainer.callback_metrics["f1"])
         if self.keep_best and (self.best is None or score > self.best):
             self.best = score
             self.folder.mkdir(exist_ok=True)

@@ -1,13 +1,12 @@
-"""Lightning's loop around a learner: checkpoints, loggers, progress, resuming."""
+"""Lightning's loop around a learner: checkpoints, progress, resuming."""
 
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from lightning.pytorch.callbacks import Callback, TQDMProgressBar
 from train.config import Run
 from train.learning.checkpoints import BEST, FOLDER, LAST, CheckpointFiles, Checkpoints, load_weights
 from train.learning.devices import is_main_process
+from train.learning.logs import Logger, Resume
 from train.learning.module import Learner
 from train.results.store import write_curve
 
@@ -32,12 +32,12 @@ def fit(
     device: str,
     precision: str,
     say: Callable[[str], object],
-    monitor: str = "f1",
+    loggers: Sequence[Logger] = (),
 ) -> float:
     """Train to the last step, going on from the last checkpoint where there is one; keep the weights asked for. Gives
     the seconds that went before that checkpoint.
 
-    monitor: the validation metric by which weights are the best.
+    loggers: where losses, learning rate and validation scores are logged, beside the curve.
     """
     silence_warnings()
     best = run.training.keep == "best"
@@ -54,8 +54,8 @@ def fit(
         val_check_interval=check_every * run.optimiser.accumulate,
         accumulate_grad_batches=run.optimiser.accumulate,
         gradient_clip_val=run.optimiser.clip,
-        logger=loggers(run, folder),
-        callbacks=[curve, *progress_bar(), Checkpoints(place, run.save_minutes, check_every, monitor, best)],
+        logger=loggers,
+        callbacks=[curve, Resume(), *progress_bar(), Checkpoints(place, run.save_minutes, check_every, best)],
         plugins=[CheckpointFiles(learner)],
         enable_checkpointing=False,  # Lightning's own
         enable_progress_bar=sys.stderr.isatty(),
@@ -68,13 +68,7 @@ def fit(
     last = place / LAST
     if last.is_file():
         say(f"{folder}: going on from its last checkpoint")
-    try:
-        trainer.fit(learner, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
-    finally:
-        if "wandb" in run.logger:
-            import wandb
-
-            wandb.finish()  # or the next run of this process would go on in it
+    trainer.fit(learner, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
     curve.write()
     if best:
         load_weights(learner, place / BEST)
@@ -110,30 +104,6 @@ class CurveWriter(Callback):
     def write(self) -> None:
         if is_main_process():
             write_curve(self.folder, self.points)
-
-
-def loggers(run: Run, folder: Path) -> list[Any]:
-    """TensorBoard and Weights & Biases by name, the latter offline unless WANDB_MODE says otherwise; `CurveWriter` is the CSV
-    that is always written."""
-    from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
-
-    made: list[Any] = []
-    if "tensorboard" in run.logger:
-        made.append(TensorBoardLogger(folder, name="tensorboard", version=""))
-    if "wandb" in run.logger and is_main_process():
-        import wandb
-
-        begun = wandb.init(
-            project="travlr",
-            name=folder.name,
-            id=folder.name,
-            dir=folder,
-            resume="allow",
-            mode="online" if os.environ.get("WANDB_MODE") == "online" else "offline",
-            settings=wandb.Settings(silent=True, console="off"),
-        )
-        made.append(WandbLogger(experiment=begun))
-    return made
 
 
 def progress_bar() -> list[Callback]:

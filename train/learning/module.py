@@ -162,7 +162,10 @@ class Learner(L.LightningModule):
                 f"optimiser.learning_rate={self.rate}: the loss is not a number at step {self.global_step + 1}; "
                 "use a lower rate or a larger optimiser.warmup"
             )
-        self.log_dict(losses, batch_size=len(batch))
+        rate = self.trainer.lr_scheduler_configs[0].scheduler.get_last_lr()[0]
+        # Lightning takes "step" for the step of the point; its own count would be one less than that of `Curve`
+        logged = {**losses, "learning_rate": rate, "step": self.global_step + 1.0}
+        self.log_dict(logged, batch_size=len(batch))
         self.log("loss", loss, prog_bar=True, batch_size=len(batch))
         return loss
 
@@ -270,6 +273,7 @@ class Learner(L.LightningModule):
         self._seen.append(((logits[:, 1] - logits[:, 0]).cpu(), batch.answer.cpu()))
 
     def on_validation_epoch_end(self) -> None:
+        self.log("step", float(self.global_step), sync_dist=True)
         logits, answers = (torch.cat(parts).numpy() for parts in zip(*self._seen, strict=True))
         self._seen.clear()
         found = score(answers.astype(bool), logits)

@@ -21,9 +21,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase, RobertaTokenizer
 
+from train.config import PREPROCESSOR
 from train.data.pixels import PUBLISHED, Statistics
 from train.models.layers import Model
-from train.results.fingerprint import PREPROCESSOR
 
 SUFFIXES = (".pt", ".pth", ".th", ".bin", ".safetensors")
 FOLDER_FILES = ("model.safetensors", "pytorch_model.bin")

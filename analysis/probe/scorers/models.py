@@ -14,8 +14,8 @@ from typing import Any
 
 from analysis.probe.config import GRID, OWN, Probe
 from analysis.probe.corpora.items import Scorer
-from train.config import RegionSettings
-from train.results.fingerprint import BESIDE, path_digest
+from train.config import CHECKPOINT_FILES, RegionSettings
+from travlr.files import path_digest
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,9 @@ def _content(name: str) -> str:
     path = Path(name).expanduser()
     if path.is_file():
         beside = [
-            f"{other} {path_digest(str(path.parent / other))}" for other in BESIDE if (path.parent / other).is_file()
+            f"{other} {path_digest(str(path.parent / other))}"
+            for other in CHECKPOINT_FILES
+            if (path.parent / other).is_file()
         ]
         return hashlib.sha256("\n".join([str(path_digest(name)), *beside]).encode()).hexdigest()
     if path.exists():

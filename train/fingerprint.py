@@ -1,0 +1,95 @@
+"""Which runs are the same: those whose results depend on the same settings and files, wherever these lie."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from render.image import CONTENT_VERSION
+from train.config import ARCHITECTURES, CHECKPOINT_FILES, RENDERED, Run
+from train.data.text import vocabulary
+from train.results.store import read_config, run_name
+from travlr.dataset import read_manifest
+from travlr.files import path_digest
+from travlr.plugins import import_name
+
+# Where files lie, what a run computes on and what it reports: none of it changes a result.
+EXCLUDED = ("runs", "data", "audit", "experiment", "device", "devices", "strategy", "logger", "save_minutes")
+INPUT_VERSION = 1  # raise it when the code changes what a model is given: pixels, regions or token sequences
+RECOGNISER = Path(__file__).parent / "regions" / "recogniser.safetensors"
+
+
+def fingerprint(config: Run, **resolved: Any) -> dict[str, Any]:
+    """All that the results of a run depend on: its settings, files by their digest, what the model is given, and what
+    was `resolved`."""
+    digests = with_digests(config)
+    values = dataclasses.asdict(digests) | {"regions": digests.model_regions.fingerprint()}
+    values = {name: value for name, value in values.items() if name not in EXCLUDED}
+    return values | {"inputs": _inputs(config)} | resolved
+
+
+def _inputs(config: Run) -> dict[str, Any]:
+    """What a model is given, beside the settings: the vocabulary, the features of regions, our own model's code."""
+    inputs: dict[str, Any] = {"version": INPUT_VERSION, "rendering": CONTENT_VERSION}
+    if config.pretrained is None and config.tokenizer is None:
+        inputs["vocabulary"] = hashlib.sha256("\n".join(vocabulary(config.task)).encode()).hexdigest()[:16]
+    if config.architecture.sees == "regions" and config.regions.source in RENDERED:
+        inputs["recogniser"] = str(path_digest(str(RECOGNISER)))[:16]
+    if config.model not in ARCHITECTURES:
+        source = inspect.getsourcefile(import_name("model", config.model))
+        inputs["code"] = str(path_digest(source))[:16]
+    return inputs
+
+
+def with_digests(config: Run) -> Run:
+    """A run whose files and folders are named by their content: by its id the run it starts from, the others by
+    SHA-256. A hub name stays as it is. Raises `ValueError` where `start` is no run."""
+    regions = replace(
+        config.regions, detector=path_digest(config.regions.detector), file=path_digest(config.regions.file)
+    )
+    start = config.start and _run_of(config.start)
+    return replace(
+        config,
+        start=start,
+        pretrained=_checkpoint(config.pretrained),
+        tokenizer=path_digest(config.tokenizer),
+        regions=regions,
+    )
+
+
+def _checkpoint(name: str | None) -> str | None:
+    """`path_digest`; for a file, together with what is read beside it (`train.models.loading`)."""
+    file = Path(name).expanduser() if name else None
+    if file is None or not file.is_file():
+        return path_digest(name)
+    beside = [
+        f" {path_digest(str(other))} {other.name}"
+        for other in map(file.parent.joinpath, CHECKPOINT_FILES)
+        if other.is_file()
+    ]
+    return (
+        hashlib.sha256((str(path_digest(str(file))) + "".join(beside)).encode()).hexdigest()
+        if beside
+        else str(path_digest(str(file)))
+    )
+
+
+def run_folder(config: Run) -> Path:
+    """The folder that a run has, or will have. Raises `ValueError` where its dataset is not made yet."""
+    digest = read_manifest(dataset_folder(config))["content_digest"]
+    return Path(config.runs) / run_name(fingerprint(config, dataset=digest))
+
+
+def dataset_folder(config: Run) -> Path:
+    return Path(config.data or f"data/{config.task}")
+
+
+def _run_of(folder: str) -> str:
+    try:
+        return str(read_config(Path(folder))["run"])
+    except ValueError as error:
+        raise ValueError(f"start={error}") from None
