@@ -202,11 +202,11 @@ def _written(drawing: Drawing, figure: Any) -> Drawn:
         return Drawn(drawing, figure.get_label(), said, small.getvalue(), image.size)
 
 
-def all_done(works: list[Work], report: Report, folder: Path, workers: int, say: Say) -> list[Done]:
+def all_done(works: list[Work], report: Report, folder: Path, workers: int, log: Say) -> list[Done]:
     """What is made of each piece of work, in their order. Raises `ValueError` where a process dies."""
     total = sum(len(work.drawings) + (work.run is not None) for work in works)
     found: dict[int, Done] = {}
-    with Progress(total, say, "runs and figures") as progress, _pool(workers, report, folder) as call:
+    with Progress(total, log, "runs and figures") as progress, _pool(workers, report, folder) as call:
         for number, done in call(list(enumerate(works))):
             found[number] = done
             progress.advance(len(works[number].drawings) + (works[number].run is not None))
@@ -244,7 +244,7 @@ def _pool(workers: int, report: Report, folder: Path) -> Iterator[Call]:
 # The report ----------------------------------------------------------------------------------------------------------
 
 
-def build(runs: Runs, stage: Path, options: argparse.Namespace, say: Say) -> Report:
+def build(runs: Runs, stage: Path, options: argparse.Namespace, log: Say) -> Report:
     """Everything of a report; figures are written to STAGE/figures at once."""
     report = Report(runs, formats=(*FORMATS, "pdf") if options.pdf else FORMATS)
     _read_examples(runs)
@@ -255,7 +255,7 @@ def build(runs: Runs, stage: Path, options: argparse.Namespace, say: Say) -> Rep
     except ValueError as error:
         report.skipped.append(f"scores: {error}")
     (stage / "figures").mkdir()
-    done = all_done(works, report, stage / "figures", options.workers, say)
+    done = all_done(works, report, stage / "figures", options.workers, log)
     report.drawn = [drawn for one in done for drawn in one.drawn]
     report.skipped = list(dict.fromkeys([*runs.skipped, *report.skipped, *(line for d in done for line in d.skipped)]))
     answers = {one.answers.name: one.answers for one in done if one.answers is not None}
@@ -350,7 +350,7 @@ def _empty(stage: Path) -> None:
 # Command line --------------------------------------------------------------------------------------------------------
 
 
-def report(folder: Path, out: Path, options: argparse.Namespace, say: Say = print) -> Report:
+def report(folder: Path, out: Path, options: argparse.Namespace, log: Say = print) -> Report:
     """Load runs, build the report and put it in place. Raises `ValueError`, in one line, where there are no runs."""
     if not folder.is_dir():  # or it would be made, with the place to write to
         raise ValueError(f"{folder}: there is no such folder of runs")
@@ -361,7 +361,7 @@ def report(folder: Path, out: Path, options: argparse.Namespace, say: Say = prin
             raise ValueError(f"{folder}: no finished run{others}")
         if options.select:
             runs = chosen_by(runs, options.select)
-        made = build(runs, stage, options, say)
+        made = build(runs, stage, options, log)
         write(made, stage)
     return made
 

@@ -223,8 +223,8 @@ def test_the_side_that_is_trained_in_teaches_the_other_and_learns_nothing_from_i
     (taught, wanted), (learning, found) = told
     assert (taught, learning, model.training) == (False, True, True)  # what is said surely, without dropout
     entropies = [
-        -(want.softmax(-1) * say.log_softmax(-1)).sum(-1).mean()
-        for want, say in zip(wanted[:-1], found[:-1], strict=True)
+        -(want.softmax(-1) * log.log_softmax(-1)).sum(-1).mean()
+        for want, log in zip(wanted[:-1], found[:-1], strict=True)
     ]
     numbers = torch.nn.functional.smooth_l1_loss(found[-1], wanted[-1])
     torch.testing.assert_close(loss["consistency_loss"], torch.stack([*entropies, numbers]).sum())

@@ -249,7 +249,7 @@ def test_published_data_keep_their_licence(folders: dict[str, Path], tmp_path: P
     shutil.copytree(folders["original"], tmp_path / "published")
     for name in ("dataset.json", "README.md", "example.png"):
         (tmp_path / "published" / name).unlink()
-    convert_dataset(tmp_path / "published", tmp_path / "d", "parquet", workers=1, say=lambda line: None)
+    convert_dataset(tmp_path / "published", tmp_path / "d", "parquet", workers=1, log=lambda line: None)
     assert "license" not in header_of(tmp_path / "d") and "## Citation" in (tmp_path / "d" / "README.md").read_text()
 
 

@@ -102,7 +102,7 @@ def test_a_parquet_file_declares_its_picture_mode_without_a_card(folders: dict[s
 def test_converted_jpegs_are_declared_too(layout: str, folders: dict[str, Path], tmp_path: Path) -> None:
     from travlr.convert import convert_dataset
 
-    convert_dataset(folders["original"], tmp_path / "d", layout, workers=1, say=lambda line: None)
+    convert_dataset(folders["original"], tmp_path / "d", layout, workers=1, log=lambda line: None)
     loaded = load(tmp_path / "d", tmp_path)["train"]
     column = "jpg" if layout == "webdataset" else "image"
     assert loaded.features[column].mode == "RGB" and loaded.num_rows == 100
@@ -177,7 +177,7 @@ def test_a_dataset_without_a_mode_opens_passes_the_audit_and_is_complete(old: Pa
 def test_converting_a_dataset_without_a_mode_declares_it(old: Path, tmp_path: Path) -> None:
     from travlr.convert import convert_dataset
 
-    convert_dataset(old, tmp_path / "new", "parquet", workers=1, say=lambda line: None)
+    convert_dataset(old, tmp_path / "new", "parquet", workers=1, log=lambda line: None)
     assert picture_mode(tmp_path / "new").status == "ok"
     write(tmp_path / "fresh")
     names = [path.name for path in old.glob("*.parquet")]

@@ -43,7 +43,7 @@ class Killed(Exception):
 def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = str(tmp_path_factory.mktemp("data") / "cardinality")
     count = Count(train=80, validation=40, test_ind=40, test_ood=40)
-    generate_dataset(Cardinality(count=count), Job(out=folder, workers=1), say=lambda line: None)
+    generate_dataset(Cardinality(count=count), Job(out=folder, workers=1), log=lambda line: None)
     return folder
 
 
@@ -64,7 +64,7 @@ def tiny(data: str, runs: Path, **changes: Any) -> Run:
 
 
 def finished(config: Run) -> tuple[Path, list[dict[str, Any]]]:
-    rows = run(config, say=lambda line: None)
+    rows = run(config, log=lambda line: None)
     return Path(config.runs) / rows[0]["name"], rows
 
 
@@ -79,7 +79,7 @@ def stopped(config: Run, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
 
     with monkeypatch.context() as patched, pytest.raises(Killed):
         patched.setattr(Learner, "training_step", step)
-        run(config, say=lambda line: None)
+        run(config, log=lambda line: None)
     wandb.teardown()  # as when the process ends
 
 
@@ -254,7 +254,7 @@ def test_a_run_that_fails_does_not_go_on_in_the_next(
 ) -> None:
     monkeypatch.setattr("train.run.test_matrix", lambda *_: pytest.fail("in its tests"))
     with pytest.raises(pytest.fail.Exception):
-        run(tiny(data, tmp_path, logger=["wandb"]), say=lambda line: None)
+        run(tiny(data, tmp_path, logger=["wandb"]), log=lambda line: None)
     assert wandb.run is None
     (folder,) = (path.parent for path in tmp_path.glob("*/wandb"))
     (file,) = files(folder)

@@ -59,7 +59,7 @@ def parity(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[Task]]:
 def data(parity: type[Task], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "parity"
     config: Any = parity.Config(count=COUNT, image=Image(cell=16))
-    generate_dataset(config, Job(str(folder), workers=1), say=lambda _: None)
+    generate_dataset(config, Job(str(folder), workers=1), log=lambda _: None)
     return folder
 
 
@@ -93,9 +93,9 @@ def test_the_page_and_every_format(data: Path, tmp_path: Path) -> None:
     queries = open_dataset(data)["train"].columns("query")["query"].to_pylist()
     for layout in LAYOUTS:
         folder = tmp_path / layout
-        convert_dataset(data, folder, layout, workers=1, say=lambda _: None)
+        convert_dataset(data, folder, layout, workers=1, log=lambda _: None)
         back = tmp_path / f"{layout}-back"
-        convert_dataset(folder, back, "parquet", workers=1, say=lambda _: None)
+        convert_dataset(folder, back, "parquet", workers=1, log=lambda _: None)
         assert open_dataset(back)["train"].columns("query")["query"].to_pylist() == queries
 
 
@@ -112,7 +112,7 @@ def test_training_and_report(data: Path, setting: str, tmp_path: Path) -> None:
         precision="float32",
         training=Training(steps=2, check_every=2, validation=16),
     )
-    results = run(config, say=lambda *_: None)
+    results = run(config, log=lambda *_: None)
     assert {result["test_setting"] for result in results} == {"image", "caption", "image+caption"}
     assert report([str(tmp_path / "runs")]) == 0
     assert "parity" in (tmp_path / "runs" / "report" / "report.md").read_text(encoding="utf-8")

@@ -32,13 +32,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     count = Count(train=60, validation=20, test_ind=64, test_ood=64)
     for task, config in ((name, task.Config) for name, task in TASKS.items()):
         data = str(place / task)
-        generate_dataset(config(count=count, image=Image(cell=16)), Job(out=data, workers=1), say=lambda line: None)
+        generate_dataset(config(count=count, image=Image(cell=16)), Job(out=data, workers=1), log=lambda line: None)
         for setting in ("caption", "image")[: 1 + (task == "cardinality")]:
             training = Training(steps=4, check_every=2, validation=20)
             settings: dict[str, Any] = {"size": "tiny", "precision": "float32", "device": "cpu", "task": task}
             optimiser = Optimiser(batch_size=10)
             run(Run(data=data, runs=str(place / "runs"), setting=setting, training=training, optimiser=optimiser,
-                    **settings), say=lambda line: None)  # fmt: skip
+                    **settings), log=lambda line: None)  # fmt: skip
     return place / "runs"
 
 

@@ -51,7 +51,7 @@ def one_thread() -> None:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "cardinality"
     config = Cardinality(count=Count(train=40, validation=20, test_ind=20, test_ood=20))
-    generate_dataset(config, Job(out=str(folder), workers=1), say=lambda line: None)
+    generate_dataset(config, Job(out=str(folder), workers=1), log=lambda line: None)
     return folder
 
 
@@ -108,7 +108,7 @@ def test_a_run_s_pixels_have_the_checkpoint_s_statistics(
     for name, statistics in (("none", None), ("published", PUBLISHED), ("other", OTHER)):
         pretrained = checkpoint(tmp_path / name, statistics)
         config = albef(folder, tmp_path / "runs", pretrained=pretrained, training=training)
-        names.add(run(config, say=lambda line: None)[0]["name"])
+        names.add(run(config, log=lambda line: None)[0]["name"])
         found[name] = list(seen)
         seen.clear()
     assert len(names) == 3  # one file of weights, three runs
@@ -140,8 +140,8 @@ def test_runs_and_readers_are_told_apart_by_statistics(tmp_path: Path) -> None:
     assert known[1] == known[3] and len(set(known)) == 3
     maker = Generator(Cardinality())
     for statistics in (PUBLISHED, OTHER, OTHER):
-        sight = VisualSettings("pixels", RegionSettings(), 192, statistics)
-        cached_reader(tmp_path / "readers", maker, WORDS, sight, "albef", "tiny", 1, 0, say=lambda line: None)
+        visual = VisualSettings("pixels", RegionSettings(), 192, statistics)
+        cached_reader(tmp_path / "readers", maker, WORDS, visual, "albef", "tiny", 1, 0, log=lambda line: None)
     assert len(list((tmp_path / "readers").iterdir())) == 2
 
 
@@ -256,12 +256,12 @@ def test_pictures_from_files_take_no_memory(tmp_path: Path) -> None:
 
 
 def test_a_dataset_s_files_give_what_its_generator_renders(data: Path, files: Path, tmp_path: Path) -> None:
-    sight = VisualSettings("pixels", RegionSettings(), 192, OTHER, tmp_path)
+    visual = VisualSettings("pixels", RegionSettings(), 192, OTHER, tmp_path)
     shown, hidden = np.ones(4, bool), np.zeros(4, bool)
     of_file, rendered = (Source(folder).raw("validation", 13) for folder in (files, data))
     few = np.array([1, 4, 5, 9, 12])
     for raw, other in ((of_file, rendered), (of_file.take(few), rendered.take(few))):
-        first, second = (Examples(some, WORDS, sight).inputs(np.arange(4), shown, hidden) for some in (raw, other))
+        first, second = (Examples(some, WORDS, visual).inputs(np.arange(4), shown, hidden) for some in (raw, other))
         assert first.pixels is not None and second.pixels is not None
         np.testing.assert_allclose(first.pixels.numpy(), second.pixels.numpy(), atol=0.02)
         assert len(raw.scenes().contents()) == len(raw.ids)
@@ -373,6 +373,6 @@ def test_models_without_pixels_have_no_pictures_to_change(model: str) -> None:
 def test_a_run_with_changed_pictures_is_another_run(data: Path, tmp_path: Path) -> None:
     names = []
     for augmenting in (False, True):
-        rows = run(albef(data, tmp_path, training=replace(SHORT, augment=augmenting)), say=lambda line: None)
+        rows = run(albef(data, tmp_path, training=replace(SHORT, augment=augmenting)), log=lambda line: None)
         names.append(rows[0]["name"])
     assert names[0] != names[1]

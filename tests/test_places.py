@@ -55,11 +55,11 @@ def changes(name: str, options: dict[str, Any], regions: RegionSettings) -> Iter
     """Of each test setting: the least that a move changes the logits of any example, the most that nothing does."""
     config = Run(model=name, size="tiny", setting="caption", task="spatiality", regions=regions, **options)
     before = raw()
-    words, sight = tokenizer_for(config), visual_settings(config, Path("unused"))
+    words, visual = tokenizer_for(config), visual_settings(config, Path("unused"))
     grid, captions = moved(before.grid), before.captions
     if config.test_settings == ("caption",):
         grid, captions = before.grid, [elsewhere(caption) for caption in before.captions]
-    examples = [Examples(told, words, sight) for told in (before, replace(before, grid=grid, captions=captions))]
+    examples = [Examples(told, words, visual) for told in (before, replace(before, grid=grid, captions=captions))]
     torch.manual_seed(0)
     made = examples[0].regions
     model, _ = build(config, words, (384, 384), made.dimension if made else 0, lambda line: None)

@@ -264,7 +264,7 @@ def test_the_probability_of_an_answer_is_in_results(
     folder = chat("idefics3")
     monkeypatch.chdir(tmp_path)
     config = Probe(corpus="predicate_noun", count=6, model=[str(folder)], floors=False, out="out")
-    (result,) = probe(config, say=lambda _: None)
+    (result,) = probe(config, log=lambda _: None)
     lines = [json.loads(line) for line in (tmp_path / "out" / result.name / ANSWERS).read_text().splitlines()]
     shares = [share for line in lines for share in line["yes_or_no"]]
     assert len(shares) == 12 and all(0 < share < 1 for share in shares)
@@ -277,7 +277,7 @@ def test_the_probability_of_an_answer_is_in_results(
     assert load_results(tmp_path / "out")[0][0] == result
     config_file = tmp_path / "out" / result.name / "config.json"
     assert json.loads(config_file.read_text())["identity"]["prompt"] == "chat template"
-    (again,) = probe(config, say=lambda _: None)
+    (again,) = probe(config, log=lambda _: None)
     assert again.yes_or_no == result.yes_or_no  # of answers that were read
 
 
@@ -285,7 +285,7 @@ def test_results_without_the_probability_are_read(chat: Saved, tmp_path: Path, m
     """As earlier versions wrote them: such a run is another run, of the question put otherwise."""
     monkeypatch.chdir(tmp_path)
     config = Probe(corpus="predicate_noun", count=6, model=[str(chat("idefics3"))], floors=False, out="out")
-    (result,) = probe(config, say=lambda _: None)
+    (result,) = probe(config, log=lambda _: None)
     (tmp_path / "out" / result.name).rename(tmp_path / "out/old")
     for path in (tmp_path / "out/old").glob("*.json*"):
         lines = [json.loads(line) for line in ([path.read_text()] if path.suffix == ".json" else path.open())]
@@ -297,7 +297,7 @@ def test_results_without_the_probability_are_read(chat: Saved, tmp_path: Path, m
     assert len(read(tmp_path / "out/old" / ANSWERS)) == 6
     (found,), skipped = load_results(tmp_path / "out")
     assert (found.lines, found.yes_or_no, skipped) == (result.lines, None, [])
-    probe(config, say=lambda _: None)
+    probe(config, log=lambda _: None)
     assert {one.name for one in load_results(tmp_path / "out")[0]} == {"old", result.name}
 
 

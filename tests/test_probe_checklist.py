@@ -242,7 +242,7 @@ def test_strict_fails_on_what_was_left_out(tmp_path: Path) -> None:
             floors=False,
             strict=True,
         )
-        (result,) = probe(config, lambda _, texts: np.array([text == "a" for text in texts]), say=lambda _: None)
+        (result,) = probe(config, lambda _, texts: np.array([text == "a" for text in texts]), log=lambda _: None)
         assert result.coverage
         return f"{result.coverage.scored} of {result.coverage.total}"
 

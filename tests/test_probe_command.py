@@ -328,7 +328,7 @@ def test_a_published_corpus_is_counted_flagged_and_scored(here: Path) -> None:
 
 def test_a_corpus_without_pictures_is_told_of_before_a_model_is_asked(here: Path) -> None:
     folder, told = published(here / "published"), list[str]()
-    probe(Probe(corpus=str(folder)), say=told.append)
+    probe(Probe(corpus=str(folder)), log=told.append)
     assert told[0] == "published: 40 items, 40 pictures, of which 30 are there"
     (here / "empty").mkdir()
     asked = Probe(corpus=str(folder), images="empty", model=["my_scorers:dark"], out="other")
@@ -367,7 +367,7 @@ def test_a_published_run_file_says_what_is_asked(here: Path) -> None:
     one_line(str(error.value))
     lines: list[str] = []
     changes: dict[str, Any] = {"task": "itc", "limit": 3, "types": ["Relation"], "data": ["vg"]}
-    (typed,) = probe(replace(config, **changes), say=lines.append)  # what is typed goes before what the file says
+    (typed,) = probe(replace(config, **changes), log=lines.append)  # what is typed goes before what the file says
     assert (typed.corpus["items"], typed.measuring["task"]) == (3, "itc")
     told = [line.partition(": ")[2] for line in lines if "as " in line]
     assert told == [
@@ -592,7 +592,7 @@ def test_a_folder_that_cannot_be_written_is_told_of_before_anything_is_built(her
 
 def test_failures_are_counted_and_the_rest_kept(here: Path) -> None:
     told: list[str] = []
-    (result,) = probe(small(corpus="checklist", model=["my_scorers:often_wrong"], floors=False), say=told.append)
+    (result,) = probe(small(corpus="checklist", model=["my_scorers:often_wrong"], floors=False), log=told.append)
     line = by_line(result, MICRO)
     assert 0 < line.failed < line.total == line.scored + line.failed
     assert any(f"failed at {line.failed} items, first with: " in one for one in told)
@@ -644,7 +644,7 @@ def test_a_checklist_of_scenes_has_regions_of_a_file_for_each_picture_and_floor(
         assert lines[0].scored == lines[0].total == result.corpus["items"]
     (here / "features/blank.npz").unlink()
     said: list[str] = []
-    _, result = probe(config, say=said.append)
+    _, result = probe(config, log=said.append)
     (told,) = [line for line in said if "floor blank picture" in line]
     assert (
         f"failed at {result.corpus['items']} items, first with: regions.file=features: lacks the picture blank" in told

@@ -66,7 +66,7 @@ TOLD = {
 def evaluate(folder: Path, model: Any, rules: str = "published", **changed: Any) -> dict[str, Any]:
     run = run_file(folder, **({"MAX_NUM": 0, "OUTPUT": {"DIR": "out", "NUM": 1}} | changed))
     said: list[str] = []
-    result = Evaluate(run, model=model, rules=rules, say=said.append).start()["Attribute_color_vg"]
+    result = Evaluate(run, model=model, rules=rules, log=said.append).start()["Attribute_color_vg"]
     assert any(line.startswith("Attribute_color_vg: ") for line in said)
     return result
 
@@ -295,7 +295,7 @@ def test_the_published_rules_are_those_of_the_released_code(
 def test_the_corrected_rules_use_all_sentences(tmp_path_factory: pytest.TempPathFactory, rows: list[Row]) -> None:
     folder = tmp_path_factory.mktemp("corrected")
     run = run_file(folder, MAX_NUM=0, OUTPUT={"DIR": str(folder / "out")})
-    (found,) = Evaluate(run, told(folder, rows), folder=folder, say=list[str]().append).start().values()
+    (found,) = Evaluate(run, told(folder, rows), folder=folder, log=list[str]().append).start().values()
     assert found["total"] == len(rows) and found["number_of_data"] == len(rows) - found["missing"]
     for status in STATUSES:
         assert found[status] == sum(row[0] == status for row in rows)

@@ -95,16 +95,16 @@ def direct(kind: str, checkpoint: str, image: Image.Image, text: str, folder: Pa
     model = make_model(kind, "fixture", vocabulary=fixture_shape(kind).vocabulary, feature_width=48)
     load_published(model, checkpoint)
     ids = BertTokenizer.from_pretrained(checkpoint)(text)["input_ids"]
-    sight: dict[str, Any] = {}
+    visual: dict[str, Any] = {}
     if kind == "albef":
-        sight["pixels"] = normalised(scaled(np.asarray(image), model.shape.picture)[None])
+        visual["pixels"] = normalised(scaled(np.asarray(image), model.shape.picture)[None])
     else:
         with np.load(folder / "features" / f"{Path(image.info['path']).stem}.npz") as file:
-            sight = {"features": torch.tensor(file["features"])[None], "boxes": torch.tensor(file["norm_bb"])[None]}
+            visual = {"features": torch.tensor(file["features"])[None], "boxes": torch.tensor(file["norm_bb"])[None]}
     weights = part(kind, f"ckpt/{HEADS[kind]}.")
     with torch.no_grad():
         pooled = (
-            model.eval().encode(Inputs(torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.bool), **sight)).pooled
+            model.eval().encode(Inputs(torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.bool), **visual)).pooled
         )
         no, yes = (pooled @ weights["weight"].T + weights["bias"])[0].tolist()
     return yes - no

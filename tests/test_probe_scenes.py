@@ -154,7 +154,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {}
     for kind, count in COUNTS.items():
         made[kind] = tmp_path_factory.mktemp("scenes") / kind
-        build(made[kind], count=count, kind=kind, workers=2, say=lambda _: None)
+        build(made[kind], count=count, kind=kind, workers=2, log=lambda _: None)
     return made
 
 
@@ -495,12 +495,12 @@ def test_the_wrong_statement_is_refused() -> None:
 
 
 def test_the_same_seed_gives_the_same_bytes_whatever_the_workers(folders: dict[str, Path], tmp_path: Path) -> None:
-    build(tmp_path / "one", count=COUNTS["checklist"], workers=1, say=lambda _: None)
+    build(tmp_path / "one", count=COUNTS["checklist"], workers=1, log=lambda _: None)
     assert hashes(tmp_path / "one") == hashes(folders["checklist"])
 
 
 def test_other_seeds_give_other_scenes(corpora: dict[str, Corpus], tmp_path: Path) -> None:
-    other = build(tmp_path / "one", seed=1, count=144, workers=1, say=lambda _: None)
+    other = build(tmp_path / "one", seed=1, count=144, workers=1, log=lambda _: None)
     shown = [truth.scene for truth in truths(other).values()]
     assert not set(shown) & {truth.scene for truth in truths(corpora["checklist"]).values()}
 
@@ -521,7 +521,7 @@ def test_a_killed_build_goes_on_to_the_same_bytes(folders: dict[str, Path], tmp_
     process.wait()
     assert not (folder / "manifest.json").exists()
     said: list[str] = []
-    build(folder, count=288, workers=1, say=said.append)
+    build(folder, count=288, workers=1, log=said.append)
     assert re.search(r"\d+ of \d+ parts are there", said[0])
     assert hashes(folder) == hashes(folders["checklist"])
 
@@ -538,20 +538,20 @@ def test_a_build_killed_at_its_end_is_finished(left: str, folders: dict[str, Pat
         (folder / ".travlr" / "items.jsonl.0a1b.tmp").write_text("{")
     if left == "no manifest":
         (folder / "manifest.json").unlink()
-    build(folder, count=COUNTS["predicate_noun"], kind="predicate_noun", workers=1, say=lambda _: None)
+    build(folder, count=COUNTS["predicate_noun"], kind="predicate_noun", workers=1, log=lambda _: None)
     assert hashes(folder) == hashes(folders["predicate_noun"])
 
 
 def test_a_finished_corpus_is_left_alone_and_a_damaged_one_mended(tmp_path: Path) -> None:
     folder = tmp_path / "made"
-    build(folder, count=144, workers=1, say=lambda _: None)
+    build(folder, count=144, workers=1, log=lambda _: None)
     before, times = hashes(folder), {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    build(folder, count=144, workers=1, say=lambda _: None)
+    build(folder, count=144, workers=1, log=lambda _: None)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == times
     picture = next((folder / "images").rglob("*.png"))
     picture.write_bytes(b"damaged")
     (folder / "data" / "Attribute" / "size" / "grid.json").unlink()
-    build(folder, count=144, workers=1, say=lambda _: None)
+    build(folder, count=144, workers=1, log=lambda _: None)
     after = hashes(folder)
     kept = {name for name in after if name.startswith(".kept/")}
     assert {name: digest for name, digest in after.items() if name not in kept} == before
@@ -563,7 +563,7 @@ def test_a_finished_corpus_is_left_alone_and_a_damaged_one_mended(tmp_path: Path
     [({"seed": 1}, "seed=0"), ({"count": 146}, "count=144"), ({"kind": "predicate_noun"}, "kind=checklist")],
 )
 def test_a_folder_with_another_corpus_is_refused(change: dict[str, Any], told: str, tmp_path: Path) -> None:
-    build(tmp_path / "made", count=144, workers=1, say=lambda _: None)
+    build(tmp_path / "made", count=144, workers=1, log=lambda _: None)
     before = hashes(tmp_path / "made")
     with pytest.raises(ValueError, match=f"another corpus.*{told}"):
         build(tmp_path / "made", **{"count": 144, "workers": 1, **change})

@@ -47,8 +47,8 @@ SCENE, GRID = (VisualSettings("regions", RegionSettings(source=source)) for sour
 CONTEXT = VisualSettings("regions", RegionSettings(context="receptive_field"))
 
 
-def train(sight: VisualSettings = SCENE, steps: int = 220, seed: int = 0, model: str = "uniter") -> Reader:
-    return train_reader(MAKER, WORDS, sight, model, "tiny", steps, seed, say=lambda line: None)
+def train(visual: VisualSettings = SCENE, steps: int = 220, seed: int = 0, model: str = "uniter") -> Reader:
+    return train_reader(MAKER, WORDS, visual, model, "tiny", steps, seed, log=lambda line: None)
 
 
 @pytest.fixture(scope="module")
@@ -90,21 +90,21 @@ READERS = [("scene_reader", SCENE), ("grid_reader", GRID), ("visualbert_reader",
 @pytest.mark.parametrize("split", ["test_ind", "test_ood"])
 @pytest.mark.parametrize(("name", "sight"), READERS)
 def test_reads_pictures_it_has_not_seen(
-    name: str, sight: VisualSettings, split: str, request: pytest.FixtureRequest
+    name: str, visual: VisualSettings, split: str, request: pytest.FixtureRequest
 ) -> None:
     reader = request.getfixturevalue(name)
     raw = streamed(MAKER, 0, 200, split)
-    captions = reader.captions(Examples(raw, WORDS, sight))
+    captions = reader.captions(Examples(raw, WORDS, visual))
     assert [read(caption) for caption in captions] == [shown(raw, row) for row in range(200)]
 
 
 @pytest.mark.parametrize(("name", "sight"), READERS)
-def test_reads_nothing_off_a_blank_picture(name: str, sight: VisualSettings, request: pytest.FixtureRequest) -> None:
+def test_reads_nothing_off_a_blank_picture(name: str, visual: VisualSettings, request: pytest.FixtureRequest) -> None:
     reader = request.getfixturevalue(name)
     raw = streamed(MAKER, 0, 3, "test_ind")
     grid = raw.grid.copy()
     grid[1] = 0
-    captions = reader.captions(Examples(replace(raw, grid=grid), WORDS, sight))
+    captions = reader.captions(Examples(replace(raw, grid=grid), WORDS, visual))
     assert captions[1] == "" and read(captions[0]) == shown(raw, 0) and read(captions[2]) == shown(raw, 2)
 
 
@@ -324,9 +324,9 @@ def test_queries_and_answers_are_not_learned_from(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("model", [name for name, model in MODELS.items() if model.architecture.sees != "nothing"])
 def test_every_model_of_images_can_be_a_reader(model: str) -> None:
-    sight = VisualSettings("pixels", RegionSettings(), 192) if MODELS[model].architecture.sees == "pixels" else SCENE
-    reader = train(sight, steps=2, model=model)
-    examples = Examples(streamed(MAKER, 0, 3, "test_ind"), WORDS, sight)
+    visual = VisualSettings("pixels", RegionSettings(), 192) if MODELS[model].architecture.sees == "pixels" else SCENE
+    reader = train(visual, steps=2, model=model)
+    examples = Examples(streamed(MAKER, 0, 3, "test_ind"), WORDS, visual)
     assert len(reader.captions(examples)) == 3
     inputs = module.pictures(examples, np.arange(3), np.ones(3, bool))
     regions = 144 if inputs.features is None else inputs.features.shape[1]
@@ -371,11 +371,11 @@ def test_a_file_that_is_no_reader_is_refused(scene_reader: Reader, tmp_path: Pat
 def test_a_reader_is_trained_once(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"model": "uniter", "size": "tiny", "steps": 2, "seed": 0}
     said: list[str] = []
-    first = cached_reader(tmp_path, MAKER, WORDS, SCENE, **settings, say=said.append)
+    first = cached_reader(tmp_path, MAKER, WORDS, SCENE, **settings, log=said.append)
     assert said
     for changed in ({"seed": 1}, {"steps": 3}):
-        cached_reader(tmp_path, MAKER, WORDS, SCENE, **{**settings, **changed}, say=said.append)
-    cached_reader(tmp_path, MAKER, WORDS, GRID, **settings, say=said.append)
+        cached_reader(tmp_path, MAKER, WORDS, SCENE, **{**settings, **changed}, log=said.append)
+    cached_reader(tmp_path, MAKER, WORDS, GRID, **settings, log=said.append)
     assert len(list(tmp_path.iterdir())) == 4
     said.clear()
-    assert equal(first, cached_reader(tmp_path, MAKER, WORDS, SCENE, **settings, say=said.append)) and not said
+    assert equal(first, cached_reader(tmp_path, MAKER, WORDS, SCENE, **settings, log=said.append)) and not said

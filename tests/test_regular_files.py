@@ -88,7 +88,7 @@ def test_every_reader_refuses_what_is_no_regular_file(kind: str, case: str, whol
     folder = replaced(whole, tmp_path / "d", case, kind)
     readers: list[Callable[[], object]] = [
         lambda: page(folder, 5),
-        lambda: convert_dataset(folder, tmp_path / "x", "parquet", workers=1, say=lambda line: None),
+        lambda: convert_dataset(folder, tmp_path / "x", "parquet", workers=1, log=lambda line: None),
     ]
     if case == "parquet":
         readers += [lambda: open_dataset(folder)["train"][0], lambda: open_dataset(folder)["train"].columns()]

@@ -41,7 +41,7 @@ LIMIT = 12  # errors of each run
 
 
 def written(folder: Path, config: Any) -> Path:
-    generate_dataset(config, Job(str(folder), workers=1), say=lambda _: None)
+    generate_dataset(config, Job(str(folder), workers=1), log=lambda _: None)
     return folder
 
 

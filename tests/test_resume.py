@@ -45,7 +45,7 @@ class Killed(Exception):
 def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = str(tmp_path_factory.mktemp("data") / "cardinality")
     count = Count(train=80, validation=40, test_ind=40, test_ood=40)
-    generate_dataset(Cardinality(count=count), Job(out=folder, workers=1), say=lambda line: None)
+    generate_dataset(Cardinality(count=count), Job(out=folder, workers=1), log=lambda line: None)
     return folder
 
 
@@ -80,7 +80,7 @@ def lives(config: Run, monkeypatch: pytest.MonkeyPatch, batches: int) -> int:
 
         monkeypatch.setattr(Learner, "training_step", step)
         try:
-            run(config, say=lambda line: None)
+            run(config, log=lambda line: None)
         except Killed:
             continue
         finally:
@@ -125,7 +125,7 @@ def test_a_run_that_is_killed_again_and_again_ends_like_one_that_was_not(
 ) -> None:
     """Killed in each fourth batch, with its state saved after each step."""
     whole, killed = (tiny(data, tmp_path / name, save_minutes=0.0, **KINDS[kind]) for name in ("whole", "killed"))
-    run(whole, say=lambda line: None)
+    run(whole, log=lambda line: None)
     batches = (killed.training.steps or 14) * killed.optimiser.accumulate
     assert lives(killed, monkeypatch, 3) == math.ceil(batches / 3)  # no step was taken twice
     assert_alike(folder_of(whole), folder_of(killed))
@@ -139,7 +139,7 @@ def test_a_run_whose_score_only_falls_goes_on_from_its_last_validation(
     config = tiny(data, tmp_path, training=training, save_minutes=NEVER)
     whole = replace(config, runs=str(tmp_path / "whole"))
     config = replace(config, runs=str(tmp_path / "killed"))
-    scored = run(whole, say=lambda line: None)[0]["name"]
+    scored = run(whole, log=lambda line: None)[0]["name"]
     points = [p["validation_f1"] for p in read_curve(tmp_path / "whole" / scored) if p.get("validation_f1")]
     assert len(points) == STEPS // 4 and points == sorted(points, key=lambda f1: -(f1 or 0.0))
     learn: Callable[..., Any] = Learner.training_step
@@ -152,11 +152,11 @@ def test_a_run_whose_score_only_falls_goes_on_from_its_last_validation(
 
         monkeypatch.setattr(Learner, "training_step", step)
         with pytest.raises(Killed):
-            run(config, say=lambda line: None)
+            run(config, log=lambda line: None)
         assert torch.load(folder_of(config) / FOLDER / LAST, weights_only=True)["global_step"] == last
     monkeypatch.setattr(Learner, "training_step", learn)
     said: list[str] = []
-    run(config, say=said.append)
+    run(config, log=said.append)
     assert any("going on" in line for line in said)
     weights = [load_file(folder_of(one) / "model.safetensors") for one in (whole, config)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
@@ -182,14 +182,14 @@ def test_between_validations_a_run_is_saved_every_so_many_minutes(
     monkeypatch.setattr("train.learning.checkpoints.time", clock)
     monkeypatch.setattr(Learner, "training_step", step)
     monkeypatch.setattr(Learner, "on_save_checkpoint", on_save)
-    run(tiny(data, tmp_path, save_minutes=3, training=replace(STREAM, check_every=8)), say=lambda line: None)
+    run(tiny(data, tmp_path, save_minutes=3, training=replace(STREAM, check_every=8)), log=lambda line: None)
     assert saved == [3, 6, 8, 11]
 
 
 @pytest.mark.parametrize("keep", ["last", "best"])
 def test_a_finished_run_leaves_its_weights_alone(keep: str, data: str, tmp_path: Path) -> None:
     training = replace(STREAM, steps=4, keep=keep)
-    run(tiny(data, tmp_path, training=training), say=lambda line: None)
+    run(tiny(data, tmp_path, training=training), log=lambda line: None)
     heavy = [path for path in tmp_path.rglob("*") if path.suffix in (".ckpt", ".safetensors", ".tmp")]
     assert [path.name for path in heavy] == ["model.safetensors"]
 
@@ -204,9 +204,9 @@ def test_a_run_that_was_killed_in_its_tests_is_not_trained_again(
 
     with monkeypatch.context() as patched, pytest.raises(Killed):
         patched.setattr("train.run.test_matrix", dies)
-        run(config, say=lambda line: None)
+        run(config, log=lambda line: None)
     monkeypatch.setattr(Learner, "training_step", lambda *_: pytest.fail("trained again"))
-    assert len(run(config, say=lambda line: None)) == 6
+    assert len(run(config, log=lambda line: None)) == 6
     assert {point["step"] for point in read_curve(folder_of(config))} == {4}
 
 
@@ -228,7 +228,7 @@ def test_validations_are_so_many_steps_apart(
     changes: dict[str, Any], steps: list[int], data: str, tmp_path: Path
 ) -> None:
     config = tiny(data, tmp_path, training=replace(EPOCHS, **changes))
-    run(config, say=lambda line: None)
+    run(config, log=lambda line: None)
     points = read_curve(folder_of(config))
     assert [point["step"] for point in points if point.get("validation_f1") is not None] == steps
 
@@ -236,7 +236,7 @@ def test_validations_are_so_many_steps_apart(
 def test_validations_change_nothing(data: str, tmp_path: Path) -> None:
     configs = [tiny(data, tmp_path / str(n), training=replace(EPOCHS, check_every=n)) for n in (3, None)]
     for config in configs:
-        run(config, say=lambda line: None)
+        run(config, log=lambda line: None)
     weights = [load_file(folder_of(config) / "model.safetensors") for config in configs]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 

@@ -37,7 +37,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("data")
     for task, config in ((name, task.Config) for name, task in TASKS.items()):
         job = Job(str(place / task), workers=1)
-        generate_dataset(config(count=COUNT, image=Image(cell=8)), job, say=lambda _: None)
+        generate_dataset(config(count=COUNT, image=Image(cell=8)), job, log=lambda _: None)
     return place
 
 

@@ -41,7 +41,7 @@ SMALL = Training(steps=4, check_every=2, validation=60)
 def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = str(tmp_path_factory.mktemp("data") / "cardinality")
     count = Count(train=200, validation=60, test_ind=60, test_ood=60)
-    generate_dataset(Cardinality(count=count), Job(out=folder, workers=1), say=lambda line: None)
+    generate_dataset(Cardinality(count=count), Job(out=folder, workers=1), log=lambda line: None)
     return folder
 
 
@@ -67,7 +67,7 @@ def tiny(data: str, runs: Path, **changes: Any) -> Run:
 )
 def test_every_model_in_every_setting(data: str, tmp_path: Path, model: str, setting: str) -> None:
     config = tiny(data, tmp_path, model=model, setting=setting)
-    rows = run(config, say=lambda line: None)
+    rows = run(config, log=lambda line: None)
     assert [(row["test_setting"], row["split"]) for row in rows] == [
         (test, split) for split in ("test_ind", "test_ood") for test in config.test_settings
     ]
@@ -137,22 +137,22 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
 
 def test_a_finished_run_is_not_repeated(data: str, tmp_path: Path) -> None:
     config = tiny(data, tmp_path)
-    first = run(config, say=lambda line: None)
+    first = run(config, log=lambda line: None)
     said: list[str] = []
-    assert run(config, say=said.append) == first
+    assert run(config, log=said.append) == first
     assert "finished before" in said[0]
 
 
 def test_a_run_of_less_than_an_epoch_has_a_curve(data: str, tmp_path: Path) -> None:
     training = replace(SMALL, stream=False, steps=12, check_every=None)
-    (row, *_) = run(tiny(data, tmp_path, training=training), say=lambda line: None)
+    (row, *_) = run(tiny(data, tmp_path, training=training), log=lambda line: None)
     assert [point["step"] for point in read_curve(tmp_path / row["name"])] == [10, 12]
 
 
 def test_a_resumed_run_ends_like_one_that_was_not_stopped(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
-    whole = run(tiny(data, tmp_path / "whole"), say=lambda line: None)
+    whole = run(tiny(data, tmp_path / "whole"), log=lambda line: None)
     config = tiny(data, tmp_path / "stopped")
     steps = iter(range(100))
 
@@ -170,13 +170,13 @@ def test_a_resumed_run_ends_like_one_that_was_not_stopped(
     monkeypatch.setattr("train.run.fit", fits)
     monkeypatch.setattr(Learner, "training_step", stops)
     with pytest.raises(RuntimeError, match="killed"):
-        run(config, say=lambda line: None)
+        run(config, log=lambda line: None)
     monkeypatch.setattr(Learner, "training_step", learn)
     said: list[str] = []
-    resumed = run(config, say=said.append)
+    resumed = run(config, log=said.append)
     assert any("going on from its last checkpoint" in line for line in said)
     assert before[0] > 0 and resumed[0]["train_seconds"] >= round(before[0], 1)  # Table 6: hours of all its training
-    assert run(tiny(data, tmp_path / "third"), say=lambda line: None) and before[1] == 0
+    assert run(tiny(data, tmp_path / "third"), log=lambda line: None) and before[1] == 0
     logits = [read_predictions(Path(c.runs) / r[0]["name"])["logit"].to_numpy() for c, r in
               ((tiny(data, tmp_path / "whole"), whole), (config, resumed))]  # fmt: skip
     np.testing.assert_array_equal(*logits)
@@ -202,7 +202,7 @@ def test_the_rate_rises_and_falls_to_its_end(decay: str, middle: float) -> None:
 def test_seeds_differ_and_zero_is_one(data: str, tmp_path: Path) -> None:
     logits = []
     for seed, folder in ((0, "a"), (0, "b"), (1, "c")):
-        rows = run(tiny(data, tmp_path / folder, seed=seed), say=lambda line: None)
+        rows = run(tiny(data, tmp_path / folder, seed=seed), log=lambda line: None)
         logits.append(read_predictions(tmp_path / folder / rows[0]["name"])["logit"].to_numpy())
     np.testing.assert_array_equal(logits[0], logits[1])
     assert not np.array_equal(logits[0], logits[2])
@@ -213,10 +213,10 @@ def test_a_setting_shows_nothing_of_the_other_modality(data: str) -> None:
     raw = streamed(maker, 0, 20)
     other = streamed(maker, 500, 520)
     words = WordTokenizer(grammar_tokenizer())
-    sight = VisualSettings("regions", RegionSettings())
+    visual = VisualSettings("regions", RegionSettings())
 
     def batch(setting: str, **changes: Any) -> dict[str, Any]:
-        examples = Examples(replace(raw, **changes), words, sight)
+        examples = Examples(replace(raw, **changes), words, visual)
         parts = vars(next(batches_of_test(examples, setting)))
         return {name: value for name, value in parts.items() if value is not None}
 
@@ -280,10 +280,10 @@ def test_a_task_that_the_data_are_not_of_is_refused(data: str, tmp_path: Path) -
 
 
 def test_start_goes_on_from_a_finished_run(data: str, tmp_path: Path) -> None:
-    first = run(tiny(data, tmp_path), say=lambda line: None)
+    first = run(tiny(data, tmp_path), log=lambda line: None)
     training = Training(steps=None, epochs=2, stream=False, examples=50, check_every=None, validation=60)
     start = str(tmp_path / first[0]["name"])
-    rows = run(tiny(data, tmp_path, setting="image", start=start, training=training), say=lambda line: None)
+    rows = run(tiny(data, tmp_path, setting="image", start=start, training=training), log=lambda line: None)
     assert rows[0]["weights"] == f"run {first[0]['name']}"
     here = Path.cwd()
     os.chdir(tmp_path)  # the same run by another name of its folder
@@ -293,17 +293,17 @@ def test_start_goes_on_from_a_finished_run(data: str, tmp_path: Path) -> None:
         os.chdir(here)
     assert again == rows
     with pytest.raises(ValueError, match="model=uniter"):
-        run(tiny(data, tmp_path, model="lxmert", start=start), say=lambda line: None)
+        run(tiny(data, tmp_path, model="lxmert", start=start), log=lambda line: None)
     changed = tiny(data, tmp_path, start=start, regions=RegionSettings(context="receptive_field"))
     with pytest.raises(ValueError, match=r"has regions.context=none; give the same"):
-        run(changed, say=lambda line: None)
+        run(changed, log=lambda line: None)
     assert len(read_results(tmp_path / rows[0]["name"])) == 6
 
 
 @pytest.mark.parametrize(("model", "setting"), [("uniter", "image"), ("albef", "caption"), ("lxmert", "image")])
 def test_unlabelled_pairs_beside_labelled_examples(data: str, tmp_path: Path, model: str, setting: str) -> None:
     training = replace(SMALL, steps=10, check_every=10, consistency=True)
-    rows = run(tiny(data, tmp_path, model=model, setting=setting, training=training), say=lambda line: None)
+    rows = run(tiny(data, tmp_path, model=model, setting=setting, training=training), log=lambda line: None)
     losses = [point["consistency_loss"] for point in read_curve(tmp_path / rows[0]["name"])]
     assert sum(loss is not None and loss > 0 for loss in losses) == 1
     assert {(row["train_examples"], row["unlabelled_examples"], row["possible"]) for row in rows} == {(100, 100, True)}
@@ -314,10 +314,10 @@ def test_unlabelled_pairs_beside_labelled_examples(data: str, tmp_path: Path, mo
 def test_a_model_that_sees_no_places_has_its_impossible_scores_marked(tmp_path: Path) -> None:
     folder = str(tmp_path / "spatiality")
     count = Count(train=60, validation=60, test_ind=60, test_ood=60)
-    generate_dataset(Spatiality(count=count), Job(out=folder, workers=1), say=lambda line: None)
+    generate_dataset(Spatiality(count=count), Job(out=folder, workers=1), log=lambda line: None)
     for context, marks in (("none", 2), ("auto", 0)):
         config = tiny(folder, tmp_path, model="visualbert", setting="image", task="spatiality")
-        rows = run(replace(config, regions=RegionSettings(context=context)), say=lambda line: None)
+        rows = run(replace(config, regions=RegionSettings(context=context)), log=lambda line: None)
         assert sum(row["possible"] is False for row in rows) == marks
         assert all(row["test_setting"] == "image" for row in rows if not row["possible"])
         text = transfer_table(rows)
@@ -328,12 +328,12 @@ def test_a_model_that_sees_no_places_has_its_impossible_scores_marked(tmp_path: 
 def test_shuffled_answers_cannot_be_learned_and_others_can(tmp_path: Path) -> None:
     folder = str(tmp_path / "data")
     count = Count(train=200, validation=200, test_ind=2000, test_ood=60)
-    generate_dataset(Cardinality(count=count), Job(out=folder, workers=1), say=lambda line: None)
+    generate_dataset(Cardinality(count=count), Job(out=folder, workers=1), log=lambda line: None)
     chance = {}
     for shuffled in (True, False):
         training = Training(steps=600, check_every=600, validation=100, shortest_first=0.0, shuffled=shuffled)
         config = replace(tiny(folder, tmp_path / "runs", setting="image", training=training), optimiser=Optimiser())
-        name = run(config, say=lambda line: None)[0]["name"]
+        name = run(config, log=lambda line: None)[0]["name"]
         found = read_predictions(tmp_path / "runs" / name).to_pandas()
         found = found[(found["test_setting"] == "image") & (found["split"] == "test_ind")]
         right = int(((found["logit"] > 0) == found["answer"]).sum())

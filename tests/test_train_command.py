@@ -624,7 +624,7 @@ def test_a_run_that_another_process_has_is_tried_again_at_the_end(
     order: list[int] = []
     rows = read_results(next(Path("my runs").glob("uniter-image+caption-*")))
 
-    def run(config: Run, say: Any) -> list[Any]:
+    def run(config: Run, log: Any) -> list[Any]:
         order.append(config.seed)
         if order.count(config.seed) == 1 and config.seed < 3:
             raise Locked("taken")

@@ -547,13 +547,13 @@ def failing(folder: Path, how: str) -> Plan:
 )
 def test_what_fails_in_a_worker_is_said_here(how: str, error: str, count: int, tmp_path: Path) -> None:
     with pytest.raises((ValueError, OSError), match=error):
-        write_dataset(failing(tmp_path / "d", how), card=write_card, workers=count, say=lambda _: None)
+        write_dataset(failing(tmp_path / "d", how), card=write_card, workers=count, log=lambda _: None)
     assert not (tmp_path / "d" / MANIFEST).exists()
 
 
 def test_a_worker_that_dies_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a worker died"):
-        write_dataset(failing(tmp_path / "d", "dies"), card=write_card, workers=2, say=lambda _: None)
+        write_dataset(failing(tmp_path / "d", "dies"), card=write_card, workers=2, log=lambda _: None)
 
 
 # Ray ----------------------------------------------------------------------------------------------------------------
@@ -573,9 +573,9 @@ def test_ray_writes_the_same_bytes_and_its_errors_are_one_line(
         assert hashes(tmp_path / "imagefolder") == whole["imagefolder"]
         with pytest.raises(ValueError, match="49 rows came where 50 were due"):
             plan = failing(tmp_path / "d", "missing")
-            write_dataset(plan, card=write_card, executor="ray", say=lambda _: None)
+            write_dataset(plan, card=write_card, executor="ray", log=lambda _: None)
         with pytest.raises(ValueError, match="executor=ray: ") as caught:
-            write_dataset(failing(tmp_path / "e", "dies"), card=write_card, executor="ray", say=lambda _: None)
+            write_dataset(failing(tmp_path / "e", "dies"), card=write_card, executor="ray", log=lambda _: None)
         one_line(str(caught.value))
     finally:
         ray.shutdown()

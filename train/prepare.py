@@ -16,7 +16,7 @@ from travlr.tasks import TASKS
 PASSED = ".audited"  # in the folder of runs: an empty file for each dataset that has passed, by SHA-256 of its manifest
 
 
-def prepare_dataset(config: Run, say: Callable[[str], object]) -> Path:
+def prepare_dataset(config: Run, log: Callable[[str], object]) -> Path:
     """The dataset's folder. data/TASK is made where it is missing; any other is checked: each time that its files are
     those that its manifest tells of, once that it passes its audit (all of `travlr.audit`).
 
@@ -29,13 +29,13 @@ def prepare_dataset(config: Run, say: Callable[[str], object]) -> Path:
             raise ValueError(f"data={folder}: holds no dataset; make it with {command}")
         from travlr.generate import Job, generate_dataset
 
-        say(f"{folder}: making the dataset")
-        generate_dataset(TASKS[config.task].Config(), Job(out=str(folder)), say)
+        log(f"{folder}: making the dataset")
+        generate_dataset(TASKS[config.task].Config(), Job(out=str(folder)), log)
         _passed(config).touch()
         return folder
     check_files(folder)
     if config.audit and not _passed(config).exists():
-        say(f"{folder}: auditing the dataset, this once")
+        log(f"{folder}: auditing the dataset, this once")
         if failed := [check for check in audit(folder) if check.status == "FAIL"]:
             raise ValueError(
                 f"data={folder}: fails its audit ({failed[0].name}: {failed[0].detail}); make it anew with python -m "

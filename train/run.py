@@ -52,49 +52,97 @@ from travlr.files import path_digest
 Log = Callable[[str], object]
 
 
-def run(config: Run, say: Log = print) -> list[Row]:
+def run(config: Run, log: Log = print) -> list[Row]:
     """Train and test; returns the results, one row for each test setting and split. A finished run is only read.
 
     Where it has several processes (`devices`), those that Lightning starts return no rows.
     Raises `ValueError`, in one line that names the setting, for whatever cannot be done.
     """
     device = accelerator(config)
-    say = say if is_main_process() else _no_log
-    source = Source(prepare_dataset(config, say) if is_main_process() else dataset_folder(config))
+    log = log if is_main_process() else _no_log
+    source = Source(prepare_dataset(config, log) if is_main_process() else dataset_folder(config))
     if source.task != config.task:
         raise ValueError(f"data={source.folder}: holds task={source.task}, not task={config.task}")
     known = fingerprint(config, dataset=source.digest)
     folder = start_run(Path(config.runs), known, data=str(source.folder))
     if is_finished(folder):
-        say(f"{folder}: finished before; its results follow")
+        log(f"{folder}: finished before; its results follow")
         return read_results(folder)
     with locked_by_main_process(folder):
         if is_finished(folder):  # by another process, in between
             return read_results(folder)
-        return train_and_test(config, source, folder, device, say)
+        return train_and_test(config, source, folder, device, log)
 
 
 def _no_log(line: str) -> None:
-    """Said by a process that does not lead."""
+    """The log of processes other than the main one."""
 
 
-def train_and_test(config: Run, source: Source, folder: Path, device: str, say: Log) -> list[Row]:
+def train_and_test(config: Run, source: Source, folder: Path, device: str, log: Log) -> list[Row]:
+    """Train a model, test it in every setting, and write its results into its folder."""
     keep_memory()
-    precision, why = chosen_precision(config, device, folder)
-    say(f"{folder}: {device}, {precision} ({why})")
-    words = tokenizer_for(config)
-    sight = visual_settings(config, folder.parent / ".features")
+    precision, reason = chosen_precision(config, device, folder)
+    log(f"{folder}: {device}, {precision} ({reason})")
+    data = load_data(config, source, folder.parent / ".features", device, log)
+    learner, weights, examples = make_learner(config, data, log)
+    started = time.monotonic()
+    with open_loggers(config, folder, read_config(folder)["config"], config.test_settings) as loggers:
+        seconds_before = fit(learner, config, folder, device, precision, log, loggers)
+        save_weights(learner, folder / WEIGHTS)
+        if not is_main_process():
+            return []
+        trained = time.monotonic()
+        results = test_matrix(data, learner.model, device, precision)
+        steps = learner.schedule.steps
+        about = {
+            "experiment": config.experiment,
+            "model": config.model,
+            "size": config.size,
+            "setting": config.setting,
+            "task": config.task,
+            "seed": config.seed,
+            "parameters": sum(p.numel() for p in learner.model.parameters() if p.requires_grad),
+            "weights": weights,
+            "regions": config.regions.source if data.visual.sees == "regions" else None,
+            "precision": precision,
+            "steps": steps,
+            "train_examples": examples,
+            "unlabelled_examples": unlabelled_pairs(config, steps),
+            "train_seconds": round(seconds_before + trained - started, 1),
+            "evaluate_seconds": round(time.monotonic() - trained, 1),
+            "dataset": source.digest,
+            **provenance(gpu_names(device)),
+        }
+        rows = [result_row(about, *scores, **details) for scores, details in results.rows]
+        finish_run(folder, rows, results.predictions, log)
+        log_tests(loggers, rows, steps)
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)  # several times the size of the weights
+    return read_results(folder)
+
+
+def load_data(config: Run, source: Source, cache: Path, device: str, log: Log) -> RunData:
+    """The data of a run with its tokenizer and what the model sees. cache: a folder for features of regions.
+
+    Raises `ValueError` where a file of features lacks a picture of the test splits, before any training.
+    """
+    tokenizer = tokenizer_for(config)
+    visual = visual_settings(config, cache)
     if config.reader.steps:
-        sight = replace(sight, reader=reader_of(config, source, words, sight, device, say).captions)
-    parts = RunData(config, source, words, sight)
-    validation = parts.examples("validation", config.training.validation)
-    if sight.sees == "regions" and config.regions.source == "file":
+        visual = replace(visual, reader=reader_of(config, source, tokenizer, visual, device, log).captions)
+    data = RunData(config, source, tokenizer, visual)
+    if visual.sees == "regions" and config.regions.source == "file":
         for split in TEST_SPLITS:
-            parts.examples(split)  # what the file lacks is told before training, not after
+            data.examples(split)
+    return data
+
+
+def make_learner(config: Run, data: RunData, log: Log) -> tuple[Learner, str, int]:
+    """The model with its losses and schedule, where its weights come from, and how many examples it learns from."""
+    validation = data.examples("validation", config.training.validation)
     dimension = validation.regions.dimension if validation.regions is not None else 0
-    torch.manual_seed(config.seed)  # only now: features that are made, and not looked up, draw random numbers too
-    model, origin = build(config, words, source.picture, dimension, say)
-    schedule, count = fine_tuning(parts)
+    torch.manual_seed(config.seed)  # only now: making features draws random numbers, looking them up does not
+    model, weights = build(config, data.tokenizer, data.source.picture, dimension, log)
+    schedule, examples = fine_tuning(data)
     learner = Learner(
         model,
         config.optimiser,
@@ -104,58 +152,27 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, say: 
         config.seed,
         config.training.loss,
     )
-    started = time.monotonic()
     if config.start:
-        origin = start_from(config, learner)
-    with open_loggers(config, folder, read_config(folder)["config"], config.test_settings) as loggers:
-        before = fit(learner, config, folder, device, precision, say, loggers)
-        save_weights(learner, folder / WEIGHTS)
-        if not is_main_process():
-            return []
-        trained = time.monotonic()
-        shared = {
-            "experiment": config.experiment,
-            "model": config.model,
-            "size": config.size,
-            "setting": config.setting,
-            "task": config.task,
-            "seed": config.seed,
-            "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
-            "weights": origin,
-            "regions": config.regions.source if sight.sees == "regions" else None,
-            "precision": precision,
-            "steps": schedule.steps,
-            "train_examples": count,
-            "unlabelled_examples": unlabelled_pairs(config, schedule.steps),
-            "train_seconds": round(before + trained - started, 1),
-            "dataset": source.digest,
-            **provenance(gpu_names(device)),
-        }
-        tested = test_matrix(parts, model, device, precision)
-        shared["evaluate_seconds"] = round(time.monotonic() - trained, 1)
-        rows = [result_row(shared, *named, **found) for named, found in tested.rows]
-        finish_run(folder, rows, tested.predictions, say)
-        log_tests(loggers, rows, schedule.steps)
-    shutil.rmtree(folder / FOLDER, ignore_errors=True)  # several times the size of the weights
-    return read_results(folder)
+        weights = start_from(config, learner)
+    return learner, weights, examples
 
 
 def visual_settings(config: Run, cache: Path) -> VisualSettings:
     """What the model is shown beside text; pixels are normalised as they were for the checkpoint."""
-    sight = VisualSettings(config.architecture.sees, config.model_regions, cache=cache)
-    if sight.sees != "pixels":
-        return sight
+    visual = VisualSettings(config.architecture.sees, config.model_regions, cache=cache)
+    if visual.sees != "pixels":
+        return visual
     statistics = pixel_statistics(config.pretrained) if config.pretrained else PUBLISHED
-    return replace(sight, side=shape_of(config.model, config.size).picture, statistics=statistics)
+    return replace(visual, side=shape_of(config.model, config.size).picture, statistics=statistics)
 
 
 def reader_of(
-    config: Run, source: Source, words: WordTokenizer, sight: VisualSettings, device: str, say: Log
+    config: Run, source: Source, tokenizer: WordTokenizer, visual: VisualSettings, device: str, log: Log
 ) -> Reader:
     """The reader that all runs with this task, model, size and seed share."""
     folder, where = Path(config.runs) / ".readers", "cuda" if device == "gpu" else "cpu"
     named = (config.model, config.size, config.reader.steps, config.seed)
-    return cached_reader(folder, source.generator, words, sight, *named, where, say)
+    return cached_reader(folder, source.generator, tokenizer, visual, *named, where, log)
 
 
 def start_from(config: Run, learner: Learner) -> str:
@@ -185,7 +202,9 @@ def tokenizer_for(config: Run) -> WordTokenizer:
     return WordTokenizer(tokenizer_of(config.tokenizer or str(config.pretrained), config.model))
 
 
-def build(config: Run, words: WordTokenizer, picture: tuple[int, int], dimension: int, say: Log) -> tuple[Model, str]:
+def build(
+    config: Run, tokenizer: WordTokenizer, picture: tuple[int, int], dimension: int, log: Log
+) -> tuple[Model, str]:
     """The model, and where its weights come from. At `base` a model that starts at random has the published vocabulary,
     of which our words are the first. picture: width and height. dimension: numbers of a region.
 
@@ -201,12 +220,12 @@ def build(config: Run, words: WordTokenizer, picture: tuple[int, int], dimension
         options["distil"] = True
     changes: dict[str, Any] = {"feature_width": dimension} if dimension else {}
     if config.pretrained or config.tokenizer or config.size != "base":
-        changes["vocabulary"] = words.size
+        changes["vocabulary"] = tokenizer.size
     model = make_model(config.model, config.size, options, **changes)
     origin = "random"
     if config.pretrained:
         report = load_published(model, config.pretrained)
-        say(f"pretrained={config.pretrained}: {report}")
+        log(f"pretrained={config.pretrained}: {report}")
         origin = f"{Path(config.pretrained).name} {str(path_digest(str(local_path(config.pretrained))))[:16]}"
     elif config.positions == "sinusoidal":
         sinusoidal(model)

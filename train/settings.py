@@ -47,9 +47,9 @@ class Job:
     config: Run
     start_setting: str | None = None
 
-    def run(self, say: Log = print) -> list[Row]:
+    def run(self, log: Log = print) -> list[Row]:
         """The results. Raises `ValueError`, in one line, for whatever goes wrong."""
-        return attempt(self.resolved(), say)
+        return attempt(self.resolved(), log)
 
     def resolved(self) -> Run:
         """The run, with the folder of the run that it starts from. Raises `ValueError` where there is none."""
@@ -154,12 +154,12 @@ def _command_for(config: Run, setting: str) -> str:
     return shlex.join(["python", "train.py", "experiment=table2", *scale, *told, f"setting={setting}"])
 
 
-def attempt(config: Run, say: Log) -> list[Row]:
+def attempt(config: Run, log: Log) -> list[Row]:
     """`train.run.run`, but every failure that is not ours to explain becomes a `ValueError` of one line too."""
     from train.run import run
 
     try:
-        return run(config, say)
+        return run(config, log)
     except SystemExit:  # what Lightning makes of Ctrl-C
         raise KeyboardInterrupt from None
     except (OSError, Locked):

@@ -108,7 +108,7 @@ class SweepProgress:
     """What has become of the runs of a sweep."""
 
     jobs: Mapping[str, Job]
-    say: Log
+    log: Log
     rows: list[Any] = field(default_factory=list)
     done: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
@@ -123,23 +123,23 @@ class SweepProgress:
         line += f", {_clock(time.monotonic() - self.began)}"
         if self.seconds and over < len(self.jobs):
             line += f", about {_clock((len(self.jobs) - over) * sum(self.seconds) / len(self.seconds))} left"
-        self.say(line)
+        self.log(line)
 
 
-def run_all(jobs: Mapping[str, Job], say: Log = print) -> list[Any]:
+def run_all(jobs: Mapping[str, Job], log: Log = print) -> list[Any]:
     """Run what is not finished, one after the other; then print the table of all. Gives the rows of all.
 
     A failing run is told in one line and the others go on. Raises `ValueError` at the end where any failed.
     """
     from train.results.tables import grid_table
 
-    progress = SweepProgress(jobs, say)
+    progress = SweepProgress(jobs, log)
     for name in jobs:
         if (rows := _finished(jobs[name])) is not None:
             progress.rows += rows
             progress.done.add(name)
     if progress.done:
-        say(f"{len(progress.done)} of {len(jobs)} runs are finished already")
+        log(f"{len(progress.done)} of {len(jobs)} runs are finished already")
     waiting = [name for name in jobs if name not in progress.done]
     while waiting:
         taken = [name for name in waiting if not _run_one(name, progress)]
@@ -147,7 +147,7 @@ def run_all(jobs: Mapping[str, Job], say: Log = print) -> list[Any]:
             time.sleep(POLL_SECONDS)
         waiting = taken
     if progress.rows:
-        say(f"\n{grid_table(progress.rows)}")
+        log(f"\n{grid_table(progress.rows)}")
     if progress.failed:
         names = "; ".join(progress.failed)
         raise ValueError(f"{len(progress.failed)} of {len(jobs)} runs failed: {names}; the same command tries again")
@@ -157,18 +157,18 @@ def run_all(jobs: Mapping[str, Job], say: Log = print) -> list[Any]:
 def _run_one(name: str, progress: SweepProgress) -> bool:
     """Run one; whether it is over. It is not where another process has it."""
     began = time.monotonic()
-    progress.say(f"\n{name}")
+    progress.log(f"\n{name}")
     try:
-        progress.rows += progress.jobs[name].run(progress.say)
+        progress.rows += progress.jobs[name].run(progress.log)
     except BrokenPipeError:
         raise
     except Locked:
-        progress.say("another process is at it: left for later")
+        progress.log("another process is at it: left for later")
         return False
     except (ValueError, OSError) as error:
         told = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
         progress.failed[name] = told
-        progress.say(f"failed: {told}")
+        progress.log(f"failed: {told}")
     else:
         progress.done.add(name)
         progress.seconds.append(time.monotonic() - began)

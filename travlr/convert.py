@@ -68,7 +68,7 @@ def convert_dataset(
     workers: int = 0,
     executor: str = "local",
     overwrite: bool = False,
-    say: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
 ) -> dict[str, Any]:
     """Write the dataset `source` into `folder`, and give its manifest. `rows_per_file=None` keeps the source's.
 
@@ -92,7 +92,7 @@ def convert_dataset(
         pixels=None if to_jpeg else manifest.get("pixels"),
         suffix=suffix_of(first["image"]["bytes"]),
     )
-    return write_dataset(plan, card=write_card, workers=workers, executor=executor, overwrite=overwrite, say=say)
+    return write_dataset(plan, card=write_card, workers=workers, executor=executor, overwrite=overwrite, log=log)
 
 
 def read_source(folder: Path) -> dict[str, Any]:

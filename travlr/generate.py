@@ -190,7 +190,7 @@ class Job:
             raise ValueError(f"workers={self.workers}: must be 0 (one per core) or more")
 
 
-def generate_dataset(config: Config, job: Job = Job(), say: Any = print) -> dict[str, Any]:
+def generate_dataset(config: Config, job: Job = Job(), log: Any = print) -> dict[str, Any]:
     """Write the dataset of a config and give its manifest. Raises `ValueError` as `Generator` and `write_dataset`."""
     maker = generator(config)
     plan = Plan(
@@ -204,7 +204,7 @@ def generate_dataset(config: Config, job: Job = Job(), say: Any = print) -> dict
         pixels=None if job.format == "original" else sprites_digest(maker.renderer),
     )
     return write_dataset(
-        plan, card=write_card, workers=job.workers, executor=job.executor, overwrite=job.overwrite, say=say
+        plan, card=write_card, workers=job.workers, executor=job.executor, overwrite=job.overwrite, log=log
     )
 
 

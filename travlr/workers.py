@@ -144,8 +144,8 @@ def _call(work: Callable[[Any], Any], item: Any) -> Any:
 class Progress:
     """A bar on a terminal, a plain line every few seconds elsewhere: examples (or `what`), rate, time left."""
 
-    def __init__(self, total: int, say: Callable[[str], None], what: str = "examples") -> None:
-        self._total, self._done, self._say, self._what = total, 0, say, what
+    def __init__(self, total: int, log: Callable[[str], None], what: str = "examples") -> None:
+        self._total, self._done, self._say, self._what = total, 0, log, what
         self._begun = self._said = time.monotonic()
         self._terminal = sys.stderr.isatty()
 

@@ -77,7 +77,7 @@ def write_dataset(
     workers: int = 0,
     executor: str = "local",
     overwrite: bool = False,
-    say: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
 ) -> dict[str, Any]:
     """Write what is not yet written, and give the manifest. `workers=0` uses every core; `card` writes the README.
 
@@ -94,13 +94,13 @@ def write_dataset(
             held = None
         damaged = damaged_files(plan.folder, held) if held and _is_finished(held) else []
         if held and _is_finished(held) and not damaged:
-            say(f"{plan.folder} is complete: nothing to do")
+            log(f"{plan.folder} is complete: nothing to do")
             manifest = held
             if not all((plan.folder / name).is_file() for name in CARD):
                 card(plan.folder, manifest)
         else:
-            _begin(plan, held, damaged, say)
-            manifest = _finish(plan, _write_parts(plan, workers, executor, say), card)
+            _begin(plan, held, damaged, log)
+            manifest = _finish(plan, _write_parts(plan, workers, executor, log), card)
         files.close(plan.folder)
     return manifest
 
@@ -185,17 +185,17 @@ def _versions() -> dict[str, str]:
     return {**versions(), "schema": SCHEMA_DIGEST}
 
 
-def _begin(plan: Plan, held: dict[str, Any] | None, damaged: list[str], say: Callable[[str], None]) -> None:
+def _begin(plan: Plan, held: dict[str, Any] | None, damaged: list[str], log: Callable[[str], None]) -> None:
     """Make `.travlr` say what is being made, and keep of an earlier run only what this one can go on from."""
     folder, layout, parts = plan.folder, LAYOUTS[plan.layout], parts_of(plan)
     now = _versions()
     reusable = held is not None and held.get("versions") == now
     if damaged:
-        _say_damaged(folder, damaged, say)
+        _say_damaged(folder, damaged, log)
     if not reusable:
         files.clear(folder, keep=("lock", "job.json"))
         if held:
-            say(f"{folder} was begun with other versions of the program or its packages: making all of it again")
+            log(f"{folder} was begun with other versions of the program or its packages: making all of it again")
     for left in (folder / WORK).glob("*.tmp"):  # of a run that was killed
         left.unlink(missing_ok=True)
     (folder / PARTS).mkdir(exist_ok=True)
@@ -219,24 +219,24 @@ def _put_job(folder: Path, job: dict[str, Any]) -> None:
     put_file(folder, JOB, [json.dumps(unfinished).encode()])
 
 
-def _say_damaged(folder: Path, names: list[str], say: Callable[[str], None]) -> None:
+def _say_damaged(folder: Path, names: list[str], log: Callable[[str], None]) -> None:
     more = f" and {len(names) - 1} more" if names[1:] else ""
-    say(f"{names[0]}{more}: damaged or missing, made again (what is there moves to {folder / KEPT})")
+    log(f"{names[0]}{more}: damaged or missing, made again (what is there moves to {folder / KEPT})")
 
 
-def _write_parts(plan: Plan, workers: int, executor: str, say: Callable[[str], None]) -> dict[str, dict[str, Any]]:
+def _write_parts(plan: Plan, workers: int, executor: str, log: Callable[[str], None]) -> dict[str, dict[str, Any]]:
     """Make the parts that are not there yet; the records of all, by the name of the part."""
     parts = parts_of(plan)
     records = {part.name: record for part in parts if (record := _record(plan, part))}
     todo = [part for part in parts if part.name not in records]
     if damaged := [part.name for part in todo if (plan.folder / PARTS / f"{part.name}.json").exists()]:
-        _say_damaged(plan.folder, damaged, say)
+        _say_damaged(plan.folder, damaged, log)
     rows = sum(part.stop - part.start for part in todo)
     if records and todo:
         total = sum(plan.counts.values())
-        say(f"going on in {plan.folder}: {total - rows:,} of {total:,} examples are there")
+        log(f"going on in {plan.folder}: {total - rows:,} of {total:,} examples are there")
     write = functools.partial(write_part, dataclasses.replace(plan, folder=plan.folder.absolute()))
-    with Progress(rows, say) as progress, contextlib.closing(run(write, todo, workers, executor)) as written:
+    with Progress(rows, log) as progress, contextlib.closing(run(write, todo, workers, executor)) as written:
         for part, record in written:
             if not (plan.folder / next(names_of(record))).is_file():
                 raise ValueError(

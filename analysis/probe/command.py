@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
     config = settings(arguments)
     from analysis.probe.run import probe
 
-    results = probe(config, say=_say)
+    results = probe(config, log=_say)
     if not any(result.model for result in results):
         _say("\nThese are floors. To probe a model, name it: model=FOLDER, a hub id, uniter:FILE or module:function.")
     _say(f"\nReport: {Path(config.out) / 'report.html'}")

@@ -59,7 +59,7 @@ class Evaluate:
         images: Path | str | None = None,
         rules: str = "corrected",
         seed: int = 0,
-        say: Callable[[str], None] = print,
+        log: Callable[[str], None] = print,
     ) -> None:
         file = config if config_file is None else config_file
         if file is None or model is None:
@@ -70,7 +70,7 @@ class Evaluate:
             )
         if rules not in RULES:
             raise ValueError(f"rules={rules}: choose one of {', '.join(RULES)}")
-        self.run, self.model, self.rules, self.seed, self.say = read_run(file), model, rules, seed, say
+        self.run, self.model, self.rules, self.seed, self.log = read_run(file), model, rules, seed, log
         self.corpus = read_corpus(folder, self.run.types, self.run.data, images)
         if not self.corpus.items:
             raise ValueError(f"{folder}: no records are there to score; {'; '.join(self.corpus.notes)}")
@@ -79,7 +79,7 @@ class Evaluate:
     def start(self) -> dict[str, dict[str, Any]]:
         """Score everything that is asked for; the results as they are written, by `AXIS_SOURCE`."""
         for note in (*(f"{key}: means nothing in a run file" for key in self.run.unknown), *self.corpus.notes):
-            self.say(note)
+            self.log(note)
         out = Path(self.run.out) / self.run.task
         out.mkdir(parents=True, exist_ok=True)
         with locked(out):
@@ -87,7 +87,7 @@ class Evaluate:
             for (axis, source), group in grouped(self.corpus.items).items():
                 name = f"{axis.replace('/', '_')}_{source}"
                 found[name] = self._evaluate(out, name, replace(self.corpus, items=tuple(group)))
-                self.say(_line(name, found[name]))
+                self.log(_line(name, found[name]))
             close(out)
         return found
 
@@ -98,7 +98,7 @@ class Evaluate:
         unfinished = out / f"{name}.{key}.unfinished"
         sentences = max(2, self.run.batch_size)  # the two of a record are one call at least; see `_predict`
         identity = {"corpus": asked.digest, "model": self.name}
-        answers = score(asked, self._predict, unfinished, batch_size=sentences, identity=identity, say=self.say)
+        answers = score(asked, self._predict, unfinished, batch_size=sentences, identity=identity, log=self.log)
         rows = [list(self._rows(item, answer)) for item, answer in zip(asked.items, answers, strict=True)]
         right, wrong = ([row for of in rows for row in of if row["result"] == r] for r in ("correct", "incorrect"))
         draw = random.Random(f"{self.seed}/{name}")

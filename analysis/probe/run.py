@@ -46,7 +46,7 @@ class Given:
     model: str = ""
 
 
-def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list[Result]:
+def probe(config: Probe, scorer: Scorer | None = None, log: Say = print) -> list[Result]:
     """All runs that a config asks for; the report on everything in `config.out` is written at the end.
 
     scorer: a function (images, texts) -> scores to ask beside the models that are named. Its name is its attribute
@@ -60,25 +60,25 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
     model = next(waiting, None)  # a wrong name is told before anything long begins
     if model is None and failures:
         raise ValueError(failures[0])
-    corpora = list(_corpora(config, say))
+    corpora = list(_corpora(config, log))
     if scorer is not None and any(one.answers is not None for one in corpora):
         raise ValueError(f"scorer: corpus={config.corpus} holds answers, measured as they are; leave it out")
     _check(config, corpora)
     results: list[Result] = []
     for one in corpora:
-        say(f"{one.corpus.name}: {counted(len(one.corpus.items), 'item')}, {_pictures(one, model is not None)}")
+        log(f"{one.corpus.name}: {counted(len(one.corpus.items), 'item')}, {_pictures(one, model is not None)}")
         measured = {(result.corpus["name"], result.corpus["digest"]) for result in results}
         if config.floors and (one.corpus.name, one.corpus.digest) not in measured:  # models may share a corpus
             try:
                 results.append(_floors(one))
             except Locked:
-                say(f"{one.corpus.name}: another process is at its floors")
+                log(f"{one.corpus.name}: another process is at its floors")
         if one.answers is not None:
             results.append(_kept(one))
     while model is not None:
         for one in (one for one in corpora if one.answers is None):
             try:
-                results.append(_run(one, model, say))
+                results.append(_run(one, model, log))
             except ValueError as error:
                 failures.append(str(error))
         model = None  # so that it leaves the memory before the next is loaded
@@ -86,7 +86,7 @@ def probe(config: Probe, scorer: Scorer | None = None, say: Say = print) -> list
     shown = {result.name for result in results}
     for group in report.write(Path(config.out)):
         if shown & {result.name for result in group.results}:
-            say("\n" + tables.printed(group))
+            log("\n" + tables.printed(group))
     _check_scored(config, corpora, results, failures)
     return results
 
@@ -172,9 +172,9 @@ def _alike(folder: Path, one: str, other: str) -> bool:
 # Corpora -------------------------------------------------------------------------------------------------------------
 
 
-def _corpora(config: Probe, say: Say) -> Iterator[Given]:
+def _corpora(config: Probe, log: Say) -> Iterator[Given]:
     """What the setting `corpus` names, without the items that cannot be answered right, and sampled."""
-    for one in _read(config, say):
+    for one in _read(config, log):
         corpus = one.corpus
         if not corpus.items:
             raise ValueError(
@@ -188,18 +188,18 @@ def _corpora(config: Probe, say: Say) -> Iterator[Given]:
         yield replace(one, corpus=corpus)
 
 
-def _read(config: Probe, say: Say) -> Iterator[Given]:
+def _read(config: Probe, log: Say) -> Iterator[Given]:
     from analysis.probe.corpora import checklist, predicate_noun
 
     name, path = config.corpus, Path(config.corpus).expanduser()
     if name in (SCENES, *KINDS):
         for kind in KINDS if name == SCENES else (name,):
-            corpus = _scenes(kind, config, say)
+            corpus = _scenes(kind, config, log)
             folder = corpus.pictures.parent if corpus.pictures and kind == "predicate_noun" else None
             yield Given(corpus, config, tuple(predicate_noun.read_records(folder)) if folder else ())
     elif path.suffix in (".yaml", ".yml"):
         folder = next((f for f in (Path(), *path.resolve().parents) if (f / checklist.TREE).is_dir()), Path())
-        config = _as_file(path, config, say)
+        config = _as_file(path, config, log)
         yield Given(checklist.read_corpus(folder, config.types, config.data, config.images), config)
     elif path.suffix == ".csv" and not path.is_dir():
         yield from _answered([path], config)
@@ -223,14 +223,14 @@ def _answered(files: Sequence[Path], config: Probe) -> Iterator[Given]:
         yield Given(one.corpus, config, one.records, one.answers, one.model)
 
 
-def _as_file(path: Path, config: Probe, say: Say) -> Probe:
+def _as_file(path: Path, config: Probe, log: Say) -> Probe:
     """What a published run file asks for, where a setting does not say otherwise."""
     from analysis.probe.corpora import checklist
 
     run = checklist.read_run(path)
     for key in run.unknown:
-        say(f"{path}: {key}: means nothing in a run file")
-    say(f"{path}: OUTPUT and BATCH_SIZE are not read; results go to {config.out}")
+        log(f"{path}: {key}: means nothing in a run file")
+    log(f"{path}: OUTPUT and BATCH_SIZE are not read; results go to {config.out}")
     asked = {
         "task": (run.task, "TASK"),
         "limit": (run.most and max(1, run.most // 2), "MAX_NUM"),
@@ -239,12 +239,12 @@ def _as_file(path: Path, config: Probe, say: Say) -> Probe:
     }
     for name, (value, key) in asked.items():
         if (typed := getattr(config, name)) is not None and typed != value:
-            say(f"{path}: {key} is not read, as {name}={written(typed)} is given")
+            log(f"{path}: {key} is not read, as {name}={written(typed)} is given")
     told: dict[str, Any] = {name: value for name, (value, _) in asked.items() if getattr(config, name) is None}
     return replace(config, **told)
 
 
-def _scenes(kind: str, config: Probe, say: Say) -> Corpus:
+def _scenes(kind: str, config: Probe, log: Say) -> Corpus:
     """One of our own corpora, built where it is missing."""
     from analysis.probe.corpora import checklist, predicate_noun
     from analysis.probe.scenes import corpus as scenes
@@ -252,7 +252,7 @@ def _scenes(kind: str, config: Probe, say: Say) -> Corpus:
 
     count = config.count or scenes.COUNTS[kind]
     folder = Path(SCENES_FOLDER) / f"{kind}-v{FORMAT_VERSION}-s{config.seed}-{count}"
-    corpus = scenes.build(folder, config.seed, count, kind, say=say)
+    corpus = scenes.build(folder, config.seed, count, kind, log=log)
     if kind == "checklist" and (config.types or config.data):
         corpus = replace(checklist.read_corpus(folder, config.types, config.data), notes=corpus.notes)
     if kind == "predicate_noun" and (config.template != "normal" or config.cropped):
@@ -351,7 +351,7 @@ def _kept(one: Given) -> Result:
     return _finished(folder, one, one.model, measuring, one.answers, {}, about)
 
 
-def _run(one: Given, model: Model, say: Say) -> Result:
+def _run(one: Given, model: Model, log: Say) -> Result:
     """A model asked a corpus, and as floors the same with a blank picture and with other items' pictures."""
     from analysis.probe.report import baselines as floors
 
@@ -376,23 +376,23 @@ def _run(one: Given, model: Model, say: Say) -> Result:
     about = {"device": device, "batch_size": config.batch_size, **_surroundings(device), **told}
     about |= {} if config.device_map is None else {"device_map": config.device_map}
     how: dict[str, Any] = {"batch_size": config.batch_size, "identity": identity, "about": about}
-    how |= {"say": say}
+    how |= {"say": log}
     measuring = _measuring(config, TOLERANCES[precision], threshold)
     begun = time.monotonic()
-    say(f"{folder}: {model.name}")
+    log(f"{folder}: {model.name}")
     if config.overwrite:
         forget(folder)
     answers = score(corpus, model.scorer, folder, **how)
     blindly: dict[str, list[Answer]] = {}
     if config.floors:
-        say(f"{folder}: floors, a blank picture and other items' pictures")
+        log(f"{folder}: floors, a blank picture and other items' pictures")
         blindly["blank picture"] = score(corpus, floors.blank(model.scorer), folder, file="blank.jsonl", **how)
         if len({item.image for item in corpus.items}) > 1:
             other, file = floors.shuffled(corpus, config.seed), f"shuffled-s{config.seed}.jsonl"
             blindly["other items' pictures"] = score(other, model.scorer, folder, file=file, **how)
     for name, said in {"": answers, **{f"floor {name}: ": said for name, said in blindly.items()}}.items():
         if failed := [answer.why for answer in said if answer.status == "failed"]:
-            say(f"{folder}: {name}failed at {counted(len(failed), 'item')}, first with: {failed[0]}")
+            log(f"{folder}: {name}failed at {counted(len(failed), 'item')}, first with: {failed[0]}")
     about = read_config(folder)["about"]  # of when it was first asked
     about["seconds since the last start"] = round(time.monotonic() - begun, 1)  # of earlier ones no one knows
     return _finished(folder, one, model.name, measuring, answers, blindly, about)

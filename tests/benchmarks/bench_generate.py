@@ -74,7 +74,7 @@ def whole_job(folder: Path) -> None:
 
 def job(config: Any, out: Path, workers: int) -> None:
     shutil.rmtree(out, ignore_errors=True)
-    generate_dataset(config, Job(out=str(out), workers=workers), say=lambda _: None)
+    generate_dataset(config, Job(out=str(out), workers=workers), log=lambda _: None)
 
 
 def breakdown(folder: Path) -> None:

@@ -102,7 +102,7 @@ def main() -> None:
     print("| model | setting | how | examples/s | ms a step | MiB at most |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
-        generate_dataset(Cardinality(count=Count(100, 100, 100, 100)), Job(out=str(data)), say=lambda _: None)
+        generate_dataset(Cardinality(count=Count(100, 100, 100, 100)), Job(out=str(data)), log=lambda _: None)
         for name in arguments.models:
             settings = (
                 ("caption",) if MODELS[name].architecture.sees == "nothing" else ("image", "caption", "image+caption")

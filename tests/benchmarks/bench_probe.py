@@ -48,7 +48,7 @@ def building(folder: Path, count: int) -> None:
     for kind in ("checklist", "predicate_noun"):
         for workers in (1, 2):
             out = folder / f"{kind}-{workers}"
-            make = partial(build, out, count=count, kind=kind, workers=workers, say=quiet)
+            make = partial(build, out, count=count, kind=kind, workers=workers, log=quiet)
             used = processor_seconds()
             took = seconds(make)
             used = processor_seconds() - used
@@ -75,9 +75,9 @@ def smoke(folder: Path) -> None:
     rows = []
     for kind in ("checklist", "predicate_noun"):
         begun = time.perf_counter()
-        corpus = build(folder / kind, count=SMOKE, kind=kind, say=quiet)
+        corpus = build(folder / kind, count=SMOKE, kind=kind, log=quiet)
         steps = [time.perf_counter()]
-        answers = score(corpus, load(str(model), device="cpu"), folder / f"{kind}-scores", say=quiet)
+        answers = score(corpus, load(str(model), device="cpu"), folder / f"{kind}-scores", log=quiet)
         steps.append(time.perf_counter())
         words = floors(corpus, rules=["visible_words"])["visible_words"]
         measured = [measure(corpus.items, found) for found in (answers, words)]
@@ -113,7 +113,7 @@ def main() -> None:
         print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
         smoke(folder)
         building(folder, count)
-        blind_rules(build(folder / "floors", count=count, workers=0, say=quiet))
+        blind_rules(build(folder / "floors", count=count, workers=0, log=quiet))
 
 
 if __name__ == "__main__":

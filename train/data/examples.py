@@ -97,7 +97,7 @@ class Examples:
     each pair. objects: (N,) numbers of objects. named: what is named beside the answers.
     """
 
-    def __init__(self, raw: RawExamples, words: WordTokenizer, sight: VisualSettings) -> None:
+    def __init__(self, raw: RawExamples, words: WordTokenizer, visual: VisualSettings) -> None:
         self.ids, self.queries, self.answers = raw.ids, raw.queries, raw.answers
         self.groups = np.array([pair[0] for pair in raw.pairs])
         self.pairs, self.captions = raw.pairs, [*raw.captions, *[""] * len(raw.ids)]
@@ -108,15 +108,15 @@ class Examples:
         self.phrases = np.array([len(caption) for caption in captions])  # tokens of each caption
         self.regions: RegionTable | None = None
         self.pixels: Pictures | FilePictures | None = None
-        if sight.sees == "regions":
-            self.regions = make_regions(sight.regions, raw.scenes(), sight.cache)
-        elif sight.sees == "pixels" and raw.renderer is not None:
-            self.pixels = Pictures(raw.renderer, sight.side, sight.statistics)
-        elif sight.sees == "pixels" and raw.encoded is not None:
-            self.pixels = FilePictures(raw.ids, raw.encoded, sight.side, sight.statistics, sight.cache)
+        if visual.sees == "regions":
+            self.regions = make_regions(visual.regions, raw.scenes(), visual.cache)
+        elif visual.sees == "pixels" and raw.renderer is not None:
+            self.pixels = Pictures(raw.renderer, visual.side, visual.statistics)
+        elif visual.sees == "pixels" and raw.encoded is not None:
+            self.pixels = FilePictures(raw.ids, raw.encoded, visual.side, visual.statistics, visual.cache)
         self.read = False  # until the reader, which is shown the pictures, has read them
-        if sight.reader is not None:
-            read, self.read = sight.reader(self), True
+        if visual.reader is not None:
+            read, self.read = visual.reader(self), True
             self.texts = _stacked(self.texts, words.join([words.ids(text) for text in read], queries))
             self.captions += read
 

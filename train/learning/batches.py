@@ -38,16 +38,16 @@ class RunData:
 
     run: Run
     source: Source
-    words: WordTokenizer
-    sight: VisualSettings
+    tokenizer: WordTokenizer
+    visual: VisualSettings
 
     @property
-    def sight_in_training(self) -> VisualSettings:
+    def training_visual(self) -> VisualSettings:
         """Pictures are read only where they are shown without a caption."""
-        return self.sight if self.run.setting in ("image", "mixed") else replace(self.sight, reader=None)
+        return self.visual if self.run.setting in ("image", "mixed") else replace(self.visual, reader=None)
 
     def examples(self, split: str, limit: int | None = None) -> Examples:
-        return self.checked(Examples(self.source.raw(split, limit), self.words, self.sight))
+        return self.checked(Examples(self.source.raw(split, limit), self.tokenizer, self.visual))
 
     def checked(self, examples: Examples) -> Examples:
         """Raises `ValueError` where a text is longer than the model takes: nothing is ever cut."""
@@ -66,17 +66,17 @@ def random_of(*key: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
 
-def fine_tuning(parts: RunData) -> tuple[Schedule, int]:
+def fine_tuning(data: RunData) -> tuple[Schedule, int]:
     """What is learned from, and how many examples there are to see."""
-    config, training = parts.run, parts.run.training
+    config, training = data.run, data.run.training
     if training.stream:
-        return _streamed(parts)
-    examples = _chosen(parts)
+        return _streamed(data)
+    examples = _chosen(data)
     size = min(config.batch_size, len(examples))  # the paper's few-shot batch of ALBEF is larger than its 200 examples
     batches, accumulate = len(examples) // size, config.optimiser.accumulate
     steps = training.steps or max(1, (training.epochs or 0) * batches // accumulate)
     check_every = min(training.check_every or max(1, batches // accumulate), steps)
-    schedule = Schedule(lambda epoch: _batches(parts, examples, size, epoch), batches, steps, check_every)
+    schedule = Schedule(lambda epoch: _batches(data, examples, size, epoch), batches, steps, check_every)
     return schedule, len(examples)
 
 
@@ -88,13 +88,13 @@ def unlabelled_pairs(config: Run, steps: int) -> int:
     return consistency + config.reader.steps * PAIRS
 
 
-def _streamed(parts: RunData) -> tuple[Schedule, int]:
+def _streamed(data: RunData) -> tuple[Schedule, int]:
     """As `fine_tuning`, of examples past the dataset's own, each seen once. While `training.shortest_first` lasts, an
     epoch takes those with the fewest objects of `CANDIDATES` times as many, or of as many as a small world has.
 
     Raises `ValueError` where it has too few for all steps.
     """
-    config, training, maker = parts.run, parts.run.training, parts.source.generator
+    config, training, maker = data.run, data.run.training, data.source.generator
     steps = training.steps or 0
     per_epoch = min(training.check_every or steps, steps)
     labelled = 2 * math.ceil(per_epoch * config.optimiser.accumulate * config.batch_size / 2)
@@ -115,43 +115,43 @@ def _streamed(parts: RunData) -> tuple[Schedule, int]:
         made = min(apart, 2 * math.ceil(rows * CANDIDATES ** (1 - min(1.0, through)) / 2))
         raw = streamed(maker, first, first + made, keep=rows)
         if not training.consistency:
-            return _batches(parts, _read(parts, raw, epoch), config.batch_size, epoch)
+            return _batches(data, _read(data, raw, epoch), config.batch_size, epoch)
         couple = np.arange(rows) // 2
         seen, unlabelled = (raw.take(np.flatnonzero(couple % 2 == half)) for half in range(2))
-        batches = _batches(parts, _read(parts, seen, epoch), config.batch_size, epoch)
-        others = parts.checked(Examples(unlabelled, parts.words, parts.sight))
-        return _with_sides(parts, batches, others, epoch)
+        batches = _batches(data, _read(data, seen, epoch), config.batch_size, epoch)
+        others = data.checked(Examples(unlabelled, data.tokenizer, data.visual))
+        return _with_sides(data, batches, others, epoch)
 
     accumulate = config.optimiser.accumulate
     return Schedule(batches, per_epoch * accumulate, steps, per_epoch), steps * accumulate * config.batch_size
 
 
-def _read(parts: RunData, raw: RawExamples, epoch: int) -> Examples:
+def _read(data: RunData, raw: RawExamples, epoch: int) -> Examples:
     """Streamed examples as a model in training sees them."""
-    examples = parts.checked(Examples(raw, parts.words, parts.sight_in_training))
-    if parts.run.training.shuffled:
-        _shuffle(examples, random_of(parts.run.seed, 5, epoch))
+    examples = data.checked(Examples(raw, data.tokenizer, data.training_visual))
+    if data.run.training.shuffled:
+        _shuffle(examples, random_of(data.run.seed, 5, epoch))
     return examples
 
 
-def _with_sides(parts: RunData, batches: Iterator[Inputs], unlabelled: Examples, epoch: int) -> Iterator[Inputs]:
+def _with_sides(data: RunData, batches: Iterator[Inputs], unlabelled: Examples, epoch: int) -> Iterator[Inputs]:
     """Beside each labelled batch as many unlabelled examples."""
-    order = random_of(parts.run.seed, 6, epoch).permutation(len(unlabelled))
+    order = random_of(data.run.seed, 6, epoch).permutation(len(unlabelled))
     for number, batch in enumerate(batches):
         rows = order[number * len(batch) : (number + 1) * len(batch)]
-        yield replace(batch, sides=paired_inputs(unlabelled, rows, parts.run.setting))
+        yield replace(batch, sides=paired_inputs(unlabelled, rows, data.run.setting))
 
 
-def _chosen(parts: RunData) -> Examples:
+def _chosen(data: RunData) -> Examples:
     """The train split, or the part of it that `training.examples` asks for."""
-    training, seed = parts.run.training, parts.run.seed
-    raw = parts.source.raw("train")
+    training, seed = data.run.training, data.run.seed
+    raw = data.source.raw("train")
     total = len(raw.ids)
     count = round(training.examples * total) if training.examples <= 1 else int(training.examples)
     if not 1 <= count <= total:
         raise ValueError(f"training.examples={training.examples}: the train split has {total}")
     rows = np.sort(random_of(seed, 2).permutation(total)[:count])
-    examples = parts.checked(Examples(raw.take(rows), parts.words, parts.sight_in_training))
+    examples = data.checked(Examples(raw.take(rows), data.tokenizer, data.training_visual))
     if training.shuffled:
         _shuffle(examples, random_of(seed, 5))
     return examples
@@ -163,9 +163,9 @@ def _shuffle(examples: Examples, random: np.random.Generator) -> None:
     examples.answers, examples.auxiliary = examples.answers[order], examples.auxiliary.shuffled(order)
 
 
-def _batches(parts: RunData, examples: Examples, size: int, epoch: int) -> Iterator[Inputs]:
+def _batches(data: RunData, examples: Examples, size: int, epoch: int) -> Iterator[Inputs]:
     """All examples in batches of `size`; with `training.auxiliary_targets`, with these."""
-    config, setting = parts.run, parts.run.setting
+    config, setting = data.run, data.run.setting
     random = random_of(config.seed, 1, epoch)
     changes = random_of(config.seed, 7, epoch) if config.training.augment else None
     for rows in bucketed(_lengths(examples, setting), size, config.training.window, random):

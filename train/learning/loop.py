@@ -31,7 +31,7 @@ def fit(
     folder: Path,
     device: str,
     precision: str,
-    say: Callable[[str], object],
+    log: Callable[[str], object],
     loggers: Sequence[Logger] = (),
 ) -> float:
     """Train to the last step, going on from the last checkpoint where there is one; keep the weights asked for. Gives
@@ -67,7 +67,7 @@ def fit(
     )
     last = place / LAST
     if last.is_file():
-        say(f"{folder}: going on from its last checkpoint")
+        log(f"{folder}: going on from its last checkpoint")
     trainer.fit(learner, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
     curve.write()
     if best:

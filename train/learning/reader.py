@@ -230,13 +230,13 @@ def set_loss(named: Tensor, seen: Tensor | None, targets: Tensor, counts: np.nda
 def train_reader(
     maker: Generator,
     words: WordTokenizer,
-    sight: VisualSettings,
+    visual: VisualSettings,
     model: str = "uniter",
     size: str = "small",
     steps: int = 500,
     seed: int = 0,
     device: str = "cpu",
-    say: Callable[[str], object] = print,
+    log: Callable[[str], object] = print,
 ) -> Reader:
     """A reader of the pictures that `maker` makes, trained on `steps` batches of its (image, caption) pairs.
 
@@ -250,7 +250,7 @@ def train_reader(
     sample = _unlabelled(streamed(maker, first, min(first + SAMPLE, last)))
     preface, known, longest = phrase_words(sample.captions)
     changes: dict[str, Any] = {} if size == "base" else {"vocabulary": words.size}
-    regions = Examples(sample.take(np.arange(1)), words, sight).regions
+    regions = Examples(sample.take(np.arange(1)), words, visual).regions
     if regions is not None:
         changes["feature_width"] = regions.dimension
     with torch.random.fork_rng():
@@ -258,7 +258,7 @@ def train_reader(
         reader = Reader(ReaderConfig(model, size, changes, [words.cls, words.sep], preface, known, longest)).to(device)
         optimiser = torch.optim.AdamW(reader.parameters(), RATE, (0.9, 0.98), weight_decay=DECAY, fused=True)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _factor(step, steps))
-        for step, (inputs, captions) in enumerate(_batches(maker, words, sight, steps), 1):
+        for step, (inputs, captions) in enumerate(_batches(maker, words, visual, steps), 1):
             reader.train()
             targets, counts = phrase_targets(captions, reader.about)
             inputs = inputs.to(device)
@@ -272,7 +272,7 @@ def train_reader(
             optimiser.step()
             schedule.step()
             if step % 250 == 0 or step == steps:
-                say(f"reader: step {step} of {steps}  loss {loss.item():.4f}")
+                log(f"reader: step {step} of {steps}  loss {loss.item():.4f}")
     return reader.eval()
 
 
@@ -288,14 +288,14 @@ def _unlabelled(raw: RawExamples) -> RawExamples:
 
 
 def _batches(
-    maker: Generator, words: WordTokenizer, sight: VisualSettings, steps: int
+    maker: Generator, words: WordTokenizer, visual: VisualSettings, steps: int
 ) -> Iterator[tuple[Inputs, Sequence[str]]]:
     """Pictures and their captions. The first picture of each batch is blank, and nothing is said of it."""
     shown = np.arange(BATCH) > 0
     for done in range(0, steps, CHUNK):
         first = maker.config.count.train + done * BATCH
         raw = _unlabelled(streamed(maker, first, first + min(CHUNK, steps - done) * BATCH))
-        examples = Examples(replace(raw, captions=raw.queries), words, sight)
+        examples = Examples(replace(raw, captions=raw.queries), words, visual)
         for start in range(0, len(examples), BATCH):
             rows = np.arange(start, start + BATCH)
             yield pictures(examples, rows, shown), ["", *raw.captions[start + 1 : start + BATCH]]
@@ -328,25 +328,25 @@ def cached_reader(
     folder: Path,
     maker: Generator,
     words: WordTokenizer,
-    sight: VisualSettings,
+    visual: VisualSettings,
     model: str,
     size: str,
     steps: int,
     seed: int,
     device: str = "cpu",
-    say: Callable[[str], object] = print,
+    log: Callable[[str], object] = print,
 ) -> Reader:
     """`train_reader`, or the reader that it has made of the same arguments before, which `folder` keeps."""
-    pixels = sight.statistics if sight.side else ()
+    pixels = visual.statistics if visual.side else ()
     known = {
         "version": VERSION,
         "config": config_dict(maker.config),
-        "sight": [sight.regions.fingerprint(), sight.side, weights_digest().hex(), *pixels],
+        "sight": [visual.regions.fingerprint(), visual.side, weights_digest().hex(), *pixels],
         "model": [model, size, words.size, steps, seed],
     }
     path = folder / f"reader-{hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]}.safetensors"
     if path.is_file():
         return load(path).to(device)
-    reader = train_reader(maker, words, sight, model, size, steps, seed, device, say)
+    reader = train_reader(maker, words, visual, model, size, steps, seed, device, log)
     save(reader, path)
     return reader

@@ -31,22 +31,22 @@ class TestResults:
     predictions: list[Any]
 
 
-def test_matrix(parts: RunData, model: Model, device: str, precision: str) -> TestResults:
+def test_matrix(data: RunData, model: Model, device: str, precision: str) -> TestResults:
     """Scores and predictions in every test setting, in and out of distribution."""
     where = torch.device("cuda" if device == "gpu" else "cpu")
     model.to(where).eval()
-    train = parts.source.raw("train")
+    train = data.source.raw("train")
     seen = QueryTexts(train.queries, train.answers, (train.grid > 0).sum(axis=1))
     tested = TestResults([], [])
     for split in TEST_SPLITS:
-        examples = parts.examples(split)
+        examples = data.examples(split)
         floor = text_baselines(seen, QueryTexts(examples.queries, examples.answers, examples.objects))
         scenes = np.unique(examples.grid, axis=0, return_inverse=True)[1]  # equal where pictures are
-        for setting, logits in predict(model, examples, parts.run.test_settings, where, precision).items():
+        for setting, logits in predict(model, examples, data.run.test_settings, where, precision).items():
             found = {
                 "groups": by_group(examples.answers, logits, examples.groups.tolist(), scenes),
                 "couples_right": couples_right(examples.answers, logits),
-                "possible": possible(parts.run, setting),
+                "possible": possible(data.run, setting),
             }
             tested.rows.append(((setting, split, score(examples.answers, logits, scenes), floor), found))
             tested.predictions.append(predictions_table(examples.ids, split, setting, logits, examples.answers))

@@ -205,7 +205,7 @@ def result_row(
     return dict.fromkeys(RESULT_COLUMNS) | dict(run) | measured
 
 
-def finish_run(folder: Path, rows: Sequence[Row], predictions: Iterable[pa.Table], say: Say = print) -> None:
+def finish_run(folder: Path, rows: Sequence[Row], predictions: Iterable[pa.Table], log: Say = print) -> None:
     """Write predictions, then results, then the table of all runs beside the folder.
 
     What config.json says (run, name, config) goes into every row, in place of what it may hold.
@@ -214,7 +214,7 @@ def finish_run(folder: Path, rows: Sequence[Row], predictions: Iterable[pa.Table
     known = {"run": told["run"], "name": Path(folder).name, "config": canonical(told["config"])}
     write_predictions(folder, predictions)
     _write_table(Path(folder) / RESULTS, list(RESULT_COLUMNS), [row | known for row in rows])
-    rebuild_table(Path(folder).parent, say)
+    rebuild_table(Path(folder).parent, log)
 
 
 def write_curve(folder: Path, points: Sequence[Mapping[str, float | None]]) -> None:
@@ -287,8 +287,8 @@ def _read_row(texts: dict[str, str | None]) -> Row:
     return row
 
 
-def collect_results(runs: Path, say: Say = print, begun: bool = True) -> list[Row]:
-    """Rows of every finished run below a folder; of what is left out, `say` is told in one line each, `begun`: of runs
+def collect_results(runs: Path, log: Say = print, begun: bool = True) -> list[Row]:
+    """Rows of every finished run below a folder; of what is left out, `log` is told in one line each, `begun`: of runs
     that are only unfinished too."""
     rows: list[Row] = []
     places: dict[str, Path] = {}
@@ -299,17 +299,17 @@ def collect_results(runs: Path, say: Say = print, begun: bool = True) -> list[Ro
             found = read_results(folder)
         except ValueError as error:
             if begun or not isinstance(error, UnfinishedRun):
-                say(f"left out: {error}")
+                log(f"left out: {error}")
             continue
         first = places.setdefault(found[0]["run"], folder)
         if first != folder:
-            say(f"left out: {folder}: the same run as {first}")
+            log(f"left out: {folder}: the same run as {first}")
             continue
         rows += found
     return rows
 
 
-def rebuild_table(runs: Path, say: Say = print) -> list[Row]:
+def rebuild_table(runs: Path, log: Say = print) -> list[Row]:
     """Write RUNS/results.csv anew from the folders of all runs, and give its rows.
 
     One process at a time, the others wait: so whoever is last has seen every run that has finished.
@@ -319,7 +319,7 @@ def rebuild_table(runs: Path, say: Say = print) -> list[Row]:
         raise ValueError(f"{runs}: there is no such folder of runs")
     with open(runs / ".results.lock", "w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
-        rows = collect_results(runs, say, begun=False)  # a sweep would tell of them after each of its runs
+        rows = collect_results(runs, log, begun=False)  # a sweep would tell of them after each of its runs
         _write_table(runs / RESULTS, list(RESULT_COLUMNS), rows)
     return rows
 

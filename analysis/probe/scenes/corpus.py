@@ -94,7 +94,7 @@ def build(
     count: int | None = None,
     kind: str = "checklist",
     workers: int = 0,
-    say: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
 ) -> Corpus:
     """The corpus of a folder, made as far as it is not there yet. The same seed gives the same bytes.
 
@@ -109,7 +109,7 @@ def build(
             _check(place, config)
             if not _is_whole(place):
                 put_file(place, JOB, [_text(config.identity)])
-                _make(place, config, workers, say)
+                _make(place, config, workers, log)
                 _finish(place, config)
             files.close(place)
     return read(place)
@@ -198,16 +198,16 @@ class Maker:
         return len(lines)
 
 
-def _make(folder: Path, config: Config, workers: int, say: Callable[[str], None]) -> None:
+def _make(folder: Path, config: Config, workers: int, log: Callable[[str], None]) -> None:
     parts = _parts(config)
     (folder / WORK / "parts").mkdir(parents=True, exist_ok=True)
     missing = [part for part in parts if not _is_made(folder, part)]
     if len(missing) < len(parts):
-        say(f"{folder}: {len(parts) - len(missing)} of {len(parts)} parts are there; going on with the others")
+        log(f"{folder}: {len(parts) - len(missing)} of {len(parts)} parts are there; going on with the others")
     total = 2 * sum(part.stop - part.start for part in missing)
     workers = 1 if workers == 0 and total <= FEW else workers
     with (
-        Progress(total, say, "records") as progress,
+        Progress(total, log, "records") as progress,
         contextlib.closing(run(Maker(folder, config), missing, workers)) as made,
     ):
         for _, lines in made:

@@ -86,7 +86,7 @@ def score(
     identity: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
     file: str = ANSWERS,
-    say: Say = print,
+    log: Say = print,
 ) -> list[Answer]:
     """What a scorer says of each item, in the order of the corpus; at the same time it is appended to FOLDER/FILE.
 
@@ -102,7 +102,7 @@ def score(
         waiting = [item for item in corpus.items if item.id not in known or known[item.id].answer.status != "scored"]
         if len({item.id for item in corpus.items}) < len(corpus.items):
             raise ValueError(f"{corpus.name}: an id occurs twice; each item needs its own")
-        with _appending(path) as append, Progress(len(waiting), say, "items") as progress:
+        with _appending(path) as append, Progress(len(waiting), log, "items") as progress:
             for records in _answered(corpus.pictures, waiting, scorer, batch_size):
                 append(record for record in records if known.get(record.item.id) != record)
                 known.update((record.item.id, record) for record in records)
