@@ -202,21 +202,21 @@ def _read(config: Probe, say: Say) -> Iterator[Given]:
         config = _as_file(path, config, say)
         yield Given(checklist.read_corpus(folder, config.types, config.data, config.images), config)
     elif path.suffix == ".csv" and not path.is_dir():
-        yield from _answered([path], config)
+        yield from _of_results([path], config)
     elif (path / checklist.TREE).is_dir():
         yield Given(checklist.read_corpus(path, config.types, config.data, config.images), config)
     elif path.suffix == ".json" or (path / predicate_noun.SET).is_file():
         corpus = predicate_noun.read_set(path, config.template, config.cropped, config.images)
         yield Given(corpus, config, tuple(predicate_noun.read_records(path)))
     elif files := predicate_noun.result_files(path):
-        yield from _answered(files, config)
+        yield from _of_results(files, config)
     else:
         needs = f"is no corpus: it has neither {checklist.TREE} nor {predicate_noun.SET} nor result files (.csv)"
         what = needs if path.exists() else "is not there"
         raise ValueError(f"corpus={name}: {what}; give {SCENES}, {', '.join(KINDS)}, or a folder or file of a corpus")
 
 
-def _answered(files: Sequence[Path], config: Probe) -> Iterator[Given]:
+def _of_results(files: Sequence[Path], config: Probe) -> Iterator[Given]:
     from analysis.probe.predicate_noun import results_corpora
 
     for one in results_corpora(files):
