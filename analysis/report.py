@@ -43,6 +43,7 @@ from analysis.tables.facts import table6
 from analysis.tables.sheet import TASKS, TEXT_ONLY
 from train.results.store import REPORT, main_test_setting
 from travlr import cli
+from travlr.cli import Log
 from travlr.files import WORK, Locked, close, hashed, locked
 from travlr.workers import Progress, end_with_parent
 
@@ -52,7 +53,6 @@ COLOURS = 128  # of a figure on the page, whose file has all
 SHOWN = {"table3": "true", "table6": "hours", "table8": "parameters", "few_shot": "after_test_ood",
          "table14": "difference"}  # fmt: skip
 BOTH = ("agreement", "calibration")  # are drawn of one run of each task and model: one that saw both modalities
-Say = Callable[[str], None]
 
 
 # What a report holds -------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def _written(drawing: Drawing, figure: Any) -> Drawn:
         return Drawn(drawing, figure.get_label(), said, small.getvalue(), image.size)
 
 
-def all_done(works: list[Work], report: Report, folder: Path, workers: int, log: Say) -> list[Done]:
+def all_done(works: list[Work], report: Report, folder: Path, workers: int, log: Log) -> list[Done]:
     """What is made of each piece of work, in their order. Raises `ValueError` where a process dies."""
     total = sum(len(work.drawings) + (work.run is not None) for work in works)
     found: dict[int, Done] = {}
@@ -244,7 +244,7 @@ def _pool(workers: int, report: Report, folder: Path) -> Iterator[Call]:
 # The report ----------------------------------------------------------------------------------------------------------
 
 
-def build(runs: Runs, stage: Path, options: argparse.Namespace, log: Say) -> Report:
+def build(runs: Runs, stage: Path, options: argparse.Namespace, log: Log) -> Report:
     """Everything of a report; figures are written to STAGE/figures at once."""
     report = Report(runs, formats=(*FORMATS, "pdf") if options.pdf else FORMATS)
     _read_examples(runs)
@@ -350,7 +350,7 @@ def _empty(stage: Path) -> None:
 # Command line --------------------------------------------------------------------------------------------------------
 
 
-def report(folder: Path, out: Path, options: argparse.Namespace, log: Say = print) -> Report:
+def report(folder: Path, out: Path, options: argparse.Namespace, log: Log = print) -> Report:
     """Load runs, build the report and put it in place. Raises `ValueError`, in one line, where there are no runs."""
     if not folder.is_dir():  # or it would be made, with the place to write to
         raise ValueError(f"{folder}: there is no such folder of runs")

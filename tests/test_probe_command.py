@@ -409,7 +409,7 @@ def test_result_files_are_measured_without_a_model(here: Path) -> None:
     assert result.model == "LXMERT"
 
 
-def answered(here: Path, model: str, seed: int) -> tuple[list[dict[str, Any]], list[Answer]]:
+def random_answers(here: Path, model: str, seed: int) -> tuple[list[dict[str, Any]], list[Answer]]:
     """The triplets of our own predicate-noun corpus, and random answers to them."""
     probe(small(corpus="predicate_noun", floors=False), **QUIET)
     (folder,) = (here / "data/probes").glob("predicate_noun-*")
@@ -419,7 +419,7 @@ def answered(here: Path, model: str, seed: int) -> tuple[list[dict[str, Any]], l
 
 
 def test_a_folder_of_parts_is_measured_as_the_whole_file(here: Path) -> None:
-    records, answers = answered(here, "LXMERT", 0)
+    records, answers = random_answers(here, "LXMERT", 0)
     predicate_noun.write_results(here / "whole/results.csv", records, answers)
     for name, part in (("a", slice(0, 50)), ("b", slice(50, 51)), ("c", slice(51, None))):
         predicate_noun.write_results(here / f"parts/{name}.csv", records[part], answers[part])
@@ -432,7 +432,7 @@ def test_a_folder_of_parts_is_measured_as_the_whole_file(here: Path) -> None:
 @pytest.mark.parametrize("name", ["{model}.csv", "{model}/results.csv"])
 def test_a_folder_of_several_models_gives_a_result_for_each(name: str, here: Path) -> None:
     for seed, model in enumerate(("CLIP", "LXMERT")):
-        records, answers = answered(here, model, seed)
+        records, answers = random_answers(here, model, seed)
         predicate_noun.write_results(here / "runs" / name.format(model=model), records, answers)
         if "/" in name:
             cropped = here / "runs" / model / predicate_noun.results_name("normal", True)
@@ -457,7 +457,7 @@ def test_the_folder_of_a_run_is_read_back(here: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_folder_with_a_file_that_holds_no_results_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    records, answers = answered(here, "LXMERT", 0)
+    records, answers = random_answers(here, "LXMERT", 0)
     predicate_noun.write_results(here / "runs/a.csv", records, answers)
     for text, told in (("id,score\n1,2\n", "runs/b.csv: lacks the columns"), ("", "runs/b.csv: lacks the columns")):
         (here / "runs/b.csv").write_text(text)

@@ -278,15 +278,15 @@ def test_what_hangs_together_is_in_one_fold(drawn: list[tuple[int, list[str], li
     axes = Counter(item.axis for item in items)
     parts = Counter((item.axis, part) for item, part in zip(items, whole, strict=True))
     large = [parts[item.axis, part] > axes[item.axis] / 5 for item, part in zip(items, whole, strict=True)]
-    dealt = set()
+    clusters = set()
     for a, one in enumerate(items):
-        dealt.add((one.axis, one.pair or a) if large[a] else whole[a])
+        clusters.add((one.axis, one.pair or a) if large[a] else whole[a])
         for b, other in enumerate(items):
             if one.axis == other.axis and one.pair and one.pair == other.pair:
                 assert fold[a] == fold[b]
             if whole[a] == whole[b] and not large[a] and not large[b]:
                 assert fold[a] == fold[b]
-    assert len(set(fold.values())) == min(5, len(dealt))
+    assert len(set(fold.values())) == min(5, len(clusters))
 
 
 # Answers and pictures of other kinds ---------------------------------------------------------------------------------

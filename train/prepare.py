@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 from train.config import Run
 from train.fingerprint import dataset_folder
 from travlr.audit import audit, file_problem
+from travlr.cli import Log
 from travlr.dataset import FORMAT_VERSION, MANIFEST, read_manifest
 from travlr.files import path_digest
 from travlr.tasks import TASKS
@@ -16,7 +16,7 @@ from travlr.tasks import TASKS
 PASSED = ".audited"  # in the folder of runs: an empty file for each dataset that has passed, by SHA-256 of its manifest
 
 
-def prepare_dataset(config: Run, log: Callable[[str], object]) -> Path:
+def prepare_dataset(config: Run, log: Log) -> Path:
     """The dataset's folder. data/TASK is made where it is missing; any other is checked: each time that its files are
     those that its manifest tells of, once that it passes its audit (all of `travlr.audit`).
 

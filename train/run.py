@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,9 +46,8 @@ from train.results.store import (
     result_row,
     start_run,
 )
+from travlr.cli import Log
 from travlr.files import path_digest
-
-Log = Callable[[str], object]
 
 
 def run(config: Run, log: Log = print) -> list[Row]:

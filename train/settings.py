@@ -10,13 +10,14 @@ import dataclasses
 import re
 import shlex
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from train.config import ARCHITECTURES, SETTINGS, Run
 from travlr import cli
+from travlr.cli import Log
 from travlr.config import option
 from travlr.files import Locked
 
@@ -28,7 +29,6 @@ RENAMED = {"training.naming": "training.auxiliary_targets"}
 FREE_TEXT = ("data", "pretrained", "tokenizer", "start", "runs", "regions.detector", "regions.file")
 ROOT = Path(__file__).resolve().parent.parent
 OURS = ("train", "travlr", "render", "splits")  # packages whose `ValueError` is written for users
-Log = Callable[[str], object]
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from train.settings import FREE_TEXT, Arguments, Job, Log, check_names, settings
+from train.settings import FREE_TEXT, Arguments, Job, check_names, settings
 from travlr import cli
+from travlr.cli import Log
 from travlr.files import Locked
 
 POLL_SECONDS = 10.0  # seconds between looks at runs that other processes have

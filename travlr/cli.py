@@ -29,6 +29,9 @@ WHOLE = "a whole number"
 KINDS = {"int": WHOLE, "integer": WHOLE, "float": "a number", "bool": "true or false", "str": "a word"}
 
 
+Log = Callable[[str], object]  # takes lines of progress, as print does
+
+
 class UsageError(Exception):
     """A command was called wrongly: exit code 2."""
 

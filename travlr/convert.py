@@ -5,6 +5,8 @@ Rows keep all their columns. Pictures keep their bytes, but for PNG pictures tha
 
 from __future__ import annotations
 
+from travlr.cli import Log
+
 if __name__ == "__main__":
     from travlr.start import start_command
 
@@ -12,7 +14,7 @@ if __name__ == "__main__":
 
 import argparse
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +70,7 @@ def convert_dataset(
     workers: int = 0,
     executor: str = "local",
     overwrite: bool = False,
-    log: Callable[[str], None] = print,
+    log: Log = print,
 ) -> dict[str, Any]:
     """Write the dataset `source` into `folder`, and give its manifest. `rows_per_file=None` keeps the source's.
 

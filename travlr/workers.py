@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
-from travlr.cli import without_pandas
+from travlr.cli import Log, without_pandas
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -144,7 +144,7 @@ def _call(work: Callable[[Any], Any], item: Any) -> Any:
 class Progress:
     """A bar on a terminal, a plain line every few seconds elsewhere: examples (or `what`), rate, time left."""
 
-    def __init__(self, total: int, log: Callable[[str], None], what: str = "examples") -> None:
+    def __init__(self, total: int, log: Log, what: str = "examples") -> None:
         self._total, self._done, self._say, self._what = total, 0, log, what
         self._begun = self._said = time.monotonic()
         self._terminal = sys.stderr.isatty()

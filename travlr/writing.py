@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from travlr import files, formats
+from travlr.cli import Log
 from travlr.dataset import (
     FORMAT_VERSION,
     MANIFEST,
@@ -77,7 +78,7 @@ def write_dataset(
     workers: int = 0,
     executor: str = "local",
     overwrite: bool = False,
-    log: Callable[[str], None] = print,
+    log: Log = print,
 ) -> dict[str, Any]:
     """Write what is not yet written, and give the manifest. `workers=0` uses every core; `card` writes the README.
 
@@ -185,7 +186,7 @@ def _versions() -> dict[str, str]:
     return {**versions(), "schema": SCHEMA_DIGEST}
 
 
-def _begin(plan: Plan, held: dict[str, Any] | None, damaged: list[str], log: Callable[[str], None]) -> None:
+def _begin(plan: Plan, held: dict[str, Any] | None, damaged: list[str], log: Log) -> None:
     """Make `.travlr` say what is being made, and keep of an earlier run only what this one can go on from."""
     folder, layout, parts = plan.folder, LAYOUTS[plan.layout], parts_of(plan)
     now = _versions()
@@ -219,12 +220,12 @@ def _put_job(folder: Path, job: dict[str, Any]) -> None:
     put_file(folder, JOB, [json.dumps(unfinished).encode()])
 
 
-def _say_damaged(folder: Path, names: list[str], log: Callable[[str], None]) -> None:
+def _say_damaged(folder: Path, names: list[str], log: Log) -> None:
     more = f" and {len(names) - 1} more" if names[1:] else ""
     log(f"{names[0]}{more}: damaged or missing, made again (what is there moves to {folder / KEPT})")
 
 
-def _write_parts(plan: Plan, workers: int, executor: str, log: Callable[[str], None]) -> dict[str, dict[str, Any]]:
+def _write_parts(plan: Plan, workers: int, executor: str, log: Log) -> dict[str, dict[str, Any]]:
     """Make the parts that are not there yet; the records of all, by the name of the part."""
     parts = parts_of(plan)
     records = {part.name: record for part in parts if (record := _record(plan, part))}

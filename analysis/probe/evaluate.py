@@ -11,7 +11,7 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,6 +25,7 @@ from analysis.probe.corpora.items import STATUSES, Answer, Corpus, Item, find_pi
 from analysis.probe.corpora.selection import answerable, firsts, grouped, head, sample
 from analysis.probe.report.metrics import itm_counts, itm_shares, measure
 from analysis.probe.scorers.scoring import ANSWERS, read, score
+from travlr.cli import Log
 from travlr.files import close, locked, put_file
 
 THRESHOLD = 0.5  # of a probability, as the released code has it
@@ -59,7 +60,7 @@ class Evaluate:
         images: Path | str | None = None,
         rules: str = "corrected",
         seed: int = 0,
-        log: Callable[[str], None] = print,
+        log: Log = print,
     ) -> None:
         file = config if config_file is None else config_file
         if file is None or model is None:

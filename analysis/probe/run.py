@@ -24,9 +24,10 @@ from analysis.probe.report import report, tables
 from analysis.probe.report.metrics import TOLERANCES, Line, measure
 from analysis.probe.report.results import Result, save_result
 from analysis.probe.scorers.models import Model, models, regions_of
-from analysis.probe.scorers.scoring import ANSWERS, Say, forget, hash_of, keep, kept, read, read_config, score
+from analysis.probe.scorers.scoring import ANSWERS, forget, hash_of, keep, kept, read, read_config, score
 from train.results.provenance import CODE, provenance
 from train.results.store import run_id
+from travlr.cli import Log
 from travlr.files import Locked
 
 SCENES_FOLDER = "data/probes"  # of our own corpora
@@ -46,7 +47,7 @@ class Given:
     model: str = ""
 
 
-def probe(config: Probe, scorer: Scorer | None = None, log: Say = print) -> list[Result]:
+def probe(config: Probe, scorer: Scorer | None = None, log: Log = print) -> list[Result]:
     """All runs that a config asks for; the report on everything in `config.out` is written at the end.
 
     scorer: a function (images, texts) -> scores to ask beside the models that are named. Its name is its attribute
@@ -172,7 +173,7 @@ def _alike(folder: Path, one: str, other: str) -> bool:
 # Corpora -------------------------------------------------------------------------------------------------------------
 
 
-def _corpora(config: Probe, log: Say) -> Iterator[Given]:
+def _corpora(config: Probe, log: Log) -> Iterator[Given]:
     """What the setting `corpus` names, without the items that cannot be answered right, and sampled."""
     for one in _read(config, log):
         corpus = one.corpus
@@ -188,7 +189,7 @@ def _corpora(config: Probe, log: Say) -> Iterator[Given]:
         yield replace(one, corpus=corpus)
 
 
-def _read(config: Probe, log: Say) -> Iterator[Given]:
+def _read(config: Probe, log: Log) -> Iterator[Given]:
     from analysis.probe.corpora import checklist, predicate_noun
 
     name, path = config.corpus, Path(config.corpus).expanduser()
@@ -202,28 +203,28 @@ def _read(config: Probe, log: Say) -> Iterator[Given]:
         config = _as_file(path, config, log)
         yield Given(checklist.read_corpus(folder, config.types, config.data, config.images), config)
     elif path.suffix == ".csv" and not path.is_dir():
-        yield from _answered([path], config)
+        yield from _of_results([path], config)
     elif (path / checklist.TREE).is_dir():
         yield Given(checklist.read_corpus(path, config.types, config.data, config.images), config)
     elif path.suffix == ".json" or (path / predicate_noun.SET).is_file():
         corpus = predicate_noun.read_set(path, config.template, config.cropped, config.images)
         yield Given(corpus, config, tuple(predicate_noun.read_records(path)))
     elif files := predicate_noun.result_files(path):
-        yield from _answered(files, config)
+        yield from _of_results(files, config)
     else:
         needs = f"is no corpus: it has neither {checklist.TREE} nor {predicate_noun.SET} nor result files (.csv)"
         what = needs if path.exists() else "is not there"
         raise ValueError(f"corpus={name}: {what}; give {SCENES}, {', '.join(KINDS)}, or a folder or file of a corpus")
 
 
-def _answered(files: Sequence[Path], config: Probe) -> Iterator[Given]:
+def _of_results(files: Sequence[Path], config: Probe) -> Iterator[Given]:
     from analysis.probe.corpora.predicate_noun import results_corpora
 
     for one in results_corpora(files):
         yield Given(one.corpus, config, one.records, one.answers, one.model)
 
 
-def _as_file(path: Path, config: Probe, log: Say) -> Probe:
+def _as_file(path: Path, config: Probe, log: Log) -> Probe:
     """What a published run file asks for, where a setting does not say otherwise."""
     from analysis.probe.corpora import checklist
 
@@ -244,7 +245,7 @@ def _as_file(path: Path, config: Probe, log: Say) -> Probe:
     return replace(config, **told)
 
 
-def _scenes(kind: str, config: Probe, log: Say) -> Corpus:
+def _scenes(kind: str, config: Probe, log: Log) -> Corpus:
     """One of our own corpora, built where it is missing."""
     from analysis.probe.corpora import checklist, predicate_noun
     from analysis.probe.scenes import corpus as scenes
@@ -351,7 +352,7 @@ def _kept(one: Given) -> Result:
     return _finished(folder, one, one.model, measuring, one.answers, {}, about)
 
 
-def _run(one: Given, model: Model, log: Say) -> Result:
+def _run(one: Given, model: Model, log: Log) -> Result:
     """A model asked a corpus, and as floors the same with a blank picture and with other items' pictures."""
     from analysis.probe.report import baselines as floors
 

@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ def fit(
     folder: Path,
     device: str,
     precision: str,
-    log: Callable[[str], object],
+    log: Log,
     loggers: Sequence[Logger] = (),
 ) -> float:
     """Train to the last step, going on from the last checkpoint where there is one; keep the weights asked for. Gives

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from train.data.pixels import Pictures
 from train.data.text import LIST_START, WordTokenizer, phrases_of
 from train.models import make_model
 from train.regions.recogniser import weights_digest
+from travlr.cli import Log
 from travlr.dataset import config_dict
 from travlr.generate import Generator
 
@@ -236,7 +237,7 @@ def train_reader(
     steps: int = 500,
     seed: int = 0,
     device: str = "cpu",
-    log: Callable[[str], object] = print,
+    log: Log = print,
 ) -> Reader:
     """A reader of the pictures that `maker` makes, trained on `steps` batches of its (image, caption) pairs.
 
@@ -334,7 +335,7 @@ def cached_reader(
     steps: int,
     seed: int,
     device: str = "cpu",
-    log: Callable[[str], object] = print,
+    log: Log = print,
 ) -> Reader:
     """`train_reader`, or the reader that it has made of the same arguments before, which `folder` keeps."""
     pixels = visual.statistics if visual.side else ()

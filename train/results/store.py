@@ -21,7 +21,7 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from train.results.scores import TEST, Baseline, Scores, predicted
+from travlr.cli import Log
 from travlr.dataset import damage
 from travlr.files import regular
 
@@ -87,7 +88,6 @@ RESULT_COLUMNS: dict[str, type] = {
 # Set by `result_row` alone.
 SCORE_COLUMNS = ("test_setting", "split", "groups", "test", "possible", *Scores.__dataclass_fields__)
 Row = dict[str, Any]
-Say = Callable[[str], object]
 
 
 # Names ---------------------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def result_row(
     return dict.fromkeys(RESULT_COLUMNS) | dict(run) | measured
 
 
-def finish_run(folder: Path, rows: Sequence[Row], predictions: Iterable[pa.Table], log: Say = print) -> None:
+def finish_run(folder: Path, rows: Sequence[Row], predictions: Iterable[pa.Table], log: Log = print) -> None:
     """Write predictions, then results, then the table of all runs beside the folder.
 
     What config.json says (run, name, config) goes into every row, in place of what it may hold.
@@ -287,7 +287,7 @@ def _read_row(texts: dict[str, str | None]) -> Row:
     return row
 
 
-def collect_results(runs: Path, log: Say = print, begun: bool = True) -> list[Row]:
+def collect_results(runs: Path, log: Log = print, begun: bool = True) -> list[Row]:
     """Rows of every finished run below a folder; of what is left out, `log` is told in one line each, `begun`: of runs
     that are only unfinished too."""
     rows: list[Row] = []
@@ -309,7 +309,7 @@ def collect_results(runs: Path, log: Say = print, begun: bool = True) -> list[Ro
     return rows
 
 
-def rebuild_table(runs: Path, log: Say = print) -> list[Row]:
+def rebuild_table(runs: Path, log: Log = print) -> list[Row]:
     """Write RUNS/results.csv anew from the folders of all runs, and give its rows.
 
     One process at a time, the others wait: so whoever is last has seen every run that has finished.

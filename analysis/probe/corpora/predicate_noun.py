@@ -184,7 +184,7 @@ def results_name(template: str, cropped: bool) -> str:
 
 
 @dataclass(frozen=True)
-class Answered:
+class AnsweredCorpus:
     """Triplets that a model has answered, as a corpus: that of `read_set` where all triplets are there. records,
     answers: one for each item, in order. model: its name, the folder's where the files have none."""
 
@@ -201,28 +201,28 @@ def result_files(folder: Path | str) -> list[Path]:
     return sorted(Path(folder).glob("*.csv")) or sorted(below)
 
 
-def results_corpora(paths: Sequence[Path | str]) -> list[Answered]:
+def results_corpora(paths: Sequence[Path | str]) -> list[AnsweredCorpus]:
     """Result files as corpora. Files of one folder with the same model, template and cropping are parts of one corpus,
     in the order of `paths`.
 
     The other template where the file's name says so, as the published names do. Raises `ValueError` as `read_results`,
     for a file without results, and for an id that two parts have.
     """
-    found: dict[tuple[Path, str, str, bool], list[tuple[Record, Answer]]] = {}
+    groups: dict[tuple[Path, str, str, bool], list[tuple[Record, Answer]]] = {}
     for path in map(Path, paths):
         records, answers = read_results(path)
         if not records:
             raise ValueError(f"{path}: has no results")
         template = "alt" if ALT_NAME in path.stem and ALT[0] in records[0] else "normal"
         model, cropped = records[0]["model"] or path.absolute().parent.name, bool(records[0]["cropped_image"])
-        parts = found.setdefault((path.parent, model, template, cropped), [])
+        parts = groups.setdefault((path.parent, model, template, cropped), [])
         if twice := {answer.id for _, answer in parts} & {answer.id for answer in answers}:
             raise ValueError(f"{path}: another file of the folder has id {min(twice)}, of the same model, too")
         parts += zip(records, answers, strict=True)
     corpora = []
-    for (_, model, template, cropped), parts in found.items():
+    for (_, model, template, cropped), parts in groups.items():
         joined, given = zip(*parts, strict=True)
-        corpora.append(Answered(_corpus(joined, pairs_of(joined), template, cropped), joined, given, model))
+        corpora.append(AnsweredCorpus(_corpus(joined, pairs_of(joined), template, cropped), joined, given, model))
     return corpora
 
 

@@ -24,6 +24,7 @@ from analysis.probe.scenes.drawing import CANVAS, CELL
 from analysis.probe.scenes.layouts import FORMAT_VERSION, UNITS, Unit
 from analysis.probe.scenes.records import IMAGES
 from travlr import files
+from travlr.cli import Log
 from travlr.files import WORK, put_file, regular
 from travlr.workers import Progress, run
 
@@ -94,7 +95,7 @@ def build(
     count: int | None = None,
     kind: str = "checklist",
     workers: int = 0,
-    log: Callable[[str], None] = print,
+    log: Log = print,
 ) -> Corpus:
     """The corpus of a folder, made as far as it is not there yet. The same seed gives the same bytes.
 
@@ -198,7 +199,7 @@ class Maker:
         return len(lines)
 
 
-def _make(folder: Path, config: Config, workers: int, log: Callable[[str], None]) -> None:
+def _make(folder: Path, config: Config, workers: int, log: Log) -> None:
     parts = _parts(config)
     (folder / WORK / "parts").mkdir(parents=True, exist_ok=True)
     missing = [part for part in parts if not _is_made(folder, part)]

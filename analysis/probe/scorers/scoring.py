@@ -34,12 +34,12 @@ from analysis.probe.corpora.items import (
     numbers,
     open_picture,
 )
+from travlr.cli import Log
 from travlr.files import close, locked, put_file
 from travlr.workers import Progress
 
 CONFIG, ANSWERS = "config.json", "answers.jsonl"
 LONGEST = 300  # characters of a reason
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def score(
     identity: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
     file: str = ANSWERS,
-    log: Say = print,
+    log: Log = print,
 ) -> list[Answer]:
     """What a scorer says of each item, in the order of the corpus; at the same time it is appended to FOLDER/FILE.
 
