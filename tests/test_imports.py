@@ -15,17 +15,17 @@ SOURCES = sorted(p for package in ("travlr", "render", "splits") for p in (ROOT 
 ALL = sorted(p for package in OURS for p in (ROOT / package).rglob("*.py"))
 # Of each room (a folder), the other rooms of `train` and `analysis` that it may import.
 ROOMS = {
-    "train.results.store": set(),
-    "train.regions.sources": set(),
-    "train.data.examples": {"train.regions.sources"},
-    "train.models": {"train.data.examples", "train.results.store"},
-    "train.learning": {"train.data.examples", "train.models", "train.regions.sources", "train.results.store"},
-    "train": {"train.data.examples", "train.learning", "train.models", "train.regions.sources", "train.results.store"},
-    "analysis.tables": {"analysis", "train.results.store"},
-    "analysis": {"analysis.tables", "train.results.store"},
+    "train.results": set(),
+    "train.regions": set(),
+    "train.data": {"train.regions"},
+    "train.models": {"train.data", "train.results"},
+    "train.learning": {"train.data", "train.models", "train.regions", "train.results"},
+    "train": {"train.data", "train.learning", "train.models", "train.regions", "train.results"},
+    "analysis.tables": {"analysis", "train.results"},
+    "analysis": {"analysis.tables", "train.results"},
 }
 EVERYWHERE = {"train.config", "train.cache"}  # on the floor of `train`, but import no room
-LIGHT_ROOMS = ("train.results.store", "analysis", "analysis.tables")  # read saved runs, without a model
+LIGHT_ROOMS = ("train.results", "analysis", "analysis.tables")  # read saved runs, without a model
 HEAVY = {"torch", "lightning", "transformers", "sklearn", "wandb", "pandas"}
 
 
@@ -87,7 +87,7 @@ def test_a_task_imports_only_what_tasks_are_made_of(path: Path) -> None:
 
 
 def room_of(name: str) -> str:
-    """The folder of a module: `train.data.examples` of `train.data.text`."""
+    """The folder of a module: `train.data` of `train.data.text`."""
     path = ROOT / name.replace(".", "/")
     return name if path.is_dir() else name.rpartition(".")[0]
 

@@ -19,6 +19,7 @@ from train.learning.devices import is_main_process
 from train.learning.logs import Logger, Resume
 from train.learning.module import Learner
 from train.results.store import write_curve
+from travlr.cli import Log
 
 MULTI_DEVICE = "ddp_find_unused_parameters_true"  # heads go unused that a batch asks nothing of
 LOSSES = ("answer_loss", "pair_loss", "value_loss", "word_loss", "object_loss", "consistency_loss")
