@@ -262,7 +262,7 @@ def test_a_run_that_fails_does_not_go_on_in_the_next(
 
 
 def test_a_process_that_does_not_lead_opens_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("train.learning.logs.leads", lambda: False)
+    monkeypatch.setattr("train.learning.logs.is_main_process", lambda: False)
     with open_loggers(Run(logger=BOTH), tmp_path, {}) as loggers:
         assert loggers == []
     assert not list(tmp_path.iterdir())

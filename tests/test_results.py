@@ -333,7 +333,7 @@ for seed in range(int(sys.argv[2]), int(sys.argv[3])):
 SLOW = """
 import sys, time
 from pathlib import Path
-from train.results.store import rebuild
+from train.results.store import rebuild_table
 runs = Path(sys.argv[1])
 
 def wait(line):  # called when the folders have been listed and the first is left out
@@ -341,7 +341,7 @@ def wait(line):  # called when the folders have been listed and the first is lef
     while not (runs / "go").exists():
         time.sleep(0.01)
 
-rebuild(runs, wait)
+rebuild_table(runs, wait)
 """
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,6 +13,8 @@ import numpy as np
 from isal import isal_zlib
 from tqdm import tqdm  # type: ignore[import-untyped]
 
+from travlr.files import replacing, waiting_lock
+
 Block = dict[str, np.ndarray]
 PACKED = 256  # byte strings that are noted at once
 
@@ -24,7 +25,7 @@ def cached(
     rows: int,
     columns: dict[str, tuple[tuple[int, ...], str]],
     make: Callable[[int], Iterator[Block]],
-    log: str,
+    label: str,
 ) -> Block:
     """Arrays by name, each of `rows` rows; columns: name -> (shape of a row, dtype).
 
@@ -34,12 +35,11 @@ def cached(
     """
     if folder is None:
         arrays = {name: np.empty((rows, *shape), kind) for name, (shape, kind) in columns.items()}
-        _fill(arrays, 0, make, log, lambda done: None)
+        _fill(arrays, 0, make, label, lambda done: None)
         return arrays
     place = folder / key
     place.mkdir(parents=True, exist_ok=True)
-    with open(place / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with waiting_lock(place / "lock"):
         start = _done(place, rows, columns)
         if start < rows:
             mode = "r+" if start else "w+"
@@ -49,7 +49,7 @@ def cached(
                 name: np.lib.format.open_memmap(place / f"{name}.npy", mode, np.dtype(kind), (rows, *shape))
                 for name, (shape, kind) in columns.items()
             }
-            _fill(arrays, start, make, log, lambda done: _note(place, arrays, done))
+            _fill(arrays, start, make, label, lambda done: _note(place, arrays, done))
             del arrays
         return {name: _opened(place, name) for name in columns}
 
@@ -75,16 +75,15 @@ def _note(place: Path, arrays: Block, done: int) -> None:
     for array in arrays.values():
         if isinstance(array, np.memmap):
             array.flush()
-    temporary = place / "done.tmp"
-    temporary.write_text(str(done))
-    os.replace(temporary, place / "done")
+    with replacing(place / "done") as path:
+        path.write_text(str(done))
 
 
 def _fill(
-    arrays: Block, start: int, make: Callable[[int], Iterator[Block]], log: str, note: Callable[[int], None]
+    arrays: Block, start: int, make: Callable[[int], Iterator[Block]], label: str, note: Callable[[int], None]
 ) -> None:
     rows = len(next(iter(arrays.values())))
-    with tqdm(total=rows, initial=start, desc=log, disable=None, leave=False) as bar:
+    with tqdm(total=rows, initial=start, desc=label, disable=None, leave=False) as bar:
         for block in make(start):
             stop = start + len(next(iter(block.values())))
             for name, values in block.items():
@@ -93,7 +92,7 @@ def _fill(
             bar.update(stop - start)
             start = stop
     if start != rows:
-        raise ValueError(f"{log}: {start} of {rows} rows could be made")
+        raise ValueError(f"{label}: {start} of {rows} rows could be made")
 
 
 # Byte strings --------------------------------------------------------------------------------------------------------
@@ -115,12 +114,12 @@ class Packed:
             return isal_zlib.decompress(file.read(int(self.ends[row]) - start))
 
 
-def packed(folder: Path | None, key: str, rows: int, make: Callable[[int], Iterator[bytes]], log: str) -> Packed:
+def packed(folder: Path | None, key: str, rows: int, make: Callable[[int], Iterator[bytes]], label: str) -> Packed:
     """`rows` byte strings, compressed. make: called with a row number, gives them from there on. All else as `cached`,
     but where there is no folder they are in a temporary one."""
     if folder is None:
         temporary = tempfile.TemporaryDirectory(prefix="travlr-")
-        made = packed(Path(temporary.name), key, rows, make, log)
+        made = packed(Path(temporary.name), key, rows, make, label)
         return Packed(made.file, made.ends, temporary)
     place = folder / key
     columns: dict[str, tuple[tuple[int, ...], str]] = {"ends": ((), "<i8")}
@@ -140,7 +139,7 @@ def packed(folder: Path | None, key: str, rows: int, make: Callable[[int], Itera
                 end = int(ends[-1])
                 yield {"ends": ends}
 
-    return Packed(place / "data", cached(folder, key, rows, columns, blocks, log)["ends"])
+    return Packed(place / "data", cached(folder, key, rows, columns, blocks, label)["ends"])
 
 
 def _size(file: Path) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from travlr.config import check_choice, option
@@ -77,9 +77,6 @@ MAX_REGIONS = 1 << 16  # of a picture
 MAX_BATCH = 1 << 16
 MAX_STREAMED = 1 << 21  # examples streamed between two validations: they are in memory together, 2.4 kB each
 MAX_SEED = (1 << 43) - 1  # seeds of dropout are made from it, and torch takes no larger ones
-# Settings of regions that were added later, with the value that means what was done before. They are left out of
-# fingerprints, so that runs keep their names.
-LATER_DEFAULTS = (("context", "none"), ("blank", "whole"))
 
 
 @functools.cache
@@ -183,10 +180,6 @@ class RegionSettings:
         if self.context != "auto":
             return self
         return replace(self, context="none" if takes_boxes or self.source not in RENDERED else "receptive_field")
-
-    def fingerprint(self) -> dict[str, Any]:
-        """The settings by name, as they are part of the fingerprints of runs and readers."""
-        return {name: value for name, value in asdict(self).items() if (name, value) not in LATER_DEFAULTS}
 
 
 @dataclass(frozen=True)

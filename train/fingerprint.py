@@ -27,7 +27,7 @@ def fingerprint(config: Run, **resolved: Any) -> dict[str, Any]:
     """All that the results of a run depend on: its settings, files by their digest, what the model is given, and what
     was `resolved`."""
     digests = with_digests(config)
-    values = dataclasses.asdict(digests) | {"regions": digests.model_regions.fingerprint()}
+    values = dataclasses.asdict(replace(digests, regions=digests.model_regions))
     values = {name: value for name, value in values.items() if name not in EXCLUDED}
     return values | {"inputs": _inputs(config)} | resolved
 

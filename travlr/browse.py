@@ -13,12 +13,10 @@ if __name__ == "__main__":
 
 import argparse
 import base64
-import contextlib
 import hashlib
 import html
 import io
 import json
-import os
 import random
 import re
 from collections import Counter
@@ -33,7 +31,7 @@ import pyarrow.compute as pc
 from render.image import decode
 from travlr import cli
 from travlr.dataset import MANIFEST, OBJECT, damage, read_manifest
-from travlr.files import WORK
+from travlr.files import WORK, replacing
 from travlr.formats import LAYOUTS, published_counts
 from travlr.recount import QUERY, TOTAL, score
 from travlr.scene import COLOURS, SHAPES, column_name
@@ -326,16 +324,11 @@ def refuse_foreign(out: Path) -> None:
 
 def write(out: Path, content: str | bytes) -> None:
     """Write a page or a picture whole or not at all. Raises `ValueError` where that cannot be done."""
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "xb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-        os.replace(temporary, out)
+        with replacing(out, sync=False) as path:
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise ValueError(f"{out}: cannot be written ({error.strerror}); choose another file with --out") from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
 
 
 def _count(text: str) -> int:

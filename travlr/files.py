@@ -28,6 +28,32 @@ class Locked(ValueError):
 
 
 @contextlib.contextmanager
+def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
+    """A temporary path beside `path` to write to; at the end it replaces `path`, on an exception it is removed.
+
+    sync: wait until the bytes are on the disk. `placed` also keeps what it replaces.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
+        if sync:
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def waiting_lock(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which stays; another process waits for it."""
+    with open(path, "w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
 def placed(folder: Path, name: str, sync: bool = True) -> Iterator[Path]:
     """A path to write to; on leaving it becomes `folder / name`, whole, and on an exception nothing is left of it.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from train.learning.devices import is_main_process
 from train.learning.module import Learner
+from travlr.files import replacing
 
 FOLDER = "checkpoints"  # in the folder of a run, until it is finished
 LAST, BEST = "last.ckpt", "best.safetensors"
@@ -26,9 +26,8 @@ def save_weights(learner: Learner, path: Path) -> None:
     """The model and its word heads as safetensors; whole or not at all, and there for every process of the run."""
     if is_main_process():
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in learner.state_dict().items()}
-        temporary = path.with_suffix(".tmp")
-        save_file(tensors, temporary)
-        temporary.replace(path)
+        with replacing(path) as temporary:
+            save_file(tensors, temporary)
     if torch.distributed.is_initialized():
         torch.distributed.barrier()
 
@@ -93,12 +92,8 @@ class CheckpointFiles(TorchCheckpointIO):
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         path = Path(path)
         path.parent.mkdir(exist_ok=True)
-        temporary = path.with_suffix(".tmp")
-        with open(temporary, "wb") as file:
-            torch.save(checkpoint, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with replacing(path) as temporary:
+            torch.save(checkpoint, temporary)
 
     def load_checkpoint(self, path: str | Path, *_: Any, **__: Any) -> dict[str, Any]:
         try:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -36,6 +35,7 @@ from train.models import make_model
 from train.regions.recogniser import weights_digest
 from travlr.cli import Log
 from travlr.dataset import config_dict
+from travlr.files import replacing
 from travlr.generate import Generator
 
 VERSION = 1  # of how readers are trained: kept ones of another are trained anew
@@ -308,10 +308,9 @@ def _batches(
 def save(reader: Reader, path: Path) -> None:
     """Write a reader; the file is there whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     tensors = {name: tensor.cpu().contiguous() for name, tensor in reader.state_dict().items()}
-    save_file(tensors, temporary, {"reader": json.dumps(asdict(reader.about))})
-    os.replace(temporary, path)
+    with replacing(path) as temporary:
+        save_file(tensors, temporary, {"reader": json.dumps(asdict(reader.about))})
 
 
 def load(path: Path) -> Reader:
@@ -342,7 +341,7 @@ def cached_reader(
     known = {
         "version": VERSION,
         "config": config_dict(maker.config),
-        "sight": [visual.regions.fingerprint(), visual.side, weights_digest().hex(), *pixels],
+        "sight": [asdict(visual.regions), visual.side, weights_digest().hex(), *pixels],
         "model": [model, size, words.size, steps, seed],
     }
     path = folder / f"reader-{hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]}.safetensors"

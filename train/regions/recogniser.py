@@ -12,10 +12,8 @@ import functools
 import hashlib
 import io
 import json
-import os
 import platform
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -29,6 +27,7 @@ from torch.nn import functional as F
 
 from render.image import LEVELS, WHITE, coverage
 from travlr.config import Image
+from travlr.files import replacing
 from travlr.scene import COLOURS, SHAPES, SIZES
 
 WEIGHTS = Path(__file__).with_name("recogniser.safetensors")
@@ -239,10 +238,8 @@ def _scaled(network: Recogniser, shares: Tensor) -> Recogniser:
 def save(network: Recogniser, path: Path, notes: dict[str, str]) -> None:
     """Write the weights in half precision, whole or not at all."""
     weights = {name: value.half().contiguous() for name, value in network.state_dict().items()}
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        temporary = Path(folder) / path.name
+    with replacing(path) as temporary:
         save_file(weights, temporary, notes)
-        os.replace(temporary, path)
 
 
 # Checking --------------------------------------------------------------------------------------------------------

@@ -11,17 +11,13 @@ Every file is in place whole or not at all. Rows are dicts with the keys of `RES
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import fcntl
 import hashlib
 import io
 import json
 import math
-import os
 import re
-import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -33,7 +29,7 @@ import pyarrow.parquet as pq
 from train.results.scores import TEST, Baseline, Scores, predicted
 from travlr.cli import Log
 from travlr.dataset import damage
-from travlr.files import regular
+from travlr.files import regular, replacing, waiting_lock
 
 VERSION = 1  # of a run's folder; a newer one is not read
 CONFIG, RESULTS, PREDICTIONS, CURVE = "config.json", "results.csv", "predictions.parquet", "curve.csv"
@@ -126,22 +122,6 @@ def run_name(config: Mapping[str, Any]) -> str:
 # A run's folder ------------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A path beside `path` to write to; on leaving it takes that name, on an exception it is removed.
-
-    Not `travlr.files.placed`, which keeps what it replaces: tables are rebuilt after every run.
-    """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def start_run(runs: Path, config: Mapping[str, Any], **about: Any) -> Path:
     """Make a run's folder, or find it again, and write what the run is; `about` adds to config.json.
 
@@ -154,7 +134,7 @@ def start_run(runs: Path, config: Mapping[str, Any], **about: Any) -> Path:
             raise ValueError(f"{folder / CONFIG}: tells of another run; move that folder away")
         return folder
     told = {**about, "version": VERSION, "run": run_id(config), "config": json.loads(canonical(config))}
-    with _replacing(folder / CONFIG) as path:
+    with replacing(folder / CONFIG) as path:
         path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
     return folder
 
@@ -238,7 +218,7 @@ def _write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str,
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([_csv_text(row.get(name)) for name in columns] for row in rows)
-    with _replacing(path) as temporary:
+    with replacing(path) as temporary:
         temporary.write_text(text.getvalue(), encoding="utf-8", newline="")
 
 
@@ -317,8 +297,7 @@ def rebuild_table(runs: Path, log: Log = print) -> list[Row]:
     runs = Path(runs)
     if not runs.is_dir():
         raise ValueError(f"{runs}: there is no such folder of runs")
-    with open(runs / ".results.lock", "w") as lock:
-        fcntl.lockf(lock, fcntl.LOCK_EX)
+    with waiting_lock(runs / ".results.lock"):
         rows = collect_results(runs, log, begun=False)  # a sweep would tell of them after each of its runs
         _write_table(runs / RESULTS, list(RESULT_COLUMNS), rows)
     return rows
@@ -379,7 +358,7 @@ def write_predictions(folder: Path, tables: Iterable[pa.Table]) -> None:
         "column_encoding": {"id": "DELTA_BYTE_ARRAY"},  # an id differs from the one before in its last digits
     }
     with (
-        _replacing(Path(folder) / PREDICTIONS) as path,
+        replacing(Path(folder) / PREDICTIONS) as path,
         pq.ParquetWriter(path, PREDICTION_SCHEMA, write_page_checksum=True, **options) as writer,
     ):
         for table in tables:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
 import hashlib
 import html
 import json
@@ -36,6 +35,7 @@ from analysis.probe.report.results import Group, Result, groups, load_results
 from analysis.probe.report.tables import overview, said, tables
 from travlr.browse import filled, with_shared
 from travlr.browse import write as write_whole
+from travlr.files import waiting_lock
 
 PAGE, TEXT_PAGE, FILES, LOCK = "report.html", "report.md", "report.json", ".report.lock"
 FORMATS = ("svg", "png")
@@ -56,8 +56,7 @@ class Content:
 def write(out: Path) -> list[Group]:
     """Tables, figures and pages on all runs in a folder, in the place of earlier ones. Returns what they are of."""
     out.mkdir(parents=True, exist_ok=True)
-    with open(out / LOCK, "w") as lock:
-        fcntl.lockf(lock, fcntl.LOCK_EX)  # another process waits: whoever is last has seen every run
+    with waiting_lock(out / LOCK):  # whoever is last has seen every run
         results, skipped = load_results(out)
         contents = [_content(group) for group in groups(results, out)]
         files = {path: data for content in contents for path, data in content.files.items()}

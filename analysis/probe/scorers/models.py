@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def regions_of(settings: RegionSettings, name: str) -> dict[str, Any] | None:
     if shown == replace(GRID, context="none"):
         return None
     detector = shown.detector and _content(shown.detector)
-    return replace(shown, detector=detector, file=path_digest(shown.file)).fingerprint()
+    return asdict(replace(shown, detector=detector, file=path_digest(shown.file)))
 
 
 def _source(scorer: Scorer) -> str:

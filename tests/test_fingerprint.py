@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import write
-from train.config import RegionSettings, Run, Training
+from train.config import ARCHITECTURES, RegionSettings, Run, Training
 from train.fingerprint import fingerprint, run_folder
 from train.results.store import run_id, start_run
 from travlr.files import path_digest
@@ -33,24 +33,33 @@ def test_where_a_run_lies_and_runs_is_no_part_of_it() -> None:
     assert same(Run(), Run(**elsewhere, logger=["wandb"]))  # type: ignore[arg-type]
     for change in (replace(Run(), seed=1), replace(Run(), model="albef"), replace(Run(), precision="bf16")):
         assert not same(Run(), change)
-    assert set(fingerprint(Run(), dataset="d")) == {f.name for f in fields(Run)} - {*elsewhere, "logger"} | {"dataset"}
+    assert set(fingerprint(Run(), dataset="d")) == {f.name for f in fields(Run)} - {*elsewhere, "logger"} | {
+        "dataset",
+        "inputs",
+    }
 
 
-def test_runs_keep_their_names_unless_they_are_shown_something_else() -> None:
-    """Names of runs from before there was `regions.context`, by what they were run with."""
-    before = {"visualbert": "9dd55cb1", "uniter": "c0f94dad", "lxmert": "646e9cb1", "albef": "f0b18b54",
-              "bert": "5d692a05", "roberta": "ac3bfd9c"}  # fmt: skip
-    for model, name in before.items():
-        none, auto, whole = (
-            run_id(fingerprint(Run(model=model, regions=RegionSettings(context=context)), dataset="d"))
-            for context in ("none", "auto", "receptive_field")
-        )
-        assert none == name and whole != name and auto == (whole if model == "visualbert" else none)
-    grid = Run(model="visualbert", controlled=True, setting="image", regions=RegionSettings(source="grid"))
-    alone = replace(grid, regions=replace(grid.regions, context="none"))
-    assert run_id(fingerprint(alone, dataset="d")) == "eea58b2f" != run_id(fingerprint(grid, dataset="d"))
-    cells = Run(regions=RegionSettings(number=36, blank="cells"))
-    assert not same(cells, Run(regions=RegionSettings(number=36)))
+@pytest.mark.parametrize("model", ARCHITECTURES)
+def test_context_auto_is_the_context_that_the_model_is_given(model: str) -> None:
+    none, auto, whole = (
+        Run(model=model, regions=RegionSettings(context=c)) for c in ("none", "auto", "receptive_field")
+    )
+    assert same(auto, whole if model == "visualbert" else none) and not same(none, whole)
+    cells, one = (Run(model=model, regions=RegionSettings(number=36, blank=blank)) for blank in ("cells", "whole"))
+    assert not same(cells, one)
+
+
+def test_what_a_model_is_given_is_part_of_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = fingerprint(Run())
+    monkeypatch.setattr("train.data.text.SPECIAL", ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[NEW]"))
+    assert fingerprint(Run())["inputs"] != before["inputs"]
+    monkeypatch.undo()
+    (tmp_path / "recogniser").write_bytes(b"other weights")
+    monkeypatch.setattr("train.fingerprint.RECOGNISER", tmp_path / "recogniser")
+    assert fingerprint(Run())["inputs"] != before["inputs"]
+    assert fingerprint(Run(model="bert"))["inputs"] == {k: v for k, v in before["inputs"].items() if k != "recogniser"}
+    monkeypatch.setattr("train.fingerprint.INPUT_VERSION", 0)
+    assert fingerprint(Run(model="bert"))["inputs"]["version"] == 0
 
 
 @pytest.mark.parametrize("name", ["pretrained", "tokenizer", "regions.file", "regions.detector"])
