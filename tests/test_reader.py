@@ -16,7 +16,7 @@ from torch import Tensor
 from render.text import parse_caption
 from train.data.examples import Examples, RawExamples, VisualSettings, streamed
 from train.data.inputs import Inputs
-from train.data.text import WordTokenizer, grammar_tokenizer, phrases_of
+from train.data.text import WordTokenizer, grammar_tokenizer, split_caption
 from train.learning import reader as module
 from train.learning.reader import (
     NOTHING,
@@ -139,7 +139,7 @@ def test_pictures_of_any_number_are_read_in_their_order(scene_reader: Reader, mo
     raw = replace(raw, grid=grid)
     monkeypatch.setattr(module, "READ", 7)
     captions = scene_reader.captions(Examples(raw, WORDS, SCENE))
-    assert [phrase.rpartition(" at ")[2] for caption in captions for phrase in phrases_of(caption)[1]] == [
+    assert [phrase.rpartition(" at ")[2] for caption in captions for phrase in split_caption(caption)[1]] == [
         f"{'ABC'[cell % 3]} {cell // 3 + 1}" for row in range(40) for cell in np.flatnonzero(grid[row])
     ]
 
@@ -159,10 +159,10 @@ def test_of_two_phrases_about_a_place_the_first_is_kept() -> None:
 def test_phrases_are_those_that_the_caption_lists() -> None:
     raw = streamed(MAKER, 0, 100, "test_ind")
     for row, caption in enumerate(raw.captions):
-        phrases = phrases_of(caption)[1]
+        phrases = split_caption(caption)[1]
         alone = [read(f"{caption.partition('There is ')[0]}There is {phrase}.") for phrase in phrases]
         assert set().union(*alone) == shown(raw, row) and all(len(found) == 1 for found in alone)
-    assert phrases_of("") == ("", [])
+    assert split_caption("") == ("", [])
 
 
 def test_words_and_targets_spell_the_phrases() -> None:

@@ -30,7 +30,7 @@ from train.config import ARCHITECTURES, architecture_of
 from train.data.examples import Examples, RawExamples, VisualSettings, streamed
 from train.data.inputs import Inputs
 from train.data.pixels import Pictures
-from train.data.text import LIST_START, WordTokenizer, phrases_of
+from train.data.text import LIST_START, WordTokenizer, split_caption
 from train.models import make_model
 from train.regions.recogniser import weights_digest
 from travlr.cli import Log
@@ -148,19 +148,19 @@ def phrase_words(captions: Sequence[str]) -> tuple[str, list[str], int]:
 
     Raises `ValueError` where the captions do not begin alike.
     """
-    prefaces = {phrases_of(caption)[0] for caption in captions}
+    prefaces = {split_caption(caption)[0] for caption in captions}
     if len(prefaces) != 1 or LIST_START not in min(prefaces):
         raise ValueError(
             f"reader: needs captions that all begin alike up to {LIST_START!r}, not {sorted(prefaces)[:2]}"
         )
-    split = [phrase.split(" ") for caption in captions for phrase in phrases_of(caption)[1]]
+    split = [phrase.split(" ") for caption in captions for phrase in split_caption(caption)[1]]
     return prefaces.pop(), ["", *sorted({word for words in split for word in words})], max(map(len, split))
 
 
 def phrase_targets(captions: Sequence[str], about: ReaderConfig) -> tuple[np.ndarray, np.ndarray]:
     """Words of the phrases of B captions, (B, P, W) int64, `NOTHING` after the last; numbers of phrases, (B,)."""
     number = {word: i for i, word in enumerate(about.words)}
-    listed = [phrases_of(caption)[1] for caption in captions]
+    listed = [split_caption(caption)[1] for caption in captions]
     counts = np.array([len(phrases) for phrases in listed])
     targets = np.full((len(captions), counts.max(initial=0), about.longest), NOTHING, np.int64)
     for row, phrases in enumerate(listed):

@@ -86,7 +86,7 @@ def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[st
     What it makes of them is kept for a portion of the pictures at a time."""
 
     def see(rows: np.ndarray, image: bool) -> torch.Tensor:
-        return model.see(examples.inputs(rows, np.full(len(rows), image), np.zeros(len(rows), bool)).to(device))
+        return model.encode_vision(examples.inputs(rows, np.full(len(rows), image), np.zeros(len(rows), bool)).to(device))
 
     texts = copy.copy(examples)
     texts.pixels = None
@@ -94,7 +94,7 @@ def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[st
     if blank := [setting for setting in settings if setting not in shows]:
         seen = see(np.arange(1), False)  # (1, 1 + R, H)
         for setting, rows, inputs in _batches(texts, blank):
-            yield setting, rows, replace(inputs, seen=seen)
+            yield setting, rows, replace(inputs, vision_states=seen)
     first, which = distinct(examples)
     order = np.argsort(which, kind="stable")
     shape = model.shape
@@ -108,4 +108,4 @@ def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[st
             images, captions = (np.full(len(rows), is_shown) for is_shown in SHOWN[setting])
             for part in in_order(examples.texts.lengths[examples.text_rows(rows, images, captions)], TOKENS):
                 inputs = texts.inputs(rows[part], *shown(setting, rows[part], None))
-                yield setting, rows[part], replace(inputs, seen=seen[which[rows[part]] - start])
+                yield setting, rows[part], replace(inputs, vision_states=seen[which[rows[part]] - start])

@@ -100,7 +100,7 @@ def built(name: str, model: Any, words: WordTokenizer, checkpoint: str, find: Fi
         return {"pixels": normalised(picture[None], statistics)}
 
     def see(x: Tensors) -> Tensors:
-        return {"seen": model.visual_encoder(x["pixels"])}
+        return {"vision_states": model.visual_encoder(x["pixels"])}
 
     if head == "itm":
         return Parts(model, said, prepare, tokens, see, as_is, judge, 0.0)
