@@ -120,7 +120,7 @@ def auxiliary_targets(
 
 
 def object_targets(tokenizer: WordTokenizer, captions: Sequence[str]) -> ObjectTargets:
-    """Targets of the objects in captions. A text is `[CLS]` and its caption, so positions are those of the caption + 1."""
+    """Targets of the objects in captions. A text starts with `[CLS]`, so positions are those in the caption + 1."""
     cached: dict[str, tuple[int, list[int]]] = {}  # tokens and targets of each distinct object
     prefaces: dict[str, int] = {}
     starts, positions, names = [0], [], []

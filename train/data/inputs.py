@@ -1,4 +1,7 @@
-"""The batch that a model takes, and the states that it returns. Shapes: B examples, L text tokens, R regions, H model width."""
+"""The batch that a model takes, and the states that it returns.
+
+Shapes: B examples, L text tokens, R regions or patches, D numbers of a feature vector, H width of the model.
+"""
 
 from __future__ import annotations
 

@@ -27,9 +27,10 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from train.config import ARCHITECTURES, architecture_of
-from train.data.examples import Examples, RawExamples, VisualSettings, streamed
+from train.data.examples import Examples, RawExamples, VisualSettings
 from train.data.inputs import Inputs
 from train.data.pixels import Pictures
+from train.data.sources import stream_examples
 from train.data.text import LIST_START, WordTokenizer, split_caption
 from train.models import make_model
 from train.regions.recogniser import weights_digest
@@ -248,7 +249,7 @@ def train_reader(
     first, last = maker.config.count.train, maker.sampler.limits["train"]
     if steps < 1 or first + steps * BATCH > last:
         raise ValueError(f"reader.steps={steps}: must be 1 to {(last - first) // BATCH}, for which there are scenes")
-    sample = _unlabelled(streamed(maker, first, min(first + SAMPLE, last)))
+    sample = _unlabelled(stream_examples(maker, first, min(first + SAMPLE, last)))
     preface, known, longest = phrase_words(sample.captions)
     changes: dict[str, Any] = {} if size == "base" else {"vocabulary": words.size}
     regions = Examples(sample.take(np.arange(1)), words, visual).regions
@@ -295,7 +296,7 @@ def _batches(
     shown = np.arange(BATCH) > 0
     for done in range(0, steps, CHUNK):
         first = maker.config.count.train + done * BATCH
-        raw = _unlabelled(streamed(maker, first, first + min(CHUNK, steps - done) * BATCH))
+        raw = _unlabelled(stream_examples(maker, first, first + min(CHUNK, steps - done) * BATCH))
         examples = Examples(replace(raw, captions=raw.queries), words, visual)
         for start in range(0, len(examples), BATCH):
             rows = np.arange(start, start + BATCH)
