@@ -217,8 +217,8 @@ def test_the_side_that_is_trained_in_teaches_the_other_and_learns_nothing_from_i
         told.append((model.training, tell(*arguments)))
         return told[-1][1]
 
-    tell = learner._told
-    monkeypatch.setattr(learner, "_told", seen)
+    tell = learner._predictions
+    monkeypatch.setattr(learner, "_predictions", seen)
     loss = learner.losses(replace(own, targets=None, objects=None, sides=(own, replace(other, objects=None))))
     torch.autograd.backward(loss["consistency_loss"])
     assert own.features is not None and own.features.grad is None
@@ -277,7 +277,7 @@ def test_where_the_world_is_small_fewer_scenes_are_made_for_those_with_few_objec
         made.append(range(start, stop))
         return stream_examples(maker, start, stop, **options)
 
-    monkeypatch.setattr(train.learning.batches, "streamed", seen)
+    monkeypatch.setattr(train.learning.batches, "stream_examples", seen)
     training = Training(steps=2 * epochs, check_every=2)
     schedule, count = fine_tuning(parts_of(maker, training=training))
     assert (schedule.steps, count) == (2 * epochs, 20 * epochs)

@@ -1,4 +1,4 @@
-"""Before a run: its dataset is there, whole, and what it says it is."""
+"""The dataset of a run: generated if it is missing, and checked."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from travlr.dataset import FORMAT_VERSION, MANIFEST, read_manifest
 from travlr.files import path_digest
 from travlr.tasks import TASKS
 
-PASSED = ".audited"  # in the folder of runs: an empty file for each dataset that has passed, by SHA-256 of its manifest
+PASSED = ".audited"  # in the folder of runs: an empty file for each audited dataset, named by its manifest's digest
 
 
 def prepare_dataset(config: Run, log: Log) -> Path:
-    """The dataset's folder. data/TASK is made where it is missing; any other is checked: each time that its files are
-    those that its manifest tells of, once that it passes its audit (all of `travlr.audit`).
+    """The folder of the dataset. data/TASK is generated if it is missing. Others are checked: their files against the
+    manifest each time, and their audit (`travlr.audit`) once.
 
-    Raises `ValueError` where it does not.
+    Raises `ValueError` if a check fails.
     """
     folder = dataset_folder(config)
     if not (folder / MANIFEST).is_file():
         if config.data is not None:
             command = shlex.join(["python", "-m", "travlr.generate", f"task={config.task}", f"out={folder}"])
-            raise ValueError(f"data={folder}: holds no dataset; make it with {command}")
+            raise ValueError(f"data={folder}: holds no dataset; generate one with {command}")
         from travlr.generate import Job, generate_dataset
 
-        log(f"{folder}: making the dataset")
+        log(f"{folder}: generating the dataset")
         generate_dataset(TASKS[config.task].Config(), Job(out=str(folder)), log)
         _passed(config).touch()
         return folder
     check_files(folder)
     if config.audit and not _passed(config).exists():
-        log(f"{folder}: auditing the dataset, this once")
+        log(f"{folder}: auditing the dataset (once)")
         if failed := [check for check in audit(folder) if check.status == "FAIL"]:
             raise ValueError(
-                f"data={folder}: fails its audit ({failed[0].name}: {failed[0].detail}); make it anew with python -m "
-                f"travlr.generate, or train on it all the same with audit=false"
+                f"data={folder}: fails its audit ({failed[0].name}: {failed[0].detail}); generate it again with "
+                "python -m travlr.generate, or train on it anyway with audit=false"
             )
         _passed(config).touch()
     return folder
 
 
 def check_files(folder: Path) -> None:
-    """Raises `ValueError` where a file is missing or not the bytes that were written, or the manifest is no good."""
+    """Raises `ValueError` if a file is missing or differs from the manifest, or if the manifest is damaged."""
     try:
         manifest = read_manifest(folder)
     except ValueError as error:
@@ -54,10 +54,10 @@ def check_files(folder: Path) -> None:
     if manifest["format_version"] != FORMAT_VERSION:
         raise ValueError(
             f"data={folder}: format version {manifest['format_version']}, not this program's {FORMAT_VERSION}; "
-            "make it anew with python -m travlr.generate"
+            "generate it again with python -m travlr.generate"
         )
     if problem := next(filter(None, (file_problem(folder, file) for file in manifest["files"])), None):
-        raise ValueError(f"data={folder}: {problem}; make it anew with python -m travlr.generate")
+        raise ValueError(f"data={folder}: {problem}; generate it again with python -m travlr.generate")
 
 
 def _passed(config: Run) -> Path:

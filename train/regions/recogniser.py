@@ -2,8 +2,8 @@
 
 It turns the crop of one cell into a feature vector like that of a detector's last layer (2048 numbers, none negative).
 Its heads classify the vector as one of the colours, shapes and sizes of `travlr.scene`, or as an empty cell. The
-weights are part of the project: `python -m train.regions.recogniser` trains them again, and `--check` measures the accuracy of
-the existing ones on renderings that training did not use.
+weights are part of the project. `python -m train.regions.recogniser` trains them again; with `--check` it only measures
+their accuracy on renderings that training did not use.
 """
 
 from __future__ import annotations
