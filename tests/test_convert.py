@@ -34,7 +34,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def convert(source: Path, folder: Path, layout: str, **options: Any) -> dict[str, Any]:
-    return convert_dataset(source, folder, layout, **{"workers": 1, "say": lambda _: None, **options})
+    return convert_dataset(source, folder, layout, **{"workers": 1, "log": lambda _: None, **options})
 
 
 def rows_of(folder: Path) -> dict[str, list[dict[str, Any]]]:

@@ -118,10 +118,10 @@ from train.run import run
 from travlr import Cardinality, Count, Job, generate_dataset
 
 count = Count(train=2000, validation=20, test_ind=20, test_ood=20)  # enough for an audit in several processes
-generate_dataset(Cardinality(count=count), Job(out="made", workers=2), say=lambda line: None)
+generate_dataset(Cardinality(count=count), Job(out="made", workers=2), log=lambda line: None)
 training = Training(steps=2, check_every=2, validation=20)
 settings = {"size": "tiny", "precision": "float32", "device": "cpu", "optimiser": Optimiser(batch_size=8)}
-rows = run(Run(data="made", training=training, **settings), say=lambda line: None)
+rows = run(Run(data="made", training=training, **settings), log=lambda line: None)
 print(len(rows), "rows")
 """
 
