@@ -24,7 +24,8 @@ from travlr import Cardinality, Count, Image, Job, cli, generate_dataset
 from travlr.config import Config
 from travlr.dataset import COLUMNS, MANIFEST, SCHEMA
 from travlr.files import WORK, hashed
-from travlr.formats import LAYOUTS, Part
+from travlr.formats import LAYOUTS
+from travlr.formats.base import Part
 from travlr.generate import Tables
 
 ROOT = Path(__file__).parent.parent

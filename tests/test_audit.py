@@ -19,12 +19,14 @@ import pytest
 from render.text import caption_of, parse_caption
 from tests.helpers import FORMATS, command, one_line, write
 from travlr import Cardinality, Comparison, Count, Image, Object, Quantifiers, Query, Spatiality, World
-from travlr.audit import Check, audit, lower_bound, main
+from travlr.audit.__main__ import main
+from travlr.audit.checks import Check, audit, lower_bound
+from travlr.audit.pictures import inked_cells
+from travlr.audit.rows import recount
 from travlr.cli import UsageError
 from travlr.config import Config
 from travlr.dataset import MANIFEST, SCHEMA, content_digest, rows_digest
 from travlr.files import WORK, hashed
-from travlr.recount import inked_cells, recount
 from travlr.tasks import parse_query, query_text, truth
 from travlr.tasks.comparison import COMPARISONS
 from travlr.tasks.quantifiers import QUANTIFIERS

@@ -19,7 +19,8 @@ from travlr import Count, Image, Quantifiers, Spatiality, open_dataset
 from travlr.convert import convert_dataset
 from travlr.dataset import FORMAT_VERSION, MANIFEST
 from travlr.files import WORK
-from travlr.formats import LAYOUTS, PUBLISHED_SPLITS
+from travlr.formats import LAYOUTS
+from travlr.formats.original import PUBLISHED_SPLITS
 from travlr.scene import SPLITS
 
 LOSSLESS = [layout for layout in FORMATS if layout != "original"]
@@ -34,7 +35,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def convert(source: Path, folder: Path, layout: str, **options: Any) -> dict[str, Any]:
-    return convert_dataset(source, folder, layout, **{"workers": 1, "say": lambda _: None, **options})
+    return convert_dataset(source, folder, layout, **{"workers": 1, "log": lambda _: None, **options})
 
 
 def rows_of(folder: Path) -> dict[str, list[dict[str, Any]]]:

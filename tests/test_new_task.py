@@ -19,12 +19,12 @@ from tests.helpers import ROOT
 from train.config import Run, Training
 from train.run import run
 from travlr import Count, Image, Job, generate_dataset, open_dataset
-from travlr.audit import audit
+from travlr.audit.checks import audit
 from travlr.browse import page
 from travlr.convert import convert_dataset
 from travlr.formats import LAYOUTS
-from travlr.task import Task
 from travlr.tasks import TASKS, parse_query, query_text
+from travlr.tasks.base import Task
 
 COUNT = Count(train=96, validation=64, test_ind=64, test_ood=64)
 

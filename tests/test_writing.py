@@ -37,12 +37,13 @@ from tests.helpers import (
     wait_for,
     write,
 )
-from travlr import Count, formats, workers, writing
-from travlr.card import write_card
+from travlr import Count, workers
 from travlr.dataset import FORMAT_VERSION, MANIFEST, open_parquet, versions
 from travlr.files import KEPT, WORK
-from travlr.formats import Part
-from travlr.writing import Plan, write_dataset
+from travlr.formats import base, writing
+from travlr.formats.base import Part
+from travlr.formats.card import write_card
+from travlr.formats.writing import Plan, write_dataset
 
 OTHER = dataclasses.replace(SMALL, seed=1)
 LONG = last_of([*SETTINGS, "count.train=5000"])  # a second of work for two workers
@@ -113,7 +114,7 @@ def test_a_split_without_examples_has_no_files(tmp_path: Path) -> None:
 
 
 def test_too_many_files_are_refused_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "LARGEST", 1)
+    monkeypatch.setattr(base, "LARGEST", 1)
     with pytest.raises(ValueError, match="rows_per_file=50: train has 100 rows, so use 100 or more"):
         write(tmp_path / "d")
     assert not (tmp_path / "d").exists()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from train.config import Run
 from train.fingerprint import dataset_folder
-from travlr.audit import audit, file_problem
+from travlr.audit.checks import audit
+from travlr.audit.examine import file_problem
 from travlr.cli import Log
 from travlr.dataset import FORMAT_VERSION, MANIFEST, read_manifest
 from travlr.files import path_digest

@@ -30,10 +30,11 @@ import pyarrow.compute as pc
 
 from render.image import decode
 from travlr import cli
+from travlr.audit.rows import QUERY, TOTAL, score
 from travlr.dataset import MANIFEST, OBJECT, damage, read_manifest
 from travlr.files import WORK, replacing
-from travlr.formats import LAYOUTS, published_counts
-from travlr.recount import QUERY, TOTAL, score
+from travlr.formats import LAYOUTS
+from travlr.formats.original import published_counts
 from travlr.scene import COLOURS, SHAPES, column_name
 from travlr.tasks import TASKS
 

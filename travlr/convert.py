@@ -22,14 +22,16 @@ from typing import Any
 import pyarrow as pa
 
 from travlr import cli
-from travlr.card import write_card
 from travlr.dataset import MANIFEST, damage, example_id, read_manifest
 from travlr.files import WORK, hashed
-from travlr.formats import LAYOUTS, Part, published_counts, suffix_of
+from travlr.formats import LAYOUTS
+from travlr.formats.base import Part, suffix_of
+from travlr.formats.card import write_card
+from travlr.formats.original import published_counts
+from travlr.formats.writing import Plan, damaged_files, write_dataset
 from travlr.generate import Job
 from travlr.scene import SPLITS
 from travlr.tasks import config_from_dict
-from travlr.writing import Plan, damaged_files, write_dataset
 
 HELP = """\
 Write a dataset again in another format. SRC stays as it is; killed or stopped, the same command goes on.

@@ -24,15 +24,16 @@ import pyarrow as pa
 from render.image import CONTENT_VERSION, Renderer
 from render.text import Captioner
 from travlr import cli
-from travlr.card import write_card
 from travlr.config import Config, option
 from travlr.dataset import IMAGE, OBJECT, ROW_GROUP, SCHEMA, Example, config_dict, example_id, examples_of, query_form
-from travlr.formats import LAYOUTS, Part
+from travlr.formats import LAYOUTS
+from travlr.formats.base import Part
+from travlr.formats.card import write_card
+from travlr.formats.writing import Plan, write_dataset
 from travlr.sampler import Sampler
 from travlr.scene import SPLITS, Batch, check_types
 from travlr.tasks import TASKS, config_from_dict, make_task, query_text
 from travlr.workers import EXECUTORS
-from travlr.writing import Plan, write_dataset
 
 
 class Generator:

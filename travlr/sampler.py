@@ -14,7 +14,7 @@ import numpy as np
 
 from travlr import streams
 from travlr.scene import IN_DISTRIBUTION, SPLITS, Batch
-from travlr.task import SIDES, Draw, Task, Template
+from travlr.tasks.base import SIDES, Draw, Task, Template
 
 
 class Sampler:

@@ -30,7 +30,8 @@ from travlr import Cardinality
 from travlr.config import Count, Image
 from travlr.dataset import rows_digest
 from travlr.files import WORK
-from travlr.formats import LAYOUTS, Part, parts_of
+from travlr.formats import LAYOUTS
+from travlr.formats.base import Part, parts_of
 from travlr.generate import Generator, Job, generate_dataset, generator
 from travlr.tasks import TASKS
 

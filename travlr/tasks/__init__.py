@@ -1,6 +1,6 @@
 """The tasks: one file each, one line each in `TASKS`. Start with `cardinality.py`, the shortest rule.
 
-`travlr.task` says what a file must define; `docs/adding-a-task.md` shows a whole one.
+`travlr.tasks.base` says what a file must define; `docs/adding-a-task.md` shows a whole one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 from travlr.config import Config
 from travlr.scene import Query, Scene
-from travlr.task import Pair, Task
+from travlr.tasks.base import Pair, Task
 from travlr.tasks.cardinality import CardinalityTask
 from travlr.tasks.comparison import ComparisonTask
 from travlr.tasks.quantifiers import QuantifiersTask

@@ -16,7 +16,7 @@ import splits
 from render.text import parse_noun
 from travlr.config import Config, check_choice, check_range, option
 from travlr.scene import COLOURS, SHAPES, Object, Scene, objects_of
-from travlr.task import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
+from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
 
 
 @dataclass(frozen=True)

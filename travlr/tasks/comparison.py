@@ -18,7 +18,7 @@ import splits
 from render.text import parse_noun, plural
 from travlr.config import Config, check_range, option
 from travlr.scene import Object, Scene, check_types, objects_of
-from travlr.task import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
+from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
 
 COMPARISONS = {"more": 1, "fewer": -1}  # comparison -> sign of first minus second number when it is true
 

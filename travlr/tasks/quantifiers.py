@@ -20,7 +20,19 @@ from render.text import parse_noun
 from travlr import streams
 from travlr.config import Config, check_choice, check_range, option
 from travlr.scene import Object, Scene, check_types
-from travlr.task import MATCHINGS, SIDES, Cells, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
+from travlr.tasks.base import (
+    MATCHINGS,
+    SIDES,
+    Cells,
+    CellsOf,
+    Draw,
+    Limit,
+    Pair,
+    Task,
+    Template,
+    choose_from,
+    numbers_of,
+)
 
 # Table 1 by regions of X and Y. A quantifier and its complement share the first part of their pairs; the second part of
 # the *vacant* one (all, none, only) is `spare`, that of the other is `decides`, which is empty exactly when the vacant

@@ -18,7 +18,7 @@ import splits
 from render.text import noun, parse_noun
 from travlr.config import Config, Count, check_range, option
 from travlr.scene import Object, Scene, check_types, column_name, objects_of, row_name
-from travlr.task import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from
+from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from
 
 RELATIONS = {  # relation -> (axis, sign of second minus first coordinate when it is true)
     "to the left of": ("horizontal", 1),

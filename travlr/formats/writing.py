@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from travlr import files, formats
+from travlr import files
 from travlr.cli import Log
 from travlr.dataset import (
     FORMAT_VERSION,
@@ -31,7 +31,8 @@ from travlr.dataset import (
     versions,
 )
 from travlr.files import KEPT, WORK, hashed, put_file, regular
-from travlr.formats import CARD, LAYOUTS, PARTS, Part, names_of, remove
+from travlr.formats import LAYOUTS, base
+from travlr.formats.base import CARD, PARTS, Part, names_of, remove
 from travlr.workers import Progress, run
 
 JOB = f"{WORK}/job.json"  # of an unfinished dataset: what is being made
@@ -68,7 +69,7 @@ class Plan:
 
 
 def parts_of(plan: Plan) -> list[Part]:
-    return formats.parts_of(plan.task, plan.counts, plan.rows_per_file, plan.suffix)
+    return base.parts_of(plan.task, plan.counts, plan.rows_per_file, plan.suffix)
 
 
 def write_dataset(

@@ -6,27 +6,23 @@ so that an audit compares two workings and not one with itself.
 
 from __future__ import annotations
 
-import functools
-import io
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
-from render.image import Renderer
 from render.text import caption_of, parse_caption
-from travlr.config import Config, Image
+from travlr.audit.pictures import ObjectRow, picture_problem
+from travlr.config import Config
 from travlr.dataset import example_id, parse_query_form
 from travlr.scene import Query, Scene, World
-from travlr.task import Cells, CellsOf, Pair
 from travlr.tasks import TASKS, parse_query
+from travlr.tasks.base import Cells, CellsOf, Pair
 
 Counts = Mapping[Any, Sequence[int]]  # what a rule looks at -> numbers of false and of true examples
-Thing = tuple[str, str, str, int, int]  # colour, shape, size, row, column
 
 # What each row is checked for, and what it means that all is well.
 ROW_CHECKS = {
@@ -44,9 +40,6 @@ ROW_CHECKS = {
 }
 # Rules that predict answers without the objects that decide, for every task; a task adds its own `shortcuts`.
 QUERY, TOTAL = "shortcut: query text", "shortcut: query text and number of objects"
-
-WHITE, INK = 236, 0.04  # a cell holds an object where more than INK of it is darker; JPEG noise is less, shapes more
-JPEG_ERROR = 36  # of a channel; saving as JPEG leaves up to 29, another object makes 75 in the paper's world
 
 
 @dataclass(frozen=True)
@@ -69,7 +62,7 @@ class Row(NamedTuple):
     task: str
     pair: list[str]
     form: str
-    things: list[Thing]
+    objects: list[ObjectRow]
     queried: list[bool]
 
 
@@ -97,8 +90,8 @@ def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[s
         world = config.world if config else World(columns=columns, rows=rows)
     except ValueError as error:
         return problems | {"caption": str(error)}, []
-    problems["caption"] = misread(row, scene, world)
-    problems["image"] = misdrawn(rules, row, world)
+    problems["caption"] = caption_problem(row, scene, world)
+    problems["image"] = picture_problem(row.image["bytes"], row.objects, world, config, rules.exact)
     try:
         query, form = parse_query(row.query), parse_query_form(row.form)
     except ValueError as error:
@@ -106,7 +99,7 @@ def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[s
     problems["query"] = "" if query == form and query.task == name else f"{row.query} is not {row.form}"
     task, cells = TASKS[query.task], cells_of(scene)
     asked = set().union(*(cells[query.args[i]] for i in task.described))
-    marked = {thing[3:] for thing, flag in zip(row.things, row.queried, strict=True) if flag}
+    marked = {thing[3:] for thing, flag in zip(row.objects, row.queried, strict=True) if flag}
     problems["queried"] = "" if marked == asked else f"{len(marked)} objects, but the query names {len(asked)} others"
     try:
         answer, pair = task.recount(query.args, cells)
@@ -115,13 +108,13 @@ def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[s
     problems["answer"] = "" if answer == row.answer else f"says {row.answer}, the scene {answer}: {row.query}"
     problems["pair"] = "" if list(pair) == row.pair else f"says {' '.join(row.pair)}, the scene {' '.join(pair)}"
     if config:
-        problems["settings"] = outside_settings(config, query, pair, scene, cells)
-    problems |= misplaced(rules, split, query, pair, cells)
+        problems["settings"] = settings_problem(config, query, pair, scene, cells)
+    problems |= held_out_problems(rules, split, query, pair, cells)
     shortcuts = [(QUERY, row.query), (TOTAL, (row.query, len(scene))), *task.features(query.args, cells, len(scene))]
     return problems, [("pair", " ".join(pair)), *shortcuts]
 
 
-def misplaced(rules: Rules, split: str, query: Query, pair: Pair, cells: CellsOf) -> dict[str, str]:
+def held_out_problems(rules: Rules, split: str, query: Query, pair: Pair, cells: CellsOf) -> dict[str, str]:
     """Check -> problem, or nothing, of what is held out: exactly the rows of test_ood show such a thing."""
     out, problems = split == "test_ood", {}
     if rules.pairs:
@@ -169,7 +162,7 @@ def recount(query: Query, scene: Scene) -> tuple[bool, Pair]:
     return TASKS[query.task].recount(query.args, cells_of(scene))
 
 
-def outside_settings(config: Config, query: Query, pair: Pair, scene: Scene, cells: CellsOf) -> str:
+def settings_problem(config: Config, query: Query, pair: Pair, scene: Scene, cells: CellsOf) -> str:
     """What a scene shows that the settings of its dataset rule out, if anything."""
     if strange := [o for o in scene if (o.size, o.shape, o.colour) not in config.world.number]:
         return f"{strange[0].size} {strange[0].colour} {strange[0].shape} is not of this world"
@@ -177,79 +170,14 @@ def outside_settings(config: Config, query: Query, pair: Pair, scene: Scene, cel
     return next((f"{name} {list(r)}, but {n}" for name, n, r in limits if not r[0] <= n <= r[1]), "")
 
 
-def misread(row: Row, scene: Scene, world: World) -> str:
+def caption_problem(row: Row, scene: Scene, world: World) -> str:
     """Where a caption and the objects column differ, if anywhere."""
     said = [(o.colour, o.shape, o.size, o.row, o.column) for o in scene]
-    if len(said) != len(row.things):
-        return f"names {len(said)} objects, the objects column {len(row.things)}"
-    if differing := [(a, b) for a, b in zip(said, row.things, strict=True) if a != b]:
+    if len(said) != len(row.objects):
+        return f"names {len(said)} objects, the objects column {len(row.objects)}"
+    if differing := [(a, b) for a, b in zip(said, row.objects, strict=True) if a != b]:
         return f"says {differing[0][0]}, the objects column {differing[0][1]}"
     return "" if caption_of(scene, world) == row.caption else f"another wording or grid: {row.caption[:120]}"
 
 
 # Pictures ----------------------------------------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=1)
-def renderer_of(world: World, image: Image) -> Renderer:
-    return Renderer(world, image.cell, {size: getattr(image, size) for size in world.sizes})
-
-
-def misdrawn(rules: Rules, row: Row, world: World) -> str:
-    """Where a picture and the objects column differ, if anywhere.
-
-    They are compared in every pixel, but for what JPEG loses where pictures are not exact; or, where without a config
-    the way of drawing is not known, in which cells are empty.
-    """
-    from PIL import Image as pillow
-
-    config, things = rules.config, row.things
-    try:
-        picture = pillow.open(io.BytesIO(row.image["bytes"]), formats=("PNG",) if rules.exact else ("PNG", "JPEG"))
-        if picture.width * picture.height > 1 << 26:
-            return f"a picture of {picture.width} x {picture.height} pixels"
-        picture.load()
-    except Exception as error:  # Pillow raises many kinds for damaged files
-        return f"not a readable picture ({type(error).__name__})"
-    if not all(0 <= y < world.rows and 0 <= x < world.columns for *_, y, x in things):
-        return "an object lies outside the grid"
-    if config is None:
-        wrong = inked_cells(np.asarray(picture.convert("RGB")), world.columns, world.rows) ^ {
-            thing[3:] for thing in things
-        }
-    else:
-        renderer = renderer_of(world, config.image)
-        if picture.size != (renderer.width, renderer.height):
-            return f"{picture.width} x {picture.height} pixels, not {renderer.width} x {renderer.height}"
-        grid = np.zeros((world.rows, world.columns), np.intp)
-        for colour, shape, size, y, x in things:
-            grid[y, x] = world.number.get((size, shape, colour), 0)
-        wrong = differing_cells(renderer, picture, grid)
-    return f"differs at {chr(65 + min(wrong)[1])} {min(wrong)[0] + 1}" if wrong else ""
-
-
-def differing_cells(renderer: Renderer, picture: Any, grid: np.ndarray) -> Cells:
-    """Cells where a picture is not what the sprites of a grid of kinds make."""
-    palette = renderer.palette.ravel().tolist()
-    indexed = picture.mode == "P" and picture.getpalette()[: len(palette)] == palette  # a third of the bytes
-    due = (renderer.sprites[..., None] if indexed else renderer.rgb_sprites)[grid]
-    rows, columns, cell, _, channels = due.shape
-    drawn = np.asarray(picture if indexed else picture.convert("RGB"))
-    tiles = drawn.reshape(rows, cell, columns, cell, channels).swapaxes(1, 2)
-    if np.array_equal(tiles, due):
-        return set()
-    error = np.maximum(tiles, due) - np.minimum(tiles, due)
-    return _cells((error > (JPEG_ERROR if picture.format == "JPEG" else 0)).any(axis=(2, 3, 4)))
-
-
-def inked_cells(picture: np.ndarray, columns: int, rows: int) -> Cells:
-    """Cells of a picture (height, width, 3) that are not empty."""
-    ink = (picture.min(axis=2) < WHITE).astype(np.int64)
-    tops, lefts = (np.arange(n) * length // n for n, length in zip((rows, columns), ink.shape, strict=True))
-    share = np.add.reduceat(np.add.reduceat(ink, tops, axis=0), lefts, axis=1) * rows * columns / ink.size
-    return _cells(share > INK)
-
-
-def _cells(mask: np.ndarray) -> Cells:
-    rows, columns = np.nonzero(mask)
-    return set(zip(rows.tolist(), columns.tolist(), strict=True))
