@@ -22,10 +22,11 @@ import pytest
 from train.command import main as train_main
 from travlr import Cardinality, Count, Image, Job, cli, generate_dataset
 from travlr.config import Config
-from travlr.dataset import COLUMNS, MANIFEST, SCHEMA
 from travlr.files import WORK, hashed
 from travlr.formats import LAYOUTS
 from travlr.formats.base import Part
+from travlr.formats.columns import COLUMNS, SCHEMA
+from travlr.formats.manifest import MANIFEST
 from travlr.generate import Tables
 
 ROOT = Path(__file__).parent.parent

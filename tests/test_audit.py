@@ -25,8 +25,9 @@ from travlr.audit.pictures import inked_cells
 from travlr.audit.rows import recount
 from travlr.cli import UsageError
 from travlr.config import Config
-from travlr.dataset import MANIFEST, SCHEMA, content_digest, rows_digest
 from travlr.files import WORK, hashed
+from travlr.formats.columns import SCHEMA, content_digest, rows_digest
+from travlr.formats.manifest import MANIFEST
 from travlr.tasks import parse_query, query_text, truth
 from travlr.tasks.comparison import COMPARISONS
 from travlr.tasks.quantifiers import QUANTIFIERS

@@ -17,10 +17,10 @@ import pytest
 from tests.helpers import COUNTS, FORMATS, SMALL, command, flip, hashes, one_line, unfinish, write
 from travlr import Count, Image, Quantifiers, Spatiality, open_dataset
 from travlr.convert import convert_dataset
-from travlr.dataset import FORMAT_VERSION, MANIFEST
 from travlr.files import WORK
 from travlr.formats import LAYOUTS
-from travlr.formats.original import PUBLISHED_SPLITS
+from travlr.formats.foreign import PUBLISHED_SPLITS
+from travlr.formats.manifest import FORMAT_VERSION, MANIFEST
 from travlr.scene import SPLITS
 
 LOSSLESS = [layout for layout in FORMATS if layout != "original"]

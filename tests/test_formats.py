@@ -26,10 +26,10 @@ from tests.helpers import COUNTS, FORMATS, NULLS, ROOT, SMALL, flip, put_null, w
 from travlr import Comparison, Count, Example, Image, Quantifiers, Spatiality, make_example
 from travlr.config import Config
 from travlr.convert import convert_dataset
-from travlr.dataset import COLUMNS, SCHEMA
 from travlr.formats import LAYOUTS
 from travlr.formats.card import _size
-from travlr.formats.original import PUBLISHED_SPLITS, published_counts
+from travlr.formats.columns import COLUMNS, SCHEMA
+from travlr.formats.foreign import PUBLISHED_SPLITS, published_counts
 
 TEXT = [name for name in COLUMNS if name != "image"]
 PUBLISHED = tuple(PUBLISHED_SPLITS.values())

@@ -19,9 +19,10 @@ from torch.utils.data import DataLoader
 from tests.helpers import SMALL, hashes, unfinish, write
 from travlr import make_example, open_dataset
 from travlr.audit.checks import Check, audit
-from travlr.dataset import FEATURES, MANIFEST, SCHEMA
 from travlr.files import WORK
 from travlr.formats import LAYOUTS, parquet
+from travlr.formats.columns import FEATURES, SCHEMA
+from travlr.formats.manifest import MANIFEST
 
 LOADED = {"parquet": "image", "imagefolder": "image", "webdataset": "png"}  # format -> the column of pictures
 SIDE = 6 * SMALL.image.cell

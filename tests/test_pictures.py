@@ -33,7 +33,7 @@ from train.models.albef import Albef
 from train.run import run, visual_settings
 from travlr import Cardinality
 from travlr.config import Count
-from travlr.dataset import MANIFEST
+from travlr.formats.manifest import MANIFEST
 from travlr.generate import Generator, Job, generate_dataset, renderer_of
 
 WORDS = WordTokenizer(grammar_tokenizer())

@@ -24,7 +24,8 @@ from tests.test_results import NEWER
 from train.results.store import PREDICTIONS, read_predictions
 from travlr import open_dataset
 from travlr.config import Count, Image
-from travlr.dataset import OBJECT, Example, parse_query_form
+from travlr.dataset import Example
+from travlr.formats.columns import OBJECT, parse_query_form
 from travlr.generate import Job, generate_dataset
 from travlr.tasks import TASKS
 

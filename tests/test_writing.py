@@ -38,11 +38,12 @@ from tests.helpers import (
     write,
 )
 from travlr import Count, workers
-from travlr.dataset import FORMAT_VERSION, MANIFEST, open_parquet, versions
 from travlr.files import KEPT, WORK
 from travlr.formats import base, writing
 from travlr.formats.base import Part
 from travlr.formats.card import write_card
+from travlr.formats.columns import open_parquet
+from travlr.formats.manifest import FORMAT_VERSION, MANIFEST, versions
 from travlr.formats.writing import Plan, write_dataset
 
 OTHER = dataclasses.replace(SMALL, seed=1)

@@ -10,8 +10,8 @@ from train.fingerprint import dataset_folder
 from travlr.audit.checks import audit
 from travlr.audit.examine import file_problem
 from travlr.cli import Log
-from travlr.dataset import FORMAT_VERSION, MANIFEST, read_manifest
 from travlr.files import path_digest
+from travlr.formats.manifest import FORMAT_VERSION, MANIFEST, read_manifest
 from travlr.tasks import TASKS
 
 PASSED = ".audited"  # in the folder of runs: an empty file for each dataset that has passed, by SHA-256 of its manifest

@@ -28,10 +28,10 @@ from PIL import Image as pillow
 
 from travlr import Cardinality
 from travlr.config import Count, Image
-from travlr.dataset import rows_digest
 from travlr.files import WORK
 from travlr.formats import LAYOUTS
 from travlr.formats.base import Part, parts_of
+from travlr.formats.columns import rows_digest
 from travlr.generate import Generator, Job, generate_dataset, generator
 from travlr.tasks import TASKS
 

@@ -25,9 +25,10 @@ from render.text import parse_caption
 from travlr.audit.examine import DatasetInfo, Findings, chunks_of, examine, read_info
 from travlr.audit.pictures import renderer_of
 from travlr.audit.rows import QUERY, ROW_CHECKS, TOTAL, score
-from travlr.dataset import MANIFEST, content_digest, damage, open_parquet
 from travlr.files import regular
 from travlr.formats.base import CARD, names_present
+from travlr.formats.columns import content_digest, damage, open_parquet
+from travlr.formats.manifest import MANIFEST
 from travlr.scene import IN_DISTRIBUTION, SPLITS
 from travlr.tasks import TASKS
 from travlr.workers import Progress, run
@@ -47,66 +48,61 @@ class Check:
 
 def audit(folder: str | os.PathLike[str], workers: int = 0) -> list[Check]:
     """Every check of a dataset. `workers=0` uses every core. Raises `ValueError` where the folder holds no dataset."""
-    told = read_info(Path(folder))
-    found, rows = Findings(), sum(n["rows"] for n in told.splits.values())
+    info = read_info(Path(folder))
+    findings, rows = Findings(), sum(n["rows"] for n in info.splits.values())
     workers = workers or (1 if rows < 2000 else 0)  # less than a second of work: starting processes takes longer
     with Progress(rows, lambda line: None) as progress:
-        for _, part in run(functools.partial(examine, told), chunks_of(told), workers):
-            found.add(part)
-            progress.advance(part.rows.total())
-    checks = [_counted(told, found, "columns", "as they should be, no null in any row")] * bool(found.done["columns"])
-    checks += [*file_checks(told, found), *row_checks(told, found), *split_checks(found)]
-    return [*checks, *balance_checks(found), *shortcut_checks(found)]
+        for _, chunk in run(functools.partial(examine, info), chunks_of(info), workers):
+            findings.add(chunk)
+            progress.advance(chunk.rows.total())
+    checks = []
+    if findings.done["columns"]:
+        checks.append(_counted(info, findings, "columns", "as they should be, no null in any row"))
+    checks += [*file_checks(info, findings), *row_checks(info, findings), *split_checks(findings)]
+    return [*checks, *balance_checks(findings), *shortcut_checks(findings)]
 
 
-# What is told ------------------------------------------------------------------------------------------------------
-
-
-# One part, one row -------------------------------------------------------------------------------------------------
-
-
-# All parts together ------------------------------------------------------------------------------------------------
-
-
-def file_checks(told: DatasetInfo, found: Findings) -> list[Check]:
+def file_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
     """The manifest against the files, and what only metadata.jsonl of the published layout holds."""
-    checks = [Check("manifest", "note", 0, "none: published data, so settings and hashes are not checked")]
-    if told.files:
-        wrong = sum(n for (check, _), n in found.wrong.items() if check == "files")
-        problems = [f"{wrong} of them; first {found.first['files'][1]}"] if wrong else []
-        checks = [_check("files", found.done["files"], problems, "SHA-256 as in the manifest"), other_files(told)]
-        checks += [picture_mode(told)] if told.layout != "original" else []
-    problems = [found.first["rows"][1]] if "rows" in found.first else []
-    for split, n in ({key: {"rows": 0, "true": 0} for key in found.rows} | told.splits).items():
-        rows, true = found.rows[split], found.true[split]
+    checks = [
+        Check("manifest", "note", 0, "none: another program wrote the dataset, so settings and hashes are not checked")
+    ]
+    if info.has_manifest:
+        wrong = sum(n for (check, _), n in findings.wrong.items() if check == "files")
+        problems = [f"{wrong} of them; first {findings.first['files'][1]}"] if wrong else []
+        checks = [_check("files", findings.done["files"], problems, "SHA-256 as in the manifest"), other_files(info)]
+        checks += [picture_mode(info)] if info.layout != "original" else []
+    problems = [findings.first["rows"][1]] if "rows" in findings.first else []
+    for split, n in ({key: {"rows": 0, "true": 0} for key in findings.rows} | info.splits).items():
+        rows, true = findings.rows[split], findings.true[split]
         if (rows, true) != (n["rows"], n.get("true", true)):
             problems.append(
                 f"{split} has {rows:,} rows and {true:,} true, not {n['rows']:,} and {n.get('true', true):,}"
             )
-        if told.rules.config and rows != (asked := getattr(told.rules.config.count, split)):
+        if info.rules.config and rows != (asked := getattr(info.rules.config.count, split)):
             problems.append(f"{split} has {rows:,} rows, but count.{split} is {asked:,}")
-    checks.append(_check("rows", found.rows.total(), problems, "rows and true answers as told"))
-    if told.digest:
-        sums = {split: found.digests[split] % (1 << 256) for split in told.splits}
-        digest = content_digest(sums, sprites_digest(told) if told.pixels else None)
-        problems = [f"{digest[:16]} is not {told.digest[:16]}, the manifest's"] if digest != told.digest else []
-        checks.append(_check("content digest", found.rows.total(), problems, digest[:16]))
-    return checks + (metadata_checks(told.folder) if told.layout == "original" else [])
+    checks.append(_check("rows", findings.rows.total(), problems, "as many rows and true answers as the manifest says"))
+    if info.digest:
+        sums = {split: findings.digests[split] % (1 << 256) for split in info.splits}
+        digest = content_digest(sums, sprites_digest(info) if info.pixels else None)
+        problems = [f"{digest[:16]} is not {info.digest[:16]}, the manifest's"] if digest != info.digest else []
+        checks.append(_check("content digest", findings.rows.total(), problems, digest[:16]))
+    return checks + (metadata_checks(info.folder) if info.layout == "original" else [])
 
 
-def sprites_digest(told: DatasetInfo) -> str | None:
-    if told.rules.config is None:
-        return told.pixels
-    sprites = renderer_of(told.rules.config.world, told.rules.config.image).rgb_sprites
+def sprites_digest(info: DatasetInfo) -> str | None:
+    if info.rules.config is None:
+        return info.pixels
+    sprites = renderer_of(info.rules.config.world, info.rules.config.image).rgb_sprites
     return hashlib.sha256(f"{CONTENT_VERSION} {sprites.shape}".encode() + sprites.tobytes()).hexdigest()
 
 
-def other_files(told: DatasetInfo) -> Check:
+def other_files(info: DatasetInfo) -> Check:
     """Files that are not the dataset's: they fail it only where other programs would read them as part of a split."""
-    known = {MANIFEST, *CARD, *names_present(told.folder, told.files)}
-    there = (Path(parent, name).relative_to(told.folder) for parent, _, names in os.walk(told.folder) for name in names)
+    known = {MANIFEST, *CARD, *names_present(info.folder, info.files)}
+    there = (Path(parent, name).relative_to(info.folder) for parent, _, names in os.walk(info.folder) for name in names)
     others = sorted({str(path) for path in there} - known)
-    read = [name for name in others if any(fnmatch.fnmatch(name, glob) for glob in told.data_files)]
+    read = [name for name in others if any(fnmatch.fnmatch(name, glob) for glob in info.data_files)]
     if read or not others:
         return _check(
             "other files", len(others), [f"{read[0]} would be read as part of a split"] if read else [], "none"
@@ -114,13 +110,13 @@ def other_files(told: DatasetInfo) -> Check:
     return Check("other files", "note", len(others), f"not of the dataset: {', '.join(others[:3])}")
 
 
-def picture_mode(told: DatasetInfo) -> Check:
+def picture_mode(info: DatasetInfo) -> Check:
     """A note where Hugging Face `datasets` gives pictures as palette indices: earlier versions declared no mode."""
-    if told.layout == "parquet":
-        paths, declares = [told.folder / file["name"] for file in told.files], _schema_declares_rgb
+    if info.layout == "parquet":
+        paths, declares = [info.folder / file["name"] for file in info.files], _schema_declares_rgb
         way = "python -m travlr.convert writes files that declare it"
     else:
-        paths, declares = [told.folder / "README.md"], _card_declares_rgb
+        paths, declares = [info.folder / "README.md"], _card_declares_rgb
         way = "remove README.md and run the command that made the dataset again"
     if silent := [path.name for path in paths if not declares(path)]:
         detail = f"{silent[0]} does not declare RGB, so Hugging Face datasets gives palette indices; {way}"
@@ -166,23 +162,23 @@ def metadata_checks(folder: Path) -> list[Check]:
     return [_check(name, count, wrong[name], text, "row") for name, text in zip(wrong, good, strict=True)]
 
 
-def row_checks(told: DatasetInfo, found: Findings) -> list[Check]:
+def row_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
     """The checks of single rows that apply to this dataset."""
-    good = ROW_CHECKS | {"held-out pairs": f"{len(told.rules.pairs)} {ROW_CHECKS['held-out pairs']}"}
-    if told.rules.config is None:
+    good = ROW_CHECKS | {"held-out pairs": f"{len(info.rules.pairs)} {ROW_CHECKS['held-out pairs']}"}
+    if info.rules.config is None:
         good["image"] = "only which cells are empty is compared: another program drew it"
-    elif told.pixels is None:
+    elif info.pixels is None:
         good["image"] = "read back: every pixel is as the objects column says, but for what JPEG loses"
-    return [_counted(told, found, name, detail) for name, detail in good.items() if found.done[name]]
+    return [_counted(info, findings, name, detail) for name, detail in good.items() if findings.done[name]]
 
 
-def split_checks(found: Findings) -> list[Check]:
+def split_checks(findings: Findings) -> list[Check]:
     """Query texts of test_ood are its own, and no example occurs twice, in whatever order its caption is."""
     texts: dict[bool, set[str]] = {True: set(), False: set()}
-    for split, rule, feature, _ in found.tally:
+    for split, rule, feature, _ in findings.tally:
         if rule == QUERY:
             texts[split == "test_ood"].add(feature)
-    parts = sorted(found.hashes)
+    parts = sorted(findings.hashes)
     hashes = np.frombuffer(b"".join(part for *_, part in parts), "S16")
     starts = np.cumsum([0, *(len(part) // 16 for *_, part in parts)])
     order = hashes.argsort(kind="stable")
@@ -199,23 +195,23 @@ def split_checks(found: Findings) -> list[Check]:
     ]
 
 
-def by_feature(found: Findings, rule: str) -> dict[str, dict[Any, list[int]]]:
+def by_feature(findings: Findings, rule: str) -> dict[str, dict[Any, list[int]]]:
     """split -> feature -> numbers of false and of true examples."""
     counts: dict[str, dict[Any, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
-    for (split, name, feature, answer), n in found.tally.items():
+    for (split, name, feature, answer), n in findings.tally.items():
         if name == rule:
             counts[split][feature][answer] += n
     return counts
 
 
-def balance_checks(found: Findings) -> list[Check]:
+def balance_checks(findings: Findings) -> list[Check]:
     """As many true as false for each pair and each text (odd numbers differ by one), and as many of each pair."""
     checks = []
     for name, rule, what in (("balance by pair", "pair", "pair"), ("balance by query text", QUERY, "text")):
-        groups = [(s, f, n) for s, counts in by_feature(found, rule).items() for f, n in counts.items()]
+        groups = [(s, f, n) for s, counts in by_feature(findings, rule).items() for f, n in counts.items()]
         wrong = [f"{s} {f}: {n[1]} true, {n[0]} false" for s, f, n in groups if abs(n[1] - n[0]) != sum(n) % 2]
         checks.append(_check(name, len(groups), sorted(wrong), "as many true as false, give or take one", what))
-    totals = {split: {f: sum(n) for f, n in counts.items()} for split, counts in by_feature(found, "pair").items()}
+    totals = {split: {f: sum(n) for f, n in counts.items()} for split, counts in by_feature(findings, "pair").items()}
     wrong = []
     for split, n in sorted(totals.items()):
         least, most = min(n, key=n.__getitem__), max(n, key=n.__getitem__)
@@ -224,7 +220,7 @@ def balance_checks(found: Findings) -> list[Check]:
     return [*checks, _check("pair totals", sum(map(len, totals.values())), wrong, "within 2 in each split", "split")]
 
 
-def shortcut_checks(found: Findings) -> list[Check]:
+def shortcut_checks(findings: Findings) -> list[Check]:
     """Accuracy of rules that do not look at what decides: fitted on train, scored on validation and test_ind."""
     checks = []
     shortcuts = {QUERY: "", TOTAL: ""} | {
@@ -232,7 +228,7 @@ def shortcut_checks(found: Findings) -> list[Check]:
     }
     reported = {name for task in TASKS.values() for name in task.reported}
     for rule, about in shortcuts.items():
-        counts = by_feature(found, rule)
+        counts = by_feature(findings, rule)
         scores = [score(counts["train"], counts[split]) for split in IN_DISTRIBUTION[1:]]
         right, total = (sum(part) for part in zip(*scores, strict=True))
         if not counts["train"] or not total:
@@ -250,12 +246,12 @@ def lower_bound(right: float, total: int) -> float:
     return (share + spread / 2 - math.sqrt(share * (1 - share) * spread + spread * spread / 4)) / (1 + spread)
 
 
-def _counted(told: DatasetInfo, found: Findings, name: str, good: str) -> Check:
+def _counted(info: DatasetInfo, findings: Findings, name: str, good: str) -> Check:
     """A check of single rows or files: in each split how many fail it, and the first."""
-    wrong = {split: n for (check, split), n in found.wrong.items() if check == name}
-    counts = [f"{wrong[split]:,} of {found.rows[split]:,} {split}" for split in SPLITS if split in wrong]
-    problem = f"{', '.join(counts)}; first {found.first[name][1]}" if wrong else ""
-    return _check(name, found.done[name], [problem] if problem else [], good)
+    wrong = {split: n for (check, split), n in findings.wrong.items() if check == name}
+    counts = [f"{wrong[split]:,} of {findings.rows[split]:,} {split}" for split in SPLITS if split in wrong]
+    problem = f"{', '.join(counts)}; first {findings.first[name][1]}" if wrong else ""
+    return _check(name, findings.done[name], [problem] if problem else [], good)
 
 
 def _check(name: str, checked: int, problems: list[str], good: str, what: str = "") -> Check:

@@ -14,27 +14,32 @@ import pyarrow as pa
 
 from render.text import parse_caption
 from travlr.audit.rows import Rules, examine_row, recount, rows_of
-from travlr.dataset import MANIFEST, damage, malformed, read_manifest, rows_digest
-from travlr.files import WORK, hashed
+from travlr.files import hashed
 from travlr.formats import LAYOUTS
 from travlr.formats.base import names_of
-from travlr.formats.original import published_counts
+from travlr.formats.columns import damage, malformed, rows_digest
+from travlr.formats.manifest import MANIFEST, has_manifest, read_manifest
 from travlr.tasks import config_from_dict, parse_query
 from travlr.tasks.base import Pair
 
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What a dataset says of itself; published data has no manifest, so no files, and what is held out is inferred."""
+    """What is known of a dataset before its rows are read: its manifest, as far as it has one.
+
+    splits: rows, and with a manifest true answers, of each split. files: with rows, empty for the published layout.
+    data_files: globs that other programs read. pixels, digest: of the manifest.
+    """
 
     folder: Path
     layout: str
     splits: dict[str, dict[str, int]]
     rules: Rules
-    files: tuple[dict[str, Any], ...] = ()
-    data_files: tuple[str, ...] = ()
-    pixels: str | None = None
-    digest: str = ""
+    has_manifest: bool
+    files: tuple[dict[str, Any], ...]
+    data_files: tuple[str, ...]
+    pixels: str | None
+    digest: str
 
 
 class Chunk(NamedTuple):
@@ -49,12 +54,14 @@ class Chunk(NamedTuple):
 
 @dataclass
 class Findings:
-    """What was found in a part, or in several."""
+    """Counts of one chunk, or of several."""
 
     number: int = 0
     done: Counter[str] = field(default_factory=Counter)  # check -> things checked
     wrong: Counter[tuple[str, str]] = field(default_factory=Counter)  # (check, split) -> those that fail it
-    first: dict[str, tuple[int, str]] = field(default_factory=dict)  # check -> part and row of the first, and why
+    first: dict[str, tuple[int, str]] = field(
+        default_factory=dict
+    )  # check -> chunk of the first problem, and the problem
     tally: Counter[tuple[str, str, Any, bool]] = field(default_factory=Counter)  # (split, rule, feature, answer)
     rows: Counter[str] = field(default_factory=Counter)  # split -> rows read
     true: Counter[str] = field(default_factory=Counter)  # split -> answers
@@ -76,89 +83,86 @@ class Findings:
 
 
 def read_info(folder: Path) -> DatasetInfo:
-    """The manifest, or for published data without one what can be known of it. Raises `ValueError` for neither."""
-    if (folder / "index.csv").is_file() and not (folder / MANIFEST).exists() and not (folder / WORK).exists():
-        splits = {split: {"rows": rows} for split, rows in published_counts(folder).items()}
-        told = DatasetInfo(folder, "original", splits, Rules(None, frozenset(), frozenset(), exact=False))
-    else:
-        manifest = read_manifest(folder)
-        with damage(folder / MANIFEST):
-            told = info_of(folder, manifest)
-    if told.rules.pairs:
-        return told
-    return replace(told, rules=replace(told.rules, pairs=pairs_in(told, "test_ood")))
+    """What is known of a dataset before its rows are read. Raises `ValueError` where the folder holds none."""
+    manifest = read_manifest(folder)
+    with damage(folder / MANIFEST):
+        info = info_of(folder, manifest)
+    if info.rules.pairs:
+        return info
+    return replace(info, rules=replace(info.rules, pairs=pairs_in(info, "test_ood")))
 
 
 def info_of(folder: Path, manifest: dict[str, Any]) -> DatasetInfo:
+    ours = has_manifest(folder)
     held_out = manifest["held_out"] if manifest["config"] else {"pairs": [], "queries": []}
-    rules = Rules(
-        config_from_dict(manifest["config"]) if manifest["config"] else None,
-        frozenset(tuple(map(str, pair)) for pair in held_out["pairs"]),
-        frozenset(frozenset(map(str, query)) for query in held_out["queries"]),
-        exact=manifest["pixels"] is not None,
-    )
+    pixels = manifest["pixels"] if ours else None
     return DatasetInfo(
         folder,
-        LAYOUTS[manifest["layout"]].name,
-        {split: {"rows": n["rows"], "true": int(n["true"])} for split, n in manifest["splits"].items()},
-        rules,
-        tuple(manifest["files"]),
-        tuple(map(str, manifest["data_files"].values())),
-        manifest["pixels"],
-        str(manifest["content_digest"]),
+        manifest["layout"],
+        {split: {name: int(n) for name, n in counts.items()} for split, counts in manifest["splits"].items()},
+        Rules(
+            config_from_dict(manifest["config"]) if manifest["config"] else None,
+            frozenset(tuple(map(str, pair)) for pair in held_out["pairs"]),
+            frozenset(frozenset(map(str, query)) for query in held_out["queries"]),
+            exact=pixels is not None,
+        ),
+        ours,
+        tuple(file for file in manifest["files"] if ours or "rows" in file),
+        tuple(map(str, manifest["data_files"].values())) if ours else (),
+        pixels,
+        str(manifest["content_digest"]) if ours else "",
     )
 
 
-def chunks_of(told: DatasetInfo) -> list[Chunk]:
+def chunks_of(info: DatasetInfo) -> list[Chunk]:
     """The dataset in the pieces that workers take. Files without rows of their own have no split here."""
-    if not told.files:
-        return [Chunk(number, split, 0, None, {}) for number, split in enumerate(told.splits)]
-    parts, starts = [], Counter[str]()
-    last = {file["split"]: number for number, file in enumerate(told.files) if "rows" in file}
-    for number, file in enumerate(told.files):
+    if not info.files:
+        return [Chunk(number, split, 0, None, {}) for number, split in enumerate(info.splits)]
+    chunks, starts = [], Counter[str]()
+    last = {file["split"]: number for number, file in enumerate(info.files) if "rows" in file}
+    for number, file in enumerate(info.files):
         split = file["split"] or "" if "rows" in file else ""
         stop = None if number == last.get(split) else starts[split] + file.get("rows", 0)
-        parts.append(Chunk(number, split, starts[split], stop, file))
+        chunks.append(Chunk(number, split, starts[split], stop, file))
         starts[split] += file.get("rows", 0)
-    return parts
+    return chunks
 
 
-def tables_of(told: DatasetInfo, part: Chunk) -> Iterator[pa.Table]:
-    """The rows of a part, malformed ones too. Raises `ValueError` where they cannot be read."""
-    files, rows = told.files, (part.start, part.stop)
-    if part.file and "*" not in part.file["name"]:
-        files, rows = (part.file,), (0, None)
-    found = LAYOUTS[told.layout].tables(told.folder, {"files": files}, part.split, *rows)
-    return (table for _, table in found)
+def tables_of(info: DatasetInfo, chunk: Chunk) -> Iterator[pa.Table]:
+    """The rows of a chunk, malformed ones too. Raises `ValueError` where they cannot be read."""
+    files, rows = info.files, (chunk.start, chunk.stop)
+    if chunk.file and "*" not in chunk.file["name"]:
+        files, rows = (chunk.file,), (0, None)
+    return (table for _, table in LAYOUTS[info.layout].tables(info.folder, {"files": files}, chunk.split, *rows))
 
 
-def pairs_in(told: DatasetInfo, split: str) -> frozenset[Pair]:
+def pairs_in(info: DatasetInfo, split: str) -> frozenset[Pair]:
     """The pairs that a split's queries show; what cannot be read is left for the checks to report."""
     pairs = set()
     with contextlib.suppress(ValueError):
-        for part in (part for part in chunks_of(told) if part.split == split):
-            for table in tables_of(told, part):
+        for chunk in (chunk for chunk in chunks_of(info) if chunk.split == split):
+            for table in tables_of(info, chunk):
                 for row in () if malformed(table) else rows_of(table):
                     pairs.add(recount(parse_query(row.query), parse_caption(row.caption)[2])[1])
     return frozenset(pairs)
 
 
-def examine(told: DatasetInfo, part: Chunk) -> Findings:
-    """All that can be said of a part by itself."""
-    found = Findings(part.number)
-    if part.file:
-        found.check("files", part.split, file_problem(told.folder, part.file))
+def examine(info: DatasetInfo, chunk: Chunk) -> Findings:
+    """The findings of one chunk."""
+    findings = Findings(chunk.number)
+    if info.has_manifest and chunk.file:
+        findings.check("files", chunk.split, file_problem(info.folder, chunk.file))
     try:
-        for table in tables_of(told, part) if part.split else ():
-            examine_table(told, part, table, found)
-        digest = f"{found.digests[part.split] % (1 << 256):064x}"
-        there = {"rows": found.rows[part.split], "true": found.true[part.split], "rows_digest": digest}
-        wrong = [key for key in there if part.split and there[key] != part.file.get(key, there[key])]
-        problem = f"{wrong[0]} is {there[wrong[0]]}, not {part.file[wrong[0]]}" if wrong else ""
+        for table in tables_of(info, chunk) if chunk.split else ():
+            examine_table(info, chunk, table, findings)
+        digest = f"{findings.digests[chunk.split] % (1 << 256):064x}"
+        there = {"rows": findings.rows[chunk.split], "true": findings.true[chunk.split], "rows_digest": digest}
+        wrong = [key for key in there if chunk.split and there[key] != chunk.file.get(key, there[key])]
+        problem = f"{wrong[0]} is {there[wrong[0]]}, not {chunk.file[wrong[0]]}" if wrong else ""
     except ValueError as error:
         problem = str(error)
-    found.check("rows", part.split, problem and f"{part.file.get('name', part.split)}: {problem}")
-    return found
+    findings.check("rows", chunk.split, problem and f"{chunk.file.get('name', chunk.split)}: {problem}")
+    return findings
 
 
 def file_problem(folder: Path, file: dict[str, Any]) -> str:
@@ -169,21 +173,21 @@ def file_problem(folder: Path, file: dict[str, Any]) -> str:
     return "" if there.items() <= file.items() else f"{file['name']}: not the bytes that were written"
 
 
-def examine_table(told: DatasetInfo, part: Chunk, table: pa.Table, found: Findings) -> None:
-    split, start = part.split, part.start + found.rows[part.split]
-    found.rows[split] += table.num_rows
+def examine_table(info: DatasetInfo, chunk: Chunk, table: pa.Table, findings: Findings) -> None:
+    split, start = chunk.split, chunk.start + findings.rows[chunk.split]
+    findings.rows[split] += table.num_rows
     if problem := malformed(table):  # its rows are left out of all other checks, which may fail for that
-        found.check("columns", split, f"{part.file.get('name', split)}, rows from {start} on: {problem}")
+        findings.check("columns", split, f"{chunk.file.get('name', split)}, rows from {start} on: {problem}")
         return
-    found.done["columns"] += table.num_rows
-    found.digests[split] += rows_digest(table)
+    findings.done["columns"] += table.num_rows
+    findings.digests[split] += rows_digest(table)
     hashes = []
     for number, row in enumerate(rows_of(table), start):
-        found.true[split] += row.answer
+        findings.true[split] += row.answer
         hashes.append(hashlib.blake2b(f"{sorted(row.objects)} {row.query}".encode(), digest_size=16).digest())
-        problems, looks = examine_row(told.rules, row, split, number)
+        problems, looks = examine_row(info.rules, row, split, number)
         for name, problem in problems.items():
-            found.check(name, split, problem and f"{row.id}: {problem}")
+            findings.check(name, split, problem and f"{row.id}: {problem}")
         for rule, feature in looks:
-            found.tally[split, rule, feature, row.answer] += 1
-    found.hashes.append((split, start, b"".join(hashes)))
+            findings.tally[split, rule, feature, row.answer] += 1
+    findings.hashes.append((split, start, b"".join(hashes)))

@@ -17,7 +17,7 @@ import pyarrow as pa
 from render.text import caption_of, parse_caption
 from travlr.audit.pictures import ObjectRow, picture_problem
 from travlr.config import Config
-from travlr.dataset import example_id, parse_query_form
+from travlr.formats.columns import example_id, parse_query_form
 from travlr.scene import Query, Scene, World
 from travlr.tasks import TASKS, parse_query
 from travlr.tasks.base import Cells, CellsOf, Pair

@@ -1,4 +1,4 @@
-"""The four layouts of a dataset on disk. Each writes and reads the same tables (`travlr.dataset.SCHEMA`).
+"""The four layouts of a dataset on disk. Each writes and reads the same tables (`travlr.formats.columns.SCHEMA`).
 
 A dataset is made in *parts*: rows start to stop of one split. A part's own files are put in place whole or not at
 all; what a part adds to a file that all parts share waits as a fragment in `.travlr/parts` until all are there.
@@ -17,14 +17,9 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from travlr.dataset import (
-    MANIFEST,
-    ROW_GROUP,
-    SCHEMA,
-    damage,
-    sound,
-)
 from travlr.files import WORK, put_file, read_chunks
+from travlr.formats.columns import ROW_GROUP, SCHEMA, damage, sound
+from travlr.formats.manifest import MANIFEST
 
 T = TypeVar("T")
 PARTS = f"{WORK}/parts"  # records and fragments of finished parts

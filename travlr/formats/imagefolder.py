@@ -10,11 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from travlr.dataset import (
-    example_id,
-)
 from travlr.files import put_file, regular
 from travlr.formats.base import PARTS, Layout, Part, Shared, entry_of, rows_of, tables_of_rows, take_picture
+from travlr.formats.columns import example_id
 
 
 class ImageFolder(Layout):

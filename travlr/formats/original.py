@@ -13,22 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from travlr.dataset import (
-    damage,
-    example_id,
-    parse_query_form,
-    query_form,
-)
 from travlr.files import put_file, regular
 from travlr.formats.base import PARTS, Layout, Part, Shared, entry_of, rows_of, suffix_of, tables_of_rows
+from travlr.formats.columns import example_id, parse_query_form, query_form
+from travlr.formats.foreign import PUBLISHED_COLUMNS, PUBLISHED_SPLITS, read_index
 from travlr.scene import Object
 from travlr.tasks import TASKS, parse_query, truth
-
-# The published layout has other names for the splits.
-PUBLISHED_SPLITS = {"train": "train", "validation": "val", "test_ind": "val_test", "test_ood": "test"}
-
-
-PUBLISHED_COLUMNS = ("", "caption", "query", "answer", "image", "split")
 
 
 class Original(Layout):
@@ -103,14 +93,6 @@ def _jpeg(row: dict[str, Any]) -> bytes:
     return buffer.getvalue()
 
 
-def read_index(path: Path) -> Iterator[dict[str, str]]:
-    with open(regular(path), newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file, strict=True)
-        if missing := set(PUBLISHED_COLUMNS) - set(reader.fieldnames or ()):
-            raise ValueError(f"not in the published layout: it has no column {min(missing)!r}")
-        yield from reader
-
-
 def read_entries(path: Path) -> Iterator[tuple[str, Any]]:
     """Names and values of one large JSON object, without ever holding all of it."""
     decoder, text = json.JSONDecoder(), ""
@@ -130,18 +112,6 @@ def read_entries(path: Path) -> Iterator[tuple[str, Any]]:
             text = text[at:]
     if text.strip() != "}":
         raise ValueError(f"metadata.jsonl ends in the middle, or is no JSON object: {text[:40]!r}")
-
-
-def published_counts(folder: Path) -> dict[str, int]:
-    """Rows per split of a dataset in the published layout, with this project's names of the splits."""
-    path = folder / "index.csv"
-    found = dict.fromkeys(PUBLISHED_SPLITS.values(), 0)
-    with damage(path):
-        for line in read_index(path):
-            if line["split"] not in found:
-                raise ValueError(f"unknown split {line['split']!r}")
-            found[line["split"]] += 1
-    return {split: found[name] for split, name in PUBLISHED_SPLITS.items() if found[name]}
 
 
 def _from_published(folder: Path, split: str, number: int, line: dict[str, str], entry: Any) -> dict[str, Any]:

@@ -9,14 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from travlr.dataset import (
-    ROW_GROUP,
-    SCHEMA,
-    damage,
-    open_parquet,
-)
 from travlr.files import placed
 from travlr.formats.base import Layout, Part, entry_of, shards
+from travlr.formats.columns import ROW_GROUP, SCHEMA, open_parquet, read_table
 
 
 class Parquet(Layout):
@@ -59,8 +54,7 @@ class Parquet(Layout):
             for group in range(file.num_row_groups):
                 end = begin + file.metadata.row_group(group).num_rows
                 if end > first and (last is None or begin < last):
-                    with damage(path):
-                        table = file.read_row_group(group)
+                    table = read_table(file, path, group=group)
                     yield path, table[max(0, first - begin) : end - begin if last is None else last - begin]
                 begin = end
 

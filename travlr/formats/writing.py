@@ -20,19 +20,11 @@ import pyarrow as pa
 
 from travlr import files
 from travlr.cli import Log
-from travlr.dataset import (
-    FORMAT_VERSION,
-    MANIFEST,
-    SCHEMA_DIGEST,
-    checked_manifest,
-    content_digest,
-    read_manifest,
-    rows_digest,
-    versions,
-)
 from travlr.files import KEPT, WORK, hashed, put_file, regular
 from travlr.formats import LAYOUTS, base
 from travlr.formats.base import CARD, PARTS, Part, names_of, remove
+from travlr.formats.columns import SCHEMA_DIGEST, content_digest, rows_digest
+from travlr.formats.manifest import FORMAT_VERSION, MANIFEST, checked_manifest, read_manifest, versions
 from travlr.workers import Progress, run
 
 JOB = f"{WORK}/job.json"  # of an unfinished dataset: what is being made
