@@ -18,23 +18,20 @@ PASSED = ".audited"  # in the folder of runs: an empty file for each dataset tha
 
 
 def prepare_dataset(config: Run, log: Log) -> Path:
-    """The dataset's folder. data/TASK is made where it is missing; any other is checked: each time that its files are
-    those that its manifest tells of, once that it passes its audit (all of `travlr.audit`).
+    """The folder of a run's dataset. data/TASK is generated where it is missing. Any other dataset is checked: its files
+    against its manifest in every run, and by `travlr.audit` once, unless `audit=false`.
 
-    Raises `ValueError` where it does not.
+    Raises `ValueError` where the dataset is missing or fails a check.
     """
     folder = dataset_folder(config)
-    if not (folder / MANIFEST).is_file():
-        if config.data is not None:
-            command = shlex.join(["python", "-m", "travlr.generate", f"task={config.task}", f"out={folder}"])
-            raise ValueError(f"data={folder}: holds no dataset; make it with {command}")
+    if config.data is None and not has_manifest(folder):
         from travlr.generate import Job, generate_dataset
 
         log(f"{folder}: making the dataset")
         generate_dataset(TASKS[config.task].Config(), Job(out=str(folder)), log)
         _passed(config).touch()
         return folder
-    check_files(folder)
+    check_files(folder, config.task)
     if config.audit and not _passed(config).exists():
         log(f"{folder}: auditing the dataset, this once")
         if failed := [check for check in audit(folder) if check.status == "FAIL"]:
