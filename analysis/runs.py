@@ -63,8 +63,8 @@ PREDICTIONS = {  # the columns of `Runs.predictions`, in order
 class Runs:
     """The finished runs below a folder.
 
-    results: a row for each (run, test setting, split), with the columns of `train.results.store.RESULT_COLUMNS`, and `own`
-    (the test setting is that of training) and `converged` (above random there on test_ind, the paper's #sd).
+    results: a row for each (run, test setting, split), with the columns of `train.results.store.RESULT_COLUMNS`, and
+    `own` (the test setting is that of training) and `converged` (above random there on test_ind, the paper's #sd).
     skipped: what was left out, a line for each. datasets: those found, by content digest.
     """
 

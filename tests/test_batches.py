@@ -214,8 +214,8 @@ def test_the_side_that_is_trained_in_teaches_the_other_and_learns_nothing_from_i
         told.append((model.training, tell(*arguments)))
         return told[-1][1]
 
-    tell = learner._told
-    monkeypatch.setattr(learner, "_told", seen)
+    tell = learner._predictions
+    monkeypatch.setattr(learner, "_predictions", seen)
     loss = learner.losses(replace(own, targets=None, objects=None, sides=(own, replace(other, objects=None))))
     torch.autograd.backward(loss["consistency_loss"])
     assert own.features is not None and own.features.grad is None

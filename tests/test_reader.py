@@ -331,7 +331,7 @@ def test_every_model_of_images_can_be_a_reader(model: str) -> None:
     inputs = module.pictures(examples, np.arange(3), np.ones(3, bool))
     regions = 144 if inputs.features is None else inputs.features.shape[1]
     named = reader(inputs)
-    assert named.shape == (3, regions, 6, len(reader.about.words))
+    assert named.shape == (3, regions, 6, len(reader.config.words))
     torch.testing.assert_close(named.exp().sum(-1), torch.ones(named.shape[:-1]))
 
 

@@ -534,7 +534,7 @@ def test_an_experiment_without_m_says_how_many_runs_it_has(
 ) -> None:
     monkeypatch.setattr(Job, "run", lambda self: [])
     assert called(monkeypatch, "experiment=transfer") == 0
-    assert capsys.readouterr().out == "experiment=transfer: this is one run; -m runs all 72 of its grid\n"
+    assert capsys.readouterr().out == "experiment=transfer: this is one run; -m trains all 72 of its grid\n"
     one = ["experiment=table2", "model=uniter", "task=cardinality", "setting=image", "seed=0"]
     for arguments in (one, ["model=uniter"], ["experiment=table2", "devices=2"]):
         assert called(monkeypatch, *arguments) == 0
@@ -631,7 +631,7 @@ def test_a_run_that_another_process_has_is_tried_again_at_the_end(
         return [row | {"run": f"{config.seed}"} for row in rows]
 
     monkeypatch.setattr(train.run, "run", run)
-    monkeypatch.setattr(sweep, "PAUSE", 0.0)
+    monkeypatch.setattr(sweep, "POLL_SECONDS", 0.0)
     said: list[str] = []
     assert len(run_all(expand(last_of([*arguments, "seed=1,2,3"])), said.append)) == 18
     assert order == [1, 2, 3, 1, 2]

@@ -16,19 +16,16 @@ PAIR_TOKENS, NAME_TOKENS = 4, 5  # words that are named of a pair and of an obje
 class Inputs:
     """B examples. Text is `[CLS] caption [SEP] query [SEP]`, or `[CLS] query [SEP]` where no caption is shown.
 
-    tokens: (B, L) int64, padded. token_mask: (B, L) bool, False for padding.
-    features: (B, R, D) float. boxes: (B, R, 4) float: left, top, right, bottom as parts of the picture, 0 to 1.
-    region_mask: (B, R) bool, False for padding. Regions are None for models that see none.
-    pixels: (B, 3, height, width) float, normalised; None for models that see regions or text alone.
-    seen: (B or 1, 1 + R, H) float, what a model that sees pixels made of them before; it is then used in their place.
-    answer: (B,) int64, 1 for true; None where it is not known.
-    targets: (B, L) int64, words that tokens should name (masked or not), `IGNORED` elsewhere; None where none should.
-    pair: (B, 4) int64, words that the first token's state should name (`train.data.auxiliary`); None where it is not asked.
-    values: (B, 2) float, numbers that it should tell; NaN for none; None where that is not asked.
-    objects: (B, L, 5) int64, words that the last token of each object of the text should name; None where that is not
-    asked.
-    sides: B unlabelled examples as the training setting shows them, and as the other modality does
-    (`train.learning.consistency`); None where there are none.
+    tokens: (B, L) int64, padded. token_mask: (B, L) bool, False for padding. features: (B, R, D) float. boxes: (B, R,
+    4) float: left, top, right, bottom as parts of the picture, 0 to 1. region_mask: (B, R) bool, False for padding.
+    Regions are None for models that see none. pixels: (B, 3, height, width) float, normalised; None for models that see
+    regions or text alone. seen: (B or 1, 1 + R, H) float, what a model that sees pixels made of them before; it is then
+    used in their place. answer: (B,) int64, 1 for true; None where it is not known. targets: (B, L) int64, words that
+    tokens should name (masked or not), `IGNORED` elsewhere; None where none should. pair: (B, 4) int64, words that the
+    first token's state should name (`train.data.auxiliary`); None where it is not asked. values: (B, 2) float, numbers
+    that it should tell; NaN for none; None where that is not asked. objects: (B, L, 5) int64, words that the last token
+    of each object of the text should name; None where that is not asked. sides: B unlabelled examples as the training
+    setting shows them, and as the other modality does (`train.learning.consistency`); None where there are none.
     """
 
     tokens: Tensor

@@ -133,8 +133,8 @@ class FilePictures:
         self._pictures = packed(cache, f"pictures-{digest.hexdigest()}", len(ids), make, "decoding pictures")
 
     def __call__(self, rows: np.ndarray, random: np.random.Generator | None = None) -> Tensor:
-        """Rows (B,), perhaps `BLANK` -> (B, 3, side, side) float32. random: changes pictures (`train.data.augment`), which
-        are then scaled twice where the files are not of the model's size."""
+        """Rows (B,), perhaps `BLANK` -> (B, 3, side, side) float32. random: changes pictures (`train.data.augment`),
+        which are then scaled twice where the files are not of the model's size."""
         pictures = np.stack([self._picture(row) for row in rows.tolist()])
         if random is not None:
             pictures = augment(pictures, self.side, random)

@@ -1,4 +1,4 @@
-"""The test matrix: a model's answers in every test setting, in and out of distribution."""
+"""Tests: the predictions and scores of a model in every test setting, in and out of distribution."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ from train.results.scores import QueryTexts, Scores, by_group, couples_right, sc
 from train.results.store import TEST_SPLITS, predictions_table
 from travlr.tasks import TASKS
 
-MAX_VISION = 1 << 26  # numbers that ALBEF makes of pictures and that are kept at a time: 256 MiB
+MAX_VISION = 1 << 26  # numbers of image states in memory at a time: 256 MiB
 
-Batches = Iterator[tuple[str, np.ndarray, Inputs]]  # setting, rows, and what the model is given
+Batches = Iterator[tuple[str, np.ndarray, Inputs]]  # setting, rows of examples, model inputs
 
 
 @dataclass
 class TestResults:
+    """rows: arguments of `result_row` for each setting and split. predictions: their tables."""
+
     rows: list[tuple[tuple[str, str, Scores, Any], dict[str, Any]]]
     predictions: list[Any]
 
 
 def test_matrix(data: RunData, model: Model, device: str, precision: str) -> TestResults:
-    """Scores and predictions in every test setting, in and out of distribution."""
+    """Scores and predictions for every test setting, on test_ind and test_ood."""
     where = torch.device("cuda" if device == "gpu" else "cpu")
     model.to(where).eval()
     train = data.source.raw("train")
@@ -41,7 +43,7 @@ def test_matrix(data: RunData, model: Model, device: str, precision: str) -> Tes
     for split in TEST_SPLITS:
         examples = data.examples(split)
         floor = text_baselines(seen, QueryTexts(examples.queries, examples.answers, examples.objects))
-        scenes = np.unique(examples.grid, axis=0, return_inverse=True)[1]  # equal where pictures are
+        scenes = np.unique(examples.grid, axis=0, return_inverse=True)[1]  # clusters for intervals
         for setting, logits in predict(model, examples, data.run.test_settings, where, precision).items():
             found = {
                 "groups": by_group(examples.answers, logits, examples.groups.tolist(), scenes),
@@ -54,7 +56,7 @@ def test_matrix(data: RunData, model: Model, device: str, precision: str) -> Tes
 
 
 def possible(run: Run, setting: str) -> bool:
-    """Whether what a run's model is shown in a test setting tells the answers at all."""
+    """Whether the model's input in a test setting contains what the task asks about (see `Run.sees_places`)."""
     return setting != "image" or run.sees_places or not TASKS[run.task].places
 
 
@@ -82,8 +84,8 @@ def _batches(examples: Examples, settings: Sequence[str]) -> Batches:
 
 
 def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[str], device: torch.device) -> Batches:
-    """As `_batches`, but the model has seen the pictures: each distinct one, the blank one too, once for all settings.
-    What it makes of them is kept for a portion of the pictures at a time."""
+    """As `_batches`, with the image states precomputed: each distinct picture, and the blank one, is computed once for
+    all settings. Pictures are processed in portions, so that their states fit into memory."""
 
     def see(rows: np.ndarray, image: bool) -> torch.Tensor:
         return model.see(examples.inputs(rows, np.full(len(rows), image), np.zeros(len(rows), bool)).to(device))
@@ -98,8 +100,8 @@ def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[st
     first, which = distinct(examples)
     order = np.argsort(which, kind="stable")
     shape = model.shape
-    positions = ((shape.picture // shape.patch) ** 2 + 1) * shape.width  # numbers that a picture becomes
-    portion, batch = max(1, MAX_VISION // positions), max(1, TOKENS * model.shape.width // positions)
+    numbers = ((shape.picture // shape.patch) ** 2 + 1) * shape.width  # of the states of one picture
+    portion, batch = max(1, MAX_VISION // numbers), max(1, TOKENS * shape.width // numbers)
     for start in range(0, len(first) if shows else 0, portion):
         pictures = first[start : start + portion]
         seen = torch.cat([see(pictures[i : i + batch], True) for i in range(0, len(pictures), batch)])

@@ -1,9 +1,9 @@
 """A small network that names the colour, shape and size of one object: the frozen "detector" of the region sources.
 
-It reads the crop of one cell and gives a feature vector as a detector's last layer would (2048 numbers, none
-negative), from which its heads read the names of all of `travlr.scene`, or that the cell is empty. The weights ship
-with the project; `python -m train.regions.recogniser` trains them anew and `python -m train.regions.recogniser --check` says how well
-the shipped ones name renderings that training has not seen.
+It reads the crop of one cell and gives a feature vector as a detector's last layer would (2048 numbers, none negative),
+from which its heads read the names of all of `travlr.scene`, or that the cell is empty. The weights ship with the
+project; `python -m train.regions.recogniser` trains them anew and `python -m train.regions.recogniser --check` says how
+well the shipped ones name renderings that training has not seen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Regions of pictures: boxes with feature vectors, from one of several sources.
 
-A source sees a split once and gives `RegionTable`: one table of distinct feature vectors, and for each example which rows
-of it stand where. So features are computed once for each distinct picture content and looked up after that.
+A source sees a split once and gives `RegionTable`: one table of distinct feature vectors, and for each example which
+rows of it stand where. So features are computed once for each distinct picture content and looked up after that.
 """
 
 from __future__ import annotations
