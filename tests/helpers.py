@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from train.command import main as train_main
-from travlr import Cardinality, Count, Image, Job, cli, generate_dataset
+from travlr import Cardinality, Count, GenerateArguments, Image, cli, generate_dataset
 from travlr.config import Config
 from travlr.files import WORK, hashed
 from travlr.formats import LAYOUTS
@@ -40,7 +40,7 @@ def write(folder: Path, config: Config = SMALL, **job: Any) -> tuple[dict[str, A
     """Write a small dataset in this process; its manifest, and what was said."""
     said: list[str] = []
     manifest = generate_dataset(
-        config, Job(**{"out": str(folder), "rows_per_file": 50, "workers": 1, **job}), said.append
+        config, GenerateArguments(**{"out": str(folder), "rows_per_file": 50, "workers": 1, **job}), said.append
     )
     return manifest, said
 

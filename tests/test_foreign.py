@@ -21,7 +21,7 @@ from travlr.browse import main as browse
 from travlr.cli import UsageError
 from travlr.convert import convert_dataset
 from travlr.formats.columns import COLUMNS
-from travlr.generate import Job
+from travlr.generate import GenerateArguments
 from travlr.scene import SPLITS
 
 LARGE = {  # what Polars and newer pandas write
@@ -36,7 +36,7 @@ LARGE = {  # what Polars and newer pandas write
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("source") / "d"
-    generate_dataset(SMALL, Job(str(folder), workers=1), log=lambda _: None)
+    generate_dataset(SMALL, GenerateArguments(str(folder), workers=1), log=lambda _: None)
     return folder
 
 

@@ -25,10 +25,10 @@ def prepare_dataset(config: Run, log: Log) -> Path:
     """
     folder = dataset_folder(config)
     if config.data is None and not has_manifest(folder):
-        from travlr.generate import Job, generate_dataset
+        from travlr.generate import GenerateArguments, generate_dataset
 
         log(f"{folder}: generating the dataset")
-        generate_dataset(TASKS[config.task].Config(), Job(out=str(folder)), log)
+        generate_dataset(TASKS[config.task].Config(), GenerateArguments(out=str(folder)), log)
         _passed(config).touch()
         return folder
     check_files(folder, config.task)

@@ -174,7 +174,7 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
         "settings": list(settings.items()),
         "splits": [{"name": name, "counts": list(map(_joined, s.counts.items()))} for name, s in surveys.items()],
         "baselines": list(baselines(surveys)),
-        "note": f"{COUNTS_NOTE} {TASKS[task].note}",
+        "note": f"{COUNTS_NOTE} {TASKS[task].pair_note}",
         "maps": list(heat_maps(task, {pair for s in surveys.values() for pair in s.counts})),
         "examples": [
             example(split, row) | {"couple": f"{split} {number // 2}" if s.couples else None}

@@ -28,7 +28,7 @@ from travlr.formats.card import write_card
 from travlr.formats.columns import IMAGE, damage, example_id
 from travlr.formats.manifest import MANIFEST, has_manifest, read_manifest
 from travlr.formats.writing import Plan, damaged_files, write_dataset
-from travlr.generate import Job
+from travlr.generate import GenerateArguments
 from travlr.scene import SPLITS
 from travlr.tasks import config_from_dict
 
@@ -104,7 +104,7 @@ def convert_dataset(
         layout=layout,
         task=first["task"],
         counts=splits,
-        rows_per_file=rows_per_file or manifest.get("rows_per_file") or Job.rows_per_file,
+        rows_per_file=rows_per_file or manifest.get("rows_per_file") or GenerateArguments.rows_per_file,
         about={
             "config": manifest["config"],
             "held_out": manifest.get("held_out"),
@@ -172,10 +172,10 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _job(settings: list[str]) -> tuple[Job, int | None]:
+def _job(settings: list[str]) -> tuple[GenerateArguments, int | None]:
     """The settings, and the rows per file where given. Raises `cli.UsageError` for any wrong name or value."""
     values = {}
-    names = [name for name in Job.__dataclass_fields__ if name != "out"]
+    names = [name for name in GenerateArguments.__dataclass_fields__ if name != "out"]
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or name not in names:
@@ -183,5 +183,5 @@ def _job(settings: list[str]) -> tuple[Job, int | None]:
         values[name] = value
     if "format" not in values:
         raise cli.UsageError(f"format= is missing; choose one of {', '.join(LAYOUTS)}")
-    job: Job = cli.typed(Job, values)
+    job: GenerateArguments = cli.typed(GenerateArguments, values)
     return job, job.rows_per_file if "rows_per_file" in values else None

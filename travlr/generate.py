@@ -58,7 +58,7 @@ class Generator:
         self._names = [pa.array(names) for names in (colours, shapes, sizes)]
         self._queried = np.zeros((len(queries), len(world.kinds) + 1), bool)  # by query and kind
         for row, query in zip(self._queried, queries, strict=True):
-            for argument in self.task.described:
+            for argument in self.task.object_arguments:
                 row[list(world.matching(query.args[argument]))] = True
 
     def batch(self, split: str, start: int, stop: int) -> Batch:
@@ -170,7 +170,7 @@ class Tables:
 
 
 @dataclass(frozen=True)
-class Job:
+class GenerateArguments:
     """Where and how to write: nothing here changes an example."""
 
     out: str | None = option(None, "folder to write; null for data/TASK")
@@ -193,7 +193,7 @@ class Job:
             raise ValueError(f"workers={self.workers}: must be 0 (one per core) or more")
 
 
-def generate_dataset(config: Config, job: Job = Job(), log: Any = print) -> dict[str, Any]:
+def generate_dataset(config: Config, job: GenerateArguments = GenerateArguments(), log: Any = print) -> dict[str, Any]:
     """Write the dataset of a config and give its manifest. Raises `ValueError` as `Generator` and `write_dataset`."""
     maker = generator(config)
     plan = Plan(
@@ -231,7 +231,7 @@ examples
 """
 
 
-def settings(arguments: list[str]) -> tuple[Config, Job]:
+def settings(arguments: list[str]) -> tuple[Config, GenerateArguments]:
     """Config and job of `name=value` arguments. Raises `cli.UsageError` for any wrong name or value."""
     values = cli.compose("generate", arguments, free_text=("out",))
     for name, valid in (("task", tuple(TASKS)), ("preset", PRESETS)):
@@ -239,10 +239,10 @@ def settings(arguments: list[str]) -> tuple[Config, Job]:
             given = f"{name}={values[name]}:" if name in values else f"{name}= is missing;"
             raise cli.UsageError(f"{given} choose one of {', '.join(valid)}{cli.slip(name, arguments)}")
     task, preset = TASKS[values["task"]], values.pop("preset")
-    job = {name: values.pop(name) for name in Job.__dataclass_fields__ if name in values}
+    job = {name: values.pop(name) for name in GenerateArguments.__dataclass_fields__ if name in values}
     out = job.pop("out", None)
     values = cli.merged(task.presets.get(preset, {}), values)
-    return cli.typed(task.Config, values), replace(cli.typed(Job, job), out=out)
+    return cli.typed(task.Config, values), replace(cli.typed(GenerateArguments, job), out=out)
 
 
 def main(arguments: list[str]) -> int:
@@ -267,10 +267,10 @@ def main(arguments: list[str]) -> int:
 def _help_settings() -> str:
     """Every setting with its default: of the job, of all tasks, and of each task what it adds or changes."""
     lines = [f"task=  # one of {', '.join(TASKS)}", f"preset=paper  # one of {', '.join(PRESETS)}"]
-    lines += [*cli.help_lines(Job), "", "of every task, where its own list below does not say otherwise"]
+    lines += [*cli.help_lines(GenerateArguments), "", "of every task, where its own list below does not say otherwise"]
     common = cli.help_lines(Config, leave_out=("task",))
     lines += common
     for name, task in TASKS.items():
         own = [line for line in cli.help_lines(task.Config, leave_out=("task",)) if line not in common]
-        lines += ["", f"task={name}  # {task.text(task.samples[0])}", *own]
+        lines += ["", f"task={name}  # {task.text(task.vocabulary_arguments[0])}", *own]
     return "\n".join(f"  {line}".rstrip() for line in lines)

@@ -32,7 +32,7 @@ from travlr.files import WORK
 from travlr.formats import LAYOUTS
 from travlr.formats.base import Part, parts_of
 from travlr.formats.columns import rows_digest
-from travlr.generate import Generator, Job, generate_dataset, generator
+from travlr.generate import GenerateArguments, Generator, generate_dataset, generator
 from travlr.tasks import TASKS
 
 TASK_ROWS = 8000
@@ -75,7 +75,7 @@ def whole_job(folder: Path) -> None:
 
 def job(config: Any, out: Path, workers: int) -> None:
     shutil.rmtree(out, ignore_errors=True)
-    generate_dataset(config, Job(out=str(out), workers=workers), log=lambda _: None)
+    generate_dataset(config, GenerateArguments(out=str(out), workers=workers), log=lambda _: None)
 
 
 def breakdown(folder: Path) -> None:

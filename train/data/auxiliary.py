@@ -93,11 +93,11 @@ def auxiliary_targets(
     parsed = {query: parse_query(query) for query in set(queries)}
     tasks = [TASKS[parsed[query].task] for query in queries]
     shown = {
-        (task, pair): ([words.ids(f" {word}")[0] for word in task.steps(pair)], pair_values(pair))
+        (task, pair): ([words.ids(f" {word}")[0] for word in task.auxiliary_words(pair)], pair_values(pair))
         for task, pair in set(zip(tasks, map(tuple, pairs), strict=True))
     }
     asked = {
-        text: (words.ids(f" {TASKS[query.task].claim(query.args)}")[0], *_query_rows(words, text))
+        text: (words.ids(f" {TASKS[query.task].predicate(query.args)}")[0], *_query_rows(words, text))
         for text, query in parsed.items()
     }
     tokens = np.full((len(queries), PAIR_TOKENS), IGNORED)

@@ -138,4 +138,4 @@ def vocabulary(task: str | None) -> list[str]:
 def _sample_texts(name: str) -> list[str]:
     """Query texts that hold every word of a task, and its claims."""
     task = task_class(name)
-    return [text for args in task.samples for text in (task.text(args), task.claim(args))]
+    return [text for args in task.vocabulary_arguments for text in (task.text(args), task.predicate(args))]

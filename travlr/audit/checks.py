@@ -226,7 +226,7 @@ def shortcut_checks(findings: Findings) -> list[Check]:
     shortcuts = {QUERY: "", TOTAL: ""} | {
         name: about for task in TASKS.values() for name, about in task.shortcuts.items()
     }
-    reported = {name for task in TASKS.values() for name in task.reported}
+    reported = {name for task in TASKS.values() for name in task.reported_shortcuts}
     for rule, about in shortcuts.items():
         counts = by_feature(findings, rule)
         scores = [score(counts["train"], counts[split]) for split in IN_DISTRIBUTION[1:]]

@@ -98,7 +98,7 @@ def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[s
         return problems | {"query": str(error)}, []
     problems["query"] = "" if query == form and query.task == name else f"{row.query} is not {row.form}"
     task, cells = TASKS[query.task], cells_of(scene)
-    asked = set().union(*(cells[query.args[i]] for i in task.described))
+    asked = set().union(*(cells[query.args[i]] for i in task.object_arguments))
     marked = {thing[3:] for thing, flag in zip(row.objects, row.queried, strict=True) if flag}
     problems["queried"] = "" if marked == asked else f"{len(marked)} objects, but the query names {len(asked)} others"
     try:
@@ -110,7 +110,11 @@ def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[s
     if config:
         problems["settings"] = settings_problem(config, query, pair, scene, cells)
     problems |= held_out_problems(rules, split, query, pair, cells)
-    shortcuts = [(QUERY, row.query), (TOTAL, (row.query, len(scene))), *task.features(query.args, cells, len(scene))]
+    shortcuts = [
+        (QUERY, row.query),
+        (TOTAL, (row.query, len(scene))),
+        *task.shortcut_features(query.args, cells, len(scene)),
+    ]
     return problems, [("pair", " ".join(pair)), *shortcuts]
 
 
@@ -166,7 +170,7 @@ def settings_problem(config: Config, query: Query, pair: Pair, scene: Scene, cel
     """What a scene shows that the settings of its dataset rule out, if anything."""
     if strange := [o for o in scene if (o.size, o.shape, o.colour) not in config.world.number]:
         return f"{strange[0].size} {strange[0].colour} {strange[0].shape} is not of this world"
-    limits = TASKS[query.task].limits(config, query.args, pair, cells, len(scene))
+    limits = TASKS[query.task].setting_limits(config, query.args, pair, cells, len(scene))
     return next((f"{name} {list(r)}, but {n}" for name, n, r in limits if not r[0] <= n <= r[1]), "")
 
 

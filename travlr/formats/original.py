@@ -146,4 +146,4 @@ def _published(row: dict[str, Any], split: str) -> dict[str, Any]:
     objects = [{k: o[k] for k in ("shape", "colour")} | {"pattern": None} | o for o in row["objects"]]
     entry = {"objects": objects, "query": row["query"], "answer": row["answer"], "split": split}
     entry["caption_abstract"] = list(range(len(objects)))
-    return entry | TASKS[query.task].published(query.args, [Object(**o) for o in row["objects"]], row["pair"])
+    return entry | TASKS[query.task].published_fields(query.args, [Object(**o) for o in row["objects"]], row["pair"])
