@@ -13,7 +13,7 @@ import re
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -119,9 +119,8 @@ def compose(
     refuse_repeated(arguments, groups)
     for argument in arguments:
         key, value = named(argument, groups)
-        if key in groups and value not in groups[key]:
-            raise UsageError(f"{key}={value}: choose one of {', '.join(groups[key])}")
         if key in groups:
+            check_choice(key, value, groups[key], arguments)
             chosen.append(f"{key}={value}")
         elif key in free_text:
             literal[key] = None if value in ("", "null") else value
@@ -136,7 +135,7 @@ def compose(
         message = str(error).splitlines()[0]
         if "must specify" in message:
             missing = message.split("'")[1]
-            message = f"{missing}= is missing; choose one of {', '.join(groups[missing])}{slip(missing, arguments)}"
+            check_choice(missing, None, groups[missing], arguments)
         setting = getattr(error, "full_key", None)
         raise UsageError(f"{setting}: {message}" if setting else message) from None
     for key, text in literal.items():
@@ -223,6 +222,13 @@ def _value(argument: str) -> Any:
     if len(values) > 1:
         raise UsageError(f"{argument}: one value is needed; a list is written [a,b]")
     return values[0]
+
+
+def check_choice(name: str, value: Any, valid: Collection[str], arguments: Sequence[str]) -> None:
+    """Raise `UsageError`, with the valid values, where a setting has none of them or is missing (None)."""
+    if value not in valid:
+        problem = f"{name}= is missing;" if value is None else f"{name}={value}:"
+        raise UsageError(f"{problem} choose one of {', '.join(valid)}{slip(name, arguments)}")
 
 
 def slip(missing: str, arguments: Sequence[str]) -> str:

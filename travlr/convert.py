@@ -181,7 +181,6 @@ def _job(settings: list[str]) -> tuple[GenerateArguments, int | None]:
         if not equals or name not in names:
             raise cli.UsageError(f"{setting!r} is not a setting; choose from {'=, '.join(names)}=")
         values[name] = value
-    if "format" not in values:
-        raise cli.UsageError(f"format= is missing; choose one of {', '.join(LAYOUTS)}")
+    cli.check_choice("format", values.get("format"), LAYOUTS, settings)
     job: GenerateArguments = cli.typed(GenerateArguments, values)
     return job, job.rows_per_file if "rows_per_file" in values else None

@@ -24,7 +24,7 @@ import pyarrow as pa
 from render.image import CONTENT_VERSION, Renderer
 from render.text import Captioner
 from travlr import cli
-from travlr.config import Config, option
+from travlr.config import Config, check_choice, option
 from travlr.dataset import Example, examples_of
 from travlr.formats import LAYOUTS
 from travlr.formats.base import Part
@@ -137,8 +137,7 @@ def make_example(config: Config, split: str, index: int) -> Example:
     unknown split, `IndexError` for an index that it does not have.
     """
     maker = generator(config)
-    if split not in SPLITS:
-        raise ValueError(f"split={split}: choose one of {', '.join(SPLITS)}")
+    check_choice("split", split, SPLITS)
     index = operator.index(index)
     count, most = getattr(config.count, split), maker.sampler.limits[split]
     if not -count <= index < most:
@@ -184,9 +183,8 @@ class GenerateArguments:
         if isinstance(self.out, os.PathLike):
             object.__setattr__(self, "out", os.fspath(self.out))
         check_types(self)
-        for name, valid in (("format", tuple(LAYOUTS)), ("executor", EXECUTORS)):
-            if getattr(self, name) not in valid:
-                raise ValueError(f"{name}={getattr(self, name)}: choose one of {', '.join(valid)}")
+        check_choice("format", self.format, LAYOUTS)
+        check_choice("executor", self.executor, EXECUTORS)
         if self.rows_per_file < 1:
             raise ValueError(f"rows_per_file={self.rows_per_file}: must be at least 1")
         if self.workers < 0:
@@ -235,9 +233,7 @@ def settings(arguments: list[str]) -> tuple[Config, GenerateArguments]:
     """Config and job of `name=value` arguments. Raises `cli.UsageError` for any wrong name or value."""
     values = cli.compose("generate", arguments, free_text=("out",))
     for name, valid in (("task", tuple(TASKS)), ("preset", PRESETS)):
-        if values.get(name) not in valid:
-            given = f"{name}={values[name]}:" if name in values else f"{name}= is missing;"
-            raise cli.UsageError(f"{given} choose one of {', '.join(valid)}{cli.slip(name, arguments)}")
+        cli.check_choice(name, values.get(name), valid, arguments)
     task, preset = TASKS[values["task"]], values.pop("preset")
     job = {name: values.pop(name) for name in GenerateArguments.__dataclass_fields__ if name in values}
     out = job.pop("out", None)

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, get_type_hints
 
-from travlr.config import Config
+from travlr.config import Config, check_choice
 from travlr.scene import Query, Scene
 from travlr.tasks.base import Pair, Task
 from travlr.tasks.cardinality import CardinalityTask
@@ -32,8 +32,7 @@ TASKS: dict[str, type[Task]] = {
 
 def task_class(name: str) -> type[Task]:
     """The class of a task. Raises `ValueError` for an unknown name, with the valid ones."""
-    if name not in TASKS:
-        raise ValueError(f"task={name}: choose one of {', '.join(TASKS)}")
+    check_choice("task", name, TASKS)
     return TASKS[name]
 
 
