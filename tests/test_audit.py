@@ -429,7 +429,7 @@ def test_other_columns(clean: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(clean / "comparison", tmp_path / "d")
     pq.write_table(pa.table({"id": ["a"]}), folder / "validation-00000-of-00001.parquet")
     checks = audit(folder, workers=1)
-    assert "columns are not those of a dataset" in named(checks, "rows").detail
+    assert "column image is missing" in named(checks, "rows").detail
     assert {"files", "rows", "content digest"} == failed(folder)
 
 

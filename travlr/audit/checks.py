@@ -1,7 +1,6 @@
-"""Check a written dataset from its files alone: `python -m travlr.audit DIR`.
+"""The audit of a whole dataset: joins the findings of all chunks into the lines of the report.
 
-Captions, query texts and pixels are read back (`travlr.audit.rows`); from them answers, pairs, splits, balance and
-shortcuts are worked out anew. Each row leaves behind counts and one 16-byte hash, so memory stays flat.
+A chunk leaves counts and a hash of 16 bytes for each row, so memory hardly grows with the dataset.
 """
 
 from __future__ import annotations
@@ -98,10 +97,10 @@ def sprites_digest(info: DatasetInfo) -> str | None:
 
 
 def other_files(info: DatasetInfo) -> Check:
-    """Files that are not the dataset's: they fail it only where other programs would read them as part of a split."""
-    known = {MANIFEST, *CARD, *names_present(info.folder, info.files)}
+    """Files that the manifest does not list; a failure only where other programs would read them as part of a split."""
+    ours = {MANIFEST, *CARD, *names_present(info.folder, info.files)}
     there = (Path(parent, name).relative_to(info.folder) for parent, _, names in os.walk(info.folder) for name in names)
-    others = sorted({str(path) for path in there} - known)
+    others = sorted({str(path) for path in there} - ours)
     read = [name for name in others if any(fnmatch.fnmatch(name, glob) for glob in info.data_files)]
     if read or not others:
         return _check(
@@ -151,8 +150,8 @@ def metadata_checks(folder: Path) -> list[Check]:
                 if any(str(entry[name]) != line[name] for name in ("query", "answer", "split")):
                     wrong["metadata.jsonl"].append(f"row {line['']}")
                 cells = [(o["row"], o["column"]) for o in entry["objects"]]
-                said = [(o.row, o.column) for o in parse_caption(line["caption"])[2]]
-                if [cells[number] for number in entry["caption_abstract"]] != said:
+                parsed = [(o.row, o.column) for o in parse_caption(line["caption"])[2]]
+                if [cells[number] for number in entry["caption_abstract"]] != parsed:
                     wrong["caption_abstract"].append(
                         f"row {line['']}: {entry['caption_abstract']} is not its caption's"
                     )
@@ -173,7 +172,7 @@ def row_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
 
 
 def split_checks(findings: Findings) -> list[Check]:
-    """Query texts of test_ood are its own, and no example occurs twice, in whatever order its caption is."""
+    """Query texts of test_ood occur in no other split, and no example occurs twice (caption order is ignored)."""
     texts: dict[bool, set[str]] = {True: set(), False: set()}
     for split, rule, feature, _ in findings.tally:
         if rule == QUERY:
@@ -205,7 +204,8 @@ def by_feature(findings: Findings, rule: str) -> dict[str, dict[Any, list[int]]]
 
 
 def balance_checks(findings: Findings) -> list[Check]:
-    """As many true as false for each pair and each text (odd numbers differ by one), and as many of each pair."""
+    """As many true as false examples of each pair and each query text (odd numbers differ by one), and equal totals of
+    pairs."""
     checks = []
     for name, rule, what in (("balance by pair", "pair", "pair"), ("balance by query text", QUERY, "text")):
         groups = [(s, f, n) for s, counts in by_feature(findings, rule).items() for f, n in counts.items()]
@@ -221,7 +221,7 @@ def balance_checks(findings: Findings) -> list[Check]:
 
 
 def shortcut_checks(findings: Findings) -> list[Check]:
-    """Accuracy of rules that do not look at what decides: fitted on train, scored on validation and test_ind."""
+    """Accuracy of rules that ignore the decisive objects: fitted on train, scored on validation and test_ind."""
     checks = []
     shortcuts = {QUERY: "", TOTAL: ""} | {
         name: about for task in TASKS.values() for name, about in task.shortcuts.items()
@@ -247,7 +247,7 @@ def lower_bound(right: float, total: int) -> float:
 
 
 def _counted(info: DatasetInfo, findings: Findings, name: str, good: str) -> Check:
-    """A check of single rows or files: in each split how many fail it, and the first."""
+    """A check of rows or files: the number of failures in each split, and the first of them."""
     wrong = {split: n for (check, split), n in findings.wrong.items() if check == name}
     counts = [f"{wrong[split]:,} of {findings.rows[split]:,} {split}" for split in SPLITS if split in wrong]
     problem = f"{', '.join(counts)}; first {findings.first[name][1]}" if wrong else ""
@@ -255,7 +255,7 @@ def _counted(info: DatasetInfo, findings: Findings, name: str, good: str) -> Che
 
 
 def _check(name: str, checked: int, problems: list[str], good: str, what: str = "") -> Check:
-    """A check that fails where there are problems; with `what` they are counted and the first is named."""
+    """A check that fails where there are problems; with `what` the report counts them and shows the first."""
     counted = f"{len(problems):,} {what}{'s' * (len(problems) != 1)}; first " if what else ""
     shown = problems[:1] if what else problems
     return Check(name, "FAIL" if problems else "ok", checked, counted + "; ".join(shown) if problems else good)

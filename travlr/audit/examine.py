@@ -1,4 +1,4 @@
-"""What the audit reads: the manifest, then each piece of the dataset, in workers."""
+"""Reads a dataset for the audit: first its manifest, then one chunk of rows after the other, in worker processes."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def info_of(folder: Path, manifest: dict[str, Any]) -> DatasetInfo:
 
 
 def chunks_of(info: DatasetInfo) -> list[Chunk]:
-    """The dataset in the pieces that workers take. Files without rows of their own have no split here."""
+    """The chunks that workers examine. A file without rows of its own makes a chunk without split."""
     if not info.files:
         return [Chunk(number, split, 0, None, {}) for number, split in enumerate(info.splits)]
     chunks, starts = [], Counter[str]()
@@ -137,7 +137,7 @@ def tables_of(info: DatasetInfo, chunk: Chunk) -> Iterator[pa.Table]:
 
 
 def pairs_in(info: DatasetInfo, split: str) -> frozenset[Pair]:
-    """The pairs that a split's queries show; what cannot be read is left for the checks to report."""
+    """The pairs of the rows of a split; unreadable rows are left to the checks."""
     pairs = set()
     with contextlib.suppress(ValueError):
         for chunk in (chunk for chunk in chunks_of(info) if chunk.split == split):

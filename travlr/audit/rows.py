@@ -1,7 +1,7 @@
-"""A second look at one row: what its caption, query text and pixels say, worked out by nothing that made them.
+"""The checks of one row: its caption, query text and picture are parsed, and its answer and pair computed again.
 
-`travlr.scene` defines answers and pairs for the generator; here they are restated from the paper with sets of cells,
-so that an audit compares two workings and not one with itself.
+The generator takes answers and pairs from a task's `truth`; the audit takes them from the task's `recount`, which works
+on sets of cells and shares no code with `truth`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from travlr.scene import Query, Scene, World
 from travlr.tasks import TASKS, parse_query
 from travlr.tasks.base import Cells, CellsOf, Pair
 
-Counts = Mapping[Any, Sequence[int]]  # what a rule looks at -> numbers of false and of true examples
+Counts = Mapping[Any, Sequence[int]]  # feature -> numbers of false and of true examples
 
-# What each row is checked for, and what it means that all is well.
+# The checks of each row, with the text of the report where no row fails.
 ROW_CHECKS = {
     "ids": "numbered in order; one task",
     "caption": "read back: the objects column, in its order",
@@ -44,8 +44,11 @@ QUERY, TOTAL = "shortcut: query text", "shortcut: query text and number of objec
 
 @dataclass(frozen=True)
 class Rules:
-    """What a row is held against: its dataset's settings, None where another program made it; the pairs and queries
-    that only test_ood may show; and whether pictures are exact, to the pixel."""
+    """What the rows of a dataset must obey.
+
+    config: settings of the dataset, None where another program made it. pairs, queries: held out, only for test_ood.
+    exact: whether pictures must match in every pixel.
+    """
 
     config: Config | None
     pairs: frozenset[Pair]
@@ -79,12 +82,15 @@ def rows_of(table: pa.Table) -> Iterator[Row]:
 
 
 def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[str, str], list[tuple[str, Any]]]:
-    """Check -> what is wrong, or nothing, as far as the row can be read; and (rule, what it looks at) once it could."""
+    """Problems of a row by check (empty where it passes), and the features of the row by shortcut rule.
+
+    Both end early where the caption or the query cannot be parsed.
+    """
     config = rules.config
     name = config.task if config else row.task
-    due = example_id(name, split, number)
-    numbered = (row.id, Path(row.image["path"]).stem, row.task) == (due, due, name)
-    problems = {"ids": "" if numbered else f"id, picture or task is not that of {due}"}
+    expected = example_id(name, split, number)
+    numbered = (row.id, Path(row.image["path"]).stem, row.task) == (expected, expected, name)
+    problems = {"ids": "" if numbered else f"id, picture or task is not that of {expected}"}
     try:
         columns, rows, scene = parse_caption(row.caption, config.world.sizes[0] if config else "medium")
         world = config.world if config else World(columns=columns, rows=rows)
@@ -98,9 +104,11 @@ def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[s
         return problems | {"query": str(error)}, []
     problems["query"] = "" if query == form and query.task == name else f"{row.query} is not {row.form}"
     task, cells = TASKS[query.task], cells_of(scene)
-    asked = set().union(*(cells[query.args[i]] for i in task.object_arguments))
+    queried = set().union(*(cells[query.args[i]] for i in task.object_arguments))
     marked = {thing[3:] for thing, flag in zip(row.objects, row.queried, strict=True) if flag}
-    problems["queried"] = "" if marked == asked else f"{len(marked)} objects, but the query names {len(asked)} others"
+    problems["queried"] = (
+        "" if marked == queried else f"{len(marked)} objects, but the query names {len(queried)} others"
+    )
     try:
         answer, pair = task.recount(query.args, cells)
     except ValueError as error:
@@ -119,7 +127,7 @@ def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[s
 
 
 def held_out_problems(rules: Rules, split: str, query: Query, pair: Pair, cells: CellsOf) -> dict[str, str]:
-    """Check -> problem, or nothing, of what is held out: exactly the rows of test_ood show such a thing."""
+    """Problems by check of held-out pairs and queries, which all rows of test_ood and no other row must show."""
     out, problems = split == "test_ood", {}
     if rules.pairs:
         held = pair in rules.pairs
@@ -135,10 +143,10 @@ def held_out_problems(rules: Rules, split: str, query: Query, pair: Pair, cells:
 
 
 def score(fitted: Counts, scored: Counts) -> tuple[float, int]:
-    """How many examples a rule answers right, and of how many: fitted on the first counts, scored on the second.
+    """Correct and total examples of a majority rule, fitted on the first counts and scored on the second.
 
-    Counts: what the rule looks at -> numbers of false and of true examples. Half of the examples are right where as
-    many were true as false, or where nothing was seen in fitting.
+    Counts: feature -> numbers of false and of true examples. A feature that was as often true as false in the first
+    counts, or did not occur there, scores half of its examples.
     """
     right, total = 0.0, 0
     for feature, (false, true) in scored.items():
@@ -149,11 +157,8 @@ def score(fitted: Counts, scored: Counts) -> tuple[float, int]:
     return right, total
 
 
-# What a scene says -------------------------------------------------------------------------------------------------
-
-
 def cells_of(scene: Scene) -> CellsOf:
-    """The cells of all objects that a colour, a shape or both describe."""
+    """For each colour, shape, and both together: the cells of the objects that it describes."""
     cells: dict[str, Cells] = defaultdict(set)
     for o in scene:
         for words in (o.colour, o.shape, f"{o.colour} {o.shape}"):
@@ -167,21 +172,18 @@ def recount(query: Query, scene: Scene) -> tuple[bool, Pair]:
 
 
 def settings_problem(config: Config, query: Query, pair: Pair, scene: Scene, cells: CellsOf) -> str:
-    """What a scene shows that the settings of its dataset rule out, if anything."""
-    if strange := [o for o in scene if (o.size, o.shape, o.colour) not in config.world.number]:
-        return f"{strange[0].size} {strange[0].colour} {strange[0].shape} is not of this world"
+    """The first violation of the settings by a scene; empty where there is none."""
+    if unknown := [o for o in scene if (o.size, o.shape, o.colour) not in config.world.number]:
+        return f"{unknown[0].size} {unknown[0].colour} {unknown[0].shape} is not of this world"
     limits = TASKS[query.task].setting_limits(config, query.args, pair, cells, len(scene))
     return next((f"{name} {list(r)}, but {n}" for name, n, r in limits if not r[0] <= n <= r[1]), "")
 
 
 def caption_problem(row: Row, scene: Scene, world: World) -> str:
-    """Where a caption and the objects column differ, if anywhere."""
-    said = [(o.colour, o.shape, o.size, o.row, o.column) for o in scene]
-    if len(said) != len(row.objects):
-        return f"names {len(said)} objects, the objects column {len(row.objects)}"
-    if differing := [(a, b) for a, b in zip(said, row.objects, strict=True) if a != b]:
+    """The first difference between a caption and the objects column; empty where there is none."""
+    parsed = [(o.colour, o.shape, o.size, o.row, o.column) for o in scene]
+    if len(parsed) != len(row.objects):
+        return f"names {len(parsed)} objects, the objects column {len(row.objects)}"
+    if differing := [(a, b) for a, b in zip(parsed, row.objects, strict=True) if a != b]:
         return f"says {differing[0][0]}, the objects column {differing[0][1]}"
     return "" if caption_of(scene, world) == row.caption else f"another wording or grid: {row.caption[:120]}"
-
-
-# Pictures ----------------------------------------------------------------------------------------------------------
