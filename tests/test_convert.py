@@ -260,7 +260,7 @@ def test_the_command_goes_on_after_a_kill(sources: dict[str, Path], tmp_path: Pa
     assert code == -signal.SIGKILL, err
     assert (folder / WORK / "job.json").exists()
     code, out, err = command("convert", *arguments, "workers=2", cwd=tmp_path, env={"PYTHONHASHSEED": "3"})
-    assert (code, err) == (0, "") and "going on in" in out
+    assert (code, err) == (0, "") and "resuming" in out
     assert f"train      {COUNTS['train']:>9,} examples" in out and "check it with: python -m travlr.audit" in out
     assert data(folder) == data(sources["parquet"])
     code, out, _ = command("convert", *arguments)

@@ -29,9 +29,9 @@ LARGEST = 99_999  # files of a split: five digits in their names keep them in or
 
 @dataclass(frozen=True)
 class Part:
-    """Rows start to stop of a split, the number-th of `of` parts. `offset`: rows of the splits before it.
+    """Rows start to stop of a split: part `number` of the `of` parts of the split.
 
-    task, suffix: of the ids and of the picture files (png or jpg).
+    offset: rows of all splits before this one. task: for the ids of the rows. suffix: of picture files, png or jpg.
     """
 
     task: str
@@ -49,7 +49,7 @@ class Part:
 
 
 def parts_of(task: str, counts: dict[str, int], rows_per_file: int, suffix: str = "png") -> list[Part]:
-    """All parts of a dataset, in order. Raises `ValueError` where there would be too many."""
+    """All parts of a dataset, in order. Raises `ValueError` for more than `LARGEST` in a split."""
     parts, offset = [], 0
     for split, count in counts.items():
         starts = range(0, count, rows_per_file)
@@ -65,7 +65,7 @@ def parts_of(task: str, counts: dict[str, int], rows_per_file: int, suffix: str 
 
 @dataclass(frozen=True)
 class Shared:
-    """A file that all parts add to: their fragments (names below `.travlr/parts`), joined."""
+    """A file that is joined from fragments of all parts (names below `.travlr/parts`)."""
 
     name: str
     split: str | None
@@ -87,7 +87,7 @@ class Shared:
 
 
 class Layout:
-    """Base of the layouts."""
+    """Base class of the formats."""
 
     name: str
 
@@ -134,7 +134,7 @@ def rows_of(tables: Iterator[pa.Table]) -> Iterator[dict[str, Any]]:
 
 
 def take_picture(row: dict[str, Any]) -> tuple[bytes, str]:
-    """Take the picture out of a row: its bytes and a file name after the id and what the bytes are."""
+    """Remove the picture from a row; returns its bytes and a file name made of the row's id and the picture format."""
     data = row.pop("image")["bytes"]
     return data, f"{row['id']}.{suffix_of(data)}"
 
@@ -146,9 +146,9 @@ def suffix_of(picture: bytes) -> str:
 def tables_of_rows(
     path: Path, found: Iterable[T], row: Callable[[T], dict[str, Any]]
 ) -> Iterator[tuple[Path, pa.Table]]:
-    """What was found in a file as tables of a thousand rows, each with the file.
+    """Tables of a thousand rows from the items of a file, each with the path of the file.
 
-    Raises `ValueError` for what is not as it should be.
+    Raises `ValueError`, with the path, where an item is damaged or has other columns.
     """
     found = iter(found)
     while True:
@@ -165,7 +165,8 @@ def tables_of_rows(
 def shards(
     folder: Path, manifest: dict[str, Any], split: str, start: int, stop: int | None
 ) -> Iterator[tuple[Path, int, int | None]]:
-    """The files that hold rows start to stop of a split, and which of their rows; None for all that come."""
+    """The files that hold rows start to stop of a split, with the first and last of these rows in each file (None: all
+    that follow)."""
     begin = 0
     for file in manifest["files"]:
         if file["split"] != split:
@@ -181,9 +182,9 @@ def shards(
 
 
 def remove(folder: Path, manifest: dict[str, Any]) -> None:
-    """Take away the files of a dataset, finished or not, and nothing else; its manifest last.
+    """Delete the files of a dataset, finished or not, and nothing else; the manifest comes last.
 
-    Raises `ValueError`, before anything is gone, where a folder in it is a link to elsewhere.
+    Raises `ValueError`, before any file is deleted, where a folder in the dataset is a link to another folder.
     """
     directories = {str(Path(file["name"]).parent) for file in manifest["files"]} - {"."}
     if links := sorted(name for name in directories if (folder / name).is_symlink()):
@@ -202,7 +203,7 @@ def entry_of(name: str, part: Part) -> dict[str, Any]:
 
 
 def names_of(file: dict[str, Any]) -> Iterator[str]:
-    """The paths of an entry of the manifest's `files`: one, or one for each row where the name has a `*`."""
+    """The paths of an entry in the manifest's `files`: one, or one for each row where the name has a `*`."""
     name = file["name"]
     if "*" not in name:
         yield name
@@ -212,16 +213,16 @@ def names_of(file: dict[str, Any]) -> Iterator[str]:
 
 
 def names_present(folder: Path, files: Sequence[dict[str, Any]]) -> list[str]:
-    """Of the paths that a manifest's `files` name, those that exist.
+    """The existing paths among those of a manifest's `files`.
 
-    Takes as long as the folder is large, however many rows the manifest claims.
+    The time depends on the number of files in the folder, not on the number of rows that the manifest claims.
     """
     plain = {file["name"] for file in files if "*" not in file["name"]}
     numbered: dict[str, list[dict[str, Any]]] = {}
     for file in sorted((file for file in files if "*" in file["name"]), key=lambda file: file["start"]):
         numbered.setdefault(file["name"], []).append(file)
 
-    def is_named(path: str) -> bool:
+    def is_listed(path: str) -> bool:
         if not (parts := re.fullmatch(r"(.*?)([0-9]+)(\.\w+)", path)):
             return False
         entries, number = numbered.get(f"{parts[1]}*{parts[3]}", []), int(parts[2])
@@ -231,6 +232,6 @@ def names_present(folder: Path, files: Sequence[dict[str, Any]]) -> list[str]:
         file = entries[at - 1]
         return number - file["start"] < file["rows"] and format(number, file["digits"]) == parts[2]
 
-    found = (os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names)
-    paths = (os.path.relpath(path, folder) for path in found)
-    return [path for path in paths if path in plain or is_named(path)]
+    files_there = (os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    paths = (os.path.relpath(path, folder) for path in files_there)
+    return [path for path in paths if path in plain or is_listed(path)]
