@@ -17,9 +17,10 @@ import pytest
 from tests.helpers import COUNTS, FORMATS, SMALL, command, flip, hashes, one_line, unfinish, write
 from travlr import Count, Image, Quantifiers, Spatiality, open_dataset
 from travlr.convert import convert_dataset
-from travlr.dataset import FORMAT_VERSION, MANIFEST
 from travlr.files import WORK
-from travlr.formats import LAYOUTS, PUBLISHED_SPLITS
+from travlr.formats import LAYOUTS
+from travlr.formats.foreign import PUBLISHED_SPLITS
+from travlr.formats.manifest import FORMAT_VERSION, MANIFEST
 from travlr.scene import SPLITS
 
 LOSSLESS = [layout for layout in FORMATS if layout != "original"]
@@ -259,7 +260,7 @@ def test_the_command_goes_on_after_a_kill(sources: dict[str, Path], tmp_path: Pa
     assert code == -signal.SIGKILL, err
     assert (folder / WORK / "job.json").exists()
     code, out, err = command("convert", *arguments, "workers=2", cwd=tmp_path, env={"PYTHONHASHSEED": "3"})
-    assert (code, err) == (0, "") and "going on in" in out
+    assert (code, err) == (0, "") and "resuming" in out
     assert f"train      {COUNTS['train']:>9,} examples" in out and "check it with: python -m travlr.audit" in out
     assert data(folder) == data(sources["parquet"])
     code, out, _ = command("convert", *arguments)

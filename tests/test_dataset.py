@@ -15,8 +15,10 @@ import pytest
 
 from tests.helpers import COUNTS, NULLS, SMALL, command, flip, one_line, unfinish, with_null, write
 from travlr import iterate, make_example, open_dataset
-from travlr.dataset import COLUMNS, FORMAT_VERSION, MOST_ROWS, SplitReader, read_manifest
+from travlr.dataset import SplitReader
 from travlr.formats import LAYOUTS
+from travlr.formats.columns import COLUMNS
+from travlr.formats.manifest import FORMAT_VERSION, MOST_ROWS, read_manifest
 
 
 @pytest.fixture(scope="module")

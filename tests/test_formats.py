@@ -24,11 +24,12 @@ from PIL import Image as pillow
 
 from tests.helpers import COUNTS, FORMATS, NULLS, ROOT, SMALL, flip, put_null, write
 from travlr import Comparison, Count, Example, Image, Quantifiers, Spatiality, make_example
-from travlr.card import _size
 from travlr.config import Config
 from travlr.convert import convert_dataset
-from travlr.dataset import COLUMNS, SCHEMA
-from travlr.formats import LAYOUTS, PUBLISHED_SPLITS, published_counts
+from travlr.formats import LAYOUTS
+from travlr.formats.card import _size
+from travlr.formats.columns import COLUMNS, SCHEMA
+from travlr.formats.foreign import PUBLISHED_SPLITS, published_counts
 
 TEXT = [name for name in COLUMNS if name != "image"]
 PUBLISHED = tuple(PUBLISHED_SPLITS.values())

@@ -32,7 +32,7 @@ from train.sweep import combinations, expand, job_list, run_all
 from travlr import Cardinality, Count, Image, cli, generate_dataset
 from travlr.cli import UsageError
 from travlr.files import Locked, locked
-from travlr.generate import Job as Writing
+from travlr.generate import GenerateArguments as Writing
 from travlr.tasks import TASKS
 
 pytestmark = pytest.mark.usefixtures("one_thread")

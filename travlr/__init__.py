@@ -13,8 +13,8 @@ if TYPE_CHECKING:  # type checkers do not run `__getattr__`
     from travlr.config import Image as Image
     from travlr.dataset import Example as Example
     from travlr.dataset import open_dataset as open_dataset
+    from travlr.generate import GenerateArguments as GenerateArguments
     from travlr.generate import Generator as Generator
-    from travlr.generate import Job as Job
     from travlr.generate import generate_dataset as generate_dataset
     from travlr.generate import iterate as iterate
     from travlr.generate import make_example as make_example
@@ -35,7 +35,7 @@ _HOME = {
     "Example": "dataset",
     "Generator": "generate",
     "Image": "config",
-    "Job": "generate",
+    "GenerateArguments": "generate",
     "Object": "scene",
     "Quantifiers": "tasks.quantifiers",
     "Query": "scene",

@@ -30,10 +30,11 @@ import pyarrow.compute as pc
 
 from render.image import decode
 from travlr import cli
-from travlr.dataset import MANIFEST, OBJECT, damage, read_manifest
-from travlr.files import WORK, replacing
-from travlr.formats import LAYOUTS, published_counts
-from travlr.recount import QUERY, TOTAL, score
+from travlr.audit.rows import QUERY, TOTAL, score
+from travlr.files import replacing
+from travlr.formats import LAYOUTS
+from travlr.formats.columns import OBJECT, damage
+from travlr.formats.manifest import MANIFEST, has_manifest, read_manifest
 from travlr.scene import COLOURS, SHAPES, column_name
 from travlr.tasks import TASKS
 
@@ -50,17 +51,6 @@ ENDS_PREFACE = re.compile(r"ordered A to ([A-Z])\. Rows, top to bottom, are orde
 Pair = tuple[str, ...]
 
 # Reading ---------------------------------------------------------------------------------------------------------
-
-
-def described(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished dataset, or what stands in for it in the published layout, which has none."""
-    if (folder / "index.csv").is_file() and not (folder / MANIFEST).exists() and not (folder / WORK).exists():
-        splits = {split: {"rows": rows} for split, rows in published_counts(folder).items()}
-        return {"layout": "original", "files": [], "splits": splits, "config": {}}
-    manifest = read_manifest(folder)
-    if manifest["layout"] not in LAYOUTS:
-        raise ValueError(f"{folder / MANIFEST}: unknown layout {manifest['layout']!r}; there are {', '.join(LAYOUTS)}")
-    return manifest
 
 
 @dataclass
@@ -173,7 +163,7 @@ def task_of(surveys: Iterable[Survey]) -> str:
 
 def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
     """All that the page of a dataset shows. Raises `ValueError` where the dataset is unfinished or damaged."""
-    manifest = described(folder)
+    manifest = read_manifest(folder)
     surveys = surveys_of(folder, manifest, examples, seed)
     task = task_of(list(surveys.values()))
     with damage(folder / MANIFEST):
@@ -184,7 +174,7 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
         "settings": list(settings.items()),
         "splits": [{"name": name, "counts": list(map(_joined, s.counts.items()))} for name, s in surveys.items()],
         "baselines": list(baselines(surveys)),
-        "note": f"{COUNTS_NOTE} {TASKS[task].note}",
+        "note": f"{COUNTS_NOTE} {TASKS[task].pair_note}",
         "maps": list(heat_maps(task, {pair for s in surveys.values() for pair in s.counts})),
         "examples": [
             example(split, row) | {"couple": f"{split} {number // 2}" if s.couples else None}
@@ -346,8 +336,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--examples", metavar="N", type=_count, default=200, help="of each split (default: 200)")
     parser.add_argument("--seed", metavar="S", type=_count, default=0, help="chooses the examples (default: 0)")
     given = parser.parse_args(arguments)
-    if not given.out and (given.folder / "index.csv").is_file() and not (given.folder / MANIFEST).is_file():
-        raise cli.UsageError(f"{given.folder} is published data: say with --out where to write the page")
+    if not given.out and read_manifest(given.folder) and not has_manifest(given.folder):
+        raise cli.UsageError(f"{given.folder}: another program wrote it; name the file of the page with --out")
     out = given.out or given.folder / NAME
     refuse_foreign(out)
     text = page(given.folder, given.examples, given.seed)

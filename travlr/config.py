@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,12 +25,14 @@ def option(default: Any, help: str) -> Any:
     return field(default=default, metadata={"help": help})
 
 
-def check_choice(name: str, value: str, valid: tuple[str, ...]) -> None:
+def check_choice(name: str, value: str, valid: Collection[str]) -> None:
+    """Raise `ValueError`, with the valid values, where a setting has none of them."""
     if value not in valid:
         raise ValueError(f"{name}={value}: choose one of {', '.join(valid)}")
 
 
 def check_range(name: str, value: list[int], lowest: int) -> None:
+    """Raise `ValueError` where a setting is not a range [lowest, highest] of numbers from `lowest` on."""
     if len(value) != 2 or value[0] > value[1] or value[0] < lowest:
         raise ValueError(f"{name}={value}: needs [lowest, highest] with {lowest} <= lowest <= highest")
 

@@ -24,15 +24,18 @@ import pyarrow as pa
 from render.image import CONTENT_VERSION, Renderer
 from render.text import Captioner
 from travlr import cli
-from travlr.card import write_card
-from travlr.config import Config, option
-from travlr.dataset import IMAGE, OBJECT, ROW_GROUP, SCHEMA, Example, config_dict, example_id, examples_of, query_form
-from travlr.formats import LAYOUTS, Part
+from travlr.config import Config, check_choice, option
+from travlr.dataset import Example, examples_of
+from travlr.formats import LAYOUTS
+from travlr.formats.base import Part
+from travlr.formats.card import write_card
+from travlr.formats.columns import IMAGE, OBJECT, ROW_GROUP, SCHEMA, example_id, query_form
+from travlr.formats.manifest import config_dict
+from travlr.formats.writing import Plan, write_dataset
 from travlr.sampler import Sampler
 from travlr.scene import SPLITS, Batch, check_types
 from travlr.tasks import TASKS, config_from_dict, make_task, query_text
 from travlr.workers import EXECUTORS
-from travlr.writing import Plan, write_dataset
 
 
 class Generator:
@@ -55,7 +58,7 @@ class Generator:
         self._names = [pa.array(names) for names in (colours, shapes, sizes)]
         self._queried = np.zeros((len(queries), len(world.kinds) + 1), bool)  # by query and kind
         for row, query in zip(self._queried, queries, strict=True):
-            for argument in self.task.described:
+            for argument in self.task.object_arguments:
                 row[list(world.matching(query.args[argument]))] = True
 
     def batch(self, split: str, start: int, stop: int) -> Batch:
@@ -134,8 +137,7 @@ def make_example(config: Config, split: str, index: int) -> Example:
     unknown split, `IndexError` for an index that it does not have.
     """
     maker = generator(config)
-    if split not in SPLITS:
-        raise ValueError(f"split={split}: choose one of {', '.join(SPLITS)}")
+    check_choice("split", split, SPLITS)
     index = operator.index(index)
     count, most = getattr(config.count, split), maker.sampler.limits[split]
     if not -count <= index < most:
@@ -167,7 +169,7 @@ class Tables:
 
 
 @dataclass(frozen=True)
-class Job:
+class GenerateArguments:
     """Where and how to write: nothing here changes an example."""
 
     out: str | None = option(None, "folder to write; null for data/TASK")
@@ -181,16 +183,15 @@ class Job:
         if isinstance(self.out, os.PathLike):
             object.__setattr__(self, "out", os.fspath(self.out))
         check_types(self)
-        for name, valid in (("format", tuple(LAYOUTS)), ("executor", EXECUTORS)):
-            if getattr(self, name) not in valid:
-                raise ValueError(f"{name}={getattr(self, name)}: choose one of {', '.join(valid)}")
+        check_choice("format", self.format, LAYOUTS)
+        check_choice("executor", self.executor, EXECUTORS)
         if self.rows_per_file < 1:
             raise ValueError(f"rows_per_file={self.rows_per_file}: must be at least 1")
         if self.workers < 0:
             raise ValueError(f"workers={self.workers}: must be 0 (one per core) or more")
 
 
-def generate_dataset(config: Config, job: Job = Job(), log: Any = print) -> dict[str, Any]:
+def generate_dataset(config: Config, job: GenerateArguments = GenerateArguments(), log: Any = print) -> dict[str, Any]:
     """Write the dataset of a config and give its manifest. Raises `ValueError` as `Generator` and `write_dataset`."""
     maker = generator(config)
     plan = Plan(
@@ -228,18 +229,16 @@ examples
 """
 
 
-def settings(arguments: list[str]) -> tuple[Config, Job]:
+def settings(arguments: list[str]) -> tuple[Config, GenerateArguments]:
     """Config and job of `name=value` arguments. Raises `cli.UsageError` for any wrong name or value."""
     values = cli.compose("generate", arguments, free_text=("out",))
     for name, valid in (("task", tuple(TASKS)), ("preset", PRESETS)):
-        if values.get(name) not in valid:
-            given = f"{name}={values[name]}:" if name in values else f"{name}= is missing;"
-            raise cli.UsageError(f"{given} choose one of {', '.join(valid)}{cli.slip(name, arguments)}")
+        cli.check_choice(name, values.get(name), valid, arguments)
     task, preset = TASKS[values["task"]], values.pop("preset")
-    job = {name: values.pop(name) for name in Job.__dataclass_fields__ if name in values}
+    job = {name: values.pop(name) for name in GenerateArguments.__dataclass_fields__ if name in values}
     out = job.pop("out", None)
     values = cli.merged(task.presets.get(preset, {}), values)
-    return cli.typed(task.Config, values), replace(cli.typed(Job, job), out=out)
+    return cli.typed(task.Config, values), replace(cli.typed(GenerateArguments, job), out=out)
 
 
 def main(arguments: list[str]) -> int:
@@ -264,10 +263,10 @@ def main(arguments: list[str]) -> int:
 def _help_settings() -> str:
     """Every setting with its default: of the job, of all tasks, and of each task what it adds or changes."""
     lines = [f"task=  # one of {', '.join(TASKS)}", f"preset=paper  # one of {', '.join(PRESETS)}"]
-    lines += [*cli.help_lines(Job), "", "of every task, where its own list below does not say otherwise"]
+    lines += [*cli.help_lines(GenerateArguments), "", "of every task, where its own list below does not say otherwise"]
     common = cli.help_lines(Config, leave_out=("task",))
     lines += common
     for name, task in TASKS.items():
         own = [line for line in cli.help_lines(task.Config, leave_out=("task",)) if line not in common]
-        lines += ["", f"task={name}  # {task.text(task.samples[0])}", *own]
+        lines += ["", f"task={name}  # {task.text(task.vocabulary_arguments[0])}", *own]
     return "\n".join(f"  {line}".rstrip() for line in lines)

@@ -13,8 +13,9 @@ import math
 import numpy as np
 
 from travlr import streams
+from travlr.config import check_choice
 from travlr.scene import IN_DISTRIBUTION, SPLITS, Batch
-from travlr.task import SIDES, Draw, Task, Template
+from travlr.tasks.base import SIDES, Draw, Task, Template
 
 
 class Sampler:
@@ -37,8 +38,7 @@ class Sampler:
 
     def examples(self, split: str, start: int, stop: int) -> Batch:
         """Examples start to stop of a split, a pure function of (config, split, index)."""
-        if split not in SPLITS:
-            raise ValueError(f"split={split}: choose one of {', '.join(SPLITS)}")
+        check_choice("split", split, SPLITS)
         side = "out" if split == "test_ood" else "in"
         if not 0 <= start < stop <= self.limits[split]:
             raise ValueError(

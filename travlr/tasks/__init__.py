@@ -1,6 +1,6 @@
 """The tasks: one file each, one line each in `TASKS`. Start with `cardinality.py`, the shortest rule.
 
-`travlr.task` says what a file must define; `docs/adding-a-task.md` shows a whole one.
+`travlr.tasks.base` says what a file must define; `docs/adding-a-task.md` shows a whole one.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, get_type_hints
 
-from travlr.config import Config
+from travlr.config import Config, check_choice
 from travlr.scene import Query, Scene
-from travlr.task import Pair, Task
+from travlr.tasks.base import Pair, Task
 from travlr.tasks.cardinality import CardinalityTask
 from travlr.tasks.comparison import ComparisonTask
 from travlr.tasks.quantifiers import QuantifiersTask
@@ -32,8 +32,7 @@ TASKS: dict[str, type[Task]] = {
 
 def task_class(name: str) -> type[Task]:
     """The class of a task. Raises `ValueError` for an unknown name, with the valid ones."""
-    if name not in TASKS:
-        raise ValueError(f"task={name}: choose one of {', '.join(TASKS)}")
+    check_choice("task", name, TASKS)
     return TASKS[name]
 
 

@@ -8,9 +8,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from travlr.dataset import FEATURES
 from travlr.files import put_file
-from travlr.formats import LAYOUTS, suffix_of
+from travlr.formats import LAYOUTS
+from travlr.formats.base import suffix_of
+from travlr.formats.columns import FEATURES
 from travlr.tasks import TASKS, config_from_dict
 
 COLUMNS = """

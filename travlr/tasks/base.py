@@ -70,20 +70,24 @@ class Task(ABC):
     name: ClassVar[str]
     title: ClassVar[str]  # one line, for the dataset card
     Config: ClassVar[type[Config]]
-    described: ClassVar[tuple[int, ...]]  # which arguments of a query describe objects
+    object_arguments: ClassVar[tuple[int, ...]]  # which arguments of a query describe objects
     pattern: ClassVar[re.Pattern[str]]  # of query texts; `parse` reads its groups
-    samples: ClassVar[tuple[tuple[Any, ...], ...]]  # arguments of queries that together use every word of this task
+    vocabulary_arguments: ClassVar[
+        tuple[tuple[Any, ...], ...]
+    ]  # arguments of queries that together use every word of this task
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # preset -> settings that differ from the default
     # The first item of a pair -> what its two values are. "" where the pair is an attribute and one number.
     axes: ClassVar[dict[str, tuple[str, str]]]
-    places: ClassVar[bool] = False  # whether answers depend on where objects are
-    note: ClassVar[str] = ""  # how to read the pairs, for the browse page
+    uses_positions: ClassVar[bool] = False  # whether answers depend on where objects are
+    pair_note: ClassVar[str] = ""  # how to read the pairs, for the browse page
     # With the default settings, the accuracy of the best rule that does not bind colour, shape and place; for the card.
     best_unbound: ClassVar[str] = ""
     shortcut_note: ClassVar[str] = ""  # what else the card says about it
     # Rules that predict answers without the objects that decide, for the audit: name -> what the rule looks at.
     shortcuts: ClassVar[dict[str, str]] = {}
-    reported: ClassVar[tuple[str, ...]] = ()  # the shortcuts that follow by arithmetic: reported, never a failure
+    reported_shortcuts: ClassVar[
+        tuple[str, ...]
+    ] = ()  # the shortcuts that follow by arithmetic: reported, never a failure
 
     # Language and truth ------------------------------------------------------------------------------------------
 
@@ -110,7 +114,7 @@ class Task(ABC):
     # What the audit checks ----------------------------------------------------------------------------------------
 
     @staticmethod
-    def limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
+    def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
         """Numbers of a scene that its settings limit. total: how many objects the scene has."""
         yield from ()
 
@@ -122,10 +126,10 @@ class Task(ABC):
     @classmethod
     def held_out_key(cls, args: Sequence[Any]) -> frozenset[str]:
         """What `held_out()["queries"]` names of a query: by default the objects that it describes."""
-        return frozenset(str(args[i]) for i in cls.described)
+        return frozenset(str(args[i]) for i in cls.object_arguments)
 
     @staticmethod
-    def features(args: Sequence[Any], cells: CellsOf, total: int) -> Iterator[tuple[str, Any]]:
+    def shortcut_features(args: Sequence[Any], cells: CellsOf, total: int) -> Iterator[tuple[str, Any]]:
         """(shortcut, what it looks at) for each of `shortcuts` that applies to the query."""
         yield from ()
 
@@ -133,16 +137,16 @@ class Task(ABC):
 
     @staticmethod
     @abstractmethod
-    def claim(args: Sequence[Any]) -> str:
+    def predicate(args: Sequence[Any]) -> str:
         """The word of a query that is true or false of the objects that it describes: "3", "left", "more"."""
 
     @staticmethod
     @abstractmethod
-    def steps(pair: Pair) -> list[str]:
+    def auxiliary_words(pair: Pair) -> list[str]:
         """Auxiliary targets: the claim that is true of a pair, then the one or two values that it follows from."""
 
     @staticmethod
-    def published(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
+    def published_fields(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
         """What `metadata.jsonl` of the published layout says of a query; the paper's tasks have forms of their own."""
         return {"case": list(args), "query_abstract": {"args": list(args)}}
 
