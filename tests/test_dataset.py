@@ -112,7 +112,7 @@ def test_opening_reads_no_rows_and_maps_the_files(folder: Path, tmp_path: Path) 
 
 
 def test_readers_go_to_other_processes_and_keep_few_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SplitReader, "KEPT_GROUPS", 1)
+    monkeypatch.setattr(SplitReader, "CACHED_GROUPS", 1)
     reader = open_dataset(folder)["train"]
     assert [reader[i].id for i in (0, 99, 1)] == [f"cardinality-train-{i:08d}" for i in (0, 99, 1)]
     assert len(reader._groups) == 1
