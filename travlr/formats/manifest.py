@@ -34,8 +34,8 @@ def versions() -> dict[str, str]:
 
 
 def has_manifest(folder: Path) -> bool:
-    """Whether a folder holds a finished dataset of this program; False for one that another program wrote."""
-    return (folder / MANIFEST).is_file()
+    """Whether this program has finished a dataset in the folder; False for datasets of other programs."""
+    return os.path.lexists(folder / MANIFEST)  # whatever it is: `checked_manifest` refuses all but regular files
 
 
 def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
