@@ -20,9 +20,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import BertConfig, BertForPreTraining, LxmertModel, RobertaConfig, RobertaForMaskedLM, VisualBertModel
 
-from train.data.examples import Examples, VisualSettings, shown, streamed
+from train.config import RegionSettings
+from train.data.batching import visible_modalities
+from train.data.examples import Examples, VisualSettings
 from train.data.inputs import Inputs
 from train.data.pixels import PUBLISHED
+from train.data.sources import stream_examples
 from train.data.text import WordTokenizer, grammar_tokenizer
 from train.learning.testing import predict
 from train.models import MODELS, make_model, shape_of
@@ -38,7 +41,6 @@ from train.models.loading import (
 from train.models.lxmert import Lxmert, lxmert_config
 from train.models.uniter import Uniter
 from train.models.visualbert import VisualBert, visualbert_config
-from train.regions.sources import RegionSettings
 from travlr import Cardinality
 from travlr.generate import Generator
 
@@ -1073,7 +1075,7 @@ def test_batches_a_model_cannot_take_are_refused(name: str) -> None:
 
 
 def test_pictures_seen_once_give_the_answers_of_pictures_seen_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = streamed(Generator(Cardinality()), 0, 24)
+    raw = stream_examples(Generator(Cardinality()), 0, 24)
     raw = raw.take(np.array([*range(20), 3, 3, 11]))  # three pictures repeat
     model = make_model("albef", "tiny", vocabulary=200).eval()
     examples = Examples(
@@ -1094,7 +1096,7 @@ def test_pictures_seen_once_give_the_answers_of_pictures_seen_each_time(monkeypa
     for setting in settings:
         rows = np.arange(len(examples))
         with torch.no_grad():
-            logits = model(examples.inputs(rows, *shown(setting, rows, None)))
+            logits = model(examples.inputs(rows, *visible_modalities(setting, rows, None)))
         expected = (logits[:, 1] - logits[:, 0]).numpy()
         assert np.ptp(expected) > 0.05
         np.testing.assert_allclose(found[setting], expected, rtol=0, atol=1e-5)

@@ -16,15 +16,16 @@ from sklearn.metrics import f1_score
 
 from tests.helpers import ROOT
 from train import config as names
-from train.config import Optimiser, Run, Training
-from train.data.examples import Examples, Source, VisualSettings, streamed
+from train.config import Optimiser, RegionSettings, Run, Training
+from train.data.examples import Examples, VisualSettings
+from train.data.sources import TrainingDataset, stream_examples
 from train.data.text import WordTokenizer, grammar_tokenizer, tokenise
 from train.learning.batches import test_batches as batches_of_test
 from train.learning.loop import fit
 from train.learning.module import Learner
 from train.learning.testing import test_matrix as matrix_of
 from train.models import MODELS, SIZES
-from train.regions.sources import SOURCES, RegionSettings
+from train.regions.sources import SOURCES
 from train.results.store import read_curve, read_predictions, read_results
 from train.results.tables import transfer_table
 from train.run import run
@@ -210,8 +211,8 @@ def test_seeds_differ_and_zero_is_one(data: str, tmp_path: Path) -> None:
 
 def test_a_setting_shows_nothing_of_the_other_modality(data: str) -> None:
     maker = Generator(Cardinality())
-    raw = streamed(maker, 0, 20)
-    other = streamed(maker, 500, 520)
+    raw = stream_examples(maker, 0, 20)
+    other = stream_examples(maker, 500, 520)
     words = WordTokenizer(grammar_tokenizer())
     visual = VisualSettings("regions", RegionSettings())
 
@@ -233,16 +234,16 @@ def test_a_setting_shows_nothing_of_the_other_modality(data: str) -> None:
 def test_tokens_are_those_of_the_tokenizer() -> None:
     tokenizer = grammar_tokenizer()
     words = WordTokenizer(tokenizer)
-    raw = streamed(Generator(Cardinality()), 0, 50)
+    raw = stream_examples(Generator(Cardinality()), 0, 50)
     for text, tokens in zip(raw.captions, tokenise(words, raw.captions), strict=True):
         assert tokens == tokenizer.encode(text, add_special_tokens=False)
         assert words.unknown not in tokens
 
 
 def test_streamed_examples_are_in_no_split(data: str) -> None:
-    source = Source(Path(data))
+    source = TrainingDataset(Path(data))
     first = source.config.count.train if source.config else 0
-    new = streamed(source.generator, first, first + 500)
+    new = stream_examples(source.generator, first, first + 500)
     new_keys = {(row.tobytes(), query) for row, query in zip(new.grid.astype(np.int16), new.queries, strict=True)}
     for split in ("train", "validation", "test_ind", "test_ood"):
         raw = source.raw(split)

@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from train.config import Optimiser, Run, Training
-from train.data.examples import Source
 from train.data.inputs import Inputs
+from train.data.sources import TrainingDataset
 from train.learning.batches import RunData, fine_tuning
 from train.learning.module import Learner
 from train.models import MODELS
@@ -54,7 +54,7 @@ def row(name: str, setting: str, how: str, data: Path, arguments: argparse.Names
             steps=arguments.steps + WARM, check_every=None, auxiliary_targets=False, window=50, shortest_first=0.0
         ),
     )
-    source, words = Source(data), tokenizer_for(run)
+    source, words = TrainingDataset(data), tokenizer_for(run)
     parts = RunData(run, source, words, visual_settings(run, data / ".features"))
     regions = parts.examples("validation").regions
     model, _ = build(run, words, source.picture, regions.dimension if regions else 0, lambda _: None)

@@ -54,15 +54,15 @@ class Albef(Model):
 
         Raises ValueError without pixels, or where the picture is not `Shape.picture` pixels wide and high.
         """
-        image = self.see(inputs)  # (B or 1, 1 + R, H)
+        image = self.encode_vision(inputs)  # (B or 1, 1 + R, H)
         text = self.text_encoder(inputs.tokens, inputs.token_mask, image)
         return Encoded(text, image[:, 1:], text[:, 0])
 
-    def see(self, inputs: Inputs) -> Tensor:
+    def encode_vision(self, inputs: Inputs) -> Tensor:
         """What `encode` makes of the pictures alone, (B, 1 + R, H): other batches of them can have it as `seen`."""
-        if inputs.seen is not None:
+        if inputs.vision_states is not None:
             self.check(inputs)
-            return inputs.seen
+            return inputs.vision_states
         return self.visual_encoder(self.pixels_of(inputs))
 
     def adapt(self, name: str, tensor: Tensor) -> Tensor:

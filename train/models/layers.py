@@ -94,7 +94,7 @@ class Model(nn.Module):
         scores = matching(self.encode(inputs, image_states=False).pooled)  # (B, 2)
         return scores[:, 1] - scores[:, 0]
 
-    def see(self, inputs: Inputs) -> Tensor:
+    def encode_vision(self, inputs: Inputs) -> Tensor:
         """What `encode` makes of the pictures alone, (B, 1 + R, H); later batches may hold it as `Inputs.seen`.
 
         Defined where `architecture.separate_vision` is true.
