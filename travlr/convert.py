@@ -60,11 +60,11 @@ class Rows:
         layout = LAYOUTS[self.manifest["layout"]]
         for table in layout.read(self.folder, self.manifest, part.split, part.start, part.stop):
             ids = [example_id(part.task, part.split, number + row) for row in range(table.num_rows)]
-            number += table.num_rows
             table = renumbered(table, ids) if self.renumber else table
-            for name, expected in zip(table["id"].to_pylist(), ids, strict=True):
-                if name != expected:
-                    raise ValueError(f"{self.folder}: {part.split} has the id {name!r} in place of {expected!r}")
+            for row, (name, expected) in enumerate(zip(table["id"].to_pylist(), ids, strict=True), number):
+                if name != expected:  # files are named after ids
+                    raise ValueError(f"{self.folder}: row {row} of {part.split} has the id {name!r}, not {expected!r}")
+            number += table.num_rows
             yield table
 
 

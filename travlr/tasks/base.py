@@ -59,7 +59,7 @@ class Draw:
 
 
 class Task(ABC):
-    """Base class of tasks. The class defines the language of its queries, an instance the pairs and queries of a config.
+    """Base class of tasks. The class defines the language of queries, an instance the pairs and queries of a config.
 
     A scene consists of *groups* of objects. `group_counts` gives the number of objects of each group, and
     `group_kinds[query]` the list of kinds that each group draws from.
