@@ -18,8 +18,6 @@ from travlr.files import regular
 from travlr.scene import Object, Query, Scene
 
 ROW_GROUP = 1000  # rows read or written at a time
-
-
 OBJECT = pa.struct(
     [
         ("colour", pa.string()),
@@ -30,11 +28,7 @@ OBJECT = pa.struct(
         ("queried", pa.bool_()),
     ]
 )
-
-
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-
-
 COLUMNS: dict[str, pa.DataType] = {
     "id": pa.string(),
     "image": IMAGE,
@@ -50,10 +44,7 @@ COLUMNS: dict[str, pa.DataType] = {
 
 def _feature(kind: pa.DataType) -> Any:
     if kind == IMAGE:
-        return {
-            "mode": "RGB",
-            "_type": "Image",
-        }  # our PNGs have a palette; without a mode, programs read its indices as pixels
+        return {"mode": "RGB", "_type": "Image"}  # without a mode, programs read the palette's indices as pixels
     if pa.types.is_list(kind):
         return {"feature": _feature(kind.value_type), "_type": "List"}
     if pa.types.is_struct(kind):
@@ -63,11 +54,7 @@ def _feature(kind: pa.DataType) -> Any:
 
 # Read by Hugging Face `datasets`, which decodes `image` because of it.
 FEATURES = {name: _feature(kind) for name, kind in COLUMNS.items()}
-
-
 SCHEMA = pa.schema(list(COLUMNS.items()), metadata={"huggingface": json.dumps({"info": {"features": FEATURES}})})
-
-
 SCHEMA_DIGEST = hashlib.sha256(json.dumps(FEATURES).encode()).hexdigest()[:16]
 
 
