@@ -701,6 +701,11 @@ def _unfinish(folder: Path) -> None:
     (folder / ".travlr").mkdir()
 
 
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+
+
 def _deepen(folder: Path) -> None:
     text = (folder / "dataset.json").read_text()
     deep = '"config": {"a": ' + 5000 * '{"a": ' + "0" + 5000 * "}" + ","
@@ -722,7 +727,7 @@ def _rewrite(folder: Path, column: str, values: Callable[[list[Any]], list[Any]]
 
 DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "gone": (shutil.rmtree, "no such folder"),
-    "no manifest": (lambda f: (f / "dataset.json").unlink(), "not a dataset"),
+    "no dataset": (_empty, "not a dataset"),
     "unfinished": (_unfinish, "unfinished"),
     "newer": (lambda f: _set(f, format_version=99), "newer"),
     "unknown layout": (lambda f: _set(f, layout="zip"), "unknown layout 'zip'"),

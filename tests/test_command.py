@@ -107,7 +107,7 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "two lines": ([C, "seed=1\n2"], "its value cannot be read"),
     "a group": ([C, "count=3"], "count=3: is a group of settings; choose from count.train, count.validation"),
     "a group of names": ([C, "held_out=3"], "held_out"),
-    "unknown colour": ([C, "world.colours=[red,mauve]"], "world.colours: 'mauve' is unknown; choose from red, blue"),
+    "unknown colour": ([C, "world.colours=[red,mauve]"], "world.colours=mauve: choose from red, blue"),
     "unknown choice": ([C, "scope=all"], "scope=all: choose one of scene, queried"),
     "unknown format": ([C, "format=zip"], "format=zip: choose one of parquet, imagefolder, webdataset, original"),
     "unknown executor": ([C, "executor=spark"], "executor=spark: choose one of local, ray"),

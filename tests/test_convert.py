@@ -157,7 +157,7 @@ def test_splits_that_the_published_layout_lacks_are_not_written(published: Path,
         ("index.csv", ",caption,query,answer,image,split\n", "has no rows"),
         ("index.csv", ",caption,query,answer,image,split\n0,a,b,True,0,dev\n", "unknown split 'dev'"),
         ("index.csv", ",caption,query,answer,image,split\n0,a,b,True,0,val\n", "not a caption: 'a'"),
-        ("metadata.jsonl", None, "metadata.jsonl: damaged or missing .No such file"),
+        ("metadata.jsonl", None, "metadata.jsonl: damaged or missing"),
         ("metadata.jsonl", "{}", "is not in metadata.jsonl|no JSON object"),
     ],
 )

@@ -1,8 +1,8 @@
 """The settings that every task shares, with their defaults, limits and help. A task's file adds its own.
 
-The same names are the settings of `python -m travlr.generate` and the `config` of a dataset's manifest. A value that no
-dataset can have raises `ValueError` with the setting's name. What only the combination of settings rules out is found
-when a task is made from its config, before any example is drawn.
+They are the settings of `python -m travlr.generate` and the `config` in the manifest of a dataset. An invalid value
+raises `ValueError` with the name of the setting. Invalid combinations of settings are refused when a task is made from
+its config, before any example is drawn.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Config:
-    """What every task has. `query_by` names objects by `shape`, `colour` or `both` ("red circle")."""
+    """The settings of every task."""
 
     task: str = ""
     seed: int = 0

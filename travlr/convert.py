@@ -33,7 +33,7 @@ from travlr.scene import SPLITS
 from travlr.tasks import config_from_dict
 
 HELP = """\
-Write a dataset again in another format. SRC stays as it is; killed or stopped, the same command goes on.
+Write a dataset again in another format. SRC is not changed. Run the same command again to resume after a stop.
 
 settings
   format=         parquet, imagefolder, webdataset or original (the published layout)
@@ -60,11 +60,11 @@ class Rows:
         layout = LAYOUTS[self.manifest["layout"]]
         for table in layout.read(self.folder, self.manifest, part.split, part.start, part.stop):
             ids = [example_id(part.task, part.split, number + row) for row in range(table.num_rows)]
-            number += table.num_rows
             table = renumbered(table, ids) if self.renumber else table
-            for name, expected in zip(table["id"].to_pylist(), ids, strict=True):
-                if name != expected:
-                    raise ValueError(f"{self.folder}: {part.split} has the id {name!r} in place of {expected!r}")
+            for row, (name, expected) in enumerate(zip(table["id"].to_pylist(), ids, strict=True), number):
+                if name != expected:  # files are named after ids
+                    raise ValueError(f"{self.folder}: row {row} of {part.split} has the id {name!r}, not {expected!r}")
+            number += table.num_rows
             yield table
 
 
@@ -88,9 +88,9 @@ def convert_dataset(
     overwrite: bool = False,
     log: Log = print,
 ) -> dict[str, Any]:
-    """Write the dataset `source` into `folder`, and give its manifest. `rows_per_file=None` keeps the source's.
+    """Write the dataset `source` into `folder`, and return its manifest. `rows_per_file=None` keeps the source's.
 
-    Raises `ValueError` where the source is not a finished, sound dataset, and as `write_dataset`.
+    Raises `ValueError` where the source is not a finished, sound dataset, and as `write_dataset` does.
     """
     here, there = source.resolve(), folder.resolve()
     if here == there or here in there.parents or there in here.parents:
@@ -153,12 +153,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("source", metavar="SRC", type=cli.folder, help="folder of a dataset, in any format")
     parser.add_argument("folder", metavar="DST", type=cli.folder, help="folder to write")
     parser.add_argument("settings", metavar="NAME=VALUE", nargs="*", help="format= is needed; see above")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     cli.without_pandas()
-    job, rows_per_file = _job(given.settings)
+    job, rows_per_file = _generate_arguments(options.settings)
     manifest = convert_dataset(
-        given.source,
-        given.folder,
+        options.source,
+        options.folder,
         job.format,
         rows_per_file=rows_per_file,
         workers=job.workers,
@@ -168,12 +168,14 @@ def main(arguments: list[str]) -> int:
     for split, counts in manifest["splits"].items():
         print(f"{split:<10} {counts['rows']:>9,} examples  {counts['true']:>9,} true")
     digest = manifest["content_digest"][:16]
-    print(f"{given.folder}: content {digest}; check it with: python -m travlr.audit {shlex.quote(str(given.folder))}")
+    print(
+        f"{options.folder}: content {digest}; check it with: python -m travlr.audit {shlex.quote(str(options.folder))}"
+    )
     return 0
 
 
-def _job(settings: list[str]) -> tuple[GenerateArguments, int | None]:
-    """The settings, and the rows per file where given. Raises `cli.UsageError` for any wrong name or value."""
+def _generate_arguments(settings: list[str]) -> tuple[GenerateArguments, int | None]:
+    """The settings, and `rows_per_file` or None. Raises `cli.UsageError` for an unknown name or a wrong value."""
     values = {}
     names = [name for name in GenerateArguments.__dataclass_fields__ if name != "out"]
     for setting in settings:

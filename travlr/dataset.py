@@ -1,4 +1,7 @@
-"""A dataset on disk: its columns, its manifest, and lazy reading. Formats are in `travlr.formats`."""
+"""Lazy reading of Parquet datasets: ours, and those that other programs wrote with our columns.
+
+`open_dataset(folder)["test_ood"][12].caption` reads one row. The formats on disk are in `travlr.formats`.
+"""
 
 from __future__ import annotations
 
@@ -57,14 +60,13 @@ def examples_of(table: pa.Table) -> Iterator[Example]:
 
 
 class SplitReader:
-    """One split of a Parquet dataset: `len`, `[i]`, `[i:j]` (a list), iteration, and columns, all straight from
-    memory-mapped files. Numbers are those of a list: negative ones count from the end.
+    """One split of a Parquet dataset: `len`, `[i]`, `[i:j]` (a list), iteration and columns, from memory-mapped files.
 
-    Of what was read by number the last `KEPT_GROUPS` thousands of rows stay in memory. Reading raises `ValueError`
-    where a file is damaged, or a column that is read has a null.
+    Indices are those of a list: negative ones count from the end. The last `CACHED_GROUPS` row groups that were read by
+    index stay in memory. Reading raises `ValueError` where a file is damaged or a column that is read has a null.
     """
 
-    KEPT_GROUPS = 32
+    CACHED_GROUPS = 32
 
     def __init__(self, files: list[tuple[Path, int]]) -> None:
         self._paths = [path for path, _ in files]
@@ -72,7 +74,7 @@ class SplitReader:
         self._files: dict[int, pq.ParquetFile] = {}
         self._groups: dict[tuple[int, int], pa.Table] = {}
 
-    def __reduce__(self) -> Any:  # to other processes goes where the files are, not what was read
+    def __reduce__(self) -> Any:  # other processes open the files again
         rows = [stop - start for start, stop in itertools.pairwise(self._starts)]
         return SplitReader, (list(zip(self._paths, rows, strict=True)),)
 
@@ -143,7 +145,7 @@ class SplitReader:
             path = self._paths[number]
             table = sound(read_table(self._file(number), path, group=group), path)
         self._groups[number, group] = table  # the last used is the last in the dict
-        if len(self._groups) > self.KEPT_GROUPS:
+        if len(self._groups) > self.CACHED_GROUPS:
             del self._groups[next(iter(self._groups))]
         return table
 
@@ -154,7 +156,7 @@ def _check_columns(names: tuple[str, ...]) -> None:
 
 
 class Dataset:
-    """A written Parquet dataset, opened lazily: `Dataset(folder)["test_ood"][12].caption`."""
+    """A Parquet dataset, opened lazily; its splits are `SplitReader`s. manifest: as `read_manifest` returns it."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
@@ -174,7 +176,7 @@ class Dataset:
 
     def __repr__(self) -> str:
         held = ", ".join(f"{split} {len(reader):,}" for split, reader in self.splits.items())
-        task = f"{(self.manifest['config'] or {}).get('task', 'published')} "
+        task = f"{self.manifest['config']['task']} " if self.manifest["config"] else ""
         return f"<{task}dataset in {self.folder}: {held} examples>"
 
     def __getitem__(self, split: str) -> SplitReader:
@@ -184,5 +186,9 @@ class Dataset:
 
 
 def open_dataset(folder: str | os.PathLike[str]) -> Dataset:
-    """Open a written dataset. Raises `ValueError` where the folder holds none, or an unfinished or newer one."""
+    """Open a Parquet dataset: one that this program wrote, or a folder of shards with our columns from another program.
+
+    Raises `ValueError` where the folder holds no dataset, or an unfinished or damaged one, or one of a newer version,
+    and where a shard lacks a column or has one of another type.
+    """
     return Dataset(folder)

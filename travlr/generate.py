@@ -1,4 +1,4 @@
-"""Make a dataset: `python -m travlr.generate task=spatiality`. The one place that sees tasks, splits and render."""
+"""Generates datasets: `python -m travlr.generate task=spatiality`. The only module that uses tasks and pictures."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from travlr.workers import EXECUTORS
 
 
 class Generator:
-    """All examples of a config, any of them at once: as arrays, as table rows, or one by one.
+    """The examples of a config, in any order: as arrays or as table rows.
 
-    Raises `ValueError` where the config cannot be satisfied, with the setting's name and its limit.
+    Raises `ValueError`, with the name and the limit of a setting, where the config cannot be satisfied.
     """
 
     def __init__(self, config: Config) -> None:
@@ -158,7 +158,7 @@ def iterate(config: Config, split: str, start: int = 0, stop: int | None = None)
 
 @dataclass(frozen=True)
 class Tables:
-    """Makes the rows of a part; travels to the workers as its config."""
+    """Makes the rows of a part; workers receive its config as JSON."""
 
     config: str
 
@@ -170,7 +170,7 @@ class Tables:
 
 @dataclass(frozen=True)
 class GenerateArguments:
-    """Where and how to write: nothing here changes an example."""
+    """Where and how to write a dataset. None of these settings changes an example."""
 
     out: str | None = option(None, "folder to write; null for data/TASK")
     format: str = option("parquet", "parquet, imagefolder, webdataset or original (the published layout)")
@@ -191,8 +191,13 @@ class GenerateArguments:
             raise ValueError(f"workers={self.workers}: must be 0 (one per core) or more")
 
 
-def generate_dataset(config: Config, job: GenerateArguments = GenerateArguments(), log: Any = print) -> dict[str, Any]:
-    """Write the dataset of a config and give its manifest. Raises `ValueError` as `Generator` and `write_dataset`."""
+def generate_dataset(
+    config: Config, job: GenerateArguments = GenerateArguments(), log: cli.Log = print
+) -> dict[str, Any]:
+    """Write the dataset of a config, and return its manifest.
+
+    Raises `ValueError` as `Generator` and `write_dataset` do.
+    """
     maker = generator(config)
     plan = Plan(
         folder=Path(job.out or f"data/{config.task}"),
@@ -216,8 +221,8 @@ PRESETS = ("paper", *dict.fromkeys(preset for task in TASKS.values() for preset 
 HELP = """\
 python -m travlr.generate task=TASK [NAME=VALUE ...]
 
-Write a dataset of visio-linguistic reasoning: every scene as a picture and as a caption that says the same.
-Killed or stopped, the same command goes on where it was. Settings and their defaults:
+Write a dataset of visio-linguistic reasoning: every scene as a picture and as a caption with the same content.
+Run the same command again to resume after a stop. Settings and their defaults:
 
 {settings}
 
@@ -261,7 +266,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _help_settings() -> str:
-    """Every setting with its default: of the job, of all tasks, and of each task what it adds or changes."""
+    """Every setting with its default: of writing, of all tasks, and the changes and additions of each task."""
     lines = [f"task=  # one of {', '.join(TASKS)}", f"preset=paper  # one of {', '.join(PRESETS)}"]
     lines += [*cli.help_lines(GenerateArguments), "", "of every task, where its own list below does not say otherwise"]
     common = cli.help_lines(Config, leave_out=("task",))

@@ -105,6 +105,7 @@ def info_of(folder: Path, manifest: dict[str, Any]) -> DatasetInfo:
             frozenset(tuple(map(str, pair)) for pair in held_out["pairs"]),
             frozenset(frozenset(map(str, query)) for query in held_out["queries"]),
             exact=pixels is not None,
+            numbered=ours,
         ),
         ours,
         tuple(file for file in manifest["files"] if ours or "rows" in file),

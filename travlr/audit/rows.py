@@ -47,13 +47,14 @@ class Rules:
     """What the rows of a dataset must obey.
 
     config: settings of the dataset, None where another program made it. pairs, queries: held out, only for test_ood.
-    exact: whether pictures must match in every pixel.
+    exact: whether pictures must match in every pixel. numbered: whether ids count the rows.
     """
 
     config: Config | None
     pairs: frozenset[Pair]
     queries: frozenset[frozenset[str]]
     exact: bool
+    numbered: bool
 
 
 class Row(NamedTuple):
@@ -90,7 +91,7 @@ def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[s
     name = config.task if config else row.task
     expected = example_id(name, split, number)
     numbered = (row.id, Path(row.image["path"]).stem, row.task) == (expected, expected, name)
-    problems = {"ids": "" if numbered else f"id, picture or task is not that of {expected}"}
+    problems = {"ids": "" if numbered else f"id, picture or task is not that of {expected}"} if rules.numbered else {}
     try:
         columns, rows, scene = parse_caption(row.caption, config.world.sizes[0] if config else "medium")
         world = config.world if config else World(columns=columns, rows=rows)

@@ -1,7 +1,7 @@
-"""The four layouts of a dataset on disk. Each writes and reads the same tables (`travlr.formats.columns.SCHEMA`).
+"""The interface of a format (`Layout`). All formats write and read the same tables (`travlr.formats.columns.SCHEMA`).
 
-A dataset is made in *parts*: rows start to stop of one split. A part's own files are put in place whole or not at
-all; what a part adds to a file that all parts share waits as a fragment in `.travlr/parts` until all are there.
+A dataset is written in *parts*: rows start to stop of one split. The files of a part are written atomically. Where all
+parts share a file, each writes a fragment to `.travlr/parts`, and the fragments are joined when all parts are written.
 """
 
 from __future__ import annotations

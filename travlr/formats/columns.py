@@ -18,8 +18,6 @@ from travlr.files import regular
 from travlr.scene import Object, Query, Scene
 
 ROW_GROUP = 1000  # rows read or written at a time
-
-
 OBJECT = pa.struct(
     [
         ("colour", pa.string()),
@@ -30,11 +28,7 @@ OBJECT = pa.struct(
         ("queried", pa.bool_()),
     ]
 )
-
-
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-
-
 COLUMNS: dict[str, pa.DataType] = {
     "id": pa.string(),
     "image": IMAGE,
@@ -50,7 +44,7 @@ COLUMNS: dict[str, pa.DataType] = {
 
 def _feature(kind: pa.DataType) -> Any:
     if kind == IMAGE:
-        return {"mode": "RGB", "_type": "Image"}  # our PNGs have a palette, whose indices nobody wants as pixels
+        return {"mode": "RGB", "_type": "Image"}  # without a mode, programs read the palette's indices as pixels
     if pa.types.is_list(kind):
         return {"feature": _feature(kind.value_type), "_type": "List"}
     if pa.types.is_struct(kind):
@@ -58,13 +52,9 @@ def _feature(kind: pa.DataType) -> Any:
     return {"dtype": str(kind), "_type": "Value"}
 
 
-# What Hugging Face `datasets` reads to know that `image` is a picture.
+# Read by Hugging Face `datasets`, which decodes `image` because of it.
 FEATURES = {name: _feature(kind) for name, kind in COLUMNS.items()}
-
-
 SCHEMA = pa.schema(list(COLUMNS.items()), metadata={"huggingface": json.dumps({"info": {"features": FEATURES}})})
-
-
 SCHEMA_DIGEST = hashlib.sha256(json.dumps(FEATURES).encode()).hexdigest()[:16]
 
 
@@ -93,7 +83,7 @@ def scene_of(objects: list[dict[str, Any]]) -> Scene:
 def rows_digest(table: pa.Table) -> int:
     """Digest of all columns but `image`: the sum, modulo 2**256, of each row's SHA-256.
 
-    A sum, so that parts of a dataset can be digested apart and in any order (the id holds each row's place).
+    A sum, so that parts of a dataset can be digested separately and in any order (the id holds the place of a row).
     """
     sizes = table["objects"].combine_chunks()
     queried = sizes.flatten().field("queried").to_pylist()
@@ -110,7 +100,7 @@ def rows_digest(table: pa.Table) -> int:
 
 
 def content_digest(rows: dict[str, int], pixels: str | None) -> str:
-    """One digest of what a dataset holds, whatever its format: its rows by split, and the digest of its sprites."""
+    """The digest of a dataset, the same in every format: of the digests of its rows by split, and of its sprites."""
     text = json.dumps({"rows": {split: f"{n:064x}" for split, n in rows.items()}, "pixels": pixels}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -120,7 +110,7 @@ DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, Arithmeti
 
 @contextlib.contextmanager
 def damage(path: Path) -> Iterator[None]:
-    """Turn what goes wrong in reading a file of a dataset into a `ValueError` that names it, in one line."""
+    """Turn any error while reading a file of a dataset into a `ValueError` of one line with the name of the file."""
     try:
         yield
     except (*DAMAGE, pa.ArrowException, csv.Error, tarfile.TarError) as error:
@@ -193,9 +183,9 @@ def _with_path(images: pa.StructArray) -> pa.StructArray:
 
 
 def malformed(table: pa.Table) -> str:
-    """What makes the rows of a table unreadable, such as a null, with the name of its column; empty for a sound table.
+    """Why the rows of a table cannot be read, such as a null, with the column; empty for a sound table.
 
-    A null counts in lists, items of lists and fields of structs, too. Only the columns of the table are examined.
+    Nulls in lists and in fields of structs count, too. Only the columns of the table are examined.
     """
     try:
         table.validate(full=True)
@@ -206,7 +196,7 @@ def malformed(table: pa.Table) -> str:
 
 
 def _nulls(name: str, array: pa.Array) -> Iterator[str]:
-    """The name of an array that has a null, and of each part of it that has one: `objects`, `objects.colour`."""
+    """The names of the array and of its nested fields that have nulls: `objects`, `objects.colour`."""
     if array.null_count:
         yield name
     if pa.types.is_list(array.type):
@@ -217,7 +207,7 @@ def _nulls(name: str, array: pa.Array) -> Iterator[str]:
 
 
 def sound(table: pa.Table, path: Path) -> pa.Table:
-    """The table, which was read from `path`. Raises `ValueError` where it is malformed."""
+    """The table itself. Raises `ValueError`, with the path of its file, where it is malformed."""
     if problem := malformed(table):
         raise ValueError(f"{path}: damaged ({problem})")
     return table

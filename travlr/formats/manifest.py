@@ -1,4 +1,4 @@
-"""The manifest of a dataset, dataset.json."""
+"""The manifest of a dataset: dataset.json, or what stands in for it where another program wrote the dataset."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from travlr.scene import SPLITS
 FORMAT_VERSION = 1
 FORMATS = ("parquet", "imagefolder", "webdataset", "original")  # `travlr.formats` has one class for each
 MANIFEST = "dataset.json"
-MOST_ROWS = 10**12  # of a split: a manifest that names more is damaged, and they would not fit `len`
+MOST_ROWS = 10**12  # of a split: more mean a damaged manifest, and do not fit `len`
 
 
 def versions() -> dict[str, str]:
@@ -34,8 +34,8 @@ def versions() -> dict[str, str]:
 
 
 def has_manifest(folder: Path) -> bool:
-    """Whether a folder holds a finished dataset of this program; False for one that another program wrote."""
-    return (folder / MANIFEST).is_file()
+    """Whether this program has finished a dataset in the folder; False for datasets of other programs."""
+    return os.path.lexists(folder / MANIFEST)  # whatever it is: `checked_manifest` refuses all but regular files
 
 
 def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -54,9 +54,9 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def checked_manifest(path: Path) -> dict[str, Any]:
-    """A manifest, or the `job.json` of an unfinished dataset, as well formed as the rest of the program takes it.
+    """A manifest, or the `job.json` of an unfinished dataset, after validation.
 
-    Raises `ValueError` for one that is damaged, from a newer version, or that names files outside its folder.
+    Raises `ValueError` where it is damaged, comes from a newer version, or names files outside its folder.
     """
     with damage(path):
         manifest = json.loads(regular(path).read_text(encoding="utf-8"))
@@ -89,7 +89,7 @@ def checked_manifest(path: Path) -> dict[str, Any]:
 _SPLIT = f"(?:{'|'.join(SPLITS)})"
 
 
-OURS = re.compile(  # every name that a layout gives to a file
+FILE_NAME = re.compile(  # all names that formats give to files
     rf"{_SPLIT}-\d{{5,}}-of-\d{{5,}}\.(?:parquet|tar)"
     rf"|{_SPLIT}/(?:metadata\.jsonl|\w+-{_SPLIT}-\*\.(?:png|jpg))"
     r"|index\.csv|metadata\.jsonl|images/\*\.jpg"
@@ -103,7 +103,7 @@ def _is_count(value: Any) -> bool:
 
 def _check_file(file: dict[str, Any]) -> None:
     name, rows = file["name"], file.get("rows", 0)
-    if not OURS.fullmatch(name):  # also keeps `overwrite=true` from removing anything else
+    if not FILE_NAME.fullmatch(name):  # also keeps `overwrite=true` from removing anything else
         raise ValueError(f"names a file that no dataset has: {name}")
     if file["split"] not in (None, *SPLITS) or not _is_count(rows):
         raise ValueError(f"wrong split or rows of {name}")

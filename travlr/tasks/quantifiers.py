@@ -208,7 +208,7 @@ time, as the paper's held-out pairs of one of them are reversed.
 
     @staticmethod
     def auxiliary_words(pair: Pair) -> list[str]:
-        """Of `not all` and `not only` the claim is "not": the query says which of the two is asked about."""
+        """The predicate of `not all` and `not only` is "not"; the rest of the query tells them apart."""
         return [pair[0].partition(" ")[0], *pair[1:]]
 
     @staticmethod
