@@ -35,7 +35,7 @@ from train.models.loading import (
     load_published,
     pixel_statistics,
     read_checkpoint,
-    renamed,
+    rename_key,
     tokenizer_of,
 )
 from train.models.lxmert import Lxmert, lxmert_config
@@ -686,10 +686,10 @@ def test_base_models_are_the_published_key_lists(checkpoint: str) -> None:
         model = make_model(name, "base", picture=256)
     ours = {key: list(value.shape) for key, value in model.state_dict().items() if not key.startswith("head.")}
     assert len(ours) > 190
-    used = {key: renamed(key, model.renames) for key in published if not key.startswith(PUBLISHED_HEADS[checkpoint])}
+    used = {key: rename_key(key, model.renames) for key in published if not key.startswith(PUBLISHED_HEADS[checkpoint])}
     assert {new: published[old] for old, new in used.items()} == ours
     assert len(set(used.values())) == len(used)
-    assert not any(renamed(key, model.renames) in ours for key in published if key not in used)
+    assert not any(rename_key(key, model.renames) in ours for key in published if key not in used)
 
 
 def fixture_model(name: str, **options: Any) -> Any:

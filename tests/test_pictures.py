@@ -18,7 +18,7 @@ from PIL import Image as pillow
 from safetensors.torch import save_file
 
 import train.data.pixels
-from train import cache as cached
+from train import cache
 from train.config import Optimiser, RegionSettings, Run, Training
 from train.data.augment import AREA, OPERATIONS, RATIO, augment_batch, augment_picture, random_crop
 from train.data.examples import Examples, VisualSettings
@@ -210,7 +210,7 @@ def test_pictures_are_decoded_once_whatever_their_statistics(tmp_path: Path, dec
 def test_decoding_goes_on_where_it_was_stopped(
     tmp_path: Path, decodings: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cached, "PACKED", 4)
+    monkeypatch.setattr(cache, "STRINGS_PER_BLOCK", 4)
     pictures, encoded = some_files(20)
 
     def stops() -> Iterator[bytes]:

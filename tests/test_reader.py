@@ -89,7 +89,7 @@ READERS = [("scene_reader", SCENE), ("grid_reader", GRID), ("visualbert_reader",
 
 
 @pytest.mark.parametrize("split", ["test_ind", "test_ood"])
-@pytest.mark.parametrize(("name", "sight"), READERS)
+@pytest.mark.parametrize(("name", "visual"), READERS)
 def test_reads_pictures_it_has_not_seen(
     name: str, visual: VisualSettings, split: str, request: pytest.FixtureRequest
 ) -> None:
@@ -99,7 +99,7 @@ def test_reads_pictures_it_has_not_seen(
     assert [read(caption) for caption in captions] == [shown(raw, row) for row in range(200)]
 
 
-@pytest.mark.parametrize(("name", "sight"), READERS)
+@pytest.mark.parametrize(("name", "visual"), READERS)
 def test_reads_nothing_off_a_blank_picture(name: str, visual: VisualSettings, request: pytest.FixtureRequest) -> None:
     reader = request.getfixturevalue(name)
     raw = stream_examples(MAKER, 0, 3, "test_ind")

@@ -776,7 +776,7 @@ def _junk(name: str) -> Damage:
 
 GOOD, BOX = [[1.0] * 6], [[0.1, 0.1, 0.5, 0.5]]
 DAMAGED: dict[str, tuple[Damage, str]] = {
-    "missing file": (lambda folder: folder / "no.tsv", r"^regions.file=/.*no.tsv: there is no such file"),
+    "missing file": (lambda folder: folder / "no.tsv", r"^regions.file=/.*no.tsv: no such file"),
     "suffix": (_junk("a.pkl"), r"^regions.file=/.*a.pkl: must end in .tsv, .h5, .hdf5, or be a folder"),
     "junk tsv": (_junk("a.tsv"), r"a.tsv: "),
     "junk hdf5": (_junk("a.h5"), r"a.h5: "),
@@ -790,7 +790,7 @@ DAMAGED: dict[str, tuple[Damage, str]] = {
     "boxes": (_tsv(f"picture-1\t9\t9\t2\t{encoded(np.ones(7))}\t{encoded(np.ones(12))}"), r"7 numbers for 2 boxes"),
     "features": (_tsv(f"picture-1\t9\t9\t2\t{encoded(np.ones(8))}\t{encoded(np.ones(11))}"), r"11 numbers for the"),
     "half a number": (_tsv("picture-1\t9\t9\t1\tAAAA\tAAAA"), r"image picture-1: buffer size"),
-    "twice": (_tsv(tsv_line("picture-0", np.ones((1, 6)), np.ones((1, 4)), 6)), r"image picture-0: is there twice"),
+    "twice": (_tsv(tsv_line("picture-0", np.ones((1, 6)), np.ones((1, 4)), 6)), r"image picture-0: occurs twice"),
     "missing": (_tsv(""), r"six.tsv: lacks 1 of 5 images, the first is picture-1"),
     "no blank": (
         lambda f: write_bottom_up(f, {n: a for n, a in images().items() if n != "blank"}),
@@ -829,7 +829,7 @@ def test_ids_do_not_lead_out_of_a_folder(name: str, tmp_path: Path) -> None:
     write_npz(tmp_path / "uniter", {})
     np.savez(tmp_path / "outside.npz", features=np.ones((1, 6)), norm_bb=np.ones((1, 4)))
     scenes = PictureSet([name], np.zeros((1, 6), int), 2, 3, SMALL)
-    with pytest.raises(ValueError, match=r"is not the name of a file"):
+    with pytest.raises(ValueError, match=r"is not a file name"):
         make_regions(RegionSettings(source="file", file=str(path)), scenes)
 
 
