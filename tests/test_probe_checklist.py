@@ -21,7 +21,7 @@ from analysis.probe.config import Probe
 from analysis.probe.corpora.checklist import (
     SIDECAR,
     read_corpus,
-    read_run,
+    read_run_file,
     write_corpus,
 )
 from analysis.probe.corpora.items import Item
@@ -202,7 +202,7 @@ def test_whatever_a_file_holds_is_read_or_refused_in_one_line(
     folder = publish(tmp_path_factory.mktemp("junk"), {"Attribute/color/vg": []})
     (folder / COLOR).write_bytes(data.encode(errors="surrogatepass"))
     (folder / "run.yaml").write_bytes(run.encode(errors="surrogatepass"))
-    for read in (lambda: read_corpus(folder).digest, lambda: read_run(folder / "run.yaml")):
+    for read in (lambda: read_corpus(folder).digest, lambda: read_run_file(folder / "run.yaml")):
         try:
             read()
         except ValueError as error:
@@ -320,11 +320,11 @@ def run_file(folder: Path, **changed: Any) -> Path:
 
 
 def test_a_published_run_file_is_read(tmp_path: Path) -> None:
-    run = read_run(run_file(tmp_path, BATCH_SIZES=3))
+    run = read_run_file(run_file(tmp_path, BATCH_SIZES=3))
     assert (run.types, run.data, run.task, run.most, run.batch_size) == (("Attribute/color",), ("vg",), "itc", 2000, 4)
     assert (run.out, run.examples, run.model) == ("output/albef", 5, "ALBEF")
     assert run.unknown == ("BATCH_SIZES (did you mean BATCH_SIZE?)",)
-    assert read_run(run_file(tmp_path, MAX_NUM=None, TASK="itm", MODEL_NAME="x")).most is None
+    assert read_run_file(run_file(tmp_path, MAX_NUM=None, TASK="itm", MODEL_NAME="x")).most is None
 
 
 @pytest.mark.parametrize(
@@ -342,11 +342,11 @@ def test_a_published_run_file_is_read(tmp_path: Path) -> None:
 )
 def test_run_files_that_mean_nothing_are_refused(changed: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=said) as error:
-        read_run(run_file(tmp_path, **changed))
+        read_run_file(run_file(tmp_path, **changed))
     assert "\n" not in str(error.value)
     (tmp_path / "none.yaml").write_text("TASK: itc\nDATA: {TYPES: a, TEST_DATA: b}\nOUTPUT: {DIR: o}")
     with pytest.raises(ValueError, match="MAX_NUM is missing"):
-        read_run(tmp_path / "none.yaml")
+        read_run_file(tmp_path / "none.yaml")
 
 
 def test_reading_and_scoring_load_nothing_heavy() -> None:

@@ -32,9 +32,9 @@ from analysis.probe.report.metrics import MACRO, MICRO
 from analysis.probe.report.results import Result, load_results
 from analysis.probe.run import SCENES_FOLDER, probe
 from analysis.probe.scenes import corpus as scenes
-from analysis.probe.scenes.layouts import FORMAT_VERSION
+from analysis.probe.scenes.scene_pairs import FORMAT_VERSION
 from analysis.probe.scorers.models import weights_of
-from analysis.probe.scorers.scoring import ANSWERS, read
+from analysis.probe.scorers.scoring import ANSWERS, read_answers
 from tests.helpers import command, one_line, start, wait_for
 from train.config import RegionSettings
 from train.data.text import SPECIAL
@@ -251,9 +251,9 @@ def test_overwriting_asks_the_floors_again_too(here: Path) -> None:
     (result,) = probe(replace(asked, overwrite=True, floors=False), scorer=scorer, **QUIET)
     folder = here / "probes" / result.name
     assert [path.name for path in folder.glob("*.jsonl")] == [ANSWERS]
-    assert all(record.answer.positives[0] < 0 for record in read(folder / ANSWERS))
+    assert all(record.answer.positives[0] < 0 for record in read_answers(folder / ANSWERS))
     probe(asked, scorer=scorer, **QUIET)
-    assert all(record.answer.positives[0] < 0 for record in read(folder / "blank.jsonl"))
+    assert all(record.answer.positives[0] < 0 for record in read_answers(folder / "blank.jsonl"))
 
 
 def test_results_by_other_rules_for_several_sentences_stand_beside_each_other(here: Path) -> None:
@@ -347,7 +347,7 @@ def test_published_rules_take_the_head_and_what_is_strictly_above(here: Path) ->
     line = by_line(result, MICRO)
     assert (line.total, line.scored, line.missing) == (9, 8, 1)  # the first is skipped, as if it were not there
     assert line.single == line.published == 50
-    given = [record.answer for record in read(here / "probes" / result.name / ANSWERS)]
+    given = [record.answer for record in read_answers(here / "probes" / result.name / ANSWERS)]
     right = [answer.positives[0] > answer.negatives[0] for answer in given if answer.status == "scored"]
     assert 100 * right.count(True) / len(right) == line.single and len(right) == line.scored
     assert result.measuring["tolerance"] == 0 and result.measuring["sentences"] == "first"
@@ -494,7 +494,7 @@ def test_our_result_files_are_read_back_as_what_they_are(here: Path) -> None:
         (path,) = (here / "probes" / result.name).glob("*.csv")
         assert path.name == name
         read_back = predicate_noun.results_corpora([path])[0].corpus
-        records = read(here / "probes" / result.name / ANSWERS)
+        records = read_answers(here / "probes" / result.name / ANSWERS)
         asked = [(one.item.image, one.item.positives, one.item.negatives) for one in records]
         assert [(item.image, item.positives, item.negatives) for item in read_back.items] == asked
         assert read_back.items[0].labels["template"] == template
@@ -620,7 +620,10 @@ def test_regions_made_elsewhere_are_part_of_what_a_run_is(here: Path, one_thread
     np.savez(features / f"{Path(items[0].image).stem}.npz", features=np.ones((2, 8)), norm_bb=boxes)
     (second,) = probe(asked, **QUIET)
     assert second.name != first.name
-    scored = [[record.answer.positives for record in read(here / "probes" / r.name / ANSWERS)] for r in (first, second)]
+    scored = [
+        [record.answer.positives for record in read_answers(here / "probes" / r.name / ANSWERS)]
+        for r in (first, second)
+    ]
     assert scored[0][0] != scored[1][0] and scored[0][2:] == scored[1][2:]
 
 

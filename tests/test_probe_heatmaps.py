@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from analysis.probe.heatmaps import (
     CROSS,
     SELF,
-    Heat,
+    HeatMaps,
     covered,
     draw,
     graph,
@@ -32,7 +32,7 @@ from analysis.probe.heatmaps import (
 )
 from analysis.probe.scorers.base import Matcher
 from analysis.probe.scorers.loading import load
-from analysis.probe.scorers.own import built
+from analysis.probe.scorers.travlr_models import built
 from tests.tiny import BUILT, pictures, saved
 from train.config import RegionSettings
 from train.data.text import WordTokenizer, grammar_tokenizer
@@ -405,7 +405,7 @@ def test_the_figure_has_the_words_as_titles() -> None:
     image = pictures()[0]
     values = np.zeros((32, 32), np.float32)
     values[3, 4] = 2
-    found = Heat("a $red star", 0.5, ("a", "$red", "star"), values, np.stack([values] * 3), "occlusion", "my:model")
+    found = HeatMaps("a $red star", 0.5, ("a", "$red", "star"), values, np.stack([values] * 3), "occlusion", "my:model")
     figure = draw(found, image)
     assert [axes.get_title() for axes in figure.axes] == ["picture", "whole sentence", "a", "$red", "star"]
     assert figure.get_suptitle() == "a $red star\nscore 0.500 by my:model, maps by occlusion"
@@ -428,7 +428,7 @@ def test_what_is_looked_at_most_is_red_on_any_picture(behind: str) -> None:
 
 def test_a_frame_shows_what_the_model_is_shown() -> None:
     values = np.ones((20, 40), np.float32)
-    found = Heat("a", 0.5, ("a",), values, values[None], "attention", "m", (10, 0, 30, 20))
+    found = HeatMaps("a", 0.5, ("a",), values, values[None], "attention", "m", (10, 0, 30, 20))
     for axes in draw(found, Image.new("RGB", (40, 20))).axes:
         (edge,) = axes.patches
         assert edge.get_bbox().bounds == (9.5, -0.5, 20, 20)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from analysis.probe.corpora.items import Item
-from analysis.probe.report.metrics import MICRO, Line
+from analysis.probe.report.metrics import MICRO, MetricRow
 from analysis.probe.report.results import Result, groups, load_results, save_result
 from tests.probe_runs import MEASURING, answers_of, corpus_of, made, put
 
-LINE = Line("all", MICRO, 1, 1, 0, 0, 0, 1)
+LINE = MetricRow("all", MICRO, 1, 1, 0, 0, 0, 1)
 
 
 @pytest.fixture(scope="module")

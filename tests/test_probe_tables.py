@@ -13,7 +13,7 @@ import pytest
 from analysis.layout import Table
 from analysis.probe.report.metrics import MACRO, MICRO, measure
 from analysis.probe.report.results import Group, groups, load_results
-from analysis.probe.report.tables import interval_text, overview, printed, said, tables, value_text
+from analysis.probe.report.tables import interval_text, overview, tables, terminal_summary, value_text, warnings
 from tests.probe_runs import AXES, answers_of, by_axis, corpus_of, made, put
 
 
@@ -134,7 +134,7 @@ def test_salience_rules_stand_beside_every_number(out: Path) -> None:
     line = next(line for line in group.answerers["first"] if line.value == AXES[2])
     both = interval_text(line.pair_accuracy, line.pair_low, line.pair_high)
     assert row[names.index("both right % [95 %]")].text == both
-    assert printed(group).count("salience rule") == 2 and "salience" not in printed(of(out))
+    assert terminal_summary(group).count("salience rule") == 2 and "salience" not in terminal_summary(of(out))
     assert any("Salience rule:" in note for note in table.said)
     floors = next(table for table in tables(group) if table.name == "made-up-floors")
     assert {"most_ink", "most_central"} <= set(column(floors, "answered by"))
@@ -159,9 +159,9 @@ def test_itm_is_told_with_an_interval_where_it_was_asked(tmp_path: Path) -> None
     assert column(table, "right % [95 %]")[0] == text
     names = next(csv.reader(io.StringIO(table.csv())))
     assert "itm_low" in names and "published" in names and "pair_accuracy" not in names
-    assert "sentences right % [95 %]" in printed(group) and text in printed(group)
+    assert "sentences right % [95 %]" in terminal_summary(group) and text in terminal_summary(group)
     alone = replace(group, results=tuple(one for one in group.results if one.model == "n"), answerers={"n": (line,)})
-    assert "sentences right" not in printed(alone)
+    assert "sentences right" not in terminal_summary(alone)
 
 
 def test_averages_without_a_number_are_named_in_a_note(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_averages_without_a_number_are_named_in_a_note(tmp_path: Path) -> None:
 
 
 def test_a_group_is_printed_with_its_floors(out: Path) -> None:
-    text = printed(of(out))
+    text = terminal_summary(of(out))
     line = next(line for line in of(out).answerers["first"] if line.value == MICRO)
     assert interval_text(line.single, line.single_low, line.single_high) in text
     row = next(row for row in text.splitlines() if row.startswith(AXES[2]))
@@ -192,7 +192,7 @@ def test_a_cluster_that_holds_most_items_is_told_of(tmp_path: Path) -> None:
     put(tmp_path, corpus, "m", answers_of(corpus, [True] * 52), {})
     items = tuple(replace(item, image="one.png") if n < 12 else item for n, item in enumerate(corpus.items))
     put(tmp_path, replace(corpus, name="other", items=items), "m", answers_of(corpus, [True] * 52), {})
-    told = {group.title: "\n".join(said(group)) for group in groups(load_results(tmp_path)[0])}
+    told = {group.title: "\n".join(warnings(group)) for group in groups(load_results(tmp_path)[0])}
     assert "12 of 52 items are one cluster" in told["other"] and "one cluster" not in told["made up"]
 
 
@@ -202,7 +202,7 @@ def rough(tmp_path: Path, pictures: list[int]) -> list[str]:
     items = tuple(replace(item, image=f"{n}.png") for item, n in zip(corpus.items, pictures, strict=True))
     put(tmp_path, replace(corpus, items=items), "m", answers_of(corpus, [True] * len(items)), {})
     (group,) = groups(load_results(tmp_path)[0])
-    return [line for line in said(group) if "intervals are rough" in line]
+    return [line for line in warnings(group) if "intervals are rough" in line]
 
 
 def test_few_clusters_are_told_of(tmp_path: Path) -> None:

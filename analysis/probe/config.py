@@ -18,7 +18,7 @@ TEMPLATES = ("normal", "alt")
 PRECISIONS = ("float32", "float64", "bf16", "float16", "auto")
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")  # of accelerate
 HEADS = ("itm", "itc")  # image-text matching and image-text contrast, as VL-CheckList names them
-OWN = ("visualbert", "uniter", "lxmert", "albef")  # whose names are followed by a colon and a file
+TRAVLR_MODELS = ("visualbert", "uniter", "lxmert", "albef")  # whose names are followed by a colon and a file
 SIZES = ("tiny", "small", "base")
 GRID = RegionSettings(source="grid")
 
@@ -32,7 +32,7 @@ def written(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _choice(name: str, value: Any, valid: tuple[str, ...]) -> None:
+def _check_one_of(name: str, value: Any, valid: tuple[str, ...]) -> None:
     if value not in valid:
         raise ValueError(f"{name}={value}: choose one of {', '.join(valid)}")
 
@@ -89,16 +89,16 @@ class Probe:
 
     def __post_init__(self) -> None:
         if self.task is not None:
-            _choice("task", self.task, TASKS)
-        _choice("rules", self.rules, RULES)
-        _choice("sentences", self.sentences, SENTENCES)
-        _choice("template", self.template, TEMPLATES)
-        _choice("precision", self.precision, PRECISIONS)
-        _choice("size", self.size, SIZES)
+            _check_one_of("task", self.task, TASKS)
+        _check_one_of("rules", self.rules, RULES)
+        _check_one_of("sentences", self.sentences, SENTENCES)
+        _check_one_of("template", self.template, TEMPLATES)
+        _check_one_of("precision", self.precision, PRECISIONS)
+        _check_one_of("size", self.size, SIZES)
         if self.head is not None:
-            _choice("head", self.head, HEADS)
+            _check_one_of("head", self.head, HEADS)
         if self.device_map is not None:
-            _choice("device_map", self.device_map, DEVICE_MAPS)
+            _check_one_of("device_map", self.device_map, DEVICE_MAPS)
             if self.device != "auto":
                 raise ValueError(f"device={self.device}: device_map={self.device_map} chooses devices; leave one out")
         for name in ("count", "batch_size", "limit"):

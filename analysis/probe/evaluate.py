@@ -20,18 +20,18 @@ import numpy as np
 from PIL import Image
 
 from analysis.probe.config import RULES
-from analysis.probe.corpora.checklist import read_corpus, read_run
+from analysis.probe.corpora.checklist import read_corpus, read_run_file
 from analysis.probe.corpora.items import STATUSES, Answer, Corpus, Item, find_picture
-from analysis.probe.corpora.selection import answerable, firsts, grouped, head, sample
+from analysis.probe.corpora.selection import answerable, first_sentences, grouped, head, sample
 from analysis.probe.report.metrics import itm_counts, itm_shares, measure
-from analysis.probe.scorers.scoring import ANSWERS, read, score
+from analysis.probe.scorers.scoring import ANSWERS, read_answers, score
 from travlr.cli import Log
 from travlr.files import close, locked, put_file
 
 THRESHOLD = 0.5  # of a probability, as the released code has it
 
 
-class Model(Protocol):
+class PredictModel(Protocol):
     """What the toolbox asks of a model. Its `model_name()` names it in results; without one its class does."""
 
     def predict(self, image_paths: list[str], texts: list[str], src_type: str = "local") -> Mapping[str, Any]:
@@ -47,13 +47,13 @@ class Evaluate:
 
     folder: the corpus's (see `read_corpus`), images: as there. rules: `corrected` takes a sample of MAX_NUM // 2
     records, by the seed, and all their sentences; `published` takes what the released code takes. OUTPUT.DIR is below
-    the current folder. say: takes lines of progress. Raises `ValueError` as `read_run` and `read_corpus`.
+    the current folder. say: takes lines of progress. Raises `ValueError` as `read_run_file` and `read_corpus`.
     """
 
     def __init__(
         self,
         config_file: Path | str | None = None,
-        model: Model | None = None,
+        model: PredictModel | None = None,
         *,
         config: Path | str | None = None,  # as the toolbox's README calls it
         folder: Path | str = ".",
@@ -71,7 +71,7 @@ class Evaluate:
             )
         if rules not in RULES:
             raise ValueError(f"rules={rules}: choose one of {', '.join(RULES)}")
-        self.run, self.model, self.rules, self.seed, self.log = read_run(file), model, rules, seed, log
+        self.run, self.model, self.rules, self.seed, self.log = read_run_file(file), model, rules, seed, log
         self.corpus = read_corpus(folder, self.run.types, self.run.data, images)
         if not self.corpus.items:
             raise ValueError(f"{folder}: no records are there to score; {'; '.join(self.corpus.notes)}")
@@ -117,7 +117,7 @@ class Evaluate:
             "corpus": asked.digest,
             "first_failure": next((one.why for one in answers if one.status in ("unreadable", "failed")), ""),
         }
-        lines = {record.item.id: record.line for record in read(unfinished / ANSWERS)}
+        lines = {record.item.id: record.line for record in read_answers(unfinished / ANSWERS)}
         put_file(out, f"{name}.jsonl", [lines[item.id] for item in asked.items])
         put_file(out, f"{name}.json", [json.dumps(result, indent=4).encode()])
         shutil.rmtree(unfinished)  # the next start asks anew: the weights behind a name may be others then
@@ -128,7 +128,7 @@ class Evaluate:
         run = self.run
         if self.rules == "corrected":
             return sample(answerable(corpus), run.most and max(run.most // 2, 1), self.seed)
-        return firsts(head(corpus, run.most, run.task))
+        return first_sentences(head(corpus, run.most, run.task))
 
     def _path(self, image: str) -> str:
         return str(find_picture(self.corpus.pictures or Path(), image))

@@ -34,10 +34,10 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from analysis.probe import options as by_hand
+from analysis.probe import model_options
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.scenes.pasting import picture_from
-from analysis.probe.scorers.base import WORD, Matcher, Parts, Tensors
+from analysis.probe.scorers.base import WORD, Matcher, ScorerParts, Tensors
 from analysis.probe.scorers.families import quiet
 from analysis.probe.scorers.loading import load
 from travlr.browse import write
@@ -55,7 +55,7 @@ Box = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
-class Heat:
+class HeatMaps:
     """words: the words of the text, in order. sentence: (H, W), at least 0, of the picture's pixels; of a large picture
     shrunk to 640 on its longer side. by_word: (words, H, W), likewise. method: attention or occlusion. seen: what the
     model is shown of the picture; None where that is not known."""
@@ -77,7 +77,7 @@ def words_in(text: str) -> list[str]:
     return words
 
 
-def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", cells: int = CELLS) -> Heat:
+def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", cells: int = CELLS) -> HeatMaps:
     """Where a scorer looks in a picture for a text. auto: attention where the model has it, else occlusion.
 
     Raises ValueError for a text without words or with more than 24, and for a model that has no attention to show.
@@ -85,7 +85,7 @@ def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", ce
     words = words_in(text)
     if method not in METHODS:
         raise ValueError(f"method={method}: choose one of {', '.join(METHODS)}")
-    looks = LOOKS.get(type(scorer.parts.model).__name__) if isinstance(scorer, Matcher) else None
+    looks = HEAT_MAPS.get(type(scorer.parts.model).__name__) if isinstance(scorer, Matcher) else None
     if isinstance(scorer, Matcher) and looks is crossed and scorer.threshold is None:
         looks = None  # by `itc`, for which the words do not attend to the picture
     if method == "attention" and looks is None:
@@ -94,11 +94,11 @@ def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", ce
     score = float(scorer([image], [text])[0])
     if method == "occlusion" or looks is None:
         hidden = occlusion(scorer, image, [text, *words], cells)
-        return Heat(text, score, tuple(words), hidden[0], hidden[1:], "occlusion", name)
+        return HeatMaps(text, score, tuple(words), hidden[0], hidden[1:], "occlusion", name)
     assert isinstance(scorer, Matcher)
     maps = looks(scorer, image, text)
     seen = covered(scorer.parts.processor, *size_of_map(image))
-    return Heat(text, score, tuple(words), maps[0], np.stack(maps[1:]), "attention", name, seen)
+    return HeatMaps(text, score, tuple(words), maps[0], np.stack(maps[1:]), "attention", name, seen)
 
 
 def size_of_map(image: Image.Image) -> tuple[int, int]:
@@ -143,7 +143,7 @@ def occlusion(scorer: Scorer, image: Image.Image, texts: Sequence[str], cells: i
 
 # Attention by gradient ----------------------------------------------------------------------------------------------
 
-Look = Callable[[Matcher, Image.Image, str], list[np.ndarray]]
+HeatMapFunction = Callable[[Matcher, Image.Image, str], list[np.ndarray]]
 """Maps (H, W) of the sentence and of each word."""
 
 
@@ -299,13 +299,17 @@ CROSS: dict[str, Callable[[Any], list[nn.Module]]] = {
     "Lxmert": lambda m: [layer.visual_attention.att for layer in m.lxmert.encoder.x_layers],
     "BlipForImageTextRetrieval": lambda m: [layer.crossattention.self for layer in m.text_encoder.encoder.layer],
 }
-LOOKS: dict[str, Look] = {**dict.fromkeys(SELF, single), **dict.fromkeys(CROSS, crossed), "CLIPModel": dual}
+HEAT_MAPS: dict[str, HeatMapFunction] = {
+    **dict.fromkeys(SELF, single),
+    **dict.fromkeys(CROSS, crossed),
+    "CLIPModel": dual,
+}
 
 
 # Painting -----------------------------------------------------------------------------------------------------------
 
 
-def painter(parts: Parts, image: Image.Image, prepared: Tensors) -> Callable[[Tensor], np.ndarray]:
+def painter(parts: ScorerParts, image: Image.Image, prepared: Tensors) -> Callable[[Tensor], np.ndarray]:
     """What puts values of regions (R,) or of patches, row by row, onto a map's pixels (H, W).
 
     A pixel has the highest value of the regions it lies in. Patches blend into each other; what a model crops away
@@ -337,7 +341,7 @@ def painter(parts: Parts, image: Image.Image, prepared: Tensors) -> Callable[[Te
     return on_patches
 
 
-def patch_of(parts: Parts) -> int:
+def patch_of(parts: ScorerParts) -> int:
     """The side of a patch, in pixels of what the model is given."""
     shape = getattr(parts.model, "shape", None)
     config: Any = getattr(parts.model, "config", None)
@@ -360,7 +364,7 @@ def covered(processor: Any, width: int, height: int) -> Box:
 # Figure and command -------------------------------------------------------------------------------------------------
 
 
-def draw(found: Heat, image: Image.Image) -> Any:
+def draw(found: HeatMaps, image: Image.Image) -> Any:
     """A matplotlib figure: the picture, and over it in grey the sentence's map and each word's.
 
     The words' maps have one scale, so that a word that nothing is looked at for stays clear.
@@ -408,7 +412,7 @@ def overlaid(image: Image.Image, values: np.ndarray, most: float) -> np.ndarray:
     return np.rint(grey * (1 - strength) + colours * strength).astype(np.uint8)
 
 
-def save(found: Heat, image: Image.Image, path: Path) -> None:
+def save(found: HeatMaps, image: Image.Image, path: Path) -> None:
     """Write the figure as PNG, whole or not at all, in a folder that is made if need be. Raises ValueError where that
     cannot be done."""
     drawn = io.BytesIO()
@@ -419,7 +423,7 @@ def save(found: Heat, image: Image.Image, path: Path) -> None:
 
 def parser() -> argparse.ArgumentParser:
     options = Parser("python -m analysis.probe.heatmaps", description=(__doc__ or "").split("\n\n")[0])
-    options.add_argument("--model", required=True, help=by_hand.MODEL)
+    options.add_argument("--model", required=True, help=model_options.MODEL)
     options.add_argument("--image", required=True, type=Path, metavar="FILE", help="the picture")
     options.add_argument("--text", required=True, help=f"a sentence of 1 to {MOST_WORDS} words")
     options.add_argument("--out", type=Path, default=Path("heatmap.png"), metavar="FILE", help="(default: %(default)s)")
@@ -427,7 +431,7 @@ def parser() -> argparse.ArgumentParser:
         "attention, weighed by its gradient; occlusion, which suits any model; auto: attention where the model has it"
     )
     options.add_argument("--method", choices=METHODS, default="auto", help=f"{told} (default: %(default)s)")
-    by_hand.add_options(options)
+    model_options.add_options(options)
     told = "instead: features made elsewhere (LXMERT's .tsv, UNITER's .npz, HDF5), found by the picture's file name"
     options.add_argument("--regions", type=Path, metavar="FILE", help=told)
     return options
@@ -444,7 +448,7 @@ def main(arguments: list[str]) -> None:
         image = picture_from(given.image)
     except ValueError as error:
         raise ValueError(f"--image {given.image}: {error}") from None
-    scorer = load(given.model, **by_hand.settings_of(given, given.regions))
+    scorer = load(given.model, **model_options.settings_of(given, given.regions))
     found = heat(scorer, image, given.text, given.method)
     save(found, image, given.out)
     print(f"{given.out}: score {found.score:.4f}, {len(found.words)} words, by {found.method}")

@@ -30,10 +30,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analysis.probe.corpora.checklist import leaves, write_corpus
+from analysis.probe.corpora.checklist import leaves_folder, write_corpus
 from analysis.probe.corpora.items import Corpus, Item
-from analysis.probe.corpora.lexicon import TABLES, Words, plain, read_tables
-from analysis.probe.corpora.taxonomy import FARTHEST, brief, is_length, location_class, size_class
+from analysis.probe.corpora.lexicon import TABLES, Lexicon, normalize, read_tables
+from analysis.probe.corpora.taxonomy import MAX_PIXELS, brief, is_length, location_class, size_class
 from travlr import cli
 
 TRIES = 50  # words that are looked at before a record counts as one without an answer
@@ -43,7 +43,7 @@ TRIES = 50  # words that are looked at before a record counts as one without an 
 
 
 @dataclass(frozen=True)
-class Thing:
+class AnnotatedObject:
     """An annotated object."""
 
     name: str
@@ -52,20 +52,20 @@ class Thing:
 
 
 @dataclass(frozen=True)
-class Picture:
+class AnnotatedPicture:
     """An annotated picture. relations: subject, predicate, object, by the objects' places."""
 
     image: str
     width: float
     height: float
-    things: tuple[Thing, ...]
+    things: tuple[AnnotatedObject, ...]
     relations: tuple[tuple[int, str, int], ...]
 
 
-def read_annotations(path: Path | str) -> list[Picture]:
+def read_annotations(path: Path | str) -> list[AnnotatedPicture]:
     """Annotated pictures from JSON lines (see above). Raises `ValueError`, one line with file and line, for what cannot
     be read, values of another type, a picture that leaves its folder, and one that is there twice."""
-    pictures: dict[str, Picture] = {}
+    pictures: dict[str, AnnotatedPicture] = {}
     try:
         with open(path, encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
@@ -82,7 +82,7 @@ def read_annotations(path: Path | str) -> list[Picture]:
     return list(pictures.values())
 
 
-def _picture(line: str, where: str) -> Picture:
+def _picture(line: str, where: str) -> AnnotatedPicture:
     try:
         value = json.loads(line)
         if "\\ud" in line.lower():  # an escape may be half of a character, which no file can hold
@@ -93,20 +93,20 @@ def _picture(line: str, where: str) -> Picture:
         raise ValueError(f"{where}: not JSON or cut off") from None
     if not isinstance(value, dict) or not isinstance(value.get("image"), str) or not value["image"]:
         raise ValueError(f"{where}: needs an image, the name of a file")
-    if leaves(value["image"]):
+    if leaves_folder(value["image"]):
         raise ValueError(f"{where}: image {value['image']!r} leaves the folder of pictures")
     width, height = value.get("width", 0), value.get("height", 0)
     if not all(is_length(side) and side >= 0 for side in (width, height)):
-        raise ValueError(f"{where}: width and height need to be numbers of pixels, up to {FARTHEST:.0e}")
+        raise ValueError(f"{where}: width and height need to be numbers of pixels, up to {MAX_PIXELS:.0e}")
     lists = [value.get(name, []) for name in ("objects", "relations")]
     if not all(isinstance(one, list) and all(isinstance(part, dict) for part in one) for one in lists):
         raise ValueError(f"{where}: objects and relations need to be lists of names with values")
     things = tuple(_thing(one, f"{where}: object {place}", width, height) for place, one in enumerate(lists[0]))
     relations = tuple(_relation(one, f"{where}: relation {place}", len(things)) for place, one in enumerate(lists[1]))
-    return Picture(value["image"], width, height, things, relations)
+    return AnnotatedPicture(value["image"], width, height, things, relations)
 
 
-def _thing(value: Mapping[str, Any], where: str, width: float, height: float) -> Thing:
+def _thing(value: Mapping[str, Any], where: str, width: float, height: float) -> AnnotatedObject:
     name, attributes, box = value.get("name"), value.get("attributes", []), value.get("box")
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f"{where}: needs a name")
@@ -123,7 +123,9 @@ def _thing(value: Mapping[str, Any], where: str, width: float, height: float) ->
             raise ValueError(f"{where}: {error}") from None
         if box[0] >= width or box[1] >= height or box[0] + box[2] <= 0 or box[1] + box[3] <= 0:
             raise ValueError(f"{where}: box {brief(box)} is outside of the picture of {width} x {height} pixels")
-    return Thing(plain(name), tuple(plain(word) for word in attributes), None if box is None else tuple(box))
+    return AnnotatedObject(
+        normalize(name), tuple(normalize(word) for word in attributes), None if box is None else tuple(box)
+    )
 
 
 def _relation(value: Mapping[str, Any], where: str, things: int) -> tuple[int, str, int]:
@@ -132,7 +134,7 @@ def _relation(value: Mapping[str, Any], where: str, things: int) -> tuple[int, s
         raise ValueError(f"{where}: subject and object need to be places in the list of {things} objects, from 0")
     if not isinstance(value.get("predicate"), str) or not value["predicate"].strip():
         raise ValueError(f"{where}: needs a predicate")
-    return first, plain(value["predicate"]), second
+    return first, normalize(value["predicate"]), second
 
 
 # What can be said of a picture ---------------------------------------------------------------------------------------
@@ -157,7 +159,11 @@ class Fact:
 
 
 def objects(
-    picture: Picture, words: Words, nouns: Mapping[str, Sequence[str]], draw: random.Random, left: Counter[str]
+    picture: AnnotatedPicture,
+    words: Lexicon,
+    nouns: Mapping[str, Sequence[str]],
+    draw: random.Random,
+    left: Counter[str],
 ) -> Iterator[Fact]:
     """That each object is there: by its location or by its size, half of them each. nouns: by form, as often as they
     are annotated. Left out: objects without a box, and those that share a noun, as either may be meant."""
@@ -181,7 +187,7 @@ def objects(
             yield Fact(axis, picture.image, (axis, form), thing.name, nouns[form], words.there, false, labels)
 
 
-def attributes(picture: Picture, words: Words, left: Counter[str]) -> Iterator[Fact]:
+def attributes(picture: AnnotatedPicture, words: Lexicon, left: Counter[str]) -> Iterator[Fact]:
     """That something with an attribute is there. A word is false where all that the noun may name have an attribute
     that excludes it, and none that it goes with."""
     for thing in picture.things:
@@ -198,7 +204,7 @@ def attributes(picture: Picture, words: Words, left: Counter[str]) -> Iterator[F
                 yield Fact(axis, picture.image, (axis, thing.name), word, group, sentence, false)
 
 
-def relations(picture: Picture, words: Words, left: Counter[str]) -> Iterator[Fact]:
+def relations(picture: AnnotatedPicture, words: Lexicon, left: Counter[str]) -> Iterator[Fact]:
     """That one object stands in a relation to another. A word is false where all pairs of objects that the nouns may
     name stand in a relation that excludes it, and in none that it goes with."""
     known: dict[tuple[int, int], set[str]] = defaultdict(set)
@@ -266,7 +272,7 @@ def _sign(number: int) -> int:
 
 
 def generate(
-    pictures: Sequence[Picture],
+    pictures: Sequence[AnnotatedPicture],
     tables: Mapping[str, list[list[str]]] | None = None,
     seed: int = 0,
     source: str = "annotations",
@@ -277,7 +283,7 @@ def generate(
     have mirrors, and how often the shorter sentence is the true one. root: a folder above the pictures' paths.
     only_mirrored: leave out records without a mirror, so that no rule which reads only the text is right more often
     than half of the time."""
-    words = Words(tables or TABLES)
+    words = Lexicon(tables or TABLES)
     draw, left = random.Random(f"{seed}/negatives"), Counter[str]()
     nouns: dict[str, list[str]] = defaultdict(list)
     for picture in pictures:

@@ -19,12 +19,21 @@ from typing import Any
 
 from analysis.probe.config import SCENES, Probe, written
 from analysis.probe.corpora.items import KINDS, Answer, Corpus, Missing, Scorer, Unreadable
-from analysis.probe.corpora.selection import answerable, counted, firsts, head, is_there, sample
+from analysis.probe.corpora.selection import answerable, count_text, first_sentences, head, is_there, sample
 from analysis.probe.report import report, tables
-from analysis.probe.report.metrics import TOLERANCES, Line, measure
+from analysis.probe.report.metrics import TOLERANCES, MetricRow, measure
 from analysis.probe.report.results import Result, save_result
-from analysis.probe.scorers.models import Model, models, regions_of
-from analysis.probe.scorers.scoring import ANSWERS, forget, hash_of, keep, kept, read, read_config, score
+from analysis.probe.scorers.models import LoadedModel, load_models, regions_of
+from analysis.probe.scorers.scoring import (
+    ANSWERS,
+    delete_answers,
+    picture_hash,
+    read_answers,
+    read_config,
+    run_folder,
+    save_answers,
+    score,
+)
 from train.results.provenance import CODE, provenance
 from train.results.store import run_id
 from travlr.cli import Log
@@ -34,7 +43,7 @@ SCENES_FOLDER = "data/probes"  # of our own corpora
 
 
 @dataclass(frozen=True)
-class Given:
+class ProbeInput:
     """A corpus, the settings that it changes, and the answers where they are there already, with the model's name.
 
     records: of the predicate-noun study, as its files have them.
@@ -57,7 +66,7 @@ def probe(config: Probe, scorer: Scorer | None = None, log: Log = print) -> list
     """
     failures: list[str] = []
     _check_out(Path(config.out))
-    waiting = models(config, scorer, failures)
+    waiting = load_models(config, scorer, failures)
     model = next(waiting, None)  # a wrong name is told before anything long begins
     if model is None and failures:
         raise ValueError(failures[0])
@@ -67,7 +76,7 @@ def probe(config: Probe, scorer: Scorer | None = None, log: Log = print) -> list
     _check(config, corpora)
     results: list[Result] = []
     for one in corpora:
-        log(f"{one.corpus.name}: {counted(len(one.corpus.items), 'item')}, {_pictures(one, model is not None)}")
+        log(f"{one.corpus.name}: {count_text(len(one.corpus.items), 'item')}, {_pictures(one, model is not None)}")
         measured = {(result.corpus["name"], result.corpus["digest"]) for result in results}
         if config.floors and (one.corpus.name, one.corpus.digest) not in measured:  # models may share a corpus
             try:
@@ -87,25 +96,25 @@ def probe(config: Probe, scorer: Scorer | None = None, log: Log = print) -> list
     shown = {result.name for result in results}
     for group in report.write(Path(config.out)):
         if shown & {result.name for result in group.results}:
-            log("\n" + tables.printed(group))
+            log("\n" + tables.terminal_summary(group))
     _check_scored(config, corpora, results, failures)
     return results
 
 
-def _pictures(one: Given, needed: bool) -> str:
+def _pictures(one: ProbeInput, needed: bool) -> str:
     """How many pictures a corpus has, and how many of them are there. Raises `ValueError` where none is and a model
     needs them."""
     images = {item.image for item in one.corpus.items}
     if one.answers is not None:
-        return counted(len(images), "picture")
+        return count_text(len(images), "picture")
     there = sum(is_there(one.corpus.pictures, image) for image in images)
     if needed and not there:
         where = f"in {one.corpus.pictures}" if one.corpus.pictures else "with it"
         raise ValueError(f"corpus={one.config.corpus}: none of its pictures is {where}; give images=FOLDER")
-    return counted(len(images), "picture") + f", of which {there:,} are there" * (there < len(images))
+    return count_text(len(images), "picture") + f", of which {there:,} are there" * (there < len(images))
 
 
-def _check_scored(config: Probe, corpora: Sequence[Given], results: Sequence[Result], failures: list[str]) -> None:
+def _check_scored(config: Probe, corpora: Sequence[ProbeInput], results: Sequence[Result], failures: list[str]) -> None:
     """Raise `ValueError` for what failed, and where nothing was scored; with `strict`, where not all was."""
     lines = {result.name: result.coverage for result in results if result.coverage}
     for name, line in lines.items():
@@ -128,7 +137,7 @@ def _check_out(out: Path) -> None:
         raise ValueError(f"out={out}: {there} {why}; name another folder")
 
 
-def _check(config: Probe, corpora: Sequence[Given]) -> None:
+def _check(config: Probe, corpora: Sequence[ProbeInput]) -> None:
     """Raise `ValueError` for a setting that the corpora have no use for, and for pictures that regions cannot tell."""
     kinds = {one.corpus.kind for one in corpora}
     own, answered = config.corpus in (SCENES, *KINDS), any(one.answers is not None for one in corpora)
@@ -165,7 +174,7 @@ def _check_names(config: Probe, corpus: Corpus) -> None:
 def _alike(folder: Path, one: str, other: str) -> bool:
     """Whether two pictures are equal, or one of them cannot be read, and so has no regions."""
     try:
-        return hash_of(folder, one) == hash_of(folder, other)
+        return picture_hash(folder, one) == picture_hash(folder, other)
     except (Missing, Unreadable, OSError):
         return True
 
@@ -173,7 +182,7 @@ def _alike(folder: Path, one: str, other: str) -> bool:
 # Corpora -------------------------------------------------------------------------------------------------------------
 
 
-def _corpora(config: Probe, log: Log) -> Iterator[Given]:
+def _corpora(config: Probe, log: Log) -> Iterator[ProbeInput]:
     """What the setting `corpus` names, without the items that cannot be answered right, and sampled."""
     for one in _read(config, log):
         corpus = one.corpus
@@ -185,11 +194,11 @@ def _corpora(config: Probe, log: Log) -> Iterator[Given]:
         if one.answers is None and config.rules == "corrected":
             corpus = sample(answerable(corpus), limit, config.seed)
         elif one.answers is None:
-            corpus = firsts(head(corpus, limit and 2 * limit, one.config.asked))
+            corpus = first_sentences(head(corpus, limit and 2 * limit, one.config.asked))
         yield replace(one, corpus=corpus)
 
 
-def _read(config: Probe, log: Log) -> Iterator[Given]:
+def _read(config: Probe, log: Log) -> Iterator[ProbeInput]:
     from analysis.probe.corpora import checklist, predicate_noun
 
     name, path = config.corpus, Path(config.corpus).expanduser()
@@ -197,18 +206,18 @@ def _read(config: Probe, log: Log) -> Iterator[Given]:
         for kind in KINDS if name == SCENES else (name,):
             corpus = _scenes(kind, config, log)
             folder = corpus.pictures.parent if corpus.pictures and kind == "predicate_noun" else None
-            yield Given(corpus, config, tuple(predicate_noun.read_records(folder)) if folder else ())
+            yield ProbeInput(corpus, config, tuple(predicate_noun.read_records(folder)) if folder else ())
     elif path.suffix in (".yaml", ".yml"):
         folder = next((f for f in (Path(), *path.resolve().parents) if (f / checklist.TREE).is_dir()), Path())
         config = _as_file(path, config, log)
-        yield Given(checklist.read_corpus(folder, config.types, config.data, config.images), config)
+        yield ProbeInput(checklist.read_corpus(folder, config.types, config.data, config.images), config)
     elif path.suffix == ".csv" and not path.is_dir():
         yield from _of_results([path], config)
     elif (path / checklist.TREE).is_dir():
-        yield Given(checklist.read_corpus(path, config.types, config.data, config.images), config)
+        yield ProbeInput(checklist.read_corpus(path, config.types, config.data, config.images), config)
     elif path.suffix == ".json" or (path / predicate_noun.SET).is_file():
         corpus = predicate_noun.read_set(path, config.template, config.cropped, config.images)
-        yield Given(corpus, config, tuple(predicate_noun.read_records(path)))
+        yield ProbeInput(corpus, config, tuple(predicate_noun.read_records(path)))
     elif files := predicate_noun.result_files(path):
         yield from _of_results(files, config)
     else:
@@ -217,18 +226,18 @@ def _read(config: Probe, log: Log) -> Iterator[Given]:
         raise ValueError(f"corpus={name}: {what}; give {SCENES}, {', '.join(KINDS)}, or a folder or file of a corpus")
 
 
-def _of_results(files: Sequence[Path], config: Probe) -> Iterator[Given]:
+def _of_results(files: Sequence[Path], config: Probe) -> Iterator[ProbeInput]:
     from analysis.probe.corpora.predicate_noun import results_corpora
 
     for one in results_corpora(files):
-        yield Given(one.corpus, config, one.records, one.answers, one.model)
+        yield ProbeInput(one.corpus, config, one.records, one.answers, one.model)
 
 
 def _as_file(path: Path, config: Probe, log: Log) -> Probe:
     """What a published run file asks for, where a setting does not say otherwise."""
     from analysis.probe.corpora import checklist
 
-    run = checklist.read_run(path)
+    run = checklist.read_run_file(path)
     for key in run.unknown:
         log(f"{path}: {key}: means nothing in a run file")
     log(f"{path}: OUTPUT and BATCH_SIZE are not read; results go to {config.out}")
@@ -249,7 +258,7 @@ def _scenes(kind: str, config: Probe, log: Log) -> Corpus:
     """One of our own corpora, built where it is missing."""
     from analysis.probe.corpora import checklist, predicate_noun
     from analysis.probe.scenes import corpus as scenes
-    from analysis.probe.scenes.layouts import FORMAT_VERSION
+    from analysis.probe.scenes.scene_pairs import FORMAT_VERSION
 
     count = config.count or scenes.COUNTS[kind]
     folder = Path(SCENES_FOLDER) / f"{kind}-v{FORMAT_VERSION}-s{config.seed}-{count}"
@@ -304,12 +313,12 @@ def _measuring(config: Probe, tolerance: float, threshold: float | None) -> dict
     }
 
 
-def _measured(corpus: Corpus, answers: Sequence[Answer], measuring: Mapping[str, Any]) -> tuple[Line, ...]:
+def _measured(corpus: Corpus, answers: Sequence[Answer], measuring: Mapping[str, Any]) -> tuple[MetricRow, ...]:
     how = {name: measuring[name] for name in ("sentences", "tolerance", "threshold", "seed")}
     return tuple(measure(corpus.items, answers, **how))
 
 
-def _floors(one: Given) -> Result:
+def _floors(one: ProbeInput) -> Result:
     """What is reached without a model: rules that see text alone, and on our own scenes those that see the pictures or
     know the truth."""
     from analysis.probe.report import baselines as floors
@@ -320,10 +329,10 @@ def _floors(one: Given) -> Result:
     folder = _folder(config.out, corpus, "floors", identity)
     measuring = _measuring(config, TOLERANCES["float64"], None)
     begun = time.monotonic()
-    found = floors.floors(corpus, config.seed)
+    found = floors.baselines(corpus, config.seed)
     lines = {rule: _measured(corpus, answers, measuring) for rule, answers in found.items()}
     about = {**_surroundings(), "seconds": round(time.monotonic() - begun, 1)}
-    with kept(folder, identity, about):
+    with run_folder(folder, identity, about):
         pass
     result = Result(
         name=folder.name,
@@ -338,7 +347,7 @@ def _floors(one: Given) -> Result:
     return result
 
 
-def _kept(one: Given) -> Result:
+def _kept(one: ProbeInput) -> Result:
     """Answers that were made elsewhere, measured."""
     assert one.answers is not None
     corpus, config = one.corpus, one.config
@@ -347,12 +356,12 @@ def _kept(one: Given) -> Result:
     identity = {"corpus": corpus.name, "digest": corpus.digest, "model": one.model, "answers": answered}
     folder = _folder(config.out, corpus, one.model, identity)
     about = {**_surroundings(), "read": Path(config.corpus).name}
-    keep(corpus, one.answers, folder, identity, about)
+    save_answers(corpus, one.answers, folder, identity, about)
     measuring = _measuring(config, 0.0, 0.5)  # probabilities, which are compared as they are
     return _finished(folder, one, one.model, measuring, one.answers, {}, about)
 
 
-def _run(one: Given, model: Model, log: Log) -> Result:
+def _run(one: ProbeInput, model: LoadedModel, log: Log) -> Result:
     """A model asked a corpus, and as floors the same with a blank picture and with other items' pictures."""
     from analysis.probe.report import baselines as floors
 
@@ -382,7 +391,7 @@ def _run(one: Given, model: Model, log: Log) -> Result:
     begun = time.monotonic()
     log(f"{folder}: {model.name}")
     if config.overwrite:
-        forget(folder)
+        delete_answers(folder)
     answers = score(corpus, model.scorer, folder, **how)
     blindly: dict[str, list[Answer]] = {}
     if config.floors:
@@ -393,7 +402,7 @@ def _run(one: Given, model: Model, log: Log) -> Result:
             blindly["other items' pictures"] = score(other, model.scorer, folder, file=file, **how)
     for name, said in {"": answers, **{f"floor {name}: ": said for name, said in blindly.items()}}.items():
         if failed := [answer.why for answer in said if answer.status == "failed"]:
-            log(f"{folder}: {name}failed at {counted(len(failed), 'item')}, first with: {failed[0]}")
+            log(f"{folder}: {name}failed at {count_text(len(failed), 'item')}, first with: {failed[0]}")
     about = read_config(folder)["about"]  # of when it was first asked
     about["seconds since the last start"] = round(time.monotonic() - begun, 1)  # of earlier ones no one knows
     return _finished(folder, one, model.name, measuring, answers, blindly, about)
@@ -401,7 +410,7 @@ def _run(one: Given, model: Model, log: Log) -> Result:
 
 def _finished(
     folder: Path,
-    one: Given,
+    one: ProbeInput,
     model: str,
     measuring: Mapping[str, Any],
     answers: Sequence[Answer],
@@ -409,7 +418,7 @@ def _finished(
     about: Mapping[str, Any],
 ) -> Result:
     """Measure a run's answers and write its result."""
-    seen = sorted({(record.item.image, record.picture) for record in read(folder / ANSWERS) if record.picture})
+    seen = sorted({(record.item.image, record.picture) for record in read_answers(folder / ANSWERS) if record.picture})
     pictures = hashlib.sha256(json.dumps(seen).encode()).hexdigest() if seen else ""
     lines = _measured(one.corpus, answers, measuring)
     why = next((f"{answer.status}: {answer.why}" for answer in answers if answer.status != "scored"), "")
@@ -435,7 +444,9 @@ def _mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-def _write_results(folder: Path, one: Given, model: str, answers: Sequence[Answer], threshold: float | None) -> None:
+def _write_results(
+    folder: Path, one: ProbeInput, model: str, answers: Sequence[Answer], threshold: float | None
+) -> None:
     """Answers in the columns of the predicate-noun study. A score becomes a probability: its own where it has a
     threshold, which is 0.5 then; else, as the study's CLIP has it, that of the two sentences of the item. Scores more
     than some 36 above the threshold all become 1 there, and so tie; they are whole in answers.jsonl."""
@@ -456,7 +467,7 @@ def _write_results(folder: Path, one: Given, model: str, answers: Sequence[Answe
     write_results(path, records, said, model, one.config.cropped)
 
 
-def _averages(corpus: Corpus, lines: Sequence[Line], task: str) -> tuple[dict[str, Any], ...]:
+def _averages(corpus: Corpus, lines: Sequence[MetricRow], task: str) -> tuple[dict[str, Any], ...]:
     """The averages of VL-CheckList's paper: of accuracies over items or, of ITM, over sentences alone."""
     if corpus.kind != "checklist":
         return ()

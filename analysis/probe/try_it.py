@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from analysis.probe import options as by_hand
+from analysis.probe import model_options
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.scenes.pasting import SIDE, object_from, picture_from, placed, scene, shape_picture
 from travlr.cli import Parser, UsageError
@@ -242,9 +242,9 @@ def launched(made: Any, port: int | None, block: bool) -> str:
 
 def parser() -> argparse.ArgumentParser:
     options = Parser("python -m analysis.probe.try_it", description=(__doc__ or "").split("\n\n")[0])
-    options.add_argument("--model", action="append", required=True, help=f"{by_hand.MODEL}; may be repeated")
+    options.add_argument("--model", action="append", required=True, help=f"{model_options.MODEL}; may be repeated")
     options.add_argument("--port", type=int, help="(default: the first free one from 7860)")
-    by_hand.add_options(options)
+    model_options.add_options(options)
     return options
 
 
@@ -266,7 +266,7 @@ def main(arguments: list[str]) -> None:
     if given.port is not None and not 1 <= given.port <= 65535:
         raise UsageError(f"--port {given.port}: must be 1 to 65535")
     names = list(dict.fromkeys(given.model))
-    scorer_of = loader(names, by_hand.settings_of(given))
+    scorer_of = loader(names, model_options.settings_of(given))
     with tempfile.TemporaryDirectory(prefix="try_it-") as pictures:  # Gradio's would stay in a folder that all share
         os.environ["GRADIO_TEMP_DIR"] = pictures
         made = page(names, scorer_of)

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from analysis.probe import options as by_hand
+from analysis.probe import model_options
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.corpora.taxonomy import LOCATIONS, location_class, size_class
 from analysis.probe.scenes.pasting import SIDE, box_of, object_from, picture_from, placed, scene, shape_picture
@@ -50,7 +50,7 @@ ROUNDING = 1e-6  # of a score: what differs by less is one score, in a plot
 RECORD, TABLE = "variation.json", "variation.md"  # the first and the last of its files
 
 
-class Place(NamedTuple):
+class Placement(NamedTuple):
     """Where an object is put. x, y: its centre, 0 to 1 of the background's width and height. size: its longer side,
     above 0 to 1 of the background's shorter side."""
 
@@ -62,7 +62,7 @@ class Place(NamedTuple):
 # Pictures ------------------------------------------------------------------------------------------------------------
 
 
-def places(width: int, height: int, grid: int = GRID, sizes: Sequence[float] = SIZES) -> list[Place]:
+def places(width: int, height: int, grid: int = GRID, sizes: Sequence[float] = SIZES) -> list[Placement]:
     """All places of a grid in each size, the largest first; the same places for all, so far in that the largest fits.
 
     Raises `ValueError` for a grid of less than 2, and for sizes that are not above 0, below 1 and different, or less
@@ -76,7 +76,7 @@ def places(width: int, height: int, grid: int = GRID, sizes: Sequence[float] = S
         raise ValueError(f"sizes={min(sizes)}: is less than a pixel of a background of {width} x {height}")
     half = max(sizes) * min(width, height) / 2
     across, down = (np.linspace(half / length, 1 - half / length, grid).tolist() for length in (width, height))
-    return [Place(x, y, size) for size in sorted(sizes, reverse=True) for y in down for x in across]
+    return [Placement(x, y, size) for size in sorted(sizes, reverse=True) for y in down for x in across]
 
 
 def object_of(name: str) -> Image.Image:
@@ -110,9 +110,9 @@ def background_of(name: str, said: str = "", seed: int = 0) -> Image.Image:
 
 
 def vary(
-    scorer: Scorer, background: Image.Image, thing: Image.Image, sentences: Sequence[str], where: Sequence[Place]
+    scorer: Scorer, background: Image.Image, thing: Image.Image, sentences: Sequence[str], where: Sequence[Placement]
 ) -> pd.DataFrame:
-    """The score of each sentence with each picture: a row for each, with x, y and size as of `Place`, distance (of the
+    """The score of each sentence with each picture: a row for each, with x, y and size as of `Placement`, distance (of the
     centres of object and picture, as a part of half the diagonal), location and size_class (VL-CheckList's), sentence
     and score. Raises `ValueError` where the scorer fails, or gives anything but a number for each."""
     import pandas as pd
@@ -262,7 +262,7 @@ def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
     return figure
 
 
-def sheet(background: Image.Image, thing: Image.Image, where: Sequence[Place]) -> Image.Image:
+def sheet(background: Image.Image, thing: Image.Image, where: Sequence[Placement]) -> Image.Image:
     """All pictures, small: a block for each size, in which they stand as the object does in them."""
     sizes = list(dict.fromkeys(place.size for place in where))
     ratio = THUMB / max(background.size)
@@ -284,7 +284,7 @@ def write(
     frame: pd.DataFrame,
     background: Image.Image,
     thing: Image.Image,
-    where: Sequence[Place],
+    where: Sequence[Placement],
     about: dict[str, Any],
 ) -> None:
     """All files of a variation, the record first, so that the same command may follow one that was stopped here.
@@ -334,7 +334,7 @@ def _check(folder: Path, about: dict[str, Any]) -> bool:
 
 def parser() -> argparse.ArgumentParser:
     options = cli.Parser("python -m analysis.probe.variation", description=(__doc__ or "").split("\n\n")[0])
-    options.add_argument("--model", required=True, help=by_hand.MODEL)
+    options.add_argument("--model", required=True, help=model_options.MODEL)
     told = "an image file, its transparent parts left out, or a colour and a shape (default: %(default)s)"
     options.add_argument("--object", default=OBJECT, metavar="FILE", help=told)
     told = "an image file, a colour, white or scene (default: %(default)s)"
@@ -345,7 +345,7 @@ def parser() -> argparse.ArgumentParser:
     told = "the object's longer side, as parts of the background's shorter side (default: %(default)s)"
     options.add_argument("--sizes", type=float, nargs="+", default=list(SIZES), metavar="PART", help=told)
     options.add_argument("--seed", type=int, default=0, help="of the background scene (default: %(default)s)")
-    by_hand.add_options(options)
+    model_options.add_options(options)
     options.add_argument("--out", type=cli.folder, default=Path("variation"), help="(default: %(default)s)")
     return options
 
@@ -402,5 +402,5 @@ def main(arguments: list[str]) -> None:
 def _load(given: argparse.Namespace) -> Scorer:
     from analysis.probe.scorers.loading import load
 
-    scorer: Scorer = load(given.model, **by_hand.settings_of(given))
+    scorer: Scorer = load(given.model, **model_options.settings_of(given))
     return scorer

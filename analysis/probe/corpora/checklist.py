@@ -51,7 +51,7 @@ def read_json(path: Path) -> Any:
     return value
 
 
-class _Plain(yaml.SafeLoader):
+class _LoaderWithoutAliases(yaml.SafeLoader):
     """Without aliases, of which a few lines make values that no memory holds."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
@@ -67,7 +67,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
             text = file.read(LARGEST_YAML + 1)
         if len(text) > LARGEST_YAML:
             raise ValueError(f"has more than {LARGEST_YAML:,} characters")
-        value = yaml.load(text, _Plain)
+        value = yaml.load(text, _LoaderWithoutAliases)
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
     except UnicodeError:
@@ -85,7 +85,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def leaves(path: str) -> bool:
+def leaves_folder(path: str) -> bool:
     """Whether a path in a file points out of the folder that it is relative to."""
     normal = os.path.normpath(path.replace("\\", "/"))
     return os.path.isabs(normal) or normal == ".." or normal.startswith("../")
@@ -93,7 +93,7 @@ def leaves(path: str) -> bool:
 
 # The corpus ----------------------------------------------------------------------------------------------------------
 
-ODDITIES = {
+IRREGULARITIES = {
     "bare": "records with a bare string in place of a list of sentences",
     "lengths": "records with more true than false sentences, or fewer",
     "spaces": "records with leading, trailing or double spaces, kept as they are",
@@ -128,7 +128,7 @@ def read_corpus(
     chosen = _chosen(root, types, data)
     settings = {place: _settings(path, images) for place, path in chosen.items()}
     pictures = _above(Path(images), {one["IMG_ROOT"] for one in settings.values()}) if images else root
-    items, found = list[Item](), _Found()
+    items, found = list[Item](), _CorpusIssues()
     for place, said in settings.items():
         file = root / said["ANNO_PATH"]
         if not os.path.isfile(file):  # false, too, of a name that no file can have
@@ -148,14 +148,14 @@ def read_corpus(
 
 
 @dataclass
-class _Found:
+class _CorpusIssues:
     """What files hold beside items. missing, empty: files, by axis and source. malformed: a line for each record. odd:
-    how many records of each file have each of `ODDITIES`."""
+    how many records of each file have each of `IRREGULARITIES`."""
 
     missing: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
     malformed: list[str] = field(default_factory=list)
-    odd: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in ODDITIES})
+    odd: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in IRREGULARITIES})
 
     def notes(self, number: int) -> Iterator[str]:
         """number: of all files."""
@@ -166,7 +166,7 @@ class _Found:
         if self.malformed:
             of = Counter(line.partition(": ")[0].rpartition("/")[0] for line in self.malformed)
             yield f"{_counted(of, 'malformed records, left out')}; the first is {self.malformed[0]}"
-        yield from (_counted(self.odd[name], text) for name, text in ODDITIES.items() if self.odd[name])
+        yield from (_counted(self.odd[name], text) for name, text in IRREGULARITIES.items() if self.odd[name])
 
 
 def _chosen(root: Path, types: Sequence[str] | None, data: Sequence[str] | None) -> dict[str, Path]:
@@ -200,7 +200,7 @@ def _settings(path: Path, images: Path | str | None) -> dict[str, str]:
     for name in ("ANNO_PATH", "IMG_ROOT"):
         if not isinstance(values.get(name), str):
             raise ValueError(f"{path}: {name} is missing or not a text")
-        if leaves(values[name]) and (name == "ANNO_PATH" or images is None):
+        if leaves_folder(values[name]) and (name == "ANNO_PATH" or images is None):
             mend = "" if name == "ANNO_PATH" else "; give images=FOLDER"
             raise ValueError(f"{path}: {name}: {_short(values[name])} leaves the folder of the corpus{mend}")
     return values
@@ -216,16 +216,16 @@ def _above(images: Path, roots: set[str]) -> Path:
 
 def _root(root: str, pictures: Path, images: Path | str | None) -> PurePosixPath:
     """What stands above the paths of records: nothing, where `images` is the root, under whatever name."""
-    stands = images is not None and (leaves(root) or not (pictures / root).is_dir())
+    stands = images is not None and (leaves_folder(root) or not (pictures / root).is_dir())
     return PurePosixPath("" if stands else root)
 
 
-def _items(records: list[Any], place: str, root: PurePosixPath, found: _Found) -> list[Item]:
+def _items(records: list[Any], place: str, root: PurePosixPath, found: _CorpusIssues) -> list[Item]:
     """The items of one file, in its order; their ids hold their places in it. `found` is added to."""
     axis, _, source = place.rpartition("/")
     top, *middle, last = axis.split("/")
     labels = {middle[0].lower(): last} if top == "Object" and middle else {}
-    read: dict[str, _Record] = {}
+    read: dict[str, _ParsedRecord] = {}
     for number, value in enumerate(records):
         try:
             read[f"{place}/{number}"] = _record(value)
@@ -252,11 +252,11 @@ def _items(records: list[Any], place: str, root: PurePosixPath, found: _Found) -
     return items
 
 
-_Record = tuple[str, tuple[str, ...], tuple[str, ...], bool]
+_ParsedRecord = tuple[str, tuple[str, ...], tuple[str, ...], bool]
 """Picture, true and false sentences, and whether a bare string stood for a list."""
 
 
-def _record(value: Any) -> _Record:
+def _record(value: Any) -> _ParsedRecord:
     """Raises `ValueError`, with why, for what is no record, or one that nothing can be asked of."""
     if not (isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], dict)):
         raise ValueError("needs [picture, {POS: …, NEG: …}]")
@@ -313,7 +313,7 @@ def published(items: Sequence[Item], root: str = "images") -> dict[str, bytes]:
     written: dict[str, bytes] = {}
     for (axis, source), of in grouped(items).items():
         place = f"{axis}/{source}"
-        if not axis or not source or "/" in source or leaves(place):
+        if not axis or not source or "/" in source or leaves_folder(place):
             raise ValueError(f"{place}: an axis and a source must be names of folders and of a file")
         data = f"data/{place}.json"
         records = [[_below(root, item.image), {"POS": item.positives, "NEG": item.negatives}] for item in of]
@@ -350,14 +350,14 @@ def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images"
 
 def _below(root: str, image: str) -> str:
     """The path below the root. Raises `ValueError` for one that is not there."""
-    if leaves(image) or not image.startswith(f"{root}/"):
+    if leaves_folder(image) or not image.startswith(f"{root}/"):
         raise ValueError(f"picture {image!r}: its path must begin with {root}/ and stay there")
     return image.removeprefix(f"{root}/")
 
 
 # The run file --------------------------------------------------------------------------------------------------------
 
-KNOWN = {
+RUN_FILE_KEYS = {
     "": ("MAX_NUM", "MODEL_NAME", "MODE_NAME", "BATCH_SIZE", "TASK", "DATA", "OUTPUT"),
     "DATA": ("TYPES", "TEST_DATA"),
     "OUTPUT": ("DIR", "NUM"),
@@ -365,7 +365,7 @@ KNOWN = {
 
 
 @dataclass(frozen=True)
-class Run:
+class RunFile:
     """A published run file.
 
     types, data: as of `read_corpus`. task: `itc` or `itm`. most: sentences to score of each file, half as many records;
@@ -384,11 +384,11 @@ class Run:
     unknown: tuple[str, ...] = ()
 
 
-def read_run(path: Path | str) -> Run:
+def read_run_file(path: Path | str) -> RunFile:
     """A published run file. Raises `ValueError`, one line with the key, for one that lacks or cannot mean something."""
     values = read_yaml(Path(path))
     unknown = []
-    for part, names in KNOWN.items():
+    for part, names in RUN_FILE_KEYS.items():
         inside = values.get(part) if part else values
         if not isinstance(inside, dict):
             raise ValueError(f"{path}: {part} is missing; it needs {' and '.join(names)}")
@@ -401,7 +401,7 @@ def read_run(path: Path | str) -> Run:
         raise ValueError(f"{path}: TASK: {_short(values.get('TASK'))}: choose one of {', '.join(TASKS)}")
     if "MAX_NUM" not in values:
         raise ValueError(f"{path}: MAX_NUM is missing; give a number of sentences, or 0 for all")
-    return Run(
+    return RunFile(
         types=_names(path, "DATA.TYPES", data.get("TYPES")),
         data=_names(path, "DATA.TEST_DATA", data.get("TEST_DATA")),
         task=task,

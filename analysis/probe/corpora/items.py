@@ -18,7 +18,7 @@ from PIL import Image
 
 KINDS = ("checklist", "predicate_noun")
 WHOLE = "whole"  # the label of a crop's item that holds the path of the picture that it was cut from
-MOST_PIXELS = 64_000_000  # of a picture; a larger one is unreadable, not a reason to run out of memory
+MAX_PIXELS = 64_000_000  # of a picture; a larger one is unreadable, not a reason to run out of memory
 
 Scorer = Callable[[Sequence[Image.Image], Sequence[str]], np.ndarray]
 """images (N), texts (N) -> (N,) scores, higher where the text fits the image better.
@@ -30,7 +30,7 @@ tell; and, if it asks a generative model, `with_probabilities`, which returns p(
 """
 
 
-def numbers(given: Any) -> np.ndarray:
+def as_float64(given: Any) -> np.ndarray:
     """What a scorer returned, as float64. Raises ValueError for what are no real numbers."""
     if hasattr(given, "detach"):  # a tensor, of any device and precision
         given = given.detach().double().cpu()
@@ -146,8 +146,8 @@ def open_picture(folder: Path | None, path: str) -> Image.Image:
     place = find_picture(folder, path)
     try:
         with Image.open(place) as opened:
-            if opened.width * opened.height > MOST_PIXELS:
-                raise Unreadable(f"{path} has {opened.width} x {opened.height} pixels, more than {MOST_PIXELS:,}")
+            if opened.width * opened.height > MAX_PIXELS:
+                raise Unreadable(f"{path} has {opened.width} x {opened.height} pixels, more than {MAX_PIXELS:,}")
             if opened.mode in ("RGBA", "LA", "PA") or "transparency" in opened.info:
                 shown = on_white(opened)
             elif opened.mode.startswith("I"):  # 16 bits, which Pillow would clip at 255: nearly all white

@@ -98,7 +98,7 @@ def singular(noun: str) -> str:
     return word[:-1] if re.search(r"[^su]s$", word) and len(word) > 3 else word
 
 
-class Words:
+class Lexicon:
     """What the tables say of words."""
 
     def __init__(self, tables: Mapping[str, list[list[str]]]) -> None:
@@ -183,10 +183,10 @@ def read_tables(path: Path | str | None = None) -> dict[str, list[list[str]]]:
             )
         if name == "inverse" and any(len(words) != 2 for words in lists):
             raise ValueError(f"{path}: inverse: needs lists of two words")
-        tables[name] += [[plain(word) for word in words] for words in lists]
+        tables[name] += [[normalize(word) for word in words] for words in lists]
     return tables
 
 
-def plain(text: str) -> str:
+def normalize(text: str) -> str:
     """In lower case, with single blanks: as words are compared."""
     return " ".join(text.lower().split())

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from analysis.probe.config import TEMPLATES
-from analysis.probe.corpora.checklist import leaves, read_json
+from analysis.probe.corpora.checklist import leaves_folder, read_json
 from analysis.probe.corpora.items import WHOLE, Answer, Corpus, Item
 from analysis.probe.corpora.taxonomy import is_length
 from travlr import files
@@ -38,14 +38,14 @@ KEYS = (
 PROBABILITIES = ("prob_target_match", "prob_distractor_match")
 RESULTS = ("result", "result_separate", "result_strict", *PROBABILITIES, "cropped_image", "model")
 COLUMNS = (*KEYS, *RESULTS)
-LONGEST = 4096  # characters of a relationship in a result file
-Record = dict[str, Any]
+MAX_RELATION_LENGTH = 4096  # characters of a relationship in a result file
+Triplet = dict[str, Any]
 
 
 # The evaluation set --------------------------------------------------------------------------------------------------
 
 
-def read_records(path: Path | str) -> list[Record]:
+def read_records(path: Path | str) -> list[Triplet]:
     """The triplets of an evaluation set, checked: its file, or the folder that it is in.
 
     Raises `ValueError`, one line with file and record, for what cannot be read, an odd number of triplets, a missing
@@ -63,7 +63,7 @@ def read_records(path: Path | str) -> list[Record]:
     return records
 
 
-def _checked(value: Any, where: str, keys: Sequence[str] = KEYS) -> Record:
+def _checked(value: Any, where: str, keys: Sequence[str] = KEYS) -> Triplet:
     if not isinstance(value, dict):
         raise ValueError(f"{where}: needs names and values")
     if lacking := [key for key in keys if key not in value]:
@@ -75,7 +75,7 @@ def _checked(value: Any, where: str, keys: Sequence[str] = KEYS) -> Record:
             raise ValueError(f"{where}: {key} is not {'a whole number' if key == 'id' else 'a text'}")
     if value["pos"] not in AXES:
         raise ValueError(f"{where}: pos is {value['pos']!r}; it must be object or subject")
-    if not value["img_filename"] or leaves(value["img_filename"]):
+    if not value["img_filename"] or leaves_folder(value["img_filename"]):
         raise ValueError(f"{where}: img_filename {value['img_filename']!r} leaves the folder of pictures")
     return {key: value[key] for key in keys}
 
@@ -120,7 +120,7 @@ def read_set(
     return replace(corpus, pictures=Path(images) if images else beside, notes=(note,) if alone else ())
 
 
-def _corpus(records: Sequence[Record], pairs: Sequence[tuple[int, int]], template: str, cropped: bool) -> Corpus:
+def _corpus(records: Sequence[Triplet], pairs: Sequence[tuple[int, int]], template: str, cropped: bool) -> Corpus:
     """Triplets as items; pairs: the places of both of each."""
     pair = {place: str(number) for number, both in enumerate(pairs) for place in both}
     items = (_item(record, pair.get(place, ""), template, cropped) for place, record in enumerate(records))
@@ -128,7 +128,7 @@ def _corpus(records: Sequence[Record], pairs: Sequence[tuple[int, int]], templat
     return Corpus(name, "predicate_noun", tuple(items), None)
 
 
-def _item(record: Record, pair: str, template: str, cropped: bool) -> Item:
+def _item(record: Triplet, pair: str, template: str, cropped: bool) -> Item:
     target, distractor = ALT if template == "alt" else ("sentence_target", "sentence_distractor")
     image = record["img_filename"]
     labels = {key: record[key] for key in ("subject", "predicate", "object", "word_target", "word_distractor")}
@@ -144,7 +144,7 @@ def _item(record: Record, pair: str, template: str, cropped: bool) -> Item:
     )
 
 
-def _mirrored(one: Record, other: Record) -> bool:
+def _mirrored(one: Triplet, other: Triplet) -> bool:
     """Whether two triplets exchange their sentences."""
     names = [name for name in ("sentence_{}", "sentence_{}_alt") if name.format("target") in one]
     return one["pos"] == other["pos"] and all(
@@ -157,7 +157,7 @@ def _mirrored(one: Record, other: Record) -> bool:
 # Result files --------------------------------------------------------------------------------------------------------
 
 
-def read_results(path: Path | str) -> tuple[list[Record], list[Answer]]:
+def read_results(path: Path | str) -> tuple[list[Triplet], list[Answer]]:
     """A published result file: its triplets, with `cropped_image` and `model`, and the answers to them.
 
     A file without probabilities, as of people, has scores 1 and 0 for the sentence that was chosen and the other one.
@@ -184,12 +184,12 @@ def results_name(template: str, cropped: bool) -> str:
 
 
 @dataclass(frozen=True)
-class AnsweredCorpus:
+class ResultsCorpus:
     """Triplets that a model has answered, as a corpus: that of `read_set` where all triplets are there. records,
     answers: one for each item, in order. model: its name, the folder's where the files have none."""
 
     corpus: Corpus
-    records: tuple[Record, ...]
+    records: tuple[Triplet, ...]
     answers: tuple[Answer, ...]
     model: str
 
@@ -201,14 +201,14 @@ def result_files(folder: Path | str) -> list[Path]:
     return sorted(Path(folder).glob("*.csv")) or sorted(below)
 
 
-def results_corpora(paths: Sequence[Path | str]) -> list[AnsweredCorpus]:
+def results_corpora(paths: Sequence[Path | str]) -> list[ResultsCorpus]:
     """Result files as corpora. Files of one folder with the same model, template and cropping are parts of one corpus,
     in the order of `paths`.
 
     The other template where the file's name says so, as the published names do. Raises `ValueError` as `read_results`,
     for a file without results, and for an id that two parts have.
     """
-    groups: dict[tuple[Path, str, str, bool], list[tuple[Record, Answer]]] = {}
+    groups: dict[tuple[Path, str, str, bool], list[tuple[Triplet, Answer]]] = {}
     for path in map(Path, paths):
         records, answers = read_results(path)
         if not records:
@@ -222,7 +222,7 @@ def results_corpora(paths: Sequence[Path | str]) -> list[AnsweredCorpus]:
     corpora = []
     for (_, model, template, cropped), parts in groups.items():
         joined, given = zip(*parts, strict=True)
-        corpora.append(AnsweredCorpus(_corpus(joined, pairs_of(joined), template, cropped), joined, given, model))
+        corpora.append(ResultsCorpus(_corpus(joined, pairs_of(joined), template, cropped), joined, given, model))
     return corpora
 
 
@@ -246,8 +246,8 @@ def _rows(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
         raise ValueError(f"{file}: {error}") from None
 
 
-def _result(row: Mapping[str, str], where: str) -> tuple[Record, Answer]:
-    record: Record = {key: row[key] for key in KEYS if key in row}
+def _result(row: Mapping[str, str], where: str) -> tuple[Triplet, Answer]:
+    record: Triplet = {key: row[key] for key in KEYS if key in row}
     if not record["id"].isdecimal():
         raise ValueError(f"{where}: id {record['id'][:20]!r} is not a whole number")
     record["id"] = int(record["id"][:18])
@@ -272,8 +272,8 @@ def _result(row: Mapping[str, str], where: str) -> tuple[Record, Answer]:
 
 def _literal(text: str, where: str) -> Any:
     """A relationship as Python prints a dictionary: read as a literal, never run."""
-    if len(text) > LONGEST:
-        raise ValueError(f"{where}: has more than {LONGEST:,} characters")
+    if len(text) > MAX_RELATION_LENGTH:
+        raise ValueError(f"{where}: has more than {MAX_RELATION_LENGTH:,} characters")
     try:
         return ast.literal_eval(text)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -295,7 +295,7 @@ def _number(text: str, where: str) -> float:
 
 def write_results(
     path: Path | str,
-    records: Sequence[Record],
+    records: Sequence[Triplet],
     answers: Sequence[Answer],
     model: str | None = None,
     cropped: bool | None = None,
@@ -371,7 +371,7 @@ class Accuracies:
     decisive: float | None
 
 
-def accuracies(records: Sequence[Record], answers: Sequence[Answer]) -> Accuracies:
+def accuracies(records: Sequence[Triplet], answers: Sequence[Answer]) -> Accuracies:
     """Accuracies of answers to triplets, in their order. Raises `ValueError` where they do not go together."""
     if [str(record["id"]) for record in records] != [answer.id for answer in answers]:
         raise ValueError(f"triplets: {len(records)}, answers: {len(answers)}; needs an answer to each, in order")
@@ -408,7 +408,7 @@ def _share(values: np.ndarray) -> float | None:
     return float(values.mean()) if values.size else None
 
 
-def pairs_of(records: Sequence[Record]) -> list[tuple[int, int]]:
+def pairs_of(records: Sequence[Triplet]) -> list[tuple[int, int]]:
     """The places of the triplets of each pair: two in a row, where ids count from 0 without a gap. In a file of some
     triplets, as people's: those whose ids would be in a row and that exchange their sentences."""
     ids = [record["id"] for record in records]

@@ -10,7 +10,7 @@ from pathlib import Path
 from analysis.probe.corpora.items import WHOLE, Corpus, Item, Missing, Unreadable, find_picture
 
 
-def counted(number: int, what: str) -> str:
+def count_text(number: int, what: str) -> str:
     """Such as `1 item` and `2,000 items`."""
     return f"{number:,} {what}{'s' * (number != 1)}"
 
@@ -29,7 +29,7 @@ def answerable(corpus: Corpus) -> Corpus:
     left = len(corpus.items) - len(items)
     if not left:
         return corpus
-    note = f"Left out: {counted(left, 'item')} with a false sentence that is also a true one."
+    note = f"Left out: {count_text(left, 'item')} with a false sentence that is also a true one."
     return replace(corpus, items=items, notes=(*corpus.notes, note))
 
 
@@ -55,7 +55,7 @@ def sample(corpus: Corpus, limit: int | None, seed: int) -> Corpus:
     items = tuple(item for item in corpus.items if item.id in taken)
     if len(items) == len(corpus.items):
         return corpus
-    part = f"{len(items):,} of {counted(len(corpus.items), 'item')}, {limit:,} of each axis and source"
+    part = f"{len(items):,} of {count_text(len(corpus.items), 'item')}, {limit:,} of each axis and source"
     note = f"A sample (seed {seed}): {part}."
     return replace(corpus, items=items, notes=(*corpus.notes, note))
 
@@ -84,12 +84,12 @@ def head(corpus: Corpus, most: int | None, task: str) -> Corpus:
                 break
             taken.add(item.id)
             left -= is_there(corpus.pictures, item.image)
-    note = f"Of each file the first {counted(most // 2, 'item')}."
+    note = f"Of each file the first {count_text(most // 2, 'item')}."
     items = tuple(item for item in corpus.items if item.id in taken)
     return replace(corpus, items=items, notes=(*corpus.notes, note))
 
 
-def firsts(corpus: Corpus) -> Corpus:
+def first_sentences(corpus: Corpus) -> Corpus:
     """With the first true and the first false sentence of each item alone, as the released code takes them."""
     items = (replace(item, positives=item.positives[:1], negatives=item.negatives[:1]) for item in corpus.items)
     return replace(corpus, items=tuple(items))

@@ -22,7 +22,7 @@ TAXONOMY = (
 """The 13 axes of the published corpora, in the order of the paper's Tables 3 to 5."""
 
 SMALL, MEDIUM = 1024, 9216  # pixels, the largest areas of small and medium objects (paper, section 3.1)
-FARTHEST = 10**9  # pixels, of a box and a picture; squares of much larger numbers are no numbers any more
+MAX_PIXELS = 10**9  # pixels, of a box and a picture; squares of much larger numbers are no numbers any more
 REFERENCE = 640 * 480  # pixels of the picture that relative areas are scaled to: these datasets' usual one
 
 
@@ -34,7 +34,7 @@ def location_class(box: Sequence[float], width: float, height: float) -> str:
 
     By the distance of the centres of box and picture as a part of half the diagonal: up to 1/3, up to 2/3, more. Exact
     where the numbers are whole. Raises `ValueError` for a box or a picture without area, or with other than numbers of
-    pixels up to `FARTHEST`.
+    pixels up to `MAX_PIXELS`.
     """
     x, y, w, h = _measured(box, width, height)
     squared = (2 * x + w - width) ** 2 + (2 * y + h - height) ** 2  # 4 times the distance squared
@@ -59,14 +59,14 @@ def size_class(box: Sequence[float], width: float, height: float, thresholds: st
 def is_length(value: Any) -> bool:
     """Whether a value, of whatever type, is a number of pixels: from -FARTHEST to FARTHEST, no `bool`."""
     number: Any = value if isinstance(value, Real) and not isinstance(value, bool) else math.inf
-    return bool(-FARTHEST <= number <= FARTHEST)
+    return bool(-MAX_PIXELS <= number <= MAX_PIXELS)
 
 
 def _measured(box: Sequence[float], width: float, height: float) -> Sequence[float]:
     if len(box) != 4 or not all(map(is_length, (*box, width, height))) or min(*box[2:], width, height) <= 0:
         raise ValueError(
             f"box {brief(list(box))} in a picture of {brief(width)} x {brief(height)}: needs [x, y, w, h] in pixels, "
-            f"with w, h above 0 and none above {FARTHEST:.0e}"
+            f"with w, h above 0 and none above {MAX_PIXELS:.0e}"
         )
     return box
 
@@ -84,7 +84,7 @@ def brief(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Average:
+class PaperAverage:
     """A mean of scores, by its name and rule; value: None where the scores of some axes, `lacking`, are not there."""
 
     name: str
@@ -102,7 +102,7 @@ def by_axis(scores: Mapping[tuple[str, str], float]) -> dict[str, float]:
     return {axis: _mean([_mean(values) for values in of.values()]) for axis, of in nested.items()}
 
 
-def paper_averages(scores: Mapping[str, float]) -> list[Average]:
+def paper_averages(scores: Mapping[str, float]) -> list[PaperAverage]:
     """The averages of the paper's Tables 2 to 5 of scores by axis.
 
     Object is the mean of its six axes. Attribute and Relation are the mean of a text-level and an image-level mean;
@@ -121,15 +121,15 @@ def paper_averages(scores: Mapping[str, float]) -> list[Average]:
     return [*found, _joint("all", "mean of Object, Attribute and Relation", three)]
 
 
-def _average(scores: Mapping[str, float], name: str, rule: str, axes: Sequence[str]) -> Average:
+def _average(scores: Mapping[str, float], name: str, rule: str, axes: Sequence[str]) -> PaperAverage:
     lacking = tuple(axis for axis in axes if axis not in scores)  # as many sizes as locations, so one mean is the other
-    return Average(name, rule, None if lacking else _mean([scores[axis] for axis in axes]), lacking)
+    return PaperAverage(name, rule, None if lacking else _mean([scores[axis] for axis in axes]), lacking)
 
 
-def _joint(name: str, rule: str, parts: Sequence[Average]) -> Average:
+def _joint(name: str, rule: str, parts: Sequence[PaperAverage]) -> PaperAverage:
     values = [part.value for part in parts if part.value is not None]
     lacking = tuple(axis for part in parts for axis in part.lacking)
-    return Average(name, rule, None if lacking else _mean(values), lacking)
+    return PaperAverage(name, rule, None if lacking else _mean(values), lacking)
 
 
 def _mean(values: Sequence[float]) -> float:

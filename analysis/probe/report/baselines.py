@@ -9,7 +9,7 @@ all words are shown. Published corpora are different.
 A rule is a function of what it reads, so ties would be the same everywhere; they are broken by a hash of the
 sentence, all but those of `constant`. What is fitted (ngrams, classifier) is fitted on other items: never on the
 mirror, which would give the answer away, and not on those with the same picture where enough others are left
-(`Texts.fold`).
+(`SentenceTable.fold`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import numpy as np
 from PIL import Image
 
 from analysis.probe.corpora.items import Answer, Corpus, Item, Missing, Scorer, Unreadable, open_picture
-from analysis.probe.report import metrics as measures
+from analysis.probe.report import metrics
 from analysis.probe.scenes import corpus as scenes
-from analysis.probe.scenes.records import Truth
-from analysis.probe.scenes.salience import WORDS, Shown, from_pixels, preferred
+from analysis.probe.scenes.records import SceneTruth
+from analysis.probe.scenes.salience import WORDS, VisibleObject, from_pixels, preferred
 from analysis.probe.scenes.statements import content_words, visible_words
 from travlr.streams import stream_key
 
@@ -50,14 +50,14 @@ OF_SCENES = (*SALIENT, "visible_words", "scene_oracle")
 """Rules that need to know what a picture shows, or can read it from pictures of our scenes alone."""
 
 
-def floors(corpus: Corpus, seed: int = 0, rules: Sequence[str] = tuple(RULES)) -> dict[str, list[Answer]]:
+def baselines(corpus: Corpus, seed: int = 0, rules: Sequence[str] = tuple(RULES)) -> dict[str, list[Answer]]:
     """What each rule answers, in the corpus's order. `OF_SCENES` are left out where the corpus is not from scenes.
 
     Raises `ValueError` for an unknown rule.
     """
     if unknown := [rule for rule in rules if rule not in RULES]:
         raise ValueError(f"floor {unknown[0]!r}: choose from {', '.join(RULES)}")
-    texts = Texts(corpus, seed)
+    texts = SentenceTable(corpus, seed)
     truths = scenes.truths(corpus) if set(rules) & set(OF_SCENES) else {}
     known = bool(corpus.items) and all(item.id in truths for item in corpus.items)
     salient = [rule for rule in rules if rule in SALIENT]
@@ -85,7 +85,7 @@ def _salt(seed: int) -> bytes:
 # Rules that read text ------------------------------------------------------------------------------------------------
 
 
-class Texts:
+class SentenceTable:
     """All sentences of a corpus, (S,), an item's true ones before its false ones."""
 
     def __init__(self, corpus: Corpus, seed: int) -> None:
@@ -119,7 +119,7 @@ class Texts:
         Equally many clusters in each fold, dealt out in the order of a hash, so that the order of items does not
         matter.
         """
-        units = measures.clustering(self.items)
+        units = metrics.clustering(self.items)
         connected, pairs, groups = units.connected.tolist(), units.clusters[:, 1].tolist(), self._groups.tolist()
         there, held = Counter(groups), Counter(zip(groups, connected, strict=True))
         numbers: dict[tuple[int, ...], int] = {}
@@ -180,11 +180,11 @@ class Texts:
         return found
 
 
-def _lengths(texts: Texts) -> np.ndarray:
+def _lengths(texts: SentenceTable) -> np.ndarray:
     return np.fromiter(map(len, texts.sentences), np.int64, len(texts.sentences))
 
 
-def _ngrams(texts: Texts) -> np.ndarray:
+def _ngrams(texts: SentenceTable) -> np.ndarray:
     """Mean log likelihood of a sentence's words, each after the one before it.
 
     Bigrams interpolated with single words, and these with a uniform share, each with the weight of one count.
@@ -213,7 +213,7 @@ def _elsewhere(keys: np.ndarray, fold: np.ndarray, counted: np.ndarray) -> np.nd
     return np.asarray(counts.sum(axis=1)[number] - counts[number, fold])
 
 
-def _classifier(texts: Texts) -> np.ndarray:
+def _classifier(texts: SentenceTable) -> np.ndarray:
     """Naive Bayes: log of how much more often each word, and each two, are in true sentences than in false ones."""
     words, owner, vocabulary = texts.words
     after = np.append(words[1:], 0)
@@ -225,18 +225,18 @@ def _classifier(texts: Texts) -> np.ndarray:
     return texts.per_sentence(odds, owner)
 
 
-def _tied(texts: Texts, scores: np.ndarray) -> np.ndarray:
+def _tied(texts: SentenceTable, scores: np.ndarray) -> np.ndarray:
     """Scores whose ties the hash breaks: by rank among all scores."""
     _, rank = np.unique(scores, return_inverse=True)
     return texts.broken(rank)
 
 
-def _random(texts: Texts) -> np.ndarray:
+def _random(texts: SentenceTable) -> np.ndarray:
     places = zip(texts.item.tolist(), texts.place.tolist(), strict=True)
     return np.array([noise(texts.seed, texts.items[item].id, str(place)) for item, place in places])
 
 
-TEXT_RULES: dict[str, Callable[[Texts], np.ndarray]] = {
+TEXT_RULES: dict[str, Callable[[SentenceTable], np.ndarray]] = {
     "shorter": lambda texts: texts.broken(-_lengths(texts)),
     "longer": lambda texts: texts.broken(_lengths(texts)),
     "ngrams": lambda texts: _tied(texts, _ngrams(texts)),
@@ -254,7 +254,7 @@ def _of_pictures(corpus: Corpus, rules: Sequence[str], seed: int) -> dict[str, l
     """What salience rules answer. A picture that is not there, or not one of ours, is not scored."""
     found: dict[str, list[Answer]] = {rule: [] for rule in rules}
     for item in corpus.items:
-        shown: list[Shown] = []
+        shown: list[VisibleObject] = []
         status, why = "scored", ""
         try:
             shown = from_pixels(open_picture(corpus.pictures, item.image))
@@ -266,7 +266,7 @@ def _of_pictures(corpus: Corpus, rules: Sequence[str], seed: int) -> dict[str, l
     return found
 
 
-def _salient(item: Item, shown: Sequence[Shown], rule: str, seed: int) -> tuple[float, float]:
+def _salient(item: Item, shown: Sequence[VisibleObject], rule: str, seed: int) -> tuple[float, float]:
     """The scores of the true and the false sentence: 1 for the preferred one; by the hash where neither is."""
     sentences = (item.positives[0], item.negatives[0])
     true, false = (WORDS & set(sentence.split()) for sentence in sentences)
@@ -279,7 +279,7 @@ def _salient(item: Item, shown: Sequence[Shown], rule: str, seed: int) -> tuple[
 # Rules that know the scene -------------------------------------------------------------------------------------------
 
 
-def _of_scenes(corpus: Corpus, truths: dict[str, Truth], rule: str, seed: int) -> list[Answer]:
+def _of_scenes(corpus: Corpus, truths: dict[str, SceneTruth], rule: str, seed: int) -> list[Answer]:
     found = []
     for item in corpus.items:
         truth = truths[item.id]

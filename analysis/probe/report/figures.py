@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis.page import MARKED, NOTE_LINE, TEXT, bars, name, page, percent_axis, whiskers
-from analysis.probe.report.metrics import Line
+from analysis.probe.report.metrics import MetricRow
 from analysis.probe.report.results import Group, number
 
 HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "oooo")
@@ -23,8 +23,8 @@ WIDEST = 12.0  # inches of a row of bars
 
 
 @dataclass(frozen=True)
-class Measure:
-    """What a panel shows, the names of its numbers in a `Line`, and what tossing coins gives."""
+class PlottedMetric:
+    """What a panel shows, the names of its numbers in a `MetricRow`, and what tossing coins gives."""
 
     words: str
     value: str
@@ -33,9 +33,9 @@ class Measure:
     coins: float
 
 
-SINGLE = Measure("items right (%)", "single", "single_low", "single_high", 50.0)
-ALONE = Measure("sentences right, each alone (%)", "itm_accuracy", "itm_low", "itm_high", 50.0)
-PAIRS = Measure("pairs with both items right (%)", "pair_accuracy", "pair_low", "pair_high", 25.0)
+SINGLE = PlottedMetric("items right (%)", "single", "single_low", "single_high", 50.0)
+ALONE = PlottedMetric("sentences right, each alone (%)", "itm_accuracy", "itm_low", "itm_high", 50.0)
+PAIRS = PlottedMetric("pairs with both items right (%)", "pair_accuracy", "pair_low", "pair_high", 25.0)
 
 
 def _axes_of(group: Group) -> list[str]:
@@ -55,7 +55,7 @@ def figures(group: Group) -> dict[str, Figure]:
     return found
 
 
-def _floor(group: Group, axis: str, measure: Measure, salient: bool = False) -> float | None:
+def _floor(group: Group, axis: str, measure: PlottedMetric, salient: bool = False) -> float | None:
     """The most that a blind rule, or a salience rule, has right of an axis."""
     rules = (group.salience_rules if salient else group.blind_rules).values()
     found = [value for lines in rules if (value := number(lines, group.by, axis, measure.value)) is not None]
@@ -73,7 +73,7 @@ SALIENT_STYLE: dict[str, Any] = {"color": "black", "linewidth": 1.3, "linestyle"
 SALIENT_LABEL = "best salience rule (what is large or central)"
 
 
-def bar_chart(group: Group, series: Mapping[str, Sequence[Line]]) -> Figure:
+def bar_chart(group: Group, series: Mapping[str, Sequence[MetricRow]]) -> Figure:
     """Accuracy of items and of pairs by axis, with intervals, and the best blind rule of each axis; many axes take
     several rows."""
     axes_names = _axes_of(group)
@@ -107,11 +107,15 @@ def bar_chart(group: Group, series: Mapping[str, Sequence[Line]]) -> Figure:
 
 
 def _bars(
-    axes: Axes, group: Group, series: Mapping[str, Sequence[Line]], measure: Measure, axes_names: Sequence[str]
+    axes: Axes,
+    group: Group,
+    series: Mapping[str, Sequence[MetricRow]],
+    measure: PlottedMetric,
+    axes_names: Sequence[str],
 ) -> None:
     width = 0.8 / len(series)
 
-    def of(lines: Sequence[Line], what: str) -> np.ndarray:
+    def of(lines: Sequence[MetricRow], what: str) -> np.ndarray:
         values = [number(lines, group.by, axis, what) for axis in axes_names]
         return np.array([np.nan if value is None else value for value in values])
 
@@ -137,7 +141,7 @@ def _bars(
     name(axes, "", "", measure.words)
 
 
-def radar_chart(group: Group, series: Mapping[str, Sequence[Line]]) -> Figure:
+def radar_chart(group: Group, series: Mapping[str, Sequence[MetricRow]]) -> Figure:
     """Accuracy of items by axis on spokes, 0 in the middle to 100 % outside; labels and values from one list."""
     axes_names = _axes_of(group)
     turns = np.linspace(0, 2 * math.pi, len(axes_names), endpoint=False)

@@ -179,7 +179,7 @@ def _wilson(value: float, error: float, freedom: float, least: float, most: floa
 
 
 @dataclass(frozen=True)
-class Sign:
+class SignTest:
     """Which of two is ahead. first, second: of how many clusters (units, where clusters overlap) either is ahead.
     p_value: two-sided, of the hypothesis that both are ahead as often."""
 
@@ -188,7 +188,7 @@ class Sign:
     p_value: float
 
 
-def sign(units: Clustering, lead: np.ndarray) -> Sign:
+def sign_test(units: Clustering, lead: np.ndarray) -> SignTest:
     """Test which of two is ahead in N units. lead: (N,) 1, 0 or -1.
 
     Where clusters do not overlap: the exact McNemar test of clusters, each of which counts once. Where they do:
@@ -198,7 +198,7 @@ def sign(units: Clustering, lead: np.ndarray) -> Sign:
     if not units.crossed:
         ahead = np.bincount(np.unique(units.connected, return_inverse=True)[1], weights=lead)
         first, second = int((ahead > 0).sum()), int((ahead < 0).sum())
-        return Sign(first, second, mcnemar(first, second))
+        return SignTest(first, second, mcnemar(first, second))
     variance = units.two_way(lambda cluster, unit: float((np.bincount(cluster, weights=lead[unit]) ** 2).sum()))
     score = abs(float(lead.sum())) / math.sqrt(variance) if variance else 0.0
-    return Sign(int((lead > 0).sum()), int((lead < 0).sum()), float(2 * stdtr(units.freedom(), -score)))
+    return SignTest(int((lead > 0).sum()), int((lead < 0).sum()), float(2 * stdtr(units.freedom(), -score)))

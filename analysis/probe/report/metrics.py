@@ -16,20 +16,20 @@ import numpy as np
 
 from analysis.probe.config import SENTENCES
 from analysis.probe.corpora.items import STATUSES, WHOLE, Answer, Item
-from analysis.probe.report.intervals import Clustering, interval, sign
+from analysis.probe.report.intervals import Clustering, interval, sign_test
 from analysis.statistics import holm
 from train.results.scores import LEVEL
 
 # What a batch of another size may change a score by, as a part of it: the rounding of sums, or of the score itself.
 TOLERANCES = {"float32": 1e-5, "float64": 1e-10, "bf16": 2**-8, "float16": 2**-11}
 POWER = 2.8  # standard errors between a level and what is told from it 4 times in 5, two-sided at 5 %
-CROSSED = ("location", "size")  # labels whose combinations are told of
-MOST_VALUES = 12  # of a label that is told of; words have more
+CROSSED_LABELS = ("location", "size")  # labels whose combinations are told of
+MAX_LABEL_VALUES = 12  # of a label that is told of; words have more
 GRADE, AXIS_GRADE = "grade", "axis and grade"
 
 
 @dataclass(frozen=True)
-class Line:
+class MetricRow:
     """Numbers of some items. by, value: which, such as axis `predicate`, or `all items` (micro average).
 
     total = scored + missing + unreadable + failed. clusters: how many there are of scored items that depend on each
@@ -194,7 +194,7 @@ def measure(
     tolerance: float = TOLERANCES["float32"],
     threshold: float | None = None,
     seed: int = 0,
-) -> list[Line]:
+) -> list[MetricRow]:
     """All lines: of all items, the mean of axes, each axis, source, grade and label, and of what is crossed.
 
     Raises `ValueError` where answers are not the items'. An empty corpus gives one line, of 0 items.
@@ -231,12 +231,14 @@ def _ways(items: Sequence[Item]) -> list[tuple[str, Callable[[Item], str]]]:
     for item in items:
         for name, value in item.labels.items():
             values.setdefault(name, set()).add(value)
-    told = [name for name, found in values.items() if 2 <= len(found) <= MOST_VALUES and name != WHOLE]
+    told = [name for name, found in values.items() if 2 <= len(found) <= MAX_LABEL_VALUES and name != WHOLE]
     if GRADE in told:
         ways.append((AXIS_GRADE, lambda item: _joined(item.axis, item.labels.get(GRADE, ""))))
     ways += [(name, lambda item, name=name: item.labels.get(name, "")) for name in sorted(told)]  # type: ignore[misc]
-    if all(name in told for name in CROSSED):
-        ways.append((" x ".join(CROSSED), lambda item: _joined(*(item.labels.get(name, "") for name in CROSSED))))
+    if all(name in told for name in CROSSED_LABELS):
+        ways.append(
+            (" x ".join(CROSSED_LABELS), lambda item: _joined(*(item.labels.get(name, "") for name in CROSSED_LABELS)))
+        )
     return ways
 
 
@@ -253,7 +255,7 @@ def _groups(items: Sequence[Item], of: Callable[[Item], str]) -> dict[str, np.nd
     return {value: np.array(places) for value, places in found.items()}
 
 
-def _line(by: str, value: str, found: Outcomes, places: np.ndarray, seed: int) -> Line:
+def _line(by: str, value: str, found: Outcomes, places: np.ndarray, seed: int) -> MetricRow:
     scored = places[found.scored[places]]
     values: dict[str, Any] = {}
     if len(scored):
@@ -267,7 +269,7 @@ def _line(by: str, value: str, found: Outcomes, places: np.ndarray, seed: int) -
         share = _share("itm", right, found.units.take(item), seed)
         values |= itm_shares(found.itm[scored].sum(axis=0))
         values |= {"itm_low": share["itm_low"], "itm_high": share["itm_high"]}
-    return Line(by=by, value=value, **_counts(found, places), **values)
+    return MetricRow(by=by, value=value, **_counts(found, places), **values)
 
 
 def _counts(found: Outcomes, places: np.ndarray) -> dict[str, Any]:
@@ -350,7 +352,7 @@ def itm_shares(counts: np.ndarray) -> dict[str, float | None]:
     }
 
 
-def _mean_of_axes(found: Outcomes, axes: dict[str, np.ndarray], seed: int) -> Line:
+def _mean_of_axes(found: Outcomes, axes: dict[str, np.ndarray], seed: int) -> MetricRow:
     """The unweighted mean of the axes that have scores; one interval of all, as axes may share pictures."""
     every = np.concatenate(list(axes.values()))
     code = np.zeros(len(found.items), np.int64)
@@ -369,7 +371,7 @@ def _mean_of_axes(found: Outcomes, axes: dict[str, np.ndarray], seed: int) -> Li
         right, item = _sentences(found.itm, scored)
         itm = _means("itm", code[item] + right, len(axes), found.units.take(item), seed)
         values |= {"itm_accuracy": itm["itm"], "itm_low": itm["itm_low"], "itm_high": itm["itm_high"]}
-    return Line(by="all", value=MACRO, **_counts(found, every), **values)
+    return MetricRow(by="all", value=MACRO, **_counts(found, every), **values)
 
 
 def _means(name: str, codes: np.ndarray, groups: int, units: Clustering, seed: int) -> dict[str, float | None]:
@@ -390,7 +392,7 @@ def _means(name: str, codes: np.ndarray, groups: int, units: Clustering, seed: i
 
 
 @dataclass(frozen=True)
-class Compared:
+class ModelComparison:
     """Two models on what both scored. of: `pairs` (both items right) where there are any, else `items`.
 
     difference: first minus second, percentage points, with its interval. first_only, second_only: clusters of which
@@ -417,7 +419,7 @@ class Compared:
 
 def compare(
     models: Mapping[str, Outcomes], seed: int = 0, couples: Iterable[tuple[str, str]] | None = None
-) -> list[Compared]:
+) -> list[ModelComparison]:
     """Models on the same items; names to outcomes, in the same order of items. couples: which two, None for each two.
 
     Raises `ValueError` where the items differ. Two models that scored nothing in common are left out.
@@ -434,7 +436,7 @@ def compare(
     ]
 
 
-def _two(first: str, one: Outcomes, second: str, other: Outcomes, seed: int) -> Compared | None:
+def _two(first: str, one: Outcomes, second: str, other: Outcomes, seed: int) -> ModelComparison | None:
     scored = np.flatnonzero(one.scored & other.scored)
     if not len(scored):
         return None
@@ -449,8 +451,8 @@ def _two(first: str, one: Outcomes, second: str, other: Outcomes, seed: int) -> 
 
     accuracies = [100 * float(found.mean()) for found in right]
     gap = accuracies[0] - accuracies[1]
-    ends, ahead = interval(gap, units, lead + 1, 3, difference, seed, -100, 100), sign(units, lead)
-    return Compared(
+    ends, ahead = interval(gap, units, lead + 1, 3, difference, seed, -100, 100), sign_test(units, lead)
+    return ModelComparison(
         first=first,
         second=second,
         of="pairs" if len(both) else "items",
@@ -470,11 +472,11 @@ def _two(first: str, one: Outcomes, second: str, other: Outcomes, seed: int) -> 
 
 # Whether a corpus can be solved blindly ------------------------------------------------------------------------------
 
-BLIND = 55.0  # percent
-FLAG = f"a blind rule has more than {BLIND:.0f} % of the items right (lower end of its interval)"
+BLIND_THRESHOLD = 55.0  # percent
+FLAG = f"a blind rule has more than {BLIND_THRESHOLD:.0f} % of the items right (lower end of its interval)"
 
 
-def solved_blindly(rules: Mapping[str, Iterable[Line]]) -> list[str]:
+def solved_blindly(rules: Mapping[str, Iterable[MetricRow]]) -> list[str]:
     """In a line each, the axes (or the whole) that blind rules solve, with these rules, best first.
 
     rules: by name, of those that read the sentences alone.
@@ -482,7 +484,7 @@ def solved_blindly(rules: Mapping[str, Iterable[Line]]) -> list[str]:
     found: dict[str, list[tuple[float, str]]] = {}
     for name, lines in rules.items():
         for line in lines:
-            if line.by in ("all", "axis") and line.value != MACRO and (line.single_low or 0.0) > BLIND:
+            if line.by in ("all", "axis") and line.value != MACRO and (line.single_low or 0.0) > BLIND_THRESHOLD:
                 assert line.single is not None
                 found.setdefault(line.value, []).append((line.single, name))
     return [

@@ -19,16 +19,16 @@ from PIL import Image
 from analysis.probe.corpora.items import Item, Missing, Unreadable, open_picture
 from analysis.probe.report.metrics import GRADE, margins, outcomes
 from analysis.probe.report.results import Group, Result
-from analysis.probe.scorers.scoring import ANSWERS, Record, hash_of, read
+from analysis.probe.scorers.scoring import ANSWERS, ScoredItem, picture_hash, read_answers
 
-SHARED = 960  # wrong items to show of all models of a report together, but of each from
-FEWEST, MOST = 24, 240  # to
+TOTAL_ITEMS = 960  # wrong items to show of all models of a report together, but of each from
+MIN_ITEMS, MAX_ITEMS = 24, 240  # to
 SIDE = 256  # pixels of the longer side of a picture, as it is shown
 WRONG, TIE = 1, 2
 
 
 @dataclass(frozen=True)
-class Answered:
+class ModelErrors:
     """What a model said to the N items of a corpus. wrong: (N,) uint8, 0, `WRONG` or `TIE`; what was not scored is 0.
     scores: (N, 2) what was compared: of the true sentences, and of the false ones."""
 
@@ -37,7 +37,7 @@ class Answered:
     scores: np.ndarray
 
 
-def content(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str, Any]:
+def wrong_items(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str, Any]:
     """What the page has of a group's wrong items.
 
     models: by name. cells: (axis, grade of negatives, items) of each kind of item. wrong: for each model and cell, how
@@ -45,7 +45,9 @@ def content(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str, Any
     score of the true sentences, score of the false ones.
     """
     results = [result for result in group.results if result.model]
-    records = {label: read(out / result.name / ANSWERS) for label, result in zip(group.answerers, results, strict=True)}
+    records = {
+        label: read_answers(out / result.name / ANSWERS) for label, result in zip(group.answerers, results, strict=True)
+    }
     records = {label: of for label, of in records.items() if of}  # a run whose answers are gone shows none
     if not records:
         return {"title": group.title, "models": [], "cells": [], "wrong": [], "items": []}
@@ -75,10 +77,10 @@ def content(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str, Any
 
 def per_model(models: int) -> int:
     """How many wrong items to show of each of so many models."""
-    return int(np.clip(SHARED // max(models, 1), FEWEST, MOST))
+    return int(np.clip(TOTAL_ITEMS // max(models, 1), MIN_ITEMS, MAX_ITEMS))
 
 
-def _answered(label: str, result: Result, records: Sequence[Record], places: Mapping[str, int]) -> Answered:
+def _answered(label: str, result: Result, records: Sequence[ScoredItem], places: Mapping[str, int]) -> ModelErrors:
     """A model's answers in the order of `places`, by id."""
     known = [record for record in records if record.item.id in places]
     how = result.measuring
@@ -89,7 +91,7 @@ def _answered(label: str, result: Result, records: Sequence[Record], places: Map
         place = places[answers[n].id]
         wrong[place] = TIE if found.tie[n] else WRONG
         scores[place] = margins(answers[n], how["sentences"])
-    return Answered(label, wrong, scores)
+    return ModelErrors(label, wrong, scores)
 
 
 def _cells(items: Sequence[Item]) -> tuple[list[tuple[str, str, int]], np.ndarray]:
@@ -101,7 +103,7 @@ def _cells(items: Sequence[Item]) -> tuple[list[tuple[str, str, int]], np.ndarra
     return [(axis, grade, count) for (axis, grade), count in zip(order, counts, strict=True)], cell
 
 
-def _chosen(answered: Sequence[Answered], axes: np.ndarray, limit: int, seed: int) -> np.ndarray:
+def _chosen(answered: Sequence[ModelErrors], axes: np.ndarray, limit: int, seed: int) -> np.ndarray:
     """The items that are shown, in order: of each model `limit` (rounded up to as many of each axis), or all."""
     order = np.random.default_rng(seed).permutation(len(axes))
     kinds = sorted(set(axes.tolist()))
@@ -122,7 +124,7 @@ def _folders(results: Sequence[Result], out: Path) -> list[Path]:
     return [place for text in told if text for place in (Path(text), out.parent / text)]
 
 
-def _shown(records: Sequence[Record], chosen: np.ndarray, folders: Sequence[Path]) -> list[dict[str, Any]]:
+def _shown(records: Sequence[ScoredItem], chosen: np.ndarray, folders: Sequence[Path]) -> list[dict[str, Any]]:
     found = []
     for place in chosen.tolist():
         record = records[place]
@@ -132,14 +134,14 @@ def _shown(records: Sequence[Record], chosen: np.ndarray, folders: Sequence[Path
     return found
 
 
-def _picture(record: Record, folders: Sequence[Path]) -> dict[str, Any]:
+def _picture(record: ScoredItem, folders: Sequence[Path]) -> dict[str, Any]:
     """A picture as it was scored, small, as a data URI with its width and height; or why it is not shown."""
     if not record.picture:
         return {"picture": "", "why": "the run read none"}
     why = "the run does not say where its pictures are"
     for folder in folders:
         try:
-            if hash_of(folder, record.item.image) != record.picture:
+            if picture_hash(folder, record.item.image) != record.picture:
                 why = "its file has changed since it was scored"
                 continue
             small = open_picture(folder, record.item.image)

@@ -29,10 +29,10 @@ from analysis.document import listed, plain
 from analysis.layout import Table
 from analysis.page import save
 from analysis.probe.report.figures import figures
-from analysis.probe.report.mistakes import content as mistakes
 from analysis.probe.report.mistakes import per_model
+from analysis.probe.report.mistakes import wrong_items as mistakes
 from analysis.probe.report.results import Group, Result, groups, load_results
-from analysis.probe.report.tables import overview, said, tables
+from analysis.probe.report.tables import overview, tables, warnings
 from travlr.browse import filled, with_shared
 from travlr.browse import write as write_whole
 from travlr.files import waiting_lock
@@ -44,7 +44,7 @@ TEMPLATE = Path(__file__).with_name("report.html")
 
 
 @dataclass(frozen=True)
-class Content:
+class GroupReport:
     """A group, and what is shown of it. figures: by the name of their file; files: theirs, by path in the report."""
 
     group: Group
@@ -66,7 +66,7 @@ def write(out: Path) -> list[Group]:
     return [content.group for content in contents]
 
 
-def _content(group: Group) -> Content:
+def _content(group: Group) -> GroupReport:
     files: dict[str, bytes] = {}
     made, drawn = tables(group), figures(group)
     for table in made:
@@ -75,7 +75,7 @@ def _content(group: Group) -> Content:
     with tempfile.TemporaryDirectory() as folder:
         for name, figure in drawn.items():
             files |= {f"figures/{path.name}": path.read_bytes() for path in save(figure, folder, name, FORMATS)}
-    return Content(group, made, drawn, files)
+    return GroupReport(group, made, drawn, files)
 
 
 def _replace(out: Path, files: Mapping[str, bytes]) -> None:
@@ -102,14 +102,14 @@ def _digest(data: bytes) -> str:
 # The page ------------------------------------------------------------------------------------------------------------
 
 
-def markdown(contents: Sequence[Content], skipped: Sequence[str]) -> str:
+def markdown(contents: Sequence[GroupReport], skipped: Sequence[str]) -> str:
     """The report for a reader of plain text."""
     lines = ["# Report of probes", ""]
     if scores := overview([content.group for content in contents]):
         lines += [scores.markdown(), ""]
     for content in contents:
         group = content.group
-        lines += [f"## {plain(group.title)}", "", *(f"- {plain(line)}" for line in said(group)), ""]
+        lines += [f"## {plain(group.title)}", "", *(f"- {plain(line)}" for line in warnings(group)), ""]
         for table in content.tables:
             lines += [table.markdown(), ""]
         lines += [f"![{plain(file)}](figures/{file}.png)\n" for file in content.figures]
@@ -131,7 +131,7 @@ def _brief(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def html_page(out: Path, contents: Sequence[Content], skipped: Sequence[str]) -> str:
+def html_page(out: Path, contents: Sequence[GroupReport], skipped: Sequence[str]) -> str:
     """One file that loads nothing else; all text of corpora and models is escaped, that of the items travels as JSON.
 
     In this order: all models on all corpora, figures of each corpus, wrong items, tables of each corpus."""
@@ -144,7 +144,7 @@ def html_page(out: Path, contents: Sequence[Content], skipped: Sequence[str]) ->
         runs = "Runs, with their settings, versions and digests"
         told = f"<details><summary>{runs}</summary>{listed(map(_about, group.results))}</details>"
         figures.append(
-            f'<section id="{group.slug}"><h2>{title}</h2>{listed(said(group))}'
+            f'<section id="{group.slug}"><h2>{title}</h2>{listed(warnings(group))}'
             f'<div class="figures">{_pictures(content)}</div>{told}</section>'
         )
         first = f"{group.slug}-{'accuracy' if group.answerers else 'floors'}"
@@ -168,7 +168,7 @@ def html_page(out: Path, contents: Sequence[Content], skipped: Sequence[str]) ->
     )
 
 
-def _lead(contents: Sequence[Content]) -> str:
+def _lead(contents: Sequence[GroupReport]) -> str:
     models = len({result.model for content in contents for result in content.group.results if result.model})
     asked = f"{models:,} model{'s' * (models != 1)}" if models else "No model yet, floors alone,"
     corpora = "1 corpus" if len(contents) == 1 else f"{len(contents):,} corpora"
@@ -189,7 +189,7 @@ def _html_table(table: Table, opened: bool) -> str:
     return f'<details id="{table.name}" class="block"{" open" * opened}>{shown}</details>\n'
 
 
-def _pictures(content: Content) -> str:
+def _pictures(content: GroupReport) -> str:
     found = []
     for name, figure in content.figures.items():
         width, height = (int(96 * size) for size in figure.get_size_inches())

@@ -10,8 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from analysis.probe.report.baselines import SALIENT
-from analysis.probe.report.metrics import AXIS_GRADE, MICRO, Compared, Line, Outcomes, compare, outcomes, solved_blindly
-from analysis.probe.scorers.scoring import ANSWERS, read
+from analysis.probe.report.metrics import (
+    AXIS_GRADE,
+    MICRO,
+    MetricRow,
+    ModelComparison,
+    Outcomes,
+    compare,
+    outcomes,
+    solved_blindly,
+)
+from analysis.probe.scorers.scoring import ANSWERS, read_answers
 from travlr.browse import write
 from travlr.files import regular
 
@@ -37,15 +46,15 @@ class Result:
     model: str
     measuring: Mapping[str, Any]
     about: Mapping[str, Any] = field(default_factory=dict)
-    lines: tuple[Line, ...] = ()
-    floors: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
+    lines: tuple[MetricRow, ...] = ()
+    floors: Mapping[str, tuple[MetricRow, ...]] = field(default_factory=dict)
     blind: tuple[str, ...] = ()
     averages: tuple[Mapping[str, Any], ...] = ()
     unscored: str = ""
     yes_or_no: float | None = None
 
     @property
-    def coverage(self) -> Line | None:
+    def coverage(self) -> MetricRow | None:
         """The line of all items; None where no model was asked."""
         return next((line for line in self.lines if line.value == MICRO), None)
 
@@ -91,10 +100,10 @@ def _result(values: dict[str, Any], folder: str) -> Result:
 TYPES: dict[str, Any] = {"str": str, "int": int, "float | None": float | int | None}
 
 
-def _lines(values: Iterable[Mapping[str, Any]]) -> tuple[Line, ...]:
-    found = tuple(Line(**one) for one in values)
+def _lines(values: Iterable[Mapping[str, Any]]) -> tuple[MetricRow, ...]:
+    found = tuple(MetricRow(**one) for one in values)
     for line in found:
-        for one in fields(Line):
+        for one in fields(MetricRow):
             if not isinstance(getattr(line, one.name), TYPES[str(one.type)]):
                 raise ValueError(f"{one.name} of a line is not {one.type}")
     return found
@@ -113,24 +122,24 @@ class Group:
     title: str
     slug: str
     results: tuple[Result, ...]
-    answerers: dict[str, tuple[Line, ...]]
-    floors: dict[str, tuple[Line, ...]]
+    answerers: dict[str, tuple[MetricRow, ...]]
+    floors: dict[str, tuple[MetricRow, ...]]
     blind: tuple[str, ...]
-    compared: tuple[Compared, ...] = ()
-    cropped: tuple[Compared, ...] = ()
+    compared: tuple[ModelComparison, ...] = ()
+    cropped: tuple[ModelComparison, ...] = ()
 
     @property
-    def series(self) -> dict[str, tuple[Line, ...]]:
+    def series(self) -> dict[str, tuple[MetricRow, ...]]:
         """What figures and the terminal show: models, or where there are none the floors."""
         return self.answerers or self.floors
 
     @property
-    def blind_rules(self) -> dict[str, tuple[Line, ...]]:
+    def blind_rules(self) -> dict[str, tuple[MetricRow, ...]]:
         """Those floors that read the sentences alone."""
         return {rule: self.floors[rule] for rule in self.blind if rule in self.floors}
 
     @property
-    def salience_rules(self) -> dict[str, tuple[Line, ...]]:
+    def salience_rules(self) -> dict[str, tuple[MetricRow, ...]]:
         """Those floors that see only what is large or central in a picture of our scenes."""
         return {rule: self.floors[rule] for rule in SALIENT if rule in self.floors}
 
@@ -155,13 +164,13 @@ class Group:
         lines = next(iter([*self.answerers.values(), *self.floors.values()]), ())
         return [(line.by, line.value) for line in lines]
 
-    def beside(self, floor: str, label: str) -> Sequence[Line]:
+    def beside(self, floor: str, label: str) -> Sequence[MetricRow]:
         """The lines of a model that is shown other pictures, by what it is shown and the model's name."""
         own = self.floors.get(f"{floor} ({label})", ())
         return own or (self.floors.get(floor, ()) if len(self.answerers) == 1 else ())
 
 
-def number(lines: Iterable[Line], by: str, value: str, what: str) -> float | None:
+def number(lines: Iterable[MetricRow], by: str, value: str, what: str) -> float | None:
     """One number of one line; None where there is no such line."""
     return next((getattr(line, what) for line in lines if (line.by, line.value) == (by, value)), None)
 
@@ -217,7 +226,7 @@ def _outcomes(models: Mapping[str, Result], out: Path) -> dict[str, Outcomes]:
     """Of each run its answers, in the order of ids; a run without its answers is left out."""
     found = {}
     for label, result in models.items():
-        records = {record.item.id: record for record in read(out / result.name / ANSWERS)}
+        records = {record.item.id: record for record in read_answers(out / result.name / ANSWERS)}
         if len(records) == result.corpus["items"]:
             ordered = [records[one] for one in sorted(records)]
             items, answers = [record.item for record in ordered], [record.answer for record in ordered]
@@ -226,7 +235,7 @@ def _outcomes(models: Mapping[str, Result], out: Path) -> dict[str, Outcomes]:
     return found
 
 
-def _compared(models: Mapping[str, Result], out: Path) -> list[Compared]:
+def _compared(models: Mapping[str, Result], out: Path) -> list[ModelComparison]:
     """Each two models on the same items."""
     return compare(_outcomes(models, out), _seed(models.values())) if len(models) > 1 else []
 
@@ -235,7 +244,7 @@ def _seed(results: Iterable[Result]) -> int:
     return next((int(result.measuring["seed"]) for result in results), 0)
 
 
-def _cropped(models: Mapping[str, Result], results: Sequence[Result], out: Path) -> list[Compared]:
+def _cropped(models: Mapping[str, Result], results: Sequence[Result], out: Path) -> list[ModelComparison]:
     """Each model on the cropped pictures of the same items, against the whole ones: what binding costs it."""
     asked: dict[str, Result] = {}
     couples = []

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.layout import Cell, Table
-from analysis.probe.report.metrics import AXIS_GRADE, FLAG, MACRO, MICRO, Compared, Line
+from analysis.probe.report.metrics import AXIS_GRADE, FLAG, MACRO, MICRO, MetricRow, ModelComparison
 from analysis.probe.report.results import Group, number
 
 LARGE = 0.1  # of all items: a cluster that makes intervals rough
@@ -31,7 +31,7 @@ def interval_text(value: float | None, low: float | None, high: float | None) ->
     return _text(value) if value is None or low is None else f"{_text(value)} [{_text(low)}, {_text(high)}]"
 
 
-def _frame(answerers: Mapping[str, Iterable[Line]], keep: Iterable[tuple[str, str]]) -> pd.DataFrame:
+def _frame(answerers: Mapping[str, Iterable[MetricRow]], keep: Iterable[tuple[str, str]]) -> pd.DataFrame:
     """All numbers of the lines that are kept, a row for each."""
     chosen = set(keep)
     rows = [
@@ -40,7 +40,7 @@ def _frame(answerers: Mapping[str, Iterable[Line]], keep: Iterable[tuple[str, st
         for line in lines
         if (line.by, line.value) in chosen
     ]
-    return pd.DataFrame(rows, columns=["answered_by", *(one.name for one in fields(Line))])
+    return pd.DataFrame(rows, columns=["answered_by", *(one.name for one in fields(MetricRow))])
 
 
 COVERAGE = "total = scored + missing + unreadable + failed"
@@ -108,7 +108,7 @@ def _floor_rows(group: Group, keep: Sequence[tuple[str, str]]) -> Iterator[tuple
             yield from (_cells(line, label) for line in lines if (line.by, line.value) == (by, value))
 
 
-def _cells(line: Line, label: str, bold: bool = False) -> tuple[Cell, ...]:
+def _cells(line: MetricRow, label: str, bold: bool = False) -> tuple[Cell, ...]:
     """The numbers of a line, without those beside it."""
     parts = (line.total, line.scored, line.missing, line.unreadable, line.failed)
     return (
@@ -125,14 +125,14 @@ def _cells(line: Line, label: str, bold: bool = False) -> tuple[Cell, ...]:
     )
 
 
-def value_text(line: Line) -> str:
+def value_text(line: MetricRow) -> str:
     """Which items a line is of, such as `subject: Man`, with what it mixes."""
     named = line.by in ("all", "axis", "axis and source", AXIS_GRADE)
     mixed = f" (mixes {line.mixed.replace(' and ', ', ')})" if line.mixed else ""
     return f"{'' if named else f'{line.by}: '}{line.value}{mixed}"
 
 
-def _best(rules: Mapping[str, Iterable[Line]], by: str, value: str, what: str) -> tuple[float | None, str]:
+def _best(rules: Mapping[str, Iterable[MetricRow]], by: str, value: str, what: str) -> tuple[float | None, str]:
     """The most that one of these rules reaches, and this as text, with the rule's name where it is the only one."""
     found = {rule: reached for rule, lines in rules.items()
              if (reached := number(lines, by, value, what)) is not None}  # fmt: skip
@@ -267,7 +267,7 @@ def _matching(group: Group, keep: Sequence[tuple[str, str]]) -> Table | None:
     return Table(f"{group.slug}-matching", title, tuple(columns), tuple(rows), data, tuple(notes))
 
 
-def _comparison(group: Group, compared: Sequence[Compared], kind: str, title: str, note: str) -> Table | None:
+def _comparison(group: Group, compared: Sequence[ModelComparison], kind: str, title: str, note: str) -> Table | None:
     if not compared:
         return None
     columns = tuple(
@@ -306,7 +306,7 @@ def _comparison(group: Group, compared: Sequence[Compared], kind: str, title: st
 # For a terminal ------------------------------------------------------------------------------------------------------
 
 
-def printed(group: Group) -> str:
+def terminal_summary(group: Group) -> str:
     """The main numbers of a group as text for a terminal; of floors alone those of all items."""
     keep = [(by, value) for by, value in group.kept if value == MICRO or (group.answerers and by in ("all", group.by))]
     beside = {"blind rule": group.blind_rules, "salience rule": group.salience_rules} if group.answerers else {}
@@ -331,10 +331,10 @@ def printed(group: Group) -> str:
     columns = [n for n in range(len(rows[0])) if n < 3 or any(row[n] for row in rows[1:])]
     widths = {n: max(len(row[n]) for row in rows) for n in columns}
     told = ["  ".join(row[n].ljust(widths[n]) for n in columns).rstrip() for row in rows]
-    return "\n".join([group.title, *(f"  {line}" for line in said(group)), "", *told])
+    return "\n".join([group.title, *(f"  {line}" for line in warnings(group)), "", *told])
 
 
-def said(group: Group) -> list[str]:
+def warnings(group: Group) -> list[str]:
     """What must be read before the numbers of a group: what was not scored, what a blind rule solves, notes."""
     lines = [f"FLAGGED as solvable without looking: {flag}" for flag in group.flags]
     lines += [f"Flagged is where {FLAG}."] if group.flags else []
@@ -359,7 +359,7 @@ def said(group: Group) -> list[str]:
     return [*lines, *group.results[0].corpus["notes"]]
 
 
-def _rough(line: Line) -> Iterator[str]:
+def _rough(line: MetricRow) -> Iterator[str]:
     """Why intervals are rough, where they are."""
     if line.largest > LARGE * line.scored and line.largest * line.clusters > 2 * line.scored:  # not where all are large
         yield (

@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 from analysis.probe.corpora.items import KINDS, Corpus
 from analysis.probe.scenes import drawing, records
 from analysis.probe.scenes.drawing import CANVAS, CELL
-from analysis.probe.scenes.layouts import FORMAT_VERSION, UNITS, Unit
 from analysis.probe.scenes.records import IMAGES
+from analysis.probe.scenes.scene_pairs import FORMAT_VERSION, PAIR_KINDS, PairKind
 from travlr import files
 from travlr.cli import Log
 from travlr.files import WORK, put_file, regular
@@ -31,11 +31,11 @@ from travlr.workers import Progress, run
 T = TypeVar("T")
 COUNTS = {"checklist": 3600, "predicate_noun": 2584}  # records by default
 SMOKE = 500  # records that show quickly whether a scorer works at all
-LEAST = {"checklist": 144, "predicate_noun": 6}
-MOST = 1_000_000
-PAIRS = 64  # pairs made at a time
-FEW = 1000  # records that one process makes before others have started
-MANIFEST, ITEMS, JOB = "manifest.json", "items.jsonl", f"{WORK}/job.json"
+MIN_COUNT = {"checklist": 144, "predicate_noun": 6}
+MAX_COUNT = 1_000_000
+CHUNK_PAIRS = 64  # pairs made at a time
+SINGLE_PROCESS_RECORDS = 1000  # records that one process makes before others have started
+MANIFEST, ITEMS, CONFIG = "manifest.json", "items.jsonl", f"{WORK}/job.json"
 NOTES = {
     "checklist": (
         "Attribute/action, Attribute/material, Attribute/state and Relation/action are left out: static flat shapes "
@@ -56,7 +56,7 @@ NOTES = {
 
 
 @dataclass(frozen=True)
-class Config:
+class ScenesConfig:
     """All that determines a corpus. count: records, two for each pair. Raises `ValueError` for what cannot be made."""
 
     kind: str = "checklist"
@@ -66,18 +66,18 @@ class Config:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"kind={self.kind}: choose one of {', '.join(KINDS)}")
-        least = LEAST[self.kind]
-        if self.count % 2 or not least <= self.count <= MOST:
-            raise ValueError(f"count={self.count}: must be even (an item and its mirror), {least} to {MOST:,}")
+        least = MIN_COUNT[self.kind]
+        if self.count % 2 or not least <= self.count <= MAX_COUNT:
+            raise ValueError(f"count={self.count}: must be even (an item and its mirror), {least} to {MAX_COUNT:,}")
 
     @property
     def identity(self) -> dict[str, Any]:
         """As the manifest says it."""
         return {"format": "travlr probe", "format_version": FORMAT_VERSION, **asdict(self)}
 
-    def pairs(self) -> list[tuple[Unit, int]]:
+    def pairs(self) -> list[tuple[PairKind, int]]:
         """How many pairs each unit has."""
-        units, total = UNITS[self.kind], self.count // 2
+        units, total = PAIR_KINDS[self.kind], self.count // 2
         if self.kind == "predicate_noun":
             first = round(total * units[0].weight / sum(unit.weight for unit in units))
             return [(units[0], first), (units[1], total - first)]
@@ -102,14 +102,14 @@ def build(
     workers: processes, 0 for one per core. Raises `ValueError` for a wrong setting, and for a folder that holds
     something else or is being written by another process.
     """
-    config = Config(kind, seed, COUNTS.get(kind, 0) if count is None else count)
+    config = ScenesConfig(kind, seed, COUNTS.get(kind, 0) if count is None else count)
     place = Path(folder)
     _check(place, config)
     if (place / WORK).exists() or not _is_whole(place):
         with files.locked(place):
             _check(place, config)
             if not _is_whole(place):
-                put_file(place, JOB, [_text(config.identity)])
+                put_file(place, CONFIG, [_text(config.identity)])
                 _make(place, config, workers, log)
                 _finish(place, config)
             files.close(place)
@@ -120,9 +120,9 @@ def _text(value: Any) -> bytes:
     return json.dumps(value, indent=1).encode() + b"\n"
 
 
-def _check(folder: Path, config: Config) -> None:
+def _check(folder: Path, config: ScenesConfig) -> None:
     """Raise `ValueError` where the folder is not for this corpus."""
-    for name in (MANIFEST, JOB):
+    for name in (MANIFEST, CONFIG):
         if (folder / name).is_file():
             held = _read_json(folder / name)
             other = [f"{key}={held.get(key)}" for key, value in config.identity.items() if held.get(key) != value]
@@ -151,7 +151,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Part:
+class Chunk:
     """Some pairs of one unit. first: how many records come before its unit's in their file."""
 
     number: int
@@ -165,25 +165,25 @@ class Part:
         return f"{WORK}/parts/{self.number:06d}.jsonl"
 
 
-def _parts(config: Config) -> list[Part]:
-    parts: list[Part] = []
+def _parts(config: ScenesConfig) -> list[Chunk]:
+    parts: list[Chunk] = []
     first = 0
     for number, (_, pairs) in enumerate(config.pairs()):
-        for start in range(0, pairs, PAIRS):
-            parts.append(Part(len(parts), number, first, start, min(start + PAIRS, pairs)))
+        for start in range(0, pairs, CHUNK_PAIRS):
+            parts.append(Chunk(len(parts), number, first, start, min(start + CHUNK_PAIRS, pairs)))
         first += 2 * pairs * (config.kind == "predicate_noun")  # whose units share one file
     return parts
 
 
 @dataclass(frozen=True)
-class Maker:
+class ChunkWriter:
     """Writes the pictures of a part, and last its lines of `items.jsonl`, as the sign that it is finished."""
 
     folder: Path
-    config: Config
+    config: ScenesConfig
 
-    def __call__(self, part: Part) -> int:
-        unit = UNITS[self.config.kind][part.unit]
+    def __call__(self, part: Chunk) -> int:
+        unit = PAIR_KINDS[self.config.kind][part.unit]
         lines = []
         for index in range(part.start, part.stop):
             pair = unit.pair(self.config.seed, index)
@@ -199,23 +199,23 @@ class Maker:
         return len(lines)
 
 
-def _make(folder: Path, config: Config, workers: int, log: Log) -> None:
+def _make(folder: Path, config: ScenesConfig, workers: int, log: Log) -> None:
     parts = _parts(config)
     (folder / WORK / "parts").mkdir(parents=True, exist_ok=True)
     missing = [part for part in parts if not _is_made(folder, part)]
     if len(missing) < len(parts):
         log(f"{folder}: {len(parts) - len(missing)} of {len(parts)} parts are there; going on with the others")
     total = 2 * sum(part.stop - part.start for part in missing)
-    workers = 1 if workers == 0 and total <= FEW else workers
+    workers = 1 if workers == 0 and total <= SINGLE_PROCESS_RECORDS else workers
     with (
         Progress(total, log, "records") as progress,
-        contextlib.closing(run(Maker(folder, config), missing, workers)) as made,
+        contextlib.closing(run(ChunkWriter(folder, config), missing, workers)) as made,
     ):
         for _, lines in made:
             progress.advance(lines)
 
 
-def _is_made(folder: Path, part: Part) -> bool:
+def _is_made(folder: Path, part: Chunk) -> bool:
     try:
         lines = _lines(folder / part.record)
     except (OSError, ValueError):
@@ -243,7 +243,7 @@ def _has_pictures(folder: Path, lines: Sequence[dict[str, Any]]) -> bool:
 # Finishing -----------------------------------------------------------------------------------------------------------
 
 
-def _finish(folder: Path, config: Config) -> None:
+def _finish(folder: Path, config: ScenesConfig) -> None:
     """The files that hold all records, and last the manifest."""
     from travlr.dataset import versions  # pyarrow takes a while to import, and no worker needs it
 
@@ -313,7 +313,7 @@ def _corpus(folder: Path, kind: str, lines: Sequence[dict[str, Any]]) -> Corpus:
     return Corpus("scenes", kind, tuple(map(records.item_of, lines)), pictures, NOTES[kind])
 
 
-def truths(corpus: Corpus) -> dict[str, records.Truth]:
+def truths(corpus: Corpus) -> dict[str, records.SceneTruth]:
     """By item, of a corpus from scenes, whoever read its files; empty for any other. Raises `ValueError` for damage."""
     if corpus.pictures is None:
         return {}

@@ -30,7 +30,7 @@ Box = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedObject:
     """An object where it stands. side: root of the area of its outline's box, in pixels. dx, dy: off the middle."""
 
     colour: str
@@ -92,7 +92,7 @@ def _coloured(colour: str, shape: str, side: int) -> np.ndarray:
     return np.where(levels > 0, levels + first, 0).astype(np.uint8)
 
 
-def draw(objects: Iterable[Placed]) -> np.ndarray:
+def draw(objects: Iterable[PlacedObject]) -> np.ndarray:
     """A picture in entries of `PALETTE`, (CANVAS, CANVAS) uint8."""
     picture = np.zeros((CANVAS, CANVAS), np.uint8)
     for o in objects:
@@ -101,7 +101,7 @@ def draw(objects: Iterable[Placed]) -> np.ndarray:
     return picture
 
 
-def crop_box(o: Placed) -> Box:
+def crop_box(o: PlacedObject) -> Box:
     """The object's box and a margin, within its cell: nothing of another object."""
     left, top, width, height = o.box
     x, y = o.column * CELL, o.row * CELL

@@ -11,7 +11,7 @@ from PIL import Image
 
 from analysis.probe.corpora.items import Missing, Unreadable, on_white, open_picture
 from analysis.probe.scenes import drawing
-from analysis.probe.scenes.layouts import Board, Draws, unlike
+from analysis.probe.scenes.scene_pairs import Board, RandomChoices, unlike
 from render.image import LEVELS, coverage
 from travlr.scene import COLOURS, SHAPES
 from travlr.streams import stream_key
@@ -50,7 +50,7 @@ def scene(seed: int, without: Collection[str] = (), size: str = "small") -> Imag
 
     Raises ValueError where that leaves no colour or no shape.
     """
-    draws = Draws(stream_key("variation", seed), 0)
+    draws = RandomChoices(stream_key("variation", seed), 0)
     board = Board(draws)
     colours = [colour for colour in drawing.WORLD.colours if colour not in without]
     shapes = unlike(*(word for word in without if word in SHAPES))

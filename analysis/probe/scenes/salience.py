@@ -17,14 +17,14 @@ from PIL import Image
 
 from analysis.probe.corpora.items import Unreadable
 from analysis.probe.corpora.taxonomy import size_class
-from analysis.probe.scenes.drawing import CANVAS, CELL, SIDES, WORLD, Box, Placed, ink, sprite
+from analysis.probe.scenes.drawing import CANVAS, CELL, SIDES, WORLD, Box, PlacedObject, ink, sprite
 from travlr.scene import COLOURS
 
 WORDS = frozenset((*WORLD.colours, *WORLD.shapes, *SIDES))  # that a sentence can say of one object
 
 
 @dataclass(frozen=True)
-class Shown:
+class VisibleObject:
     """An object of a picture. words: all that is true of it alone. ink: its pixels that are not white. area: of its
     box, in pixels. off_centre: squared distance of the centres of box and picture, in half pixels."""
 
@@ -34,7 +34,7 @@ class Shown:
     off_centre: int
 
 
-SALIENCE: dict[str, Callable[[Shown], int]] = {
+SALIENCE: dict[str, Callable[[VisibleObject], int]] = {
     "most_ink": lambda o: o.ink,
     "largest_box": lambda o: o.area,
     "most_central": lambda o: -o.off_centre,
@@ -42,7 +42,7 @@ SALIENCE: dict[str, Callable[[Shown], int]] = {
 """How salient an object is, larger for more."""
 
 
-def preferred(rule: str, objects: Collection[Shown], one: Collection[str], other: Collection[str]) -> int:
+def preferred(rule: str, objects: Collection[VisibleObject], one: Collection[str], other: Collection[str]) -> int:
     """The sentence that a rule of `SALIENCE` prefers, by the words of both: 1 for the first, -1 for the second, 0 for
     neither. A word that nothing shows has less salience than any that something shows."""
     measure = SALIENCE[rule]
@@ -55,21 +55,21 @@ def preferred(rule: str, objects: Collection[Shown], one: Collection[str], other
     return (first > second) - (first < second)
 
 
-def from_scene(scene: Iterable[Placed]) -> list[Shown]:
+def from_scene(scene: Iterable[PlacedObject]) -> list[VisibleObject]:
     """The objects of a scene, as its picture shows them."""
     return [_shown(o.colour, o.shape, o.box, ink(o.shape, o.side), CANVAS, CANVAS) for o in scene]
 
 
-def _shown(colour: str, shape: str, box: Box, pixels: int, width: int, height: int) -> Shown:
+def _shown(colour: str, shape: str, box: Box, pixels: int, width: int, height: int) -> VisibleObject:
     x, y, w, h = box
     words = frozenset((colour, shape, size_class(box, width, height)))
-    return Shown(words, pixels, w * h, (2 * x + w - width) ** 2 + (2 * y + h - height) ** 2)
+    return VisibleObject(words, pixels, w * h, (2 * x + w - width) ** 2 + (2 * y + h - height) ** 2)
 
 
 # From pixels ---------------------------------------------------------------------------------------------------------
 
 
-def from_pixels(picture: Image.Image) -> list[Shown]:
+def from_pixels(picture: Image.Image) -> list[VisibleObject]:
     """The objects of a picture of a scene, or of a crop to one object, RGB. Raises `Unreadable` for another picture."""
     inked = np.asarray(picture.getchannel("B")) < 255  # which only white has in full
     height, width = inked.shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.probe.scenes.drawing import Placed
+from analysis.probe.scenes.drawing import PlacedObject
 from travlr.tasks.spatiality import RELATIONS
 
 # By kind of statement; `a` before a number stands for "a" or "an".
@@ -18,7 +18,7 @@ TEMPLATES = {
 
 
 @dataclass(frozen=True)
-class Form:
+class Statement:
     """A statement. says: exists (attributes), is and binds (attributes, attribute), stands (attributes, relation,
     attributes). Attributes are words with blanks between them, such as `red circle`.
 
@@ -36,7 +36,7 @@ class Form:
             text = text.replace(f"a {{{number}}}", f"{article} {words}").replace(f"{{{number}}}", words)
         return text
 
-    def holds(self, scene: Sequence[Placed]) -> bool:
+    def holds(self, scene: Sequence[PlacedObject]) -> bool:
         """Whether it is true. Raises `ValueError` where it speaks of an object that is not there, or not alone."""
         if self.says == "exists":
             return any(o.words.issuperset(self.args[0].split()) for o in scene)
@@ -49,14 +49,14 @@ class Form:
         return self.args[1] in _the(scene, self.args[0]).words
 
 
-def _the(scene: Sequence[Placed], attributes: str) -> Placed:
+def _the(scene: Sequence[PlacedObject], attributes: str) -> PlacedObject:
     found = [o for o in scene if o.words.issuperset(attributes.split())]
     if len(found) != 1:
         raise ValueError(f"'the {attributes}' of a scene with {len(found)}")
     return found[0]
 
 
-def visible_words(scene: Sequence[Placed]) -> frozenset[str]:
+def visible_words(scene: Sequence[PlacedObject]) -> frozenset[str]:
     """Every word that is true of something in the scene: of an object alone, or of two of them."""
     words = {word for o in scene for word in o.words}
     for axis, dimension in (("horizontal", 0), ("vertical", 1)):
@@ -65,6 +65,6 @@ def visible_words(scene: Sequence[Placed]) -> frozenset[str]:
     return frozenset(words)
 
 
-def content_words(form: Form) -> frozenset[str]:
+def content_words(form: Statement) -> frozenset[str]:
     """The words of a statement that can be seen or not; a relation counts as one."""
     return frozenset(word for part in form.args for word in ([part] if part in RELATIONS else part.split()))

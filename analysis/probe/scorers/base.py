@@ -29,7 +29,7 @@ WORD = re.compile(r"\w(?:[\w'’-]*\w)?")
 
 
 @dataclass(frozen=True)
-class Parts:
+class ScorerParts:
     """A model in the steps that a scorer takes. Each function maps tensors of B examples to tensors of B examples.
 
     prepare: a picture to what `see` takes, B = 1. tokens: a text to what `read` takes, B = 1; raises ValueError for one
@@ -61,7 +61,9 @@ class Matcher:
     Raises ValueError for a text longer than the model takes, naming it, and where images and texts are not as many.
     """
 
-    def __init__(self, name: str, parts: Parts, device: torch.device, precision: torch.dtype, batch_size: int) -> None:
+    def __init__(
+        self, name: str, parts: ScorerParts, device: torch.device, precision: torch.dtype, batch_size: int
+    ) -> None:
         self.name, self.parts, self.threshold = name, parts, parts.threshold
         self.device, self.precision, self.batch_size = device, precision, batch_size
         parts.model.eval().requires_grad_(False)

@@ -18,8 +18,8 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from analysis.probe.config import OWN
-from analysis.probe.scorers.base import Parts, Tensors, as_is, check_not_spread, cosine, one_line, words_of
+from analysis.probe.config import TRAVLR_MODELS
+from analysis.probe.scorers.base import ScorerParts, Tensors, as_is, check_not_spread, cosine, one_line, words_of
 
 QUESTION = 'Does the sentence "{text}" describe this picture? Answer yes or no.'
 YES, NO = ("yes", "Yes", "true", "True"), ("no", "No", "false", "False")
@@ -28,7 +28,7 @@ WANTED = ("*.json", "*.txt", "*.model", "*.jinja")  # of a hub repository, besid
 
 def parts_of(
     name: str, head: str | None, question: str | None, dtype: torch.dtype | None, device_map: str | None
-) -> Parts:
+) -> ScorerParts:
     """The parts of a model of `transformers`, by the model_type of its config. See `analysis.probe.scorers.loading.load`.
 
     dtype: what to compute in, None for what the weights are saved in. Models that are not generative come in float32,
@@ -78,7 +78,7 @@ def folder_of(name: str, setting: str = "model") -> Path:
     local = Path(name).expanduser()
     if local.is_dir():
         return local
-    if name in OWN:
+    if name in TRAVLR_MODELS:
         raise ValueError(f"model={name}: give its checkpoint, too: {name}:FILE, {name}:FOLDER or {name}:HUB-ID")
     if local.exists() or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
         what = "is a file" if local.exists() else "there is no such folder"
@@ -237,10 +237,10 @@ def with_processor(
     read: Callable[[Tensors], Tensors],
     judge: Callable[[Tensors], Tensor],
     threshold: float | None,
-) -> Parts:
+) -> ScorerParts:
     """The parts of a model of `transformers`, whose processor prepares pictures."""
     words, prepare = partial(words_of, tokenizer), pixels_with(processor)
-    return Parts(model, words, prepare, tokens, see, read, judge, threshold, processor=processor)
+    return ScorerParts(model, words, prepare, tokens, see, read, judge, threshold, processor=processor)
 
 
 def log_odds(logits: Tensor) -> Tensor:
@@ -248,7 +248,7 @@ def log_odds(logits: Tensor) -> Tensor:
     return logits[:, 1] - logits[:, 0]
 
 
-def clip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
+def clip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> ScorerParts:
     """Cosines. Of CLIP and its like, whose temperature is one factor for all scores and ranks nothing otherwise."""
 
     def see(x: Tensors) -> Tensors:
@@ -261,7 +261,7 @@ def clip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Pa
     return with_processor(model, tokenizer, processor, tokens, see, read, cosine, None)
 
 
-def siglip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
+def siglip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> ScorerParts:
     """Log-odds of a match. SigLIP was trained with texts padded to their full length, and no mask."""
     longest = model.config.text_config.max_position_embeddings
     tokens = tokens_with(
@@ -278,7 +278,7 @@ def siglip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> 
         return cosine(both) * model.logit_scale.exp() + model.logit_bias
 
     parts = clip(name, model, tokenizer, processor, head)
-    return Parts(
+    return ScorerParts(
         model,
         partial(words_of, tokenizer),
         parts.prepare,
@@ -291,7 +291,7 @@ def siglip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> 
     )
 
 
-def blip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
+def blip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> ScorerParts:
     """itm: log-odds by the matching head over text that attends to the picture. itc: cosines."""
     tokens = tokens_with(name, tokenizer, model.config.text_config.max_position_embeddings)
 
@@ -318,7 +318,7 @@ def blip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Pa
     return with_processor(model, tokenizer, processor, tokens, see, read, judge, threshold)
 
 
-def vilt(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
+def vilt(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> ScorerParts:
     """The logit that ViLT was trained to rank candidates by. Words and patches share all layers, so that of a picture
     only the patch embedding is made once."""
     tokens = tokens_with(name, tokenizer, model.config.max_position_embeddings)
@@ -340,7 +340,7 @@ def vilt(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Pa
     return with_processor(model, tokenizer, processor, tokens, see, as_is, judge, None)
 
 
-def flava(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
+def flava(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> ScorerParts:
     """itm: log-odds by the matching head of the multimodal encoder. itc: cosines."""
     flava = model.flava
     tokens = tokens_with(name, tokenizer, model.config.text_config.max_position_embeddings)
@@ -367,7 +367,7 @@ def flava(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> P
     return with_processor(model, tokenizer, processor, tokens, see, read, judge, threshold)
 
 
-def blip2(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
+def blip2(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> ScorerParts:
     """itm: log-odds by the matching head, a mean over the queries, which attend to the picture and to the text. itc:
     the cosine of the query that is nearest to the text (Li et al. 2023, section 3.2)."""
     tokens = tokens_with(name, tokenizer, model.config.qformer_config.max_position_embeddings)
@@ -414,7 +414,7 @@ def blip2(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> P
     return with_processor(model, tokenizer, processor, tokens, see, read, judge, threshold)
 
 
-def bridgetower(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Parts:
+def bridgetower(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> ScorerParts:
     """Log-odds by the matching head. The vision tower, which does not depend on the text, runs once for each picture:
     its layers then give back what they gave."""
     visual = model.bridgetower.vision_model.visual
@@ -438,12 +438,12 @@ def bridgetower(name: str, model: Any, tokenizer: Any, processor: Any, head: str
             for block in blocks:
                 del block.forward
 
-    return Parts(
+    return ScorerParts(
         model, partial(words_of, tokenizer), pixels_with(processor), tokens, see, as_is, judge, 0.0, processor=processor
     )
 
 
-def generative(name: str, model: Any, folder: Path, question: str) -> Parts:
+def generative(name: str, model: Any, folder: Path, question: str) -> ScorerParts:
     """Log-odds of "yes" or "true" against "no" or "false" as the next word after the question.
 
     Of these words, capitalised or not, with or without a space before them, all that are one token count. A model that
@@ -468,7 +468,7 @@ def generative(name: str, model: Any, folder: Path, question: str) -> Parts:
     last = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
     with quiet():
         inputs = inputs_with(processor)
-    towers = [Tower(module) for module in vision_towers(model)]
+    towers = [CachedTower(module) for module in vision_towers(model)]
 
     def join(image: Image.Image, text: str) -> Tensors:
         for tower in towers:  # all pictures of a call are joined before the first is judged
@@ -493,7 +493,7 @@ def generative(name: str, model: Any, folder: Path, question: str) -> Parts:
 
     prompt = "chat template" if getattr(processor, "chat_template", None) else "plain"
     words = partial(words_of, tokenizer)
-    return Parts(
+    return ScorerParts(
         model, words, unused, unused, unused, unused, unused, 0.0,
         join=join, processor=processor, answer=answer, prompt=prompt,
     )  # fmt: skip
@@ -525,7 +525,7 @@ GRIDS = "grid_thw"  # (N, 3), of towers that take all pictures' patches in one r
 OF_PICTURES = ("patch_attention_mask", "aspect_ratio_ids", "aspect_ratio_mask")  # a row for each picture
 
 
-class Tower:
+class CachedTower:
     """Takes the place of a vision tower's `forward`: pictures that are in `known` are not encoded again.
 
     known: what was made of each picture, by the SHA-256 of all that the tower takes of it.
@@ -650,7 +650,7 @@ class Family:
     beginnings of the names of weights that no score depends on."""
 
     kind: str
-    build: Callable[[str, Any, Any, Any, str], Parts]
+    build: Callable[[str, Any, Any, Any, str], ScorerParts]
     heads: tuple[str, ...]
     unused: tuple[str, ...] = ()
 

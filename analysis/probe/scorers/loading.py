@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from analysis.probe.config import DEVICE_MAPS, HEADS, OWN, PRECISIONS
-from analysis.probe.corpora.items import Scorer, numbers
+from analysis.probe.config import DEVICE_MAPS, HEADS, PRECISIONS, TRAVLR_MODELS
+from analysis.probe.corpora.items import Scorer, as_float64
 from analysis.probe.scorers.base import DTYPES, GenerativeScorer, Matcher, check_not_spread, one_line
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
-class Named:
+class FunctionScorer:
     """A user's function as a scorer. `threshold` is the function's own, if it has one."""
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
@@ -39,7 +39,7 @@ class Named:
         self.threshold: float | None = getattr(function, "threshold", None)
 
     def __call__(self, images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
-        return numbers(self.function(images, texts))
+        return as_float64(self.function(images, texts))
 
 
 def load(
@@ -82,15 +82,13 @@ def load(
         raise ValueError(f"batch_size={batch_size}: must be 1 or more")
     where, dtype = device_of(device), DTYPES.get(precision)
     kind, colon, rest = name.partition(":")
-    if colon and kind in OWN:
-        from analysis.probe.scorers import own
-
+    if colon and kind in TRAVLR_MODELS:
         check_not_spread(name, device_map)
-        parts = own.parts(kind, rest, head=head, regions=regions, size=size)
+        parts = travlr_models.parts(kind, rest, head=head, regions=regions, size=size)
     elif regions is not None:
         raise ValueError(f"regions: model={name} sees no regions; only visualbert:, uniter: and lxmert: do")
     elif FUNCTION.fullmatch(name) and not Path(name).exists():
-        return function_of(name)
+        return load_function(name)
     else:
         from analysis.probe.scorers import families
 
@@ -117,7 +115,7 @@ def device_of(name: str) -> torch.device:
     return device
 
 
-def function_of(name: str) -> Named:
+def load_function(name: str) -> FunctionScorer:
     """The function that `MODULE:FUNCTION` names. Raises ValueError where there is none."""
     module, _, function = name.partition(":")
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
@@ -132,7 +130,7 @@ def function_of(name: str) -> Named:
         raise ValueError(f"model={name}: {module} cannot be imported ({one_line(error)})") from None
     if not callable(found):
         raise ValueError(f"model={name}: {module} has no function {function}")
-    return Named(name, found)
+    return FunctionScorer(name, found)
 
 
 # Pieces of parts --------------------------------------------------------------------------------------------------

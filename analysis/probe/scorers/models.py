@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.probe.config import GRID, OWN, Probe
+from analysis.probe.config import GRID, TRAVLR_MODELS, Probe
 from analysis.probe.corpora.items import Scorer
 from train.config import CHECKPOINT_FILES, RegionSettings
 from travlr.files import path_digest
 
 
 @dataclass(frozen=True)
-class Model:
+class LoadedModel:
     """A scorer, its name, and by what its weights are known."""
 
     name: str
@@ -39,14 +39,14 @@ class Model:
         return found
 
 
-def models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterator[Model]:
+def load_models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterator[LoadedModel]:
     """Models one after the other, so that one is in memory at a time; what cannot be loaded is added to failures."""
     if scorer is not None:
         own, source = getattr(scorer, "name", ""), _source(scorer)
         if not own and not source:
             raise ValueError("scorer: has no code by which it could be known; give it an attribute `name`")
         name = own or getattr(scorer, "__qualname__", type(scorer).__qualname__)
-        yield Model(str(name), scorer, source)
+        yield LoadedModel(str(name), scorer, source)
     if not config.model:
         return
     from analysis.probe.scorers.loading import load
@@ -57,7 +57,9 @@ def models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterato
         options["regions"] = config.regions
     for name in config.model:
         try:  # nothing here holds on to what is yielded, so that it can go before the next comes
-            yield Model(name, load(name, device=config.device, precision=config.precision, **options), weights_of(name))
+            yield LoadedModel(
+                name, load(name, device=config.device, precision=config.precision, **options), weights_of(name)
+            )
         except ValueError as error:
             failures.append(str(error))
 
@@ -86,7 +88,7 @@ def _source(scorer: Scorer) -> str:
 def weights_of(name: str) -> str:
     """What a model's weights are known by: `_content`; of a function, the content of its module."""
     kind, colon, rest = name.partition(":")
-    if colon and kind in OWN:
+    if colon and kind in TRAVLR_MODELS:
         return _content(rest)
     if colon and not Path(name).exists():
         found = importlib.util.find_spec(kind)

@@ -30,8 +30,8 @@ from analysis.probe.corpora.items import (
     Missing,
     Scorer,
     Unreadable,
+    as_float64,
     find_picture,
-    numbers,
     open_picture,
 )
 from travlr.cli import Log
@@ -39,11 +39,11 @@ from travlr.files import close, locked, put_file
 from travlr.workers import Progress
 
 CONFIG, ANSWERS = "config.json", "answers.jsonl"
-LONGEST = 300  # characters of a reason
+MAX_REASON_LENGTH = 300  # characters of a reason
 
 
 @dataclass(frozen=True)
-class Record:
+class ScoredItem:
     """An item and its answer. picture: SHA-256 of the picture's file, 16 digits; empty where none was read."""
 
     item: Item
@@ -96,9 +96,9 @@ def score(
     identity (by default: corpus and name of the scorer), and for a corpus in which an id occurs twice.
     """
     wanted = dict(identity or {"corpus": corpus.digest, "model": getattr(scorer, "name", "")})
-    with kept(folder, wanted, about or {}):
+    with run_folder(folder, wanted, about or {}):
         path = folder / file
-        known = {record.item.id: record for record in _unchanged(corpus.pictures, read(path))}
+        known = {record.item.id: record for record in _unchanged(corpus.pictures, read_answers(path))}
         waiting = [item for item in corpus.items if item.id not in known or known[item.id].answer.status != "scored"]
         if len({item.id for item in corpus.items}) < len(corpus.items):
             raise ValueError(f"{corpus.name}: an id occurs twice; each item needs its own")
@@ -110,16 +110,16 @@ def score(
     return [known[item.id].answer for item in corpus.items]
 
 
-def keep(
+def save_answers(
     corpus: Corpus, answers: Sequence[Answer], folder: Path, identity: Mapping[str, Any], about: Mapping[str, Any]
 ) -> None:
     """Write answers that were made elsewhere as `score` does. Raises `ValueError` as it does."""
-    with kept(folder, identity, about):
-        lines = [Record(item, answer).line for item, answer in zip(corpus.items, answers, strict=True)]
+    with run_folder(folder, identity, about):
+        lines = [ScoredItem(item, answer).line for item, answer in zip(corpus.items, answers, strict=True)]
         put_file(folder, ANSWERS, lines)
 
 
-def forget(folder: Path) -> None:
+def delete_answers(folder: Path) -> None:
     """Remove all answers of a run, and what says with what they were made. Raises `ValueError` where it is no run."""
     if folder.exists():
         read_config(folder)
@@ -130,7 +130,7 @@ def forget(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def kept(folder: Path, identity: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator[None]:
+def run_folder(folder: Path, identity: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator[None]:
     """Hold the lock of a run's folder, whose config.json says what is in it. Raises `ValueError` if that is another."""
     with locked(folder):
         path = folder / CONFIG
@@ -158,12 +158,12 @@ def read_config(folder: Path) -> dict[str, Any]:
 # The file of answers -------------------------------------------------------------------------------------------------
 
 
-def read(path: Path) -> list[Record]:
+def read_answers(path: Path) -> list[ScoredItem]:
     """The last record of each item, in the order in which they were first asked. What is no record, such as the last
     line of a run that was killed, is left out: it is asked again."""
     if not path.exists():
         return []
-    found: dict[str, Record] = {}
+    found: dict[str, ScoredItem] = {}
     with open(path, "rb") as file:
         for line in file:
             if record := _parsed(line):
@@ -171,7 +171,7 @@ def read(path: Path) -> list[Record]:
     return list(found.values())
 
 
-def _parsed(line: bytes) -> Record | None:
+def _parsed(line: bytes) -> ScoredItem | None:
     try:
         values = json.loads(line.decode("utf-8", "surrogatepass"))
         positives, negatives = (tuple(map(str, values[name])) for name in ("positives", "negatives"))
@@ -191,11 +191,11 @@ def _parsed(line: bytes) -> Record | None:
     whole &= all(map(math.isfinite, answer.yes_or_no))
     if answer.status not in STATUSES or not whole:
         return None
-    return Record(Item(positives=positives, negatives=negatives, labels=labels, **texts), answer, picture)
+    return ScoredItem(Item(positives=positives, negatives=negatives, labels=labels, **texts), answer, picture)
 
 
 @contextlib.contextmanager
-def _appending(path: Path) -> Iterator[Callable[[Iterable[Record]], None]]:
+def _appending(path: Path) -> Iterator[Callable[[Iterable[ScoredItem]], None]]:
     """A function that appends records, each batch at once on the disk but for a power failure."""
     with open(path, "ab+") as file:
         if file.tell():
@@ -203,7 +203,7 @@ def _appending(path: Path) -> Iterator[Callable[[Iterable[Record]], None]]:
             if file.read(1) != b"\n":
                 file.write(b"\n")  # ends the line that a killed run has torn
 
-        def append(records: Iterable[Record]) -> None:
+        def append(records: Iterable[ScoredItem]) -> None:
             if lines := b"".join(record.line for record in records):
                 file.write(lines)
                 file.flush()
@@ -216,7 +216,7 @@ def _appending(path: Path) -> Iterator[Callable[[Iterable[Record]], None]]:
 
 
 @dataclass(frozen=True)
-class _Opened:
+class _OpenedPicture:
     """A picture and its hash, or why there is none."""
 
     picture: Image.Image | None
@@ -225,36 +225,38 @@ class _Opened:
     why: str = ""
 
 
-def hash_of(folder: Path, path: str) -> str:
+def picture_hash(folder: Path, path: str) -> str:
     """SHA-256 of a picture's file, 16 digits. Raises as `find_picture`."""
     return hashlib.sha256(find_picture(folder, path).read_bytes()).hexdigest()[:16]
 
 
-def _unchanged(folder: Path | None, records: Sequence[Record]) -> list[Record]:
+def _unchanged(folder: Path | None, records: Sequence[ScoredItem]) -> list[ScoredItem]:
     """Those whose picture is as it was when it was scored, or is there no more: `images` may now be another folder."""
     now: dict[str, str] = {}
     for path in {record.item.image for record in records if record.picture and folder}:
         assert folder is not None
         with contextlib.suppress(Missing, Unreadable, OSError):
-            now[path] = hash_of(folder, path)
+            now[path] = picture_hash(folder, path)
     return [record for record in records if now.get(record.item.image, record.picture) == record.picture]
 
 
-def _open(folder: Path | None, path: str) -> _Opened:
+def _open(folder: Path | None, path: str) -> _OpenedPicture:
     try:
         picture = open_picture(folder, path)
         assert folder is not None
-        return _Opened(picture, hash_of(folder, path))
+        return _OpenedPicture(picture, picture_hash(folder, path))
     except Missing as error:
-        return _Opened(None, status="missing", why=str(error))
+        return _OpenedPicture(None, status="missing", why=str(error))
     except (Unreadable, OSError) as error:
-        return _Opened(None, status="unreadable", why=str(error))
+        return _OpenedPicture(None, status="unreadable", why=str(error))
 
 
-def _answered(folder: Path | None, items: Sequence[Item], scorer: Scorer, batch_size: int) -> Iterator[list[Record]]:
+def _answered(
+    folder: Path | None, items: Sequence[Item], scorer: Scorer, batch_size: int
+) -> Iterator[list[ScoredItem]]:
     """Records of batch after batch; the pictures of the next are decoded while the scorer is at one."""
-    asking = _Asking(scorer, batch_size)
-    ready: list[tuple[list[Item], dict[str, Future[_Opened]]]] = []
+    asking = _BatchScorer(scorer, batch_size)
+    ready: list[tuple[list[Item], dict[str, Future[_OpenedPicture]]]] = []
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         for batch in asking.batches(items):
             ready.append((batch, {path: pool.submit(_open, folder, path) for path in {item.image for item in batch}}))
@@ -264,7 +266,7 @@ def _answered(folder: Path | None, items: Sequence[Item], scorer: Scorer, batch_
             yield asking.records(*last)
 
 
-class _Asking:
+class _BatchScorer:
     """A scorer, and how many sentences it is given in a call: after it has run out of memory, no more than the most
     that it has managed since, so that one large picture does not slow down all that follow."""
 
@@ -287,7 +289,7 @@ class _Asking:
         if batch:
             yield batch
 
-    def records(self, items: Sequence[Item], opened: Mapping[str, Future[_Opened]]) -> list[Record]:
+    def records(self, items: Sequence[Item], opened: Mapping[str, Future[_OpenedPicture]]) -> list[ScoredItem]:
         found = {path: future.result() for path, future in opened.items()}
         answers = {}
         for item in items:
@@ -298,7 +300,7 @@ class _Asking:
         pictures = {path: one.picture for path, one in found.items() if one.picture is not None}
         for part in self.batches([item for item in items if item.id not in answers]):  # it may be smaller by now
             answers |= self._ask(part, pictures)
-        return [Record(item, answers[item.id], found[item.image].hash) for item in items]
+        return [ScoredItem(item, answers[item.id], found[item.image].hash) for item in items]
 
     def _ask(self, items: Sequence[Item], pictures: Mapping[str, Image.Image]) -> dict[str, Answer]:
         why = ""
@@ -328,9 +330,9 @@ def _scored(scorer: Scorer, items: Sequence[Item], pictures: Mapping[str, Image.
     asked = list(_sentences(items))
     images, texts = [pictures[path] for path, _ in asked], [text for _, text in asked]
     if with_probabilities := getattr(scorer, "with_probabilities", None):
-        scores, shares = map(numbers, with_probabilities(images, texts))
+        scores, shares = map(as_float64, with_probabilities(images, texts))
     else:
-        scores, shares = numbers(scorer(images, texts)), None
+        scores, shares = as_float64(scorer(images, texts)), None
     if scores.shape != (len(asked),):
         raise ValueError(f"returned scores {scores.shape} for {len(asked)} sentences: needs ({len(asked)},)")
     if (wrong := np.flatnonzero(~np.isfinite(scores))).size:
@@ -359,8 +361,8 @@ def _middle(items: Sequence[Item]) -> int:
 def _reason(error: BaseException) -> str:
     said = " ".join(str(error).split())
     if isinstance(error, ValueError) and said:
-        return said[:LONGEST]
-    return f"{type(error).__name__}: {said}"[:LONGEST]
+        return said[:MAX_REASON_LENGTH]
+    return f"{type(error).__name__}: {said}"[:MAX_REASON_LENGTH]
 
 
 def _lacks_memory(error: BaseException) -> bool:

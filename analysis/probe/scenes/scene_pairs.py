@@ -24,9 +24,9 @@ from itertools import combinations
 from typing import TypeVar
 
 from analysis.probe.corpora.taxonomy import LOCATIONS, location_class
-from analysis.probe.scenes.drawing import CANVAS, CELL, JITTER, SIDES, WORLD, Placed, ink
+from analysis.probe.scenes.drawing import CANVAS, CELL, JITTER, SIDES, WORLD, PlacedObject, ink
 from analysis.probe.scenes.salience import SALIENCE, from_scene, preferred
-from analysis.probe.scenes.statements import Form, content_words
+from analysis.probe.scenes.statements import Statement, content_words
 from travlr.streams import stream_key, words
 from travlr.tasks.spatiality import RELATIONS
 
@@ -38,7 +38,7 @@ MOST_FILLERS = 3
 WORDS = 160  # random words for a pair; the most that one can use
 
 
-class Draws:
+class RandomChoices:
     """Random choices for one pair."""
 
     def __init__(self, key: int, index: int) -> None:
@@ -58,42 +58,42 @@ for _row in range(WORLD.rows):
 
 
 @dataclass(frozen=True)
-class Side:
+class PairMember:
     """A scene and its sentences. subject: the number of the object that the true sentence is about, other: of the one
     that makes the false one tempting."""
 
-    scene: tuple[Placed, ...]
-    positive: Form
-    negative: Form
+    scene: tuple[PlacedObject, ...]
+    positive: Statement
+    negative: Statement
     subject: int = 0
     other: int = 1
 
 
 @dataclass(frozen=True)
-class Pair:
+class ScenePair:
     """Two sides with their sentences exchanged. labels: of both sides. template: which of `TEMPLATES`."""
 
-    sides: tuple[Side, Side]
+    sides: tuple[PairMember, PairMember]
     template: int = 0
     labels: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Unit:
+class PairKind:
     """Pairs of one kind. axis, source: as in `Item`. weight: how many pairs it gets, relative to others."""
 
     axis: str
     source: str
     grade: str
-    make: Callable[[int, Draws], Pair]
+    make: Callable[[int, RandomChoices], ScenePair]
     weight: int = 1
 
-    def pair(self, seed: int, index: int) -> Pair:
+    def pair(self, seed: int, index: int) -> ScenePair:
         """Raises `ValueError` where a sentence's truth is not as it should be, or no scene is balanced, which never
         happens."""
         for attempt in range(ATTEMPTS):
             key = stream_key("probe", FORMAT_VERSION, seed, self.axis, self.source, attempt)
-            made = self.make(index, Draws(key, index))
+            made = self.make(index, RandomChoices(key, index))
             for side in made.sides:
                 if not side.positive.holds(side.scene) or side.negative.holds(side.scene):
                     raise ValueError(f"{self.axis}/{self.source}, pair {index}: wrong: {side}")
@@ -102,7 +102,7 @@ class Unit:
         raise ValueError(f"{self.axis}/{self.source}, pair {index}: a salience rule tells its pictures apart")
 
 
-def is_balanced(pair: Pair) -> bool:
+def is_balanced(pair: ScenePair) -> bool:
     """Whether each salience rule prefers the same sentence in both pictures, or neither in both."""
     sentences = [content_words(form) for form in (pair.sides[0].positive, pair.sides[0].negative)]
     shown = [from_scene(side.scene) for side in pair.sides]
@@ -115,7 +115,7 @@ def is_balanced(pair: Pair) -> bool:
 class Board:
     """Places that are still free, and objects put on them: at any location, and of any size, equally often."""
 
-    def __init__(self, draws: Draws) -> None:
+    def __init__(self, draws: RandomChoices) -> None:
         self._draws, self._taken = draws, set[tuple[int, int]]()
 
     def put(
@@ -125,7 +125,7 @@ class Board:
         location: str | None = None,
         size: str | None = None,
         cell: tuple[int, int] | None = None,
-    ) -> Placed:
+    ) -> PlacedObject:
         draws = self._draws
         if cell is None:
             free = [c for c in CELLS[location or draws.pick(LOCATIONS)] if c not in self._taken]
@@ -133,9 +133,9 @@ class Board:
         self._taken.add(cell)
         side = draws.pick(SIDES[size or draws.pick(tuple(SIDES))])
         dx, dy = draws.below(2 * JITTER + 1) - JITTER, draws.below(2 * JITTER + 1) - JITTER
-        return Placed(colour, shape, *cell, side, dx, dy)
+        return PlacedObject(colour, shape, *cell, side, dx, dy)
 
-    def fillers(self, colours: Sequence[str], shapes: Sequence[str], size: str | None = None) -> list[Placed]:
+    def fillers(self, colours: Sequence[str], shapes: Sequence[str], size: str | None = None) -> list[PlacedObject]:
         draws = self._draws
         number = draws.below(MOST_FILLERS + 1)
         return [self.put(draws.pick(colours), draws.pick(shapes), size=size) for _ in range(number)]
@@ -150,32 +150,40 @@ def unlike(*shapes: str) -> list[str]:
     return [s for s in WORLD.shapes if not any(s == taken or {s, taken} <= ALIKE for taken in shapes)]
 
 
-def _shapes(draws: Draws) -> tuple[str, str]:
+def _shapes(draws: RandomChoices) -> tuple[str, str]:
     """Two shapes that nobody takes for each other."""
     first = draws.pick(WORLD.shapes)
     return first, draws.pick(unlike(first))
 
 
-def _two(choices: Sequence[T], draws: Draws) -> tuple[T, T]:
+def _two(choices: Sequence[T], draws: RandomChoices) -> tuple[T, T]:
     first = draws.pick(choices)
     return first, draws.pick([choice for choice in choices if choice != first])
 
 
-def _exchanged(one: Placed, other: Placed, attribute: str) -> list[Placed]:
+def _exchanged(one: PlacedObject, other: PlacedObject, attribute: str) -> list[PlacedObject]:
     """Both objects, each with the other's colour or shape."""
     ours, theirs = getattr(one, attribute), getattr(other, attribute)
     return [replace(one, **{attribute: theirs}), replace(other, **{attribute: ours})]
 
 
 def _mirrored(
-    one: list[Placed], other: list[Placed], true: Form, false: Form, index: int, subject: int = 0, **labels: str
-) -> Pair:
+    one: list[PlacedObject],
+    other: list[PlacedObject],
+    true: Statement,
+    false: Statement,
+    index: int,
+    subject: int = 0,
+    **labels: str,
+) -> ScenePair:
     """subject: the object that the second scene's true sentence is about; the first scene's is about object 0."""
-    sides = Side(tuple(one), true, false), Side(tuple(other), false, true, subject, 1 - subject)
-    return Pair(sides, index % 2, labels)
+    sides = PairMember(tuple(one), true, false), PairMember(tuple(other), false, true, subject, 1 - subject)
+    return ScenePair(sides, index % 2, labels)
 
 
-def _larger(colour: str, board: Board, draws: Draws, shapes: Sequence[str], two: Sequence[Placed]) -> list[Placed]:
+def _larger(
+    colour: str, board: Board, draws: RandomChoices, shapes: Sequence[str], two: Sequence[PlacedObject]
+) -> list[PlacedObject]:
     """An object of a colour that has more ink than either of two has, in its own shape or the other's; none where none
     of these shapes has: a large square leaves no room for more.
 
@@ -194,7 +202,7 @@ def _larger(colour: str, board: Board, draws: Draws, shapes: Sequence[str], two:
 # VL-CheckList --------------------------------------------------------------------------------------------------------
 
 
-def _object(location: str | None, size: str | None, absent: bool, index: int, draws: Draws) -> Pair:
+def _object(location: str | None, size: str | None, absent: bool, index: int, draws: RandomChoices) -> ScenePair:
     """A red circle or a red star? With the star's shape and the circle's colour elsewhere in the picture, or absent."""
     location, size = location or LOCATIONS[index % 3], size or tuple(SIDES)[index % 3]
     board = Board(draws)
@@ -205,12 +213,12 @@ def _object(location: str | None, size: str | None, absent: bool, index: int, dr
     lure = board.put(else_colour, draws.pick(rest) if absent else other, location, size)
     fillers = [board.put(colour, draws.pick(rest)), *board.fillers(WORLD.colours, rest)]
     changed = [replace(target, shape=other), lure] if absent else _exchanged(target, lure, "colour")
-    true, false = (Form("exists", (f"{colour} {s}",)) for s in (shape, other))
+    true, false = (Statement("exists", (f"{colour} {s}",)) for s in (shape, other))
     one, two = [target, lure, *fillers], [*changed, *fillers]
     return _mirrored(one, two, true, false, index, not absent, location=location, size=size)
 
 
-def _colour(absent: bool, index: int, draws: Draws) -> Pair:
+def _colour(absent: bool, index: int, draws: RandomChoices) -> ScenePair:
     """Is the circle red or blue? With something blue elsewhere in the picture, or nothing."""
     location, size = LOCATIONS[index % 3], tuple(SIDES)[index // 3 % 3]
     board = Board(draws)
@@ -224,12 +232,12 @@ def _colour(absent: bool, index: int, draws: Draws) -> Pair:
     if not absent:
         changed = _exchanged(target, lure, "shape")
         fillers += _larger(draws.pick((colour, other)), board, draws, unlike(shape), [target, lure])
-    true, false = (Form("is", (shape, c)) for c in (colour, other))
+    true, false = (Statement("is", (shape, c)) for c in (colour, other))
     one, two = [target, lure, *fillers], [*changed, *fillers]
     return _mirrored(one, two, true, false, index, not absent, location=location, size=size)
 
 
-def _size(absent: bool, index: int, draws: Draws) -> Pair:
+def _size(absent: bool, index: int, draws: RandomChoices) -> ScenePair:
     """Is the circle small or large? With something of the other size and its colour in the picture, or nothing.
 
     Of the extreme classes only, and all else is medium: nobody can dispute either.
@@ -243,7 +251,7 @@ def _size(absent: bool, index: int, draws: Draws) -> Pair:
     fillers = board.fillers(WORLD.colours, unlike(shape), "medium")
     grown = replace(target, side=draws.pick(SIDES["large"]))
     changed = [grown, lure] if absent else _exchanged(target, lure, "shape")
-    true, false = (Form("is", (shape, s)) for s in ("small", "large"))
+    true, false = (Statement("is", (shape, s)) for s in ("small", "large"))
     one, two = [target, lure, *fillers], [*changed, *fillers]
     return _mirrored(one, two, true, false, index, not absent, location=location)
 
@@ -256,7 +264,7 @@ LINES = [
 ]
 
 
-def _spatial(swap: bool, index: int, draws: Draws) -> Pair:
+def _spatial(swap: bool, index: int, draws: RandomChoices) -> ScenePair:
     """Is the red circle above the blue star, or below it; or (swap) is the star above the circle?
 
     Both stand in one row or column, so that no other relation is as good an answer. In the second picture one of them
@@ -276,12 +284,12 @@ def _spatial(swap: bool, index: int, draws: Draws) -> Pair:
     fillers = board.fillers(WORLD.colours, unlike(moving.shape, still.shape))
     scenes = [[*([o, still] if mover == 0 else [still, o]), *fillers] for o in (moving, moved)]
     one, other = (" ".join(words) for words in objects)
-    true = Form("stands", (one, relation, other))
-    false = Form("stands", (other, relation, one) if swap else (one, opposite, other))
+    true = Statement("stands", (one, relation, other))
+    false = Statement("stands", (other, relation, one) if swap else (one, opposite, other))
     return _mirrored(scenes[0], scenes[1], true, false, index, dimension=axis)
 
 
-def _checklist() -> tuple[Unit, ...]:
+def _checklist() -> tuple[PairKind, ...]:
     """In the order of the paper's tables; at one axis the hard sentences come first."""
     units = []
     for size in reversed(SIDES):
@@ -290,22 +298,22 @@ def _checklist() -> tuple[Unit, ...]:
         units += _graded(f"Object/Location/{location}", partial(_object, location, None))
     units += _graded("Attribute/color", _colour, 2)
     units += _graded("Attribute/size", _size, 2)
-    units.append(Unit("Relation/spatial", "grid", "N2", partial(_spatial, False), 2))
-    units.append(Unit("Relation/spatial", "grid_swap", "N3", partial(_spatial, True), 2))
+    units.append(PairKind("Relation/spatial", "grid", "N2", partial(_spatial, False), 2))
+    units.append(PairKind("Relation/spatial", "grid_swap", "N3", partial(_spatial, True), 2))
     return tuple(units)
 
 
-def _graded(axis: str, make: Callable[[bool, int, Draws], Pair], weight: int = 1) -> list[Unit]:
+def _graded(axis: str, make: Callable[[bool, int, RandomChoices], ScenePair], weight: int = 1) -> list[PairKind]:
     return [
-        Unit(axis, "grid", "N2", partial(make, False), weight),
-        Unit(axis, "grid_absent", "N1", partial(make, True), weight),
+        PairKind(axis, "grid", "N2", partial(make, False), weight),
+        PairKind(axis, "grid_absent", "N1", partial(make, True), weight),
     ]
 
 
 # Predicates and nouns ------------------------------------------------------------------------------------------------
 
 
-def _bound(noun: bool, index: int, draws: Draws) -> Pair:
+def _bound(noun: bool, index: int, draws: RandomChoices) -> ScenePair:
     """A red circle and a blue square: is a circle red, or blue; or (noun) is a circle red, or a square?"""
     board = Board(draws)
     location, size = LOCATIONS[index % 3], tuple(SIDES)[index // 3 % 3]
@@ -315,15 +323,18 @@ def _bound(noun: bool, index: int, draws: Draws) -> Pair:
     if not noun:
         fillers += _larger(draws.pick((colour, else_colour)), board, draws, unlike(shape), [target, lure])
     changed = _exchanged(target, lure, "colour" if noun else "shape")
-    true, false = Form("binds", (shape, colour)), Form("binds", (other, colour) if noun else (shape, else_colour))
-    sides = Side((target, lure, *fillers), true, false), Side((*changed, *fillers), false, true, 1, 0)
-    return Pair(sides, 0, {"location": location, "size": size})
+    true, false = (
+        Statement("binds", (shape, colour)),
+        Statement("binds", (other, colour) if noun else (shape, else_colour)),
+    )
+    sides = PairMember((target, lure, *fillers), true, false), PairMember((*changed, *fillers), false, true, 1, 0)
+    return ScenePair(sides, 0, {"location": location, "size": size})
 
 
-UNITS: dict[str, tuple[Unit, ...]] = {
+PAIR_KINDS: dict[str, tuple[PairKind, ...]] = {
     "checklist": _checklist(),
     "predicate_noun": (
-        Unit("predicate", "", "N2", partial(_bound, False), 743),  # as many pairs as the published set has
-        Unit("noun", "", "N2", partial(_bound, True), 549),
+        PairKind("predicate", "", "N2", partial(_bound, False), 743),  # as many pairs as the published set has
+        PairKind("noun", "", "N2", partial(_bound, True), 549),
     ),
 }

@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from analysis.probe.scorers.base import Parts, Tensors, as_is, cosine, words_of
+from analysis.probe.scorers.base import ScorerParts, Tensors, as_is, cosine, words_of
 from analysis.probe.scorers.families import folder_of, quiet
 from train.config import ARCHITECTURES, RegionSettings
 from train.data.inputs import Inputs
@@ -43,7 +43,7 @@ def parts(
     head: str | None = None,
     regions: RegionSettings | None = None,
     size: str = "base",
-) -> Parts:
+) -> ScorerParts:
     """The parts of a model of ours with published weights, its tokenizer and its pixel statistics.
 
     regions: `grid` (the default; 6 x 6, with features of the recogniser of scenes), `detector`, or `file`, by the
@@ -75,7 +75,7 @@ def parts(
     return built(name, model, words, checkpoint, find, head or "itm")
 
 
-def built(name: str, model: Any, words: WordTokenizer, checkpoint: str, find: Find | None, head: str) -> Parts:
+def built(name: str, model: Any, words: WordTokenizer, checkpoint: str, find: Find | None, head: str) -> ScorerParts:
     """The parts of a model that has its weights. find: None for ALBEF."""
 
     def tokens(text: str) -> Tensors:
@@ -92,7 +92,7 @@ def built(name: str, model: Any, words: WordTokenizer, checkpoint: str, find: Fi
         return model.match(Inputs(**given))
 
     if find is not None:
-        return Parts(model, said, regions_with(find), tokens, as_is, as_is, judge, 0.0)
+        return ScorerParts(model, said, regions_with(find), tokens, as_is, as_is, judge, 0.0)
     statistics = pixel_statistics(checkpoint)
 
     def prepare(image: Image.Image) -> Tensors:
@@ -103,7 +103,7 @@ def built(name: str, model: Any, words: WordTokenizer, checkpoint: str, find: Fi
         return {"seen": model.visual_encoder(x["pixels"])}
 
     if head == "itm":
-        return Parts(model, said, prepare, tokens, see, as_is, judge, 0.0)
+        return ScorerParts(model, said, prepare, tokens, see, as_is, judge, 0.0)
     projections = projections_of(name, checkpoint, model.shape.width)
     model.projections = projections  # so that they move with it
 
@@ -114,7 +114,7 @@ def built(name: str, model: Any, words: WordTokenizer, checkpoint: str, find: Fi
         states = model.text_encoder(x["tokens"], x["token_mask"])
         return {"text": normalize(projections["text"](states[:, 0]), dim=-1)}
 
-    return Parts(model, said, prepare, tokens, see_alone, read_alone, cosine, None)
+    return ScorerParts(model, said, prepare, tokens, see_alone, read_alone, cosine, None)
 
 
 def projections_of(name: str, checkpoint: str, width: int) -> nn.ModuleDict:
@@ -178,7 +178,7 @@ def _detector(settings: RegionSettings) -> tuple[Find, int]:
     return find, detector.dimension
 
 
-class _Any(set[str]):
+class _AllImages(set[str]):
     """Every image of a file is wanted."""
 
     def __contains__(self, image: object) -> bool:
@@ -194,7 +194,7 @@ def _file(settings: RegionSettings) -> tuple[Find, int]:
         raise ValueError(f"regions.file={path}: {what} a file in {', '.join(FORMATS)}, or a folder of .npz files")
     try:
         file = NpzFolder(path) if path.is_dir() else FORMATS[path.suffix](path)
-        known = {npz.stem for npz in path.glob("*.npz")} if path.is_dir() else set(file.counts(_Any()))
+        known = {npz.stem for npz in path.glob("*.npz")} if path.is_dir() else set(file.counts(_AllImages()))
         if not known:
             raise ValueError("holds no features")
         first = checked(path, file, min(known), None)[0]  # any tells how wide all are
