@@ -20,9 +20,10 @@ from analysis.probe.report.results import load_results
 from analysis.probe.run import probe
 from analysis.probe.scorers import families
 from analysis.probe.scorers.base import GenerativeScorer
-from analysis.probe.scorers.families import QUESTION, CachedTower
+from analysis.probe.scorers.generative import QUESTION
 from analysis.probe.scorers.loading import load
 from analysis.probe.scorers.scoring import ANSWERS, read_answers
+from analysis.probe.scorers.vision_cache import CachedTower
 from tests import tiny_chat
 from tests.helpers import edit, one_line
 from tests.tiny import pictures

@@ -30,7 +30,7 @@ from analysis.probe.heatmaps import (
     size_of_map,
     with_gradients,
 )
-from analysis.probe.scorers.base import Matcher
+from analysis.probe.scorers.base import ModelScorer
 from analysis.probe.scorers.loading import load
 from analysis.probe.scorers.travlr_models import built
 from tests.tiny import BUILT, pictures, saved
@@ -144,7 +144,7 @@ def test_a_region_model_that_reads_one_region_lights_it() -> None:
     features[:, 5] = 1.0
     features[2] = 0
     features[2, 2] = 3.0
-    scorer = Matcher(
+    scorer = ModelScorer(
         "m", built("m", model, words, "", lambda _: (features, BOXES), "itm"), torch.device("cpu"), torch.float32, 8
     )
     image = Image.new("RGB", (40, 20))
@@ -159,7 +159,7 @@ def test_a_region_model_that_reads_one_region_lights_it() -> None:
 def test_a_dual_encoder_that_reads_one_patch_lights_it(folders: dict[str, Path]) -> None:
     """CLIP of the tests, its vision tower set by hand: the class token attends to the tenth patch of 16 alone."""
     scorer = load(str(folders["clip"]), device="cpu")
-    assert isinstance(scorer, Matcher)
+    assert isinstance(scorer, ModelScorer)
     model: Any = scorer.parts.model
     vision = model.vision_model
     still(vision)
@@ -195,7 +195,7 @@ def test_vilt_that_reads_one_patch_lights_it(folders: dict[str, Path]) -> None:
     """Of one layer, set by hand: [CLS] attends to bright patches, and takes them to the score. The picture is wide, so
     that rows and columns cannot be mistaken for each other, and only its upper right is bright."""
     scorer = load(str(folders["vilt"]), device="cpu")
-    assert isinstance(scorer, Matcher)
+    assert isinstance(scorer, ModelScorer)
     model: Any = scorer.parts.model
     with torch.no_grad():
         still(model)
@@ -256,7 +256,7 @@ def test_relevance_of_two_layers_is_the_papers_rule() -> None:
 BOXES = np.array([[0, 0, 0.5, 0.5], [0.5, 0, 1, 0.5], [0, 0.5, 0.5, 1], [0.5, 0.5, 1, 1]], np.float32)
 
 
-def region_scorer(kind: str, tmp_path: Path, layers: int = 2, spread: float = 0.25) -> Matcher:
+def region_scorer(kind: str, tmp_path: Path, layers: int = 2, spread: float = 0.25) -> ModelScorer:
     words = WordTokenizer(grammar_tokenizer())
     changes = {
         "layers": layers,
@@ -275,7 +275,7 @@ def region_scorer(kind: str, tmp_path: Path, layers: int = 2, spread: float = 0.
     find = None if kind == "albef" else lambda _: (found, BOXES)
     (tmp_path / "model.pt").touch()
     parts = built(kind, model, words, str(tmp_path / "model.pt"), find, "itm")
-    return Matcher(kind, parts, torch.device("cpu"), torch.float32, 8)
+    return ModelScorer(kind, parts, torch.device("cpu"), torch.float32, 8)
 
 
 @pytest.mark.parametrize("kind", ["uniter", "visualbert", "lxmert", "albef", "clip", "blip", "vilt"])
@@ -315,7 +315,7 @@ def test_without_the_hottest_region_the_score_falls_more_than_without_the_coldes
         shown = [np.ones(4, bool)]
         model = region_scorer(kind, tmp_path, layers=1, spread=0.1).parts.model
         parts = built(kind, model, words, "", partial(some_regions, features, shown), "itm")
-        scorer = Matcher(kind, parts, torch.device("cpu"), torch.float32, 8)
+        scorer = ModelScorer(kind, parts, torch.device("cpu"), torch.float32, 8)
         image = Image.new("RGB", (20, 20))
         found = heat(scorer, image, TEXT)
         values = found.sentence[5::10, 5::10].flatten()

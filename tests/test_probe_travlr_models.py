@@ -16,7 +16,7 @@ from transformers import BertTokenizer
 
 from analysis.probe.config import TRAVLR_MODELS
 from analysis.probe.corpora.items import open_picture
-from analysis.probe.scorers.base import Matcher
+from analysis.probe.scorers.base import ModelScorer
 from analysis.probe.scorers.loading import load
 from analysis.probe.scorers.models import regions_of
 from analysis.probe.scorers.travlr_models import finder
@@ -130,7 +130,7 @@ def test_albefs_contrast_is_a_cosine_of_its_projections(
     checkpoints: dict[str, str], pictures: list[Image.Image]
 ) -> None:
     scorer = load(f"albef:{checkpoints['albef']}", head="itc", size="fixture", device="cpu")
-    assert isinstance(scorer, Matcher)
+    assert isinstance(scorer, ModelScorer)
     assert scorer.threshold is None
     scores = scorer(pictures, TEXTS[:3])
     model: Any = scorer.parts.model
@@ -147,7 +147,7 @@ def test_albefs_contrast_is_a_cosine_of_its_projections(
 
 def test_albef_sees_each_picture_once(checkpoints: dict[str, str], pictures: list[Image.Image]) -> None:
     scorer = load(f"albef:{checkpoints['albef']}", size="fixture", device="cpu")
-    assert isinstance(scorer, Matcher)
+    assert isinstance(scorer, ModelScorer)
     counted: list[int] = []
     tower = scorer.parts.model.get_submodule("visual_encoder")
     tower.register_forward_hook(lambda _, given, out: counted.append(len(out)))

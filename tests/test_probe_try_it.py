@@ -150,14 +150,14 @@ def test_the_answer_names_the_higher_score() -> None:
 
 
 def test_a_threshold_tells_what_is_said_to_match() -> None:
-    def judged(images: Any, texts: Any) -> Any:
+    def outputs(images: Any, texts: Any) -> Any:
         return redness(images, texts)
 
-    judged.threshold = 0.0  # type: ignore[attr-defined]
+    outputs.threshold = 0.0  # type: ignore[attr-defined]
     picture = composed("white", 0, None, "shape", "square", "red", None, 0.5, 0.5, 0.5)
-    assert answered(judged, picture, "red", "blue")[2].endswith("Said to match: first.")
-    assert answered(judged, picture, "blue", "green")[2] == "Both score alike."
-    assert answered(judged, picture, "blue", "blue or so")[2] == "Both score alike."
+    assert answered(outputs, picture, "red", "blue")[2].endswith("Said to match: first.")
+    assert answered(outputs, picture, "blue", "green")[2] == "Both score alike."
+    assert answered(outputs, picture, "blue", "blue or so")[2] == "Both score alike."
 
 
 def test_heat_maps_of_both_sentences_stand_in_one_picture() -> None:

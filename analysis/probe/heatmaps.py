@@ -37,8 +37,8 @@ from torch import Tensor, nn
 from analysis.probe import model_options
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.scenes.pasting import picture_from
-from analysis.probe.scorers.base import WORD, Matcher, ScorerParts, Tensors
-from analysis.probe.scorers.families import quiet
+from analysis.probe.scorers.base import WORD, ModelScorer, ScorerParts, Tensors
+from analysis.probe.scorers.hub import quiet
 from analysis.probe.scorers.loading import load
 from travlr.browse import write
 from travlr.cli import Parser, UsageError
@@ -85,8 +85,8 @@ def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", ce
     words = words_in(text)
     if method not in METHODS:
         raise ValueError(f"method={method}: choose one of {', '.join(METHODS)}")
-    looks = HEAT_MAPS.get(type(scorer.parts.model).__name__) if isinstance(scorer, Matcher) else None
-    if isinstance(scorer, Matcher) and looks is crossed and scorer.threshold is None:
+    looks = HEAT_MAPS.get(type(scorer.parts.model).__name__) if isinstance(scorer, ModelScorer) else None
+    if isinstance(scorer, ModelScorer) and looks is crossed and scorer.threshold is None:
         looks = None  # by `itc`, for which the words do not attend to the picture
     if method == "attention" and looks is None:
         raise ValueError(f"method=attention: model={getattr(scorer, 'name', scorer)} shows none; use occlusion")
@@ -95,7 +95,7 @@ def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", ce
     if method == "occlusion" or looks is None:
         hidden = occlusion(scorer, image, [text, *words], cells)
         return HeatMaps(text, score, tuple(words), hidden[0], hidden[1:], "occlusion", name)
-    assert isinstance(scorer, Matcher)
+    assert isinstance(scorer, ModelScorer)
     maps = looks(scorer, image, text)
     seen = covered(scorer.parts.processor, *size_of_map(image))
     return HeatMaps(text, score, tuple(words), maps[0], np.stack(maps[1:]), "attention", name, seen)
@@ -143,11 +143,11 @@ def occlusion(scorer: Scorer, image: Image.Image, texts: Sequence[str], cells: i
 
 # Attention by gradient ----------------------------------------------------------------------------------------------
 
-HeatMapFunction = Callable[[Matcher, Image.Image, str], list[np.ndarray]]
+HeatMapFunction = Callable[[ModelScorer, Image.Image, str], list[np.ndarray]]
 """Maps (H, W) of the sentence and of each word."""
 
 
-def single(scorer: Matcher, image: Image.Image, text: str) -> list[np.ndarray]:
+def single(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
     """One encoder for words and picture: words first, then regions, or the class token and patches."""
     words = scorer.parts.words(text)
     inputs, prepared = graph(scorer, image, text)
@@ -159,7 +159,7 @@ def single(scorer: Matcher, image: Image.Image, text: str) -> list[np.ndarray]:
     return [paint(rows[0]), *(paint(rows[places].sum(0)) for _, places in words)]
 
 
-def crossed(scorer: Matcher, image: Image.Image, text: str) -> list[np.ndarray]:
+def crossed(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
     """Words that attend to the picture."""
     words = scorer.parts.words(text)
     inputs, prepared = graph(scorer, image, text)
@@ -170,7 +170,7 @@ def crossed(scorer: Matcher, image: Image.Image, text: str) -> list[np.ndarray]:
     return [paint(rows.sum(0)), *(paint(rows[places].sum(0)) for _, places in words)]
 
 
-def dual(scorer: Matcher, image: Image.Image, text: str) -> list[np.ndarray]:
+def dual(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
     """Two encoders: the picture's own attention, for the sentence and for each word as a sentence."""
     parts = scorer.parts
     paint = painter(parts, image, parts.prepare(image))
@@ -204,24 +204,24 @@ def spoken_for(weights: Tensor, gradient: Tensor) -> Tensor:
     return (weights * gradient).clamp(min=0).mean(1)[0].detach().cpu()
 
 
-def _text(scorer: Matcher, text: str) -> Tensors:
+def _text(scorer: ModelScorer, text: str) -> Tensors:
     return {name: scorer.on_device(tensor) for name, tensor in scorer.parts.tokens(text).items()}
 
 
-def grown(scorer: Matcher, tensors: Tensors) -> Tensors:
+def grown(scorer: ModelScorer, tensors: Tensors) -> Tensors:
     """On the device, from where gradients are to grow."""
     found = {name: scorer.on_device(tensor) for name, tensor in tensors.items()}
     return {n: tensor.requires_grad_() if tensor.is_floating_point() else tensor for n, tensor in found.items()}
 
 
-def graph(scorer: Matcher, image: Image.Image, text: str) -> tuple[Tensors, Tensors]:
+def graph(scorer: ModelScorer, image: Image.Image, text: str) -> tuple[Tensors, Tensors]:
     """What `judge` takes of a picture and a text, with gradients, and what `see` was given."""
     prepared = grown(scorer, scorer.parts.prepare(image))
     return scorer.parts.see(prepared) | scorer.parts.read(_text(scorer, text)), prepared
 
 
 def with_gradients(
-    scorer: Matcher,
+    scorer: ModelScorer,
     chosen: Callable[[Any], list[nn.Module]],
     inputs: Tensors,
     judge: Callable[[Tensors], Tensor] | None = None,
