@@ -18,7 +18,7 @@ from PIL import Image
 from analysis.probe.config import Probe
 from analysis.probe.report.results import load_results
 from analysis.probe.run import probe
-from analysis.probe.scorers import families
+from analysis.probe.scorers import generative
 from analysis.probe.scorers.base import GenerativeScorer
 from analysis.probe.scorers.generative import QUESTION
 from analysis.probe.scorers.loading import load
@@ -138,7 +138,7 @@ def test_a_picture_is_encoded_once_with_equal_scores(kind: str, chat: Saved, mon
     encoded.clear()
     scorer(pictures(), TEXTS[:1] * len(pictures()))
     assert seen == sum(encoded) > 0
-    monkeypatch.setattr(families, "vision_towers", lambda _: [])
+    monkeypatch.setattr(generative, "find_vision_towers", lambda _: [])
     np.testing.assert_allclose(scores, scorer_of(folder)(*crossed()), atol=1e-5)
 
 

@@ -53,7 +53,7 @@ def asked(out: Path, corpus: Corpus, model: str, judge: Judge) -> None:
     def scorer(images: Any, texts: Any) -> np.ndarray:
         return np.array([0.0 if text.endswith("is not") else judge(text) for text in texts])
 
-    answers = score(corpus, scorer, folder, identity={"model": model}, log=lambda _: None)
+    answers = score(corpus, scorer, folder, fingerprint={"model": model}, log=lambda _: None)
     facts = {"name": corpus.name, "kind": corpus.kind, "digest": corpus.digest, "items": len(corpus.items), "notes": []}
     lines = tuple(measure(corpus.items, answers))
     measured = Result(folder.name, {**facts, "pictures": str(corpus.pictures)}, model, MEASURING, {}, lines)

@@ -533,8 +533,8 @@ def test_a_build_killed_at_its_end_is_finished(left: str, folders: dict[str, Pat
     (folder / ".travlr").mkdir()
     (folder / ".travlr" / "lock").touch()
     if left != "the lock":
-        identity = scenes.ScenesConfig("predicate_noun", 0, COUNTS["predicate_noun"]).identity
-        (folder / ".travlr" / "job.json").write_text(json.dumps(identity))
+        fingerprint = scenes.ScenesConfig("predicate_noun", 0, COUNTS["predicate_noun"]).fingerprint
+        (folder / ".travlr" / "job.json").write_text(json.dumps(fingerprint))
         (folder / ".travlr" / "items.jsonl.0a1b.tmp").write_text("{")
     if left == "no manifest":
         (folder / "manifest.json").unlink()

@@ -336,20 +336,20 @@ def test_what_was_not_scored_is_asked_again_and_what_is_unchanged_is_not_written
 
 def test_another_run_is_refused_and_what_is_forgotten_is_asked_again(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path / "pictures", 4, 1)
-    score(corpus, Seer(), tmp_path / "run", identity={"model": "a", "corpus": 1}, **QUIET)
+    score(corpus, Seer(), tmp_path / "run", fingerprint={"model": "a", "corpus": 1}, **QUIET)
     kept = (tmp_path / "run" / ANSWERS).read_bytes()
     with pytest.raises(ValueError, match="another model") as error:
-        score(corpus, Seer(), tmp_path / "run", identity={"model": "b", "corpus": 1}, **QUIET)
+        score(corpus, Seer(), tmp_path / "run", fingerprint={"model": "b", "corpus": 1}, **QUIET)
     one_line(str(error.value))
     assert (tmp_path / "run" / ANSWERS).read_bytes() == kept
     seer = Seer()
     delete_answers(tmp_path / "run")
-    score(corpus, seer, tmp_path / "run", identity={"model": "a", "corpus": 1}, **QUIET)
+    score(corpus, seer, tmp_path / "run", fingerprint={"model": "a", "corpus": 1}, **QUIET)
     assert seer.sizes == [8]
     assert (tmp_path / "run" / ANSWERS).read_bytes() == kept
     (tmp_path / "run" / CONFIG).write_text("{")
     with pytest.raises(ValueError, match="damaged"):
-        score(corpus, Seer(), tmp_path / "run", identity={"model": "a", "corpus": 1}, **QUIET)
+        score(corpus, Seer(), tmp_path / "run", fingerprint={"model": "a", "corpus": 1}, **QUIET)
 
 
 def test_an_id_that_occurs_twice_is_refused(tmp_path: Path) -> None:

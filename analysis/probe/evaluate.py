@@ -98,8 +98,8 @@ class Evaluate:
         key = hashlib.sha256(f"{asked.digest} {self.name}".encode()).hexdigest()[:8]
         unfinished = out / f"{name}.{key}.unfinished"
         sentences = max(2, self.run.batch_size)  # the two of a record are one call at least; see `_predict`
-        identity = {"corpus": asked.digest, "model": self.name}
-        answers = score(asked, self._predict, unfinished, batch_size=sentences, identity=identity, log=self.log)
+        fingerprint = {"corpus": asked.digest, "model": self.name}
+        answers = score(asked, self._predict, unfinished, batch_size=sentences, fingerprint=fingerprint, log=self.log)
         rows = [list(self._rows(item, answer)) for item, answer in zip(asked.items, answers, strict=True)]
         right, wrong = ([row for of in rows for row in of if row["result"] == r] for r in ("correct", "incorrect"))
         draw = random.Random(f"{self.seed}/{name}")

@@ -448,7 +448,7 @@ def main(arguments: list[str]) -> None:
         image = picture_from(given.image)
     except ValueError as error:
         raise ValueError(f"--image {given.image}: {error}") from None
-    scorer = load(given.model, **model_options.settings_of(given, given.regions))
+    scorer = load(given.model, **model_options.load_settings(given, given.regions))
     found = heat(scorer, image, given.text, given.method)
     save(found, image, given.out)
     print(f"{given.out}: score {found.score:.4f}, {len(found.words)} words, by {found.method}")

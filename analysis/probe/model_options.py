@@ -1,4 +1,4 @@
-"""The options by which the commands to try a model by hand name it."""
+"""Command-line options that name a model, for heatmaps, variation and try_it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from analysis.probe.config import HEADS, SIZES
-from train.config import RegionSettings
+from analysis.probe.config import HEADS
+from train.config import SIZES, RegionSettings
 from travlr.cli import UsageError
 
 MODEL = (
@@ -15,27 +15,31 @@ MODEL = (
 )
 
 
-def add_options(options: argparse.ArgumentParser) -> None:
-    """All but --model, which one command takes several times."""
-    options.add_argument("--head", choices=HEADS, help="of models with both (default: itm)")
-    told = "of visualbert:, uniter:, lxmert: and albef: (default: %(default)s, the published architecture)"
-    options.add_argument("--size", choices=SIZES, default="base", help=told)
-    told = (
-        "what visualbert:, uniter: and lxmert: see of a picture: regions of this object-detection model of transformers"
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add all options but --model."""
+    parser.add_argument("--head", choices=HEADS, help="of models with both (default: itm)")
+    parser.add_argument(
+        "--size",
+        choices=SIZES,
+        default="base",
+        help="of visualbert:, uniter:, lxmert: and albef: (default: %(default)s, the published architecture)",
     )
-    options.add_argument(
-        "--detector", metavar="MODEL", help=f"{told} (default: a 6 x 6 grid, by the recogniser of scenes)"
+    parser.add_argument(
+        "--detector",
+        metavar="MODEL",
+        help="object-detection model of transformers that finds regions for visualbert:, uniter: and lxmert: (default: "
+        "a 6 x 6 grid, with features for scenes)",
     )
-    options.add_argument("--device", default="auto", help="auto, cpu, gpu or cuda:1 (default: %(default)s)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, gpu or cuda:1 (default: %(default)s)")
 
 
-def settings_of(given: argparse.Namespace, regions: Path | None = None) -> dict[str, Any]:
-    """What `scorers.load` takes beside a name. regions: a file of features, if the command takes one."""
-    settings = {"head": given.head, "size": given.size, "device": given.device}
-    if given.detector is not None and regions is not None:
+def load_settings(options: argparse.Namespace, regions: Path | None = None) -> dict[str, Any]:
+    """Arguments for `scorers.loading.load`. regions: a file of features. Raises `UsageError` for two region sources."""
+    settings = {"head": options.head, "size": options.size, "device": options.device}
+    if options.detector is not None and regions is not None:
         raise UsageError("--detector and --regions: give one of them")
-    if given.detector is not None:
-        settings["regions"] = RegionSettings(source="detector", detector=given.detector)
+    if options.detector is not None:
+        settings["regions"] = RegionSettings(source="detector", detector=options.detector)
     if regions is not None:
         settings["regions"] = RegionSettings(source="file", file=str(regions))
     return settings

@@ -317,9 +317,9 @@ def generate(
         used[fact.frame][word] += 1
         pair = "" if mirror is None else f"{fact.axis}/{min(place, mirror)}"
         labels = {**fact.labels, "word": fact.word, "replacement": word}
-        identity = f"{fact.axis}/{source}/{numbers[fact.axis]}"
+        item_id = f"{fact.axis}/{source}/{numbers[fact.axis]}"
         numbers[fact.axis] += 1
-        items.append(Item(identity, f"{root}/{fact.image}", (true,), (false,), fact.axis, source, pair, labels))
+        items.append(Item(item_id, f"{root}/{fact.image}", (true,), (false,), fact.axis, source, pair, labels))
     return Corpus(source, "checklist", tuple(items), None, tuple(_notes(items, left)))
 
 

@@ -266,7 +266,7 @@ def main(arguments: list[str]) -> None:
     if given.port is not None and not 1 <= given.port <= 65535:
         raise UsageError(f"--port {given.port}: must be 1 to 65535")
     names = list(dict.fromkeys(given.model))
-    scorer_of = loader(names, model_options.settings_of(given))
+    scorer_of = loader(names, model_options.load_settings(given))
     with tempfile.TemporaryDirectory(prefix="try_it-") as pictures:  # Gradio's would stay in a folder that all share
         os.environ["GRADIO_TEMP_DIR"] = pictures
         made = page(names, scorer_of)

@@ -402,5 +402,5 @@ def main(arguments: list[str]) -> None:
 def _load(given: argparse.Namespace) -> Scorer:
     from analysis.probe.scorers.loading import load
 
-    scorer: Scorer = load(given.model, **model_options.settings_of(given))
+    scorer: Scorer = load(given.model, **model_options.load_settings(given))
     return scorer

@@ -71,7 +71,7 @@ class ScenesConfig:
             raise ValueError(f"count={self.count}: must be even (an item and its mirror), {least} to {MAX_COUNT:,}")
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def fingerprint(self) -> dict[str, Any]:
         """As the manifest says it."""
         return {"format": "travlr probe", "format_version": FORMAT_VERSION, **asdict(self)}
 
@@ -109,7 +109,7 @@ def build(
         with files.locked(place):
             _check(place, config)
             if not _is_whole(place):
-                put_file(place, CONFIG, [_text(config.identity)])
+                put_file(place, CONFIG, [_text(config.fingerprint)])
                 _make(place, config, workers, log)
                 _finish(place, config)
             files.close(place)
@@ -125,7 +125,7 @@ def _check(folder: Path, config: ScenesConfig) -> None:
     for name in (MANIFEST, CONFIG):
         if (folder / name).is_file():
             held = _read_json(folder / name)
-            other = [f"{key}={held.get(key)}" for key, value in config.identity.items() if held.get(key) != value]
+            other = [f"{key}={held.get(key)}" for key, value in config.fingerprint.items() if held.get(key) != value]
             if other:
                 raise ValueError(
                     f"{folder} holds another corpus ({', '.join(other)}); remove it, or name another folder"
@@ -257,7 +257,7 @@ def _finish(folder: Path, config: ScenesConfig) -> None:
     pictures = hashlib.sha256("".join(d for line in lines for d in line["sha256"].values()).encode())
     counts = Counter((item.axis, item.source) for item in corpus.items)
     manifest = {
-        **config.identity,
+        **config.fingerprint,
         "canvas": CANVAS,
         "cell": CELL,
         "sides": drawing.SIDES,

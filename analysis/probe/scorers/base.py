@@ -136,7 +136,7 @@ def one_line(error: BaseException) -> str:
     return message if expected else f"{type(error).__name__}: {message}".rstrip(": ")
 
 
-def identity(tensors: Tensors) -> Tensors:
+def unchanged(tensors: Tensors) -> Tensors:
     return tensors
 
 

@@ -11,17 +11,17 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from analysis.probe.scorers.base import ScorerParts, Tensors, cosine, identity, words_of
+from analysis.probe.scorers.base import ScorerParts, Tensors, cosine, unchanged, words_of
 
 
 def tokenizer_function(name: str, tokenizer: Any, longest: int, **options: Any) -> Callable[[str], Tensors]:
-    """text -> input_ids and attention_mask (1, L). A text of more than `longest` tokens is refused, never cut."""
+    """A function text -> input_ids and attention_mask (1, L); it raises ValueError for more than `longest` tokens."""
 
     def tokens(text: str) -> Tensors:
-        found = tokenizer(text, return_tensors="pt", verbose=False, **options)
-        if (length := found["input_ids"].shape[1]) > longest:
+        encoded = tokenizer(text, return_tensors="pt", verbose=False, **options)
+        if (length := encoded["input_ids"].shape[1]) > longest:
             raise ValueError(f"model={name}: takes {longest} tokens, not the {length} of {text!r}")
-        return {key: found[key] for key in ("input_ids", "attention_mask") if key in found}
+        return {key: encoded[key] for key in ("input_ids", "attention_mask") if key in encoded}
 
     return tokens
 
@@ -54,7 +54,7 @@ def log_odds(logits: Tensor) -> Tensor:
 
 
 def clip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> ScorerParts:
-    """Cosines. Of CLIP and its like, whose temperature is one factor for all scores and ranks nothing otherwise."""
+    """CLIP and similar models: cosines. The temperature scales all scores alike, so it changes no ranking."""
 
     def see(x: Tensors) -> Tensors:
         return {"image": normalize(model.get_image_features(**x).pooler_output, dim=-1)}
@@ -67,7 +67,7 @@ def clip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Sc
 
 
 def siglip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> ScorerParts:
-    """Log-odds of a match. SigLIP was trained with texts padded to their full length, and no mask."""
+    """Log-odds of a match. SigLIP was trained on texts padded to full length, without a mask."""
     longest = model.config.text_config.max_position_embeddings
     tokens = tokenizer_function(
         name,
@@ -97,7 +97,7 @@ def siglip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> 
 
 
 def blip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> ScorerParts:
-    """itm: log-odds by the matching head over text that attends to the picture. itc: cosines."""
+    """itm: log-odds of the matching head, whose text encoder attends to the picture. itc: cosines."""
     tokens = tokenizer_function(name, tokenizer, model.config.text_config.max_position_embeddings)
 
     def see(x: Tensors) -> Tensors:
@@ -124,16 +124,15 @@ def blip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Sc
 
 
 def vilt(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> ScorerParts:
-    """The logit that ViLT was trained to rank candidates by. Words and patches share all layers, so that of a picture
-    only the patch embedding is made once."""
+    """ViLT's ranking logit. Words and patches share all layers, so only the patch embedding is computed once per picture."""
     tokens = tokenizer_function(name, tokenizer, model.config.max_position_embeddings)
 
     def see(x: Tensors) -> Tensors:
-        with torch.random.fork_rng([]):  # it puts patches into a random order
+        with torch.random.fork_rng([]):  # it shuffles the patches
             states, mask, (place, (_, columns)) = model.vilt.embeddings.visual_embed(
                 x["pixel_values"], x["pixel_mask"], max_image_length=-1
             )
-        order = (place[..., 0] * columns + place[..., 1]).argsort(1)  # row by row again
+        order = (place[..., 0] * columns + place[..., 1]).argsort(1)  # back in row order
         patches = states[:, 1:].gather(1, order[..., None].expand(-1, -1, states.shape[-1]))
         return {"image": torch.cat([states[:, :1], patches], 1), "seen": mask}
 
@@ -142,11 +141,11 @@ def vilt(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Sc
             both["input_ids"], both["attention_mask"], image_embeds=both["image"], pixel_mask=both["seen"]
         ).logits[:, 0]
 
-    return make_parts(model, tokenizer, processor, tokens, see, identity, judge, None)
+    return make_parts(model, tokenizer, processor, tokens, see, unchanged, judge, None)
 
 
 def flava(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> ScorerParts:
-    """itm: log-odds by the matching head of the multimodal encoder. itc: cosines."""
+    """itm: log-odds of the matching head of the multimodal encoder. itc: cosines."""
     flava = model.flava
     tokens = tokenizer_function(name, tokenizer, model.config.text_config.max_position_embeddings)
 
@@ -173,8 +172,8 @@ def flava(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> S
 
 
 def blip2(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> ScorerParts:
-    """itm: log-odds by the matching head, a mean over the queries, which attend to the picture and to the text. itc:
-    the cosine of the query that is nearest to the text (Li et al. 2023, section 3.2)."""
+    """itm: log-odds of the matching head, averaged over the queries, which attend to picture and text. itc: the cosine
+    of the text and its nearest query (Li et al. 2023, section 3.2)."""
     tokens = tokenizer_function(name, tokenizer, model.config.qformer_config.max_position_embeddings)
 
     def everywhere(states: Tensor) -> Tensor:
@@ -205,23 +204,23 @@ def blip2(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> S
         image = both["image"]
         if head == "itc":
             return (image @ both["text"][:, :, None]).amax((1, 2))
-        asked = queries(image)
+        query = queries(image)
         states = model.qformer(
-            query_embeds=model.embeddings(input_ids=both["input_ids"], query_embeds=asked),
-            query_length=asked.shape[1],
-            attention_mask=torch.cat([everywhere(asked), both["attention_mask"]], 1),
+            query_embeds=model.embeddings(input_ids=both["input_ids"], query_embeds=query),
+            query_length=query.shape[1],
+            attention_mask=torch.cat([everywhere(query), both["attention_mask"]], 1),
             encoder_hidden_states=image,
             encoder_attention_mask=everywhere(image),
         ).last_hidden_state
-        return log_odds(model.itm_head(states[:, : asked.shape[1]]).mean(1))
+        return log_odds(model.itm_head(states[:, : query.shape[1]]).mean(1))
 
     threshold = 0.0 if head == "itm" else None
     return make_parts(model, tokenizer, processor, tokens, see, read, judge, threshold)
 
 
 def bridgetower(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> ScorerParts:
-    """Log-odds by the matching head. The vision tower, which does not depend on the text, runs once for each picture:
-    its layers then give back what they gave."""
+    """Log-odds of the matching head. The vision tower does not depend on the text, so it runs once for each picture;
+    `judge` replaces the `forward` of its layers by their saved outputs."""
     visual = model.bridgetower.vision_model.visual
     blocks = visual.transformer.resblocks
     config = model.config.text_config
@@ -235,8 +234,8 @@ def bridgetower(name: str, model: Any, tokenizer: Any, processor: Any, head: str
 
     def judge(both: Tensors) -> Tensor:
         first, *layers = both["layers"].unbind(1)
-        for block, given in zip(blocks, layers, strict=True):
-            block.forward = lambda *_, given=given: given.transpose(0, 1)
+        for block, output in zip(blocks, layers, strict=True):
+            block.forward = lambda *_, output=output: output.transpose(0, 1)
         try:
             return log_odds(model(both["input_ids"], both["attention_mask"], image_embeds=first).logits)
         finally:
@@ -249,7 +248,7 @@ def bridgetower(name: str, model: Any, tokenizer: Any, processor: Any, head: str
         pixel_function(processor),
         tokens,
         see,
-        identity,
+        unchanged,
         judge,
         0.0,
         processor=processor,

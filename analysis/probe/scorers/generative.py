@@ -25,10 +25,10 @@ YES, NO = ("yes", "Yes", "true", "True"), ("no", "No", "false", "False")
 def generative(name: str, model: Any, folder: Path, question: str) -> ScorerParts:
     """Log-odds of "yes" or "true" against "no" or "false" as the next word after the question.
 
-    Of these words, capitalised or not, with or without a space before them, all that are one token count. A model that
-    reads with one half and writes with the other (BLIP-2 with T5) begins its answer there. Each picture is encoded once
-    in a call, but by towers of which it is not known what belongs to which picture (see `split_by_picture`; Pixtral's is one).
-    Raises ValueError, in one line, where the processor needs torchvision (those for videos do) and it is not installed.
+    Every spelling of these words that is one token counts: with or without a capital and a space before it. Models with
+    an encoder and a decoder (BLIP-2 with T5) start their answer in the decoder. Each picture is encoded once in a call,
+    unless the inputs of the vision tower cannot be divided by picture (see `split_by_picture`; Pixtral's cannot).
+    Raises ValueError, in one line, where the processor needs torchvision (as for videos) and it is not installed.
     """
     if "{text}" not in question:
         raise ValueError(f"question={question!r}: must hold {{text}}, where the sentence goes")
@@ -43,32 +43,32 @@ def generative(name: str, model: Any, folder: Path, question: str) -> ScorerPart
     longest = getattr(config, "max_position_embeddings", None)
     begin = getattr(config, "decoder_start_token_id", None)
     begin = config.pad_token_id if begin is None else begin
-    # Logits of the last place alone: those of all places have some 300 x 260,000 numbers for each sentence.
+    # Only the logits of the last position: those of all positions are some 300 x 260,000 numbers per sentence.
     last = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
     with quiet():
         inputs = input_function(processor)
     towers = [CachedTower(module) for module in find_vision_towers(model)]
 
     def join(image: Image.Image, text: str) -> Tensors:
-        for tower in towers:  # all pictures of a call are joined before the first is judged
-            tower.known.clear()
+        for tower in towers:  # all examples of a call are joined before the first is scored
+            tower.outputs.clear()
         with quiet():
-            found = inputs(image.convert("RGB"), question.replace("{text}", text))
-        if longest is not None and (length := found["input_ids"].shape[1]) > longest:
+            model_inputs = inputs(image.convert("RGB"), question.replace("{text}", text))
+        if longest is not None and (length := model_inputs["input_ids"].shape[1]) > longest:
             raise ValueError(f"model={name}: takes {longest} tokens, not the {length} of picture and {text!r}")
-        # PaliGemma's processor gives labels, too, from which a model computes a loss.
-        return {key: value for key, value in found.items() if isinstance(value, Tensor) and key != "labels"}
+        # PaliGemma's processor adds labels, from which the model would compute a loss.
+        return {key: value for key, value in model_inputs.items() if isinstance(value, Tensor) and key != "labels"}
 
     def answer(both: Tensors) -> Tensors:
         first = {}
         if config.is_encoder_decoder:
             first["decoder_input_ids"] = torch.full_like(both["input_ids"][:, :1], begin)
-        found = model(**both, **first, **last).logits[:, -1].float().log_softmax(-1)  # (B, V)
-        of_yes, of_no = found[:, yes].logsumexp(-1), found[:, no].logsumexp(-1)
-        return {"score": of_yes - of_no, "yes_or_no": torch.logaddexp(of_yes, of_no).exp()}
+        logs = model(**both, **first, **last).logits[:, -1].float().log_softmax(-1)  # (B, V)
+        log_yes, log_no = logs[:, yes].logsumexp(-1), logs[:, no].logsumexp(-1)
+        return {"score": log_yes - log_no, "yes_or_no": torch.logaddexp(log_yes, log_no).exp()}
 
     def unused(_: Any) -> Any:
-        raise AssertionError("a generative model takes picture and text together")
+        raise AssertionError("generative models take picture and text together")
 
     prompt = "chat template" if getattr(processor, "chat_template", None) else "plain"
     words = partial(words_of, tokenizer)
@@ -79,8 +79,10 @@ def generative(name: str, model: Any, folder: Path, question: str) -> ScorerPart
 
 
 def generative_processor(name: str, folder: Path) -> Any:
-    """The processor in a folder, whose pictures are prepared by Pillow wherever the model has code for that, so that a
-    score does not depend on whether torchvision, which resizes otherwise, is installed."""
+    """The processor of a folder, with its Pillow image processor where there is one.
+
+    So a score does not depend on whether torchvision, which resizes differently, is installed.
+    """
     (processor,) = load_processors(name, folder, "AutoProcessor")
     if hasattr(processor, "image_processor"):
         (processor.image_processor,) = load_processors(name, folder, "AutoImageProcessor")
@@ -88,22 +90,22 @@ def generative_processor(name: str, folder: Path) -> Any:
 
 
 def answer_tokens(tokenizer: Any, words: Sequence[str]) -> list[int]:
-    """The tokens that are one of these words, with or without a space before."""
-    found = set()
+    """The tokens that are one of some words, with or without a space before it."""
+    tokens = set()
     for word in words:
-        for written in (word, f" {word}"):
-            ids = tokenizer.encode(written, add_special_tokens=False)
+        for text in (word, f" {word}"):
+            ids = tokenizer.encode(text, add_special_tokens=False)
             if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
-                found.add(ids[0])
-    return sorted(found)
+                tokens.add(ids[0])
+    return sorted(tokens)
 
 
 def input_function(processor: Any) -> Callable[[Image.Image, str], Mapping[str, Any]]:
-    """How a picture and a question become a model's inputs, B = 1: by the processor's chat template if it has one, else
-    after the token for the picture, unless the processor places that itself.
+    """A function that maps a picture and a question to a model's inputs, B = 1.
 
-    The template is applied and tokenised in one call: only then does the processor see that many a template writes the
-    token for the beginning of a text, which the tokenizer would add once more.
+    It applies the processor's chat template if there is one; otherwise it puts the image token before the question,
+    unless the processor does so. The template is applied and tokenised in one call, so that the processor does not add
+    a second token for the beginning of the text.
     """
     if getattr(processor, "chat_template", None):
 
@@ -128,9 +130,9 @@ def input_function(processor: Any) -> Callable[[Image.Image, str], Mapping[str, 
 
 
 def inserts_image_token(processor: Any, token: str) -> bool:
-    """Whether a processor puts the token for the picture where there is none."""
+    """Whether a processor inserts the image token into a text without one."""
     try:
-        found = processor(images=[Image.new("RGB", (64, 64))], text=["?"])["input_ids"][0]
-    except ValueError:  # it wants as many tokens as pictures
+        ids = processor(images=[Image.new("RGB", (64, 64))], text=["?"])["input_ids"][0]
+    except ValueError:  # it requires as many image tokens as pictures
         return False
-    return processor.tokenizer.convert_tokens_to_ids(token) in list(found)
+    return processor.tokenizer.convert_tokens_to_ids(token) in list(ids)

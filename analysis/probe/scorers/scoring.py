@@ -1,6 +1,6 @@
 """A scorer over a corpus: pictures are decoded once, failures stay where they arise, answers are kept as they come.
 
-FOLDER/config.json     what determines the scores (`identity`), and with what they were made (`about`)
+FOLDER/config.json     what determines the scores (`fingerprint`), and with what they were made (`about`)
 FOLDER/answers.jsonl   a line for each item that was asked; what could not be scored is asked again the next time
 """
 
@@ -83,7 +83,7 @@ def score(
     folder: Path,
     *,
     batch_size: int = 64,
-    identity: Mapping[str, Any] | None = None,
+    fingerprint: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
     file: str = ANSWERS,
     log: Log = print,
@@ -95,7 +95,7 @@ def score(
     other item fails. Stopped at any moment, the same call goes on. Raises `ValueError` for a folder of another
     identity (by default: corpus and name of the scorer), and for a corpus in which an id occurs twice.
     """
-    wanted = dict(identity or {"corpus": corpus.digest, "model": getattr(scorer, "name", "")})
+    wanted = dict(fingerprint or {"corpus": corpus.digest, "model": getattr(scorer, "name", "")})
     with run_folder(folder, wanted, about or {}):
         path = folder / file
         known = {record.item.id: record for record in _unchanged(corpus.pictures, read_answers(path))}
@@ -111,10 +111,10 @@ def score(
 
 
 def save_answers(
-    corpus: Corpus, answers: Sequence[Answer], folder: Path, identity: Mapping[str, Any], about: Mapping[str, Any]
+    corpus: Corpus, answers: Sequence[Answer], folder: Path, fingerprint: Mapping[str, Any], about: Mapping[str, Any]
 ) -> None:
     """Write answers that were made elsewhere as `score` does. Raises `ValueError` as it does."""
-    with run_folder(folder, identity, about):
+    with run_folder(folder, fingerprint, about):
         lines = [ScoredItem(item, answer).line for item, answer in zip(corpus.items, answers, strict=True)]
         put_file(folder, ANSWERS, lines)
 
@@ -130,24 +130,24 @@ def delete_answers(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def run_folder(folder: Path, identity: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator[None]:
+def run_folder(folder: Path, fingerprint: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator[None]:
     """Hold the lock of a run's folder, whose config.json says what is in it. Raises `ValueError` if that is another."""
     with locked(folder):
         path = folder / CONFIG
         if path.exists():
             before = read_config(folder)["identity"]
-            if before != json.loads(json.dumps(dict(identity))):
-                other = sorted(n for n in {*before, *identity} if before.get(n) != identity.get(n))
+            if before != json.loads(json.dumps(dict(fingerprint))):
+                other = sorted(n for n in {*before, *fingerprint} if before.get(n) != fingerprint.get(n))
                 raise ValueError(f"{folder}: holds answers of another {' and '.join(other)}; name another folder")
         else:
-            text = json.dumps({"identity": dict(identity), "about": dict(about)}, indent=1, ensure_ascii=False)
+            text = json.dumps({"identity": dict(fingerprint), "about": dict(about)}, indent=1, ensure_ascii=False)
             put_file(folder, CONFIG, [text.encode() + b"\n"])
         yield
         close(folder)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """`identity` and `about` of a run's folder. Raises `ValueError`, in one line, where it has none."""
+    """`fingerprint` and `about` of a run's folder. Raises `ValueError`, in one line, where it has none."""
     try:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         return {"identity": dict(config["identity"]), "about": dict(config["about"])}

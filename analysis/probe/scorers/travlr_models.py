@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from analysis.probe.scorers.base import ScorerParts, Tensors, cosine, identity, words_of
+from analysis.probe.scorers.base import ScorerParts, Tensors, cosine, unchanged, words_of
 from analysis.probe.scorers.hub import folder_of, quiet
 from train.config import ARCHITECTURES, RegionSettings
 from train.data.inputs import Inputs
@@ -92,7 +92,7 @@ def built(name: str, model: Any, words: WordTokenizer, checkpoint: str, find: Fi
         return model.match(Inputs(**given))
 
     if find is not None:
-        return ScorerParts(model, said, regions_with(find), tokens, identity, identity, judge, 0.0)
+        return ScorerParts(model, said, regions_with(find), tokens, unchanged, unchanged, judge, 0.0)
     statistics = pixel_statistics(checkpoint)
 
     def prepare(image: Image.Image) -> Tensors:
@@ -103,7 +103,7 @@ def built(name: str, model: Any, words: WordTokenizer, checkpoint: str, find: Fi
         return {"seen": model.visual_encoder(x["pixels"])}
 
     if head == "itm":
-        return ScorerParts(model, said, prepare, tokens, see, identity, judge, 0.0)
+        return ScorerParts(model, said, prepare, tokens, see, unchanged, judge, 0.0)
     projections = projections_of(name, checkpoint, model.shape.width)
     model.projections = projections  # so that they move with it
 

@@ -14,7 +14,7 @@ from analysis.probe.scorers.base import Tensors
 
 
 def find_vision_towers(model: Any) -> list[Any]:
-    """The outermost parts of a model that take pixels and no words."""
+    """The outermost modules of a model that take pixels and no tokens."""
     from transformers import PreTrainedModel
 
     found: dict[str, Any] = {}
@@ -26,41 +26,40 @@ def find_vision_towers(model: Any) -> list[Any]:
     return list(found.values())
 
 
-GRIDS = "grid_thw"  # (N, 3), of towers that take all pictures' patches in one row: how many each picture has, by sides
-
-
-PER_PICTURE = ("patch_attention_mask", "aspect_ratio_ids", "aspect_ratio_mask")  # a row for each picture
+# Input (N, 3) of towers that take the patches of all pictures in one row: patches of each picture along each dimension.
+GRIDS = "grid_thw"
+PER_PICTURE = ("patch_attention_mask", "aspect_ratio_ids", "aspect_ratio_mask")  # inputs with a row for each picture
 
 
 class CachedTower:
-    """Takes the place of a vision tower's `forward`: pictures that are in `known` are not encoded again.
+    """Replaces a vision tower's `forward`, so that no picture is encoded twice.
 
-    known: what was made of each picture, by the SHA-256 of all that the tower takes of it.
+    outputs: the tower's output for each picture, by the SHA-256 of the picture's inputs.
     """
 
     def __init__(self, tower: Any) -> None:
         self.names = list(inspect.signature(tower.forward).parameters)
-        self.forward, self.known = tower.forward, dict[bytes, Any]()
+        self.forward, self.outputs = tower.forward, dict[bytes, Any]()
         tower.forward = self
 
-    def __call__(self, *given: Any, **options: Any) -> Any:
-        options |= dict(zip(self.names, given, strict=False))
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        options |= dict(zip(self.names, inputs, strict=False))
         tensors = {name: options.pop(name) for name in list(options) if isinstance(options[name], Tensor)}
         pictures = split_by_picture(tensors, self.names[0])
         if not pictures or not all(isinstance(value, bool | int | None) for value in options.values()):
-            return self.forward(**tensors, **options)  # what is given may belong to single pictures, too
+            return self.forward(**tensors, **options)  # another input may belong to single pictures, too
         keys = [picture_key(picture) for picture in pictures]
-        new = {key: picture for key, picture in zip(keys, pictures, strict=True) if key not in self.known}
+        new = {key: picture for key, picture in zip(keys, pictures, strict=True) if key not in self.outputs}
         if GRIDS in tensors:
-            self.known |= {key: self.forward(**picture, **options) for key, picture in new.items()}
+            self.outputs |= {key: self.forward(**picture, **options) for key, picture in new.items()}
         elif new:
-            made = self.forward(**concatenate(list(new.values())), **options)
-            self.known |= {key: select_row(made, place) for place, key in enumerate(new)}
-        return concatenate([self.known[key] for key in keys])
+            batch = self.forward(**concatenate(list(new.values())), **options)
+            self.outputs |= {key: select_row(batch, row) for row, key in enumerate(new)}
+        return concatenate([self.outputs[key] for key in keys])
 
 
 def split_by_picture(tensors: Tensors, pixels: str) -> list[Tensors]:
-    """What a tower takes of each picture; none where it takes something that is not known to be apart."""
+    """The inputs of each picture; empty where an input cannot be divided among the pictures."""
     if pixels not in tensors:
         return []
     if set(tensors) == {pixels, GRIDS}:
@@ -72,28 +71,28 @@ def split_by_picture(tensors: Tensors, pixels: str) -> list[Tensors]:
     count = len(tensors[pixels])
     if set(tensors) - {pixels, *PER_PICTURE} or any(len(tensor) != count for tensor in tensors.values()):
         return []
-    return [select_row(tensors, place) for place in range(count)]
+    return [select_row(tensors, row) for row in range(count)]
 
 
 def picture_key(picture: Tensors) -> bytes:
-    found = sha256()
+    digest = sha256()
     for tensor in picture.values():
-        found.update(str(tensor.shape).encode())  # a blank picture is the same numbers when it is turned
-        found.update(tensor.contiguous().view(torch.uint8).cpu().numpy().data)
-    return found.digest()
+        digest.update(str(tensor.shape).encode())  # blank pictures of other shapes can have the same bytes
+        digest.update(tensor.contiguous().view(torch.uint8).cpu().numpy().data)
+    return digest.digest()
 
 
-def select_row(made: Any, place: int) -> Any:
-    """One row of tensors, in dictionaries, tuples, lists and `ModelOutput`s as they are."""
-    if isinstance(made, Mapping):
-        return type(made)(**{name: select_row(value, place) for name, value in made.items()})
-    if isinstance(made, tuple | list):
-        return type(made)(select_row(value, place) for value in made)
-    return made[place : place + 1] if isinstance(made, Tensor) else made
+def select_row(batch: Any, row: int) -> Any:
+    """One row of the tensors in nested dictionaries, tuples, lists and `ModelOutput`s."""
+    if isinstance(batch, Mapping):
+        return type(batch)(**{name: select_row(value, row) for name, value in batch.items()})
+    if isinstance(batch, tuple | list):
+        return type(batch)(select_row(value, row) for value in batch)
+    return batch[row : row + 1] if isinstance(batch, Tensor) else batch
 
 
 def concatenate(rows: Sequence[Any]) -> Any:
-    """Rows as one batch: undoes `select_row`."""
+    """Rows as one batch: the inverse of `select_row`."""
     first = rows[0]
     if isinstance(first, Mapping):
         return type(first)(**{name: concatenate([row[name] for row in rows]) for name in first})
