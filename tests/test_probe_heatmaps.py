@@ -32,7 +32,7 @@ from analysis.probe.heatmaps import (
 )
 from analysis.probe.scorers.base import ModelScorer
 from analysis.probe.scorers.loading import load
-from analysis.probe.scorers.travlr_models import built
+from analysis.probe.scorers.travlr_models import build_parts
 from tests.tiny import BUILT, pictures, saved
 from train.config import RegionSettings
 from train.data.text import WordTokenizer, grammar_tokenizer
@@ -145,7 +145,11 @@ def test_a_region_model_that_reads_one_region_lights_it() -> None:
     features[2] = 0
     features[2, 2] = 3.0
     scorer = ModelScorer(
-        "m", built("m", model, words, "", lambda _: (features, BOXES), "itm"), torch.device("cpu"), torch.float32, 8
+        "m",
+        build_parts("m", model, words, "", lambda _: (features, BOXES), "itm"),
+        torch.device("cpu"),
+        torch.float32,
+        8,
     )
     image = Image.new("RGB", (40, 20))
     found = heat(scorer, image, "red circle")
@@ -274,7 +278,7 @@ def region_scorer(kind: str, tmp_path: Path, layers: int = 2, spread: float = 0.
     found = random.standard_normal((4, 16)).astype(np.float32)
     find = None if kind == "albef" else lambda _: (found, BOXES)
     (tmp_path / "model.pt").touch()
-    parts = built(kind, model, words, str(tmp_path / "model.pt"), find, "itm")
+    parts = build_parts(kind, model, words, str(tmp_path / "model.pt"), find, "itm")
     return ModelScorer(kind, parts, torch.device("cpu"), torch.float32, 8)
 
 
@@ -314,7 +318,7 @@ def test_without_the_hottest_region_the_score_falls_more_than_without_the_coldes
         features = np.random.default_rng(number).standard_normal((4, 16)).astype(np.float32)
         shown = [np.ones(4, bool)]
         model = region_scorer(kind, tmp_path, layers=1, spread=0.1).parts.model
-        parts = built(kind, model, words, "", partial(some_regions, features, shown), "itm")
+        parts = build_parts(kind, model, words, "", partial(some_regions, features, shown), "itm")
         scorer = ModelScorer(kind, parts, torch.device("cpu"), torch.float32, 8)
         image = Image.new("RGB", (20, 20))
         found = heat(scorer, image, TEXT)

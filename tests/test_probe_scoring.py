@@ -20,7 +20,7 @@ from analysis.probe.scorers.scoring import (
     ANSWERS,
     CONFIG,
     ScoredItem,
-    _parsed,
+    _parse,
     delete_answers,
     read_answers,
     save_answers,
@@ -377,7 +377,7 @@ def test_records_are_read_as_they_were_written(name: str, axis: str, said: Any, 
     for answer in (Answer(name, "scored", scores, scores), Answer(name, "failed", why=axis)):
         record = ScoredItem(item, answer, "0123")
         assert record.line.count(b"\n") == 1
-        assert _parsed(record.line) == record
+        assert _parse(record.line) == record
 
 
 def test_lines_that_are_no_records_are_left_out(tmp_path: Path) -> None:

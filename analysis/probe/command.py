@@ -40,7 +40,7 @@ examples
 
 def settings(arguments: Sequence[str]) -> Probe:
     """The probe of `name=value` arguments. Raises `cli.UsageError` for a wrong name or value."""
-    values = cli.compose("probe", arguments, FREE_TEXT, defaults=asdict(Probe()))
+    values = cli.compose("probe", arguments, FREE_TEXT, defaults=asdict(Probe()) | {"model": None})
     values["model"] = split_list(values["model"])
     for name in ("types", "data"):
         if isinstance(values[name], str):
