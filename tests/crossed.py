@@ -12,7 +12,7 @@ from scipy import stats
 
 from analysis.probe.corpora.items import Answer, Item
 from analysis.probe.report.intervals import Clustering, Interval, interval, sign_test
-from analysis.probe.report.metrics import clustering
+from analysis.probe.report.outcomes import clustering
 
 
 @dataclass(frozen=True)

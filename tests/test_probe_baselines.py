@@ -32,7 +32,7 @@ from analysis.probe.report.baselines import (
 )
 from analysis.probe.report.baselines import _classifier as classifier
 from analysis.probe.report.baselines import _ngrams as ngrams
-from analysis.probe.report.metrics import clustering
+from analysis.probe.report.outcomes import clustering
 from analysis.probe.scenes.corpus import build
 
 TEXT = ("shorter", "longer", "ngrams", "classifier", "hash")

@@ -42,7 +42,7 @@ from train.data.text import SPECIAL
 from train.models import make_model
 from travlr import cli
 
-QUIET: dict[str, Any] = {"say": lambda _: None}
+QUIET: dict[str, Any] = {"log": lambda _: None}
 SMALL = 144  # items, the fewest that a checklist can have
 CODE = "from analysis.probe.command import main; from travlr import cli; cli.run('analysis.probe', main)"
 SCORERS = """
@@ -108,12 +108,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built: Path) -> Path:
 # Settings ------------------------------------------------------------------------------------------------------------
 
 
-def test_defaults_and_help_are_the_dataclass_s(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_arguments_the_defaults_are_the_dataclass_s() -> None:
     assert settings([]) == Probe()
-    assert main(["--help"]) == 0
-    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    for field in fields(Probe):
-        assert any(line.startswith((f"{field.name}=", f"{field.name}.")) for line in lines), field.name
 
 
 def test_names_may_hold_any_characters_and_lists_are_lists() -> None:
@@ -159,7 +155,8 @@ def test_help_is_quick_and_whole_and_nothing_heavy_is_loaded_for_mistakes(tmp_pa
         status, out, err = command("", argument, code=code, cwd=tmp_path)
         assert (status, err) == (0, "") and out.splitlines()[-1] == "[]"
     _, out, _ = command("", "--help", code=code, cwd=tmp_path)
-    assert all(f"\n  {field.name}: " in out for field in fields(Probe))
+    for field in fields(Probe):
+        assert f"\n  {field.name}=" in out or f"\n  {field.name}." in out, field.name
 
 
 # Our own corpora -----------------------------------------------------------------------------------------------------
@@ -234,7 +231,7 @@ def test_a_scorer_without_code_needs_a_name(here: Path) -> None:
         return np.array([sign * len(text) for text in texts])
 
     for sign in (1.0, -1.0):
-        with pytest.raises(ValueError, match=r"^scorer: has no code by which it could be known; give it .* `name`$"):
+        with pytest.raises(ValueError, match=r"^scorer: .*`name`$"):
             probe(small(corpus="checklist"), scorer=functools.partial(scorer, sign), **QUIET)
     named: Any = functools.partial(scorer, 1.0)
     named.name = "long"
@@ -377,7 +374,7 @@ def test_a_published_run_file_says_what_is_asked(here: Path) -> None:
         "MAX_NUM is not read, as limit=3 is given",
         "DATA.TYPES is not read, as types=[Relation] is given",
     ]
-    with pytest.raises(ValueError, match=r"^types: nothing is named 'Object' there"):
+    with pytest.raises(ValueError, match=r"^types: .*'Object'.*Relation/spatial"):
         probe(replace(config, types=["Object"]), **QUIET)
 
 
@@ -467,7 +464,7 @@ def test_a_folder_with_a_file_that_holds_no_results_is_refused(here: Path, capsy
             cli.run("analysis.probe", lambda _: main(["corpus=runs"]))
         assert caught.value.code == 1 and told in one_line(capsys.readouterr().err)
     shutil.copy(here / "runs/a.csv", here / "runs/b.csv")
-    with pytest.raises(ValueError, match=r"^runs/b\.csv: another file of the folder has id 0, of the same model, too$"):
+    with pytest.raises(ValueError, match=r"^runs/b\.csv: .*\bid 0$"):
         probe(Probe(corpus="runs"), **QUIET)
 
 
@@ -650,7 +647,7 @@ def test_a_checklist_of_scenes_has_regions_of_a_file_for_each_picture_and_floor(
     (here / "features/blank.npz").unlink()
     said: list[str] = []
     _, result = probe(config, log=said.append)
-    (told,) = [line for line in said if "floor blank picture" in line]
+    (told,) = [line for line in said if "baseline blank picture" in line]
     assert (
         f"failed at {result.corpus['items']} items, first with: regions.file=features: lacks the picture blank" in told
     )

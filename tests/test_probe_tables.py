@@ -91,13 +91,13 @@ def test_the_overview_has_all_models_on_all_corpora(out: Path) -> None:
     table = overview(found)
     assert table is not None
     rows = {(row[0].text, row[1].text): row for row in table.rows}
-    assert set(rows) == {(group.title, label) for group in found for label in group.answerers}
+    assert set(rows) == {(group.title, label) for group in found for label in group.models}
     for group in found:
         (accuracy,) = [table for table in tables(group) if table.name.endswith("-accuracy")]
         for row in (row for row in accuracy.rows if row[0].text.startswith(MICRO)):
             place = [name for _, name in accuracy.columns].index("right % [95 %]")
             assert rows[group.title, row[1].text][place].text == row[place].text
-    alone = overview([replace(group, answerers={}) for group in found])
+    alone = overview([replace(group, models={}) for group in found])
     assert alone is not None and {row[1].text for row in alone.rows} >= {"shorter", "hash"}
     assert overview([]) is None
 
@@ -122,8 +122,8 @@ def test_floors_stand_beside_every_number(out: Path) -> None:
 
 def test_salience_rules_stand_beside_every_number(out: Path) -> None:
     group = of(out)
-    rules = {"most_ink": group.floors["shorter"], "most_central": group.floors["hash"]}
-    group = replace(group, floors={**group.floors, **rules})
+    rules = {"most_ink": group.baselines["shorter"], "most_central": group.baselines["hash"]}
+    group = replace(group, baselines={**group.baselines, **rules})
     table = next(table for table in tables(group) if table.name == "made-up-accuracy")
     names = [what for _, what in table.columns]
     found = dict(zip(zip(column(table, "items"), column(table, "answered by"), strict=True), table.rows, strict=True))
@@ -131,7 +131,7 @@ def test_salience_rules_stand_beside_every_number(out: Path) -> None:
     row = found[AXES[2], "first"]
     assert [row[n].text for n, name in enumerate(names) if name == "salience rule"] == ["100.0 most_ink"] * 2
     assert [row[n].text for n, name in enumerate(names) if name == "ties"] == ["0"]  # no column is in another's place
-    line = next(line for line in group.answerers["first"] if line.value == AXES[2])
+    line = next(line for line in group.models["first"] if line.value == AXES[2])
     both = interval_text(line.pair_accuracy, line.pair_low, line.pair_high)
     assert row[names.index("both right % [95 %]")].text == both
     assert terminal_summary(group).count("salience rule") == 2 and "salience" not in terminal_summary(of(out))
@@ -152,7 +152,7 @@ def test_itm_is_told_with_an_interval_where_it_was_asked(tmp_path: Path) -> None
     put(tmp_path, corpus, "m", answers_of(corpus, by_axis(corpus)), {}, task="itm", threshold=0.5)
     put(tmp_path, corpus, "n", answers_of(corpus, by_axis(corpus)), {}, threshold=0.5)
     (group,) = groups(load_results(tmp_path)[0])
-    line = group.answerers["m"][0]
+    line = group.models["m"][0]
     text = interval_text(line.itm_accuracy, line.itm_low, line.itm_high)
     assert "[" in text
     table = next(table for table in tables(group) if table.name == "made-up-matching")
@@ -160,7 +160,7 @@ def test_itm_is_told_with_an_interval_where_it_was_asked(tmp_path: Path) -> None
     names = next(csv.reader(io.StringIO(table.csv())))
     assert "itm_low" in names and "published" in names and "pair_accuracy" not in names
     assert "sentences right % [95 %]" in terminal_summary(group) and text in terminal_summary(group)
-    alone = replace(group, results=tuple(one for one in group.results if one.model == "n"), answerers={"n": (line,)})
+    alone = replace(group, results=tuple(one for one in group.results if one.model == "n"), models={"n": (line,)})
     assert "sentences right" not in terminal_summary(alone)
 
 
@@ -179,7 +179,7 @@ def test_averages_without_a_number_are_named_in_a_note(tmp_path: Path) -> None:
 
 def test_a_group_is_printed_with_its_floors(out: Path) -> None:
     text = terminal_summary(of(out))
-    line = next(line for line in of(out).answerers["first"] if line.value == MICRO)
+    line = next(line for line in of(out).models["first"] if line.value == MICRO)
     assert interval_text(line.single, line.single_low, line.single_high) in text
     row = next(row for row in text.splitlines() if row.startswith(AXES[2]))
     assert "100.0 shorter" in row and " 50.0 " not in row and max(map(len, text.splitlines())) < 160

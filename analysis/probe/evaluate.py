@@ -23,7 +23,8 @@ from analysis.probe.config import RULES
 from analysis.probe.corpora.checklist import read_corpus, read_run_file
 from analysis.probe.corpora.items import STATUSES, Answer, Corpus, Item, find_picture
 from analysis.probe.corpora.selection import answerable, first_sentences, grouped, head, sample
-from analysis.probe.report.metrics import itm_counts, itm_shares, measure
+from analysis.probe.report.metrics import itm_shares, measure
+from analysis.probe.report.outcomes import itm_counts
 from analysis.probe.scorers.scoring import ANSWERS, read_answers, score
 from travlr.cli import Log
 from travlr.files import close, locked, put_file
@@ -47,7 +48,7 @@ class Evaluate:
 
     folder: the corpus's (see `read_corpus`), images: as there. rules: `corrected` takes a sample of MAX_NUM // 2
     records, by the seed, and all their sentences; `published` takes what the released code takes. OUTPUT.DIR is below
-    the current folder. say: takes lines of progress. Raises `ValueError` as `read_run_file` and `read_corpus`.
+    the current folder. log: takes lines of progress. Raises `ValueError` as `read_run_file` and `read_corpus`.
     """
 
     def __init__(

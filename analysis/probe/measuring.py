@@ -23,7 +23,8 @@ from analysis.probe.corpora.selection import count_text
 from analysis.probe.corpora.taxonomy import by_axis, paper_averages
 from analysis.probe.inputs import ProbeInput, corpus_facts
 from analysis.probe.report import baselines
-from analysis.probe.report.metrics import TOLERANCES, MetricRow, measure
+from analysis.probe.report.metrics import MetricRow, measure
+from analysis.probe.report.outcomes import TOLERANCES
 from analysis.probe.report.results import Result, save_result
 from analysis.probe.scorers.models import LoadedModel, regions_of
 from analysis.probe.scorers.scoring import (
