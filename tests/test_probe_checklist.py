@@ -99,7 +99,7 @@ def test_a_published_corpus_is_read_as_it_is_and_its_oddities_are_counted(tmp_pa
         "malformed records, left out: 1 (Attribute/color/vg 1); the first is Attribute/color/vg/6: POS needs a list",
         "records with more true than false sentences, or fewer: 1 (",
         "records with leading, trailing or double spaces, kept as they are: 2 (",
-        "records with a false sentence that equals a true one: nothing can be right there: 1 (",
+        "records with a false sentence that equals a true one, which no answer gets right: 1 (",
         "records with a false sentence that is a true one of the same picture in another record: 2 (",
         "records that repeat an earlier one exactly: 1 (",
     ):
@@ -113,11 +113,11 @@ def test_types_and_data_select(tmp_path: Path) -> None:
     for chosen, said in (
         (
             {"types": ["Attribute/colour"]},
-            "types: nothing is named 'Attribute/colour' there; choose from Attribute/color",
+            "types: the corpus has no 'Attribute/colour'; choose from Attribute/color",
         ),
-        ({"types": ["Attr"]}, "types: nothing is named 'Attr'"),
-        ({"data": ["vg_obj"]}, "data: nothing is named 'vg_obj' there; choose from swig_item, vg"),
-        ({"types": ["Attribute"], "data": ["swig_item"]}, "data: nothing is named 'swig_item' there; choose from vg"),
+        ({"types": ["Attr"]}, "types: the corpus has no 'Attr'"),
+        ({"data": ["vg_obj"]}, "data: the corpus has no 'vg_obj'; choose from swig_item, vg"),
+        ({"types": ["Attribute"], "data": ["swig_item"]}, "data: the corpus has no 'swig_item'; choose from vg"),
     ):
         with pytest.raises(ValueError, match=said):
             read_corpus(folder, chosen.get("types"), chosen.get("data"))

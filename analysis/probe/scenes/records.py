@@ -1,4 +1,4 @@
-"""What is written of a pair of scenes: its items, what their pictures show, and the files of the published corpora."""
+"""Records of pairs of scenes: items, ground truth, and the files of the published corpora."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from analysis.probe.scenes.statements import Statement
 IMAGES = "images"
 ITEM, PLACED = (tuple(field.name for field in fields(kind)) for kind in (Item, PlacedObject))
 SceneRecord = dict[str, Any]
-"""Of items.jsonl: all of an item, objects, the forms of its sentences, and for a triplet its published record."""
+"""A line of items.jsonl: an item with objects and logical forms and, for a triplet, its published record."""
 
 
 def describe(unit: PairKind, pair: ScenePair, number: int) -> tuple[SceneRecord, dict[str, bytes]]:
-    """One side of a pair: its line, and pictures by path. number: its place in its file; an odd one is the mirror."""
+    """The record of one scene of a pair, and pictures by path. number: index in its file; odd ones are mirrors."""
     side = pair.sides[number % 2]
     picture = drawing.draw(side.scene)
     if not unit.source:
@@ -29,7 +29,7 @@ def describe(unit: PairKind, pair: ScenePair, number: int) -> tuple[SceneRecord,
     name = f"{unit.axis}/{unit.source}"
     item = Item(
         id=f"{name}/{number}",
-        image=f"{IMAGES}/{name}/{name.replace('/', '-')}-{number:06d}.png",  # features are found by a file's name alone
+        image=f"{IMAGES}/{name}/{name.replace('/', '-')}-{number:06d}.png",  # features are found by file name
         positives=(side.positive.sentence(pair.template),),
         negatives=(side.negative.sentence(pair.template),),
         axis=unit.axis,
@@ -41,7 +41,7 @@ def describe(unit: PairKind, pair: ScenePair, number: int) -> tuple[SceneRecord,
 
 
 def _triplet(unit: PairKind, pair: ScenePair, number: int, picture: Any) -> tuple[SceneRecord, dict[str, bytes]]:
-    """A triplet with its 15 published keys, and the crop to its target, under the published name."""
+    """A triplet with its 15 published keys, and the crop to its target, with the published file name."""
     side = pair.sides[number % 2]
     target, lure = side.scene[side.subject], side.scene[side.other]
     noun, predicate = (word.capitalize() for word in side.positive.args)
@@ -101,12 +101,12 @@ def _truth(side: PairMember) -> SceneRecord:
     return {"objects": shown, "subject": side.subject, **forms}
 
 
-# And back ------------------------------------------------------------------------------------------------------------
+# Reading -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class SceneTruth:
-    """What an item's picture shows and its sentences say. subject: the number of the object that they are about."""
+    """Ground truth of an item: its scene and the logical forms of its sentences. subject: index of the target."""
 
     scene: tuple[PlacedObject, ...]
     positive: Statement

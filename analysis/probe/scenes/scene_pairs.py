@@ -1,18 +1,18 @@
-"""Pairs of scenes, each with the sentence that is true of it and false of the other: what is asked of scenes.
+"""Pairs of scenes; each scene makes one of two sentences true and the other false.
 
-The two scenes of a pair have the same objects at the same places but for what is tested, and the two sentences are
-exchanged between them. So nothing that reads the sentences alone can be right more often than wrong. Grades of false
-sentences: N1 says a word that nothing in the picture shows, N2 words that are all shown but do not belong together,
-N3 the very words of the true sentence in another order.
+The scenes of a pair differ only in the tested property, and share their two sentences, so a rule that reads the
+sentences alone gets half of the items right. Grades of false sentences: N1 has a word that nothing in the picture
+shows; N2 has words that are all shown but do not belong together; N3 has the words of the true sentence in another
+order.
 
-Nor does it help to know which words are shown large or in the middle. The tempting object is of the target's classes of
-size and of place (but where size or place is what is asked), and what tells the two sentences apart, such as `circle`
-from `star`, stays where it is and as large as it is: the two objects exchange the other attribute, so that red circle
-and blue star become blue circle and red star. A rule of `analysis.probe.scenes.salience` therefore prefers the same sentence
-in both pictures: it has half of the items right and no pair. This cannot be had of N1: a word that nothing shows is
-less salient than any other, so that whoever knows which words are shown is always right.
+Salience does not help either. The lure (the object that makes the false sentence tempting) has the target's classes of
+size and place, unless these are tested, and the attribute that distinguishes the sentences, such as `circle` and
+`star`, keeps its place and size: the two objects exchange their other attribute, so that red circle and blue star
+become blue circle and red star. A rule of `analysis.probe.scenes.salience` therefore prefers the same sentence in both
+pictures: it gets half of the items right and no pair. N1 is an exception: a word that nothing shows is less salient
+than any other, so a rule that knows which words are shown is always right.
 
-A pair is a function of (seed, unit, index); the first pairs of a longer corpus are those of a shorter one.
+A pair is a function of (seed, kind, index), so a longer corpus begins with the pairs of a shorter one.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from travlr.streams import stream_key, words
 from travlr.tasks.spatiality import RELATIONS
 
 T = TypeVar("T")
-FORMAT_VERSION = 3  # rises when the same config gives other bytes; a part of every random choice
-ATTEMPTS = 1000  # at a pair; of colours, large objects need a second one half of the time
-ALIKE = {"circle", "octagon", "hexagon"}  # as small pictures of these are, so that one never stands against another
-MOST_FILLERS = 3
-WORDS = 160  # random words for a pair; the most that one can use
+FORMAT_VERSION = 3  # increases when the same config gives other bytes; a part of every random key
+ATTEMPTS = 1000  # per pair; colours of large objects need a second one half of the time
+ALIKE = {"circle", "octagon", "hexagon"}  # look alike when small, so they are never contrasted
+MAX_FILLERS = 3
+WORDS = 160  # random words per pair, as many as one can use
 
 
 class RandomChoices:
@@ -45,7 +45,7 @@ class RandomChoices:
         self._words = iter(words(key, index, index + 1, WORDS)[0].tolist())
 
     def below(self, number: int) -> int:
-        return int(next(self._words) % number)  # 64 bits: no number is more likely than another by 1 in 10^17
+        return int(next(self._words) % number)  # of 64 bits, so the bias is below 1e-17
 
     def pick(self, choices: Sequence[T]) -> T:
         return choices[self.below(len(choices))]
@@ -59,8 +59,7 @@ for _row in range(WORLD.rows):
 
 @dataclass(frozen=True)
 class PairMember:
-    """A scene and its sentences. subject: the number of the object that the true sentence is about, other: of the one
-    that makes the false one tempting."""
+    """A scene and its sentences. subject: index of the target of the true sentence; other: index of the lure."""
 
     scene: tuple[PlacedObject, ...]
     positive: Statement
@@ -71,7 +70,7 @@ class PairMember:
 
 @dataclass(frozen=True)
 class ScenePair:
-    """Two sides with their sentences exchanged. labels: of both sides. template: which of `TEMPLATES`."""
+    """Two scenes with exchanged sentences. labels: of both items. template: index in `TEMPLATES`."""
 
     sides: tuple[PairMember, PairMember]
     template: int = 0
@@ -80,7 +79,7 @@ class ScenePair:
 
 @dataclass(frozen=True)
 class PairKind:
-    """Pairs of one kind. axis, source: as in `Item`. weight: how many pairs it gets, relative to others."""
+    """A kind of pairs. axis, source: as in `Item`. make: (index, random choices) -> pair. weight: relative number of pairs."""
 
     axis: str
     source: str
@@ -89,8 +88,7 @@ class PairKind:
     weight: int = 1
 
     def pair(self, seed: int, index: int) -> ScenePair:
-        """Raises `ValueError` where a sentence's truth is not as it should be, or no scene is balanced, which never
-        happens."""
+        """Generate a pair. Raises `ValueError` for an error in this module: a wrong truth value, or no balanced scene."""
         for attempt in range(ATTEMPTS):
             key = stream_key("probe", FORMAT_VERSION, seed, self.axis, self.source, attempt)
             made = self.make(index, RandomChoices(key, index))
@@ -113,10 +111,10 @@ def is_balanced(pair: ScenePair) -> bool:
 
 
 class Board:
-    """Places that are still free, and objects put on them: at any location, and of any size, equally often."""
+    """Places objects on free cells; by default locations and sizes are uniformly distributed."""
 
-    def __init__(self, draws: RandomChoices) -> None:
-        self._draws, self._taken = draws, set[tuple[int, int]]()
+    def __init__(self, choices: RandomChoices) -> None:
+        self._choices, self._taken = choices, set[tuple[int, int]]()
 
     def put(
         self,
@@ -126,19 +124,19 @@ class Board:
         size: str | None = None,
         cell: tuple[int, int] | None = None,
     ) -> PlacedObject:
-        draws = self._draws
+        choices = self._choices
         if cell is None:
-            free = [c for c in CELLS[location or draws.pick(LOCATIONS)] if c not in self._taken]
-            cell = draws.pick(free or [c for c in CELLS["mid"] if c not in self._taken])
+            free = [c for c in CELLS[location or choices.pick(LOCATIONS)] if c not in self._taken]
+            cell = choices.pick(free or [c for c in CELLS["mid"] if c not in self._taken])
         self._taken.add(cell)
-        side = draws.pick(SIDES[size or draws.pick(tuple(SIDES))])
-        dx, dy = draws.below(2 * JITTER + 1) - JITTER, draws.below(2 * JITTER + 1) - JITTER
+        side = choices.pick(SIDES[size or choices.pick(tuple(SIDES))])
+        dx, dy = choices.below(2 * JITTER + 1) - JITTER, choices.below(2 * JITTER + 1) - JITTER
         return PlacedObject(colour, shape, *cell, side, dx, dy)
 
     def fillers(self, colours: Sequence[str], shapes: Sequence[str], size: str | None = None) -> list[PlacedObject]:
-        draws = self._draws
-        number = draws.below(MOST_FILLERS + 1)
-        return [self.put(draws.pick(colours), draws.pick(shapes), size=size) for _ in range(number)]
+        choices = self._choices
+        number = choices.below(MAX_FILLERS + 1)
+        return [self.put(choices.pick(colours), choices.pick(shapes), size=size) for _ in range(number)]
 
 
 def _without(choices: Sequence[str], *taken: str) -> list[str]:
@@ -146,25 +144,25 @@ def _without(choices: Sequence[str], *taken: str) -> list[str]:
 
 
 def unlike(*shapes: str) -> list[str]:
-    """Shapes that nobody takes for one of these."""
+    """Shapes that do not look like any of these."""
     return [s for s in WORLD.shapes if not any(s == taken or {s, taken} <= ALIKE for taken in shapes)]
 
 
-def _shapes(draws: RandomChoices) -> tuple[str, str]:
-    """Two shapes that nobody takes for each other."""
-    first = draws.pick(WORLD.shapes)
-    return first, draws.pick(unlike(first))
+def _shapes(choices: RandomChoices) -> tuple[str, str]:
+    """Two shapes that do not look alike."""
+    first = choices.pick(WORLD.shapes)
+    return first, choices.pick(unlike(first))
 
 
-def _two(choices: Sequence[T], draws: RandomChoices) -> tuple[T, T]:
-    first = draws.pick(choices)
-    return first, draws.pick([choice for choice in choices if choice != first])
+def _two(values: Sequence[T], choices: RandomChoices) -> tuple[T, T]:
+    first = choices.pick(values)
+    return first, choices.pick([value for value in values if value != first])
 
 
 def _exchanged(one: PlacedObject, other: PlacedObject, attribute: str) -> list[PlacedObject]:
-    """Both objects, each with the other's colour or shape."""
-    ours, theirs = getattr(one, attribute), getattr(other, attribute)
-    return [replace(one, **{attribute: theirs}), replace(other, **{attribute: ours})]
+    """Both objects, with their colour or shape exchanged."""
+    first, second = getattr(one, attribute), getattr(other, attribute)
+    return [replace(one, **{attribute: second}), replace(other, **{attribute: first})]
 
 
 def _mirrored(
@@ -176,87 +174,87 @@ def _mirrored(
     subject: int = 0,
     **labels: str,
 ) -> ScenePair:
-    """subject: the object that the second scene's true sentence is about; the first scene's is about object 0."""
+    """A pair of two scenes. subject: index of the second scene's target; the first scene's is object 0."""
     sides = PairMember(tuple(one), true, false), PairMember(tuple(other), false, true, subject, 1 - subject)
     return ScenePair(sides, index % 2, labels)
 
 
 def _larger(
-    colour: str, board: Board, draws: RandomChoices, shapes: Sequence[str], two: Sequence[PlacedObject]
+    colour: str, board: Board, choices: RandomChoices, shapes: Sequence[str], two: Sequence[PlacedObject]
 ) -> list[PlacedObject]:
-    """An object of a colour that has more ink than either of two has, in its own shape or the other's; none where none
-    of these shapes has: a large square leaves no room for more.
+    """A third object of a colour, with more ink than either of two objects has in either shape; none if no shape has
+    more (a large square cannot be exceeded).
 
-    Two objects that exchange their shapes exchange ink, too: a star has a third of a square's. So the colour with most
-    ink would be another in the second picture, and tell it from the first, were it not for this third object.
+    Objects that exchange shapes also exchange ink: a star has a third of a square's. Without the third object, the
+    colour with most ink would differ between the two pictures.
     """
     most = max(ink(shape, o.side) for o in two for shape in {one.shape for one in two})
     sides = [side for of_class in SIDES.values() for side in of_class]
     larger = [(shape, side) for shape in shapes for side in sides if ink(shape, side) > most]
     if not larger:
         return []
-    shape, side = draws.pick(larger)
+    shape, side = choices.pick(larger)
     return [replace(board.put(colour, shape), side=side)]
 
 
 # VL-CheckList --------------------------------------------------------------------------------------------------------
 
 
-def _object(location: str | None, size: str | None, absent: bool, index: int, draws: RandomChoices) -> ScenePair:
-    """A red circle or a red star? With the star's shape and the circle's colour elsewhere in the picture, or absent."""
+def _object(location: str | None, size: str | None, absent: bool, index: int, choices: RandomChoices) -> ScenePair:
+    """A red circle or a red star? Another object has the star's shape (N2), or none has (N1)."""
     location, size = location or LOCATIONS[index % 3], size or tuple(SIDES)[index % 3]
-    board = Board(draws)
-    shape, other = _shapes(draws)
-    colour, else_colour = _two(WORLD.colours, draws)
+    board = Board(choices)
+    shape, other = _shapes(choices)
+    colour, else_colour = _two(WORLD.colours, choices)
     rest = unlike(shape, other)
     target = board.put(colour, shape, location, size)
-    lure = board.put(else_colour, draws.pick(rest) if absent else other, location, size)
-    fillers = [board.put(colour, draws.pick(rest)), *board.fillers(WORLD.colours, rest)]
+    lure = board.put(else_colour, choices.pick(rest) if absent else other, location, size)
+    fillers = [board.put(colour, choices.pick(rest)), *board.fillers(WORLD.colours, rest)]
     changed = [replace(target, shape=other), lure] if absent else _exchanged(target, lure, "colour")
     true, false = (Statement("exists", (f"{colour} {s}",)) for s in (shape, other))
     one, two = [target, lure, *fillers], [*changed, *fillers]
     return _mirrored(one, two, true, false, index, not absent, location=location, size=size)
 
 
-def _colour(absent: bool, index: int, draws: RandomChoices) -> ScenePair:
-    """Is the circle red or blue? With something blue elsewhere in the picture, or nothing."""
+def _colour(absent: bool, index: int, choices: RandomChoices) -> ScenePair:
+    """Is the circle red or blue? Another object is blue (N2), or none is (N1)."""
     location, size = LOCATIONS[index % 3], tuple(SIDES)[index // 3 % 3]
-    board = Board(draws)
-    shape, else_shape = _shapes(draws)
-    colour, other = _two(WORLD.colours, draws)
+    board = Board(choices)
+    shape, else_shape = _shapes(choices)
+    colour, other = _two(WORLD.colours, choices)
     rest = _without(WORLD.colours, colour, other)
     target = board.put(colour, shape, location, size)
-    lure = board.put(draws.pick(rest) if absent else other, else_shape, location, size)
+    lure = board.put(choices.pick(rest) if absent else other, else_shape, location, size)
     fillers = board.fillers(rest, unlike(shape))
     changed = [replace(target, colour=other), lure]
     if not absent:
         changed = _exchanged(target, lure, "shape")
-        fillers += _larger(draws.pick((colour, other)), board, draws, unlike(shape), [target, lure])
+        fillers += _larger(choices.pick((colour, other)), board, choices, unlike(shape), [target, lure])
     true, false = (Statement("is", (shape, c)) for c in (colour, other))
     one, two = [target, lure, *fillers], [*changed, *fillers]
     return _mirrored(one, two, true, false, index, not absent, location=location, size=size)
 
 
-def _size(absent: bool, index: int, draws: RandomChoices) -> ScenePair:
-    """Is the circle small or large? With something of the other size and its colour in the picture, or nothing.
+def _size(absent: bool, index: int, choices: RandomChoices) -> ScenePair:
+    """Is the circle small or large? Another object of its colour has the other size (N2), or none has (N1).
 
-    Of the extreme classes only, and all else is medium: nobody can dispute either.
+    Only the extreme classes are tested, and all other objects are medium, so that the answer is clear.
     """
     location = LOCATIONS[index % 3]
-    board = Board(draws)
-    shape, else_shape = _shapes(draws)
-    colour = draws.pick(WORLD.colours)
+    board = Board(choices)
+    shape, else_shape = _shapes(choices)
+    colour = choices.pick(WORLD.colours)
     target = board.put(colour, shape, location, "small")
     lure = board.put(colour, else_shape, location, "medium" if absent else "large")
     fillers = board.fillers(WORLD.colours, unlike(shape), "medium")
-    grown = replace(target, side=draws.pick(SIDES["large"]))
+    grown = replace(target, side=choices.pick(SIDES["large"]))
     changed = [grown, lure] if absent else _exchanged(target, lure, "shape")
     true, false = (Statement("is", (shape, s)) for s in ("small", "large"))
     one, two = [target, lure, *fillers], [*changed, *fillers]
     return _mirrored(one, two, true, false, index, not absent, location=location)
 
 
-# Places of a row or column, in order, of which the second is nearer to the middle than the others.
+# Ordered positions in a row or column of which the second is nearest to the middle.
 LINES = [
     places
     for places in combinations(range(WORLD.rows), 3)
@@ -264,19 +262,19 @@ LINES = [
 ]
 
 
-def _spatial(swap: bool, index: int, draws: RandomChoices) -> ScenePair:
+def _spatial(swap: bool, index: int, choices: RandomChoices) -> ScenePair:
     """Is the red circle above the blue star, or below it; or (swap) is the star above the circle?
 
-    Both stand in one row or column, so that no other relation is as good an answer. In the second picture one of them
-    stands on the other side of the other, which is the more central one in both pictures: a rule that names the more
-    central object first says the same of both.
+    Both objects are in one row or column, so that no other relation is true. In the second picture one of them moves to
+    the other side of the other, which is more central in both pictures: a rule that prefers the more central object as
+    the subject answers the same for both.
     """
-    board = Board(draws)
+    board = Board(choices)
     axis = ("horizontal", "vertical")[index // 2 % 2]
-    relation, opposite = _two([r for r, (its, _) in RELATIONS.items() if its == axis], draws)
-    objects = list(zip(_two(WORLD.colours, draws), _shapes(draws), strict=True))
-    mover, line, (before, middle, after) = draws.below(2), draws.below(WORLD.rows), draws.pick(LINES)
-    if (RELATIONS[relation][1] < 0) != (mover == 1):  # the mover is first to the right of the other, or below it
+    relation, opposite = _two([r for r, (its, _) in RELATIONS.items() if its == axis], choices)
+    objects = list(zip(_two(WORLD.colours, choices), _shapes(choices), strict=True))
+    mover, line, (before, middle, after) = choices.below(2), choices.below(WORLD.rows), choices.pick(LINES)
+    if (RELATIONS[relation][1] < 0) != (mover == 1):  # the mover starts to the right of the other, or below it
         before, after = after, before
     cells = [(line, place) if axis == "horizontal" else (place, line) for place in (before, middle, after)]
     moving, still = board.put(*objects[mover], cell=cells[0]), board.put(*objects[1 - mover], cell=cells[1])
@@ -290,7 +288,7 @@ def _spatial(swap: bool, index: int, draws: RandomChoices) -> ScenePair:
 
 
 def _checklist() -> tuple[PairKind, ...]:
-    """In the order of the paper's tables; at one axis the hard sentences come first."""
+    """The kinds in the order of the paper's tables; within an axis hard sentences come first."""
     units = []
     for size in reversed(SIDES):
         units += _graded(f"Object/Size/{size}", partial(_object, None, size))
@@ -313,15 +311,15 @@ def _graded(axis: str, make: Callable[[bool, int, RandomChoices], ScenePair], we
 # Predicates and nouns ------------------------------------------------------------------------------------------------
 
 
-def _bound(noun: bool, index: int, draws: RandomChoices) -> ScenePair:
+def _bound(noun: bool, index: int, choices: RandomChoices) -> ScenePair:
     """A red circle and a blue square: is a circle red, or blue; or (noun) is a circle red, or a square?"""
-    board = Board(draws)
+    board = Board(choices)
     location, size = LOCATIONS[index % 3], tuple(SIDES)[index // 3 % 3]
-    (shape, other), (colour, else_colour) = _shapes(draws), _two(WORLD.colours, draws)
+    (shape, other), (colour, else_colour) = _shapes(choices), _two(WORLD.colours, choices)
     target, lure = board.put(colour, shape, location, size), board.put(else_colour, other, location, size)
     fillers = board.fillers(WORLD.colours, unlike(shape, other))
     if not noun:
-        fillers += _larger(draws.pick((colour, else_colour)), board, draws, unlike(shape), [target, lure])
+        fillers += _larger(choices.pick((colour, else_colour)), board, choices, unlike(shape), [target, lure])
     changed = _exchanged(target, lure, "colour" if noun else "shape")
     true, false = (
         Statement("binds", (shape, colour)),

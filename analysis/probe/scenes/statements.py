@@ -1,4 +1,4 @@
-"""What can be said of a scene, as form and as sentence, and whether it is true."""
+"""Statements about scenes: logical form, sentence, and truth value."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ TEMPLATES = {
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement. says: exists (attributes), is and binds (attributes, attribute), stands (attributes, relation,
-    attributes). Attributes are words with blanks between them, such as `red circle`.
+    """A statement. says: its kind, with its arguments: exists (attributes), is and binds (attributes, attribute), stands
+    (attributes, relation, attributes). Attributes are words with blanks between them, such as `red circle`.
 
-    All but `exists` speak of objects that must be the only ones of their kind, so that "the" is right. `is` and
-    `binds` are true of the same scenes and have other templates.
+    All but `exists` need objects that are unique in the scene, so that "the" is correct. `is` and `binds` have the same
+    truth conditions and other templates.
     """
 
     says: str
@@ -37,7 +37,7 @@ class Statement:
         return text
 
     def holds(self, scene: Sequence[PlacedObject]) -> bool:
-        """Whether it is true. Raises `ValueError` where it speaks of an object that is not there, or not alone."""
+        """Whether it is true of a scene. Raises `ValueError` where an object does not exist or is not unique."""
         if self.says == "exists":
             return any(o.words.issuperset(self.args[0].split()) for o in scene)
         if self.says == "stands":
@@ -57,14 +57,14 @@ def _the(scene: Sequence[PlacedObject], attributes: str) -> PlacedObject:
 
 
 def visible_words(scene: Sequence[PlacedObject]) -> frozenset[str]:
-    """Every word that is true of something in the scene: of an object alone, or of two of them."""
+    """All attributes and relations that are true of some objects in the scene."""
     words = {word for o in scene for word in o.words}
     for axis, dimension in (("horizontal", 0), ("vertical", 1)):
-        if len({o.centre[dimension] for o in scene}) > 1:  # then one stands before another, and the other after it
+        if len({o.centre[dimension] for o in scene}) > 1:  # then both relations of this axis are true of some objects
             words |= {relation for relation, (its, _) in RELATIONS.items() if its == axis}
     return frozenset(words)
 
 
 def content_words(form: Statement) -> frozenset[str]:
-    """The words of a statement that can be seen or not; a relation counts as one."""
+    """The content words of a statement; a relation counts as one word."""
     return frozenset(word for part in form.args for word in ([part] if part in RELATIONS else part.split()))
