@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -92,18 +93,18 @@ def test_a_published_corpus_is_read_as_it_is_and_its_oddities_are_counted(tmp_pa
     assert corpus.items[0].labels == {"size": "small"} and corpus.items[2].labels == {}
     assert (corpus.items[3].negatives, corpus.items[6].positives) == ((" green door",), ("white cat",))
     notes = " / ".join(corpus.notes)
-    for said in (
-        "missing data files, whose records are left out: 1 of 4, Attribute/color (vaw)",
-        "empty data files: 1 of 4, Relation/spatial (vg)",
-        "records with a bare string in place of a list of sentences: 1 (Attribute/color/vg 1)",
-        "malformed records, left out: 1 (Attribute/color/vg 1); the first is Attribute/color/vg/6: POS needs a list",
-        "records with more true than false sentences, or fewer: 1 (",
-        "records with leading, trailing or double spaces, kept as they are: 2 (",
-        "records with a false sentence that equals a true one, which no answer gets right: 1 (",
-        "records with a false sentence that is a true one of the same picture in another record: 2 (",
-        "records that repeat an earlier one exactly: 1 (",
+    for note in (
+        r"missing data files.*: 1 of 4, Attribute/color \(vaw\)",
+        r"empty data files: 1 of 4, Relation/spatial \(vg\)",
+        r"bare string.*: 1 \(Attribute/color/vg 1\)",
+        r"malformed records.*: 1 \(Attribute/color/vg 1\); the first is Attribute/color/vg/6: POS needs a list",
+        r"more true than false.*: 1 \(",
+        r"double spaces.*: 2 \(",
+        r"equals a true one.*: 1 \(",
+        r"in another record: 2 \(",
+        r"repeats.*: 1 \(",
     ):
-        assert said in notes, said
+        assert re.search(note, notes), note
 
 
 def test_types_and_data_select(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from analysis.probe.heatmaps import (
     CROSS,
     SELF,
     HeatMaps,
-    covered,
     draw,
     graph,
     heat,
@@ -28,6 +27,7 @@ from analysis.probe.heatmaps import (
     parser,
     relevance,
     size_of_map,
+    visible_part,
     with_gradients,
 )
 from analysis.probe.scorers.base import ModelScorer
@@ -375,8 +375,8 @@ class Crops:
 def test_what_a_model_sees_is_the_middle_where_its_processor_crops(
     size: tuple[int, int], box: tuple[int, int, int, int]
 ) -> None:
-    assert covered(Crops(), *size) == box
-    assert covered(None, *size) == (0, 0, *size)
+    assert visible_part(Crops(), *size) == box
+    assert visible_part(None, *size) == (0, 0, *size)
 
 
 @pytest.mark.parametrize("kind", ["clip", "vilt", "blip", "albef"])

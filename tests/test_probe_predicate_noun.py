@@ -111,9 +111,7 @@ def test_pairs_that_are_no_mirrors_are_named(published: Path) -> None:
     records = triplets(3)
     records[0]["sentence_target"] = "a girl"
     (published / "eval_set.json").write_text(json.dumps(records))
-    assert read_set(published).notes == (
-        "pairs without exchanged sentences, where text alone may decide: 1 of 3",
-    )
+    assert read_set(published).notes == ("pairs without exchanged sentences, where text alone may decide: 1 of 3",)
 
 
 def changed(**values: Any) -> list[dict[str, Any]]:
