@@ -43,12 +43,13 @@ class PredictModel(Protocol):
 class Evaluate:
     """The toolbox's interface: `Evaluate("run.yaml", model=model).start()`.
 
-    An interrupted run continues where it stopped; different results of an earlier run are kept. Items at which the model
-    fails are counted; the others are scored.
+    An interrupted run continues where it stopped; different results of an earlier run are kept. Items at which the
+    model fails are counted; the others are scored.
 
     folder: the corpus's (see `read_corpus`), images: as there. rules: `corrected` takes a sample of MAX_NUM // 2
     records, by the seed, and all their sentences; `published` takes what the released code takes. OUTPUT.DIR is
-    relative to the current folder. log: takes lines of progress. Raises `ValueError` as `read_run_file` and `read_corpus`.
+    relative to the current folder. log: takes lines of progress. Raises `ValueError` as `read_run_file` and
+    `read_corpus`.
     """
 
     def __init__(
@@ -219,7 +220,8 @@ def _rounded(percent: float | None) -> float | None:
 
 
 def _matches(prediction: Any, count: int) -> list[float]:
-    """The probabilities of a match in a prediction: a dictionary or, from some engines, a list whose first entry they are."""
+    """The probabilities of a match in a prediction: a dictionary or, from some engines, a list whose first entry they
+    are."""
     rows = prediction["probs"] if isinstance(prediction, Mapping) else prediction[0]
     values = []
     for row in rows:

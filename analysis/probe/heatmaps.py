@@ -446,7 +446,7 @@ def parser() -> argparse.ArgumentParser:
         "--regions",
         type=Path,
         metavar="FILE",
-        help="instead of --detector: a file of features (LXMERT's .tsv, UNITER's .npz, HDF5), found by the picture's name",
+        help="instead of --detector: a file of features (LXMERT's .tsv, UNITER's .npz, HDF5), by the picture's name",
     )
     return options
 

@@ -98,7 +98,8 @@ def compare_sentences(scorer: Scorer, picture: Image.Image, first: str, second: 
     verdict = f"The {'first' if a > b else 'second'} fits better, by {abs(a - b):.4g}."
     threshold = getattr(scorer, "threshold", None)
     if threshold is not None:
-        verdict += f" Above the model's threshold: {', '.join(w for w, s in (('first', a), ('second', b)) if s > threshold) or 'none'}."
+        above = [name for name, score in (("first", a), ("second", b)) if score > threshold]
+        verdict += f" Above the model's threshold: {', '.join(above) or 'none'}."
     return a, b, verdict
 
 

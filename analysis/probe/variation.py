@@ -51,8 +51,8 @@ RECORD, TABLE = "variation.json", "variation.md"  # written first and last
 
 
 class Placement(NamedTuple):
-    """The place and size of an object. x, y: its centre, 0 to 1 of the background's width and height. size: its longer side,
-    above 0 to 1 of the background's shorter side."""
+    """The place and size of an object. x, y: its centre, 0 to 1 of the background's width and height. size: its longer
+    side, above 0 to 1 of the background's shorter side."""
 
     x: float
     y: float
@@ -112,9 +112,9 @@ def background_of(name: str, texts: str = "", seed: int = 0) -> Image.Image:
 def vary(
     scorer: Scorer, background: Image.Image, thing: Image.Image, sentences: Sequence[str], where: Sequence[Placement]
 ) -> pd.DataFrame:
-    """The score of each sentence with each picture: a row for each, with x, y and size as of `Placement`, distance (of the
-    centres of object and picture, as a part of half the diagonal), location and size_class (VL-CheckList's), sentence
-    and score. Raises `ValueError` where the scorer fails, or does not return a number for each."""
+    """The score of each sentence with each picture: a row for each, with x, y and size as of `Placement`, distance (of
+    the centres of object and picture, as a part of half the diagonal), location and size_class (VL-CheckList's),
+    sentence and score. Raises `ValueError` where the scorer fails, or does not return a number for each."""
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
@@ -351,7 +351,7 @@ def parser() -> argparse.ArgumentParser:
         "--sentence",
         action="append",
         metavar="TEXT",
-        help="may be repeated; the first is compared with the others (default: one about the object, one about another)",
+        help="may be repeated; the first is compared with the others (default: about the object, and about another)",
     )
     options.add_argument("--grid", type=int, default=GRID, help="places across and down (default: %(default)s)")
     options.add_argument(

@@ -24,9 +24,9 @@ Scorer = Callable[[Sequence[Image.Image], Sequence[str]], np.ndarray]
 """images (N), texts (N) -> (N,) scores, higher where the text fits the image better.
 
 The same picture comes as the same object, and all sentences of a picture come in one call, so that a scorer can encode
-each picture once. A scorer may have attributes: `name`; `threshold`, the score above which a text matches (VL-CheckList's
-ITM needs it; contrastive models without a bias have none); `device`, which results record; and, for generative models,
-`with_probabilities`, which also returns p(yes) + p(no), (N,).
+each picture once. A scorer may have attributes: `name`; `threshold`, the score above which a text matches
+(VL-CheckList's ITM needs it; contrastive models without a bias have none); `device`, which results record; and, for
+generative models, `with_probabilities`, which also returns p(yes) + p(no), (N,).
 """
 
 

@@ -160,10 +160,10 @@ def _mirrored(one: Triplet, other: Triplet) -> bool:
 def read_results(path: Path | str) -> tuple[list[Triplet], list[Answer]]:
     """A published result file: its triplets, with `cropped_image` and `model`, and the answers to them.
 
-    A file without probabilities, such as that of human answers, gives score 1 to the chosen sentence and 0 to the other.
-    A triplet without a result or with a probability that is not a number counts as failed. Raises `ValueError`, one
-    line with file and line, for missing columns, values of another type, a repeated id, and a result that contradicts
-    its probabilities.
+    A file without probabilities, such as that of human answers, gives score 1 to the chosen sentence and 0 to the
+    other. A triplet without a result or with a probability that is not a number counts as failed. Raises `ValueError`,
+    one line with file and line, for missing columns, values of another type, a repeated id, and a result that
+    contradicts its probabilities.
     """
     file = Path(path)
     records, answers = [], []

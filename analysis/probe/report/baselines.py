@@ -107,7 +107,8 @@ class SentenceTable:
 
     @cached_property
     def fold(self) -> np.ndarray:
-        """(S,) fold of cross-validation, 0 to FOLDS - 1, equal for items in one connected cluster of pictures and pairs.
+        """(S,) fold of cross-validation, 0 to FOLDS - 1, equal for items in one connected cluster of pictures and
+        pairs.
 
         If a cluster has more of the items of an axis and source than a fold holds, there would be little left to fit
         the rules on: its items are distributed pair by pair. The mirror is still never used, but other sentences of the
@@ -144,7 +145,8 @@ class SentenceTable:
 
     @cached_property
     def words(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Words of all sentences, with 0 as the start of each: word numbers (W,), sentence indices (W,), vocabulary size.
+        """Words of all sentences, with 0 as the start of each: word numbers (W,), sentence indices (W,), vocabulary
+        size.
 
         Words are separated by blanks and keep their case, which may depend on the answer.
         """

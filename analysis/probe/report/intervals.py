@@ -3,10 +3,10 @@
 Two items are dependent if they show the same picture or belong to the same pair; two pairs are dependent if they share
 a picture. As long as clusters of dependent items do not overlap, whole clusters are resampled. Where they overlap
 (pictures in several pairs, pairs of several pictures), connected components soon contain the whole corpus and cannot be
-resampled. There the variance is two-way cluster-robust: that over pictures, plus that
-over pairs, minus that over their intersections (Cameron, Gelbach & Miller 2011, equation 2.11; for pairs of pictures the
-dyadic form of Aronow, Samii & Assenova 2015). Each is a jackknife that leaves out one cluster at a time, which is less
-biased with few or unequal clusters (MacKinnon, Nielsen & Webb 2024, "Jackknife inference with two-way clustering").
+resampled. There the variance is two-way cluster-robust: that over pictures, plus that over pairs, minus that over their
+intersections (Cameron, Gelbach & Miller 2011, equation 2.11; for pairs of pictures the dyadic form of Aronow, Samii &
+Assenova 2015). Each is a jackknife that leaves out one cluster at a time, which is less biased with few or unequal
+clusters (MacKinnon, Nielsen & Webb 2024, "Jackknife inference with two-way clustering").
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ def _wilson(value: float, error: float, freedom: float, least: float, most: floa
 
 @dataclass(frozen=True)
 class SignTest:
-    """A test which of two is ahead. first, second: numbers of clusters (units, where clusters overlap) in which either is
-    ahead. p_value: two-sided, of the hypothesis that both are ahead equally often."""
+    """A test which of two is ahead. first, second: numbers of clusters (units, where clusters overlap) in which either
+    is ahead. p_value: two-sided, of the hypothesis that both are ahead equally often."""
 
     first: int
     second: int

@@ -168,7 +168,8 @@ def _add_empty_cells(row: Sequence[Cell]) -> tuple[Cell, ...]:
 
 
 def tables(group: Group) -> list[Table]:
-    """Tables of accuracies by axis, in detail and of baselines; of ITM and the released code's counts; of comparisons."""
+    """Tables of accuracies by axis, in detail and of baselines; of ITM and the released code's counts; of
+    comparisons."""
     main = [(by, value) for by, value in group.keys if by in ("all", group.by)]
     detail = [(by, value) for by, value in group.keys if by not in ("all", group.by)]
     flagged = tuple(f"Flagged: {flag}." for flag in group.flags)

@@ -152,7 +152,8 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A range of pairs of one kind. unit: the kind's index. first: number of records of other kinds before it in the file."""
+    """A range of pairs of one kind. unit: the kind's index. first: number of records of other kinds before it in the
+    file."""
 
     number: int
     unit: int

@@ -22,8 +22,8 @@ SIDE = drawing.CANVAS  # pixels of a plain background and of a scene
 
 
 def picture_from(path: Path) -> Image.Image:
-    """A user's picture, RGB, transparent parts on white. Raises ValueError, in one line without its name, where it cannot
-    be read."""
+    """A user's picture, RGB, transparent parts on white. Raises ValueError, in one line without its name, where it
+    cannot be read."""
     whole = path.resolve()  # links may lead anywhere, as the path comes from the user and not from a corpus
     try:
         image = open_picture(whole.parent, whole.name)
@@ -34,8 +34,8 @@ def picture_from(path: Path) -> Image.Image:
 
 
 def object_from(path: Path) -> Image.Image:
-    """A user's picture of an object, RGBA, cropped to its visible part. Raises ValueError as `picture_from`, and where the
-    picture is fully transparent."""
+    """A user's picture of an object, RGBA, cropped to its visible part. Raises ValueError as `picture_from`, and where
+    the picture is fully transparent."""
     opened = picture_from(path)  # checks that it is a picture and not too large
     with Image.open(path) as picture:
         clear = picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info
@@ -47,7 +47,8 @@ def object_from(path: Path) -> Image.Image:
 
 
 def scene(seed: int, without: Collection[str] = (), size: str = "small") -> Image.Image:
-    """A scene of eight objects of one size, `SIDE` pixels wide and high. without: colours and shapes that it must not show.
+    """A scene of eight objects of one size, `SIDE` pixels wide and high. without: colours and shapes that it must not
+    show.
 
     Raises ValueError where no colour or no shape is left.
     """
@@ -82,7 +83,8 @@ def placed(background: Image.Image, thing: Image.Image | None, x: float, y: floa
     """A picture, RGB, with an object on it.
 
     x, y: the centre of the object, 0 to 1 of the background's width and height. scale: the longer side of the object,
-    above 0 to 1 of the background's shorter side. Parts outside the background are cut off. Raises ValueError for other values.
+    above 0 to 1 of the background's shorter side. Parts outside the background are cut off. Raises ValueError for other
+    values.
     """
     for name, value in (("x", x), ("y", y), ("scale", scale)):
         if not 0 <= value <= 1 or (name == "scale" and value == 0):

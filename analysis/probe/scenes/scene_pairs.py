@@ -79,7 +79,8 @@ class ScenePair:
 
 @dataclass(frozen=True)
 class PairKind:
-    """A kind of pairs. axis, source: as in `Item`. make: (index, random choices) -> pair. weight: relative number of pairs."""
+    """A kind of pairs. axis, source: as in `Item`. make: (index, random choices) -> pair. weight: relative number of
+    pairs."""
 
     axis: str
     source: str
@@ -88,7 +89,8 @@ class PairKind:
     weight: int = 1
 
     def pair(self, seed: int, index: int) -> ScenePair:
-        """Generate a pair. Raises `ValueError` for an error in this module: a wrong truth value, or no balanced scene."""
+        """Generate a pair. Raises `ValueError` for an error in this module: a wrong truth value, or no balanced
+        scene."""
         for attempt in range(ATTEMPTS):
             key = stream_key("probe", FORMAT_VERSION, seed, self.axis, self.source, attempt)
             made = self.make(index, RandomChoices(key, index))

@@ -19,8 +19,8 @@ TEMPLATES = {
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement. says: its kind, with its arguments: exists (attributes), is and binds (attributes, attribute), stands
-    (attributes, relation, attributes). Attributes are words with blanks between them, such as `red circle`.
+    """A statement. says: its kind, with its arguments: exists (attributes), is and binds (attributes, attribute),
+    stands (attributes, relation, attributes). Attributes are words with blanks between them, such as `red circle`.
 
     All but `exists` need objects that are unique in the scene, so that "the" is correct. `is` and `binds` have the same
     truth conditions and other templates.

@@ -124,7 +124,8 @@ def blip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Sc
 
 
 def vilt(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> ScorerParts:
-    """ViLT's ranking logit. Words and patches share all layers, so only the patch embedding is computed once per picture."""
+    """ViLT's ranking logit. Words and patches share all layers, so only the patch embedding is computed once per
+    picture."""
     tokens = tokenizer_function(name, tokenizer, model.config.max_position_embeddings)
 
     def see(x: Tensors) -> Tensors:

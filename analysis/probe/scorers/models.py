@@ -99,7 +99,8 @@ def weights_of(name: str) -> str:
 
 
 def _content(name: str) -> str:
-    """Digest of a folder, or of a checkpoint file with the files read beside it; of a hub id, the revision in the cache."""
+    """Digest of a folder, or of a checkpoint file with the files read beside it; of a hub id, the revision in the
+    cache."""
     path = Path(name).expanduser()
     if path.is_file():
         beside = [

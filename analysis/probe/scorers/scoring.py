@@ -44,7 +44,8 @@ MAX_REASON_LENGTH = 300  # characters of `Answer.why`
 
 @dataclass(frozen=True)
 class ScoredItem:
-    """An item and its answer. picture: first 16 digits of the SHA-256 of the picture's file; empty if it was not read."""
+    """An item and its answer. picture: first 16 digits of the SHA-256 of the picture's file; empty if it was not
+    read."""
 
     item: Item
     answer: Answer
@@ -52,8 +53,8 @@ class ScoredItem:
 
     @property
     def line(self) -> bytes:
-        """A line of answers.jsonl. margin: lowest score of a true sentence minus highest of a false one. yes_or_no: as in
-        `Answer`, for generative models only."""
+        """A line of answers.jsonl. margin: lowest score of a true sentence minus highest of a false one. yes_or_no: as
+        in `Answer`, for generative models only."""
         item, answer = self.item, self.answer
         margin = min(answer.positives) - max(answer.negatives) if answer.status == "scored" else None
         values = {
