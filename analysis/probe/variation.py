@@ -83,8 +83,8 @@ def object_of(name: str) -> Image.Image:
     """The object that `--object` names: a picture file, RGBA, or a colour and a shape. Raises `ValueError`."""
     words = name.split()
     if len(words) == 2 and words[0] in COLOURS and words[1] in SHAPES:
-        drawn = shape_picture(words[1], words[0])
-        return drawn.crop(drawn.getchannel("A").getbbox())
+        picture = shape_picture(words[1], words[0])
+        return picture.crop(picture.getchannel("A").getbbox())
     try:
         return object_from(Path(name))
     except ValueError as error:
@@ -222,8 +222,8 @@ def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
 
     from analysis.page import MARKED, grid, name, page, scale
 
-    shown = with_margins(frame)
-    sentences, sizes = list(shown["sentence"].unique()), sorted(shown["size"].unique(), reverse=True)
+    with_margin = with_margins(frame)
+    sentences, sizes = list(with_margin["sentence"].unique()), sorted(with_margin["size"].unique(), reverse=True)
     styles = dict(zip(sizes, MARKED * len(sizes), strict=False))
     key = [
         Line2D([], [], color=colour, marker=marker, markersize=4, label=f"size {size:g}")
@@ -240,7 +240,7 @@ def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
     figure, panels = page(title, len(sentences), [(2.0, 1.3), *[(1.3, 1.3)] * len(sizes)], note=note, key=key,
                           left=0.8, right=1.0, gap=(0.25, 0.6))  # fmt: skip
     for row, sentence in zip(panels, sentences, strict=True):
-        of = shown[shown["sentence"] == sentence]
+        of = with_margin[with_margin["sentence"] == sentence]
         for size, (colour, marker) in styles.items():
             here = of[of["size"] == size]
             means = here.groupby(here["distance"].round(2))["score"].mean()
@@ -294,14 +294,16 @@ def write(
     _check(folder, about)
     from analysis.page import save
 
-    with tempfile.TemporaryDirectory() as made:
-        drawn = {path.name: path.read_bytes() for path in save(plot(frame, about), made, "variation", ("svg", "png"))}
+    with tempfile.TemporaryDirectory() as temporary:
+        plots = {
+            path.name: path.read_bytes() for path in save(plot(frame, about), temporary, "variation", ("svg", "png"))
+        }
     picture = io.BytesIO()
     sheet(background, thing, where).save(picture, "PNG")
     written = {
         RECORD: json.dumps(about, indent=1).encode() + b"\n",
         "variation.csv": frame.to_csv(index=False).encode(),
-        **drawn,
+        **plots,
         "pictures.png": picture.getvalue(),
         TABLE: markdown(frame, about).encode(),
     }

@@ -252,23 +252,23 @@ def _of_pictures(corpus: Corpus, rules: Sequence[str], seed: int) -> dict[str, l
     """The answers of salience rules. A missing picture, or one that is not of our scenes, is not scored."""
     found: dict[str, list[Answer]] = {rule: [] for rule in rules}
     for item in corpus.items:
-        shown: list[VisibleObject] = []
+        objects: list[VisibleObject] = []
         status, why = "scored", ""
         try:
-            shown = from_pixels(open_picture(corpus.pictures, item.image))
+            objects = from_pixels(open_picture(corpus.pictures, item.image))
         except (Missing, Unreadable) as error:
             status, why = "missing" if isinstance(error, Missing) else "unreadable", str(error)
         for rule, answers in found.items():
-            scores = _salient(item, shown, rule, seed) if status == "scored" else ()
+            scores = _salient(item, objects, rule, seed) if status == "scored" else ()
             answers.append(Answer(item.id, status, scores[:1], scores[1:], why))
     return found
 
 
-def _salient(item: Item, shown: Sequence[VisibleObject], rule: str, seed: int) -> tuple[float, float]:
+def _salient(item: Item, objects: Sequence[VisibleObject], rule: str, seed: int) -> tuple[float, float]:
     """The scores of the true and the false sentence: 1 for the preferred one; by the hash where neither is."""
     sentences = (item.positives[0], item.negatives[0])
     true, false = (WORDS & set(sentence.split()) for sentence in sentences)
-    choice = preferred(rule, shown, true, false)
+    choice = preferred(rule, objects, true, false)
     if not choice:
         return noise(seed, sentences[0]), noise(seed, sentences[1])
     return float(choice > 0), float(choice < 0)

@@ -68,14 +68,14 @@ def write(out: Path) -> list[Group]:
 
 def _content(group: Group) -> GroupReport:
     files: dict[str, bytes] = {}
-    made, drawn = tables(group), figures(group)
-    for table in made:
+    group_tables, group_figures = tables(group), figures(group)
+    for table in group_tables:
         files[f"tables/{table.name}.md"] = table.markdown().encode()
         files[f"tables/{table.name}.csv"] = table.csv().encode()
     with tempfile.TemporaryDirectory() as folder:
-        for name, figure in drawn.items():
+        for name, figure in group_figures.items():
             files |= {f"figures/{path.name}": path.read_bytes() for path in save(figure, folder, name, FORMATS)}
-    return GroupReport(group, made, drawn, files)
+    return GroupReport(group, group_tables, group_figures, files)
 
 
 def _replace(out: Path, files: Mapping[str, bytes]) -> None:
@@ -149,8 +149,8 @@ def html_page(out: Path, contents: Sequence[GroupReport], skipped: Sequence[str]
             f'<div class="figures">{_pictures(content)}</div>{settings}</section>'
         )
         first = f"{group.slug}-{'accuracy' if group.models else 'floors'}"
-        shown = "".join(_html_table(table, table.name == first) for table in content.tables)
-        tables.append(f'<section id="{group.slug}-tables"><h2>{title}: tables</h2>{shown}</section>')
+        content_html = "".join(_html_table(table, table.name == first) for table in content.tables)
+        tables.append(f'<section id="{group.slug}-tables"><h2>{title}: tables</h2>{content_html}</section>')
     links.append(("items", "Wrong items"))
     links += [(f"{content.group.slug}-tables", f"{content.group.title}: tables") for content in contents]
     scores = overview([content.group for content in contents])
@@ -186,8 +186,8 @@ def _html_table(table: Table, opened: bool) -> str:
     """A table that can be folded, initially open or not."""
     files = " ".join(f'<a href="tables/{table.name}.{s}">{s}</a>' for s in ("md", "csv"))
     head = f"<summary><h3>{html.escape(table.title)} ({len(table.rows):,} rows)</h3></summary>"
-    shown = f'{head}{_scrolled(table)}<p class="files">{files}</p>'
-    return f'<details id="{table.name}" class="block"{" open" * opened}>{shown}</details>\n'
+    content_html = f'{head}{_scrolled(table)}<p class="files">{files}</p>'
+    return f'<details id="{table.name}" class="block"{" open" * opened}>{content_html}</details>\n'
 
 
 def _pictures(content: GroupReport) -> str:

@@ -176,14 +176,14 @@ def groups(results: Sequence[Result], out: Path | None = None) -> list[Group]:
     for result in results:
         measuring = tuple(str(result.measuring[name]) for name in ("rules", "sentences"))
         found.setdefault((result.corpus["name"], result.corpus["digest"], *measuring), []).append(result)
-    made: list[Group] = []
+    result_groups: list[Group] = []
     for (corpus, digest, rules, sentences), members in found.items():
         others = [key for key in found if key[0] == corpus]
         several = len(others) > 1
         apart = (f"{members[0].corpus['items']:,} items ({digest[:8]})", f"rules={rules}", f"sentences={sentences}")
         title = ", ".join([corpus, *(text for n, text in enumerate(apart, 1) if len({key[n] for key in others}) > 1)])
         slug = _slug(f"{corpus}-{digest[:8]}-{rules}-{sentences}" if several else corpus)
-        while slug in {group.slug for group in made}:  # another corpus has the same slug
+        while slug in {group.slug for group in result_groups}:  # another corpus has the same slug
             slug += "-2"
         models = [result for result in members if result.model]
         names = _names(models)
@@ -192,7 +192,7 @@ def groups(results: Sequence[Result], out: Path | None = None) -> list[Group]:
         for result, label in zip(models, names, strict=True):
             suffix = f" ({label})" if len(models) > 1 else ""
             baselines |= {f"{name}{suffix}": rows for name, rows in result.floors.items()}
-        made.append(
+        result_groups.append(
             Group(
                 title=title,
                 slug=slug,
@@ -204,7 +204,7 @@ def groups(results: Sequence[Result], out: Path | None = None) -> list[Group]:
                 cropped=tuple(_compare_cropped(by_name, results, out)) if out else (),
             )
         )
-    return made
+    return result_groups
 
 
 def _names(results: Sequence[Result]) -> list[str]:

@@ -150,13 +150,13 @@ def overview(groups: Sequence[Group]) -> Table | None:
         found = _rows(group, keep) if group.models else map(_add_empty_cells, _baseline_rows(group, keep))
         rows += [(Cell(group.title), *row[1:]) for row in found]
     columns = (("", "corpus"), *COLUMNS[1:])
-    kept = [n for n in range(len(columns)) if n < FIRST or any(row[n].text for row in rows)]
-    shown = tuple(tuple(row[n] for n in kept) for row in rows)
+    used = [n for n in range(len(columns)) if n < FIRST or any(row[n].text for row in rows)]
+    visible = tuple(tuple(row[n] for n in used) for row in rows)
     data = pd.concat([_frame(group.series, keep).assign(corpus=group.title) for group in groups]) if rows else None
     title = "Items and pairs right, of all items"
     if data is None:
         return None
-    return Table("scores", title, tuple(columns[n] for n in kept), shown, data, (*NOTES, *OF_MODELS))
+    return Table("scores", title, tuple(columns[n] for n in used), visible, data, (*NOTES, *OF_MODELS))
 
 
 def _add_empty_cells(row: Sequence[Cell]) -> tuple[Cell, ...]:
@@ -174,17 +174,17 @@ def tables(group: Group) -> list[Table]:
     detail = [(by, value) for by, value in group.keys if by not in ("all", group.by)]
     flagged = tuple(f"Flagged: {flag}." for flag in group.flags)
     corpus = tuple(f"Corpus: {note.removesuffix('.')}." for note in group.results[0].corpus["notes"])
-    made: list[Table | None] = []
+    result: list[Table | None] = []
 
     def add(kind: str, title: str, columns: Any, rows: Any, data: pd.DataFrame, notes: tuple[str, ...]) -> None:
         if found := tuple(rows):
-            kept = [n for n in range(len(columns)) if n < FIRST or any(row[n].text for row in found)]
-            heads, found = tuple(columns[n] for n in kept), tuple(tuple(row[n] for n in kept) for row in found)
-            made.append(Table(f"{group.slug}-{kind}", f"{group.title}: {title}", heads, found, data, notes))
+            used = [n for n in range(len(columns)) if n < FIRST or any(row[n].text for row in found)]
+            heads, found = tuple(columns[n] for n in used), tuple(tuple(row[n] for n in used) for row in found)
+            result.append(Table(f"{group.slug}-{kind}", f"{group.title}: {title}", heads, found, data, notes))
 
     notes = (*NOTES, *OF_MODELS, *flagged, *corpus)
     add("accuracy", "accuracy", COLUMNS, _rows(group, main), _frame(group.models, main), notes)
-    made += [
+    result += [
         _matching(group, main),
         _comparison(group, group.comparisons, "compared", "models compared", "Each two models on what both scored."),
         _comparison(group, group.cropped, "binding", "cropped pictures against whole ones", BINDING),
@@ -196,7 +196,7 @@ def tables(group: Group) -> list[Table]:
     rows, data = _baseline_rows(group, main), _frame(group.baselines, group.keys)
     notes = (*NOTES, *_meanings(group), *flagged, *corpus)
     add("floors", "baselines, without a model or without the right picture", columns, rows, data, notes)
-    return [table for table in made if table]
+    return [table for table in result if table]
 
 
 def _meanings(group: Group) -> list[str]:
@@ -320,7 +320,7 @@ def terminal_summary(group: Group) -> str:
             [_best(rules, by, value, what)[1] for rules in rule_columns.values()]
             for what in ("single", "pair_accuracy")
         )
-        shown = ""
+        previous = ""
         for label, lines in group.series.items():
             for line in (one for one in lines if (one.by, one.value) == (by, value)):
                 items = f"{line.scored:,}" if line.scored == line.total else f"{line.scored:,} of {line.total:,}"
@@ -329,8 +329,10 @@ def terminal_summary(group: Group) -> str:
                 right = interval_text(line.single, line.single_low, line.single_high)
                 pairs = interval_text(line.pair_accuracy, line.pair_low, line.pair_high)
                 ties = f"{line.ties:,}"
-                rows.append(["" if first == shown else first, label, items, right, *single, *alone, pairs, *pair, ties])
-                shown = first
+                rows.append(
+                    ["" if first == previous else first, label, items, right, *single, *alone, pairs, *pair, ties]
+                )
+                previous = first
     columns = [n for n in range(len(rows[0])) if n < 3 or any(row[n] for row in rows[1:])]
     widths = {n: max(len(row[n]) for row in rows) for n in columns}
     text_lines = ["  ".join(row[n].ljust(widths[n]) for n in columns).rstrip() for row in rows]

@@ -210,9 +210,9 @@ def _make(folder: Path, config: ScenesConfig, workers: int, log: Log) -> None:
     workers = 1 if workers == 0 and total <= SINGLE_PROCESS_RECORDS else workers
     with (
         Progress(total, log, "records") as progress,
-        contextlib.closing(run(ChunkWriter(folder, config), missing, workers)) as made,
+        contextlib.closing(run(ChunkWriter(folder, config), missing, workers)) as results,
     ):
-        for _, lines in made:
+        for _, lines in results:
             progress.advance(lines)
 
 

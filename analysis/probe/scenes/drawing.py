@@ -73,9 +73,9 @@ def sprite(shape: str, side: int) -> np.ndarray:
         across, down = (max(axis) - min(axis) for axis in zip(*outline, strict=True))
         ratio = min(across, down) / max(across, down)
     span = side / (factor * math.sqrt(ratio))
-    drawn = coverage(shape, span, 2 * math.ceil(span / 2) + 4)
-    rows, columns = np.flatnonzero(drawn.any(axis=1)), np.flatnonzero(drawn.any(axis=0))
-    return drawn[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    pixels = coverage(shape, span, 2 * math.ceil(span / 2) + 4)
+    rows, columns = np.flatnonzero(pixels.any(axis=1)), np.flatnonzero(pixels.any(axis=0))
+    return pixels[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
 
 
 @functools.cache

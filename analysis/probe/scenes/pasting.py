@@ -89,13 +89,13 @@ def placed(background: Image.Image, thing: Image.Image | None, x: float, y: floa
     for name, value in (("x", x), ("y", y), ("scale", scale)):
         if not 0 <= value <= 1 or (name == "scale" and value == 0):
             raise ValueError(f"{name}={value}: must be {'above 0, to 1' if name == 'scale' else '0 to 1'}")
-    shown = on_white(background)
+    picture = on_white(background)
     if thing is None:
-        return shown
-    left, top, width, height = box_of(shown, thing, x, y, scale)
+        return picture
+    left, top, width, height = box_of(picture, thing, x, y, scale)
     small = thing.convert("RGBA").resize((width, height), Image.Resampling.LANCZOS)
-    shown.paste(small, (left, top), small)
-    return shown
+    picture.paste(small, (left, top), small)
+    return picture
 
 
 def box_of(background: Image.Image, thing: Image.Image, x: float, y: float, scale: float) -> tuple[int, int, int, int]:

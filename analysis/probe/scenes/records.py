@@ -93,12 +93,12 @@ def _relationship(name: str, o: PlacedObject) -> dict[str, Any]:
 
 
 def _truth(side: PairMember) -> SceneRecord:
-    shown = [
+    objects = [
         {**{name: getattr(o, name) for name in PLACED}, "size": o.size, "box": o.box, "area": o.box[2] * o.box[3]}
         for o in side.scene
     ]
     forms = {"positive_form": vars(side.positive), "negative_form": vars(side.negative)}
-    return {"objects": shown, "subject": side.subject, **forms}
+    return {"objects": objects, "subject": side.subject, **forms}
 
 
 # Reading -------------------------------------------------------------------------------------------------------------

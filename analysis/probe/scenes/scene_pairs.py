@@ -93,12 +93,12 @@ class PairKind:
         scene."""
         for attempt in range(ATTEMPTS):
             key = stream_key("probe", FORMAT_VERSION, seed, self.axis, self.source, attempt)
-            made = self.make(index, RandomChoices(key, index))
-            for side in made.sides:
+            pair = self.make(index, RandomChoices(key, index))
+            for side in pair.sides:
                 if not side.positive.holds(side.scene) or side.negative.holds(side.scene):
                     raise ValueError(f"{self.axis}/{self.source}, pair {index}: wrong: {side}")
-            if self.grade == "N1" or is_balanced(made):
-                return made
+            if self.grade == "N1" or is_balanced(pair):
+                return pair
         raise ValueError(f"{self.axis}/{self.source}, pair {index}: a salience rule tells its pictures apart")
 
 

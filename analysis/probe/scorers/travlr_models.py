@@ -121,14 +121,14 @@ def build_parts(
 def projections_of(name: str, checkpoint: str, width: int) -> nn.ModuleDict:
     """ALBEF's contrastive projections, `vision_proj` and `text_proj`."""
     content = {key.removeprefix("module."): value for key, value in read_checkpoint(checkpoint).items()}
-    made = {}
+    projections = {}
     for side, published in (("image", "vision_proj"), ("text", "text_proj")):
         weight, bias = content.get(f"{published}.weight"), content.get(f"{published}.bias")
         if weight is None or bias is None or weight.ndim != 2 or weight.shape[1] != width or len(bias) != len(weight):
             raise ValueError(f"head=itc: model={name} has no {published} that fits")
-        made[side] = nn.Linear(width, len(weight))
-        made[side].load_state_dict({"weight": weight, "bias": bias})
-    return nn.ModuleDict(made)
+        projections[side] = nn.Linear(width, len(weight))
+        projections[side].load_state_dict({"weight": weight, "bias": bias})
+    return nn.ModuleDict(projections)
 
 
 # Regions ----------------------------------------------------------------------------------------------------------
@@ -158,8 +158,8 @@ def _grid(settings: RegionSettings) -> tuple[Find, int]:
     def find(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
         picture = np.asarray(image.convert("RGB"))
         cells = np.ones((1, ROWS * COLUMNS), np.int16)
-        found = make_regions(settings, PictureSet(["picture"], cells, ROWS, COLUMNS, decoded=lambda: [picture]))
-        features, boxes, _ = found.take([0])
+        table = make_regions(settings, PictureSet(["picture"], cells, ROWS, COLUMNS, decoded=lambda: [picture]))
+        features, boxes, _ = table.take([0])
         return features[0], boxes[0]
 
     return find, DIMENSION
@@ -173,8 +173,8 @@ def _detector(settings: RegionSettings) -> tuple[Find, int]:
         detector = Detector(str(settings.detector), settings.number)
 
     def find(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
-        found = detector.find([np.asarray(image.convert("RGB"))])
-        return np.asarray(found["features"][0]), np.asarray(found["boxes"][0])
+        table = detector.find([np.asarray(image.convert("RGB"))])
+        return np.asarray(table["features"][0]), np.asarray(table["boxes"][0])
 
     return find, detector.dimension
 
@@ -195,10 +195,10 @@ def _file(settings: RegionSettings) -> tuple[Find, int]:
         raise ValueError(f"regions.file={path}: {what} a file in {', '.join(FORMATS)}, or a folder of .npz files")
     try:
         file = NpzFolder(path) if path.is_dir() else FORMATS[path.suffix](path)
-        known = {npz.stem for npz in path.glob("*.npz")} if path.is_dir() else set(file.counts(_AllImages()))
-        if not known:
+        names = {npz.stem for npz in path.glob("*.npz")} if path.is_dir() else set(file.counts(_AllImages()))
+        if not names:
             raise ValueError("holds no features")
-        first = checked(path, file, min(known), None)[0]  # all have the width of the first
+        first = checked(path, file, min(names), None)[0]  # all have the width of the first
     except (ValueError, OSError) as error:
         raise ValueError(f"regions.file={path}: {str(error).removeprefix(f'{path}: ')}") from None
 
@@ -208,7 +208,7 @@ def _file(settings: RegionSettings) -> tuple[Find, int]:
             name = BLANK
         if not name:
             raise ValueError(f"regions.file={path}: regions are found by file name, which this picture lacks")
-        if name not in known:
+        if name not in names:
             raise ValueError(f"regions.file={path}: lacks the picture {name}{' (white)' if name == BLANK else ''}")
         try:
             features, boxes = checked(path, file, name, None)
