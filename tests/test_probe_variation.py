@@ -23,7 +23,7 @@ from analysis.probe.corpora.items import Scorer
 from analysis.probe.scenes.pasting import box_of, placed, shape_picture
 from analysis.probe.variation import (
     background_of,
-    moves,
+    changes,
     object_of,
     places,
     plot,
@@ -121,7 +121,7 @@ def test_scores_are_those_of_what_is_shown() -> None:
     margins = with_margins(frame)
     difference = margins[margins["sentence"] == "red − blue"]
     assert difference["score"].tolist() == pytest.approx((2 * frame[frame["sentence"] == "red"]["score"]).tolist())
-    table = moves(margins).set_index("sentence")
+    table = changes(margins).set_index("sentence")
     reds_only = frame[frame["sentence"] == "red"]
     assert table.loc["red", "mean"] == pytest.approx(reds_only["score"].mean())
     small = reds_only[reds_only["size"] == 0.2]["score"].mean() - reds_only[reds_only["size"] == 0.4]["score"].mean()
