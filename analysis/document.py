@@ -22,7 +22,7 @@ from analysis.averages import Trained, trained
 from analysis.counts import departures
 from analysis.layout import Table
 from analysis.runs import Runs
-from train.results.store import TEST_SETTINGS, main_test_setting
+from train.results.columns import TEST_SETTINGS, main_test_setting
 from train.results.tables import differing_settings, value_text
 from travlr.browse import filled
 

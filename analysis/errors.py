@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from train.results.store import TEST_SETTINGS, TEST_SPLITS
+from train.results.columns import TEST_SETTINGS, TEST_SPLITS
 from travlr.browse import picture
 from travlr.dataset import Dataset
 

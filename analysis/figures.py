@@ -51,7 +51,7 @@ from analysis.run_figures import (
 )
 from analysis.runs import Runs, examples_of
 from train.config import ARCHITECTURES, SETTINGS
-from train.results.store import TEST_SETTINGS, TEST_SPLITS, main_test_setting
+from train.results.columns import TEST_SETTINGS, TEST_SPLITS, main_test_setting
 from travlr.tasks import TASKS
 
 __all__ = ["FIGURES", "Kind", "draw", "save"]

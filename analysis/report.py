@@ -41,7 +41,8 @@ from analysis.runs import Runs, load
 from analysis.tables import TABLES, overview
 from analysis.tables.facts import table6
 from analysis.tables.sheet import TASKS, TEXT_ONLY
-from train.results.store import REPORT, main_test_setting
+from train.results.columns import main_test_setting
+from train.results.store import REPORT
 from travlr import cli
 from travlr.cli import Log
 from travlr.files import WORK, Locked, close, hashed, locked

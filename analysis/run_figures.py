@@ -40,7 +40,7 @@ from analysis.page import (
     whiskers,
     write,
 )
-from train.results.store import TEST_SETTINGS
+from train.results.columns import TEST_SETTINGS
 from train.results.tables import origin
 from travlr.scene import SPLITS, column_name
 from travlr.tasks import TASKS

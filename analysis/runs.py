@@ -13,17 +13,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from train.results.store import (
-    RESULT_COLUMNS,
-    TEST_SPLITS,
-    Row,
-    collect_results,
-    has_converged,
-    main_test_setting,
-    read_config,
-    read_curve,
-    read_predictions,
-)
+from train.results.columns import RESULT_COLUMNS, TEST_SPLITS, Row, has_converged, main_test_setting
+from train.results.predictions import read_predictions
+from train.results.store import collect_results, read_config, read_curve
 from travlr.dataset import Dataset, open_dataset, parse_query_form
 from travlr.tasks.quantifiers import FAMILIES
 

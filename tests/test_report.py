@@ -30,7 +30,8 @@ from analysis.tables.sheet import BIMODAL, TASKS, TEXT_ONLY
 from tests.grid import make_run
 from tests.test_browse import Open, chrome, open_page, until  # noqa: F401
 from tests.test_tables import like_table2, made, runs_of
-from train.results.store import PREDICTIONS, read_config
+from train.results.predictions import PREDICTIONS
+from train.results.store import read_config
 from travlr import Cardinality, Spatiality, cli
 from travlr.config import Count, Image
 from travlr.generate import Job, generate_dataset

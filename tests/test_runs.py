@@ -21,7 +21,7 @@ from analysis.runs import _scenes, examples_of
 from tests.grid import make_run
 from tests.helpers import edit
 from tests.test_results import NEWER
-from train.results.store import PREDICTIONS, read_predictions
+from train.results.predictions import PREDICTIONS, read_predictions
 from travlr import open_dataset
 from travlr.config import Count, Image
 from travlr.dataset import OBJECT, Example, parse_query_form

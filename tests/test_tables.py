@@ -28,7 +28,8 @@ from analysis.tables.sheet import BIMODAL, TASKS, TEXT_ONLY
 from tests.grid import make_run, merged
 from tests.helpers import write
 from train.config import Run
-from train.results.store import RESULT_COLUMNS, canonical, run_id
+from train.results.columns import RESULT_COLUMNS
+from train.results.store import canonical, run_id
 
 SETTINGS = paper.SETTINGS
 Scores = Mapping[tuple[str, str], float]  # (test setting, split) -> macro-F1

@@ -14,8 +14,8 @@ from analysis.paper import NAMES
 from analysis.runs import Runs
 from analysis.tables.sheet import BIMODAL, MARKS, SHORT, TASKS, TEXT_ONLY, Sheet, left_out
 from train.config import SETTINGS as TRAINED_IN
+from train.results.columns import TEST_SETTINGS, TEST_SPLITS, main_test_setting
 from train.results.scores import TEST
-from train.results.store import TEST_SETTINGS, TEST_SPLITS, main_test_setting
 
 Place = tuple[str, str, str]  # task, test setting, split
 Measured = Mapping[tuple[str, str, str], Sequence[float]]  # name, test setting, split -> interval, couples right

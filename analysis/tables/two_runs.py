@@ -11,8 +11,8 @@ from analysis.paper import SETTINGS, SPLITS
 from analysis.runs import Runs
 from analysis.statistics import Paired, holm, paired
 from analysis.tables.sheet import SHORT, Sheet, score_text, signed
+from train.results.predictions import read_predictions
 from train.results.scores import LEVEL
-from train.results.store import read_predictions
 from train.results.tables import differing_settings, settings_text
 
 

@@ -26,7 +26,7 @@ from train.learning.consistency import paired_inputs
 from train.learning.module import Schedule
 from train.learning.reader import PAIRS
 from train.models import shape_of
-from train.results.store import main_test_setting
+from train.results.columns import main_test_setting
 
 CANDIDATES = 8  # examples from which one with few objects is taken, where training begins with those
 TOKENS = 16_384  # padded tokens of a batch in evaluation

@@ -22,7 +22,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import stdtr, stdtrit
 
 from analysis.statistics import Z, mcnemar, unseen, wilson
-from train.results.scores import ends, resampled
+from train.results.scores import bootstrap_counts, percentile_interval
 
 Statistic = Callable[[np.ndarray], np.ndarray]
 """Counts (..., kinds) of units of each kind -> what they make, (...)."""
@@ -149,9 +149,9 @@ def interval(
         error = math.sqrt(units.two_way(lambda cluster, unit: _jackknife(whole, codes[unit], cluster, statistic)))
         low, high = _wilson(value, error, units.freedom(), least, most)
     else:
-        draws = statistic(resampled(codes, kinds, units.connected, seed))
+        draws = statistic(bootstrap_counts(codes, kinds, units.connected, seed))
         error = float(draws.std())
-        low, high = ends(draws)
+        low, high = percentile_interval(draws)
     # Few clusters, or clusters all alike, may show no or little variance, which is no certainty: the interval is at
     # least what clusters at either extreme would make of the value, had they the share that shows none in so many once
     # in 40 times.
