@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import ROOT, flip, one_line, wait_for
-from train.results import store as results
 from train.results.baselines import Baseline
 from train.results.columns import RESULT_COLUMNS, TEST_SETTINGS
 from train.results.predictions import predictions_table, read_predictions, write_predictions

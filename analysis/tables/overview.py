@@ -8,14 +8,15 @@ from urllib.parse import urlencode
 
 import pandas as pd
 
-from analysis.averages import Average, Trained, trained, variants
+from analysis.averages import RunSummary, SeedAverage, run_summaries, variants
 from analysis.layout import BLANK, Cell, Table
-from analysis.paper import NAMES
+from analysis.paper import BIMODAL, MODEL_NAMES, TEXT_ONLY
 from analysis.runs import Runs
-from analysis.tables.sheet import BIMODAL, MARKS, SHORT, TASKS, TEXT_ONLY, Sheet, left_out
-from train.config import SETTINGS as TRAINED_IN
+from analysis.tables.builder import MARKS, SHORT_SETTINGS, TableBuilder, omission_notes
+from train.config import SETTINGS
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS, main_test_setting
 from train.results.scores import TEST
+from travlr.tasks import TASKS
 
 Place = tuple[str, str, str]  # task, test setting, split
 Measured = Mapping[tuple[str, str, str], Sequence[float]]  # name, test setting, split -> interval, couples right
@@ -28,22 +29,22 @@ SHOWN = {"controlled": "Volta {}", "with a reader": "{} + reader", "with consist
 def overview(runs: Runs) -> Table:
     """Mean macro-F1 of each model and training setting, by task, test setting and split; baselines below.
 
-    Of runs that are set apart from those of Table 2 (see `Trained.kind`), those with a reader, with consistency and of
+    Of runs that are set apart from those of Table 2 (see `RunSummary.kind`), those with a reader, with consistency and of
     controlled architectures have lines of their own; others are left out, unless there is nothing else.
     """
-    every = _datasets_ranked(trained(runs))
+    every = _datasets_ranked(run_summaries(runs))
     used = [run for run in every if run.kind <= SHOWN.keys()] or every
     found = {run.about["task"] for run in used}
     tasks = [*(task for task in TASKS if task in found), *sorted(found - TASKS.keys())]
     places = [(task, test, split) for task in tasks for test in TEST_SETTINGS for split in TEST_SPLITS]
     columns = ["name", "test_setting", "split", "interval_low", "interval_high", "couples_right"]
     measured = {tuple(row[:3]): row[3:] for row in runs.results[columns].itertuples(index=False, name=None)}
-    sheet = Sheet()
+    sheet = TableBuilder()
     for label, setting, line in _lines(sheet, used):
         cells = [_cell(sheet, line, label, setting, place, measured) for place in places]
-        sheet.add([Cell(label), Cell(SHORT.get(setting, setting.capitalize())), *cells])
+        sheet.add([Cell(label), Cell(SHORT_SETTINGS.get(setting, setting.capitalize())), *cells])
     heads = [("", "", "Model"), ("", "", "Trained in")]
-    heads += [(task, SHORT[test], SPLITS[split]) for task, test, split in places]
+    heads += [(task, SHORT_SETTINGS[test], SPLITS[split]) for task, test, split in places]
     notes = [
         f"Groups of columns: tasks, tested in; InD: {TEST_SPLITS[0]}, OOD: {TEST_SPLITS[1]}.",
         MARKS[0],
@@ -51,7 +52,7 @@ def overview(runs: Runs) -> Table:
         "highest mean of a column, where it is underlined. On the page, framed: tested as trained.",
         "Text alone: what rules reach that see the query, or the query and the number of objects; the highest of "
         "several datasets.",
-        *left_out(runs, used, every),
+        *omission_notes(runs, used, every),
     ]
     title = "Macro-F1 by model, task, test setting and split"
     table = sheet.table("overview", title, heads, used, notes)
@@ -59,7 +60,7 @@ def overview(runs: Runs) -> Table:
     return replace(table, rows=(*table.rows, *baselines), data=pd.DataFrame(sheet.data), shaded=True)
 
 
-def _datasets_ranked(runs: Sequence[Trained]) -> list[Trained]:
+def _datasets_ranked(runs: Sequence[RunSummary]) -> list[RunSummary]:
     """Runs whose setting `dataset` is 1 on the dataset of their task that most are on, 2 on the next, and so on: what
     was trained alike on all tasks has then equal settings."""
     counts = pd.Series([(str(run.about["task"]), str(run.about["dataset"])) for run in runs]).value_counts()
@@ -73,25 +74,27 @@ def _datasets_ranked(runs: Sequence[Trained]) -> list[Trained]:
     return ranked
 
 
-def _lines(sheet: Sheet, runs: Sequence[Trained]) -> Iterator[tuple[str, str, list[Trained]]]:
+def _lines(sheet: TableBuilder, runs: Sequence[RunSummary]) -> Iterator[tuple[str, str, list[RunSummary]]]:
     """What each line is called, its training setting, and its runs, which differ in task and seed alone."""
     order = [*BIMODAL, *TEXT_ONLY]
     models = sorted({str(run.about["model"]) for run in runs}, key=lambda m: (order.index(m) if m in order else 9, m))
     for model in models:
         own = [run for run in runs if run.about["model"] == model]
         for kind in sorted({run.kind for run in own}, key=lambda kind: (len(kind), sorted(kind))):
-            label = NAMES.get(model, model)
+            label = MODEL_NAMES.get(model, model)
             for name in sorted(kind):
                 label = SHOWN.get(name, f"{{}}, {name}").format(label)
             for settings, alike in variants([run for run in own if run.kind == kind]):
-                for setting in (*TRAINED_IN, *sorted({str(run.about["setting"]) for run in alike} - {*TRAINED_IN})):
+                for setting in (*SETTINGS, *sorted({str(run.about["setting"]) for run in alike} - {*SETTINGS})):
                     if line := [run for run in alike if run.about["setting"] == setting]:
                         yield label + sheet.mark(settings), setting, line
 
 
-def _cell(sheet: Sheet, line: Sequence[Trained], label: str, setting: str, place: Place, measured: Measured) -> Cell:
+def _cell(
+    sheet: TableBuilder, line: Sequence[RunSummary], label: str, setting: str, place: Place, measured: Measured
+) -> Cell:
     task, test, split = place
-    average = Average([run for run in line if run.about["task"] == task])
+    average = SeedAverage([run for run in line if run.about["task"] == task])
     key = {"model": label, "train_setting": setting, "task": task, "test_setting": test, "split": split}
     sheet.data.append(key | average.numbers(test, split))
     score = average.score(test, split)
@@ -120,7 +123,7 @@ def _more(low: float, high: float, couples: float) -> str:
     return interval + ("" if pd.isna(couples) else f", couples right {couples:.1f} %")
 
 
-def _baseline(sheet: Sheet, results: pd.DataFrame, column: str, places: Sequence[Place]) -> tuple[Cell, ...]:
+def _baseline(sheet: TableBuilder, results: pd.DataFrame, column: str, places: Sequence[Place]) -> tuple[Cell, ...]:
     cells = [Cell(TEXT_ALONE), Cell(BASELINES[column])]
     for task, test, split in places:
         level = results.loc[(results["task"] == task) & (results["split"] == split), column].max()

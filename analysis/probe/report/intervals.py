@@ -21,7 +21,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import stdtr, stdtrit
 
-from analysis.statistics import Z, mcnemar, unseen, wilson
+from analysis.statistics import Z, largest_unseen_share, mcnemar, wilson
 from train.results.scores import bootstrap_counts, percentile_interval
 
 Statistic = Callable[[np.ndarray], np.ndarray]
@@ -155,7 +155,7 @@ def interval(
     # Few clusters, or clusters all alike, may show no or little variance, which is no certainty: the interval is at
     # least what clusters at either extreme would make of the value, had they the share that shows none in so many once
     # in 40 times.
-    unlike = unseen(units.least()) / 100
+    unlike = largest_unseen_share(units.least()) / 100
     low, high = min(low, value + unlike * (least - value)), max(high, value + unlike * (most - value))
     return Interval(low, high, error)
 
