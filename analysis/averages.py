@@ -13,7 +13,7 @@ import pandas as pd
 
 from analysis.runs import Runs
 from analysis.statistics import SeedMean, over_seeds
-from train.results.tables import differing_settings, flat_settings, settings_text
+from train.results.tables import comparable_settings, differing_settings, settings_text
 from travlr.cli import close
 
 
@@ -71,10 +71,11 @@ def run_summaries(runs: Runs) -> list[RunSummary]:
     """The runs of a folder, in the order of their results."""
     results = runs.results
     found: dict[str, RunSummary] = {}
-    for row in results.drop_duplicates("name").to_dict("records"):
-        about = {name: None if value is pd.NA or value != value else value for name, value in row.items()}
-        config = json.loads(about["config"]) if about["config"] else {}
-        found[str(about["name"])] = RunSummary(about, _with_train_fraction(flat_settings(config), runs), {})
+    rows = results.drop_duplicates("name").to_dict("records")
+    columns_of = [{n: None if value is pd.NA or value != value else value for n, value in row.items()} for row in rows]
+    settings_of = comparable_settings([json.loads(about["config"] or "{}") for about in columns_of])
+    for about, settings in zip(columns_of, settings_of, strict=True):
+        found[str(about["name"])] = RunSummary(about, _with_train_fraction(settings, runs), {})
     above = results["above_random"].fillna(False)
     columns = (results[name] for name in ("name", "test_setting", "split", "macro_f1"))
     for name, test, split, score, is_above in zip(*columns, above, strict=True):

@@ -18,8 +18,9 @@ import pandas as pd
 
 from analysis.statistics import wilson
 from train.config import ARCHITECTURES, CONTROLLED, Run
+from train.results.columns import BASELINES
 from train.results.store import canonical
-from train.results.tables import differing_settings, flat_settings, settings_text
+from train.results.tables import comparable_settings, differing_settings, flat_settings, settings_text
 from travlr.tasks.quantifiers import FAMILIES
 
 OUTCOMES = ("both right", "both wrong", "only image right", "only caption right")
@@ -143,7 +144,7 @@ def _of_task(predictions: pd.DataFrame, task: str) -> pd.DataFrame:
 
 def by_size(results: pd.DataFrame) -> pd.DataFrame:
     """Scores by training-set size (figures 15-18), in the setting of training: task, setting, split, label,
-    train_examples, streamed, seed, name, macro_f1, low, high (bootstrap), floor_query, floor_query_objects. A row for
+    train_examples, streamed, seed, name, macro_f1, low, high (bootstrap), and macro-F1 of the baselines. A row for
     each result.
 
     Lines (`label`) are of runs that differ in seed, setting and training set alone; those with a single size are left
@@ -172,7 +173,7 @@ def by_size(results: pd.DataFrame) -> pd.DataFrame:
         "low",
         "high",
     ]
-    found = rows[[*columns, "floor_query", "floor_query_objects"]]
+    found = rows[[*columns, *(f"floor_{name}" for name in BASELINES)]]
     return found.sort_values(columns[:7], ignore_index=True)
 
 
@@ -227,7 +228,8 @@ def distinguishing_settings(rows: pd.DataFrame, but: Sequence[str] = ()) -> pd.S
     defaults = flat_settings(json.loads(canonical(asdict(Run()))))
     for _, group in rows[rows["config"].notna()].groupby([_model_and_size(rows), rows["task"]], observed=True):
         configs = list(group["config"].unique())
-        settings = [_without(flat_settings(json.loads(config)), (*LABEL_SETTINGS, *but)) for config in configs]
+        settings = comparable_settings([json.loads(config) for config in configs])
+        settings = [{n: value for n, value in one.items() if n not in (*LABEL_SETTINGS, *but)} for one in settings]
         apart = differing_settings(settings)
         usual = {name: _most_common([one[name] for one in apart], defaults.get(name)) for name in apart[0]}
         for config, one in zip(configs, apart, strict=True):
@@ -239,10 +241,6 @@ def distinguishing_settings(rows: pd.DataFrame, but: Sequence[str] = ()) -> pd.S
 
 def _model_and_size(rows: pd.DataFrame) -> pd.Series:
     return (rows["model"].astype(str) + " " + rows["size"].fillna("").astype(str)).str.strip()
-
-
-def _without(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in names}
 
 
 def _most_common(values: Sequence[Any], default: Any) -> str:

@@ -21,10 +21,12 @@ import pandas as pd
 from analysis.averages import RunSummary, run_summaries
 from analysis.counts import distinguishing_settings
 from analysis.layout import Table
-from analysis.runs import Runs
+from analysis.runs import Runs, in_order
+from train.config import ARCHITECTURES, SETTINGS
 from train.results.columns import TEST_SETTINGS, main_test_setting
 from train.results.tables import differing_settings, value_text
 from travlr.browse import filled
+from travlr.tasks import TASKS
 
 FORMATS = ("svg", "png")  # of figures; PDF takes as long again
 TEMPLATE = Path(__file__).with_name("report.html")
@@ -245,7 +247,11 @@ def _data(report: ReportContent) -> dict[str, Any]:
         }
         for digest, found in report.errors.items()
     }
-    shown = {"figures": _figures(report), "formats": list(report.formats), "kinds": _kinds(report)}
+    figures = _figures(report)
+    orders: dict[str, Iterable[str]] = {"task": TASKS, "model": ARCHITECTURES, "setting": SETTINGS}
+    choices = {name: in_order((one[name] for one in (*runs, *figures) if one[name]), order)
+               for name, order in orders.items()}  # fmt: skip
+    shown = {"figures": figures, "formats": list(report.formats), "kinds": _kinds(report), "choices": choices}
     return {"tests": list(TEST_SETTINGS), "runs": runs, "sets": sets, **shown}
 
 

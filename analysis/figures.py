@@ -33,7 +33,6 @@ from analysis.panels import (
     baseline_lines,
     cell_grid,
     colour_scale,
-    in_order,
     label_axes,
     panel_figure,
     percent_axis,
@@ -51,7 +50,7 @@ from analysis.run_figures import (
     quantifiers,
     runs_title,
 )
-from analysis.runs import Runs, examples_of
+from analysis.runs import Runs, examples_of, in_order
 from train.config import ARCHITECTURES, SETTINGS
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS, main_test_setting
 from travlr.tasks import TASKS
@@ -68,7 +67,7 @@ def subsets(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
     """Macro-F1 by training-set size, of one task: a column for each setting, a row for each split (figures 15-18)."""
     _require_one(results, "task")
     table, marks = _number_labels(counts.by_size(results))
-    splits, settings = in_order(table, "split", TEST_SPLITS[::-1]), in_order(table, "setting", SETTINGS)
+    splits, settings = in_order(table["split"], TEST_SPLITS[::-1]), in_order(table["setting"], SETTINGS)
     styles = dict(zip(sorted(table["label"].unique()), itertools.cycle(MARKERS), strict=False))
     key: list[Artist] = [
         Line2D([], [], color=c, marker=m, markersize=4, label=label) for label, (c, m) in styles.items()
@@ -88,7 +87,7 @@ def subsets(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
             here = table[(table["split"] == split) & (table["setting"] == setting)]
             _size_lines(axes, here, styles)
             axes.set_xlim(*ends)
-            baseline_lines(axes, here.drop_duplicates(["floor_query", "floor_query_objects"]), "macro_f1")
+            baseline_lines(axes, here.drop_duplicates([column for column, _, _ in BASELINE_STYLES]), "macro_f1")
             percent_axis(axes, low, 101)
             if axes is not row[0]:
                 axes.set_yticklabels([])
@@ -136,8 +135,8 @@ def transfer(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
     reaches, models that see nothing else among it."""
     _require_one(results, "task")
     table, marks = _number_labels(counts.transfer(results))
-    splits = in_order(table, "split", TEST_SPLITS)
-    trained, tested = in_order(table, "setting", SETTINGS), in_order(table, "test_setting", TEST_SETTINGS)
+    splits = in_order(table["split"], TEST_SPLITS)
+    trained, tested = in_order(table["setting"], SETTINGS), in_order(table["test_setting"], TEST_SETTINGS)
     captions_only = table.groupby("label")["test_setting"].agg(lambda of: set(of) == {"caption"})
     order = sorted(captions_only.index, key=_label_order)
     matrices = [label for label in order if not captions_only[label]]
@@ -216,7 +215,7 @@ def loss(curves: pd.DataFrame, results: pd.DataFrame) -> Figure:
     panel = curves["label"].str.extract(r"(\[\d+\])$")[0].fillna("") if one else curves["label"]
     shown = sorted(panel.unique(), key=_label_order)
     line = curves["model"] if one else curves["setting"]
-    order = sorted(line.unique(), key=_label_order if one else SETTINGS.index)
+    order = in_order(line, ARCHITECTURES if one else SETTINGS)
     styles = dict(zip(order, itertools.cycle(MARKERS), strict=False))
     key: list[Artist] = [
         Line2D([], [], color=styles[label][0], marker=styles[label][1], markersize=4, label=label) for label in order

@@ -11,6 +11,7 @@ import math
 import os
 import textwrap
 from collections.abc import Iterable, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from train.results.columns import BASELINES
+
 BLUE, ORANGE, GREEN, RED, SKY, PURPLE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
 SPLIT_STYLE = {"test_ind": (SKY, ""), "test_ood": (ORANGE, "////")}
 MARKERS = ((BLUE, "o"), (RED, "s"), (GREEN, "^"), (PURPLE, "D"), (ORANGE, "v"), (SKY, "P"), ("black", "X"))
-BASELINE_STYLES = (  # column, words, and dashes and dots that are both seen where the lines coincide
-    ("floor_query", "query", (0, (6, 6))),
-    ("floor_query_objects", "query and number of objects", (4.5, (1.5, 1.5, 1.5, 7.5))),
+# Dashes and dots of which both are visible where two lines coincide.
+DASHES: tuple[Any, ...] = ((0, (6, 6)), (4.5, (1.5, 1.5, 1.5, 7.5)), (0, (3, 3)), (0, (9, 3)), (0, (1.5, 3)))
+BASELINE_STYLES = tuple(  # column, what the rule sees, line style
+    (f"floor_{name}", words, dashes) for (name, words), dashes in zip(BASELINES.items(), cycle(DASHES), strict=False)
 )
 TEXT, SMALL = 8.0, 6.0  # points
 LINE, NOTE_LINE = 0.165, 0.125  # inches that a line takes
@@ -183,11 +187,6 @@ def split_legend(splits: Iterable[str]) -> list[Artist]:
     return [
         Patch(facecolor=face, hatch=hatch, edgecolor="black", linewidth=0.5, label=of) for of, face, hatch in styles
     ]
-
-
-def in_order(frame: pd.DataFrame, column: str, order: Sequence[str]) -> list[str]:
-    found = set(frame[column].unique())
-    return [one for one in order if one in found]
 
 
 # What text alone reaches ---------------------------------------------------------------------------------------------

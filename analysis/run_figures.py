@@ -33,7 +33,6 @@ from analysis.panels import (
     baseline_lines,
     cell_grid,
     colour_scale,
-    in_order,
     label_axes,
     panel_figure,
     percent_axis,
@@ -41,6 +40,7 @@ from analysis.panels import (
     whiskers,
     write_cell,
 )
+from analysis.runs import in_order
 from train.results.columns import TEST_SETTINGS
 from train.results.tables import origin
 from travlr.scene import SPLITS, column_name
@@ -77,7 +77,7 @@ def runs_title(results: pd.DataFrame) -> list[str]:
     """A title line of several runs."""
     count, seeds = results["run"].nunique(), sorted(results["seed"].dropna().unique())
     several = f"{count} run{'s' * (count > 1)}, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
-    tasks = ", ".join(task for task in TASKS if task in set(results["task"]))
+    tasks = ", ".join(in_order(results["task"].dropna(), TASKS))
     return [f"{tasks} · {several}, {' or '.join(sorted({_origin(weights) for weights in results['weights']}))}"]
 
 
@@ -125,7 +125,7 @@ def _pair_grids(table: pd.DataFrame, task: type[Task]) -> dict[str, PairGrid]:
         kinds = {kind: kind for kind in sorted(table["kind"].unique(), reverse=True)}
         return {"": PairGrid((task.axes[""][1], ""), "kind", _axis(table, "x"), kinds)}
     grids = {}
-    for kind in in_order(table, "kind", tuple(task.axes)):
+    for kind in (kind for kind in task.axes if kind in set(table["kind"])):
         of_kind = table[table["kind"] == kind]
         grids[kind] = PairGrid(task.axes[kind], "y", _axis(of_kind, "x", "y"), _axis(of_kind, "y", "x"))
     if not grids:
@@ -175,7 +175,7 @@ def cells(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """Wrong answers of a run in one test setting, percent, by pair <x, y> (figures 3, 24, 25)."""
     rows = results_of(predictions, results)
     table = counts.by_pair(predictions)
-    splits, grids = in_order(table, "split", SPLITS), _pair_grids(table, _task_of(predictions))
+    splits, grids = in_order(table["split"], SPLITS), _pair_grids(table, _task_of(predictions))
     places = [(split, kind) for split in splits for kind in grids]
     note = (
         "In a cell: percent of answers that are wrong and, small, the number of examples. Blank: the split has no such "
@@ -206,7 +206,7 @@ def _of_panel(table: pd.DataFrame, split: str, kind: str) -> pd.DataFrame:
 def dataset(examples: pd.DataFrame, results: pd.DataFrame | None = None) -> Figure:
     """How many examples of each split of a dataset show each pair (figures 8-14)."""
     table, task = counts.pair_counts(examples), _task_of(examples)
-    splits, grids = in_order(table, "split", SPLITS), _pair_grids(table, task)
+    splits, grids = in_order(table["split"], SPLITS), _pair_grids(table, task)
     sizes = [f"{split} {len(examples[examples['split'] == split]):,}" for split in splits]
     most = table.groupby("split", observed=True)["examples"].transform("max")
     table = table.assign(share=100 * table["examples"] / most)
@@ -226,7 +226,7 @@ def numbers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """How often the model says that a query is true, by the scene's number and the query's (figure 4)."""
     rows = results_of(predictions, results)
     table = counts.by_number(predictions)
-    splits = in_order(table, "split", SPLITS)
+    splits = in_order(table["split"], SPLITS)
     every = list(range(1, int(max(table["actual"].max(), table["predicted"].max())) + 1))
     note = (
         "In a cell: how many queries the model says are true, of how many that ask this; colour is the share. (The "
@@ -255,7 +255,8 @@ def pairs(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """Right and wrong answers by pair, of spatiality: a row for each axis (figure 2)."""
     rows = results_of(predictions, results)
     table = counts.by_pair(predictions)
-    kinds, splits = in_order(table, "kind", tuple(SpatialityTask.axes)), in_order(table, "split", SPLITS)
+    kinds = [kind for kind in SpatialityTask.axes if kind in set(table["kind"])]
+    splits = in_order(table["split"], SPLITS)
     if not kinds:
         raise ValueError("no predictions of spatiality: choose runs with task='spatiality'")
     widths = [
@@ -320,7 +321,7 @@ def objects(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """Wrong answers by the total number of objects in the scene (figure 22)."""
     rows = results_of(predictions, results)
     table = counts.by_objects(predictions)
-    splits = in_order(table, "split", SPLITS)
+    splits = in_order(table["split"], SPLITS)
     width = max(3.5, 0.42 * table["objects"].nunique())
     figure, [[axes]] = panel_figure(["Wrong answers by number of objects", *run_title(rows, results)], 1, [(width, 2.2)],
                             note=f"{INTERVAL} {_below(splits)}", key=[*split_legend(splits), *baseline_legend(rows, "error")],
@@ -340,7 +341,7 @@ def quantifiers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """Wrong answers by the number of objects that decides about a quantifier, in six panels (figure 23)."""
     rows = results_of(predictions, results)
     table = counts.by_critical(predictions)
-    splits = in_order(table, "split", SPLITS)
+    splits = in_order(table["split"], SPLITS)
     title = ["Wrong answers by the number of objects that decide", *run_title(rows, results)]
     key = [*split_legend(splits), *baseline_legend(rows, "error")]
     figure, panels = panel_figure(title, 2, [(2.0, 1.5)] * 3, note=f"{INTERVAL} {_below(splits)}", key=key, left=0.5,
@@ -365,7 +366,7 @@ def agreement(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     rows = results_of(predictions, results, one_setting=False)
     rows = rows[rows["test_setting"] != "image+caption"]
     table = counts.agreement(predictions)
-    splits = in_order(table, "split", SPLITS)
+    splits = in_order(table["split"], SPLITS)
     alike = table[table["outcome"].isin(counts.OUTCOMES[:2])].groupby("split", observed=True)["percent"].sum()
     same = [f"{split} {alike[split]:.1f} %" for split in splits]
     apart: dict[str, Any] = {
@@ -400,7 +401,7 @@ def calibration(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """How often an answer is right by how sure the model is of it, and the expected calibration error (ECE)."""
     rows = results_of(predictions, results, one_setting=False)
     table = counts.calibration(predictions)
-    splits, settings = in_order(table, "split", SPLITS), in_order(table, "test_setting", TEST_SETTINGS)
+    splits, settings = in_order(table["split"], SPLITS), in_order(table["test_setting"], TEST_SETTINGS)
     key: list[Artist] = [Patch(facecolor=SKY, label="right answers"),
                          Line2D([], [], color="#666", linewidth=1, label="confidence")]  # fmt: skip
     note = (

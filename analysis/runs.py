@@ -188,6 +188,13 @@ def _datasets(folder: Path, results: pd.DataFrame, places: list[Path], skipped: 
     return found
 
 
+def in_order(values: Iterable[str], order: Iterable[str]) -> list[str]:
+    """The distinct values, first those of `order` as it has them, then the others by the alphabet."""
+    distinct = set(values)
+    listed = [value for value in order if value in distinct]
+    return listed + sorted(distinct - set(listed))
+
+
 # Examples ------------------------------------------------------------------------------------------------------------
 
 

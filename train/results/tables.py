@@ -35,10 +35,10 @@ def flat_settings(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]
     return settings
 
 
-def comparable_settings(configs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def comparable_settings(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The flat settings of several configs: without `inputs`, unless each config records them (older ones do not)."""
     settings = [flat_settings(config) for config in configs]
-    if all("inputs" in config for config in configs):
+    if all("inputs" in config for config in configs if config):
         return settings
     return [{name: value for name, value in one.items() if not name.startswith("inputs.")} for one in settings]
 
