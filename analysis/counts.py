@@ -1,7 +1,7 @@
 """What the figures draw, as tidy frames: counts, rates and intervals from predictions, results, curves and examples.
 
-Rates are percent, 0 to 100. `low` and `high` bound a 95 % interval: Wilson's score interval of a share of examples
-(see `shares`), or where said that of a result, a bootstrap (see `train.results.scores.score`). Frames of predictions are
+Rates are percent, 0 to 100. `low` and `high` bound a 95 % interval: Wilson's score interval of a share of examples (see
+`shares`), or where said that of a result, a bootstrap (see `train.results.scores.score`). Frames of predictions are
 those of `analysis.runs.Runs.predictions`; a `ValueError` says in one line what is missing.
 """
 

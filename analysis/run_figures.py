@@ -44,8 +44,8 @@ from analysis.runs import in_order
 from train.results.columns import TEST_SETTINGS
 from train.results.tables import origin
 from travlr.scene import SPLITS, column_name
-from travlr.task import Task
 from travlr.tasks import TASKS, task_class
+from travlr.tasks.base import Task
 from travlr.tasks.quantifiers import FAMILIES
 from travlr.tasks.spatiality import SpatialityTask
 

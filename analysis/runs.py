@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from train.results.columns import RESULT_COLUMNS, TEST_SPLITS, Row, has_converged, main_test_setting
 from train.results.predictions import read_predictions
 from train.results.store import collect_results, read_config, read_curve
-from travlr.dataset import Dataset, open_dataset, parse_query_form
+from travlr.dataset import Dataset, open_dataset
+from travlr.formats.columns import parse_query_form
 from travlr.tasks import TASKS
 from travlr.tasks.quantifiers import FAMILIES
 
@@ -57,8 +58,8 @@ PREDICTIONS = {  # the columns of `Runs.predictions`, in order
 class Runs:
     """The finished runs below a folder.
 
-    results: a row for each (run, test setting, split), with the columns of `train.results.store.RESULT_COLUMNS`, and `own`
-    (the test setting is that of training) and `converged` (above random there on test_ind, the paper's #sd).
+    results: a row for each (run, test setting, split), with the columns of `train.results.store.RESULT_COLUMNS`, and
+    `own` (the test setting is that of training) and `converged` (above random there on test_ind, the paper's #sd).
     skipped: what was left out, a line for each. datasets: those found, by content digest.
     """
 
@@ -272,9 +273,9 @@ def _query_columns(forms: pa.StringArray) -> pd.DataFrame:
     columns: dict[str, list[str | None]] = {"said": [], "first": [], "second": []}
     for text in encoded.dictionary.to_pylist():
         query = parse_query_form(text)
-        described = TASKS[query.task].described if query.task in TASKS else range(1, len(query.args))
-        objects = [str(query.args[place]) for place in described]
-        claim = [str(arg) for place, arg in enumerate(query.args) if place not in described]
+        positions = TASKS[query.task].object_arguments if query.task in TASKS else range(1, len(query.args))
+        objects = [str(query.args[place]) for place in positions]
+        claim = [str(arg) for place, arg in enumerate(query.args) if place not in positions]
         for name, value in zip(columns, (" ".join(claim), *objects, None), strict=False):
             columns[name].append(value)
     codes = encoded.indices.to_numpy()

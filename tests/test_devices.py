@@ -47,4 +47,4 @@ def test_a_slow_start_does_not_choose(
 ) -> None:
     clock[torch.float32], clock[torch.bfloat16] = [1.0, 0.01], [half]
     assert chosen_precision(Run(), "cpu", tmp_path)[0] == chosen
-    assert chosen_precision(Run(), "cpu", tmp_path) == (chosen, "as when it began")
+    assert chosen_precision(Run(), "cpu", tmp_path) == (chosen, "as before")

@@ -24,13 +24,13 @@ from tests.grid import make_run
 from tests.helpers import ROOT
 from train.config import Run, Training
 from train.run import run
-from travlr import Count, Image, Job, generate_dataset, open_dataset
-from travlr.audit import audit
+from travlr import Count, GenerateArguments, Image, generate_dataset, open_dataset
+from travlr.audit.checks import audit
 from travlr.browse import page
 from travlr.convert import convert_dataset
 from travlr.formats import LAYOUTS
-from travlr.task import Task
 from travlr.tasks import TASKS, parse_query, query_text
+from travlr.tasks.base import Task
 from travlr.tasks.cardinality import CardinalityTask
 
 COUNT = Count(train=96, validation=64, test_ind=64, test_ood=64)
@@ -66,7 +66,7 @@ def parity(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[Task]]:
 def data(parity: type[Task], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "parity"
     config: Any = parity.Config(count=COUNT, image=Image(cell=16))
-    generate_dataset(config, Job(str(folder), workers=1), log=lambda _: None)
+    generate_dataset(config, GenerateArguments(str(folder), workers=1), log=lambda _: None)
     return folder
 
 
@@ -133,7 +133,7 @@ def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of the fifth task, of a model of ours and of one that only its user has; and of a task of the paper."""
     place = tmp_path_factory.mktemp("reported")
     config = CardinalityTask.Config(count=COUNT, image=Image(cell=8))
-    generate_dataset(config, Job(str(place / "cardinality"), workers=1), log=lambda _: None)
+    generate_dataset(config, GenerateArguments(str(place / "cardinality"), workers=1), log=lambda _: None)
     for folder in (place / "cardinality", data):
         for setting in ("caption", "image"):
             for model in ("uniter", OWN_MODEL):
@@ -171,14 +171,17 @@ def test_figures_of_several_runs_hold_a_users_model(runs: Path) -> None:
     loss = draw("loss", saved, task="parity", setting="image")
     assert [text.get_text() for text in loss.legends[0].get_texts()] == ["uniter", OWN_MODEL, "chance: ln 2"]
     dataset = draw("dataset", saved, task="parity")
-    assert "whether a number is even or odd" in dataset.get_label()
+    assert "whether a number is even or odd" in str(dataset.get_label())
 
 
 def test_pairs_of_words_have_axes_of_words() -> None:
     """A task whose pairs are no numbers, as those of connectives and truth values."""
-    logic = type("Logic", (CardinalityTask,), {"axes": {"and": ("first", "second"), "or": ("first", "second")}})
+
+    class Logic(CardinalityTask):
+        axes = {"and": ("first", "second"), "or": ("first", "second")}
+
     table = _pairs(pa.array([["and", "true", "false"], ["or", "true", "true"], ["and", "false", "false"]]))
-    grids = _pair_grids(table, logic)
+    grids = _pair_grids(table, Logic)
     assert list(grids) == ["and", "or"] and grids["and"].labels == ("first", "second")
     assert list(grids["and"].x.values()) == ["false", "true"] and list(grids["and"].y.values()) == ["false"]
     letters = _pairs(pa.array([["horizontal", "A", "C"], ["horizontal", "B", "A"]]))

@@ -34,7 +34,7 @@ from train.results.predictions import PREDICTIONS
 from train.results.store import read_config
 from travlr import Cardinality, Spatiality, cli
 from travlr.config import Count, Image
-from travlr.generate import Job, generate_dataset
+from travlr.generate import GenerateArguments, generate_dataset
 from travlr.tasks import PAPER
 
 COUNT = Count(train=60, validation=20, test_ind=56, test_ood=64)
@@ -43,7 +43,7 @@ LIMIT = 12  # errors of each run
 
 
 def written(folder: Path, config: Any) -> Path:
-    generate_dataset(config, Job(str(folder), workers=1), log=lambda _: None)
+    generate_dataset(config, GenerateArguments(str(folder), workers=1), log=lambda _: None)
     return folder
 
 

@@ -33,7 +33,7 @@ from train.sweep import combinations, expand, job_list, run_all
 from travlr import Cardinality, Count, Image, cli, generate_dataset
 from travlr.cli import UsageError
 from travlr.files import Locked, locked
-from travlr.generate import Job as Writing
+from travlr.generate import GenerateArguments as Writing
 from travlr.tasks import TASKS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -535,7 +535,7 @@ def test_an_experiment_without_m_says_how_many_runs_it_has(
 ) -> None:
     monkeypatch.setattr(Job, "run", lambda self: [])
     assert called(monkeypatch, "experiment=transfer") == 0
-    assert capsys.readouterr().out == "experiment=transfer: this is one run; -m runs all 72 of its grid\n"
+    assert capsys.readouterr().out == "experiment=transfer: this is one run; -m trains all 72 of its grid\n"
     one = ["experiment=table2", "model=uniter", "task=cardinality", "setting=image", "seed=0"]
     for arguments in (one, ["model=uniter"], ["experiment=table2", "devices=2"]):
         assert called(monkeypatch, *arguments) == 0
@@ -632,11 +632,11 @@ def test_a_run_that_another_process_has_is_tried_again_at_the_end(
         return [row | {"run": f"{config.seed}"} for row in rows]
 
     monkeypatch.setattr(train.run, "run", run)
-    monkeypatch.setattr(sweep, "PAUSE", 0.0)
+    monkeypatch.setattr(sweep, "POLL_SECONDS", 0.0)
     said: list[str] = []
     assert len(run_all(expand(last_of([*arguments, "seed=1,2,3"])), said.append)) == 18
     assert order == [1, 2, 3, 1, 2]
-    assert sum("left for later" in line for line in said) == 2 and said[-2].startswith("3 of 3 runs, ")
+    assert sum("another process" in line for line in said) == 2 and said[-2].startswith("3 of 3 runs, ")
 
 
 def test_a_lock_that_another_process_has_is_told_apart(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""`python train.py`: settings become a run, or many, and whatever goes wrong becomes one line.
+"""The command line of `python train.py`: one run, or several with `-m`.
 
-Nothing slow is imported before the settings are read: `--help` and many mistakes are answered at once.
+Nothing slow is imported before the settings are read, so `--help` and most mistakes are answered at once.
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ if TYPE_CHECKING:
 
 HELP = """\
 python train.py [NAME=VALUE ...]              train a model, test it in every setting
-python train.py -m NAME=VALUE,VALUE [...]     every combination; with experiment=, its whole grid
-python train.py -m [...] --list               what that would run, and what of it is finished
+python train.py -m NAME=VALUE,VALUE [...]     train all combinations; with experiment=, its whole grid
+python train.py -m [...] --list               list these runs and their states, without training
 
-Killed or stopped, the same command goes on where it was; what is finished is not run again. Settings and their
-defaults:
+After an interruption, the same command resumes. Finished runs are not trained again. Settings and their defaults:
 
 {settings}
 
-experiments (experiment=NAME), whose grids -m runs; a setting beside it takes the place of the grid's
+experiments (experiment=NAME); -m trains the grid, and settings of the command line replace those of the grid
 {experiments}
 
 scales (+scale=NAME)
@@ -70,7 +69,7 @@ def main(arguments: list[str]) -> int:
     if several := _not_run(job, given):
         print(several)
     rows = job.run()
-    if not rows:  # not the process that leads
+    if not rows:  # not the main process
         return 0
     from train.results.tables import transfer_table
 
@@ -79,14 +78,14 @@ def main(arguments: list[str]) -> int:
 
 
 def _not_run(job: Job, given: Sequence[str]) -> str:
-    """A line where an experiment has more runs of these settings than the one that is run without -m; else ""."""
+    """A line if the experiment has more runs with these settings than the one that is trained without -m; else ""."""
     from train.sweep import expand
 
     runs = 1
     if job.config.experiment:
-        with contextlib.suppress(cli.UsageError):  # what one run may have and many may not
+        with contextlib.suppress(cli.UsageError):  # some settings are valid for a single run only
             runs = len(expand(given))
-    return f"experiment={job.config.experiment}: this is one run; -m runs all {runs} of its grid" if runs > 1 else ""
+    return f"experiment={job.config.experiment}: this is one run; -m trains all {runs} of its grid" if runs > 1 else ""
 
 
 def _help() -> str:
@@ -98,6 +97,6 @@ def _help() -> str:
 
 
 def _first_lines(group: str) -> str:
-    """What each file of a group says of itself in its second line."""
+    """The description of each file of a group, from its second line."""
     said = {path.stem: path.read_text(encoding="utf-8").splitlines()[1] for path in (cli.CONF / group).glob("*.yaml")}
     return "\n".join(f"  {name:<10} {said[name].removeprefix('# ')}" for name in sorted(said))

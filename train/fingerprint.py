@@ -1,4 +1,4 @@
-"""Which runs are the same: those whose results depend on the same settings and files, wherever these lie."""
+"""Fingerprints of runs: two runs with equal fingerprints have equal results, wherever their files lie."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from render.image import CONTENT_VERSION
 from train.config import ARCHITECTURES, CHECKPOINT_FILES, RENDERED, Run
 from train.data.text import vocabulary
 from train.results.store import read_config, run_name
-from travlr.dataset import read_manifest
 from travlr.files import path_digest
+from travlr.formats.manifest import read_manifest
 from travlr.plugins import import_name
 
 # Where files lie, what a run computes on and what it reports: none of it changes a result.
@@ -46,8 +46,8 @@ def _inputs(config: Run) -> dict[str, Any]:
 
 
 def with_digests(config: Run) -> Run:
-    """A run whose files and folders are named by their content: by its id the run it starts from, the others by
-    SHA-256. A hub name stays as it is. Raises `ValueError` where `start` is no run."""
+    """The run with each file and folder replaced by its SHA-256, and `start` by the id of that run. Names of the hub
+    stay as they are. Raises `ValueError` if `start` is not a run."""
     regions = replace(
         config.regions, detector=path_digest(config.regions.detector), file=path_digest(config.regions.file)
     )
@@ -62,7 +62,7 @@ def with_digests(config: Run) -> Run:
 
 
 def _checkpoint(name: str | None) -> str | None:
-    """`path_digest`; for a file, together with what is read beside it (`train.models.loading`)."""
+    """`path_digest`; for a file, together with the files that are read with it (`train.models.loading`)."""
     file = Path(name).expanduser() if name else None
     if file is None or not file.is_file():
         return path_digest(name)
@@ -79,7 +79,7 @@ def _checkpoint(name: str | None) -> str | None:
 
 
 def run_folder(config: Run) -> Path:
-    """The folder that a run has, or will have. Raises `ValueError` where its dataset is not made yet."""
+    """The folder of a run, which need not exist. Raises `ValueError` if its dataset is not generated yet."""
     digest = read_manifest(dataset_folder(config))["content_digest"]
     return Path(config.runs) / run_name(fingerprint(config, dataset=digest))
 

@@ -1,4 +1,4 @@
-"""Before a run: its dataset is there, whole, and what it says it is."""
+"""The dataset of a run: generated if it is missing, and checked."""
 
 from __future__ import annotations
 
@@ -7,60 +7,62 @@ from pathlib import Path
 
 from train.config import Run
 from train.fingerprint import dataset_folder
-from travlr.audit import audit, file_problem
+from travlr.audit.checks import audit
+from travlr.audit.examine import file_problem
 from travlr.cli import Log
-from travlr.dataset import FORMAT_VERSION, MANIFEST, read_manifest
 from travlr.files import path_digest
+from travlr.formats.manifest import FORMAT_VERSION, MANIFEST, has_manifest, read_manifest
 from travlr.tasks import TASKS
 
-PASSED = ".audited"  # in the folder of runs: an empty file for each dataset that has passed, by SHA-256 of its manifest
+PASSED = ".audited"  # in the folder of runs: an empty file for each audited dataset, named by its manifest's digest
 
 
 def prepare_dataset(config: Run, log: Log) -> Path:
-    """The dataset's folder. data/TASK is made where it is missing; any other is checked: each time that its files are
-    those that its manifest tells of, once that it passes its audit (all of `travlr.audit`).
+    """The folder of the dataset. data/TASK is generated if it is missing. Others are checked: their files against the
+    manifest each time, and their audit (`travlr.audit`) once.
 
-    Raises `ValueError` where it does not.
+    Raises `ValueError` if a check fails.
     """
     folder = dataset_folder(config)
-    if not (folder / MANIFEST).is_file():
-        if config.data is not None:
-            command = shlex.join(["python", "-m", "travlr.generate", f"task={config.task}", f"out={folder}"])
-            raise ValueError(f"data={folder}: holds no dataset; make it with {command}")
-        from travlr.generate import Job, generate_dataset
+    if config.data is None and not has_manifest(folder):
+        from travlr.generate import GenerateArguments, generate_dataset
 
-        log(f"{folder}: making the dataset")
-        generate_dataset(TASKS[config.task].Config(), Job(out=str(folder)), log)
+        log(f"{folder}: generating the dataset")
+        generate_dataset(TASKS[config.task].Config(), GenerateArguments(out=str(folder)), log)
         _passed(config).touch()
         return folder
-    check_files(folder)
+    check_files(folder, config.task)
     if config.audit and not _passed(config).exists():
-        log(f"{folder}: auditing the dataset, this once")
+        log(f"{folder}: auditing the dataset (once)")
         if failed := [check for check in audit(folder) if check.status == "FAIL"]:
             raise ValueError(
-                f"data={folder}: fails its audit ({failed[0].name}: {failed[0].detail}); make it anew with python -m "
-                f"travlr.generate, or train on it all the same with audit=false"
+                f"data={folder}: fails its audit ({failed[0].name}: {failed[0].detail}); generate it again with "
+                "python -m travlr.generate, or train on it anyway with audit=false"
             )
         _passed(config).touch()
     return folder
 
 
-def check_files(folder: Path) -> None:
-    """Raises `ValueError` where a file is missing or not the bytes that were written, or the manifest is no good."""
+def check_files(folder: Path, task: str) -> None:
+    """Raises `ValueError` if a file is missing or differs from the manifest, or if the manifest is damaged."""
     try:
         manifest = read_manifest(folder)
     except ValueError as error:
-        raise ValueError(f"data={error}") from None
+        command = shlex.join(["python", "-m", "travlr.generate", f"task={task}", f"out={folder}"])
+        way = "" if folder.is_dir() else f"; generate a dataset with {command}"
+        raise ValueError(f"data={error}{way}") from None
     if manifest["format_version"] != FORMAT_VERSION:
         raise ValueError(
             f"data={folder}: format version {manifest['format_version']}, not this program's {FORMAT_VERSION}; "
-            "make it anew with python -m travlr.generate"
+            "generate it again with python -m travlr.generate"
         )
     if problem := next(filter(None, (file_problem(folder, file) for file in manifest["files"])), None):
-        raise ValueError(f"data={folder}: {problem}; make it anew with python -m travlr.generate")
+        raise ValueError(f"data={folder}: {problem}; generate it again with python -m travlr.generate")
 
 
 def _passed(config: Run) -> Path:
     place = Path(config.runs) / PASSED
     place.mkdir(parents=True, exist_ok=True)
-    return place / str(path_digest(str(dataset_folder(config) / MANIFEST)))[:16]
+    folder = dataset_folder(config)
+    digest = path_digest(str(folder / MANIFEST)) if has_manifest(folder) else read_manifest(folder)["content_digest"]
+    return place / str(digest)[:16]

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from train.config import Run
-from train.data.examples import Source, VisualSettings
+from train.data.examples import VisualSettings
 from train.data.pixels import PUBLISHED
+from train.data.sources import TrainingDataset
 from train.data.text import WordTokenizer, grammar_tokenizer
 from train.fingerprint import dataset_folder, fingerprint
 from train.learning.batches import RunData, fine_tuning, test_batches, unlabelled_pairs
@@ -44,12 +45,12 @@ from travlr.files import path_digest
 def run(config: Run, log: Log = print) -> list[Row]:
     """Train and test; returns the results, one row for each test setting and split. A finished run is only read.
 
-    Where it has several processes (`devices`), those that Lightning starts return no rows.
+    With several processes (`devices`), only the main process returns rows.
     Raises `ValueError`, in one line that names the setting, for whatever cannot be done.
     """
     device = accelerator(config)
     log = log if is_main_process() else _no_log
-    source = Source(prepare_dataset(config, log) if is_main_process() else dataset_folder(config))
+    source = TrainingDataset(prepare_dataset(config, log) if is_main_process() else dataset_folder(config))
     if source.task != config.task:
         raise ValueError(f"data={source.folder}: holds task={source.task}, not task={config.task}")
     known = fingerprint(config, dataset=source.digest)
@@ -67,7 +68,7 @@ def _no_log(line: str) -> None:
     """The log of processes other than the main one."""
 
 
-def train_and_test(config: Run, source: Source, folder: Path, device: str, log: Log) -> list[Row]:
+def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: str, log: Log) -> list[Row]:
     """Train a model, test it in every setting, and write its results into its folder."""
     keep_memory()
     precision, reason = chosen_precision(config, device, folder)
@@ -109,7 +110,7 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, log: 
     return read_results(folder)
 
 
-def load_data(config: Run, source: Source, cache: Path, device: str, log: Log) -> RunData:
+def load_data(config: Run, source: TrainingDataset, cache: Path, device: str, log: Log) -> RunData:
     """The data of a run with its tokenizer and what the model sees. cache: a folder for features of regions.
 
     Raises `ValueError` where a file of features lacks a picture of the test splits, before any training.
@@ -147,7 +148,7 @@ def make_learner(config: Run, data: RunData, log: Log) -> tuple[Learner, str, in
 
 
 def visual_settings(config: Run, cache: Path) -> VisualSettings:
-    """What the model is shown beside text; pixels are normalised as they were for the checkpoint."""
+    """The image inputs of the model. Pixels are normalised with the statistics of the checkpoint."""
     visual = VisualSettings(config.architecture.sees, config.model_regions, cache=cache)
     if visual.sees != "pixels":
         return visual
@@ -156,23 +157,23 @@ def visual_settings(config: Run, cache: Path) -> VisualSettings:
 
 
 def reader_of(
-    config: Run, source: Source, tokenizer: WordTokenizer, visual: VisualSettings, device: str, log: Log
+    config: Run, source: TrainingDataset, tokenizer: WordTokenizer, visual: VisualSettings, device: str, log: Log
 ) -> Reader:
-    """The reader that all runs with this task, model, size and seed share."""
+    """The reader, which all runs with this task, model, size and seed share."""
     folder, where = Path(config.runs) / ".readers", "cuda" if device == "gpu" else "cpu"
-    named = (config.model, config.size, config.reader.steps, config.seed)
-    return cached_reader(folder, source.generator, tokenizer, visual, *named, where, log)
+    key = (config.model, config.size, config.reader.steps, config.seed)
+    return cached_reader(folder, source.generator, tokenizer, visual, *key, where, log)
 
 
 def start_from(config: Run, learner: Learner) -> str:
-    """Load the weights of a finished run; returns where they come from. Raises `ValueError` where there are none, or of
-    another model."""
+    """Load the weights of a finished run and return its name. Raises `ValueError` if it is not finished or of another
+    model."""
     folder = Path(str(config.start))
-    told, known = read_config(folder)["config"], fingerprint(config)
+    saved, wanted = read_config(folder)["config"], fingerprint(config)
     for name in ("model", "size", "controlled", "pretrained", "tokenizer"):
-        if told.get(name) != known[name]:
-            raise ValueError(f"start={folder}: has {name}={told.get(name)}; give the same, not {known[name]}")
-    contexts = [settings["regions"].get("context", "none") for settings in (told, known)]
+        if saved.get(name) != wanted[name]:
+            raise ValueError(f"start={folder}: has {name}={saved.get(name)}; give the same, not {wanted[name]}")
+    contexts = [settings["regions"].get("context", "none") for settings in (saved, wanted)]
     if contexts[0] != contexts[1]:
         raise ValueError(f"start={folder}: has regions.context={contexts[0]}; give the same, not {contexts[1]}")
     if not is_finished(folder):
@@ -194,9 +195,9 @@ def tokenizer_for(config: Run) -> WordTokenizer:
 def build(
     config: Run, tokenizer: WordTokenizer, picture: tuple[int, int], dimension: int, log: Log
 ) -> tuple[Model, str]:
-    """The model, and where its weights come from. At `base` a model that starts at random has the published vocabulary,
-    of which our words are the first. picture: width and height. dimension: numbers of a region.
+    """The model, and the origin of its weights. picture: width and height in pixels. dimension: of region features.
 
+    At `base`, a model with random weights has the size of the published vocabulary; our tokens are its first ones.
     Raises `ValueError` for an option that the model does not have, and for a checkpoint of another architecture.
     """
     options: dict[str, Any] = {"controlled": True} if config.controlled else {}
@@ -226,9 +227,9 @@ def build(
 
 @torch.no_grad()
 def sinusoidal(model: Model) -> None:
-    """Position embeddings start as waves, so that "two words on" is the same step everywhere, instead of at random.
+    """Initialise position embeddings with sinusoids instead of random numbers; they are trained like other weights.
 
-    The architecture is the same, and they learn like the others. ALBEF's patches get the waves of row and column.
+    A shift by n tokens is then the same linear map at every position. ALBEF's patches have sinusoids of row and column.
     """
     for name, table in model.named_parameters():
         if name.endswith(".position_embeddings.weight"):
@@ -241,7 +242,7 @@ def sinusoidal(model: Model) -> None:
 
 
 def waves(places: torch.Tensor, width: int) -> torch.Tensor:
-    """(N,) whole numbers -> (N, width): sines and cosines (Vaswani et al. 2017) as large as random weights."""
+    """Sines and cosines (Vaswani et al. 2017) of N positions, (N, width), scaled like random weights."""
     rates = 10_000 ** (-torch.arange(0, width, 2) / width)
     angles = places[:, None] * rates
     return initial_std(width) * torch.stack([angles.sin(), angles.cos()], 2).flatten(1)[:, :width]

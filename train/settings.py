@@ -86,7 +86,7 @@ def check_names(arguments: Sequence[str]) -> None:
     """Raises `cli.UsageError` for what only YAML files may set, and for a setting that is given twice."""
     groups = cli.groups_of("train")
     for argument in arguments:
-        name, _ = cli.named(argument, groups)
+        name, _ = cli.name_and_value(argument, groups)
         if name in RENAMED:
             raise cli.UsageError(f"{name}: is called {RENAMED[name]} now")
         if name.partition(".")[0] in OF_YAML:
@@ -110,89 +110,90 @@ MATCHED = (
 
 
 def matching_run(config: Run, setting: str) -> Path:
-    """The finished run of a setting that is otherwise alike, trained on all examples.
+    """The finished run with another training setting and otherwise equal settings, trained on all examples.
 
-    Raises `ValueError` where there is none, with the command that makes it, and where there are several.
+    Raises `ValueError` if there is none, with the command that trains it, or if there are several.
     """
     from train.fingerprint import fingerprint
     from train.results.store import canonical, is_finished, read_config
     from train.results.tables import differing_settings, flat_settings, settings_text
 
-    def look(known: Mapping[str, Any]) -> str:
-        return canonical({name: known.get(name) for name in MATCHED})
+    def key(saved: Mapping[str, Any]) -> str:
+        return canonical({name: saved.get(name) for name in MATCHED})
 
-    def fits(known: Mapping[str, Any]) -> bool:
-        training = known["training"]
+    def matches(saved: Mapping[str, Any]) -> bool:
+        training = saved["training"]
         whole = training["examples"] == 1 and not training["frozen"] and not training["shuffled"]
         augmented = training.get("augment", False) == config.training.augment
-        fresh = known["setting"] == setting and known["start"] is None
-        return fresh and whole and augmented and look(known) == look(wanted)
+        fresh = saved["setting"] == setting and saved["start"] is None
+        return fresh and whole and augmented and key(saved) == key(wanted)
 
     wanted = fingerprint(config)
     folders = sorted(Path(config.runs).glob("*")) if Path(config.runs).is_dir() else []
-    found = [folder for folder in folders if is_finished(folder) and fits(read_config(folder)["config"])]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        apart = differing_settings([flat_settings(read_config(folder)["config"]) for folder in found])
-        starts = [shlex.quote(f"start={folder}") for folder in found]
-        names = " or ".join(f"{start} ({settings_text(told)})" for start, told in zip(starts, apart, strict=True))
+    matching = [folder for folder in folders if is_finished(folder) and matches(read_config(folder)["config"])]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        differences = differing_settings([flat_settings(read_config(folder)["config"]) for folder in matching])
+        starts = [shlex.quote(f"start={folder}") for folder in matching]
+        names = " or ".join(f"{start} ({settings_text(one)})" for start, one in zip(starts, differences, strict=True))
         raise ValueError(f"start_setting={setting}: several finished runs fit; choose {names}")
     raise ValueError(f"start_setting={setting}: no finished run fits; make it with {_command_for(config, setting)}")
 
 
 def _command_for(config: Run, setting: str) -> str:
-    """The command for a run of a setting that is otherwise alike."""
-    given = ("model", "task", "data", "seed", "size", "runs", "pretrained", "tokenizer", "boxes",
+    """The command that trains a run with another training setting and otherwise equal settings."""
+    copied = ("model", "task", "data", "seed", "size", "runs", "pretrained", "tokenizer", "boxes",
              "visual_token_type")  # fmt: skip
-    like: dict[str, Any] = {name: getattr(config, name) for name in given}
-    like |= {"controlled": config.controlled or None, "training.augment": config.training.augment or None}
+    values: dict[str, Any] = {name: getattr(config, name) for name in copied}
+    values |= {"controlled": config.controlled or None, "training.augment": config.training.augment or None}
     scale = [f"+scale={config.scale}"] if config.scale else []
-    usual = asdict(settings([*scale, f"model={config.model}"]).config.regions)
-    like |= {f"regions.{name}": value for name, value in asdict(config.regions).items() if value != usual[name]}
-    told = (f"{n}={'true' if value is True else value}" for n, value in like.items() if value is not None)
-    return shlex.join(["python", "train.py", "experiment=table2", *scale, *told, f"setting={setting}"])
+    default = asdict(settings([*scale, f"model={config.model}"]).config.regions)
+    values |= {f"regions.{name}": value for name, value in asdict(config.regions).items() if value != default[name]}
+    arguments = (f"{name}={cli.as_written(value)}" for name, value in values.items() if value is not None)
+    return shlex.join(["python", "train.py", "experiment=table2", *scale, *arguments, f"setting={setting}"])
 
 
 def attempt(config: Run, log: Log) -> list[Row]:
-    """`train.run.run`, but every failure that is not ours to explain becomes a `ValueError` of one line too."""
+    """`train.run.run`, with every failure of a library turned into a `ValueError` of one line."""
     from train.run import run
 
     try:
         return run(config, log)
-    except SystemExit:  # what Lightning makes of Ctrl-C
+    except SystemExit:  # raised by Lightning after Ctrl-C
         raise KeyboardInterrupt from None
     except (OSError, Locked):
         raise
     except Exception as error:
         if isinstance(error, ValueError) and _is_ours(error):
             raise
-        raise ValueError(_explained(error, config)) from None
+        raise ValueError(_explanation(error, config)) from None
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Whether an exception was raised by our own code, not by a library that it calls."""
+    """Whether our own code raised an exception, not a library."""
     last = traceback.extract_tb(error.__traceback__)[-1].filename
     return Path(last).is_relative_to(ROOT) and Path(last).relative_to(ROOT).parts[0] in OURS
 
 
-def _explained(error: Exception, config: Run) -> str:
+def _explanation(error: Exception, config: Run) -> str:
+    """One line about an unexpected error; the traceback goes to error.txt in the folder of the run."""
     import torch
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 
     from train.fingerprint import run_folder
 
-    said = " ".join(str(error).split())
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in said:
+    message = " ".join(str(error).split())
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in message:
         return (
             f"optimiser.batch_size={config.batch_size}: out of memory; use fewer, with optimiser.accumulate=, or size="
         )
     if isinstance(error, MisconfigurationException):
-        return f"device, devices, strategy or precision: {said}"
+        return f"device, devices, strategy or precision: {message}"
     folder = Path(config.runs)
     with contextlib.suppress(ValueError):
         folder = run_folder(config)
     folder.mkdir(parents=True, exist_ok=True)
     report = folder / "error.txt"
     report.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
-    return f"{folder}: {type(error).__name__}: {said[:300]} (in full in {report})"
+    return f"{folder}: {type(error).__name__}: {message[:300]} (traceback in {report})"

@@ -1,6 +1,6 @@
-"""Many runs: the grid of an experiment, or the combinations of what the command line lists (`python train.py -m`).
+"""Several runs: the grid of an experiment, or all combinations of listed values (`python train.py -m`).
 
-Processes that share a folder of runs share the work: a run that another one has is left to it.
+Processes with the same folder of runs share the work: each skips the runs that another one is training.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from travlr import cli
 from travlr.cli import Log
 from travlr.files import Locked
 
-POLL_SECONDS = 10.0  # seconds between looks at runs that other processes have
-MAX_RUNS = 1_000  # of a sweep; checking the settings of each takes a while
-IN_NAME = ("model", "task", "setting", "seed")  # what a run is called by, beside what differs
+POLL_SECONDS = 10.0  # between checks of runs that other processes train
+MAX_RUNS = 1_000  # of a sweep; the settings of each are checked first, which takes time
+IN_NAME = ("model", "task", "setting", "seed")  # settings in the name of a run, beside those that differ
 
 
-# What there is to run ------------------------------------------------------------------------------------------------
+# The list of runs ----------------------------------------------------------------------------------------------------
 
 
 def expand(arguments: Sequence[str]) -> dict[str, Job]:
-    """All runs that arguments ask for, by name. Raises `cli.UsageError` where any of them cannot be."""
+    """All runs of the arguments, by name. Raises `cli.UsageError` if the settings of any of them are invalid."""
     groups = cli.groups_of("train")
     check_names(arguments)
     fixed: list[str] = []
     given: dict[str, list[Any]] = {}
     for argument in arguments:
-        name, _ = cli.named(argument, groups)
+        name, _ = cli.name_and_value(argument, groups)
         if name in FREE_TEXT:
             fixed.append(argument)
         else:
@@ -46,7 +46,7 @@ def expand(arguments: Sequence[str]) -> dict[str, Job]:
         asked += [([*fixed, *choices], changes) for changes in runs]
         if len(asked) > MAX_RUNS:
             longest = max(given, key=lambda name: len(given[name]), default="experiment")
-            raise cli.UsageError(f"-m: these are more than {MAX_RUNS:,} runs; give {longest} fewer values")
+            raise cli.UsageError(f"-m: more than {MAX_RUNS:,} runs; give {longest} fewer values")
     jobs: dict[str, tuple[dict[str, Any], Job]] = {}
     for chosen_arguments, changes in asked:
         job = _checked(chosen_arguments, changes)
@@ -62,17 +62,17 @@ def expand(arguments: Sequence[str]) -> dict[str, Job]:
 
 
 def combinations(grid: Sequence[Mapping[str, Any]], given: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
-    """Settings of each run. A line of the grid has one run for each combination of its values.
+    """The settings of each run. A line of the grid has one run for each combination of its values.
 
-    `given` takes the place of what the lines have. A value that some lines have narrows the grid to those; one that no
-    line has goes into all of them.
+    given: values of the command line, which replace those of the grid. A value that some lines have selects these
+    lines; a value that no line has applies to all lines.
     """
     lines = [{name: value if isinstance(value, list) else [value] for name, value in line.items()} for line in grid]
-    known = {name: [value for line in lines for value in line.get(name, [])] for name in given}
+    in_grid = {name: [value for line in lines for value in line.get(name, [])] for name in given}
     for line in lines:
         axes = dict(line)
         for name, values in given.items():
-            axes[name] = [value for value in values if value in line.get(name, []) or value not in known[name]]
+            axes[name] = [value for value in values if value in line.get(name, []) or value not in in_grid[name]]
         for combination in itertools.product(*axes.values()):
             yield dict(zip(axes, combination, strict=True))
 
@@ -86,7 +86,7 @@ def _checked(arguments: Sequence[str], changes: Mapping[str, Any]) -> Job:
 
 
 def _with_names(jobs: Sequence[tuple[Mapping[str, Any], Job]]) -> dict[str, Job]:
-    """Jobs by what tells them apart."""
+    """Jobs by a name that holds the settings in which they differ."""
     from train.results.tables import value_text
 
     names = dict.fromkeys(name for changes, _ in jobs for name in changes)
@@ -106,37 +106,37 @@ def _with_names(jobs: Sequence[tuple[Mapping[str, Any], Job]]) -> dict[str, Job]
 
 @dataclass
 class SweepProgress:
-    """What has become of the runs of a sweep."""
+    """The state of the runs of a sweep."""
 
     jobs: Mapping[str, Job]
     log: Log
     rows: list[Any] = field(default_factory=list)
     done: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
-    seconds: list[float] = field(default_factory=list)  # of each run that was trained here
+    seconds: list[float] = field(default_factory=list)  # of each run that this process trained
     began: float = field(default_factory=time.monotonic)
 
-    def tell(self) -> None:
-        """One line: how many runs are over, since when, and how long the rest takes if they are like those so far."""
-        over = len(self.done) + len(self.failed)
-        line = f"{over} of {len(self.jobs)} runs"
+    def report(self) -> None:
+        """Log one line: runs that have ended, the time so far, and an estimate of the remaining time."""
+        ended = len(self.done) + len(self.failed)
+        line = f"{ended} of {len(self.jobs)} runs"
         line += f" ({len(self.failed)} failed)" if self.failed else ""
         line += f", {_clock(time.monotonic() - self.began)}"
-        if self.seconds and over < len(self.jobs):
-            line += f", about {_clock((len(self.jobs) - over) * sum(self.seconds) / len(self.seconds))} left"
+        if self.seconds and ended < len(self.jobs):
+            line += f", about {_clock((len(self.jobs) - ended) * sum(self.seconds) / len(self.seconds))} left"
         self.log(line)
 
 
 def run_all(jobs: Mapping[str, Job], log: Log = print) -> list[Any]:
-    """Run what is not finished, one after the other; then print the table of all. Gives the rows of all.
+    """Train all runs that are not finished, one after the other, and log the table of all. Returns the rows of all.
 
-    A failing run is told in one line and the others go on. Raises `ValueError` at the end where any failed.
+    A failed run is logged in one line, and the others continue. Raises `ValueError` at the end if any failed.
     """
     from train.results.tables import grid_table
 
     progress = SweepProgress(jobs, log)
     for name in jobs:
-        if (rows := _finished(jobs[name])) is not None:
+        if (rows := _results_of(jobs[name])) is not None:
             progress.rows += rows
             progress.done.add(name)
     if progress.done:
@@ -156,7 +156,7 @@ def run_all(jobs: Mapping[str, Job], log: Log = print) -> list[Any]:
 
 
 def _run_one(name: str, progress: SweepProgress) -> bool:
-    """Run one; whether it is over. It is not where another process has it."""
+    """Train one run. Returns False if another process is training it."""
     began = time.monotonic()
     progress.log(f"\n{name}")
     try:
@@ -164,17 +164,17 @@ def _run_one(name: str, progress: SweepProgress) -> bool:
     except BrokenPipeError:
         raise
     except Locked:
-        progress.log("another process is at it: left for later")
+        progress.log("another process is training it; continuing with the next")
         return False
     except (ValueError, OSError) as error:
-        told = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
-        progress.failed[name] = told
-        progress.log(f"failed: {told}")
+        message = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+        progress.failed[name] = message
+        progress.log(f"failed: {message}")
     else:
         progress.done.add(name)
         progress.seconds.append(time.monotonic() - began)
     _free_memory()
-    progress.tell()
+    progress.report()
     return True
 
 
@@ -184,8 +184,8 @@ def _free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def _finished(job: Job) -> list[Any] | None:
-    """The results of a job that is finished already; None where it is not. Running it tells what is wrong."""
+def _results_of(job: Job) -> list[Any] | None:
+    """The results of a finished job, else None. Errors are reported when the job runs."""
     from train.fingerprint import run_folder
     from train.results.store import read_results
 
@@ -196,7 +196,7 @@ def _finished(job: Job) -> list[Any] | None:
 
 
 def job_list(jobs: Mapping[str, Job]) -> str:
-    """All jobs, a line each, and how many are in which state."""
+    """All jobs, one line each, with their states and the number of jobs in each state."""
     states = {name: _state(job) for name, job in jobs.items()}
     counts = [f"{list(states.values()).count(state)} {state}" for state in dict.fromkeys(states.values())]
     return "\n".join(
@@ -211,11 +211,11 @@ def _state(job: Job) -> str:
     try:
         config = job.resolved()
     except ValueError:
-        return "no start"  # the run that it goes on from is not finished
+        return "no start"  # the run that it starts from is not finished
     try:
         folder = run_folder(config)
     except ValueError:
-        return "to do"  # its dataset too
+        return "to do"  # its dataset is not generated yet
     return "finished" if is_finished(folder) else "begun" if folder.is_dir() else "to do"
 
 

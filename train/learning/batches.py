@@ -1,4 +1,4 @@
-"""Which examples make which batch: of fine-tuning, epoch by epoch, and of tests."""
+"""Batches for training, epoch by epoch, and for tests."""
 
 from __future__ import annotations
 
@@ -9,18 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from train.config import Run
-from train.data.examples import (
-    SHOWN,
-    Examples,
-    RawExamples,
-    Source,
-    VisualSettings,
-    bucketed,
-    in_order,
-    shown,
-    streamed,
-)
+from train.data.batching import MODALITIES, bucket_batches, sorted_batches, visible_modalities
+from train.data.examples import Examples, RawExamples, VisualSettings
 from train.data.inputs import Inputs
+from train.data.sources import TrainingDataset, stream_examples
 from train.data.text import WordTokenizer
 from train.learning.consistency import paired_inputs
 from train.learning.module import Schedule
@@ -28,29 +20,29 @@ from train.learning.reader import PAIRS
 from train.models import shape_of
 from train.results.columns import main_test_setting
 
-CANDIDATES = 8  # examples from which one with few objects is taken, where training begins with those
+CANDIDATES = 8  # at the start of `training.shortest_first`, the best of so many examples (few objects) is used
 TOKENS = 16_384  # padded tokens of a batch in evaluation
 
 
 @dataclass(frozen=True)
 class RunData:
-    """What a run works with, made once: its data, its words and what the model is shown."""
+    """The data of a run: its dataset, tokenizer and image inputs."""
 
     run: Run
-    source: Source
+    source: TrainingDataset
     tokenizer: WordTokenizer
     visual: VisualSettings
 
     @property
     def training_visual(self) -> VisualSettings:
-        """Pictures are read only where they are shown without a caption."""
+        """`visual` in training: only settings that show an image without its caption use the reader."""
         return self.visual if self.run.setting in ("image", "mixed") else replace(self.visual, reader=None)
 
     def examples(self, split: str, limit: int | None = None) -> Examples:
         return self.checked(Examples(self.source.raw(split, limit), self.tokenizer, self.visual))
 
     def checked(self, examples: Examples) -> Examples:
-        """Raises `ValueError` where a text is longer than the model takes: nothing is ever cut."""
+        """The examples. Raises `ValueError` if a text is longer than the model takes: nothing is truncated."""
         longest, limit = examples.texts.lengths, shape_of(self.run.model, self.run.size).positions
         limit -= self.run.architecture.first_position
         if too_long := int((longest[: len(examples)] > limit).sum()):
@@ -62,12 +54,12 @@ class RunData:
 
 
 def random_of(*key: int) -> np.random.Generator:
-    """Random numbers of their own for each (seed, purpose, epoch, …)."""
+    """A random generator for a key such as (seed, purpose, epoch). Different keys give independent streams."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
 
 def fine_tuning(data: RunData) -> tuple[Schedule, int]:
-    """What is learned from, and how many examples there are to see."""
+    """The training schedule of a run, and its number of training examples."""
     config, training = data.run, data.run.training
     if training.stream:
         return _streamed(data)
@@ -81,25 +73,26 @@ def fine_tuning(data: RunData) -> tuple[Schedule, int]:
 
 
 def unlabelled_pairs(config: Run, steps: int) -> int:
-    """Pairs of image and caption that a run of so many optimiser steps learns from without their answers: those of
-    consistency and of its reader."""
+    """The number of unlabelled (image, caption) pairs that a run learns from: those of consistency and of its
+    reader."""
     batch = config.optimiser.accumulate * config.batch_size
     consistency = steps * batch if config.training.consistency else 0
     return consistency + config.reader.steps * PAIRS
 
 
 def _streamed(data: RunData) -> tuple[Schedule, int]:
-    """As `fine_tuning`, of examples past the dataset's own, each seen once. While `training.shortest_first` lasts, an
-    epoch takes those with the fewest objects of `CANDIDATES` times as many, or of as many as a small world has.
+    """As `fine_tuning`, with new examples that are not in the dataset, each used once. During
+    `training.shortest_first`, an epoch uses the examples with the fewest objects out of up to `CANDIDATES` times as
+    many.
 
-    Raises `ValueError` where it has too few for all steps.
+    Raises `ValueError` if the world has too few examples for all steps.
     """
     config, training, maker = data.run, data.run.training, data.source.generator
     steps = training.steps or 0
     per_epoch = min(training.check_every or steps, steps)
     labelled = 2 * math.ceil(per_epoch * config.optimiser.accumulate * config.batch_size / 2)
     rows, epochs = labelled * (1 + training.consistency), math.ceil(steps / per_epoch)
-    start = maker.config.count.train + maker.config.count.train % 2  # even: couples begin there
+    start = maker.config.count.train + maker.config.count.train % 2  # even, so that couples stay together
     there = max(0, maker.sampler.limits["train"] - start)
     room = there // epochs // 2 * 2  # for each epoch
     if room < rows:
@@ -113,7 +106,7 @@ def _streamed(data: RunData) -> tuple[Schedule, int]:
         first = start + epoch * apart
         through = epoch * per_epoch / (training.shortest_first * steps) if training.shortest_first else 1.0
         made = min(apart, 2 * math.ceil(rows * CANDIDATES ** (1 - min(1.0, through)) / 2))
-        raw = streamed(maker, first, first + made, keep=rows)
+        raw = stream_examples(maker, first, first + made, keep=rows)
         if not training.consistency:
             return _batches(data, _read(data, raw, epoch), config.batch_size, epoch)
         couple = np.arange(rows) // 2
@@ -127,7 +120,7 @@ def _streamed(data: RunData) -> tuple[Schedule, int]:
 
 
 def _read(data: RunData, raw: RawExamples, epoch: int) -> Examples:
-    """Streamed examples as a model in training sees them."""
+    """Streamed examples, ready for training."""
     examples = data.checked(Examples(raw, data.tokenizer, data.training_visual))
     if data.run.training.shuffled:
         _shuffle(examples, random_of(data.run.seed, 5, epoch))
@@ -135,7 +128,7 @@ def _read(data: RunData, raw: RawExamples, epoch: int) -> Examples:
 
 
 def _with_sides(data: RunData, batches: Iterator[Inputs], unlabelled: Examples, epoch: int) -> Iterator[Inputs]:
-    """Beside each labelled batch as many unlabelled examples."""
+    """The batches, each with as many unlabelled examples beside it."""
     order = random_of(data.run.seed, 6, epoch).permutation(len(unlabelled))
     for number, batch in enumerate(batches):
         rows = order[number * len(batch) : (number + 1) * len(batch)]
@@ -143,7 +136,7 @@ def _with_sides(data: RunData, batches: Iterator[Inputs], unlabelled: Examples, 
 
 
 def _chosen(data: RunData) -> Examples:
-    """The train split, or the part of it that `training.examples` asks for."""
+    """The train split, or the part of it that `training.examples` says."""
     training, seed = data.run.training, data.run.seed
     raw = data.source.raw("train")
     total = len(raw.ids)
@@ -158,7 +151,7 @@ def _chosen(data: RunData) -> Examples:
 
 
 def _shuffle(examples: Examples, random: np.random.Generator) -> None:
-    """Give all that tells the truth to other examples."""
+    """Permute answers and auxiliary targets among the examples."""
     order = random.permutation(len(examples))
     examples.answers, examples.auxiliary = examples.answers[order], examples.auxiliary.shuffled(order)
 
@@ -168,8 +161,8 @@ def _batches(data: RunData, examples: Examples, size: int, epoch: int) -> Iterat
     config, setting = data.run, data.run.setting
     random = random_of(config.seed, 1, epoch)
     changes = random_of(config.seed, 7, epoch) if config.training.augment else None
-    for rows in bucketed(_lengths(examples, setting), size, config.training.window, random):
-        image, caption = shown(setting, rows, random)
+    for rows in bucket_batches(_lengths(examples, setting), size, config.training.window, random):
+        image, caption = visible_modalities(setting, rows, random)
         inputs = examples.inputs(rows, image, caption, changes)
         if config.training.auxiliary_targets and not config.training.frozen:
             inputs = examples.auxiliary(inputs, rows, examples.text_rows(rows, image, caption))
@@ -179,15 +172,15 @@ def _batches(data: RunData, examples: Examples, size: int, epoch: int) -> Iterat
 def test_batches(examples: Examples, setting: str) -> Iterator[Inputs]:
     """All examples in a setting, by length."""
     for rows in test_rows(examples, setting):
-        yield examples.inputs(rows, *shown(setting, rows, None))
+        yield examples.inputs(rows, *visible_modalities(setting, rows, None))
 
 
 def test_rows(examples: Examples, setting: str) -> Iterator[np.ndarray]:
     extra = 0 if examples.regions is None or setting == "caption" else examples.regions.index.shape[1]
-    return in_order(_lengths(examples, setting) + extra, TOKENS)
+    return sorted_batches(_lengths(examples, setting) + extra, TOKENS)
 
 
 def _lengths(examples: Examples, setting: str) -> np.ndarray:
     """Tokens of N examples in a setting; those of `mixed` as if nothing were dropped."""
-    image, caption = (np.full(len(examples), is_shown) for is_shown in SHOWN[main_test_setting(setting)])
+    image, caption = (np.full(len(examples), is_shown) for is_shown in MODALITIES[main_test_setting(setting)])
     return examples.texts.lengths[examples.text_rows(np.arange(len(examples)), image, caption)]

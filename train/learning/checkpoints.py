@@ -1,4 +1,4 @@
-"""What a run leaves on the disk while it trains: the state that a killed run goes on from, and the best weights."""
+"""Checkpoints: the state from which a killed run resumes, and the best weights."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from train.learning.devices import is_main_process
 from train.learning.module import Learner
 from travlr.files import replacing
 
-FOLDER = "checkpoints"  # in the folder of a run, until it is finished
+FOLDER = "checkpoints"  # in the folder of a run; removed when the run is finished
 LAST, BEST = "last.ckpt", "best.safetensors"
 WEIGHTS = "model.safetensors"  # in the folder of a finished run
 
 
 def save_weights(learner: Learner, path: Path) -> None:
-    """The model and its word heads as safetensors; whole or not at all, and there for every process of the run."""
+    """Write the model and its heads as safetensors. Every process of the run waits until the file is there."""
     if is_main_process():
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in learner.state_dict().items()}
         with replacing(path) as temporary:
@@ -33,7 +33,7 @@ def save_weights(learner: Learner, path: Path) -> None:
 
 
 def load_weights(learner: Learner, path: Path) -> None:
-    """Weights of `save_weights`. Raises `ValueError` where they are of another architecture."""
+    """Load weights of `save_weights`. Raises `ValueError` if they are of another architecture."""
     try:
         learner.load_state_dict(load_file(path))
     except (RuntimeError, SafetensorError) as error:
@@ -41,10 +41,10 @@ def load_weights(learner: Learner, path: Path) -> None:
 
 
 class Checkpoints(Callback):
-    """Saves the state of a run at every validation, and between validations every `minutes`, whatever the score; and,
-    if `keep_best`, the weights each time that the validation macro-F1 is higher than before.
+    """Saves the state of a run at every validation, and every `minutes` between validations. With `keep_best`, also
+    saves the weights whenever the validation macro-F1 reaches a new maximum.
 
-    Lightning's own `ModelCheckpoint(monitor=..., save_last=True)` saves neither when the metric does not rise.
+    Lightning's `ModelCheckpoint(monitor=..., save_last=True)` saves nothing while the metric does not rise.
     """
 
     def __init__(self, folder: Path, minutes: float, check_every: int, keep_best: bool) -> None:
@@ -61,7 +61,7 @@ class Checkpoints(Callback):
 
     def on_train_batch_end(self, trainer: L.Trainer, learner: L.LightningModule, _: Any, __: Any, number: int) -> None:
         accumulating = (number + 1) % trainer.accumulate_grad_batches != 0
-        if accumulating or trainer.global_step % self.check_every == 0:  # a validation follows, which saves, too
+        if accumulating or trainer.global_step % self.check_every == 0:  # the validation that follows saves
             return
         if trainer.strategy.broadcast(time.monotonic() - self.saved >= 60 * self.minutes):
             self._save(trainer)
@@ -81,9 +81,9 @@ class Checkpoints(Callback):
 
 
 class CheckpointFiles(TorchCheckpointIO):
-    """Writes checkpoints whole or not at all. (Lightning writes them to another disk and copies them from there.)
+    """Writes checkpoints atomically, without pickled objects. (Lightning writes them to another disk and copies them.)
 
-    Reading one that is damaged, or whose weights are not those of `learner`, raises `ValueError`.
+    Reading raises `ValueError` for a damaged checkpoint, or one whose weights do not fit `learner`.
     """
 
     def __init__(self, learner: Learner) -> None:
@@ -101,10 +101,10 @@ class CheckpointFiles(TorchCheckpointIO):
             fits = _shapes(found["state_dict"]) == _shapes(self.learner.state_dict()) and "random" in found
         except OSError:
             raise
-        except Exception:  # what a damaged file raises depends on where it is damaged
-            raise ValueError(f"{path}: damaged; delete this file, and the run begins anew") from None
+        except Exception:  # the type depends on where the file is damaged
+            raise ValueError(f"{path}: damaged; delete this file, and the run starts again") from None
         if not fits:
-            raise ValueError(f"{path}: of another version of TraVLR; delete this file, and the run begins anew")
+            raise ValueError(f"{path}: of another version of TraVLR; delete this file, and the run starts again")
         return found
 
 

@@ -1,4 +1,4 @@
-"""What a run computes on: device, precision, memory, and which of its processes leads."""
+"""Device, precision, memory, and the main process of a run."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from train.config import PRECISIONS, Run
 from travlr.files import locked
 
 TRIAL = (1024, 768, 1024)  # rows, inner and columns of the matrix products that are timed
-WARMUP, TIMED = 3, 10  # products before any is timed (threads and kernels start with them), and timed ones at least
-FASTER = 1.5  # bf16 is taken where it is at least this much faster
+WARMUP, TIMED = 3, 10  # products before timing starts (they start threads and kernels), and the fewest that are timed
+FASTER = 1.5  # precision=auto chooses bf16 if it is at least this much faster
 
 
 def is_main_process() -> bool:
-    """Whether this is the process that writes and tells: with `devices` above 1 Lightning starts others, which run the
-    same command to learn from their part of every batch, and no more."""
+    """Whether this process writes files and prints. With `devices` above 1, Lightning starts further processes with the
+    same command; they only train on their part of every batch."""
     return getattr(rank_zero_only, "rank", 0) == 0
 
 
 @contextlib.contextmanager
 def locked_by_main_process(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder for all processes of a run. Raises `Locked` where another run has it."""
+    """Hold the lock of a folder for all processes of a run. Raises `Locked` if another run holds it."""
     with locked(folder) if is_main_process() else contextlib.nullcontext():
         yield
 
 
 def accelerator(run: Run) -> str:
-    """`gpu` or `cpu`. Raises `ValueError` where a GPU is asked for and absent."""
+    """`gpu` or `cpu`. Raises `ValueError` for `device=gpu` without a GPU."""
     if run.device == "gpu" and not torch.cuda.is_available():
-        raise ValueError("device=gpu: there is no GPU that torch can use here; use device=auto or device=cpu")
+        raise ValueError("device=gpu: torch finds no GPU; use device=auto or device=cpu")
     if run.device == "gpu" or (run.device == "auto" and torch.cuda.is_available()):
         if run.devices > torch.cuda.device_count():
             raise ValueError(f"devices={run.devices}: there are {torch.cuda.device_count()} GPUs here")
@@ -48,7 +48,7 @@ def gpu_names(device: str) -> list[str]:
 
 
 def matmul_rate(precision: torch.dtype, device: str = "cpu", seconds: float = 0.1) -> float:
-    """GFLOP/s of matrix products of the size that base models are made of: of the fastest of at least `TIMED`."""
+    """GFLOP/s of the fastest of at least `TIMED` matrix products, of the size of those in base models."""
     rows, inner, columns = TRIAL
     first = torch.randn(rows, inner, dtype=precision, device=device)
     second = torch.randn(columns, inner, dtype=precision, device=device)
@@ -69,15 +69,15 @@ def matmul_rate(precision: torch.dtype, device: str = "cpu", seconds: float = 0.
 
 
 def chosen_precision(run: Run, device: str, folder: Path | None = None) -> tuple[str, str]:
-    """`float32` or `bf16`, and why. `auto` takes bf16 where a short trial is 1.5 times faster in it.
+    """`float32` or `bf16`, and the reason. `auto` chooses bf16 if a short trial is 1.5 times faster in it.
 
-    The choice is kept in the run's folder: a run that is resumed goes on in it, and its other processes use it too.
+    The choice is saved in the folder of the run, for resuming and for its other processes.
     """
     if run.precision != "auto":
-        return run.precision, "as asked"
+        return run.precision, "as set"
     kept = folder and folder / "precision"
     if kept and kept.is_file() and (before := kept.read_text()) in PRECISIONS:
-        return before, "as when it began"
+        return before, "as before"
     where = "cuda" if device == "gpu" else "cpu"
     full, half = (matmul_rate(kind, where) for kind in (torch.float32, torch.bfloat16))
     chosen = "bf16" if half >= FASTER * full else "float32"
@@ -87,8 +87,8 @@ def chosen_precision(run: Run, device: str, folder: Path | None = None) -> tuple
 
 
 def keep_memory() -> None:
-    """Let the C library keep freed memory instead of asking for zeroed pages at every step: a third less time a step
-    in long texts (glibc; elsewhere nothing happens)."""
+    """Make glibc keep freed memory, instead of asking the system for zeroed pages in every step. A step on long texts
+    takes a third less time. Does nothing without glibc."""
     try:
         libc = ctypes.CDLL(None)
         for parameter in (-3, -1):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD

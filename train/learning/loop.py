@@ -1,4 +1,4 @@
-"""Lightning's loop around a learner: checkpoints, progress, resuming."""
+"""The training loop: a Lightning trainer with our checkpoints, progress and resuming."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from train.learning.module import Learner
 from train.results.store import write_curve
 from travlr.cli import Log
 
-MULTI_DEVICE = "ddp_find_unused_parameters_true"  # heads go unused that a batch asks nothing of
+MULTI_DEVICE = "ddp_find_unused_parameters_true"  # a batch without auxiliary targets leaves heads unused
 LOSSES = ("answer_loss", "pair_loss", "value_loss", "word_loss", "object_loss", "consistency_loss")
 LOG_EVERY = 10  # steps between points of the loss curve
 
@@ -35,10 +35,10 @@ def fit(
     log: Log,
     loggers: Sequence[Logger] = (),
 ) -> float:
-    """Train to the last step, going on from the last checkpoint where there is one; keep the weights asked for. Gives
-    the seconds that went before that checkpoint.
+    """Train to the last step, from the last checkpoint if there is one, and leave the weights of `training.keep` in the
+    model. Returns the training time before that checkpoint, in seconds.
 
-    loggers: where losses, learning rate and validation scores are logged, beside the curve.
+    loggers: receive losses, learning rate and validation scores; curve.csv is always written.
     """
     silence_warnings()
     best = run.training.keep == "best"
@@ -51,7 +51,7 @@ def fit(
         precision="bf16-mixed" if precision == "bf16" else "32-true",
         max_steps=learner.steps,
         max_epochs=-1,
-        check_val_every_n_epoch=None,  # but every so many batches
+        check_val_every_n_epoch=None,  # validations count batches
         val_check_interval=check_every * run.optimiser.accumulate,
         accumulate_grad_batches=run.optimiser.accumulate,
         gradient_clip_val=run.optimiser.clip,
@@ -68,7 +68,7 @@ def fit(
     )
     last = place / LAST
     if last.is_file():
-        log(f"{folder}: going on from its last checkpoint")
+        log(f"{folder}: resuming from its last checkpoint")
     trainer.fit(learner, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
     curve.write()
     if best:
@@ -77,8 +77,8 @@ def fit(
 
 
 class CurveWriter(Callback):
-    """curve.csv: loss and validation scores by step; it is part of the checkpoint, with the seconds it took until then,
-    so a resumed run has all of it."""
+    """Writes curve.csv: losses and validation scores by step. Its points and the training time are part of the
+    checkpoint, so a resumed run has the whole curve."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -93,13 +93,12 @@ class CurveWriter(Callback):
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         if trainer.global_step % LOG_EVERY == 0:
-            found = {name: float(value) for name, value in trainer.callback_metrics.items() if "loss" in name}
-            self.points.append({"step": trainer.global_step, **found})
+            losses = {name: float(value) for name, value in trainer.callback_metrics.items() if "loss" in name}
+            self.points.append({"step": trainer.global_step, **losses})
 
     def on_validation_end(self, trainer: L.Trainer, *_: Any) -> None:
         metrics = trainer.callback_metrics
-        found = {f"validation_{name}": float(metrics[name]) for name in ("f1", "word_accuracy") if name in metrics}
-        self.points.append({"step": trainer.global_step, **found})
+        self.points.append({"step": trainer.global_step, "validation_f1": float(metrics["f1"])})
         self.write()
 
     def write(self) -> None:
@@ -114,23 +113,21 @@ def progress_bar() -> list[Callback]:
 
 
 class PlainProgress(Callback):
-    """One plain line for each validation, where there is no terminal."""
+    """Prints one line for each validation, if standard error is no terminal."""
 
     def on_validation_end(self, trainer: L.Trainer, *_: Any) -> None:
-        found = {k: float(v) for k, v in trainer.callback_metrics.items()}
-        told = "  ".join(f"{name} {found[name]:.3f}" for name in LOSSES if name in found)
-        scores = {"f1": "F1", "word_accuracy": "words right %"}
-        told += "".join(f"  validation {says} {found[name]:.2f}" for name, says in scores.items() if name in found)
-        print(f"step {trainer.global_step:>6}  {told}", flush=True)
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        losses = "  ".join(f"{name} {metrics[name]:.3f}" for name in LOSSES if name in metrics)
+        print(f"step {trainer.global_step:>6}  {losses}  validation F1 {metrics['f1']:.2f}", flush=True)
 
 
 def silence_warnings() -> None:
-    """What Lightning says of our choices is not for users."""
+    """Hide Lightning's advice about choices that we made on purpose."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     logging.getLogger("lightning.fabric").setLevel(logging.ERROR)
     for message in (
         ".*does not have many workers.*",
-        ".*your dataloader is not resumable.*",  # `Learner` knows where to go on
+        ".*your dataloader is not resumable.*",  # `Learner` skips the batches that are done
         ".*smaller than the logging interval.*",
         ".*`isinstance.treespec.*",
     ):

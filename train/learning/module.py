@@ -1,4 +1,4 @@
-"""The Lightning module: losses, optimiser and schedule. The loop, checkpoints and devices are Lightning's."""
+"""The Lightning module: losses, optimiser and schedule."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from train.results.scores import score
 
 
 class Schedule(NamedTuple):
-    """What a learner learns from, and how long.
+    """Training batches and numbers of steps.
 
-    epoch: gives the batches of an epoch, the same ones each time it is called with the same number. batches: how many
-    an epoch has. steps: steps of the optimiser in all. check_every: steps between validations.
+    epoch: from the number of an epoch to its batches, always the same. batches: number of batches in an epoch. steps:
+    optimiser steps in all. check_every: steps between validations.
     """
 
     epoch: Callable[[int], Iterable[Inputs]]
@@ -34,7 +34,7 @@ class Schedule(NamedTuple):
 
 @dataclass(frozen=True)
 class Loader:
-    """Batches that are made anew for each iteration."""
+    """An iterable that makes its batches again in each iteration."""
 
     make: Callable[[], Iterable[Inputs]]
 
@@ -44,7 +44,7 @@ class Loader:
 
 @dataclass(frozen=True)
 class TrainingLoader(Loader):
-    """batches: of the whole training, of which a resumed run iterates over those that are left."""
+    """batches: number of all training batches; a resumed run iterates over the remaining ones."""
 
     batches: int
 
@@ -53,8 +53,8 @@ class TrainingLoader(Loader):
 
 
 class WordHead(nn.Module):
-    """BERT's masked-word head, for one or more words: states (…, H) to logits (…, V), or (…, words, V) where there are
-    several. Its last layer is tied to the word embeddings."""
+    """BERT's masked-word head for one or more words: states (…, H) to logits (…, V), or (…, words, V) for several. The
+    last layer shares the weights of the word embeddings."""
 
     def __init__(self, embeddings: nn.Embedding, words: int = 1) -> None:
         super().__init__()
@@ -73,11 +73,11 @@ class WordHead(nn.Module):
 
 
 class Learner(L.LightningModule):
-    """A model with what it learns from: whatever of answers, words, pairs, objects and unlabelled sides a batch has.
+    """A model with its losses: of the answer, of the auxiliary targets and of consistency, as far as a batch has them.
 
-    The batches are those of epoch 0, 1, …, one after the other. Dropout is seeded with (seed, epoch) at the start of
-    each epoch, and a checkpoint holds the state of its generator. So a run that is resumed after any step ends with the
-    weights of one that was never stopped, and validations change nothing.
+    The batches are those of epoch 0, 1, … in order. Dropout is seeded with (seed, epoch) at the start of each epoch,
+    and a checkpoint holds the state of the generator. So a resumed run ends with the same weights as an uninterrupted
+    one, and validations do not affect training.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Learner(L.LightningModule):
         self.settings, self.rate, self.steps, self.seed = optimiser, rate, schedule.steps, seed
         self.schedule, self.validation, self.loss_name = schedule, validation, loss
         self._seen: list[tuple[Tensor, Tensor]] = []
-        self._random: dict[str, Tensor] | None = None  # of a checkpoint, until training goes on
+        self._random: dict[str, Tensor] | None = None  # from a checkpoint, until training resumes
 
     # Data ---------------------------------------------------------------------------------------------------------
 
@@ -106,18 +106,18 @@ class Learner(L.LightningModule):
         return TrainingLoader(lambda: map(self._own, islice(self._from(self._done()), batches - self._done())), batches)
 
     def _done(self) -> int:
-        """How many batches this run has learned from; checkpoints are made after whole steps only."""
+        """Number of batches that the run has been trained on; checkpoints are saved after whole steps only."""
         return self.trainer.global_step * self.settings.accumulate
 
     def _from(self, number: int) -> Iterator[Inputs]:
-        """The batches from a number on, without end."""
+        """The batches from a number on, endlessly."""
         first, place = divmod(number, self.schedule.batches)
         for epoch in count(first):
             yield from islice(self.schedule.epoch(epoch), place, self.schedule.batches)
             place = 0
 
     def _own(self, batch: Inputs) -> Inputs:
-        """What this process learns from a batch: with n processes every n-th example, so that a step stays a step."""
+        """The part of a batch that this process trains on: with n processes, every n-th example."""
         if (count := self.trainer.world_size) == 1:
             return batch
         return batch.every(count, self.global_rank)
@@ -141,7 +141,7 @@ class Learner(L.LightningModule):
         self._random = None
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the states of the random number generators, those of every process."""
+        """Add the states of the random number generators of every process."""
         state = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             state["cuda"] = torch.cuda.get_rng_state(self.device)
@@ -157,7 +157,9 @@ class Learner(L.LightningModule):
     def training_step(self, batch: Inputs, number: int) -> Tensor:
         losses = self.losses(batch)
         loss = torch.stack(list(losses.values())).sum()
-        if not torch.isfinite(self.trainer.strategy.reduce(loss.detach())):  # a mean: wherever one is not a number
+        if not torch.isfinite(
+            self.trainer.strategy.reduce(loss.detach())
+        ):  # a mean over processes: not finite if one is not
             raise ValueError(
                 f"optimiser.learning_rate={self.rate}: the loss is not a number at step {self.global_step + 1}; "
                 "use a lower rate or a larger optimiser.warmup"
@@ -170,7 +172,7 @@ class Learner(L.LightningModule):
         return loss
 
     def losses(self, batch: Inputs) -> dict[str, Tensor]:
-        """The loss of each kind of target that the batch has."""
+        """The losses by name, one for each kind of target in the batch."""
         if self.loss_name == "distillation" and batch.answer is not None:
             return {"answer_loss": self.model.distillation_loss(batch)}
         encoded = self.model.encode(batch, image_states=False)
@@ -184,9 +186,9 @@ class Learner(L.LightningModule):
             losses["pair_loss"] = functional.cross_entropy(logits.flatten(0, 1), batch.pair.flatten())
         if batch.values is not None and batch.targets is not None:
             known = ~batch.values.isnan()
-            things = self.value(encoded.text[batch.targets != IGNORED]).squeeze(-1)
-            told = torch.stack([self.values(encoded.text[:, 0])[known], things]).float()
-            losses["value_loss"] = 2 * functional.smooth_l1_loss(told, batch.values[known].expand(2, -1))
+            query_states = self.value(encoded.text[batch.targets != IGNORED]).squeeze(-1)
+            predictions = torch.stack([self.values(encoded.text[:, 0])[known], query_states]).float()
+            losses["value_loss"] = 2 * functional.smooth_l1_loss(predictions, batch.values[known].expand(2, -1))
         if batch.objects is not None:
             losses["object_loss"] = self._object_loss(encoded, batch.objects)
         if batch.sides is not None:
@@ -200,9 +202,9 @@ class Learner(L.LightningModule):
         return 2 * functional.binary_cross_entropy_with_logits(logits, truth)
 
     def _word_loss(self, encoded: Encoded, targets: Tensor) -> Tensor:
-        asked = targets != IGNORED
-        logits = self.words(encoded.text[asked], self.model.embeddings).float()
-        return functional.cross_entropy(logits, targets[asked])
+        positions = targets != IGNORED
+        logits = self.words(encoded.text[positions], self.model.embeddings).float()
+        return functional.cross_entropy(logits, targets[positions])
 
     def _object_loss(self, encoded: Encoded, objects: Tensor) -> Tensor:
         there = (objects != IGNORED).any(-1)
@@ -210,30 +212,31 @@ class Learner(L.LightningModule):
         return functional.cross_entropy(logits.flatten(0, 1), objects[there].flatten())
 
     def _consistency_loss(self, own: Inputs, other: Inputs) -> Tensor:
-        """How far what is said of one side of unlabelled pairs is from what is said of the other (`consistency`)."""
+        """The loss of predictions for one side of unlabelled pairs against those for the other
+        (train.learning.consistency)."""
         self.model.eval()
         with torch.no_grad():
-            expected = self._told(self.model.encode(own, image_states=False), own.targets)
+            targets = self._predictions(self.model.encode(own, image_states=False), own.targets)
         self.model.train()
         encoded = self.model.encode(other, image_states=False)
-        *told, values = self._told(encoded, other.targets)
-        *wanted, numbers = expected
-        losses = [functional.cross_entropy(t, w.softmax(-1)) for t, w in zip(told, wanted, strict=True)]
+        *predictions, values = self._predictions(encoded, other.targets)
+        *expected, numbers = targets
+        losses = [functional.cross_entropy(t, w.softmax(-1)) for t, w in zip(predictions, expected, strict=True)]
         losses.append(functional.smooth_l1_loss(values, numbers))
         if other.objects is not None:
             losses.append(self._object_loss(encoded, other.objects))
         return torch.stack(losses).sum()
 
-    def _told(self, encoded: Encoded, targets: Tensor | None) -> tuple[Tensor, ...]:
-        """Logits of the answer (B, 2), of the pair (4 B, V), of the words at the places of `targets` (places, V), and
-        the values (2 B + places)."""
+    def _predictions(self, encoded: Encoded, targets: Tensor | None) -> tuple[Tensor, ...]:
+        """Logits of the answer (B, 2), of the pair (4 B, V), of the words at the P positions of `targets` (P, V), and
+        values (2 B + P)."""
         assert targets is not None
         embeddings, first = self.model.embeddings, encoded.text[:, 0]
-        things = encoded.text[targets != IGNORED]
+        query_states = encoded.text[targets != IGNORED]
         pair = self.pair(first, embeddings).flatten(0, 1)
-        values = torch.cat([self.values(first).flatten(), self.value(things).flatten()])
-        told = (self.model.head(encoded.pooled), pair, self.words(things, embeddings), values)
-        return tuple(tensor.float() for tensor in told)
+        values = torch.cat([self.values(first).flatten(), self.value(query_states).flatten()])
+        predictions = (self.model.head(encoded.pooled), pair, self.words(query_states, embeddings), values)
+        return tuple(tensor.float() for tensor in predictions)
 
     def configure_optimizers(self) -> Any:
         decayed = [p for p in self.parameters() if p.requires_grad and p.ndim > 1]
@@ -248,12 +251,13 @@ class Learner(L.LightningModule):
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def configure_gradient_clipping(self, optimizer: Any, gradient_clip_val: Any = None, *_: Any, **__: Any) -> None:
-        """Lightning itself refuses to clip for fused optimisers; without a gradient scaler there is no reason to."""
+        """Clip for fused optimisers too; Lightning refuses this because of gradient scalers, which are not used
+        here."""
         if gradient_clip_val is not None:
             nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 
     def factor(self, step: int) -> float:
-        """What the learning rate is multiplied by at a step."""
+        """The factor of the learning rate at a step."""
         rise = max(1, round(self.settings.warmup * self.steps))
         if step < rise:
             return (step + 1) / rise

@@ -1,13 +1,13 @@
-"""A reader: an image model that writes a picture's caption, so that a model that reasons need only know text.
+"""A reader: an image model that writes the caption of a picture, so that the model that reasons needs text alone.
 
-The paper finds no model that carries what it learned over to the other modality, and suggests language-like
-intermediates between image and reasoning (section 6). A reader learns from unlabelled (image, caption) pairs alone: no
-query, no answer, no symbolic scene, and nothing says which object of the caption is where in the picture. Every region
-(or patch) names the words of one phrase of the caption, or nothing; as the phrases of a caption are a set, they are
-assigned to the regions at the least loss (as in DETR, Carion et al. 2020), once a first part of the training has found
-out by co-occurrence what region goes with what words.
+No model in the paper transfers from one modality to the other, and section 6 suggests language-like intermediates
+between image and reasoning. A reader learns from unlabelled (image, caption) pairs: it sees no query, no answer and no
+scene, and nothing tells it where in the picture an object of the caption is. Each region (or patch) predicts the words
+of one phrase of the caption, or none. The phrases of a caption are a set, so each is assigned to a region such that the
+loss is lowest (as in DETR, Carion et al. 2020). Before that, in the first part of training, every phrase trains all
+regions.
 
-Shapes: B pictures, R regions, P phrases of a caption, W words of a phrase, V words known.
+Shapes: B pictures, R regions, P phrases of a caption, W words of a phrase, V words of the vocabulary.
 """
 
 from __future__ import annotations
@@ -27,35 +27,36 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from train.config import ARCHITECTURES, architecture_of
-from train.data.examples import Examples, RawExamples, VisualSettings, streamed
+from train.data.examples import Examples, RawExamples, VisualSettings
 from train.data.inputs import Inputs
 from train.data.pixels import Pictures
-from train.data.text import LIST_START, WordTokenizer, phrases_of
+from train.data.sources import stream_examples
+from train.data.text import LIST_START, WordTokenizer, split_caption
 from train.models import make_model
 from train.regions.recogniser import weights_digest
 from travlr.cli import Log
-from travlr.dataset import config_dict
 from travlr.files import replacing
+from travlr.formats.manifest import config_dict
 from travlr.generate import Generator
 
-VERSION = 1  # of how readers are trained: kept ones of another are trained anew
-NOTHING = 0  # the word that ends a phrase: a phrase that begins with it is empty
-UNMATCHED = 0.2  # weight of the loss of regions that no phrase is left for
+VERSION = 1  # of the training procedure; saved readers of another version are not used
+NOTHING = 0  # the word that ends a phrase; a phrase that begins with it is empty
+UNMATCHED = 0.2  # weight of the loss of regions without a phrase
 BATCH = 64
-PAIRS = BATCH - 1  # of image and caption in a batch; its first picture is blank
-CHUNK = 50  # batches that are made at once
-READ = 512  # pictures read at once
-ALIGNING = 0.3  # the part of all steps before phrases are assigned
+PAIRS = BATCH - 1  # (image, caption) pairs in a batch; its first picture is blank
+CHUNK = 50  # batches generated at a time
+READ = 512  # pictures in a batch at inference
+ALIGNING = 0.3  # part of all steps that use `mixture_loss`; the rest use `set_loss`
 RATE, WARMUP, DECAY, CLIP = 1e-3, 0.1, 0.01, 1.0
-SAMPLE = 2000  # captions in which words are looked for
+SAMPLE = 2000  # captions from which the vocabulary is taken
 
 
 @dataclass(frozen=True)
 class ReaderConfig:
-    """What a reader's weights are the weights of. changes: of the model's shape. empty: tokens of the empty text.
+    """The architecture of a reader. changes: to the shape of the model. empty: tokens of the empty text.
 
-    preface: what captions begin with, up to the first phrase. words: all that phrases hold, the first the empty one.
-    longest: words of the longest phrase.
+    preface: the start of every caption, up to the first phrase. words: the vocabulary of phrases; word 0 is empty.
+    longest: number of words of the longest phrase.
     """
 
     model: str
@@ -68,32 +69,35 @@ class ReaderConfig:
 
 
 class Reader(nn.Module):
-    """An image model of `train.models` and a head that names W words for each of its regions."""
+    """An image model of `train.models`, with a head that predicts W words for each region."""
 
-    def __init__(self, about: ReaderConfig) -> None:
+    def __init__(self, config: ReaderConfig) -> None:
         super().__init__()
-        if architecture_of(about.model).sees == "nothing":
+        if architecture_of(config.model).sees == "nothing":
             seeing = ", ".join(name for name, model in ARCHITECTURES.items() if model.sees != "nothing")
-            raise ValueError(f"model={about.model}: sees no images that could be read; choose one of {seeing}")
-        self.about = about
-        self.model = make_model(about.model, about.size, None, **about.changes)
+            raise ValueError(f"model={config.model}: sees no images that could be read; choose one of {seeing}")
+        self.config = config
+        self.model = make_model(config.model, config.size, None, **config.changes)
         width = self.model.shape.width
         self.names = nn.Sequential(
-            nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width), nn.Linear(width, about.longest * len(about.words))
+            nn.Linear(width, width),
+            nn.GELU(),
+            nn.LayerNorm(width),
+            nn.Linear(width, config.longest * len(config.words)),
         )
 
     def forward(self, inputs: Inputs) -> Tensor:
-        """Log-probabilities of words, (B, R, W, V). The text of the inputs is not looked at."""
+        """Log-probabilities of words, (B, R, W, V). The text of the inputs is ignored."""
         count = len(inputs)
-        empty = torch.tensor(self.about.empty, device=inputs.tokens.device).expand(count, -1)
+        empty = torch.tensor(self.config.empty, device=inputs.tokens.device).expand(count, -1)
         states = self.model.encode(replace(inputs, tokens=empty, token_mask=torch.ones_like(empty, dtype=torch.bool)))
         assert states.image is not None
         logits = self.names(states.image).float()
-        return logits.unflatten(-1, (self.about.longest, len(self.about.words))).log_softmax(-1)
+        return logits.unflatten(-1, (self.config.longest, len(self.config.words))).log_softmax(-1)
 
     @torch.inference_mode()
     def captions(self, examples: Examples) -> list[str]:
-        """What is read off the pictures of N examples, "" where nothing is seen. Equal pictures are read once."""
+        """Captions of the pictures of N examples, "" for a picture without objects. Equal pictures are read once."""
         first, which = distinct(examples)
         order = (
             first if examples.regions is None else first[np.argsort((examples.regions.index[first] >= 0).sum(axis=1))]
@@ -107,33 +111,35 @@ class Reader(nn.Module):
             words = self(inputs.to(device)).argmax(-1).cpu().numpy()  # (B, R, W)
             if inputs.region_mask is not None:
                 words[~inputs.region_mask.numpy()] = NOTHING
-            for row, named in zip(rows.tolist(), words, strict=True):
-                read[row] = self._caption(named[named[:, 0] != NOTHING])
+            for row, phrases in zip(rows.tolist(), words, strict=True):
+                read[row] = self._caption(phrases[phrases[:, 0] != NOTHING])
         return [read[row] for row in first[which].tolist()]
 
-    def _caption(self, named: np.ndarray) -> str:
-        """The caption of words (R', W). Of several phrases about one place the first is kept."""
+    def _caption(self, phrases: np.ndarray) -> str:
+        """The caption of predicted words (R', W). If several phrases name the same cell, the first counts."""
         places: dict[str, str] = {}
-        for row in named.tolist():
-            phrase = " ".join(self.about.words[word] for word in (row[: row.index(NOTHING)] if NOTHING in row else row))
+        for row in phrases.tolist():
+            phrase = " ".join(
+                self.config.words[word] for word in (row[: row.index(NOTHING)] if NOTHING in row else row)
+            )
             places.setdefault(phrase.rpartition(" at ")[2], phrase)
         *most, last = places.values() or [""]
-        return f"{self.about.preface}{', '.join(most)}{' and ' if most else ''}{last}." if last else ""
+        return f"{self.config.preface}{', '.join(most)}{' and ' if most else ''}{last}." if last else ""
 
 
 def pictures(examples: Examples, rows: np.ndarray, shown: np.ndarray) -> Inputs:
-    """Examples `rows` without caption and answer, blank where not `shown`; a reader ignores the query in `tokens`."""
+    """Examples `rows` without caption and answer. shown: (B,) bool; the picture of the others is blank."""
     return replace(examples.inputs(rows, shown, np.zeros(len(rows), bool)), answer=None)
 
 
 def distinct(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
-    """First row of each distinct picture, and which of them each of N rows shows."""
+    """The first row of each distinct picture, and for each of N rows the number of its picture."""
     if examples.regions is not None:
         keys = zip(examples.regions.index[:-1], examples.regions.boxes[:-1], strict=True)
         contents = [index.tobytes() + boxes.tobytes() for index, boxes in keys]
     elif isinstance(examples.pixels, Pictures):
         contents = [row.tobytes() for row in examples.grid]
-    else:  # files may show the same scene in other pixels
+    else:  # two files may show the same scene in different pixels
         return np.arange(len(examples)), np.arange(len(examples))
     numbers: dict[bytes, int] = {}
     which = np.array([numbers.setdefault(content, len(numbers)) for content in contents], np.int64)
@@ -144,25 +150,23 @@ def distinct(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
 
 
 def phrase_words(captions: Sequence[str]) -> tuple[str, list[str], int]:
-    """Preface of captions, words of their phrases after the empty one, and words of the longest phrase.
+    """The common start of captions, the vocabulary of their phrases, and the length of the longest phrase in words.
 
-    Raises `ValueError` where the captions do not begin alike.
+    Raises `ValueError` if the captions do not start alike.
     """
-    prefaces = {phrases_of(caption)[0] for caption in captions}
+    prefaces = {split_caption(caption)[0] for caption in captions}
     if len(prefaces) != 1 or LIST_START not in min(prefaces):
-        raise ValueError(
-            f"reader: needs captions that all begin alike up to {LIST_START!r}, not {sorted(prefaces)[:2]}"
-        )
-    split = [phrase.split(" ") for caption in captions for phrase in phrases_of(caption)[1]]
+        raise ValueError(f"reader: captions must all start alike up to {LIST_START!r}, not {sorted(prefaces)[:2]}")
+    split = [phrase.split(" ") for caption in captions for phrase in split_caption(caption)[1]]
     return prefaces.pop(), ["", *sorted({word for words in split for word in words})], max(map(len, split))
 
 
-def phrase_targets(captions: Sequence[str], about: ReaderConfig) -> tuple[np.ndarray, np.ndarray]:
-    """Words of the phrases of B captions, (B, P, W) int64, `NOTHING` after the last; numbers of phrases, (B,)."""
-    number = {word: i for i, word in enumerate(about.words)}
-    listed = [phrases_of(caption)[1] for caption in captions]
+def phrase_targets(captions: Sequence[str], config: ReaderConfig) -> tuple[np.ndarray, np.ndarray]:
+    """Words of the phrases of B captions, (B, P, W) int64, padded with `NOTHING`, and numbers of phrases, (B,)."""
+    number = {word: i for i, word in enumerate(config.words)}
+    listed = [split_caption(caption)[1] for caption in captions]
     counts = np.array([len(phrases) for phrases in listed])
-    targets = np.full((len(captions), counts.max(initial=0), about.longest), NOTHING, np.int64)
+    targets = np.full((len(captions), counts.max(initial=0), config.longest), NOTHING, np.int64)
     for row, phrases in enumerate(listed):
         for column, phrase in enumerate(phrases):
             words = [number[word] for word in phrase.split(" ")]
@@ -174,53 +178,53 @@ def phrase_targets(captions: Sequence[str], about: ReaderConfig) -> tuple[np.nda
 
 
 def assignment(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns, each once, whose costs have the least sum: as many as the shorter side of (R, P)."""
+    """The assignment of rows to columns with the lowest total cost (Hungarian algorithm). cost: (R, P)."""
     rows, columns = linear_sum_assignment(cost)
     return rows, columns
 
 
-def costs(named: Tensor, targets: Tensor) -> Tensor:
-    """-log P(phrase) by each region, (B, R, P), of log-probabilities (B, R, W, V) and words of phrases (B, P, W)."""
-    words = nn.functional.one_hot(targets, named.shape[-1]).to(named.dtype)  # (B, P, W, V)
-    return -torch.bmm(named.flatten(2), words.flatten(2).transpose(1, 2))
+def costs(log_probs: Tensor, targets: Tensor) -> Tensor:
+    """-log P(phrase) for each region, (B, R, P). log_probs: (B, R, W, V). targets: (B, P, W), words of phrases."""
+    words = nn.functional.one_hot(targets, log_probs.shape[-1]).to(log_probs.dtype)  # (B, P, W, V)
+    return -torch.bmm(log_probs.flatten(2), words.flatten(2).transpose(1, 2))
 
 
-def mixture_loss(named: Tensor, seen: Tensor | None, targets: Tensor, counts: np.ndarray) -> Tensor:
-    """Mean over phrases of -log P(phrase) where any region, all as likely, may be the one that is spoken of.
+def mixture_loss(log_probs: Tensor, mask: Tensor | None, targets: Tensor, counts: np.ndarray) -> Tensor:
+    """Mean over phrases of -log P(phrase) under a uniform mixture of all regions.
 
-    Arguments as of `set_loss`. Before a reader knows anything, the best assignment is chance, and learning from it
-    makes it permanent; here each phrase still teaches every region, by how well that region names it. (This is how
-    words of two languages were first aligned: Model 1 of Brown et al. 1993.)
+    Arguments as in `set_loss`. At the start of training the best assignment is random, and `set_loss` would reinforce
+    it. Here each phrase trains every region, in proportion to the probability that the region gives it (Model 1 of
+    Brown et al. 1993 aligns words of two languages in this way).
     """
-    likely = -costs(named, targets)
-    if seen is not None:
-        likely = likely.masked_fill(~seen[..., None], torch.finfo(likely.dtype).min)
-        number = seen.sum(1, keepdim=True)
+    likely = -costs(log_probs, targets)
+    if mask is not None:
+        likely = likely.masked_fill(~mask[..., None], torch.finfo(likely.dtype).min)
+        number = mask.sum(1, keepdim=True)
     else:
         number = torch.full((len(likely), 1), likely.shape[1], device=likely.device)
     used = torch.arange(likely.shape[2]) < torch.from_numpy(counts)[:, None]  # (B, P)
     return (number.to(likely.dtype).log() - likely.logsumexp(1))[used.to(likely.device)].mean()
 
 
-def set_loss(named: Tensor, seen: Tensor | None, targets: Tensor, counts: np.ndarray) -> Tensor:
-    """Mean over phrases of -log P(phrase), at the assignment of phrases to regions that makes the whole loss least.
+def set_loss(log_probs: Tensor, mask: Tensor | None, targets: Tensor, counts: np.ndarray) -> Tensor:
+    """Mean over phrases of -log P(phrase), at the assignment of phrases to regions with the lowest loss.
 
-    named: log-probabilities (B, R, W, V). seen: (B, R), False for padding, None where there is none. targets:
-    (B, P, W) words of phrases, of which the first `counts` (B,) are used. Regions without a phrase should name nothing;
-    their loss counts by `UNMATCHED`. Phrases for which no region is left do not count.
+    log_probs: (B, R, W, V). mask: (B, R), False for padding, or None. targets: (B, P, W), words of phrases; the first
+    `counts` (B,) of them are used. Regions without a phrase should predict `NOTHING`; their loss has the weight
+    `UNMATCHED`. Phrases without a region do not count.
     """
-    cost = costs(named, targets)
-    empty = -UNMATCHED * named[..., NOTHING].sum(-1)  # (B, R)
-    if seen is not None:
-        empty = empty.masked_fill(~seen, 0.0)
+    cost = costs(log_probs, targets)
+    empty = -UNMATCHED * log_probs[..., NOTHING].sum(-1)  # (B, R)
+    if mask is not None:
+        empty = empty.masked_fill(~mask, 0.0)
     gains = (cost - empty[..., None]).detach().cpu().numpy()
-    whole = np.ones(gains.shape[:2], bool) if seen is None else seen.cpu().numpy()
+    whole = np.ones(gains.shape[:2], bool) if mask is None else mask.cpu().numpy()
     chosen: list[tuple[int, int, int]] = []
     for example, count in enumerate(counts.tolist()):
         regions = np.flatnonzero(whole[example])
         rows, columns = assignment(gains[example][regions, :count])
         chosen += [(example, row, column) for row, column in zip(regions[rows].tolist(), columns.tolist(), strict=True)]
-    of, region, phrase = torch.tensor(chosen, device=named.device).reshape(-1, 3).unbind(1)
+    of, region, phrase = torch.tensor(chosen, device=log_probs.device).reshape(-1, 3).unbind(1)
     matched = cost[of, region, phrase].sum() - empty[of, region].sum()
     return (matched + empty.sum()) / max(1, int(counts.sum()))
 
@@ -239,29 +243,33 @@ def train_reader(
     device: str = "cpu",
     log: Log = print,
 ) -> Reader:
-    """A reader of the pictures that `maker` makes, trained on `steps` batches of its (image, caption) pairs.
+    """A reader trained on `steps` batches of (image, caption) pairs of a generator.
 
-    They are streamed from past the training split, so none is in the dataset. The same arguments give the same weights.
-    Raises `ValueError` for a model that sees no images, for more steps than the world has scenes for, and where
-    the loss is not a number.
+    The pairs are streamed past the training split, so none of them is in the dataset. The same arguments give the same
+    weights. Raises `ValueError` for a model that sees no images, for more steps than the world has scenes for, and if
+    the loss is not finite.
     """
     first, last = maker.config.count.train, maker.sampler.limits["train"]
     if steps < 1 or first + steps * BATCH > last:
-        raise ValueError(f"reader.steps={steps}: must be 1 to {(last - first) // BATCH}, for which there are scenes")
-    sample = _unlabelled(streamed(maker, first, min(first + SAMPLE, last)))
-    preface, known, longest = phrase_words(sample.captions)
+        raise ValueError(
+            f"reader.steps={steps}: must be from 1 to {(last - first) // BATCH}; the world has no more scenes"
+        )
+    sample = _unlabelled(stream_examples(maker, first, min(first + SAMPLE, last)))
+    preface, settings, longest = phrase_words(sample.captions)
     changes: dict[str, Any] = {} if size == "base" else {"vocabulary": words.size}
     regions = Examples(sample.take(np.arange(1)), words, visual).regions
     if regions is not None:
         changes["feature_width"] = regions.dimension
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        reader = Reader(ReaderConfig(model, size, changes, [words.cls, words.sep], preface, known, longest)).to(device)
+        reader = Reader(ReaderConfig(model, size, changes, [words.cls, words.sep], preface, settings, longest)).to(
+            device
+        )
         optimiser = torch.optim.AdamW(reader.parameters(), RATE, (0.9, 0.98), weight_decay=DECAY, fused=True)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _factor(step, steps))
         for step, (inputs, captions) in enumerate(_batches(maker, words, visual, steps), 1):
             reader.train()
-            targets, counts = phrase_targets(captions, reader.about)
+            targets, counts = phrase_targets(captions, reader.config)
             inputs = inputs.to(device)
             loss_of = mixture_loss if step <= ALIGNING * steps else set_loss
             loss = loss_of(reader(inputs), inputs.region_mask, torch.from_numpy(targets).to(device), counts)
@@ -278,24 +286,24 @@ def train_reader(
 
 
 def _factor(step: int, steps: int) -> float:
-    """What the learning rate is multiplied by: it rises, then falls to 0."""
+    """The factor of the learning rate: linear warm-up, then linear decay to 0."""
     rise = max(1, round(WARMUP * steps))
     return min((step + 1) / rise, (steps - step) / max(1, steps - rise))
 
 
 def _unlabelled(raw: RawExamples) -> RawExamples:
-    """Without queries and answers."""
+    """The examples without queries and answers."""
     return replace(raw, queries=[""] * len(raw.ids), answers=np.zeros(len(raw.ids), bool))
 
 
 def _batches(
     maker: Generator, words: WordTokenizer, visual: VisualSettings, steps: int
 ) -> Iterator[tuple[Inputs, Sequence[str]]]:
-    """Pictures and their captions. The first picture of each batch is blank, and nothing is said of it."""
+    """Pictures and their captions. The first picture of each batch is blank, and its caption empty."""
     shown = np.arange(BATCH) > 0
     for done in range(0, steps, CHUNK):
         first = maker.config.count.train + done * BATCH
-        raw = _unlabelled(streamed(maker, first, first + min(CHUNK, steps - done) * BATCH))
+        raw = _unlabelled(stream_examples(maker, first, first + min(CHUNK, steps - done) * BATCH))
         examples = Examples(replace(raw, captions=raw.queries), words, visual)
         for start in range(0, len(examples), BATCH):
             rows = np.arange(start, start + BATCH)
@@ -306,15 +314,15 @@ def _batches(
 
 
 def save(reader: Reader, path: Path) -> None:
-    """Write a reader; the file is there whole or not at all."""
+    """Write a reader as one safetensors file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.cpu().contiguous() for name, tensor in reader.state_dict().items()}
     with replacing(path) as temporary:
-        save_file(tensors, temporary, {"reader": json.dumps(asdict(reader.about))})
+        save_file(tensors, temporary, {"reader": json.dumps(asdict(reader.config))})
 
 
 def load(path: Path) -> Reader:
-    """A saved reader. Raises `ValueError` where the file is none."""
+    """A saved reader. Raises `ValueError` if the file is not one."""
     try:
         with safetensors.safe_open(path, "pt") as file:
             reader = Reader(ReaderConfig(**json.loads((file.metadata() or {})["reader"])))
@@ -336,15 +344,17 @@ def cached_reader(
     device: str = "cpu",
     log: Log = print,
 ) -> Reader:
-    """`train_reader`, or the reader that it has made of the same arguments before, which `folder` keeps."""
+    """`train_reader` with a cache: a reader with the same arguments is trained once and saved in `folder`."""
     pixels = visual.statistics if visual.side else ()
-    known = {
+    settings = {
         "version": VERSION,
         "config": config_dict(maker.config),
         "sight": [asdict(visual.regions), visual.side, weights_digest().hex(), *pixels],
         "model": [model, size, words.size, steps, seed],
     }
-    path = folder / f"reader-{hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]}.safetensors"
+    path = (
+        folder / f"reader-{hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]}.safetensors"
+    )
     if path.is_file():
         return load(path).to(device)
     reader = train_reader(maker, words, visual, model, size, steps, seed, device, log)

@@ -1,4 +1,4 @@
-"""The test matrix: a model's answers in every test setting, in and out of distribution."""
+"""Tests: the predictions and scores of a model in every test setting, in and out of distribution."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from train.config import Run
-from train.data.examples import SHOWN, Examples, in_order, shown
+from train.data.batching import MODALITIES, sorted_batches, visible_modalities
+from train.data.examples import Examples
 from train.data.inputs import Inputs
 from train.learning.batches import TOKENS, RunData, test_rows
 from train.learning.reader import distinct
@@ -22,19 +23,21 @@ from train.results.predictions import predictions_table
 from train.results.scores import Scores, by_group, couples_right, score
 from travlr.tasks import TASKS
 
-MAX_VISION = 1 << 26  # numbers that ALBEF makes of pictures and that are kept at a time: 256 MiB
+MAX_VISION = 1 << 26  # numbers of image states in memory at a time: 256 MiB
 
-Batches = Iterator[tuple[str, np.ndarray, Inputs]]  # setting, rows, and what the model is given
+Batches = Iterator[tuple[str, np.ndarray, Inputs]]  # setting, rows of examples, model inputs
 
 
 @dataclass
 class TestResults:
+    """rows: arguments of `result_row` for each setting and split. predictions: their tables."""
+
     rows: list[tuple[tuple[str, str, Scores, Any], dict[str, Any]]]
     predictions: list[Any]
 
 
 def test_matrix(data: RunData, model: Model, device: str, precision: str) -> TestResults:
-    """Scores and predictions in every test setting, in and out of distribution."""
+    """Scores and predictions for every test setting, on test_ind and test_ood."""
     where = torch.device("cuda" if device == "gpu" else "cpu")
     model.to(where).eval()
     train = data.source.raw("train")
@@ -43,7 +46,7 @@ def test_matrix(data: RunData, model: Model, device: str, precision: str) -> Tes
     for split in TEST_SPLITS:
         examples = data.examples(split)
         floor = text_baselines(seen, QueryTexts(examples.queries, examples.answers, examples.objects))
-        scenes = np.unique(examples.grid, axis=0, return_inverse=True)[1]  # equal where pictures are
+        scenes = np.unique(examples.grid, axis=0, return_inverse=True)[1]  # clusters for intervals
         for setting, logits in predict(model, examples, data.run.test_settings, where, precision).items():
             found = {
                 "groups": by_group(examples.answers, logits, examples.groups.tolist(), scenes),
@@ -56,8 +59,8 @@ def test_matrix(data: RunData, model: Model, device: str, precision: str) -> Tes
 
 
 def possible(run: Run, setting: str) -> bool:
-    """Whether what a run's model is shown in a test setting tells the answers at all."""
-    return setting != "image" or run.sees_places or not TASKS[run.task].places
+    """Whether the model's input in a test setting contains what the task asks about (see `Run.sees_places`)."""
+    return setting != "image" or run.sees_places or not TASKS[run.task].uses_positions
 
 
 @torch.inference_mode()
@@ -80,34 +83,36 @@ def predict(
 def _batches(examples: Examples, settings: Sequence[str]) -> Batches:
     for setting in settings:
         for rows in test_rows(examples, setting):
-            yield setting, rows, examples.inputs(rows, *shown(setting, rows, None))
+            yield setting, rows, examples.inputs(rows, *visible_modalities(setting, rows, None))
 
 
 def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[str], device: torch.device) -> Batches:
-    """As `_batches`, but the model has seen the pictures: each distinct one, the blank one too, once for all settings.
-    What it makes of them is kept for a portion of the pictures at a time."""
+    """As `_batches`, with the image states precomputed: each distinct picture, and the blank one, is computed once for
+    all settings. Pictures are processed in portions, so that their states fit into memory."""
 
     def see(rows: np.ndarray, image: bool) -> torch.Tensor:
-        return model.see(examples.inputs(rows, np.full(len(rows), image), np.zeros(len(rows), bool)).to(device))
+        return model.encode_vision(
+            examples.inputs(rows, np.full(len(rows), image), np.zeros(len(rows), bool)).to(device)
+        )
 
     texts = copy.copy(examples)
     texts.pixels = None
-    shows = [setting for setting in settings if SHOWN[setting][0]]
+    shows = [setting for setting in settings if MODALITIES[setting][0]]
     if blank := [setting for setting in settings if setting not in shows]:
         seen = see(np.arange(1), False)  # (1, 1 + R, H)
         for setting, rows, inputs in _batches(texts, blank):
-            yield setting, rows, replace(inputs, seen=seen)
+            yield setting, rows, replace(inputs, vision_states=seen)
     first, which = distinct(examples)
     order = np.argsort(which, kind="stable")
     shape = model.shape
-    positions = ((shape.picture // shape.patch) ** 2 + 1) * shape.width  # numbers that a picture becomes
-    portion, batch = max(1, MAX_VISION // positions), max(1, TOKENS * model.shape.width // positions)
+    numbers = ((shape.picture // shape.patch) ** 2 + 1) * shape.width  # of the states of one picture
+    portion, batch = max(1, MAX_VISION // numbers), max(1, TOKENS * shape.width // numbers)
     for start in range(0, len(first) if shows else 0, portion):
         pictures = first[start : start + portion]
         seen = torch.cat([see(pictures[i : i + batch], True) for i in range(0, len(pictures), batch)])
         rows = order[slice(*np.searchsorted(which[order], (start, start + portion)))]
         for setting in shows:
-            images, captions = (np.full(len(rows), is_shown) for is_shown in SHOWN[setting])
-            for part in in_order(examples.texts.lengths[examples.text_rows(rows, images, captions)], TOKENS):
-                inputs = texts.inputs(rows[part], *shown(setting, rows[part], None))
-                yield setting, rows[part], replace(inputs, seen=seen[which[rows[part]] - start])
+            images, captions = (np.full(len(rows), is_shown) for is_shown in MODALITIES[setting])
+            for part in sorted_batches(examples.texts.lengths[examples.text_rows(rows, images, captions)], TOKENS):
+                inputs = texts.inputs(rows[part], *visible_modalities(setting, rows[part], None))
+                yield setting, rows[part], replace(inputs, vision_states=seen[which[rows[part]] - start])

@@ -29,8 +29,8 @@ from train.results.columns import RESULT_COLUMNS, Row
 from train.results.predictions import write_predictions
 from train.results.scores import TEST, Scores
 from travlr.cli import Log
-from travlr.dataset import damage
 from travlr.files import regular, replacing, waiting_lock
+from travlr.formats.columns import damage
 
 VERSION = 1  # of a run's folder; a newer one is refused
 CONFIG, RESULTS, CURVE = "config.json", "results.csv", "curve.csv"

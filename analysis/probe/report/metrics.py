@@ -1,8 +1,8 @@
 """From scores to numbers: accuracies, their intervals, and models compared on the same items.
 
 Shares are percent, 0 to 100. Intervals are 95 %; they and the tests take items that share a picture, and an item and
-its mirror, as dependent (`analysis.probe.report.intervals`). An item is right where its true sentences score above its false
-ones; a tie is wrong. What was not scored is counted on every line and is no part of its shares.
+its mirror, as dependent (`analysis.probe.report.intervals`). An item is right where its true sentences score above its
+false ones; a tie is wrong. What was not scored is counted on every line and is no part of its shares.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ N3 the very words of the true sentence in another order.
 Nor does it help to know which words are shown large or in the middle. The tempting object is of the target's classes of
 size and of place (but where size or place is what is asked), and what tells the two sentences apart, such as `circle`
 from `star`, stays where it is and as large as it is: the two objects exchange the other attribute, so that red circle
-and blue star become blue circle and red star. A rule of `analysis.probe.scenes.salience` therefore prefers the same sentence
-in both pictures: it has half of the items right and no pair. This cannot be had of N1: a word that nothing shows is
-less salient than any other, so that whoever knows which words are shown is always right.
+and blue star become blue circle and red star. A rule of `analysis.probe.scenes.salience` therefore prefers the same
+sentence in both pictures: it has half of the items right and no pair. This cannot be had of N1: a word that nothing
+shows is less salient than any other, so that whoever knows which words are shown is always right.
 
 A pair is a function of (seed, unit, index); the first pairs of a longer corpus are those of a shorter one.
 """

@@ -29,7 +29,8 @@ WANTED = ("*.json", "*.txt", "*.model", "*.jinja")  # of a hub repository, besid
 def parts_of(
     name: str, head: str | None, question: str | None, dtype: torch.dtype | None, device_map: str | None
 ) -> Parts:
-    """The parts of a model of `transformers`, by the model_type of its config. See `analysis.probe.scorers.loading.load`.
+    """The parts of a model of `transformers`, by the model_type of its config. See
+    `analysis.probe.scorers.loading.load`.
 
     dtype: what to compute in, None for what the weights are saved in. Models that are not generative come in float32,
     if a dtype is given.

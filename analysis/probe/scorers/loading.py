@@ -60,13 +60,12 @@ def load(
     SigLIP 2, BLIP or BLIP-2 (image-text retrieval), ViLT (retrieval), FLAVA, BridgeTower (retrieval) or any generative
     vision-language model (its `model_type` decides); `visualbert:`, `uniter:`, `lxmert:` or `albef:` and a checkpoint
     as its authors published it; or `MODULE:FUNCTION`, a function (images, texts) -> scores of a module that Python
-    finds from the current folder.
-    device: auto (a GPU if there is one), cpu, gpu, cuda:1, ... precision: float32; float64; float16 or bf16, which
-    round scores to some 3 digits, so that many tie; or auto, the one that the weights are saved in. Generative models
-    are loaded in it; the others are loaded in float32 and then converted. device_map: of generative models, how
-    `accelerate` spreads them over all GPUs, one of `analysis.probe.config.DEVICE_MAPS`.
-    head: itm or itc, of the models that have both; by default itm. question: asked of generative models, with `{text}`
-    for the sentence; by default `analysis.probe.scorers.families.QUESTION`. regions: of VisualBERT, UNITER and LXMERT, by
+    finds from the current folder. device: auto (a GPU if there is one), cpu, gpu, cuda:1, ... precision: float32;
+    float64; float16 or bf16, which round scores to some 3 digits, so that many tie; or auto, the one that the weights
+    are saved in. Generative models are loaded in it; the others are loaded in float32 and then converted. device_map:
+    of generative models, how `accelerate` spreads them over all GPUs, one of `analysis.probe.config.DEVICE_MAPS`. head:
+    itm or itc, of the models that have both; by default itm. question: asked of generative models, with `{text}` for
+    the sentence; by default `analysis.probe.scorers.families.QUESTION`. regions: of VisualBERT, UNITER and LXMERT, by
     default those of a 6 x 6 grid. size: of VisualBERT, UNITER, LXMERT and ALBEF, one of `train.models.SIZES`.
 
     threshold: 0 where a score is the log-odds of a match, None where it only ranks (CLIP, ViLT, itc).
