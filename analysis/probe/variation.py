@@ -220,11 +220,11 @@ def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
     """A row for each sentence: scores by distance from the centre, a line for each size, and by place for each size."""
     from matplotlib.lines import Line2D
 
-    from analysis.page import MARKED, grid, name, page, scale
+    from analysis.panels import MARKERS, cell_grid, colour_scale, label_axes, panel_figure
 
     with_margin = with_margins(frame)
     sentences, sizes = list(with_margin["sentence"].unique()), sorted(with_margin["size"].unique(), reverse=True)
-    styles = dict(zip(sizes, MARKED * len(sizes), strict=False))
+    styles = dict(zip(sizes, MARKERS * len(sizes), strict=False))
     key = [
         Line2D([], [], color=colour, marker=marker, markersize=4, label=f"size {size:g}")
         for size, (colour, marker) in styles.items()
@@ -237,7 +237,7 @@ def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
         "How scores move with an object's place and size",
         f"{about['model']}; {about['object']} on {about['background']}",
     ]
-    figure, panels = page(title, len(sentences), [(2.0, 1.3), *[(1.3, 1.3)] * len(sizes)], note=note, key=key,
+    figure, panels = panel_figure(title, len(sentences), [(2.0, 1.3), *[(1.3, 1.3)] * len(sizes)], note=note, key=key,
                           left=0.8, right=1.0, gap=(0.25, 0.6))  # fmt: skip
     for row, sentence in zip(panels, sentences, strict=True):
         of = with_margin[with_margin["sentence"] == sentence]
@@ -248,15 +248,15 @@ def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
         row[0].set_xlim(0, None)
         row[0].locator_params("y", nbins=5)
         fits = round(16 * (3 + 1.55 * len(sizes)))  # characters, 16 per inch
-        name(row[0], textwrap.shorten(sentence, fits, placeholder=" …"), "distance from the centre", "score")
+        label_axes(row[0], textwrap.shorten(sentence, fits, placeholder=" …"), "distance from the centre", "score")
         low, high = float(of["score"].min()), float(of["score"].max())
         if high - low <= ROUNDING * max(abs(low), abs(high)):  # else rounding errors would fill the scale
             low, high = low - 0.5, low + 0.5
         for axes, size in zip(row[1:], sizes, strict=True):
             cells = of[of["size"] == size].pivot(index="y", columns="x", values="score").sort_index(ascending=False)
-            grid(axes, cells.to_numpy(), [""] * cells.shape[1], [""] * cells.shape[0], low, high)
-            name(axes, "", f"size {size:g}")
-        shades = scale(figure, row[-1], low, high, "score")
+            cell_grid(axes, cells.to_numpy(), [""] * cells.shape[1], [""] * cells.shape[0], low, high)
+            label_axes(axes, "", f"size {size:g}")
+        shades = colour_scale(figure, row[-1], low, high, "score")
         ticks = np.linspace(low, high, 5)
         shades.set_yticks(ticks, [f"{tick:.4g}" for tick in ticks])
     return figure
@@ -292,7 +292,7 @@ def write(
     Raises `ValueError` where the folder holds other files.
     """
     _check(folder, about)
-    from analysis.page import save
+    from analysis.panels import save
 
     with tempfile.TemporaryDirectory() as temporary:
         plots = {

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from analysis.page import MARKED, NOTE_LINE, TEXT, bars, name, page, percent_axis, whiskers
+from analysis.panels import MARKERS, NOTE_LINE, TEXT, bars, label_axes, panel_figure, percent_axis, whiskers
 from analysis.probe.report.metrics import MetricRow
 from analysis.probe.report.results import Group, number
 
@@ -46,8 +46,8 @@ def figures(group: Group) -> dict[str, Figure]:
     """Bar and radar charts, by file name; up to seven models in a figure."""
     series = list(group.series.items())
     found = {}
-    for n in range(0, len(series), len(MARKED)):
-        part, number = dict(series[n : n + len(MARKED)]), f"-{n // len(MARKED) + 1}" if n else ""
+    for n in range(0, len(series), len(MARKERS)):
+        part, number = dict(series[n : n + len(MARKERS)]), f"-{n // len(MARKERS) + 1}" if n else ""
         if any(line.single is not None for lines in part.values() for line in lines):
             found[f"{group.slug}-bars{number}"] = bar_chart(group, part)
             if len(_axes_of(group)) >= 3:
@@ -80,7 +80,7 @@ def bar_chart(group: Group, series: Mapping[str, Sequence[MetricRow]]) -> Figure
     measures = [SINGLE, *([ALONE] if group.matching else []), *([PAIRS] if any(line.pairs for line in lines) else [])]
     key: list[Artist] = [
         Patch(facecolor=colour, hatch=hatch, edgecolor="black", linewidth=0.5, label=label)
-        for label, (colour, _), hatch in zip(series, MARKED, HATCHES, strict=False)
+        for label, (colour, _), hatch in zip(series, MARKERS, HATCHES, strict=False)
     ]
     if group.blind_rules:
         key.append(Line2D([], [], label=BLIND_LABEL, **BLIND_STYLE))
@@ -97,7 +97,7 @@ def bar_chart(group: Group, series: Mapping[str, Sequence[MetricRow]]) -> Figure
     across = math.ceil(len(axes_names) / max(1, rows))
     parts = [axes_names[n : n + across] for n in range(0, len(axes_names), across)]
     note = "Whiskers: 95 % intervals over clusters of items. Items that were not scored are left out."
-    figure, panels = page([f"Accuracy: {group.title}"], len(measures) * len(parts), [(max(4.5, across * each), 1.7)],
+    figure, panels = panel_figure([f"Accuracy: {group.title}"], len(measures) * len(parts), [(max(4.5, across * each), 1.7)],
                           note=note, key=key, left=0.5, gap=(0.3, 0.75), below=0.75)  # fmt: skip
     for n, (axes,) in enumerate(panels):
         _bars(axes, group, series, measures[n // len(parts)], parts[n % len(parts)])
@@ -118,7 +118,7 @@ def _bars(
         values = [number(lines, group.by, axis, what) for axis in axes_names]
         return np.array([np.nan if value is None else value for value in values])
 
-    for n, (label, (colour, _), hatch) in enumerate(zip(series, MARKED, HATCHES, strict=False)):
+    for n, (label, (colour, _), hatch) in enumerate(zip(series, MARKERS, HATCHES, strict=False)):
         lines = series[label]
         here = np.flatnonzero(~np.isnan(of(lines, measure.value)))
         x = here - 0.4 + width * (n + 0.5)
@@ -137,14 +137,14 @@ def _bars(
             axes.hlines(level, n - 0.45, n + 0.45, zorder=5, **SALIENT_STYLE)
     axes.set_xticks(range(len(axes_names)), [axis.replace("/", "\n") for axis in axes_names], fontsize=TEXT - 1.5)
     percent_axis(axes, 0, 102)
-    name(axes, "", "", measure.words)
+    label_axes(axes, "", "", measure.words)
 
 
 def radar_chart(group: Group, series: Mapping[str, Sequence[MetricRow]]) -> Figure:
     """Accuracy of items by axis on spokes, from 0 % in the middle to 100 % outside."""
     axes_names = _axes_of(group)
     turns = np.linspace(0, 2 * math.pi, len(axes_names), endpoint=False)
-    styles = dict(zip(series, MARKED, strict=False))
+    styles = dict(zip(series, MARKERS, strict=False))
     key: list[Artist] = [
         Line2D([], [], color=colour, marker=marker, markersize=4, label=label)
         for label, (colour, marker) in styles.items()
@@ -153,7 +153,7 @@ def radar_chart(group: Group, series: Mapping[str, Sequence[MetricRow]]) -> Figu
     if any(level is not None for level in baseline):
         key.append(Line2D([], [], label=BLIND_LABEL, **BLIND_STYLE))
     note = "From 0 % in the middle to 100 % outside; rings at 25, 50 (coins), 75 and 100 %. A gap: nothing was scored."
-    figure, panels = page([f"Items right by axis: {group.title}"], 1, [(3.4, 3.9)], note=note, key=key,
+    figure, panels = panel_figure([f"Items right by axis: {group.title}"], 1, [(3.4, 3.9)], note=note, key=key,
                           left=1.5, right=1.5, below=0.6 + NOTE_LINE)  # fmt: skip
     flat = panels[0][0]
     left, bottom, width, height = flat.get_position().bounds

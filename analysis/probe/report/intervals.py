@@ -21,8 +21,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import stdtr, stdtrit
 
-from analysis.statistics import Z, mcnemar, unseen, wilson
-from train.results.scores import ends, resampled
+from analysis.statistics import Z, largest_unseen_share, mcnemar, wilson
+from train.results.scores import bootstrap_counts, percentile_interval
 
 Statistic = Callable[[np.ndarray], np.ndarray]
 """Counts (..., kinds) of units of each kind -> statistic (...)."""
@@ -149,12 +149,12 @@ def interval(
         error = math.sqrt(units.two_way(lambda cluster, unit: _jackknife(whole, codes[unit], cluster, statistic)))
         low, high = _wilson(value, error, units.freedom(), least, most)
     else:
-        draws = statistic(resampled(codes, kinds, units.connected, seed))
+        draws = statistic(bootstrap_counts(codes, kinds, units.connected, seed))
         error = float(draws.std())
-        low, high = ends(draws)
+        low, high = percentile_interval(draws)
     # Few or uniform clusters show little variance. The interval is therefore at least as wide as it would be if some
     # clusters at either extreme had been missed: the largest share of them that is missed with probability 2.5 %.
-    missed = unseen(units.min_independent()) / 100
+    missed = largest_unseen_share(units.min_independent()) / 100
     low, high = min(low, value + missed * (least - value)), max(high, value + missed * (most - value))
     return Interval(low, high, error)
 

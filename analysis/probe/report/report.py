@@ -25,9 +25,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from analysis.document import TEMPLATE as RUNS_TEMPLATE
-from analysis.document import listed, plain
+from analysis.document import escape_markdown, html_list
 from analysis.layout import Table
-from analysis.page import save
+from analysis.panels import save
 from analysis.probe.report.figures import figures
 from analysis.probe.report.mistakes import per_model
 from analysis.probe.report.mistakes import wrong_items as mistakes
@@ -109,12 +109,17 @@ def markdown(contents: Sequence[GroupReport], skipped: Sequence[str]) -> str:
         lines += [scores.markdown(), ""]
     for content in contents:
         group = content.group
-        lines += [f"## {plain(group.title)}", "", *(f"- {plain(line)}" for line in warnings(group)), ""]
+        lines += [
+            f"## {escape_markdown(group.title)}",
+            "",
+            *(f"- {escape_markdown(line)}" for line in warnings(group)),
+            "",
+        ]
         for table in content.tables:
             lines += [table.markdown(), ""]
-        lines += [f"![{plain(file)}](figures/{file}.png)\n" for file in content.figures]
-        lines += ["Runs:", "", *(f"- {plain(line)}" for line in map(_about, group.results)), ""]
-    lines += ["## Left out", "", *([f"- {plain(line)}" for line in skipped] or ["Nothing."])]
+        lines += [f"![{escape_markdown(file)}](figures/{file}.png)\n" for file in content.figures]
+        lines += ["Runs:", "", *(f"- {escape_markdown(line)}" for line in map(_about, group.results)), ""]
+    lines += ["## Left out", "", *([f"- {escape_markdown(line)}" for line in skipped] or ["Nothing."])]
     return "\n".join(lines) + "\n"
 
 
@@ -143,9 +148,9 @@ def html_page(out: Path, contents: Sequence[GroupReport], skipped: Sequence[str]
         title = html.escape(group.title)
         links.append((group.slug, group.title))
         runs = "Runs, with their settings, versions and digests"
-        settings = f"<details><summary>{runs}</summary>{listed(map(_about, group.results))}</details>"
+        settings = f"<details><summary>{runs}</summary>{html_list(map(_about, group.results))}</details>"
         figures.append(
-            f'<section id="{group.slug}"><h2>{title}</h2>{listed(warnings(group))}'
+            f'<section id="{group.slug}"><h2>{title}</h2>{html_list(warnings(group))}'
             f'<div class="figures">{_pictures(content)}</div>{settings}</section>'
         )
         first = f"{group.slug}-{'accuracy' if group.models else 'floors'}"
@@ -165,7 +170,7 @@ def html_page(out: Path, contents: Sequence[GroupReport], skipped: Sequence[str]
         scores=f'<section id="scores"><h2>Scores</h2>{_scrolled(scores)}</section>' if scores else "",
         figures="\n".join(figures),
         tables="\n".join(tables),
-        left=f"<section><h2>Left out</h2>{listed(skipped)}</section>" if skipped else "",
+        left=f"<section><h2>Left out</h2>{html_list(skipped)}</section>" if skipped else "",
     )
 
 
@@ -177,7 +182,7 @@ def _lead(contents: Sequence[GroupReport]) -> str:
 
 
 def _scrolled(table: Table) -> str:
-    notes = f"<details><summary>Notes</summary>{listed(table.said)}</details>" if table.said else ""
+    notes = f"<details><summary>Notes</summary>{html_list(table.said)}</details>" if table.said else ""
     title = html.escape(table.title)
     return f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">{table.html()}</div>{notes}'
 
