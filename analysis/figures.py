@@ -1,6 +1,6 @@
 """The paper's figures from saved runs, and some it lacks; `FIGURES`, at the end, names them all.
 
-Each is a function from a frame of predictions, examples or curves (which, `FigureKind.of` says) and the results it belongs
+Each is a function from a frame of predictions, examples or curves (see `FigureKind.of`) and the results it belongs
 to, to a `Figure`. `draw` gets these from `Runs`; `save` writes files. What is drawn is counted in `analysis.counts`.
 A figure that has nothing to draw raises `ValueError`, in a line that says what is missing.
 """
@@ -150,7 +150,7 @@ def transfer(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
         f"tested.{marks}"
     )
     most = max(len(trained) if matrices else 0, len(text))
-    figure, panels = panel_figure(["Transfer from training setting (rows) to test setting (columns)", *runs_title(results)],
+    figure, panels = panel_figure(["Transfer: training setting (rows) to test setting (columns)", *runs_title(results)],
                           len(rows), [(0.84 * len(tested), 0.36 * most)] * across * len(splits), note=note,
                           left=1.3, right=0.7, gap=(0.15, 0.6), above=0.48, below=0.2)  # fmt: skip
     for row, labels in zip(panels, rows, strict=True):

@@ -1,7 +1,7 @@
 """Pages of figures: panels laid out in inches, cells with numbers, keys, floors, and files that are always the same.
 
-Nothing touches pyplot, and no layout engine runs: `panel_figure` knows how much room titles, keys and notes take. Colours are
-Okabe and Ito's, with hatches or markers, and cividis for cells: safe in print and for colour-blind readers.
+No pyplot and no layout engine: `panel_figure` computes the room for titles, legends and notes. Colours are Okabe and
+Ito's, with hatches or markers, and cividis for cells: safe in print and for colour-blind readers.
 """
 
 from __future__ import annotations

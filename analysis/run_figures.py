@@ -111,7 +111,7 @@ def _task_of(frame: pd.DataFrame) -> type[Task]:
 
 @dataclass(frozen=True)
 class PairGrid:
-    """The axes of a grid of pairs: their labels, the column with the values along y, and all values with their names."""
+    """The axes of a grid of pairs: their labels, the column of the y values, and all values with their names."""
 
     labels: tuple[str, str]
     y_column: str
@@ -184,8 +184,9 @@ def cells(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     title = ["Wrong answers by pair", *run_title(rows, results)]
     gap = (0.8 if "" in grids else 0.5, 0.7)
     across = min(3 if len(grids) > 2 else 2, len(places))
-    figure, panels = _pair_panels(title, splits, grids, across, 0.36, note=note, gap=gap,
-                                  key=baseline_legend(rows, "error"))  # fmt: skip
+    figure, panels = _pair_panels(
+        title, splits, grids, across, 0.36, note=note, gap=gap, key=baseline_legend(rows, "error")
+    )
     flat = [axes for row in panels for axes in row]
     for axes, (split, kind) in zip(flat, places, strict=False):
         _pair_cells(axes, _of_panel(table, split, kind), grids[kind], "percent")
@@ -233,8 +234,15 @@ def numbers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
         "paper's figure shows the larger number alone.) On the diagonal 'true' is right. Blank: no query asks this."
     )
     size = (0.42 * len(every), 0.42 * len(every))
-    figure, panels = panel_figure(["Numbers taken for others: queries that the model says are true", *run_title(rows, results)], 1,
-                          [size] * len(splits), note=note, left=0.55, right=0.75, gap=(0.5, 0))  # fmt: skip
+    figure, panels = panel_figure(
+        ["Numbers taken for others: queries that the model says are true", *run_title(rows, results)],
+        1,
+        [size] * len(splits),
+        note=note,
+        left=0.55,
+        right=0.75,
+        gap=(0.5, 0),
+    )
     for axes, split in zip(panels[0], splits, strict=True):
         here = table[table["split"] == split]
         x, y = here["actual"].to_numpy(int), here["predicted"].to_numpy(int)
@@ -266,10 +274,16 @@ def pairs(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
         Patch(facecolor=BLUE, label="right"),
         Patch(facecolor=ORANGE, hatch="////", edgecolor="white", label="wrong"),
     ]
-    figure, panels = panel_figure(["Right and wrong answers by pair", *run_title(rows, results)], len(kinds),
-                          [(w, 1.5) for w in widths], key=[*key, *baseline_legend(rows)],
-                          note=f"{INTERVAL} In brackets: the number of examples.",
-                          left=0.5, gap=(0.15, 1.05), below=0.8)  # fmt: skip
+    figure, panels = panel_figure(
+        ["Right and wrong answers by pair", *run_title(rows, results)],
+        len(kinds),
+        [(w, 1.5) for w in widths],
+        key=[*key, *baseline_legend(rows)],
+        note=f"{INTERVAL} In brackets: the number of examples.",
+        left=0.5,
+        gap=(0.15, 1.05),
+        below=0.8,
+    )
     for row, kind in zip(panels, kinds, strict=True):
         for axes, split in zip(row, splits, strict=True):
             here = table[(table["split"] == split) & (table["kind"] == kind)]
@@ -323,9 +337,15 @@ def objects(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     table = counts.by_objects(predictions)
     splits = in_order(table["split"], SPLITS)
     width = max(3.5, 0.42 * table["objects"].nunique())
-    figure, [[axes]] = panel_figure(["Wrong answers by number of objects", *run_title(rows, results)], 1, [(width, 2.2)],
-                            note=f"{INTERVAL} {_below(splits)}", key=[*split_legend(splits), *baseline_legend(rows, "error")],
-                            left=0.6, below=0.7)  # fmt: skip
+    figure, [[axes]] = panel_figure(
+        ["Wrong answers by number of objects", *run_title(rows, results)],
+        1,
+        [(width, 2.2)],
+        note=f"{INTERVAL} {_below(splits)}",
+        key=[*split_legend(splits), *baseline_legend(rows, "error")],
+        left=0.6,
+        below=0.7,
+    )
     _bars(axes, table, "objects", splits, rows)
     percent_axis(axes, 0, _highest(table, rows))
     label_axes(axes, "", "", "wrong answers (%)")
@@ -344,8 +364,9 @@ def quantifiers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     splits = in_order(table["split"], SPLITS)
     title = ["Wrong answers by the number of objects that decide", *run_title(rows, results)]
     key = [*split_legend(splits), *baseline_legend(rows, "error")]
-    figure, panels = panel_figure(title, 2, [(2.0, 1.5)] * 3, note=f"{INTERVAL} {_below(splits)}", key=key, left=0.5,
-                          gap=(0.2, 0.95), below=0.7)  # fmt: skip
+    figure, panels = panel_figure(
+        title, 2, [(2.0, 1.5)] * 3, note=f"{INTERVAL} {_below(splits)}", key=key, left=0.5, gap=(0.2, 0.95), below=0.7
+    )
     order = [family[side] for side in (0, 1) for family in FAMILIES]
     top = _highest(table, rows)
     for axes, said in zip([axes for row in panels for axes in row], order, strict=True):
@@ -378,8 +399,14 @@ def agreement(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     }
     key = [*split_legend(splits), Line2D([], [], label="if one told nothing of the other", **apart)]
     note = f"{INTERVAL} Numbers above: examples. The same answer from both: {', '.join(same)}."
-    figure, [[axes]] = panel_figure(["Answers from image and from caption to the same examples", *run_title(rows, results)], 1,
-                            [(4.6, 2.2)], note=note, key=key, below=0.3)  # fmt: skip
+    figure, [[axes]] = panel_figure(
+        ["Answers from image and from caption to the same examples", *run_title(rows, results)],
+        1,
+        [(4.6, 2.2)],
+        note=note,
+        key=key,
+        below=0.3,
+    )
     wide = 0.8 / len(splits)
     for n, split in enumerate(splits):
         here = table[table["split"] == split]
@@ -402,15 +429,23 @@ def calibration(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     rows = results_of(predictions, results, one_setting=False)
     table = counts.calibration(predictions)
     splits, settings = in_order(table["split"], SPLITS), in_order(table["test_setting"], TEST_SETTINGS)
-    key: list[Artist] = [Patch(facecolor=SKY, label="right answers"),
-                         Line2D([], [], color="#666", linewidth=1, label="confidence")]  # fmt: skip
+    key: list[Artist] = [
+        Patch(facecolor=SKY, label="right answers"),
+        Line2D([], [], color="#666", linewidth=1, label="confidence"),
+    ]
     note = (
         f"{INTERVAL} In the bars: the number of examples. ECE: expected calibration error, the mean distance of "
         "accuracy from confidence."
     )
-    figure, panels = panel_figure(["Right answers by the model's confidence", *run_title(rows, results)], len(splits),
-                          [(2.15, 1.7)] * len(settings), note=note, key=[*key, *baseline_legend(rows)], left=0.5,
-                          gap=(0.25, 0.6))  # fmt: skip
+    figure, panels = panel_figure(
+        ["Right answers by the model's confidence", *run_title(rows, results)],
+        len(splits),
+        [(2.15, 1.7)] * len(settings),
+        note=note,
+        key=[*key, *baseline_legend(rows)],
+        left=0.5,
+        gap=(0.25, 0.6),
+    )
     edges = 50 + 50 * np.arange(counts.BINS) / counts.BINS
     for row, split in zip(panels, splits, strict=True):
         for axes, setting in zip(row, settings, strict=True):
@@ -428,6 +463,10 @@ def calibration(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
                 axes.set_yticklabels([])
             baseline_lines(axes, rows[(rows["split"] == split) & (rows["test_setting"] == setting)])
             title = f"{split}, {setting}: ECE {counts.calibration_error(here):.1f} %"
-            label_axes(axes, title, "confidence in the answer (%)" if row is panels[-1] else "",
-                 "right answers (%)" if axes is row[0] else "")  # fmt: skip
+            label_axes(
+                axes,
+                title,
+                "confidence in the answer (%)" if row is panels[-1] else "",
+                "right answers (%)" if axes is row[0] else "",
+            )
     return figure

@@ -29,8 +29,8 @@ SHOWN = {"controlled": "Volta {}", "with a reader": "{} + reader", "with consist
 def overview(runs: Runs) -> Table:
     """Mean macro-F1 of each model and training setting, by task, test setting and split; baselines below.
 
-    Of runs that are set apart from those of Table 2 (see `RunSummary.kind`), those with a reader, with consistency and of
-    controlled architectures have lines of their own; others are left out, unless there is nothing else.
+    Of the runs that differ from those of Table 2 (see `RunSummary.kind`), those with a reader, with consistency and of
+    controlled architectures have lines of their own. Others are left out, unless there is nothing else.
     """
     every = _rank_by_task(_rank_by_task(run_summaries(runs), "dataset"), "inputs.vocabulary")
     used = [run for run in every if run.kind <= SHOWN.keys()] or every

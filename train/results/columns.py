@@ -1,4 +1,4 @@
-"""The names that results share: columns, test settings, splits and baselines. Training writes them, analysis reads them."""
+"""Names in results: columns, test settings, splits and baselines. Training writes them, analysis reads them."""
 
 from __future__ import annotations
 
