@@ -38,7 +38,7 @@ def test_first_word_of_a_pair_is_in_the_query_just_where_it_is_true(task: str) -
     raw = stream_examples(generator(TASKS[task].Config()), 0, 400)
     for query, answer, pair in zip(raw.queries, raw.answers, raw.pairs, strict=True):
         said = set(parse_query(query).args)
-        step = TASKS[task].steps(tuple(pair))[0]
+        step = TASKS[task].auxiliary_words(tuple(pair))[0]
         first = {"left": "to the left of", "right": "to the right of"}.get(step, step)
         if task == "quantifiers":
             assert (pair[0] in said) == answer

@@ -34,8 +34,8 @@ from train.models.albef import Albef
 from train.run import run, visual_settings
 from travlr import Cardinality
 from travlr.config import Count
-from travlr.dataset import MANIFEST
-from travlr.generate import Generator, Job, generate_dataset, renderer_of
+from travlr.formats.manifest import MANIFEST
+from travlr.generate import GenerateArguments, Generator, generate_dataset, renderer_of
 
 WORDS = WordTokenizer(grammar_tokenizer())
 PAPER = renderer_of(Cardinality())
@@ -52,7 +52,7 @@ def one_thread() -> None:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "cardinality"
     config = Cardinality(count=Count(train=40, validation=20, test_ind=20, test_ood=20))
-    generate_dataset(config, Job(out=str(folder), workers=1), log=lambda line: None)
+    generate_dataset(config, GenerateArguments(out=str(folder), workers=1), log=lambda line: None)
     return folder
 
 

@@ -25,7 +25,7 @@ from train.models import MODELS
 from train.run import build, tokenizer_for, visual_settings
 from travlr import Cardinality
 from travlr.config import Count
-from travlr.generate import Job, generate_dataset
+from travlr.generate import GenerateArguments, generate_dataset
 
 WARM = 3  # steps that are not timed; compiling is in them
 
@@ -102,7 +102,9 @@ def main() -> None:
     print("| model | setting | how | examples/s | ms a step | MiB at most |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
-        generate_dataset(Cardinality(count=Count(100, 100, 100, 100)), Job(out=str(data)), log=lambda _: None)
+        generate_dataset(
+            Cardinality(count=Count(100, 100, 100, 100)), GenerateArguments(out=str(data)), log=lambda _: None
+        )
         for name in arguments.models:
             settings = (
                 ("caption",) if MODELS[name].architecture.sees == "nothing" else ("image", "caption", "image+caption")

@@ -58,7 +58,7 @@ from train.models.layers import Model
 from train.run import build, tokenizer_for
 from travlr import Cardinality, Spatiality
 from travlr.config import Count
-from travlr.generate import Job, generate_dataset, generator
+from travlr.generate import GenerateArguments, generate_dataset, generator
 from travlr.scene import Batch
 
 OBJECTS = (3, 30)
@@ -321,7 +321,7 @@ def memory(name: str, folder: str) -> None:
 
 
 def memories(folder: Path) -> None:
-    generate_dataset(Spatiality(), Job(out=str(folder), workers=2), log=lambda _: None)
+    generate_dataset(Spatiality(), GenerateArguments(out=str(folder), workers=2), log=lambda _: None)
     rows = []
     for name in ("uniter", "albef", "bert"):
         command = [sys.executable, __file__, "--memory-of", name, str(folder)]
@@ -362,7 +362,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         if asked.only in (None, "small"):
             count = Count(train=100, validation=100, test_ind=100, test_ood=100)
-            generate_dataset(Cardinality(count=count), Job(out=f"{place}/small", workers=1), log=lambda _: None)
+            generate_dataset(
+                Cardinality(count=count), GenerateArguments(out=f"{place}/small", workers=1), log=lambda _: None
+            )
             head = ["model", "setting", "input", "forward", "backward", "optimiser", "steps/s", "input, % of time"]
             rows = [
                 default_run(name, setting, Path(place) / "small", asked.steps, precision)

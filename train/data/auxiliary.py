@@ -100,11 +100,14 @@ def auxiliary_targets(
     parsed = {query: parse_query(query) for query in set(queries)}
     tasks = [TASKS[parsed[query].task] for query in queries]
     pair_targets = {
-        (task, pair): ([_first_token(tokenizer, word) for word in task.steps(pair)], pair_values(pair))
+        (task, pair): ([_first_token(tokenizer, word) for word in task.auxiliary_words(pair)], pair_values(pair))
         for task, pair in set(zip(tasks, map(tuple, pairs), strict=True))
     }
     query_targets = {
-        text: (_first_token(tokenizer, TASKS[query.task].claim(query.args)), *_query_object_targets(tokenizer, text))
+        text: (
+            _first_token(tokenizer, TASKS[query.task].predicate(query.args)),
+            *_query_object_targets(tokenizer, text),
+        )
         for text, query in parsed.items()
     }
     tokens = np.full((len(queries), PAIR_TOKENS), IGNORED)

@@ -144,4 +144,4 @@ def vocabulary(task: str | None) -> list[str]:
 def _sample_texts(name: str) -> list[str]:
     """Queries and claims that together have every word of a task."""
     task = task_class(name)
-    return [text for args in task.samples for text in (task.text(args), task.claim(args))]
+    return [text for args in task.vocabulary_arguments for text in (task.text(args), task.predicate(args))]

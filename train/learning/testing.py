@@ -58,7 +58,7 @@ def test_matrix(data: RunData, model: Model, device: str, precision: str) -> Tes
 
 def possible(run: Run, setting: str) -> bool:
     """Whether the model's input in a test setting contains what the task asks about (see `Run.sees_places`)."""
-    return setting != "image" or run.sees_places or not TASKS[run.task].places
+    return setting != "image" or run.sees_places or not TASKS[run.task].uses_positions
 
 
 @torch.inference_mode()
