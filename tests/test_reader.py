@@ -180,7 +180,7 @@ def test_words_and_targets_spell_the_phrases() -> None:
 
 @pytest.mark.parametrize("captions", [["A. There is a b.", "B. There is a b."], ["no list"]])
 def test_captions_that_do_not_begin_alike_are_refused(captions: list[str]) -> None:
-    with pytest.raises(ValueError, match="^reader: "):
+    with pytest.raises(ValueError, match=r"^reader: "):
         phrase_words(captions)
 
 
