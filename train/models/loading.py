@@ -101,8 +101,8 @@ def check_depth(path: str | Path, expected: dict[str, Tensor], source: str, name
     stack = re.match(r"(.*\.(layer|blocks|r_layers|x_layers)\.)\d+\.", name)
     if stack and any(key.startswith(stack[1]) for key in expected):
         raise ValueError(
-            f"pretrained={path}: checkpoint of another architecture: it has {source}, which this model lacks; "
-            f"{WRONG_MODEL}"
+            f"pretrained={path}: checkpoint of another architecture: it has {source}, which this model "
+            f"lacks; {WRONG_MODEL}"
         )
 
 
