@@ -116,11 +116,11 @@ def markdown(report: ReportContent) -> str:
     ]
     apart = _settings_by_run(report.runs)
     for run in run_summaries(report.runs):
-        scores = [run.score(main_test_setting(run.about["setting"] or ""), split) for split in ("test_ind", "test_ood")]
+        scores = [run.score(main_test_setting(run.info["setting"] or ""), split) for split in ("test_ind", "test_ood")]
         texts = ["" if score is None else f"{score:.2f}" for score in scores]
         words = [
-            escape_markdown(run.about["name"]),
-            escape_markdown(apart[run.about["name"]]),
+            escape_markdown(run.info["name"]),
+            escape_markdown(apart[run.info["name"]]),
             "yes" if run.converged else "no",
             *texts,
         ]
@@ -132,8 +132,8 @@ def markdown(report: ReportContent) -> str:
 
 def _settings_by_run(runs: Runs) -> dict[str, str]:
     """By the name of each run, the settings that tell it from others with its model, size and task."""
-    about = runs.results.drop_duplicates("name")
-    return dict(zip(about["name"], distinguishing_settings(about), strict=True))
+    info = runs.results.drop_duplicates("name")
+    return dict(zip(info["name"], distinguishing_settings(info), strict=True))
 
 
 def escape_markdown(text: str) -> str:
@@ -180,11 +180,11 @@ def _table_block(table: Table) -> str:
 def _figures(report: ReportContent) -> list[dict[str, Any]]:
     """The figures for the page's script, which draws those that fit the filters; those of several runs first, the
     answer among them. model and setting are None where a figure is of several."""
-    about = report.runs.results.drop_duplicates("name").set_index("name")
+    info = report.runs.results.drop_duplicates("name").set_index("name")
     found = []
     for drawn in report.drawn:
         drawing = drawn.drawing
-        run = about.loc[drawing.where["name"]] if "name" in drawing.where else {}
+        run = info.loc[drawing.where["name"]] if "name" in drawing.where else {}
         columns = {column: run.get(column) for column in ("task", "model", "setting")}
         told = {column: None if pd.isna(value) else str(value) for column, value in columns.items()}
         told["kind"] = drawing.kind
@@ -203,10 +203,10 @@ def _runs(runs: Sequence[RunSummary], apart: Mapping[str, str]) -> str:
     shared = {name: value for name, value in runs[0].settings.items() if name not in own[0]}
     lines = []
     for run, settings in zip(runs, own, strict=True):
-        scores = [run.score(main_test_setting(run.about["setting"] or ""), split) for split in ("test_ind", "test_ood")]
-        facts = {name: run.about[name] for name in RUN_FACTS if run.about[name] is not None}
+        scores = [run.score(main_test_setting(run.info["setting"] or ""), split) for split in ("test_ind", "test_ood")]
+        facts = {name: run.info[name] for name in RUN_FACTS if run.info[name] is not None}
         cells = ["yes" if run.converged else "no", *("" if score is None else f"{score:.2f}" for score in scores)]
-        name = ": ".join(filter(None, (run.about["name"], apart[run.about["name"]])))
+        name = ": ".join(filter(None, (run.info["name"], apart[run.info["name"]])))
         lines.append(
             f'<tr><th scope="row"><details><summary>{html.escape(name)}</summary>{_settings(facts)}'
             f"{_settings(settings)}</details></th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
@@ -226,14 +226,14 @@ def _settings(settings: dict[str, Any]) -> str:
 
 def _data(report: ReportContent) -> dict[str, Any]:
     """What the page's script shows: the runs, how often each erred on what, and examples of it."""
-    about = report.runs.results.drop_duplicates("name").set_index("name")
+    info = report.runs.results.drop_duplicates("name").set_index("name")
     apart = _settings_by_run(report.runs)
     names = [name for found in report.errors.values() for name in found["wrong"]]
     place = {name: number for number, name in enumerate(names)}
     runs = []
     for digest, found in report.errors.items():
         for name in found["wrong"]:
-            row = about.loc[name]
+            row = info.loc[name]
             told = {c: None if pd.isna(row[c]) else str(row[c]) for c in ("model", "size", "setting", "task", "seed")}
             runs.append({"name": name, "dataset": digest, **told, "apart": apart[name]})
     sets = {

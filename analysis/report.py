@@ -108,10 +108,10 @@ def tables_of(
 
 def representative_runs(runs: Sequence[RunSummary]) -> list[RunSummary]:
     """One run of each task, model and setting: converged if any has, of Table 2 if any is; then the lowest seed."""
-    order = sorted(runs, key=lambda run: (not run.converged, bool(run.kind), run.about["seed"] or 0, run.about["name"]))
+    order = sorted(runs, key=lambda run: (not run.converged, bool(run.traits), run.info["seed"] or 0, run.info["name"]))
     first: dict[tuple[str, ...], RunSummary] = {}
     for run in order:
-        first.setdefault(tuple(str(run.about[name]) for name in ("task", "model", "setting")), run)
+        first.setdefault(tuple(str(run.info[name]) for name in ("task", "model", "setting")), run)
     return [run for run in runs if run in first.values()]
 
 
@@ -119,28 +119,28 @@ def work_items(runs: Runs) -> list[WorkItem]:
     """All figures and runs of a report, in its order: by task, figures of several runs first."""
     from analysis.figures import FIGURES
 
-    known = [run for run in run_summaries(runs) if run.about["task"] in TASKS]
-    others = [run.about for run in run_summaries(runs) if run.about["task"] not in TASKS]
-    runs.skipped += [f"{about['name']}: unknown task {about['task']!r}" for about in others]
-    shown = {run.about["name"] for run in representative_runs(known)}
+    known = [run for run in run_summaries(runs) if run.info["task"] in TASKS]
+    others = [run.info for run in run_summaries(runs) if run.info["task"] not in TASKS]
+    runs.skipped += [f"{info['name']}: unknown task {info['task']!r}" for info in others]
+    shown = {run.info["name"] for run in representative_runs(known)}
     works, both = [], _bimodal_runs(known, shown)
     for task in TASKS:
-        here = [run for run in known if run.about["task"] == task]
+        here = [run for run in known if run.info["task"] == task]
         for kind in (name for name, kind in FIGURES.items() if kind.of in ("results", "curves") and here):
             works.append(WorkItem([FigureSpec(kind, f"{kind}-{task}", {"task": task})]))
-        digests = sorted({run.about["dataset"] for run in here if run.about["dataset"] in runs.datasets})
+        digests = sorted({run.info["dataset"] for run in here if run.info["dataset"] in runs.datasets})
         works += [
             WorkItem([FigureSpec("dataset", f"dataset-{task}-{d[:8]}", {"dataset": d, "task": task})]) for d in digests
         ]
         for run in here:
-            if run.about["dataset"] in runs.datasets:
+            if run.info["dataset"] in runs.datasets:
                 tests = {test for test, _ in run.rows}
                 kinds = [
                     name
                     for name, figure in FIGURES.items()
                     if figure.of == "predictions" and task in figure.tasks and tests >= set(figure.tests)
                 ]
-                works.append(WorkItem(list(_figure_specs(run, kinds, shown, both)), run.about["name"]))
+                works.append(WorkItem(list(_figure_specs(run, kinds, shown, both)), run.info["name"]))
     return works
 
 
@@ -148,17 +148,17 @@ def _bimodal_runs(runs: Iterable[RunSummary], shown: set[str]) -> set[str]:
     """Of each task and model, the run that is drawn and has seen most of both modalities."""
     order = ("image+caption", "mixed", "image", "caption")
     first: dict[tuple[str, str], RunSummary] = {}
-    for run in sorted(runs, key=lambda run: order.index(run.about["setting"]) if run.about["setting"] in order else 4):
-        if run.about["name"] in shown:
-            first.setdefault((run.about["task"], run.about["model"]), run)
-    return {run.about["name"] for run in first.values()}
+    for run in sorted(runs, key=lambda run: order.index(run.info["setting"]) if run.info["setting"] in order else 4):
+        if run.info["name"] in shown:
+            first.setdefault((run.info["task"], run.info["model"]), run)
+    return {run.info["name"] for run in first.values()}
 
 
 def _figure_specs(run: RunSummary, kinds: Iterable[str], shown: set[str], both: set[str]) -> Iterator[FigureSpec]:
-    name = run.about["name"]
+    name = run.info["name"]
     for kind in kinds:
         if name in (both if kind in BIMODAL_FIGURES else shown):
-            own = {} if kind == "agreement" else {"test_setting": main_test_setting(run.about["setting"] or "")}
+            own = {} if kind == "agreement" else {"test_setting": main_test_setting(run.info["setting"] or "")}
             yield FigureSpec(kind, f"{kind}-{name}", {"name": name} | own)
 
 

@@ -297,7 +297,7 @@ def test_which_runs_are_drawn() -> None:
 
     runs = [one("a", False, 0), one("b", True, 2), one("c", True, 1), one("d", True, 0, controlled=True),
             one("e", False, 1, "caption"), one("f", False, 0, "caption")]  # fmt: skip
-    assert [run.about["name"] for run in reports.representative_runs(runs)] == ["c", "f"]
+    assert [run.info["name"] for run in reports.representative_runs(runs)] == ["c", "f"]
 
 
 def test_a_table_as_html_escapes_and_marks() -> None:

@@ -42,7 +42,7 @@ def table12(runs: Runs) -> Table:
 
 def _controlled(runs: Runs, name: str, task: str, setting: str, sizes: Mapping[str, float]) -> Table:
     sheet = TableBuilder()
-    chosen = [run for run in run_summaries(runs) if not run.kind - {"controlled", "subset"}]
+    chosen = [run for run in run_summaries(runs) if not run.traits - {"controlled", "subset"}]
     used = []
     for size, part in sizes.items():
         for controlled in (True, False):
@@ -50,7 +50,7 @@ def _controlled(runs: Runs, name: str, task: str, setting: str, sizes: Mapping[s
                 found = [
                     run
                     for run in runs_of(chosen, task, model, (setting,))
-                    if ("controlled" in run.kind) == controlled and _is_size(run, part)
+                    if ("controlled" in run.traits) == controlled and _is_size(run, part)
                 ]
                 used += found
                 _controlled_line(sheet, runs, name, setting, (size, model, controlled), found)
@@ -74,7 +74,7 @@ def _controlled(runs: Runs, name: str, task: str, setting: str, sizes: Mapping[s
 
 def _is_size(run: RunSummary, part: float) -> bool:
     """A quarter of the train split of spatiality is the paper's 8k; where its size is unknown, so are 8,000."""
-    return run.part == part or (part == 0.25 and run.part == 8000)
+    return run.train_fraction == part or (part == 0.25 and run.train_fraction == 8000)
 
 
 def _controlled_line(
@@ -103,13 +103,13 @@ def _controlled_line(
                     "settings": settings or None,
                     "split": split,
                     **average.numbers(setting, split),
-                    "averaged": len(average.used),
+                    "averaged": len(average.averaged),
                     "paper_macro_f1": published[split].score,
                     "paper_deviation": or_nan(published[split].deviation),
                     "paper_averaged": published[split].seeds,
                 }
             )
-        cells.append(seeds_cell(len(average.used) or None))
+        cells.append(seeds_cell(len(average.averaged) or None))
         sheet.add([Cell(label + sheet.mark(settings)), Cell(examples), source_cell(alike), *cells], size)
     printed = []
     for split in SPLITS:

@@ -70,16 +70,16 @@ def table6(runs: Runs, watts: float | None = None, grams_per_kwh: float | None =
     if grams_per_kwh is not None and watts is None:
         raise ValueError(f"grams_per_kwh={grams_per_kwh}: needs watts= too, what the hardware draws")
     sheet = TableBuilder()
-    chosen = [_with_hardware(run) for run in with_traits(runs) if run.about["setting"] in TEST_SETTINGS]
+    chosen = [_with_hardware(run) for run in with_traits(runs) if run.info["setting"] in TEST_SETTINGS]
     tasks = {"32k": ["spatiality"], "8k": [task for task in PAPER if task != "spatiality"]}  # the paper's sizes
     for (size, model), hours in paper.TABLE_6.items():
-        found = [run for run in chosen if run.about["model"] == model and run.about["task"] in tasks[size]]
+        found = [run for run in chosen if run.info["model"] == model and run.info["task"] in tasks[size]]
         trained_on: dict[str, list[RunSummary]] = {}
         for run in found:
             trained_on.setdefault(size_text(runs, run), []).append(run)
         for own_size, of_size in trained_on.items() or [("", [])]:
             for label, alike in variants(of_size, ("dataset",)) or [("", [])]:
-                names = _letters({run.about["task"] for run in alike} or tasks[size])
+                names = _letters({run.info["task"] for run in alike} or tasks[size])
                 _hours_line(sheet, (size, model), (names, own_size), label, alike, (watts, grams_per_kwh))
         known = [Cell("-" if value is None else f"{value:g}") for value in hours]
         carbon = paper.CARBON.get((size, model))
@@ -106,7 +106,7 @@ def _letters(tasks: Collection[str]) -> str:
 
 def _with_hardware(run: RunSummary) -> RunSummary:
     """With what it ran on among its settings, so that no mean is over different hardware."""
-    more = {name: run.about[name] for name in ("hardware", "precision")}
+    more = {name: run.info[name] for name in ("hardware", "precision")}
     return replace(run, settings=run.settings | more)
 
 
@@ -123,7 +123,7 @@ def _hours_line(
     watts, grams = rates
     hours: dict[str, float | None] = {}
     for place, setting in enumerate(TEST_SETTINGS):
-        seconds = [run.about["train_seconds"] for run in runs if run.about["setting"] == setting]
+        seconds = [run.info["train_seconds"] for run in runs if run.info["setting"] == setting]
         known = [value for value in seconds if value is not None]
         hours[setting] = float(np.mean(known)) / 3600 if known else None
         published = paper.TABLE_6[key][place]
@@ -164,12 +164,12 @@ def _hours(value: float | None) -> Cell:
 def table8(runs: Runs) -> Table:
     """Table 8: trainable parameters of whole models, by size. Frozen runs train fewer and are left out."""
     sheet = TableBuilder()
-    chosen = [run for run in run_summaries(runs) if not run.kind & {"frozen", "settings unknown"}]
+    chosen = [run for run in run_summaries(runs) if not run.traits & {"frozen", "settings unknown"}]
     for (model, controlled), published in paper.TABLE_8.items():
-        found = [run for run in chosen if (run.about["model"], "controlled" in run.kind) == (model, controlled)]
+        found = [run for run in chosen if (run.info["model"], "controlled" in run.traits) == (model, controlled)]
         counted: dict[tuple[str, int | None], list[RunSummary]] = {}
         for run in found:
-            counted.setdefault((run.about["size"] or "", run.about["parameters"]), []).append(run)
+            counted.setdefault((run.info["size"] or "", run.info["parameters"]), []).append(run)
         label = ("Volta " if controlled else "") + MODEL_NAMES[model]
         for (size, parameters), alike in counted.items() or [(("", None), [])]:
             shown = BLANK if parameters is None else Cell(_millions(parameters))

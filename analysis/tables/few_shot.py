@@ -20,16 +20,16 @@ def few_shot(runs: Runs) -> Table:
     it; before and after."""
     sheet = TableBuilder()
     every = run_summaries(runs)
-    by_run = {str(run.about["run"]): run for run in every}
+    by_run = {str(run.info["run"]): run for run in every}
     chosen: dict[tuple[str, str, str, str, int], list[RunSummary]] = {key: [] for key in paper.TABLE_9}
     for run in every:
-        if run.about["task"] not in PAPER or run.about["model"] not in MODEL_NAMES:
+        if run.info["task"] not in PAPER or run.info["model"] not in MODEL_NAMES:
             continue
         first = by_run.get(str(run.settings.get("start")))
-        if run.settings.get("start") and (first is None or first.about["setting"] != run.about["setting"]):
-            seen = str(first.about["setting"]) if first else _other(run.about["setting"])
-            about = run.about
-            chosen.setdefault((seen, about["setting"], about["task"], about["model"], about["seed"]), []).append(run)
+        if run.settings.get("start") and (first is None or first.info["setting"] != run.info["setting"]):
+            seen = str(first.info["setting"]) if first else _other(run.info["setting"])
+            info = run.info
+            chosen.setdefault((seen, info["setting"], info["task"], info["model"], info["seed"]), []).append(run)
     for key, found in chosen.items():
         for label, alike in variants(found, ("start",)) or [("", [])]:
             for found_run in alike or (None,):
@@ -81,7 +81,7 @@ def _few_shot_line(
             "seed": seed,
             "settings": label or None,
             "weights": run.weights if run else None,
-            **{name: run.about[name] if run else None for name in ("train_examples", "unlabelled_examples")},
+            **{name: run.info[name] if run else None for name in ("train_examples", "unlabelled_examples")},
             **{name: or_nan(found.score(setting, split)) for name, (found, split) in zip(names, places, strict=True)},
             "above_random": after.above_random(setting, "test_ood") if run else None,
             "paper_above_random": False if published else None,
