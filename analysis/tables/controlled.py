@@ -41,7 +41,7 @@ def table12(runs: Runs) -> Table:
 
 
 def _controlled(runs: Runs, name: str, task: str, setting: str, sizes: Mapping[str, float]) -> Table:
-    sheet = TableBuilder()
+    builder = TableBuilder()
     chosen = [run for run in run_summaries(runs) if not run.traits - {"controlled", "subset"}]
     used = []
     for size, part in sizes.items():
@@ -53,7 +53,7 @@ def _controlled(runs: Runs, name: str, task: str, setting: str, sizes: Mapping[s
                     if ("controlled" in run.traits) == controlled and _is_size(run, part)
                 ]
                 used += found
-                _controlled_line(sheet, runs, name, setting, (size, model, controlled), found)
+                _controlled_line(builder, runs, name, setting, (size, model, controlled), found)
     statistics = [(group, name) for group in ("OOD", "InD") for name in ("Mean", "Stdev.")]
     heads = (("", "Model"), ("", "Training examples"), ("", "Source"), *statistics, ("", "# Seeds"))
     title = (
@@ -69,7 +69,7 @@ def _controlled(runs: Runs, name: str, task: str, setting: str, sizes: Mapping[s
         "twice.",
         *omission_notes(runs, used, run_summaries(runs)),
     ]
-    return sheet.table(name, title, heads, used, notes)
+    return builder.table(name, title, heads, used, notes)
 
 
 def _is_size(run: RunSummary, part: float) -> bool:
@@ -78,7 +78,7 @@ def _is_size(run: RunSummary, part: float) -> bool:
 
 
 def _controlled_line(
-    sheet: TableBuilder, runs: Runs, table: str, setting: str, key: tuple[str, str, bool], found: Sequence[RunSummary]
+    builder: TableBuilder, runs: Runs, table: str, setting: str, key: tuple[str, str, bool], found: Sequence[RunSummary]
 ) -> None:
     size, model, controlled = key
     label = ("Volta " if controlled else "") + MODEL_NAMES[model]
@@ -94,7 +94,7 @@ def _controlled_line(
             cells.append(
                 BLANK if mean is None else Cell("-") if mean.deviation is None else number_cell(mean.deviation)
             )
-            sheet.data.append(
+            builder.data.append(
                 {
                     "paper_size": size,
                     "train_examples": examples or None,
@@ -110,7 +110,7 @@ def _controlled_line(
                 }
             )
         cells.append(seeds_cell(len(average.averaged) or None))
-        sheet.add([Cell(label + sheet.mark(settings)), Cell(examples), source_cell(alike), *cells], size)
+        builder.add([Cell(label + builder.mark(settings)), Cell(examples), source_cell(alike), *cells], size)
     printed = []
     for split in SPLITS:
         found_here = published[split]
@@ -118,4 +118,4 @@ def _controlled_line(
             score_cell(found_here.score),
             number_cell(found_here.deviation) if found_here.deviation else Cell("-"),
         ]
-    sheet.paper((label, size), [*printed, seeds_cell(published["test_ood"].seeds)])
+    builder.paper((label, size), [*printed, seeds_cell(published["test_ood"].seeds)])

@@ -67,7 +67,7 @@ PARTS = {"image": 0.25, "caption": 0.25, "image+caption": 0.5}  # of a mixed dat
 
 def _mixed(runs: Runs, name: str, title: str, chosen: Sequence[RunSummary], notes: Iterable[str]) -> Table:
     """Both tables: of each cell the mean of the mixed runs, and of what it is compared with."""
-    sheet = TableBuilder()
+    builder = TableBuilder()
     used: dict[str, RunSummary] = {}
     known = paper.TABLE_13 if name == "table13" else paper.TABLE_14
     for task in PAPER:
@@ -83,16 +83,16 @@ def _mixed(runs: Runs, name: str, title: str, chosen: Sequence[RunSummary], note
                         numbers = (SeedAverage(found), SeedAverage(base), split, test)
                         cells.append(_mixed_cell(name, *numbers))
                         key = {"task": task, "model": model, "settings": label or None}
-                        sheet.data.append(key | _mixed_record(known[task, model, split, test], *numbers))
+                        builder.data.append(key | _mixed_record(known[task, model, split, test], *numbers))
                 converged = seeds_cell(SeedAverage(found).converged if found else None)
-                labels = (Cell(LETTERS[task]), Cell(MODEL_NAMES[model] + sheet.mark(label)))
-                sheet.add([*labels, source_cell(found), *cells, converged], task)
+                labels = (Cell(LETTERS[task]), Cell(MODEL_NAMES[model] + builder.mark(label)))
+                builder.add([*labels, source_cell(found), *cells, converged], task)
             printed = [known[task, model, split, test] for split in SPLITS for test in TEST_SETTINGS]
             shown = [_mixed_text(found.score, found.difference) for found in printed]
-            sheet.paper((LETTERS[task], MODEL_NAMES[model]), [*shown, seeds_cell(printed[0].seeds)])
+            builder.paper((LETTERS[task], MODEL_NAMES[model]), [*shown, seeds_cell(printed[0].seeds)])
     tested = [(group, SHORT_SETTINGS[test]) for group in ("OOD", "InD") for test in TEST_SETTINGS]
     told = [*notes, *omission_notes(runs, used.values(), run_summaries(runs))]
-    return sheet.table(name, title, [*LABEL_COLUMNS, *tested, ("", "#sd")], list(used.values()), told)
+    return builder.table(name, title, [*LABEL_COLUMNS, *tested, ("", "#sd")], list(used.values()), told)
 
 
 def _is_baseline(table: str, run: RunSummary, test: str) -> bool:

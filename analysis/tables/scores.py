@@ -59,9 +59,9 @@ Lookup = Callable[[GridRow, Column], Published | None]
 
 
 def _fill_grid(
-    sheet: TableBuilder, lines: Iterable[GridRow], columns: Sequence[Column], known: Lookup, free: Sequence[str]
+    builder: TableBuilder, lines: Iterable[GridRow], columns: Sequence[Column], known: Lookup, free: Sequence[str]
 ) -> None:
-    """Fill a sheet: for each line one row for each variant of its runs, and one of what the paper has."""
+    """Fill a builder: for each line one row for each variant of its runs, and one of what the paper has."""
     for line in lines:
         for label, runs in variants(line.runs, free) or [("", [])]:
             cells = []
@@ -73,11 +73,11 @@ def _fill_grid(
                 published = known(line, column) or Published()
                 cells.append(_cell(average, column))
                 if column.test is not None:
-                    sheet.data.append(_record(line, column, label, average, published))
-            labels = (LETTERS[line.task], MODEL_NAMES[line.model] + sheet.mark(label), *line.labels)
-            sheet.add([*map(Cell, labels), source_cell(runs), *cells], line.task)
+                    builder.data.append(_record(line, column, label, average, published))
+            labels = (LETTERS[line.task], MODEL_NAMES[line.model] + builder.mark(label), *line.labels)
+            builder.add([*map(Cell, labels), source_cell(runs), *cells], line.task)
         published_cells = [_published_cell(known(line, column), column.test is None) for column in columns]
-        sheet.paper((LETTERS[line.task], MODEL_NAMES[line.model], *line.labels), published_cells)
+        builder.paper((LETTERS[line.task], MODEL_NAMES[line.model], *line.labels), published_cells)
 
 
 def _cell(average: SeedAverage, column: Column) -> Cell:
@@ -129,13 +129,13 @@ def _grid_table(
     free: Sequence[str] = (),
     notes: Iterable[str] = (),
 ) -> Table:
-    sheet = TableBuilder()
-    _fill_grid(sheet, lines, columns, known, free)
+    builder = TableBuilder()
+    _fill_grid(builder, lines, columns, known, free)
     used = list({run.info["name"]: run for line in lines for run in line.runs if any(c.has(run) for c in columns)}
                 .values())  # fmt: skip
     names = [*heads, *((column.group, column.name) for column in columns)]
     told = [*MARKS, *notes, *omission_notes(runs, used, run_summaries(runs))]
-    return sheet.table(name, title, names, used, told)
+    return builder.table(name, title, names, used, told)
 
 
 def table2(runs: Runs) -> Table:

@@ -54,13 +54,13 @@ def _compare_table(
     adjusted: Mapping[tuple[str, str], float],
     clustered: bool,
 ) -> Table:
-    sheet = TableBuilder()
+    builder = TableBuilder()
     for place in places:
         result = results.get(place)
         told: dict[str, Any] = {"split": place[0], "test_setting": place[1]}
         if result is None:
-            sheet.add([*map(Cell, (place[0], SHORT_SETTINGS[place[1]])), *[BLANK] * 8])
-            sheet.data.append(told)
+            builder.add([*map(Cell, (place[0], SHORT_SETTINGS[place[1]])), *[BLANK] * 8])
+            builder.data.append(told)
             continue
         differs = adjusted[place] < LEVEL and not result.interval_low <= 0 <= result.interval_high
         higher = ("A" if result.difference > 0 else "B") if differs else "no difference shown"
@@ -72,8 +72,8 @@ def _compare_table(
             f"{adjusted[place]:.2g}",
             higher,
         ]
-        sheet.add(map(Cell, (place[0], SHORT_SETTINGS[place[1]], *texts)))
-        sheet.data.append(told | vars(result) | {"p_adjusted": adjusted[place], "differs": differs})
+        builder.add(map(Cell, (place[0], SHORT_SETTINGS[place[1]], *texts)))
+        builder.data.append(told | vars(result) | {"p_adjusted": adjusted[place], "differs": differs})
     heads = ("Split", "Tested in", "Examples", "A", "B", "A - B [95 %]", "A right", "B right", "p", "Higher")
     apart = map(settings_text, differing_settings([run.settings for run in runs]))
     names = [
@@ -88,4 +88,4 @@ def _compare_table(
         f"test, Holm-adjusted for the {len(results)} rows. Higher: told if p < {LEVEL} and the interval is without 0.",
     ]
     title = f"{runs[0].info['name']} (A) and {runs[1].info['name']} (B) on the same examples"
-    return sheet.table("compare", title, [("", head) for head in heads], [], notes)
+    return builder.table("compare", title, [("", head) for head in heads], [], notes)
