@@ -1,7 +1,7 @@
 """The paper's figures from saved runs, and others; `FIGURES`, at the end, lists them all.
 
-A figure is a function of a frame (of the kind that `FigureKind.of` names) and of its results. `draw` takes both from
-`Runs`; `save` writes files. `analysis.counts` makes the numbers. A figure without data raises `ValueError`, in one line.
+Each is a function of a frame (of the kind that `FigureKind.of` names) and of its results. `draw` takes both from
+`Runs`, `save` writes files, and `analysis.counts` makes the numbers. A figure without data raises `ValueError`.
 """
 
 from __future__ import annotations

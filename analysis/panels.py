@@ -1,7 +1,7 @@
 """Parts of figures: panels laid out in inches, legends, baselines, cells with numbers; and reproducible files.
 
-pyplot and layout engines are not used: `panel_figure` computes the room for titles, legends and notes. Colours are Okabe
-and Ito's, with hatches or markers, and cividis for cells: they work in print and for colour-blind readers.
+Without pyplot and layout engines: `panel_figure` computes the room for titles, legends and notes. Colours are Okabe and
+Ito's, with hatches or markers, and cividis for cells: they work in print and for colour-blind readers.
 """
 
 from __future__ import annotations

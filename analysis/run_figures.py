@@ -86,7 +86,7 @@ def _origin(weights: Any) -> str:
 
 
 def results_of(predictions: pd.DataFrame, results: pd.DataFrame, one_setting: bool = True) -> pd.DataFrame:
-    """The results that belong to predictions. Raises `ValueError` unless these are of one run (and one test setting)."""
+    """The results that belong to predictions. Raises `ValueError` unless all are of one run (and setting)."""
     if not len(predictions):
         raise ValueError("no predictions to draw: choose other runs, or see in `skipped` what could not be read")
     for column in ("name", "test_setting")[: 1 + one_setting]:
@@ -111,7 +111,7 @@ def _task_of(frame: pd.DataFrame) -> type[Task]:
 
 @dataclass(frozen=True)
 class PairGrid:
-    """The axes of a grid of pairs: their labels, the column with the values along y, and the values with their names."""
+    """The axes of a grid of pairs: their labels, the column of the y values, and the values with their names."""
 
     labels: tuple[str, str]
     y_column: str

@@ -176,7 +176,7 @@ def test_ties_are_wrong_within_the_tolerance_and_published_rules_have_none() -> 
 
 def test_answers_of_other_items_are_refused() -> None:
     items = items_of(2)
-    with pytest.raises(ValueError, match="^answers: "):
+    with pytest.raises(ValueError, match=r"^answers: "):
         measure(items, answers_of(items, [True] * 4)[::-1])
     with pytest.raises(ValueError, match="choose one of"):
         measure(items, answers_of(items, [True] * 4), sentences="worst")
