@@ -62,7 +62,7 @@ def test_notebooks_are_committed_without_outputs(name: str) -> None:
         assert cell.outputs == [] and cell.execution_count is None
         ast.parse(cell.source)
         assert len(cell.source.splitlines()) <= 14
-    assert f"analysis/notebooks/{name}" in (ROOT / "README.md").read_text()
+    assert f"analysis/notebooks/{name}" in (ROOT / "docs" / "analysis.md").read_text()
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

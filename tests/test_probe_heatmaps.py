@@ -467,7 +467,7 @@ def test_the_command_writes_a_picture(
         main([*given[:3], "absent.png", *given[4:-1], "other.png"])
     with pytest.raises(ValueError, match="has 0 words"):
         main([*given[:5], "...", "--out", "other.png"])
-    with pytest.raises(ValueError, match="shows none; use occlusion"):
+    with pytest.raises(ValueError, match="method=attention: .*use occlusion"):
         main([*given[:-1], "other.png", "--method", "attention"])
 
 
@@ -517,5 +517,5 @@ def test_blips_contrast_is_shown_by_occlusion(folders: dict[str, Path]) -> None:
 
 
 def test_regions_settings_reach_the_scorer() -> None:
-    with pytest.raises(ValueError, match="sees no regions"):
+    with pytest.raises(ValueError, match="takes no regions"):
         load("somewhere:else", regions=RegionSettings(source="grid"))

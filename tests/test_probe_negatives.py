@@ -277,7 +277,7 @@ def test_annotations_are_read(tmp_path: Path) -> None:
         ({"image": "b.jpg", "objects": [{"name": "a", "box": [1, 2, 3, 4]}]}, "object 0: its box needs the width and"),
         (LINE | {"image": "b.jpg", "objects": [{"name": "a", "box": [1, 2, 3]}]}, "object 0: box [1, 2, 3] in a"),
         (LINE | {"image": "b.jpg", "objects": [{"name": "a", "box": [640, 2, 3, 4]}]}, "box [640, 2, 3, 4] is outside"),
-        ({"image": "b.jpg", "objects": [{"name": "\ud800"}]}, "has half of a character"),
+        ({"image": "b.jpg", "objects": [{"name": "\ud800"}]}, "unpaired surrogate"),
         ('{"image": "b.jpg", "width": NaN}', "width and height"),
         ({"image": "b.jpg", "relations": [{"subject": 0, "predicate": "on", "object": 0}]}, "relation 0: subject and"),
         (LINE | {"image": "b.jpg", "relations": [{"subject": 0, "object": 0}]}, "relation 0: needs a predicate"),

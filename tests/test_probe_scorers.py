@@ -278,7 +278,7 @@ def test_a_model_that_lacks_what_it_scores_with_is_refused(
     kind: str, key: str, folders: dict[str, Path], tmp_path: Path
 ) -> None:
     name = changed(folders[kind], tmp_path / "model", lambda weights: weights.__delitem__(key))
-    refused(f"lacks 1 of the weights .* {key}", name)
+    refused(f"lacks 1 weights .*{key}", name)
 
 
 def test_weights_without_a_place_are_refused_and_other_heads_left_out(folders: dict[str, Path], tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ def test_wrong_names_and_settings_are_told_in_one_line(
     refused("model=uniter: give its checkpoint, too: uniter:FILE", "uniter")
     refused("precision=half: choose one of float32", clip, precision="half")
     refused("device_map=all: choose one of auto", clip, device_map="all")
-    refused("device_map=auto: only generative models", clip, device_map="auto")
+    refused("device_map=auto: .*generative models", clip, device_map="auto")
     refused("head=both: choose one of itm, itc", clip, head="both")
     refused(r"head=itm: model=.* \(clip\) has itc only", clip, head="itm")
     refused("batch_size=0: must be 1 or more", clip, batch_size=0)
@@ -373,7 +373,7 @@ def test_remote_code_is_never_run(kind: str, folders: dict[str, Path], tmp_path:
         ("config.json", {"model_type": "new"}),
     ):
         edit(folder / name, **changes)
-    refused("model_type=new is code in the model's own repository, which is not run", str(folder))
+    refused("model_type=new .*not run here", str(folder))
     assert not (tmp_path / HOSTILE).exists()
 
 
@@ -407,7 +407,7 @@ def test_a_tokenizer_of_another_model_is_refused(folders: dict[str, Path], tmp_p
         (folder / file.name).write_bytes(file.read_bytes())
     vocabulary = {w: n for n, w in enumerate(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(str, range(90))))}
     models_of.BertTokenizer(vocab=vocabulary).save_pretrained(folder)
-    refused("a tokenizer of 95 words beside a model of", str(folder))
+    refused("tokenizer has 95 tokens", str(folder))
 
 
 # Functions of a user ------------------------------------------------------------------------------------------------
@@ -443,8 +443,8 @@ def test_a_users_function_is_a_scorer(here: Path) -> None:
     images = [Image.new("RGB", (2, 2), (200, 0, 0)), Image.new("RGB", (2, 2), (9, 0, 0))]
     assert scorer(images, ["a red one", "a blue one"]).tolist() == [200.0, 0.0]
     assert (scorer.name, scorer.threshold) == ("my_probe_rule:red", 3.0)  # type: ignore[attr-defined]
-    refused("has no function number", "my_probe_rule:number")
-    refused("has no function absent", "my_probe_rule:absent")
+    refused("has no .*function number", "my_probe_rule:number")
+    refused("has no .*function absent", "my_probe_rule:absent")
     refused("there is no module nowhere_at_all", "nowhere_at_all:score")
     refused("my_broken_rule cannot be imported .RuntimeError: not", "my_broken_rule:score")
     refused("my_script cannot be imported .SystemExit: usage: my_script FILE", "my_script:score")

@@ -158,7 +158,7 @@ def test_a_run_whose_score_only_falls_goes_on_from_its_last_validation(
     monkeypatch.setattr(Learner, "training_step", learn)
     said: list[str] = []
     run(config, log=said.append)
-    assert any("going on" in line for line in said)
+    assert any("resuming" in line for line in said)
     weights = [load_file(folder_of(one) / "model.safetensors") for one in (whole, config)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
@@ -265,7 +265,7 @@ def test_a_process_that_is_killed(devices: int, data: str, tmp_path: Path) -> No
     process.communicate()
     for runs in ("killed", "whole"):
         out, _ = (process := started(runs)).communicate()
-        assert process.returncode == 0 and ("going on" in out) == (runs == "killed")
+        assert process.returncode == 0 and ("resuming" in out) == (runs == "killed")
     folders = [next((tmp_path / runs).glob("uniter-*")) for runs in ("killed", "whole")]
     assert_alike(*folders)
 

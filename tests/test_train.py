@@ -96,7 +96,7 @@ def test_intervals_are_over_scenes_where_examples_share_one(monkeypatch: pytest.
     raw = SimpleNamespace(queries=["?"] * 2, answers=np.array([True, False]), grid=np.ones((2, 9)))
     parts: Any = SimpleNamespace(
         source=SimpleNamespace(raw=lambda _: raw),
-        run=SimpleNamespace(tests=("image",), sees_places=True),
+        run=SimpleNamespace(test_settings=("image",), sees_places=True),
         examples=lambda _: examples,
     )
     monkeypatch.setattr("train.learning.testing.predict", lambda *_: {"image": logits})
@@ -176,7 +176,7 @@ def test_a_resumed_run_ends_like_one_that_was_not_stopped(
     monkeypatch.setattr(Learner, "training_step", learn)
     said: list[str] = []
     resumed = run(config, log=said.append)
-    assert any("going on from its last checkpoint" in line for line in said)
+    assert any("resuming from its last checkpoint" in line for line in said)
     assert before[0] > 0 and resumed[0]["train_seconds"] >= round(before[0], 1)  # Table 6: hours of all its training
     assert run(tiny(data, tmp_path / "third"), log=lambda line: None) and before[1] == 0
     logits = [read_predictions(Path(c.runs) / r[0]["name"])["logit"].to_numpy() for c, r in

@@ -119,7 +119,7 @@ def load_model(
     missing = sorted(key for key in report["missing_keys"] if not key.startswith(unused))
     if missing:
         raise ValueError(
-            f"model={name}: lacks {len(missing)} weights that {kind} needs, such as {missing[0]}; its scores would be "
+            f"model={name}: lacks {len(missing)} of the weights of {kind}, such as {missing[0]}; its scores would be "
             "random"
         )
     children = {key for key, _ in model.named_children()}
@@ -130,7 +130,7 @@ def load_model(
     )
     if unexpected:
         raise ValueError(
-            f"model={name}: has {len(unexpected)} weights that {kind} with this config does not use, such as "
+            f"model={name}: {kind} with this config does not use {len(unexpected)} of its weights, such as "
             f"{unexpected[0]}"
         )
     return model
