@@ -467,7 +467,7 @@ def test_the_command_writes_a_picture(
         main([*given[:3], "absent.png", *given[4:-1], "other.png"])
     with pytest.raises(ValueError, match="has 0 words"):
         main([*given[:5], "...", "--out", "other.png"])
-    with pytest.raises(ValueError, match="method=attention: .*use occlusion"):
+    with pytest.raises(ValueError, match=r"method=attention: .*use occlusion"):
         main([*given[:-1], "other.png", "--method", "attention"])
 
 
