@@ -72,6 +72,9 @@ class Task(ABC):
     Config: ClassVar[type[Config]]
     described: ClassVar[tuple[int, ...]]  # which arguments of a query describe objects
     pattern: ClassVar[re.Pattern[str]]  # of query texts; `parse` reads its groups
+    # What an answer follows from: the `place` of two objects, the `count` of one noun, the `counts` of two, or the
+    # `binding` of attributes in single objects. A baseline must not see all of it (travlr/baselines.py).
+    decided_by: ClassVar[str] = "binding"
     samples: ClassVar[tuple[tuple[Any, ...], ...]]  # arguments of queries that together use every word of this task
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # preset -> settings that differ from the default
     # The first item of a pair -> what its two values are. "" where the pair is an attribute and one number.

@@ -123,6 +123,7 @@ class QuantifiersTask(Task):
 
     name, title, Config = "quantifiers", "all, not all, some, none, only, not only", Quantifiers
     described = (1, 2)
+    decided_by = "binding"
     pattern = re.compile(rf"({'|'.join(WORDS.values())}) ([\w ]+?) objects are ([\w ]+?) objects\.")
     samples = tuple((quantifier, "red", "circle") for quantifier in QUANTIFIERS)
     presets = {"released": {"third_region": "empty", "total": "released"}}

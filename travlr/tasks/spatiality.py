@@ -60,6 +60,7 @@ class SpatialityTask(Task):
 
     name, title, Config = "spatiality", "spatial relations between two objects", Spatiality
     described = (0, 2)
+    decided_by = "place"
     places = True
     pattern = re.compile(rf"The ([\w ]+?) is ({'|'.join(RELATIONS)}) the ([\w ]+)\.")
     samples = tuple(("red circle", relation, "blue square") for relation in RELATIONS)
