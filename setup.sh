@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Set up everything in .venv from nothing but Python 3.11+ (Debian 12, Ubuntu), then:
-#   bash setup.sh generate task=cardinality     make a dataset
+# Set up .venv with locked versions (Debian 12, Ubuntu; needs Python 3.11 or newer), then run a command:
+#   bash setup.sh generate task=cardinality     generate a dataset
 #   bash setup.sh train model=uniter            train and test a model
-#   bash setup.sh probe model=NAME              ask a pretrained model which of two sentences fits a picture
+#   bash setup.sh probe model=NAME              probe a pretrained model
 #   bash setup.sh test                          run all tests
 #   bash setup.sh check                         ruff and mypy
-# Versions are those of requirements.lock. System packages that are missing are installed with apt-get.
+# Versions are those of requirements.lock. Missing system packages are installed with apt-get.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 usage() { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 say() { printf 'setup: %s\n' "$*" >&2; }
 
-apt_install() { # PACKAGE...: for what pip cannot bring
+apt_install() { # PACKAGE...: system packages, which pip cannot install
   local as_root=()
   [ "$(id -u)" = 0 ] || as_root=(sudo)
   command -v apt-get >/dev/null || { say "no apt-get here: install $* by other means, then run this again"; exit 1; }

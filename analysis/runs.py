@@ -24,7 +24,8 @@ from train.results.store import (
     read_curve,
     read_predictions,
 )
-from travlr.dataset import Dataset, open_dataset, parse_query_form
+from travlr.dataset import Dataset, open_dataset
+from travlr.formats.columns import parse_query_form
 from travlr.tasks.quantifiers import FAMILIES
 
 KINDS: dict[type, str] = {str: "str", int: "Int64", float: "float64", bool: "boolean"}

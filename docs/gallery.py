@@ -1,4 +1,4 @@
-"""Renew the four examples at the top of the README: `python docs/gallery.py` (tests say when it is due)."""
+"""Write the four examples at the top of the README and their pictures: `python docs/gallery.py`."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ def markdown(examples: dict[str, Example]) -> str:
     for task, example in examples.items():
         caption = example.caption.split("There is ")[1]
         cells.append(
-            f'<img src="docs/{task}.png" width="300" alt="{example.caption}"><br>'
+            f'<img src="docs/{task}.png" width="200" alt="A picture of {len(example.scene)} objects on a grid"><br>'
             f"<b>{example.query}</b> {'True' if example.answer else 'False'}.<br><sub>… There is {caption}</sub>"
         )
     rows = [

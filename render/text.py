@@ -18,7 +18,7 @@ def preface(world: World) -> str:
 
 
 def phrase(world: World, size: str, shape: str, colour: str) -> str:
-    """`a red circle`; the size is said only where the world has several."""
+    """`a red circle`; with the size only where the world has several."""
     words = f"{size} {colour} {shape}" if len(world.sizes) > 1 else f"{colour} {shape}"
     return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
 
@@ -62,7 +62,7 @@ _OBJECT = re.compile(r"(an?) (?:(\w+) )?(\w+) (\w+) at ([A-Z]) ([1-9][0-9]?)")
 
 
 def parse_caption(caption: str, size: str = "medium") -> tuple[int, int, Scene]:
-    """Columns, rows and objects (in the order said) of a caption; unsaid sizes are `size`.
+    """Columns, rows and objects (in caption order) of a caption. size: of objects without a size in the caption.
 
     Raises `ValueError` for anything that `Captioner` cannot have written.
     """

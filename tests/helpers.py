@@ -20,11 +20,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from train.command import main as train_main
-from travlr import Cardinality, Count, Image, Job, cli, generate_dataset
+from travlr import Cardinality, Count, GenerateArguments, Image, cli, generate_dataset
 from travlr.config import Config
-from travlr.dataset import COLUMNS, MANIFEST, SCHEMA
 from travlr.files import WORK, hashed
-from travlr.formats import LAYOUTS, Part
+from travlr.formats import LAYOUTS
+from travlr.formats.base import Part
+from travlr.formats.columns import COLUMNS, SCHEMA
+from travlr.formats.manifest import MANIFEST
 from travlr.generate import Tables
 
 ROOT = Path(__file__).parent.parent
@@ -38,7 +40,7 @@ def write(folder: Path, config: Config = SMALL, **job: Any) -> tuple[dict[str, A
     """Write a small dataset in this process; its manifest, and what was said."""
     said: list[str] = []
     manifest = generate_dataset(
-        config, Job(**{"out": str(folder), "rows_per_file": 50, "workers": 1, **job}), said.append
+        config, GenerateArguments(**{"out": str(folder), "rows_per_file": 50, "workers": 1, **job}), said.append
     )
     return manifest, said
 

@@ -19,12 +19,15 @@ import pytest
 from render.text import caption_of, parse_caption
 from tests.helpers import FORMATS, command, one_line, write
 from travlr import Cardinality, Comparison, Count, Image, Object, Quantifiers, Query, Spatiality, World
-from travlr.audit import Check, audit, lower_bound, main
+from travlr.audit.__main__ import main
+from travlr.audit.checks import Check, audit, lower_bound
+from travlr.audit.pictures import inked_cells
+from travlr.audit.rows import recount
 from travlr.cli import UsageError
 from travlr.config import Config
-from travlr.dataset import MANIFEST, SCHEMA, content_digest, rows_digest
 from travlr.files import WORK, hashed
-from travlr.recount import inked_cells, recount
+from travlr.formats.columns import SCHEMA, content_digest, rows_digest
+from travlr.formats.manifest import MANIFEST
 from travlr.tasks import parse_query, query_text, truth
 from travlr.tasks.comparison import COMPARISONS
 from travlr.tasks.quantifiers import QUANTIFIERS
@@ -426,7 +429,7 @@ def test_other_columns(clean: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(clean / "comparison", tmp_path / "d")
     pq.write_table(pa.table({"id": ["a"]}), folder / "validation-00000-of-00001.parquet")
     checks = audit(folder, workers=1)
-    assert "columns are not those of a dataset" in named(checks, "rows").detail
+    assert "column image is missing" in named(checks, "rows").detail
     assert {"files", "rows", "content digest"} == failed(folder)
 
 

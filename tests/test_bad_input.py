@@ -81,7 +81,7 @@ DATA: dict[str, tuple[Damage, str]] = {
     "a bit": (lambda folder: flip(first(folder, "train")), ".parquet: not the bytes that were written; make it anew"),
     "split": (without_a_split, "train: data=d: has no split test_ood; training needs train, validation, test_ind, "),
     "audit": (functools.partial(manifest, content_digest="0" * 64), "train: data=d: fails its audit (content digest: "),
-    "nothing": (lambda folder: (folder / "dataset.json").unlink(), "travlr.generate task=cardinality out=d"),
+    "nothing": (shutil.rmtree, "travlr.generate task=cardinality out=d"),
     "unreadable": (lambda folder: (folder / "dataset.json").write_text("{"), "train: data=d/dataset.json: damaged"),
 }
 

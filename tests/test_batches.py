@@ -11,16 +11,17 @@ import torch
 
 import train.learning.batches
 from render.text import parse_caption
-from train.config import Optimiser, ReaderSettings, Run, Training
-from train.data.examples import Examples, VisualSettings, shown, streamed
+from train.config import Optimiser, ReaderSettings, RegionSettings, Run, Training
+from train.data.batching import visible_modalities
+from train.data.examples import Examples, VisualSettings
 from train.data.inputs import IGNORED
+from train.data.sources import stream_examples
 from train.data.text import WordTokenizer, grammar_tokenizer
 from train.learning.batches import RunData, fine_tuning, unlabelled_pairs
 from train.learning.consistency import paired_inputs
 from train.learning.module import Learner, Schedule
 from train.learning.reader import _batches as reader_batches
 from train.models import make_model
-from train.regions.sources import RegionSettings
 from travlr import Count, Generator, Spatiality
 from travlr.generate import generator
 from travlr.scene import COLOURS, SHAPES, World
@@ -34,10 +35,10 @@ NOTHING = Schedule(lambda epoch: [], 1, 1, 1)  # to learn from
 
 @pytest.mark.parametrize("task", TASKS)
 def test_first_word_of_a_pair_is_in_the_query_just_where_it_is_true(task: str) -> None:
-    raw = streamed(generator(TASKS[task].Config()), 0, 400)
+    raw = stream_examples(generator(TASKS[task].Config()), 0, 400)
     for query, answer, pair in zip(raw.queries, raw.answers, raw.pairs, strict=True):
         said = set(parse_query(query).args)
-        step = TASKS[task].steps(tuple(pair))[0]
+        step = TASKS[task].auxiliary_words(tuple(pair))[0]
         first = {"left": "to the left of", "right": "to the right of"}.get(step, step)
         if task == "quantifiers":
             assert (pair[0] in said) == answer
@@ -49,13 +50,13 @@ def test_first_word_of_a_pair_is_in_the_query_just_where_it_is_true(task: str) -
 
 @pytest.mark.parametrize("task", TASKS)
 def test_pairs_are_told_in_words_of_the_caption_or_the_query(task: str) -> None:
-    examples = Examples(streamed(generator(TASKS[task].Config()), 0, 200), WORDS, SIGHT)
+    examples = Examples(stream_examples(generator(TASKS[task].Config()), 0, 200), WORDS, SIGHT)
     pairs, rows = examples.auxiliary.pairs, np.arange(200)
     assert pairs.shape == (200, 4) and (pairs != WORDS.unknown).all()
     assert ((pairs == IGNORED).sum(axis=1) == (task == "cardinality")).all()
     assert ((pairs[:, 0] == pairs[:, 3]) == examples.answers).all()
     for setting in ("image", "caption"):
-        image, caption = shown(setting, rows, None)
+        image, caption = visible_modalities(setting, rows, None)
         texts = examples.text_rows(rows, image, caption)
         inputs = examples.auxiliary(examples.inputs(rows, image, caption), rows, texts)
         assert inputs.targets is not None
@@ -82,8 +83,8 @@ def test_values_are_told_by_the_first_token_in_their_order_and_by_each_thing(tas
     for head, said in ((learner.values, [1.0, 2.0]), (learner.value, [5.0])):
         torch.nn.init.zeros_(head.weight)
         head.bias.data = torch.tensor(said)
-    examples, rows = Examples(streamed(generator(TASKS[task].Config()), 0, 20), WORDS, SIGHT), np.arange(20)
-    image, caption = shown("image", rows, None)
+    examples, rows = Examples(stream_examples(generator(TASKS[task].Config()), 0, 20), WORDS, SIGHT), np.arange(20)
+    image, caption = visible_modalities("image", rows, None)
     batch = examples.auxiliary(examples.inputs(rows, image, caption), rows, examples.text_rows(rows, image, caption))
     off = [abs(said - value) for pair in examples.auxiliary.values for said, value in zip((1, 2), pair, strict=True)]
     off += [abs(5 - value) for pair in examples.auxiliary.values for value in pair]
@@ -93,13 +94,15 @@ def test_values_are_told_by_the_first_token_in_their_order_and_by_each_thing(tas
 
 @pytest.mark.parametrize("task", TASKS)
 def test_shuffled_truth_is_that_of_other_examples_and_what_the_text_says_stays(task: str) -> None:
-    named = Examples(streamed(generator(TASKS[task].Config()), 0, 50), WORDS, SIGHT).auxiliary
+    named = Examples(stream_examples(generator(TASKS[task].Config()), 0, 50), WORDS, SIGHT).auxiliary
     order = np.roll(np.arange(50), 1)
     found = named.shuffled(order)
     assert np.array_equal(found.values, named.values[order], equal_nan=True)
     assert np.array_equal(found.pairs[:, :3], named.pairs[order, :3])
     assert np.array_equal(found.pairs[:, 3], named.pairs[:, 3])
-    assert np.array_equal(found.ends, named.ends) and np.array_equal(found.query_objects, named.query_objects)
+    assert np.array_equal(found.end_offsets, named.end_offsets) and np.array_equal(
+        found.query_objects, named.query_objects
+    )
 
 
 def words_at(tokens: torch.Tensor) -> list[str]:
@@ -110,7 +113,7 @@ def words_at(tokens: torch.Tensor) -> list[str]:
 @pytest.mark.parametrize("task", TASKS)
 def test_values_are_those_of_the_scene(task: str) -> None:
     maker = generator(TASKS[task].Config())
-    examples = Examples(streamed(maker, 0, 200), WORDS, SIGHT)
+    examples = Examples(stream_examples(maker, 0, 200), WORDS, SIGHT)
     for row, (query, values) in enumerate(zip(examples.queries, examples.auxiliary.values, strict=True)):
         scene, args = parse_caption(examples.captions[row])[2], parse_query(query).args
         if task == "spatiality":
@@ -130,7 +133,7 @@ def test_values_are_those_of_the_scene(task: str) -> None:
 @pytest.mark.parametrize("setting", ["image", "caption"])
 @pytest.mark.parametrize("task", TASKS)
 def test_sides_of_unlabelled_pairs_show_one_modality_each_and_no_truth(task: str, setting: str) -> None:
-    raw, rows = streamed(generator(TASKS[task].Config()), 0, 60), np.arange(60)
+    raw, rows = stream_examples(generator(TASKS[task].Config()), 0, 60), np.arange(60)
     sides = paired_inputs(Examples(raw, WORDS, SIGHT), rows, setting)
     others = raw.pairs[::-1]  # answers and pairs of other examples: nothing may change
     false = paired_inputs(Examples(replace(raw, answers=~raw.answers, pairs=others), WORDS, SIGHT), rows, setting)
@@ -141,7 +144,7 @@ def test_sides_of_unlabelled_pairs_show_one_modality_each_and_no_truth(task: str
     by_name = dict(zip((setting, "caption" if setting == "image" else "image"), sides, strict=True))
     plain = Examples(raw, WORDS, SIGHT)
     for shows, side in by_name.items():
-        seen = plain.inputs(rows, *shown(shows, rows, None))
+        seen = plain.inputs(rows, *visible_modalities(shows, rows, None))
         assert side.tokens.equal(seen.tokens)
         assert side.features is not None and seen.features is not None and side.features.equal(seen.features)
     named = [side.tokens[side.targets != IGNORED] for side in sides if side.targets is not None]
@@ -202,7 +205,7 @@ def test_the_side_that_is_trained_in_teaches_the_other_and_learns_nothing_from_i
     torch.manual_seed(0)
     model = make_model("uniter", "tiny", {}, vocabulary=WORDS.size)
     learner = Learner(model, Optimiser(), 1e-3, NOTHING, list, 0).train()
-    examples = Examples(streamed(generator(TASKS["cardinality"].Config()), 0, 8), WORDS, SIGHT)
+    examples = Examples(stream_examples(generator(TASKS["cardinality"].Config()), 0, 8), WORDS, SIGHT)
     own, other = (
         replace(side, features=side.features.requires_grad_())
         for side in paired_inputs(examples, np.arange(8), setting)
@@ -232,7 +235,7 @@ def test_the_side_that_is_trained_in_teaches_the_other_and_learns_nothing_from_i
 
 def test_scenes_with_few_objects_are_kept_with_their_couples() -> None:
     maker = generator(TASKS["comparison"].Config())
-    every, few = streamed(maker, 9000, 9800), streamed(maker, 9000, 9800, keep=100)
+    every, few = stream_examples(maker, 9000, 9800), stream_examples(maker, 9000, 9800, keep=100)
     assert few.ids == sorted(few.ids, key=every.ids.index) and len(few.ids) == 100
     numbers = [int(name.rpartition("-")[2]) for name in few.ids]
     assert [n // 2 for n in numbers[::2]] == [n // 2 for n in numbers[1::2]] and not any(n % 2 for n in numbers[::2])
@@ -272,9 +275,9 @@ def test_where_the_world_is_small_fewer_scenes_are_made_for_those_with_few_objec
 
     def seen(maker: Generator, start: int, stop: int, **options: Any) -> Any:
         made.append(range(start, stop))
-        return streamed(maker, start, stop, **options)
+        return stream_examples(maker, start, stop, **options)
 
-    monkeypatch.setattr(train.learning.batches, "streamed", seen)
+    monkeypatch.setattr(train.learning.batches, "stream_examples", seen)
     training = Training(steps=2 * epochs, check_every=2)
     schedule, count = fine_tuning(parts_of(maker, training=training))
     assert (schedule.steps, count) == (2 * epochs, 20 * epochs)
@@ -294,7 +297,7 @@ def test_more_steps_than_a_world_has_scenes_for_are_refused() -> None:
 
 
 def test_what_is_read_takes_the_place_of_the_image_and_never_of_a_caption() -> None:
-    raw = streamed(generator(TASKS["cardinality"].Config()), 0, 6)
+    raw = stream_examples(generator(TASKS["cardinality"].Config()), 0, 6)
     read = [caption.replace(" red ", " blue ") for caption in raw.captions]
 
     def reader(examples: Examples) -> list[str]:
@@ -305,14 +308,16 @@ def test_what_is_read_takes_the_place_of_the_image_and_never_of_a_caption() -> N
     examples = Examples(raw, WORDS, replace(SIGHT, reader=reader))
     plain = Examples(raw, WORDS, SIGHT)
     rows = np.arange(6)
-    as_read = Examples(replace(raw, captions=read), WORDS, SIGHT).inputs(rows, *shown("caption", rows, None))
-    image = examples.inputs(rows, *shown("image", rows, None))
+    as_read = Examples(replace(raw, captions=read), WORDS, SIGHT).inputs(
+        rows, *visible_modalities("caption", rows, None)
+    )
+    image = examples.inputs(rows, *visible_modalities("image", rows, None))
     assert image.tokens.equal(as_read.tokens)
     assert image.features is not None and as_read.features is not None and image.features.equal(as_read.features)
     for setting in ("caption", "image+caption"):
         found, blank = (
-            examples.inputs(rows, *shown(setting, rows, None)),
-            plain.inputs(rows, *shown("caption", rows, None)),
+            examples.inputs(rows, *visible_modalities(setting, rows, None)),
+            plain.inputs(rows, *visible_modalities("caption", rows, None)),
         )
         assert found.tokens.equal(blank.tokens)
         assert found.features is not None and blank.features is not None and found.features.equal(blank.features)

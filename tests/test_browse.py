@@ -23,7 +23,7 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 from travlr import Cardinality, Comparison, Quantifiers, Spatiality, browse, cli
 from travlr.config import Config, Count, Image
 from travlr.formats import LAYOUTS
-from travlr.generate import Job, generate_dataset
+from travlr.generate import GenerateArguments, generate_dataset
 from travlr.scene import World
 
 SMALL = Count(train=200, validation=60, test_ind=60, test_ood=120)
@@ -41,7 +41,7 @@ Open = Callable[..., webdriver.Chrome]
 
 
 def written(folder: Path, config: Config, layout: str = "parquet") -> Path:
-    generate_dataset(config, Job(str(folder), format=layout, workers=1), log=lambda _: None)
+    generate_dataset(config, GenerateArguments(str(folder), format=layout, workers=1), log=lambda _: None)
     return folder
 
 
@@ -424,7 +424,7 @@ def test_couples_stand_side_by_side_the_true_one_first(task: str, datasets: dict
 def test_couples_across_files_and_in_a_sample_are_whole(tmp_path: Path) -> None:
     """Files of an odd number of rows cut couples in two."""
     config = TASKS["comparison"]
-    generate_dataset(config, Job(str(tmp_path / "d"), rows_per_file=37, workers=1), log=lambda _: None)
+    generate_dataset(config, GenerateArguments(str(tmp_path / "d"), rows_per_file=37, workers=1), log=lambda _: None)
     shown = embedded(browse.page(tmp_path / "d", 30))["examples"]
     assert len(shown) == 4 * 30
     for first, second in zip(shown[::2], shown[1::2], strict=True):
@@ -701,6 +701,11 @@ def _unfinish(folder: Path) -> None:
     (folder / ".travlr").mkdir()
 
 
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+
+
 def _deepen(folder: Path) -> None:
     text = (folder / "dataset.json").read_text()
     deep = '"config": {"a": ' + 5000 * '{"a": ' + "0" + 5000 * "}" + ","
@@ -722,7 +727,7 @@ def _rewrite(folder: Path, column: str, values: Callable[[list[Any]], list[Any]]
 
 DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "gone": (shutil.rmtree, "no such folder"),
-    "no manifest": (lambda f: (f / "dataset.json").unlink(), "not a dataset"),
+    "no dataset": (_empty, "not a dataset"),
     "unfinished": (_unfinish, "unfinished"),
     "newer": (lambda f: _set(f, format_version=99), "newer"),
     "unknown layout": (lambda f: _set(f, layout="zip"), "unknown layout 'zip'"),

@@ -15,7 +15,7 @@ import pytest
 
 from tests.helpers import SETTINGS, SMALL, command, hashes, last_of, one_line, start, write
 from travlr import Cardinality, Comparison, Count, Image, Quantifiers, Spatiality, World, cli
-from travlr.generate import PRESETS, Job, settings
+from travlr.generate import PRESETS, GenerateArguments, settings
 from travlr.tasks import TASKS
 from travlr.tasks.comparison import HeldOutComparisons
 from travlr.tasks.quantifiers import HeldOutQuantified
@@ -76,7 +76,7 @@ def test_settings_become_config_and_job() -> None:
     )
     world = dataclasses.replace(SMALL.world, colours=("red", "blue"))
     assert config == dataclasses.replace(SMALL, held_out={"circle": [2, 3]}, world=world)
-    assert job == Job(rows_per_file=50, workers=3, overwrite=True)
+    assert job == GenerateArguments(rows_per_file=50, workers=3, overwrite=True)
 
 
 # Wrong usage -------------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "two lines": ([C, "seed=1\n2"], "its value cannot be read"),
     "a group": ([C, "count=3"], "count=3: is a group of settings; choose from count.train, count.validation"),
     "a group of names": ([C, "held_out=3"], "held_out"),
-    "unknown colour": ([C, "world.colours=[red,mauve]"], "world.colours: 'mauve' is unknown; choose from red, blue"),
+    "unknown colour": ([C, "world.colours=[red,mauve]"], "world.colours=mauve: choose from red, blue"),
     "unknown choice": ([C, "scope=all"], "scope=all: choose one of scene, queried"),
     "unknown format": ([C, "format=zip"], "format=zip: choose one of parquet, imagefolder, webdataset, original"),
     "unknown executor": ([C, "executor=spark"], "executor=spark: choose one of local, ray"),
@@ -205,9 +205,9 @@ WRONG_TYPES: dict[str, tuple[Callable[[Any], object], list[Any]]] = {
     "held_out.objects": (lambda value: HeldOutPositions(objects=value), ["0.2", None]),
     "held_out.differences_above": (lambda value: HeldOutComparisons(differences_above=value), [None, 3.0]),
     "held_out.attributes": (lambda value: HeldOutQuantified(attributes=value), ["star", [["star", 3]]]),
-    "workers": (lambda value: Job(workers=value), ["2", 1.5, None, True]),
-    "out": (lambda value: Job(out=value), [3, True]),
-    "overwrite": (lambda value: Job(overwrite=value), [1, "true", None]),
+    "workers": (lambda value: GenerateArguments(workers=value), ["2", 1.5, None, True]),
+    "out": (lambda value: GenerateArguments(out=value), [3, True]),
+    "overwrite": (lambda value: GenerateArguments(overwrite=value), [1, "true", None]),
 }
 
 
@@ -223,7 +223,7 @@ def test_a_value_of_another_type_is_refused_by_the_name_of_its_setting(setting: 
 def test_lists_tuples_and_whole_numbers_are_taken_for_one_another(tmp_path: Path) -> None:
     config = Cardinality(numbers=(1, 6), world=World(colours=["red", "blue"]), image=Image(large=1))  # type: ignore[arg-type]
     assert config.world == World(colours=("red", "blue")) and list(config.numbers) == [1, 6]
-    assert Job(out=tmp_path).out == str(tmp_path)  # type: ignore[arg-type]
+    assert GenerateArguments(out=tmp_path).out == str(tmp_path)  # type: ignore[arg-type]
 
 
 # Help, progress ------------------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def names_in(values: Any, prefix: str) -> Iterator[str]:
 def test_help_names_every_setting(tmp_path: Path) -> None:
     code, out, err = command("generate", "--help", cwd=tmp_path)
     assert (code, err) == (0, "") and not any(tmp_path.iterdir())
-    defaults = Job(), *(task.Config() for task in TASKS.values())
+    defaults = GenerateArguments(), *(task.Config() for task in TASKS.values())
     for name in {name for values in defaults for name in names_in(values, "")} - {"task"}:
         assert f"\n  {name}=" in out, name
     assert all(f"task={task}" in out for task in TASKS) and "preset=" in out

@@ -17,9 +17,10 @@ import pytest
 from tests.helpers import COUNTS, FORMATS, SMALL, command, flip, hashes, one_line, unfinish, write
 from travlr import Count, Image, Quantifiers, Spatiality, open_dataset
 from travlr.convert import convert_dataset
-from travlr.dataset import FORMAT_VERSION, MANIFEST
 from travlr.files import WORK
-from travlr.formats import LAYOUTS, PUBLISHED_SPLITS
+from travlr.formats import LAYOUTS
+from travlr.formats.foreign import PUBLISHED_SPLITS
+from travlr.formats.manifest import FORMAT_VERSION, MANIFEST
 from travlr.scene import SPLITS
 
 LOSSLESS = [layout for layout in FORMATS if layout != "original"]
@@ -34,7 +35,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def convert(source: Path, folder: Path, layout: str, **options: Any) -> dict[str, Any]:
-    return convert_dataset(source, folder, layout, **{"workers": 1, "say": lambda _: None, **options})
+    return convert_dataset(source, folder, layout, **{"workers": 1, "log": lambda _: None, **options})
 
 
 def rows_of(folder: Path) -> dict[str, list[dict[str, Any]]]:
@@ -156,7 +157,7 @@ def test_splits_that_the_published_layout_lacks_are_not_written(published: Path,
         ("index.csv", ",caption,query,answer,image,split\n", "has no rows"),
         ("index.csv", ",caption,query,answer,image,split\n0,a,b,True,0,dev\n", "unknown split 'dev'"),
         ("index.csv", ",caption,query,answer,image,split\n0,a,b,True,0,val\n", "not a caption: 'a'"),
-        ("metadata.jsonl", None, "metadata.jsonl: damaged or missing .No such file"),
+        ("metadata.jsonl", None, "metadata.jsonl: damaged or missing"),
         ("metadata.jsonl", "{}", "is not in metadata.jsonl|no JSON object"),
     ],
 )
@@ -259,7 +260,7 @@ def test_the_command_goes_on_after_a_kill(sources: dict[str, Path], tmp_path: Pa
     assert code == -signal.SIGKILL, err
     assert (folder / WORK / "job.json").exists()
     code, out, err = command("convert", *arguments, "workers=2", cwd=tmp_path, env={"PYTHONHASHSEED": "3"})
-    assert (code, err) == (0, "") and "going on in" in out
+    assert (code, err) == (0, "") and "resuming" in out
     assert f"train      {COUNTS['train']:>9,} examples" in out and "check it with: python -m travlr.audit" in out
     assert data(folder) == data(sources["parquet"])
     code, out, _ = command("convert", *arguments)

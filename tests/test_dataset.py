@@ -15,8 +15,10 @@ import pytest
 
 from tests.helpers import COUNTS, NULLS, SMALL, command, flip, one_line, unfinish, with_null, write
 from travlr import iterate, make_example, open_dataset
-from travlr.dataset import COLUMNS, FORMAT_VERSION, MOST_ROWS, SplitReader, read_manifest
+from travlr.dataset import SplitReader
 from travlr.formats import LAYOUTS
+from travlr.formats.columns import COLUMNS
+from travlr.formats.manifest import FORMAT_VERSION, MOST_ROWS, read_manifest
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +112,7 @@ def test_opening_reads_no_rows_and_maps_the_files(folder: Path, tmp_path: Path) 
 
 
 def test_readers_go_to_other_processes_and_keep_few_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SplitReader, "KEPT_GROUPS", 1)
+    monkeypatch.setattr(SplitReader, "CACHED_GROUPS", 1)
     reader = open_dataset(folder)["train"]
     assert [reader[i].id for i in (0, 99, 1)] == [f"cardinality-train-{i:08d}" for i in (0, 99, 1)]
     assert len(reader._groups) == 1
@@ -130,7 +132,7 @@ def test_damage_is_found_when_it_is_read(place: str, folder: Path, tmp_path: Pat
             read()
 
 
-@pytest.mark.parametrize("place", NULLS)
+@pytest.mark.parametrize("place", [place for place in NULLS if place != "image.path"])  # others name no files
 def test_a_null_in_any_column_is_refused(place: str, folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "d")
     name = with_null(tmp_path / "d", *NULLS[place])
@@ -184,7 +186,7 @@ def test_other_formats_say_how_to_convert(tmp_path: Path) -> None:
 def test_a_folder_without_a_finished_dataset_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nowhere: there is no such folder"):
         open_dataset(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match=r"not a dataset \(no dataset.json\)"):
+    with pytest.raises(ValueError, match=r"not a dataset \(no dataset.json"):
         open_dataset(tmp_path)
     unfinish(tmp_path / "d")
     with pytest.raises(ValueError, match="unfinished; run the command that began it again to finish it"):

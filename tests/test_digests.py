@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from render.image import Renderer
-from travlr.dataset import content_digest, rows_digest
+from travlr.formats.columns import content_digest, rows_digest
 from travlr.generate import Generator, settings, sprites_digest
 from travlr.scene import SPLITS
 

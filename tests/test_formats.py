@@ -24,11 +24,12 @@ from PIL import Image as pillow
 
 from tests.helpers import COUNTS, FORMATS, NULLS, ROOT, SMALL, flip, put_null, write
 from travlr import Comparison, Count, Example, Image, Quantifiers, Spatiality, make_example
-from travlr.card import _size
 from travlr.config import Config
 from travlr.convert import convert_dataset
-from travlr.dataset import COLUMNS, SCHEMA
-from travlr.formats import LAYOUTS, PUBLISHED_SPLITS, published_counts
+from travlr.formats import LAYOUTS
+from travlr.formats.card import _size
+from travlr.formats.columns import COLUMNS, SCHEMA
+from travlr.formats.foreign import PUBLISHED_SPLITS, published_counts
 
 TEXT = [name for name in COLUMNS if name != "image"]
 PUBLISHED = tuple(PUBLISHED_SPLITS.values())
@@ -411,7 +412,7 @@ def test_a_damaged_dataset_is_one_line_that_names_the_file(case: str, tmp_path: 
     layout, name, damage = BROKEN[case]
     manifest, _ = write(tmp_path / "d", format=layout)
     damage(tmp_path / "d" / name)
-    with pytest.raises(ValueError, match="damaged or missing") as caught:
+    with pytest.raises(ValueError, match=r"damaged or missing|column id is missing") as caught:
         for split in manifest["splits"]:
             list(LAYOUTS[layout].read(tmp_path / "d", manifest, split))
     assert str(caught.value).startswith(str(tmp_path / "d")) and "\n" not in str(caught.value)

@@ -17,11 +17,12 @@ from PIL import Image as pillow
 from torch.utils.data import DataLoader
 
 from tests.helpers import SMALL, hashes, unfinish, write
-from travlr import formats, make_example, open_dataset
-from travlr.audit import Check, audit
-from travlr.dataset import FEATURES, MANIFEST, SCHEMA
+from travlr import make_example, open_dataset
+from travlr.audit.checks import Check, audit
 from travlr.files import WORK
-from travlr.formats import LAYOUTS
+from travlr.formats import LAYOUTS, parquet
+from travlr.formats.columns import FEATURES, SCHEMA
+from travlr.formats.manifest import MANIFEST
 
 LOADED = {"parquet": "image", "imagefolder": "image", "webdataset": "png"}  # format -> the column of pictures
 SIDE = 6 * SMALL.image.cell
@@ -61,7 +62,7 @@ def old_schema() -> Any:
 def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A dataset as versions before this one wrote it."""
     with monkeypatch.context() as patch:
-        patch.setattr(formats, "SCHEMA", old_schema())
+        patch.setattr(parquet, "SCHEMA", old_schema())
         write(tmp_path / "old")
     manifest = json.loads((tmp_path / "old" / MANIFEST).read_text())
     del manifest["versions"]["schema"]
@@ -201,7 +202,7 @@ def test_a_card_without_a_mode_is_noted_and_made_again(layout: str, folders: dic
 def test_an_unfinished_dataset_without_a_mode_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files with and without a mode are not mixed in one dataset."""
     with monkeypatch.context() as patch:
-        patch.setattr(formats, "SCHEMA", old_schema())
+        patch.setattr(parquet, "SCHEMA", old_schema())
         unfinish(tmp_path / "d")
     job = tmp_path / "d" / WORK / "job.json"
     told = json.loads(job.read_text())
@@ -210,5 +211,5 @@ def test_an_unfinished_dataset_without_a_mode_is_made_anew(tmp_path: Path, monke
     _, said = write(tmp_path / "d")
     assert any("begun with other versions" in line for line in said)
     write(tmp_path / "fresh")
-    parquet = {name: digest for name, digest in hashes(tmp_path / "d").items() if not name.startswith(".kept")}
-    assert parquet == hashes(tmp_path / "fresh")
+    finished = {name: digest for name, digest in hashes(tmp_path / "d").items() if not name.startswith(".kept")}
+    assert finished == hashes(tmp_path / "fresh")

@@ -20,9 +20,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import BertConfig, BertForPreTraining, LxmertModel, RobertaConfig, RobertaForMaskedLM, VisualBertModel
 
-from train.data.examples import Examples, VisualSettings, shown, streamed
+from train.config import RegionSettings
+from train.data.batching import visible_modalities
+from train.data.examples import Examples, VisualSettings
 from train.data.inputs import Inputs
 from train.data.pixels import PUBLISHED
+from train.data.sources import stream_examples
 from train.data.text import WordTokenizer, grammar_tokenizer
 from train.learning.testing import predict
 from train.models import MODELS, make_model, shape_of
@@ -32,13 +35,12 @@ from train.models.loading import (
     load_published,
     pixel_statistics,
     read_checkpoint,
-    renamed,
+    rename_key,
     tokenizer_of,
 )
 from train.models.lxmert import Lxmert, lxmert_config
 from train.models.uniter import Uniter
 from train.models.visualbert import VisualBert, visualbert_config
-from train.regions.sources import RegionSettings
 from travlr import Cardinality
 from travlr.generate import Generator
 
@@ -684,10 +686,10 @@ def test_base_models_are_the_published_key_lists(checkpoint: str) -> None:
         model = make_model(name, "base", picture=256)
     ours = {key: list(value.shape) for key, value in model.state_dict().items() if not key.startswith("head.")}
     assert len(ours) > 190
-    used = {key: renamed(key, model.renames) for key in published if not key.startswith(PUBLISHED_HEADS[checkpoint])}
+    used = {key: rename_key(key, model.renames) for key in published if not key.startswith(PUBLISHED_HEADS[checkpoint])}
     assert {new: published[old] for old, new in used.items()} == ours
     assert len(set(used.values())) == len(used)
-    assert not any(renamed(key, model.renames) in ours for key in published if key not in used)
+    assert not any(rename_key(key, model.renames) in ours for key in published if key not in used)
 
 
 def fixture_model(name: str, **options: Any) -> Any:
@@ -1073,7 +1075,7 @@ def test_batches_a_model_cannot_take_are_refused(name: str) -> None:
 
 
 def test_pictures_seen_once_give_the_answers_of_pictures_seen_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = streamed(Generator(Cardinality()), 0, 24)
+    raw = stream_examples(Generator(Cardinality()), 0, 24)
     raw = raw.take(np.array([*range(20), 3, 3, 11]))  # three pictures repeat
     model = make_model("albef", "tiny", vocabulary=200).eval()
     examples = Examples(
@@ -1094,7 +1096,7 @@ def test_pictures_seen_once_give_the_answers_of_pictures_seen_each_time(monkeypa
     for setting in settings:
         rows = np.arange(len(examples))
         with torch.no_grad():
-            logits = model(examples.inputs(rows, *shown(setting, rows, None)))
+            logits = model(examples.inputs(rows, *visible_modalities(setting, rows, None)))
         expected = (logits[:, 1] - logits[:, 0]).numpy()
         assert np.ptp(expected) > 0.05
         np.testing.assert_allclose(found[setting], expected, rtol=0, atol=1e-5)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.helpers import ROOT
 from train.config import Run
-from travlr import Cardinality, Count, Image, Job, generate_dataset
+from travlr import Cardinality, Count, GenerateArguments, Image, generate_dataset
 
 CODE = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "adding-a-model.md").read_text(encoding="utf-8"), re.DOTALL)
 TINY = ("size=tiny", "training.steps=4", "training.check_every=2", "training.validation=20", "optimiser.batch_size=8",
@@ -29,7 +29,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "broken.py").write_text("import torch\nraise RuntimeError('no\\nsuch thing')\n", encoding="utf-8")
     (folder / "others.py").write_text("import torch\nclass Plain(torch.nn.Module):\n    pass\n", encoding="utf-8")
     config = Cardinality(count=Count(train=40, validation=40, test_ind=40, test_ood=40), image=Image(cell=16))
-    generate_dataset(config, Job(str(folder / "data"), workers=1), log=lambda line: None)
+    generate_dataset(config, GenerateArguments(str(folder / "data"), workers=1), log=lambda line: None)
     return folder
 
 

@@ -18,13 +18,13 @@ from analysis.report import main as report
 from tests.helpers import ROOT
 from train.config import Run, Training
 from train.run import run
-from travlr import Count, Image, Job, generate_dataset, open_dataset
-from travlr.audit import audit
+from travlr import Count, GenerateArguments, Image, generate_dataset, open_dataset
+from travlr.audit.checks import audit
 from travlr.browse import page
 from travlr.convert import convert_dataset
 from travlr.formats import LAYOUTS
-from travlr.task import Task
 from travlr.tasks import TASKS, parse_query, query_text
+from travlr.tasks.base import Task
 
 COUNT = Count(train=96, validation=64, test_ind=64, test_ood=64)
 
@@ -59,7 +59,7 @@ def parity(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[Task]]:
 def data(parity: type[Task], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "parity"
     config: Any = parity.Config(count=COUNT, image=Image(cell=16))
-    generate_dataset(config, Job(str(folder), workers=1), log=lambda _: None)
+    generate_dataset(config, GenerateArguments(str(folder), workers=1), log=lambda _: None)
     return folder
 
 

@@ -17,7 +17,7 @@ from tests.helpers import ROOT
 from train.config import Optimiser, Run, Training
 from train.run import run
 from travlr.config import Count, Image
-from travlr.generate import Job, generate_dataset
+from travlr.generate import GenerateArguments, generate_dataset
 from travlr.tasks import TASKS
 
 FOLDER = ROOT / "analysis" / "notebooks"
@@ -32,7 +32,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     count = Count(train=60, validation=20, test_ind=64, test_ood=64)
     for task, config in ((name, task.Config) for name, task in TASKS.items()):
         data = str(place / task)
-        generate_dataset(config(count=count, image=Image(cell=16)), Job(out=data, workers=1), log=lambda line: None)
+        generate_dataset(
+            config(count=count, image=Image(cell=16)), GenerateArguments(out=data, workers=1), log=lambda line: None
+        )
         for setting in ("caption", "image")[: 1 + (task == "cardinality")]:
             training = Training(steps=4, check_every=2, validation=20)
             settings: dict[str, Any] = {"size": "tiny", "precision": "float32", "device": "cpu", "task": task}

@@ -18,11 +18,12 @@ from PIL import Image as pillow
 from safetensors.torch import save_file
 
 import train.data.pixels
-from train import cache as cached
+from train import cache
 from train.config import Optimiser, RegionSettings, Run, Training
-from train.data.augment import AREA, CHANGES, RATIO, augment, augmented, crop
-from train.data.examples import Examples, Source, VisualSettings, streamed
-from train.data.pixels import PUBLISHED, FilePictures, Pictures, Statistics, scaled
+from train.data.augment import AREA, OPERATIONS, RATIO, augment_batch, augment_picture, random_crop
+from train.data.examples import Examples, VisualSettings
+from train.data.pixels import PUBLISHED, FilePictures, Pictures, Statistics, scale_picture
+from train.data.sources import TrainingDataset, stream_examples
 from train.data.text import WordTokenizer, grammar_tokenizer
 from train.fingerprint import fingerprint
 from train.learning.batches import RunData, fine_tuning
@@ -33,8 +34,8 @@ from train.models.albef import Albef
 from train.run import run, visual_settings
 from travlr import Cardinality
 from travlr.config import Count
-from travlr.dataset import MANIFEST
-from travlr.generate import Generator, Job, generate_dataset, renderer_of
+from travlr.formats.manifest import MANIFEST
+from travlr.generate import GenerateArguments, Generator, generate_dataset, renderer_of
 
 WORDS = WordTokenizer(grammar_tokenizer())
 PAPER = renderer_of(Cardinality())
@@ -51,7 +52,7 @@ def one_thread() -> None:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "cardinality"
     config = Cardinality(count=Count(train=40, validation=20, test_ind=20, test_ood=20))
-    generate_dataset(config, Job(out=str(folder), workers=1), log=lambda line: None)
+    generate_dataset(config, GenerateArguments(out=str(folder), workers=1), log=lambda line: None)
     return folder
 
 
@@ -164,9 +165,9 @@ def decodings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def noted(picture: np.ndarray, side: int) -> np.ndarray:
         done.append(side)
-        return scaled(picture, side)
+        return scale_picture(picture, side)
 
-    monkeypatch.setattr(train.data.pixels, "scaled", noted)
+    monkeypatch.setattr(train.data.pixels, "scale_picture", noted)
     return done
 
 
@@ -184,7 +185,7 @@ def test_pictures_from_files_are_scaled_and_normalised(folder: bool, side: int, 
     for rows in ([3, 0, 6, 3], [5]):
         found = made(np.array(rows))
         assert found.is_contiguous() and found.dtype == torch.float32
-        np.testing.assert_array_equal(values_of(found, OTHER), [scaled(pictures[row], side) for row in rows])
+        np.testing.assert_array_equal(values_of(found, OTHER), [scale_picture(pictures[row], side) for row in rows])
     assert (values_of(made(np.array([0, FilePictures.BLANK])), OTHER)[1] == 255).all()
 
 
@@ -209,7 +210,7 @@ def test_pictures_are_decoded_once_whatever_their_statistics(tmp_path: Path, dec
 def test_decoding_goes_on_where_it_was_stopped(
     tmp_path: Path, decodings: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cached, "PACKED", 4)
+    monkeypatch.setattr(cache, "STRINGS_PER_BLOCK", 4)
     pictures, encoded = some_files(20)
 
     def stops() -> Iterator[bytes]:
@@ -240,7 +241,7 @@ def test_a_damaged_picture_is_named_in_one_line() -> None:
 
 def test_pictures_from_files_take_no_memory(tmp_path: Path) -> None:
     """Those of TraVLR at 192 pixels: 400 of them decoded are 44 MB."""
-    raw = streamed(Generator(Cardinality()), 0, 400)
+    raw = stream_examples(Generator(Cardinality()), 0, 400)
 
     def encoded() -> Iterator[bytes]:
         return (png(PAPER.arrays(grid[None])[0]) for grid in raw.grid)
@@ -258,13 +259,13 @@ def test_pictures_from_files_take_no_memory(tmp_path: Path) -> None:
 def test_a_dataset_s_files_give_what_its_generator_renders(data: Path, files: Path, tmp_path: Path) -> None:
     visual = VisualSettings("pixels", RegionSettings(), 192, OTHER, tmp_path)
     shown, hidden = np.ones(4, bool), np.zeros(4, bool)
-    of_file, rendered = (Source(folder).raw("validation", 13) for folder in (files, data))
+    of_file, rendered = (TrainingDataset(folder).raw("validation", 13) for folder in (files, data))
     few = np.array([1, 4, 5, 9, 12])
     for raw, other in ((of_file, rendered), (of_file.take(few), rendered.take(few))):
         first, second = (Examples(some, WORDS, visual).inputs(np.arange(4), shown, hidden) for some in (raw, other))
         assert first.pixels is not None and second.pixels is not None
         np.testing.assert_allclose(first.pixels.numpy(), second.pixels.numpy(), atol=0.02)
-        assert len(raw.scenes().contents()) == len(raw.ids)
+        assert len(raw.picture_set().digests()) == len(raw.ids)
 
 
 # Changes -------------------------------------------------------------------------------------------------------------
@@ -272,7 +273,7 @@ def test_a_dataset_s_files_give_what_its_generator_renders(data: Path, files: Pa
 
 def test_crops_are_as_published() -> None:
     random = np.random.default_rng(0)
-    drawn = np.array([crop(400, 300, random) for _ in range(5000)])
+    drawn = np.array([random_crop(400, 300, random) for _ in range(5000)])
     left, top, width, height = drawn.T
     assert (left >= 0).all() and (top >= 0).all() and (left + width <= 400).all() and (top + height <= 300).all()
     area, ratio = width * height / 120_000, width / height
@@ -280,20 +281,20 @@ def test_crops_are_as_published() -> None:
     assert area.min() > 0.495 and area.max() <= 1 and area.min() < 0.505 and area.max() > 0.97
     assert ratio.min() > 0.74 and ratio.max() < 1.35 and ratio.min() < 0.77 and ratio.max() > 1.3
     assert len(np.unique(left)) > 100 and len(np.unique(top)) > 50
-    assert crop(1000, 10, random) == (0, 0, 1000, 10)  # nothing fits
+    assert random_crop(1000, 10, random) == (0, 0, 1000, 10)  # nothing fits
 
 
 def test_half_of_the_pictures_are_mirrored_and_the_same_seed_gives_the_same() -> None:
     picture = np.zeros((40, 40, 3), np.uint8)
     picture[:, 20:] = 200
     many = np.broadcast_to(picture, (600, 40, 40, 3))
-    made = augment(many, 32, np.random.default_rng(5))
+    made = augment_batch(many, 32, np.random.default_rng(5))
     assert made.shape == (600, 32, 32, 3) and made.dtype == np.uint8
     mirrored = int((made[:, 12:20, :8].mean(axis=(1, 2, 3)) > made[:, 12:20, -8:].mean(axis=(1, 2, 3))).sum())
     assert abs(mirrored - 300) < 5 * 12.3  # five standard deviations of a fair coin
     torch.set_num_threads(3)
-    np.testing.assert_array_equal(augment(list(many), 32, np.random.default_rng(5)), made)
-    assert not np.array_equal(augment(many, 32, np.random.default_rng(6)), made)
+    np.testing.assert_array_equal(augment_batch(list(many), 32, np.random.default_rng(5)), made)
+    assert not np.array_equal(augment_batch(many, 32, np.random.default_rng(6)), made)
 
 
 def test_changes_are_of_the_published_strength() -> None:
@@ -301,13 +302,13 @@ def test_changes_are_of_the_published_strength() -> None:
     grey[192, 192] = 255
 
     def changed(number: int, way: int = 1) -> np.ndarray:
-        return np.asarray(CHANGES[number](pillow.fromarray(grey), way))
+        return np.asarray(OPERATIONS[number](pillow.fromarray(grey), way))
 
     def lit(picture: np.ndarray) -> tuple[int, int]:
         row, column = np.unravel_index((picture[..., 0] * (picture[..., 0] != 128)).argmax(), (384, 384))
         return int(column), int(row)
 
-    assert len(CHANGES) == 10 and np.array_equal(changed(0), grey)
+    assert len(OPERATIONS) == 10 and np.array_equal(changed(0), grey)
     assert changed(1).min() == 0 and changed(2).shape == grey.shape
     assert changed(3)[0, 0].tolist() == [136] * 3  # 1.36 times as bright
     assert changed(4)[192, 191, 0] < 100  # sharper: darker beside what is bright
@@ -324,10 +325,10 @@ def test_a_picture_that_is_not_changed_is_its_crop() -> None:
     picture = np.random.default_rng(0).integers(0, 256, (60, 60, 3), np.uint8)
     found = 0
     for seed in range(40):
-        left, top, width, height = crop(60, 60, np.random.default_rng(seed))
+        left, top, width, height = random_crop(60, 60, np.random.default_rng(seed))
         part = pillow.fromarray(picture).crop((left, top, left + width, top + height))
         part = part.resize((48, 48), pillow.Resampling.BICUBIC)
-        found += np.array_equal(augmented(picture, 48, np.random.default_rng(seed)), np.asarray(part))
+        found += np.array_equal(augment_picture(picture, 48, np.random.default_rng(seed)), np.asarray(part))
     assert 4 <= found <= 22  # not mirrored, and both changes left out or none: 0.5 x 0.55 ** 2 of them
 
 
@@ -341,7 +342,7 @@ def test_training_pictures_alone_are_changed_and_by_seed_and_epoch(
         """Pixels and tokens of an epoch, and of a test."""
         training = replace(SHORT, stream=False, augment=augmenting)
         config = albef(folder, tmp_path, training=training, seed=seed)
-        parts = RunData(config, Source(folder), WORDS, visual_settings(config, tmp_path))
+        parts = RunData(config, TrainingDataset(folder), WORDS, visual_settings(config, tmp_path))
         made = list(fine_tuning(parts)[0].epoch(epoch))
         tested = list(batches_of_test(parts.examples("validation"), "image"))
         return tuple(torch.cat([b.pixels for b in found if b.pixels is not None]) for found in (made, tested))  # type: ignore[return-value]
@@ -360,7 +361,7 @@ def test_changed_pictures_are_cut_from_whole_ones() -> None:
     grid = Generator(Cardinality()).batch("train", 0, 5).grid
     for side in (96, 100):
         found = Pictures(PAPER, side, OTHER)(grid, np.random.default_rng(3))
-        expected = augment(PAPER.arrays(grid), side, np.random.default_rng(3))
+        expected = augment_batch(PAPER.arrays(grid), side, np.random.default_rng(3))
         np.testing.assert_array_equal(values_of(found, OTHER), expected)
 
 

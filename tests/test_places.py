@@ -14,13 +14,15 @@ import torch
 
 from tests.test_regions import PAPER, files_of, random_grid, scenes_of
 from train.config import RegionSettings, Run
-from train.data.examples import SHOWN, Examples, RawExamples, streamed
-from train.data.examples import shown as shown_in
+from train.data.batching import MODALITIES
+from train.data.batching import visible_modalities as shown_in
+from train.data.examples import Examples, RawExamples
 from train.data.inputs import Inputs
+from train.data.sources import stream_examples
 from train.learning.testing import possible
 from train.models import MODELS
 from train.models.layers import Model
-from train.regions.receptive_field import in_context
+from train.regions.receptive_field import add_context
 from train.regions.sources import RegionTable, make_regions
 from train.run import build, tokenizer_for, visual_settings
 from travlr import Spatiality
@@ -34,7 +36,7 @@ CONTEXT = RegionSettings(context="receptive_field")
 
 
 def raw() -> RawExamples:
-    return streamed(Generator(Spatiality(count=Count(100, 0, 0, 0))), 0, len(ALL))
+    return stream_examples(Generator(Spatiality(count=Count(100, 0, 0, 0))), 0, len(ALL))
 
 
 def moved(grid: np.ndarray) -> np.ndarray:
@@ -65,7 +67,7 @@ def changes(name: str, options: dict[str, Any], regions: RegionSettings) -> Iter
     model, _ = build(config, words, (384, 384), made.dimension if made else 0, lambda line: None)
     model = model.double().eval()  # so that rounding cannot be taken for an effect, however small
     for setting in config.test_settings:
-        if config.test_settings == ("caption",) or SHOWN[setting][0]:
+        if config.test_settings == ("caption",) or MODALITIES[setting][0]:
             first, second = (logits(model, some, ALL, setting) for some in examples)
             again = logits(model, examples[0], ALL[::-1].copy(), setting).flip(0)
             yield setting, float((first - second).abs().amax(1).min()), float((first - again).abs().max())
@@ -183,22 +185,22 @@ def test_what_is_no_object_is_no_surroundings() -> None:
     features[0] = np.random.default_rng(0).random((3, 2048))
     boxes = np.array([[[0.4, 0.4, 0.5, 0.5], [0.5, 0.4, 0.6, 0.5], [0.4, 0.5, 0.5, 0.6]]], np.float32)
     one = np.array([[True, False, False]])
-    alone = in_context(features[:, :1], boxes[:, :1], one[:, :1], one[:, :1])
-    white = in_context(features, boxes, np.ones((1, 3), bool), one)
-    padded = in_context(features * one[..., None], boxes, one, one)
+    alone = add_context(features[:, :1], boxes[:, :1], one[:, :1], one[:, :1])
+    white = add_context(features, boxes, np.ones((1, 3), bool), one)
+    padded = add_context(features * one[..., None], boxes, one, one)
     np.testing.assert_allclose(white[:, 0], alone[:, 0], atol=1e-6)
     np.testing.assert_allclose(padded[:, 0], alone[:, 0], atol=1e-6)
-    both = in_context(features, boxes, np.ones((1, 3), bool), np.ones((1, 3), bool))
+    both = add_context(features, boxes, np.ones((1, 3), bool), np.ones((1, 3), bool))
     assert np.linalg.norm(both[0, 0] - alone[0, 0]) > 1
 
 
 def test_features_do_not_change_between_versions() -> None:
     """The frozen numbers, which trained weights depend on, as they were when the README's were measured."""
     boxes, seen = np.array([[[0, 0, 0.25, 0.5], [0.25, 0, 0.5, 0.5]]], np.float32), np.ones((1, 2), bool)
-    place = in_context(np.zeros((1, 2, 2048), np.float32), boxes, seen, seen)[0]
+    place = add_context(np.zeros((1, 2, 2048), np.float32), boxes, seen, seen)[0]
     features = np.zeros((1, 2, 2048), np.float32)
     features[0, 1, :8] = np.arange(1, 9)
-    around = in_context(features, boxes, seen, seen)[0, 0] - place[0]
+    around = add_context(features, boxes, seen, seen)[0, 0] - place[0]
     felt = np.flatnonzero(around > 0.1)
     known = [[2.07, 1.48, 0.86, 0.46, 0.0], [0.65, 2.56, 1.05, 0.62, 0.36]]
     np.testing.assert_allclose(place[:, :5], known, atol=0.006)

@@ -41,7 +41,7 @@ from train.data.text import SPECIAL
 from train.models import make_model
 from travlr import cli
 
-QUIET: dict[str, Any] = {"say": lambda _: None}
+QUIET: dict[str, Any] = {"log": lambda _: None}
 SMALL = 144  # items, the fewest that a checklist can have
 CODE = "from analysis.probe.command import main; from travlr import cli; cli.run('analysis.probe', main)"
 SCORERS = """

@@ -273,7 +273,7 @@ def test_the_published_rules_are_those_of_the_released_code(
     for task in ("itc", "itm"):
         run = run_file(folder, TASK=task, MAX_NUM=most, OUTPUT={"DIR": str(folder / "out")})
         said: list[str] = []
-        quiet: Any = {"folder": folder, "rules": "published", "say": said.append}
+        quiet: Any = {"folder": folder, "rules": "published", "log": said.append}
         (found,) = Evaluate(run, model, **quiet).start().values()
         assert found["total"] == sum(found[status] for status in STATUSES)
         if task == "itc":

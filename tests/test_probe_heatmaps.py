@@ -226,7 +226,7 @@ def test_words_that_attend_to_one_patch_light_it(kind: str, folders: dict[str, P
     for layer in layers:
         nn.init.zeros_(layer.value.bias)
     image, see = Image.new("RGB", (60, 30)), scorer.parts.see
-    name, side = "seen" if kind == "albef" else "image", 4
+    name, side = "vision_states" if kind == "albef" else "image", 4
 
     def alone(prepared: Any) -> Any:
         states = see(prepared)[name]

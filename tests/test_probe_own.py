@@ -25,11 +25,11 @@ from tests.test_models import fixture_shape, part
 from train import models
 from train.config import RegionSettings
 from train.data.inputs import Inputs
-from train.data.pixels import normalised, scaled
+from train.data.pixels import normalise_pixels, scale_picture
 from train.data.text import SPECIAL
 from train.models import make_model
 from train.models.loading import load_published
-from train.regions.recogniser import names_of
+from train.regions.recogniser import recognise
 
 TEXTS = ["a red circle", "a blue star is above a circle", "a star", "a blue circle"]
 WORDS = ["a", "red", "blue", "circle", "star", "is", "above", "##s"]
@@ -97,7 +97,7 @@ def direct(kind: str, checkpoint: str, image: Image.Image, text: str, folder: Pa
     ids = BertTokenizer.from_pretrained(checkpoint)(text)["input_ids"]
     visual: dict[str, Any] = {}
     if kind == "albef":
-        visual["pixels"] = normalised(scaled(np.asarray(image), model.shape.picture)[None])
+        visual["pixels"] = normalise_pixels(scale_picture(np.asarray(image), model.shape.picture)[None])
     else:
         with np.load(folder / "features" / f"{Path(image.info['path']).stem}.npz") as file:
             visual = {"features": torch.tensor(file["features"])[None], "boxes": torch.tensor(file["norm_bb"])[None]}
@@ -137,7 +137,7 @@ def test_albefs_contrast_is_a_cosine_of_its_projections(
     weights = part("albef", "ckpt/")
     for image, text, score in zip(pictures, TEXTS, scores, strict=False):
         ids = torch.tensor([BertTokenizer.from_pretrained(checkpoints["albef"])(text)["input_ids"]])
-        pixels = normalised(scaled(np.asarray(image), model.shape.picture)[None])
+        pixels = normalise_pixels(scale_picture(np.asarray(image), model.shape.picture)[None])
         with torch.no_grad():
             seen = model.visual_encoder(pixels)[0, 0] @ weights["vision_proj.weight"].T + weights["vision_proj.bias"]
             read = model.text_encoder(ids, torch.ones_like(ids, dtype=torch.bool))[0, 0]
@@ -187,7 +187,7 @@ def test_a_grid_has_the_features_of_its_cells() -> None:
     pixels = np.full((192, 192, 3), 255, np.uint8)
     pixels[36:60, 68:92] = (220, 30, 38)  # a red square in the second row, third column
     features, boxes = finder(RegionSettings(source="grid"))[0](Image.fromarray(pixels))
-    names = names_of(features)
+    names = recognise(features)
     assert [(place, names[place][:2]) for place in range(36) if names[place][0]] == [(8, ("red", "square"))]
     np.testing.assert_allclose(boxes[8], [2 / 6, 1 / 6, 3 / 6, 2 / 6], atol=1e-6)
 
@@ -211,7 +211,7 @@ def test_a_detectors_regions_are_those_of_the_detector(tmp_path: Path) -> None:
 
     from train.regions.detector import Detector
 
-    found = Detector(str(tmp_path), 3).find([np.asarray(image)])
+    found = Detector(str(tmp_path), 3).detect([np.asarray(image)])
     np.testing.assert_array_equal(found["features"][0], features)
 
 

@@ -19,7 +19,7 @@ from analysis.probe.report.metrics import outcomes
 from analysis.probe.scorers.scoring import ANSWERS, CONFIG, Record, _parsed, forget, keep, read, score
 from tests.helpers import one_line
 
-QUIET: dict[str, Any] = {"say": lambda _: None}
+QUIET: dict[str, Any] = {"log": lambda _: None}
 COLOURS = ("red", "blue", "green", "black", "white")
 
 

@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from render.text import parse_caption
-from train.data.examples import Examples, RawExamples, VisualSettings, streamed
+from train.config import RegionSettings
+from train.data.examples import Examples, RawExamples, VisualSettings
 from train.data.inputs import Inputs
-from train.data.text import WordTokenizer, grammar_tokenizer, phrases_of
+from train.data.sources import stream_examples
+from train.data.text import WordTokenizer, grammar_tokenizer, split_caption
 from train.learning import reader as module
 from train.learning.reader import (
     NOTHING,
@@ -34,7 +36,6 @@ from train.learning.reader import (
     train_reader,
 )
 from train.models import MODELS
-from train.regions.sources import RegionSettings
 from travlr import Count, Generator, Spatiality
 from travlr.config import Image
 from travlr.scene import World
@@ -88,20 +89,20 @@ READERS = [("scene_reader", SCENE), ("grid_reader", GRID), ("visualbert_reader",
 
 
 @pytest.mark.parametrize("split", ["test_ind", "test_ood"])
-@pytest.mark.parametrize(("name", "sight"), READERS)
+@pytest.mark.parametrize(("name", "visual"), READERS)
 def test_reads_pictures_it_has_not_seen(
     name: str, visual: VisualSettings, split: str, request: pytest.FixtureRequest
 ) -> None:
     reader = request.getfixturevalue(name)
-    raw = streamed(MAKER, 0, 200, split)
+    raw = stream_examples(MAKER, 0, 200, split)
     captions = reader.captions(Examples(raw, WORDS, visual))
     assert [read(caption) for caption in captions] == [shown(raw, row) for row in range(200)]
 
 
-@pytest.mark.parametrize(("name", "sight"), READERS)
+@pytest.mark.parametrize(("name", "visual"), READERS)
 def test_reads_nothing_off_a_blank_picture(name: str, visual: VisualSettings, request: pytest.FixtureRequest) -> None:
     reader = request.getfixturevalue(name)
-    raw = streamed(MAKER, 0, 3, "test_ind")
+    raw = stream_examples(MAKER, 0, 3, "test_ind")
     grid = raw.grid.copy()
     grid[1] = 0
     captions = reader.captions(Examples(replace(raw, grid=grid), WORDS, visual))
@@ -109,13 +110,13 @@ def test_reads_nothing_off_a_blank_picture(name: str, visual: VisualSettings, re
 
 
 def test_reads_the_picture_alone(scene_reader: Reader) -> None:
-    raw = streamed(MAKER, 0, 50, "test_ind")
+    raw = stream_examples(MAKER, 0, 50, "test_ind")
     other = replace(raw, captions=raw.captions[::-1], queries=["There is 1 red object."] * 50, answers=~raw.answers)
     assert scene_reader.captions(Examples(raw, WORDS, SCENE)) == scene_reader.captions(Examples(other, WORDS, SCENE))
 
 
 def test_reads_equal_pictures_once(scene_reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = streamed(MAKER, 0, 4, "test_ind")
+    raw = stream_examples(MAKER, 0, 4, "test_ind")
     repeated = replace(raw, grid=raw.grid[[2, 0, 2, 2]])
     seen: list[int] = []
     forward = scene_reader.forward
@@ -131,7 +132,7 @@ def test_reads_equal_pictures_once(scene_reader: Reader, monkeypatch: pytest.Mon
 
 
 def test_pictures_of_any_number_are_read_in_their_order(scene_reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = streamed(MAKER, 0, 40, "test_ind")
+    raw = stream_examples(MAKER, 0, 40, "test_ind")
     grid = raw.grid.copy()
     for row in range(40):  # scenes of one to three objects, so that rows are not read in their order
         occupied = np.flatnonzero(grid[row])
@@ -139,7 +140,7 @@ def test_pictures_of_any_number_are_read_in_their_order(scene_reader: Reader, mo
     raw = replace(raw, grid=grid)
     monkeypatch.setattr(module, "READ", 7)
     captions = scene_reader.captions(Examples(raw, WORDS, SCENE))
-    assert [phrase.rpartition(" at ")[2] for caption in captions for phrase in phrases_of(caption)[1]] == [
+    assert [phrase.rpartition(" at ")[2] for caption in captions for phrase in split_caption(caption)[1]] == [
         f"{'ABC'[cell % 3]} {cell // 3 + 1}" for row in range(40) for cell in np.flatnonzero(grid[row])
     ]
 
@@ -157,12 +158,12 @@ def test_of_two_phrases_about_a_place_the_first_is_kept() -> None:
 
 
 def test_phrases_are_those_that_the_caption_lists() -> None:
-    raw = streamed(MAKER, 0, 100, "test_ind")
+    raw = stream_examples(MAKER, 0, 100, "test_ind")
     for row, caption in enumerate(raw.captions):
-        phrases = phrases_of(caption)[1]
+        phrases = split_caption(caption)[1]
         alone = [read(f"{caption.partition('There is ')[0]}There is {phrase}.") for phrase in phrases]
         assert set().union(*alone) == shown(raw, row) and all(len(found) == 1 for found in alone)
-    assert phrases_of("") == ("", [])
+    assert split_caption("") == ("", [])
 
 
 def test_words_and_targets_spell_the_phrases() -> None:
@@ -307,17 +308,17 @@ def test_queries_and_answers_are_not_learned_from(monkeypatch: pytest.MonkeyPatc
     first = train(steps=4)
 
     def otherwise(*arguments: Any) -> RawExamples:
-        raw = streamed(*arguments)
+        raw = stream_examples(*arguments)
         return replace(raw, queries=["There are 3 red objects."] * len(raw.ids), answers=~raw.answers)
 
-    monkeypatch.setattr(module, "streamed", otherwise)
+    monkeypatch.setattr(module, "stream_examples", otherwise)
     assert equal(first, train(steps=4))
 
     def backwards(*arguments: Any) -> RawExamples:
-        raw = streamed(*arguments)
+        raw = stream_examples(*arguments)
         return replace(raw, captions=raw.captions[::-1])
 
-    monkeypatch.setattr(module, "streamed", backwards)
+    monkeypatch.setattr(module, "stream_examples", backwards)
     assert not equal(first, train(steps=4))
 
 
@@ -326,7 +327,7 @@ def test_queries_and_answers_are_not_learned_from(monkeypatch: pytest.MonkeyPatc
 def test_every_model_of_images_can_be_a_reader(model: str) -> None:
     visual = VisualSettings("pixels", RegionSettings(), 192) if MODELS[model].architecture.sees == "pixels" else SCENE
     reader = train(visual, steps=2, model=model)
-    examples = Examples(streamed(MAKER, 0, 3, "test_ind"), WORDS, visual)
+    examples = Examples(stream_examples(MAKER, 0, 3, "test_ind"), WORDS, visual)
     assert len(reader.captions(examples)) == 3
     inputs = module.pictures(examples, np.arange(3), np.ones(3, bool))
     regions = 144 if inputs.features is None else inputs.features.shape[1]
@@ -352,7 +353,7 @@ def test_a_saved_reader_reads_the_same(scene_reader: Reader, tmp_path: Path) -> 
     again = load(path)
     assert again.about == scene_reader.about and equal(again, scene_reader) and not again.training
     assert [found.name for found in path.parent.iterdir()] == [path.name]
-    examples = Examples(streamed(MAKER, 0, 20, "test_ind"), WORDS, SCENE)
+    examples = Examples(stream_examples(MAKER, 0, 20, "test_ind"), WORDS, SCENE)
     assert again.captions(examples) == scene_reader.captions(examples)
 
 

@@ -1,34 +1,124 @@
-"""What the README shows is what the code does."""
+"""What README and docs/ show is what the code does."""
 
+import ast
+import importlib
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 
+from analysis.probe import command as probe_command
 from docs.gallery import ROOT, gallery, markdown
-from travlr.generate import generator, settings
+from train.settings import settings as train_settings
+from train.sweep import expand
+from travlr import generate
 
-README = (ROOT / "README.md").read_text()
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+# The tests of a new task and of a new model run what these two pages show.
+SHOWN = [page for page in PAGES if not page.name.startswith("adding-")]
+MOST_LINES = 130  # of the README: two screens and the examples
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def commands(start: str) -> list[str]:
+    """Arguments of every command that begins with `start`, in lines of code blocks and in inline code."""
+    text = "\n".join(page.read_text() for page in SHOWN)
+    shown = rf"(?:{start})(?: ([^`\n]+))?"
+    found = re.findall(rf"^\$ {shown}$", text, re.MULTILINE) + re.findall(rf"`{shown}`", text)
+    return sorted(set(found))
+
+
+GENERATE = commands(r"python -m travlr\.generate|bash setup\.sh generate")
+TRAIN = commands(r"python train\.py|bash setup\.sh train")
+PROBE = commands(r"python -m analysis\.probe|bash setup\.sh probe")
+
+
+def is_help(command: str) -> bool:
+    return "--help" in shlex.split(command)
 
 
 def test_gallery_is_fresh() -> None:
     examples = gallery()
-    assert markdown(examples) in README, "run python docs/gallery.py"
+    assert markdown(examples) in README.read_text(), "run python docs/gallery.py"
     for task, example in examples.items():
         assert (ROOT / "docs" / f"{task}.png").read_bytes() == example.image, "run python docs/gallery.py"
 
 
-def commands() -> list[str]:
-    """Arguments of every generate command that the README shows."""
-    shown = r"(?:python -m travlr\.generate|bash setup\.sh generate) (task=[^`\n]+)"
-    return re.findall(rf"^\$ {shown}$", README, re.MULTILINE) + re.findall(rf"`{shown}`", README)
-
-
-@pytest.mark.parametrize("command", commands())
-def test_generate_commands_are_valid(command: str) -> None:
-    config, _ = settings(shlex.split(command))
-    generator(config)
+def test_readme_is_short() -> None:
+    assert len(README.read_text().splitlines()) <= MOST_LINES
 
 
 def test_there_are_commands_to_check() -> None:
-    assert len(commands()) >= 5
+    assert len(GENERATE) >= 5 and len(TRAIN) >= 20 and len(PROBE) >= 8
+
+
+@pytest.mark.parametrize("command", GENERATE)
+def test_generate_commands_are_valid(command: str) -> None:
+    if not is_help(command):
+        config, _ = generate.settings(shlex.split(command))
+        generate.generator(config)
+
+
+@pytest.mark.parametrize("command", TRAIN)
+def test_train_commands_are_valid(command: str) -> None:
+    arguments = shlex.split(command)
+    if "-m" in arguments:
+        assert expand([argument for argument in arguments if argument not in ("-m", "--list")])
+    elif not is_help(command):
+        train_settings(arguments)
+
+
+@pytest.mark.parametrize("command", PROBE)
+def test_probe_commands_are_valid(command: str) -> None:
+    if not is_help(command):
+        probe_command.settings(shlex.split(command))
+
+
+MODULES = sorted(set(re.findall(r"python -m ((?:travlr|analysis)[\w.]*)", "\n".join(p.read_text() for p in PAGES))))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_commands_exist(module: str) -> None:
+    path = ROOT / module.replace(".", "/")
+    assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    targets = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|href)="([^"]+)"', text)
+    for target in targets:
+        if "://" in target:
+            continue
+        file, _, anchor = target.partition("#")
+        path = page.parent / file if file else page
+        assert path.exists(), f"{name_of(page)}: {target}"
+        if anchor:
+            assert anchor in anchors(path), f"{name_of(page)}: {target}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Anchors of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def imported_names() -> list[tuple[str, str]]:
+    """Modules and names of ours that the Python code on the pages imports."""
+    found: set[tuple[str, str]] = set()
+    for page in SHOWN:
+        for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+            for node in ast.walk(ast.parse(block)):
+                if isinstance(node, ast.ImportFrom) and node.module:
+                    found |= {(node.module, alias.name) for alias in node.names}
+    return sorted(found)
+
+
+@pytest.mark.parametrize(("module", "name"), imported_names())
+def test_code_imports_names_that_exist(module: str, name: str) -> None:
+    assert hasattr(importlib.import_module(module), name)

@@ -17,13 +17,14 @@ from PIL import Image as pillow
 from PIL import ImageDraw
 
 from render.image import Renderer
-from train import cache as cached
+from train import cache
+from train.config import RegionSettings
 from train.data.pixels import MEAN, STD, Pictures
 from train.regions import detector, recogniser
 from train.regions import files as feature_files
-from train.regions.recogniser import features_of, names_of
-from train.regions.scenes import PictureSet, grid_of
-from train.regions.sources import RegionSettings, RegionTable, make_regions
+from train.regions.pictures import PictureSet, grid_of
+from train.regions.recogniser import features_of, recognise
+from train.regions.sources import RegionTable, make_regions
 from travlr import Cardinality, Count, Generator
 from travlr.config import Image
 from travlr.scene import COLOURS, SHAPES, SIZES, World
@@ -277,7 +278,7 @@ def test_lossy_pictures_of_odd_size_are_understood(tmp_path: Path) -> None:
     np.testing.assert_array_equal(mask, truth[2])
     np.testing.assert_allclose(boxes[mask] * 500, truth[1][mask] * 498 + 1, atol=3)
     names = [(colour, shape, size) for size, shape, colour in World().kinds]
-    assert names_of(features[mask]) == [names[k - 1] for row in scenes.grid for k in row if k]
+    assert recognise(features[mask]) == [names[k - 1] for row in scenes.grid for k in row if k]
 
 
 def released_picture(objects: list[tuple[str, str]]) -> np.ndarray:
@@ -305,7 +306,7 @@ def test_pictures_like_the_released_ones_are_understood() -> None:
     grid[5, 17] = 0  # 35 kinds
     found = make_regions(RegionSettings(), PictureSet(list("abcdef"), grid, 6, 6, decoded=lambda: pictures))
     features, boxes, mask = found.take(np.arange(6))
-    assert [names[:2] for names in names_of(features[mask])] == kinds
+    assert [names[:2] for names in recognise(features[mask])] == kinds
     sides = (boxes[..., 2:] - boxes[..., :2])[mask] * 500
     assert sides.min() > 25 and sides.max() < 48
 
@@ -328,8 +329,8 @@ def test_pictures_that_do_not_fit_the_ids() -> None:
 
 
 def test_the_shipped_network_names_what_it_was_not_trained_on() -> None:
-    crops, names = recogniser.held_out(3000, seed=77)
-    found = names_of(features_of(crops))
+    crops, names = recogniser.held_out_crops(3000, seed=77)
+    found = recognise(features_of(crops))
     for head in range(3):
         assert np.mean([a[head] == b[head] for a, b in zip(found, names, strict=True)]) >= 0.99
 
@@ -340,7 +341,7 @@ def test_the_shipped_network_names_every_sprite(cell: int) -> None:
     world = World(colours=tuple(COLOURS), shapes=SHAPES, sizes=sizes)
     renderer = Renderer(world, cell, SPANS)
     features = features_of(renderer.rgb_sprites)
-    assert names_of(features) == [("", "", ""), *((c, s, z) for z, s, c in world.kinds)]
+    assert recognise(features) == [("", "", ""), *((c, s, z) for z, s, c in world.kinds)]
     assert features.shape == (len(world.kinds) + 1, 2048) and features.dtype == np.float32 and (features >= 0).all()
     assert 0.5 < np.square(features[1:]).mean() < 2
     white = np.linalg.norm(features[1:] - features[0], axis=1)
@@ -359,23 +360,25 @@ def test_the_weights_are_small_and_damaged_ones_are_refused(tmp_path: Path) -> N
 
 
 def test_training_learns_and_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recogniser, "TRAINED_CELLS", (32,))
-    monkeypatch.setattr(recogniser, "TRAINED_SPANS", (1.0,))
-    one, two = (recogniser.trained(steps=4, batch=48, seed=4) for _ in range(2))
+    monkeypatch.setattr(recogniser, "TRAINING_CELLS", (32,))
+    monkeypatch.setattr(recogniser, "TRAINING_SPANS", (1.0,))
+    one, two = (recogniser.train_recogniser(steps=4, batch=48, seed=4) for _ in range(2))
     for a, b in zip(one.state_dict().values(), two.state_dict().values(), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
-    recogniser.save(recogniser.trained(steps=120, batch=48, seed=4), tmp_path / "new.safetensors", {"note": "a test"})
+    recogniser.save(
+        recogniser.train_recogniser(steps=120, batch=48, seed=4), tmp_path / "new.safetensors", {"note": "a test"}
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["new.safetensors"]
     sprites = Renderer(World(colours=tuple(COLOURS)), 32, SPANS).rgb_sprites[1:]
     network = recogniser.recogniser(tmp_path / "new.safetensors")
-    colours = network.named(network(torch.tensor(sprites).permute(0, 3, 1, 2) / 255))["colour"].argmax(1)
+    colours = network.classify(network(torch.tensor(sprites).permute(0, 3, 1, 2) / 255))["colour"].argmax(1)
     assert (colours == torch.arange(len(sprites)) % len(COLOURS)).float().mean() > 0.3  # chance: 0.08
 
 
 # The cache -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_interrupted_cache_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_an_interrupted_computation_resumes(tmp_path: Path) -> None:
     calls: list[int] = []
 
     def make(start: int, stop_at: int) -> Iterator[dict[str, np.ndarray]]:
@@ -387,18 +390,18 @@ def test_an_interrupted_cache_goes_on_where_it_was(tmp_path: Path) -> None:
 
     columns: dict[str, tuple[tuple[int, ...], str]] = {"a": ((2,), "<f4")}
     with pytest.raises(KeyboardInterrupt):
-        cached.cached(tmp_path, "k", 10, columns, lambda start: make(start, 6), "making")
+        cache.cached_arrays(tmp_path, "k", 10, columns, lambda start: make(start, 6), "making")
     for _ in range(2):
-        found = cached.cached(tmp_path, "k", 10, columns, lambda start: make(start, 99), "making")["a"]
+        found = cache.cached_arrays(tmp_path, "k", 10, columns, lambda start: make(start, 99), "making")["a"]
         assert isinstance(found, np.memmap)
         np.testing.assert_array_equal(found, np.arange(10)[:, None] * [1, 10])
         assert calls == [0, 2, 4, 6, 8]
     (tmp_path / "k" / "a.npy").write_bytes(b"damaged")
-    again = cached.cached(tmp_path, "k", 10, columns, lambda start: make(start, 99), "making")["a"]
+    again = cache.cached_arrays(tmp_path, "k", 10, columns, lambda start: make(start, 99), "making")["a"]
     np.testing.assert_array_equal(again, found := np.arange(10)[:, None] * [1, 10])
     assert calls == [0, 2, 4, 6, 8] * 2
-    with pytest.raises(ValueError, match=r"making: 10 of 12 rows could be made"):
-        cached.cached(None, "k", 12, columns, lambda start: make(start, 99), "making")
+    with pytest.raises(ValueError, match=r"making: only 10 of 12 rows could be computed"):
+        cache.cached_arrays(None, "k", 12, columns, lambda start: make(start, 99), "making")
 
 
 # Detectors -----------------------------------------------------------------------------------------------------------
@@ -481,7 +484,7 @@ def test_detection_runs_once_for_each_picture_and_resumes(
     whole = make_regions(settings, scenes_of(SMALL, grid))
     assert whole.table.shape == (41 * 7, 16)
     seen_pictures: list[int] = []
-    find = detector.Detector.find
+    find = detector.Detector.detect
 
     def counted(self: detector.Detector, pictures: list[np.ndarray]) -> dict[str, np.ndarray]:
         if len(seen_pictures) == 1:
@@ -490,7 +493,7 @@ def test_detection_runs_once_for_each_picture_and_resumes(
         seen_pictures.append(len(pictures))
         return find(self, pictures)
 
-    monkeypatch.setattr(detector.Detector, "find", counted)
+    monkeypatch.setattr(detector.Detector, "detect", counted)
     with pytest.raises(KeyboardInterrupt):
         make_regions(settings, scenes_of(SMALL, grid), tmp_path)
     for source in (scenes_of(SMALL, grid), scenes_of(SMALL, grid)):
@@ -636,17 +639,17 @@ def test_repeated_pictures_share_their_features(tmp_path: Path) -> None:
 def test_a_conversion_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_lxmert(tmp_path, images(12))
     whole = from_file(path, 12).take(np.arange(12))
-    monkeypatch.setattr(feature_files, "ROWS", 8)
+    monkeypatch.setattr(feature_files, "ROWS_PER_BLOCK", 8)
     reads: list[str] = []
-    read = feature_files.Tsv.read
+    read = feature_files.TsvFile.read
 
-    def counted(self: feature_files.Tsv, image: str) -> tuple[np.ndarray, np.ndarray]:
+    def counted(self: feature_files.TsvFile, image: str) -> tuple[np.ndarray, np.ndarray]:
         reads.append(image)
         if len(reads) == 8:
             raise KeyboardInterrupt
         return read(self, image)
 
-    monkeypatch.setattr(feature_files.Tsv, "read", counted)
+    monkeypatch.setattr(feature_files.TsvFile, "read", counted)
     other = tmp_path / "elsewhere"
     scenes = scenes_of(SMALL, np.zeros((12, 6), int))
     settings = RegionSettings(source="file", file=str(path))
@@ -773,7 +776,7 @@ def _junk(name: str) -> Damage:
 
 GOOD, BOX = [[1.0] * 6], [[0.1, 0.1, 0.5, 0.5]]
 DAMAGED: dict[str, tuple[Damage, str]] = {
-    "missing file": (lambda folder: folder / "no.tsv", r"^regions.file=/.*no.tsv: there is no such file"),
+    "missing file": (lambda folder: folder / "no.tsv", r"^regions.file=/.*no.tsv: no such file"),
     "suffix": (_junk("a.pkl"), r"^regions.file=/.*a.pkl: must end in .tsv, .h5, .hdf5, or be a folder"),
     "junk tsv": (_junk("a.tsv"), r"a.tsv: "),
     "junk hdf5": (_junk("a.h5"), r"a.h5: "),
@@ -787,7 +790,7 @@ DAMAGED: dict[str, tuple[Damage, str]] = {
     "boxes": (_tsv(f"picture-1\t9\t9\t2\t{encoded(np.ones(7))}\t{encoded(np.ones(12))}"), r"7 numbers for 2 boxes"),
     "features": (_tsv(f"picture-1\t9\t9\t2\t{encoded(np.ones(8))}\t{encoded(np.ones(11))}"), r"11 numbers for the"),
     "half a number": (_tsv("picture-1\t9\t9\t1\tAAAA\tAAAA"), r"image picture-1: buffer size"),
-    "twice": (_tsv(tsv_line("picture-0", np.ones((1, 6)), np.ones((1, 4)), 6)), r"image picture-0: is there twice"),
+    "twice": (_tsv(tsv_line("picture-0", np.ones((1, 6)), np.ones((1, 4)), 6)), r"image picture-0: occurs twice"),
     "missing": (_tsv(""), r"six.tsv: lacks 1 of 5 images, the first is picture-1"),
     "no blank": (
         lambda f: write_bottom_up(f, {n: a for n, a in images().items() if n != "blank"}),
@@ -826,7 +829,7 @@ def test_ids_do_not_lead_out_of_a_folder(name: str, tmp_path: Path) -> None:
     write_npz(tmp_path / "uniter", {})
     np.savez(tmp_path / "outside.npz", features=np.ones((1, 6)), norm_bb=np.ones((1, 4)))
     scenes = PictureSet([name], np.zeros((1, 6), int), 2, 3, SMALL)
-    with pytest.raises(ValueError, match=r"is not the name of a file"):
+    with pytest.raises(ValueError, match=r"is not a file name"):
         make_regions(RegionSettings(source="file", file=str(path)), scenes)
 
 
@@ -873,6 +876,6 @@ def test_the_blank_picture_is_white_and_little_is_kept(monkeypatch: pytest.Monke
     monkeypatch.setattr("train.data.pixels.MAX_CACHED", 3 * 100 * 100 * 3)
     pictures = Pictures(PAPER, 100)
     pictures(random_grid(World(), 8))
-    assert len(pictures._kept) == 3
+    assert len(pictures._recent) == 3
     with pytest.raises(ValueError, match=r"pixels.side=0"):
         Pictures(PAPER, 0)

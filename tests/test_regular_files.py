@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers import SETTINGS, command, hashes, one_line, unfinish, write
 from travlr import open_dataset
-from travlr.audit import audit
+from travlr.audit.checks import audit
 from travlr.browse import page
 from travlr.convert import convert_dataset
 from travlr.files import KEPT, WORK, regular

@@ -33,7 +33,7 @@ from tests.test_tables import like_table2, made, runs_of
 from train.results.store import PREDICTIONS, read_config
 from travlr import Cardinality, Spatiality, cli
 from travlr.config import Count, Image
-from travlr.generate import Job, generate_dataset
+from travlr.generate import GenerateArguments, generate_dataset
 
 COUNT = Count(train=60, validation=20, test_ind=56, test_ood=64)
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><b>&amp;"
@@ -41,7 +41,7 @@ LIMIT = 12  # errors of each run
 
 
 def written(folder: Path, config: Any) -> Path:
-    generate_dataset(config, Job(str(folder), workers=1), log=lambda _: None)
+    generate_dataset(config, GenerateArguments(str(folder), workers=1), log=lambda _: None)
     return folder
 
 

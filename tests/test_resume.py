@@ -27,7 +27,7 @@ from train.results.store import read_curve, read_predictions
 from train.run import run
 from travlr import Cardinality
 from travlr.config import Count
-from travlr.generate import Job, generate_dataset
+from travlr.generate import GenerateArguments, generate_dataset
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -45,7 +45,7 @@ class Killed(Exception):
 def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = str(tmp_path_factory.mktemp("data") / "cardinality")
     count = Count(train=80, validation=40, test_ind=40, test_ood=40)
-    generate_dataset(Cardinality(count=count), Job(out=folder, workers=1), log=lambda line: None)
+    generate_dataset(Cardinality(count=count), GenerateArguments(out=folder, workers=1), log=lambda line: None)
     return folder
 
 

@@ -24,8 +24,9 @@ from tests.test_results import NEWER
 from train.results.store import PREDICTIONS, read_predictions
 from travlr import open_dataset
 from travlr.config import Count, Image
-from travlr.dataset import OBJECT, Example, parse_query_form
-from travlr.generate import Job, generate_dataset
+from travlr.dataset import Example
+from travlr.formats.columns import OBJECT, parse_query_form
+from travlr.generate import GenerateArguments, generate_dataset
 from travlr.tasks import TASKS
 
 COUNT = Count(train=20, validation=20, test_ind=120, test_ood=120)
@@ -36,7 +37,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small dataset of each task."""
     place = tmp_path_factory.mktemp("data")
     for task, config in ((name, task.Config) for name, task in TASKS.items()):
-        job = Job(str(place / task), workers=1)
+        job = GenerateArguments(str(place / task), workers=1)
         generate_dataset(config(count=COUNT, image=Image(cell=8)), job, log=lambda _: None)
     return place
 

@@ -16,21 +16,22 @@ from sklearn.metrics import f1_score
 
 from tests.helpers import ROOT
 from train import config as names
-from train.config import Optimiser, Run, Training
-from train.data.examples import Examples, Source, VisualSettings, streamed
+from train.config import Optimiser, RegionSettings, Run, Training
+from train.data.examples import Examples, VisualSettings
+from train.data.sources import TrainingDataset, stream_examples
 from train.data.text import WordTokenizer, grammar_tokenizer, tokenise
 from train.learning.batches import test_batches as batches_of_test
 from train.learning.loop import fit
 from train.learning.module import Learner
 from train.learning.testing import test_matrix as matrix_of
 from train.models import MODELS, SIZES
-from train.regions.sources import SOURCES, RegionSettings
+from train.regions.sources import SOURCES
 from train.results.store import read_curve, read_predictions, read_results
 from train.results.tables import transfer_table
 from train.run import run
 from travlr import Cardinality, Spatiality
 from travlr.config import Count
-from travlr.generate import Generator, Job, generate_dataset
+from travlr.generate import GenerateArguments, Generator, generate_dataset
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -41,7 +42,7 @@ SMALL = Training(steps=4, check_every=2, validation=60)
 def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = str(tmp_path_factory.mktemp("data") / "cardinality")
     count = Count(train=200, validation=60, test_ind=60, test_ood=60)
-    generate_dataset(Cardinality(count=count), Job(out=folder, workers=1), log=lambda line: None)
+    generate_dataset(Cardinality(count=count), GenerateArguments(out=folder, workers=1), log=lambda line: None)
     return folder
 
 
@@ -114,13 +115,13 @@ SCRIPT = """
 print("begun")
 from train.config import Optimiser, Run, Training
 from train.run import run
-from travlr import Cardinality, Count, Job, generate_dataset
+from travlr import Cardinality, Count, GenerateArguments, generate_dataset
 
 count = Count(train=2000, validation=20, test_ind=20, test_ood=20)  # enough for an audit in several processes
-generate_dataset(Cardinality(count=count), Job(out="made", workers=2), say=lambda line: None)
+generate_dataset(Cardinality(count=count), GenerateArguments(out="made", workers=2), log=lambda line: None)
 training = Training(steps=2, check_every=2, validation=20)
 settings = {"size": "tiny", "precision": "float32", "device": "cpu", "optimiser": Optimiser(batch_size=8)}
-rows = run(Run(data="made", training=training, **settings), say=lambda line: None)
+rows = run(Run(data="made", training=training, **settings), log=lambda line: None)
 print(len(rows), "rows")
 """
 
@@ -210,8 +211,8 @@ def test_seeds_differ_and_zero_is_one(data: str, tmp_path: Path) -> None:
 
 def test_a_setting_shows_nothing_of_the_other_modality(data: str) -> None:
     maker = Generator(Cardinality())
-    raw = streamed(maker, 0, 20)
-    other = streamed(maker, 500, 520)
+    raw = stream_examples(maker, 0, 20)
+    other = stream_examples(maker, 500, 520)
     words = WordTokenizer(grammar_tokenizer())
     visual = VisualSettings("regions", RegionSettings())
 
@@ -233,16 +234,16 @@ def test_a_setting_shows_nothing_of_the_other_modality(data: str) -> None:
 def test_tokens_are_those_of_the_tokenizer() -> None:
     tokenizer = grammar_tokenizer()
     words = WordTokenizer(tokenizer)
-    raw = streamed(Generator(Cardinality()), 0, 50)
+    raw = stream_examples(Generator(Cardinality()), 0, 50)
     for text, tokens in zip(raw.captions, tokenise(words, raw.captions), strict=True):
         assert tokens == tokenizer.encode(text, add_special_tokens=False)
         assert words.unknown not in tokens
 
 
 def test_streamed_examples_are_in_no_split(data: str) -> None:
-    source = Source(Path(data))
+    source = TrainingDataset(Path(data))
     first = source.config.count.train if source.config else 0
-    new = streamed(source.generator, first, first + 500)
+    new = stream_examples(source.generator, first, first + 500)
     new_keys = {(row.tobytes(), query) for row, query in zip(new.grid.astype(np.int16), new.queries, strict=True)}
     for split in ("train", "validation", "test_ind", "test_ood"):
         raw = source.raw(split)
@@ -314,7 +315,7 @@ def test_unlabelled_pairs_beside_labelled_examples(data: str, tmp_path: Path, mo
 def test_a_model_that_sees_no_places_has_its_impossible_scores_marked(tmp_path: Path) -> None:
     folder = str(tmp_path / "spatiality")
     count = Count(train=60, validation=60, test_ind=60, test_ood=60)
-    generate_dataset(Spatiality(count=count), Job(out=folder, workers=1), log=lambda line: None)
+    generate_dataset(Spatiality(count=count), GenerateArguments(out=folder, workers=1), log=lambda line: None)
     for context, marks in (("none", 2), ("auto", 0)):
         config = tiny(folder, tmp_path, model="visualbert", setting="image", task="spatiality")
         rows = run(replace(config, regions=RegionSettings(context=context)), log=lambda line: None)
@@ -328,7 +329,7 @@ def test_a_model_that_sees_no_places_has_its_impossible_scores_marked(tmp_path: 
 def test_shuffled_answers_cannot_be_learned_and_others_can(tmp_path: Path) -> None:
     folder = str(tmp_path / "data")
     count = Count(train=200, validation=200, test_ind=2000, test_ood=60)
-    generate_dataset(Cardinality(count=count), Job(out=folder, workers=1), log=lambda line: None)
+    generate_dataset(Cardinality(count=count), GenerateArguments(out=folder, workers=1), log=lambda line: None)
     chance = {}
     for shuffled in (True, False):
         training = Training(steps=600, check_every=600, validation=100, shortest_first=0.0, shuffled=shuffled)

@@ -32,7 +32,7 @@ from train.sweep import combinations, expand, job_list, run_all
 from travlr import Cardinality, Count, Image, cli, generate_dataset
 from travlr.cli import UsageError
 from travlr.files import Locked, locked
-from travlr.generate import Job as Writing
+from travlr.generate import GenerateArguments as Writing
 from travlr.tasks import TASKS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -635,7 +635,7 @@ def test_a_run_that_another_process_has_is_tried_again_at_the_end(
     said: list[str] = []
     assert len(run_all(expand(last_of([*arguments, "seed=1,2,3"])), said.append)) == 18
     assert order == [1, 2, 3, 1, 2]
-    assert sum("left for later" in line for line in said) == 2 and said[-2].startswith("3 of 3 runs, ")
+    assert sum("another process" in line for line in said) == 2 and said[-2].startswith("3 of 3 runs, ")
 
 
 def test_a_lock_that_another_process_has_is_told_apart(tmp_path: Path) -> None:

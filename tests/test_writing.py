@@ -37,12 +37,14 @@ from tests.helpers import (
     wait_for,
     write,
 )
-from travlr import Count, formats, workers, writing
-from travlr.card import write_card
-from travlr.dataset import FORMAT_VERSION, MANIFEST, open_parquet, versions
+from travlr import Count, workers
 from travlr.files import KEPT, WORK
-from travlr.formats import Part
-from travlr.writing import Plan, write_dataset
+from travlr.formats import base, writing
+from travlr.formats.base import Part
+from travlr.formats.card import write_card
+from travlr.formats.columns import open_parquet
+from travlr.formats.manifest import FORMAT_VERSION, MANIFEST, versions
+from travlr.formats.writing import Plan, write_dataset
 
 OTHER = dataclasses.replace(SMALL, seed=1)
 LONG = last_of([*SETTINGS, "count.train=5000"])  # a second of work for two workers
@@ -113,7 +115,7 @@ def test_a_split_without_examples_has_no_files(tmp_path: Path) -> None:
 
 
 def test_too_many_files_are_refused_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "LARGEST", 1)
+    monkeypatch.setattr(base, "LARGEST", 1)
     with pytest.raises(ValueError, match="rows_per_file=50: train has 100 rows, so use 100 or more"):
         write(tmp_path / "d")
     assert not (tmp_path / "d").exists()
@@ -236,7 +238,7 @@ def test_killing_the_parent_ends_its_workers_and_frees_the_folder(long_hashes: d
     wait_for(lambda: not any(alive(child) for child in running), 20)
     process.communicate()
     code, out, err = command("generate", *LONG, f"out={folder}", "workers=2")
-    assert (code, err) == (0, "") and f"going on in {folder}: " in out
+    assert (code, err) == (0, "") and f"resuming {folder}: " in out
     assert hashes(folder) == long_hashes
 
 
@@ -454,7 +456,7 @@ def test_a_damaged_file_of_a_finished_dataset_is_made_again_and_kept_aside(
     DAMAGE[kind](folder / name)
     left = (folder / name).read_bytes() if (folder / name).exists() else None
     _, said = write(folder, format=layout)
-    assert sum("damaged or missing, made again" in line for line in said) == 1
+    assert sum("damaged or missing, written again" in line for line in said) == 1
     assert ((folder / KEPT / name).read_bytes() if left is not None else None) == left
     shutil.rmtree(folder / KEPT, ignore_errors=True)
     assert hashes(folder) == whole[layout]
@@ -468,8 +470,8 @@ def test_a_damaged_part_of_an_unfinished_dataset_is_made_again_and_kept_aside(
     unfinish(folder)
     DAMAGE[kind](folder / name)
     _, said = write(folder)
-    assert sum(line.startswith("train-00000-of-00002: damaged or missing, made again") for line in said) == 1
-    assert f"going on in {folder}: 100 of 260 examples are there" in said
+    assert sum(line.startswith("train-00000-of-00002: damaged or missing, written again") for line in said) == 1
+    assert f"resuming {folder}: 100 of 260 examples are written" in said
     assert (folder / KEPT / name).exists() == (kind != "missing")
     shutil.rmtree(folder / KEPT, ignore_errors=True)
     assert hashes(folder) == whole["parquet"]
@@ -543,7 +545,7 @@ def failing(folder: Path, how: str) -> Plan:
 
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize(
-    ("how", "error"), [("missing", "train-00001-of-00002: 49 rows came where 50 were due"), ("full", "No space left")]
+    ("how", "error"), [("missing", "train-00001-of-00002: has 49 rows, not 50"), ("full", "No space left")]
 )
 def test_what_fails_in_a_worker_is_said_here(how: str, error: str, count: int, tmp_path: Path) -> None:
     with pytest.raises((ValueError, OSError), match=error):
@@ -571,7 +573,7 @@ def test_ray_writes_the_same_bytes_and_its_errors_are_one_line(
     try:
         write(tmp_path / "imagefolder", format="imagefolder", executor="ray")
         assert hashes(tmp_path / "imagefolder") == whole["imagefolder"]
-        with pytest.raises(ValueError, match="49 rows came where 50 were due"):
+        with pytest.raises(ValueError, match="has 49 rows, not 50"):
             plan = failing(tmp_path / "d", "missing")
             write_dataset(plan, card=write_card, executor="ray", log=lambda _: None)
         with pytest.raises(ValueError, match="executor=ray: ") as caught:

@@ -23,8 +23,8 @@ class Architecture:
 
     sees: what a model is shown beside text: `regions`, `pixels` or `nothing`. takes_boxes: of one that sees regions,
     whether their boxes are part of its input; else only their features can tell where they are (`regions.context`).
-    teacher: it has a momentum teacher, for `training.loss=distillation`. separate_vision: `Model.see` computes what it
-    makes of pictures alone, so that each picture is computed once for all texts. first_position: of a text.
+    teacher: it has a momentum teacher, for `training.loss=distillation`. separate_vision: `Model.encode_vision` gives
+    the states of pictures alone, so that each picture is computed once for all texts. first_position: of a text.
     batch_size, learning_rate: the paper's (Table 5).
     """
 

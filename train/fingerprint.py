@@ -13,8 +13,8 @@ from render.image import CONTENT_VERSION
 from train.config import ARCHITECTURES, CHECKPOINT_FILES, RENDERED, Run
 from train.data.text import vocabulary
 from train.results.store import read_config, run_name
-from travlr.dataset import read_manifest
 from travlr.files import path_digest
+from travlr.formats.manifest import read_manifest
 from travlr.plugins import import_name
 
 # Where files lie, what a run computes on and what it reports: none of it changes a result.

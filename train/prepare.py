@@ -7,10 +7,11 @@ from pathlib import Path
 
 from train.config import Run
 from train.fingerprint import dataset_folder
-from travlr.audit import audit, file_problem
+from travlr.audit.checks import audit
+from travlr.audit.examine import file_problem
 from travlr.cli import Log
-from travlr.dataset import FORMAT_VERSION, MANIFEST, read_manifest
 from travlr.files import path_digest
+from travlr.formats.manifest import FORMAT_VERSION, MANIFEST, has_manifest, read_manifest
 from travlr.tasks import TASKS
 
 PASSED = ".audited"  # in the folder of runs: an empty file for each audited dataset, named by its manifest's digest
@@ -23,17 +24,14 @@ def prepare_dataset(config: Run, log: Log) -> Path:
     Raises `ValueError` if a check fails.
     """
     folder = dataset_folder(config)
-    if not (folder / MANIFEST).is_file():
-        if config.data is not None:
-            command = shlex.join(["python", "-m", "travlr.generate", f"task={config.task}", f"out={folder}"])
-            raise ValueError(f"data={folder}: holds no dataset; generate one with {command}")
-        from travlr.generate import Job, generate_dataset
+    if config.data is None and not has_manifest(folder):
+        from travlr.generate import GenerateArguments, generate_dataset
 
         log(f"{folder}: generating the dataset")
-        generate_dataset(TASKS[config.task].Config(), Job(out=str(folder)), log)
+        generate_dataset(TASKS[config.task].Config(), GenerateArguments(out=str(folder)), log)
         _passed(config).touch()
         return folder
-    check_files(folder)
+    check_files(folder, config.task)
     if config.audit and not _passed(config).exists():
         log(f"{folder}: auditing the dataset (once)")
         if failed := [check for check in audit(folder) if check.status == "FAIL"]:
@@ -45,12 +43,14 @@ def prepare_dataset(config: Run, log: Log) -> Path:
     return folder
 
 
-def check_files(folder: Path) -> None:
+def check_files(folder: Path, task: str) -> None:
     """Raises `ValueError` if a file is missing or differs from the manifest, or if the manifest is damaged."""
     try:
         manifest = read_manifest(folder)
     except ValueError as error:
-        raise ValueError(f"data={error}") from None
+        command = shlex.join(["python", "-m", "travlr.generate", f"task={task}", f"out={folder}"])
+        way = "" if folder.is_dir() else f"; generate a dataset with {command}"
+        raise ValueError(f"data={error}{way}") from None
     if manifest["format_version"] != FORMAT_VERSION:
         raise ValueError(
             f"data={folder}: format version {manifest['format_version']}, not this program's {FORMAT_VERSION}; "
@@ -63,4 +63,6 @@ def check_files(folder: Path) -> None:
 def _passed(config: Run) -> Path:
     place = Path(config.runs) / PASSED
     place.mkdir(parents=True, exist_ok=True)
-    return place / str(path_digest(str(dataset_folder(config) / MANIFEST)))[:16]
+    folder = dataset_folder(config)
+    digest = path_digest(str(folder / MANIFEST)) if has_manifest(folder) else read_manifest(folder)["content_digest"]
+    return place / str(digest)[:16]

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from train.config import Run
-from train.data.examples import Source, VisualSettings
+from train.data.examples import VisualSettings
 from train.data.pixels import PUBLISHED
+from train.data.sources import TrainingDataset
 from train.data.text import WordTokenizer, grammar_tokenizer
 from train.fingerprint import dataset_folder, fingerprint
 from train.learning.batches import RunData, fine_tuning, test_batches, unlabelled_pairs
@@ -58,7 +59,7 @@ def run(config: Run, log: Log = print) -> list[Row]:
     """
     device = accelerator(config)
     log = log if is_main_process() else _no_log
-    source = Source(prepare_dataset(config, log) if is_main_process() else dataset_folder(config))
+    source = TrainingDataset(prepare_dataset(config, log) if is_main_process() else dataset_folder(config))
     if source.task != config.task:
         raise ValueError(f"data={source.folder}: holds task={source.task}, not task={config.task}")
     known = fingerprint(config, dataset=source.digest)
@@ -76,7 +77,7 @@ def _no_log(line: str) -> None:
     """The log of processes other than the main one."""
 
 
-def train_and_test(config: Run, source: Source, folder: Path, device: str, log: Log) -> list[Row]:
+def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: str, log: Log) -> list[Row]:
     """Train a model, test it in every setting, and write its results into its folder."""
     keep_memory()
     precision, reason = chosen_precision(config, device, folder)
@@ -118,7 +119,7 @@ def train_and_test(config: Run, source: Source, folder: Path, device: str, log: 
     return read_results(folder)
 
 
-def load_data(config: Run, source: Source, cache: Path, device: str, log: Log) -> RunData:
+def load_data(config: Run, source: TrainingDataset, cache: Path, device: str, log: Log) -> RunData:
     """The data of a run with its tokenizer and what the model sees. cache: a folder for features of regions.
 
     Raises `ValueError` where a file of features lacks a picture of the test splits, before any training.
@@ -165,7 +166,7 @@ def visual_settings(config: Run, cache: Path) -> VisualSettings:
 
 
 def reader_of(
-    config: Run, source: Source, tokenizer: WordTokenizer, visual: VisualSettings, device: str, log: Log
+    config: Run, source: TrainingDataset, tokenizer: WordTokenizer, visual: VisualSettings, device: str, log: Log
 ) -> Reader:
     """The reader, which all runs with this task, model, size and seed share."""
     folder, where = Path(config.runs) / ".readers", "cuda" if device == "gpu" else "cpu"

@@ -86,7 +86,7 @@ def check_names(arguments: Sequence[str]) -> None:
     """Raises `cli.UsageError` for what only YAML files may set, and for a setting that is given twice."""
     groups = cli.groups_of("train")
     for argument in arguments:
-        name, _ = cli.named(argument, groups)
+        name, _ = cli.name_and_value(argument, groups)
         if name in RENAMED:
             raise cli.UsageError(f"{name}: is called {RENAMED[name]} now")
         if name.partition(".")[0] in OF_YAML:

@@ -33,7 +33,7 @@ def expand(arguments: Sequence[str]) -> dict[str, Job]:
     fixed: list[str] = []
     given: dict[str, list[Any]] = {}
     for argument in arguments:
-        name, _ = cli.named(argument, groups)
+        name, _ = cli.name_and_value(argument, groups)
         if name in FREE_TEXT:
             fixed.append(argument)
         else:

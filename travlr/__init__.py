@@ -1,6 +1,11 @@
 """TraVLR: bimodal reasoning datasets whose training and test distributions are provably apart.
 
-Names are fetched when first used: importing `travlr` loads nothing, and `render` can import `travlr.scene`.
+Read `scene.py` first (worlds, objects, queries), then `tasks/` (one file per task), `sampler.py` (examples of a task),
+`generate.py` (rows of a dataset), `formats/` and `dataset.py` (writing and reading them), and `audit/`, `browse.py` and
+`convert.py` (commands on finished datasets). `cli.py`, `config.py`, `files.py`, `plugins.py`, `start.py`, `streams.py`
+and `workers.py` are shared helpers.
+
+Names are imported on first use: importing `travlr` loads nothing, and `render` can import `travlr.scene`.
 """
 
 from __future__ import annotations
@@ -13,8 +18,8 @@ if TYPE_CHECKING:  # type checkers do not run `__getattr__`
     from travlr.config import Image as Image
     from travlr.dataset import Example as Example
     from travlr.dataset import open_dataset as open_dataset
+    from travlr.generate import GenerateArguments as GenerateArguments
     from travlr.generate import Generator as Generator
-    from travlr.generate import Job as Job
     from travlr.generate import generate_dataset as generate_dataset
     from travlr.generate import iterate as iterate
     from travlr.generate import make_example as make_example
@@ -35,7 +40,7 @@ _HOME = {
     "Example": "dataset",
     "Generator": "generate",
     "Image": "config",
-    "Job": "generate",
+    "GenerateArguments": "generate",
     "Object": "scene",
     "Quantifiers": "tasks.quantifiers",
     "Query": "scene",

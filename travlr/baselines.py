@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -213,6 +214,7 @@ def _scores(name: str, blind: str, rules: Sequence[Baseline], splits: dict[str, 
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.metrics import f1_score
     from sklearn.tree import DecisionTreeClassifier
+    from threadpoolctl import threadpool_limits
 
     def features(examples: Examples) -> np.ndarray:
         return np.concatenate([_query(examples), *(rule.features(examples) for rule in rules)], 1)
@@ -221,8 +223,9 @@ def _scores(name: str, blind: str, rules: Sequence[Baseline], splits: dict[str, 
     rows = slice(0, FITTED_ON)
     tree: Any = DecisionTreeClassifier(max_depth=DEPTH, min_samples_leaf=LEAST, random_state=0)
     if len(rules) > 1:  # one tree on many features is a poor learner
-        tree = HistGradientBoostingClassifier(max_iter=200, early_stopping=False, random_state=0)
-    tree.fit(features(train)[rows], train.answers[rows])
+        tree = HistGradientBoostingClassifier(max_iter=100, early_stopping=False, random_state=0)
+    with threadpool_limits(1):  # the threads of several processes wait for each other
+        tree.fit(features(train)[rows], train.answers[rows])
     results = []
     for split, examples in splits.items():
         if split == "train" or not len(examples.answers):
@@ -287,7 +290,7 @@ def _queries(forms: Sequence[str], words: tuple[list[str], list[str]]) -> tuple[
     rows: dict[str, tuple[list[int], list[tuple[int, int]]]] = {}
     for text in dict.fromkeys(forms):
         form = json.loads(text)
-        described = TASKS[form["task"]].described
+        described = TASKS[form["task"]].object_arguments
         nouns = []
         for i in described:
             parts = str(form["args"][i]).split()
@@ -305,7 +308,7 @@ def _operators(forms: Sequence[str]) -> list[str]:
     """The words of queries that describe no objects, sorted, so that each split gives them the same numbers."""
     parsed = [json.loads(text) for text in dict.fromkeys(forms)]
     words = {(form["task"], i, arg) for form in parsed for i, arg in enumerate(form["args"]) if isinstance(arg, str)}
-    return sorted({arg for task, i, arg in words if i not in TASKS[task].described})
+    return sorted({arg for task, i, arg in words if i not in TASKS[task].object_arguments})
 
 
 def _first(

@@ -1,7 +1,7 @@
-"""A dataset as one web page to look at: `python -m travlr.browse DIR`. Examples, pair counts and baselines.
+"""A web page with examples, pair counts and baselines of a dataset: `python -m travlr.browse DIR`.
 
-The page is one file that loads nothing else. It trusts no text of the dataset: all of it travels as JSON that cannot
-end its element, the page shows it as text only, and a content security policy runs no script but the page's own.
+The page is one file that loads nothing else. Text of the dataset is untrusted: it is embedded as JSON that cannot close
+its element, shown as text only, and a content security policy allows no script but the page's own.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ import pyarrow.compute as pc
 
 from render.image import decode
 from travlr import cli
-from travlr.dataset import MANIFEST, OBJECT, damage, read_manifest
-from travlr.files import WORK, replacing
-from travlr.formats import LAYOUTS, published_counts
-from travlr.recount import QUERY, TOTAL, score
+from travlr.audit.rows import QUERY, TOTAL, score
+from travlr.files import replacing
+from travlr.formats import LAYOUTS
+from travlr.formats.columns import OBJECT, damage
+from travlr.formats.manifest import MANIFEST, has_manifest, read_manifest
 from travlr.scene import COLOURS, SHAPES, column_name
 from travlr.tasks import TASKS
 
@@ -52,21 +53,13 @@ Pair = tuple[str, ...]
 # Reading ---------------------------------------------------------------------------------------------------------
 
 
-def described(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished dataset, or what stands in for it in the published layout, which has none."""
-    if (folder / "index.csv").is_file() and not (folder / MANIFEST).exists() and not (folder / WORK).exists():
-        splits = {split: {"rows": rows} for split, rows in published_counts(folder).items()}
-        return {"layout": "original", "files": [], "splits": splits, "config": {}}
-    manifest = read_manifest(folder)
-    if manifest["layout"] not in LAYOUTS:
-        raise ValueError(f"{folder / MANIFEST}: unknown layout {manifest['layout']!r}; there are {', '.join(LAYOUTS)}")
-    return manifest
-
-
 @dataclass
 class Candidate:
-    """A row that may be shown, or a couple: its place in a random order, what candidates are spread by (the kind of the
-    first row), where it is in its table, and its rows once taken out."""
+    """A row, or a couple of rows, that the page may show.
+
+    place: in a random order. kind: pair and answer of the first row. index: of the first row in its table. rows: filled
+    once the candidate is chosen.
+    """
 
     place: float
     kind: tuple[Pair, bool]
@@ -76,9 +69,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Survey:
-    """What a pass over a split finds: how often each pair occurs in true and in false examples, how often each rule
-    sees what it looks at in false and in true examples, and rows to show: couples one after the other, where the
-    dataset has couples."""
+    """The statistics of a split, and the rows to show.
+
+    counts: pair -> numbers of true and of false examples. seen: baseline -> feature -> numbers of false and of true
+    examples. tasks: names. rows: examples to show. couples: whether rows 2k and 2k + 1 ask the same query.
+    """
 
     counts: dict[Pair, list[int]]
     seen: dict[str, dict[Any, list[int]]]
@@ -89,11 +84,11 @@ class Survey:
 
 def survey(tables: Iterable[pa.Table], limit: int, seed: str) -> Survey:
     """One pass over a split, with one table in memory at a time."""
-    places, kept = random.Random(seed), list[Candidate]()
+    places, chosen = random.Random(seed), list[Candidate]()
     counts: dict[Pair, list[int]] = {}
     seen: dict[str, dict[Any, list[int]]] = {rule: {} for rule in BASELINES}
     tasks: set[str] = set()
-    step = 0  # rows of a candidate, once known
+    step = 0  # rows of a candidate; unknown before the first table
     for table in even(tables):
         pairs = [tuple(str(value) for value in pair) for pair in table["pair"].to_pylist()]
         kinds = list(zip(pairs, table["answer"].to_pylist(), strict=True))
@@ -106,11 +101,11 @@ def survey(tables: Iterable[pa.Table], limit: int, seed: str) -> Survey:
         tasks.update(table["task"].unique().to_pylist())
         step = step or (2 if in_couples(queries, [truth for _, truth in kinds]) else 1)
         new = (Candidate(places.random(), kinds[i], i) for i in range(0, len(kinds), step))
-        kept = spread([*kept, *new], -(-limit // step))
-        for candidate in kept:
+        chosen = spread([*chosen, *new], -(-limit // step))
+        for candidate in chosen:
             if candidate.rows is None:
                 candidate.rows = table.slice(candidate.index, step).to_pylist()
-    rows = [row for candidate in kept for row in candidate.rows or ()]
+    rows = [row for candidate in chosen for row in candidate.rows or ()]
     return Survey(counts, seen, tasks, rows[:limit], step == 2)
 
 
@@ -133,9 +128,9 @@ def in_couples(queries: list[str], truths: list[bool]) -> bool:
 
 
 def spread(candidates: list[Candidate], limit: int) -> list[Candidate]:
-    """At most `limit`, in rounds: one of each pair and answer, then another of each, and so on; random in a round.
+    """At most `limit` candidates, spread evenly over pairs and answers, and random otherwise.
 
-    Choosing among those chosen before and new ones gives the same as choosing among all at once.
+    Choosing from earlier choices and new candidates gives the same as choosing from all candidates at once.
     """
     rounds, seen = [], Counter[tuple[Pair, bool]]()
     for candidate in sorted(candidates, key=lambda c: c.place):
@@ -147,11 +142,11 @@ def spread(candidates: list[Candidate], limit: int) -> list[Candidate]:
 def surveys_of(folder: Path, manifest: dict[str, Any], limit: int, seed: int) -> dict[str, Survey]:
     """A survey of each split. Raises `ValueError` where the rows are not as many as the manifest says."""
     found = {}
-    for split, said in manifest["splits"].items():
+    for split, counts in manifest["splits"].items():
         tables = LAYOUTS[manifest["layout"]].read(folder, manifest, split)
         found[split] = survey(tables, limit, f"{seed} {split}")
-        if (rows := sum(map(sum, found[split].counts.values()))) != said["rows"]:
-            raise ValueError(f"{folder}: {split} has {rows} rows, its manifest says {said['rows']}; damaged")
+        if (rows := sum(map(sum, found[split].counts.values()))) != counts["rows"]:
+            raise ValueError(f"{folder}: {split} has {rows} rows, its manifest says {counts['rows']}; damaged")
     return found
 
 
@@ -172,8 +167,8 @@ def task_of(surveys: Iterable[Survey]) -> str:
 
 
 def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
-    """All that the page of a dataset shows. Raises `ValueError` where the dataset is unfinished or damaged."""
-    manifest = described(folder)
+    """The data of the page. Raises `ValueError` where the dataset is unfinished or damaged."""
+    manifest = read_manifest(folder)
     surveys = surveys_of(folder, manifest, examples, seed)
     task = task_of(list(surveys.values()))
     with damage(folder / MANIFEST):
@@ -184,7 +179,7 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
         "settings": list(settings.items()),
         "splits": [{"name": name, "counts": list(map(_joined, s.counts.items()))} for name, s in surveys.items()],
         "baselines": list(baselines(surveys)),
-        "note": f"{COUNTS_NOTE} {TASKS[task].note}",
+        "note": f"{COUNTS_NOTE} {TASKS[task].pair_note}",
         "maps": list(heat_maps(task, {pair for s in surveys.values() for pair in s.counts})),
         "examples": [
             example(split, row) | {"couple": f"{split} {number // 2}" if s.couples else None}
@@ -268,12 +263,12 @@ def settings_of(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def facts_of(manifest: dict[str, Any], settings: dict[str, str]) -> list[tuple[str, str]]:
-    """What the head of the page says of a dataset; what its config does not say is left out."""
+    """The facts at the head of the page, as far as the config has them."""
     sides = [settings[name] for name in ("world.columns", "world.rows") if name in settings]
     named = {"colours": "world.colours", "shapes": "world.shapes", "sizes": "world.sizes"}
     named |= {"queries by": "query_by", "seed": "seed"}
     facts = [("grid", " × ".join(sides)), *((label, settings.get(name, "")) for label, name in named.items())]
-    facts.append(("format", f"{manifest['layout']}{'' if settings else ' (as published, without a manifest)'}"))
+    facts.append(("format", f"{manifest['layout']}{'' if settings else ' (of unknown settings)'}"))
     facts.append(("content digest", str(manifest.get("content_digest") or "")))
     return [(label, value) for label, value in facts if value]
 
@@ -313,7 +308,7 @@ def embedded(value: Any) -> str:
 
 
 def refuse_foreign(out: Path) -> None:
-    """Raise `ValueError` where something is in the way that is not an earlier page."""
+    """Raise `ValueError` where the file exists and is not an earlier page."""
     if out.is_file():
         with open(out, "rb") as file:
             if file.read(len(MARK)) == MARK:
@@ -323,7 +318,7 @@ def refuse_foreign(out: Path) -> None:
 
 
 def write(out: Path, content: str | bytes) -> None:
-    """Write a page or a picture whole or not at all. Raises `ValueError` where that cannot be done."""
+    """Write a page or a picture atomically. Raises `ValueError` where the file cannot be written."""
     try:
         with replacing(out, sync=False) as path:
             path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -345,12 +340,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", metavar="FILE", type=Path, help=f"the page (default: DIR/{NAME})")
     parser.add_argument("--examples", metavar="N", type=_count, default=200, help="of each split (default: 200)")
     parser.add_argument("--seed", metavar="S", type=_count, default=0, help="chooses the examples (default: 0)")
-    given = parser.parse_args(arguments)
-    if not given.out and (given.folder / "index.csv").is_file() and not (given.folder / MANIFEST).is_file():
-        raise cli.UsageError(f"{given.folder} is published data: say with --out where to write the page")
-    out = given.out or given.folder / NAME
+    options = parser.parse_args(arguments)
+    if not options.out and read_manifest(options.folder) and not has_manifest(options.folder):
+        raise cli.UsageError(f"{options.folder}: another program wrote it; name a file outside with --out")
+    out = options.out or options.folder / NAME
     refuse_foreign(out)
-    text = page(given.folder, given.examples, given.seed)
+    text = page(options.folder, options.examples, options.seed)
     write(out, text)
     print(f"{out}: {len(text.encode()) / 1e6:.1f} MB; open it in a browser")
     return 0

@@ -1,4 +1,4 @@
-"""What the commands share: settings from Hydra, one-line errors, exit codes (1 failed, 2 called wrongly)."""
+"""Shared by all commands: settings from Hydra, one-line errors, exit status (1 for failures, 2 for wrong usage)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import re
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,7 +21,7 @@ CONF = Path(__file__).resolve().parent.parent / "conf"
 HELP_WIDTH = 116  # columns of a line of `--help`, without its indent
 MOST_VALUES = 1_000  # of a setting that is swept over
 
-# What OmegaConf says of a value of another type; and the types in our words.
+# OmegaConf's messages about a value of another type, and its types in plain words.
 WRONG_TYPE = re.compile(
     r"alue '(.*)' (?:of type '\w+' could not be converted to |is not a valid |for field of type ')(\w+)"
 )
@@ -29,29 +29,29 @@ WHOLE = "a whole number"
 KINDS = {"int": WHOLE, "integer": WHOLE, "float": "a number", "bool": "true or false", "str": "a word"}
 
 
-Log = Callable[[str], object]  # takes lines of progress, as print does
+Log = Callable[[str], object]  # receives one line of progress, like print
 
 
 class UsageError(Exception):
-    """A command was called wrongly: exit code 2."""
+    """Wrong usage of a command: exit status 2."""
 
 
 class Parser(argparse.ArgumentParser):
-    """For the commands with plain options: what argparse would print in several lines is one."""
+    """An `ArgumentParser` whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see --help)")
 
 
 def folder(text: str) -> Path:
-    """An argument that names a folder; an empty one would quietly be the current folder."""
+    """The type of arguments that name a folder. Refuses an empty one, which would be the current folder."""
     if not text:
         raise argparse.ArgumentTypeError("the name of the folder is empty")
     return Path(text)
 
 
 def run(program: str, main: Callable[[list[str]], int | None]) -> NoReturn:
-    """Run a command: every failure that a user can cause becomes one line on stderr."""
+    """Run a command and exit. Every failure that a user can cause becomes one line on stderr."""
     code = 1
     try:
         code = _interruptible(main, sys.argv[1:])
@@ -79,7 +79,7 @@ def run(program: str, main: Callable[[list[str]], int | None]) -> NoReturn:
 
 
 def _interruptible(main: Callable[[list[str]], int | None], arguments: list[str]) -> int:
-    """What a command's `main` returns. Ctrl-C raises `KeyboardInterrupt`, whatever others make of that on its way."""
+    """The result of `main`. Ctrl-C raises `KeyboardInterrupt`, even where a library turns it into another error."""
     interrupts: list[int] = []
 
     def interrupt(number: int, _: object) -> None:
@@ -103,10 +103,10 @@ def compose(
     changes: Mapping[str, Any] | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Settings of conf/NAME.yaml with `key=value` arguments, as plain values. Raises `UsageError`.
+    """The settings of conf/NAME.yaml, changed by `key=value` arguments, as plain values. Raises `UsageError`.
 
-    free_text: keys whose values are taken literally (paths), whatever characters they hold. changes: settings that are
-    values already; they come last. defaults: of settings that the YAML files leave out.
+    free_text: keys whose values are taken literally, such as paths. changes: settings with their values, applied last.
+    defaults: values of settings that the YAML files leave out.
     """
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
@@ -118,10 +118,9 @@ def compose(
     groups = groups_of(name)
     refuse_repeated(arguments, groups)
     for argument in arguments:
-        key, value = named(argument, groups)
-        if key in groups and value not in groups[key]:
-            raise UsageError(f"{key}={value}: choose one of {', '.join(groups[key])}")
+        key, value = name_and_value(argument, groups)
         if key in groups:
+            check_choice(key, value, groups[key], arguments)
             chosen.append(f"{key}={value}")
         elif key in free_text:
             literal[key] = None if value in ("", "null") else value
@@ -136,7 +135,7 @@ def compose(
         message = str(error).splitlines()[0]
         if "must specify" in message:
             missing = message.split("'")[1]
-            message = f"{missing}= is missing; choose one of {', '.join(groups[missing])}{slip(missing, arguments)}"
+            check_choice(missing, None, groups[missing], arguments)
         setting = getattr(error, "full_key", None)
         raise UsageError(f"{setting}: {message}" if setting else message) from None
     for key, text in literal.items():
@@ -146,7 +145,7 @@ def compose(
 
 @functools.cache
 def _composed(name: str, chosen: tuple[str, ...]) -> Any:
-    """conf/NAME.yaml with some of its groups, kept for the next call: a sweep has many settings, but few groups."""
+    """conf/NAME.yaml with the chosen groups; cached, because a sweep has many settings but few groups."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
 
@@ -156,7 +155,7 @@ def _composed(name: str, chosen: tuple[str, ...]) -> Any:
 
 @functools.cache
 def groups_of(name: str) -> dict[str, list[str]]:
-    """The groups that conf/NAME.yaml lets a user choose from, and what there is to choose."""
+    """The config groups of conf/NAME.yaml and their options."""
     import yaml
 
     entries = yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8")).get("defaults", [])
@@ -164,8 +163,8 @@ def groups_of(name: str) -> dict[str, list[str]]:
     return {key: sorted(path.stem for path in (CONF / key).glob("*.yaml")) for key in plain}
 
 
-def named(argument: str, groups: Container[str]) -> tuple[str, str]:
-    """Name and value of a setting; `+` before a group is allowed, as Hydra's users write it. Raises `UsageError`."""
+def name_and_value(argument: str, groups: Container[str]) -> tuple[str, str]:
+    """Name and value of a setting. Hydra's `+` before a group is allowed. Raises `UsageError`."""
     key, equals, value = argument.partition("=")
     if key.startswith("+") and (key[1:] in groups or key[1:] in ("task", "preset")):
         key = key[1:]
@@ -175,13 +174,13 @@ def named(argument: str, groups: Container[str]) -> tuple[str, str]:
 
 
 def refuse_repeated(arguments: Sequence[str], groups: Container[str]) -> None:
-    """Raises `UsageError` where a setting is given twice: one of the values would be ignored."""
-    given: dict[str, str] = {}
+    """Raise `UsageError` where a setting is given twice, because one of the values would be ignored."""
+    first: dict[str, str] = {}
     for argument in arguments:
-        key, _ = named(argument, groups)
-        if key in given:
-            raise UsageError(f"{key}: given twice, as {given[key]} and {argument}; give it once")
-        given[key] = argument
+        key, _ = name_and_value(argument, groups)
+        if key in first:
+            raise UsageError(f"{key}: given twice, as {first[key]} and {argument}; give it once")
+        first[key] = argument
 
 
 def _put(values: dict[str, Any], key: str, text: str | None) -> None:
@@ -195,9 +194,9 @@ def _put(values: dict[str, Any], key: str, text: str | None) -> None:
 
 
 def values_of(argument: str) -> list[Any]:
-    """The values that Hydra reads in a setting: one, or those that it sweeps over, as in seed=0,1 or seed=range(0,3).
+    """The values of a setting as Hydra parses it: one, or several for a sweep, as in seed=0,1 or seed=range(0,3).
 
-    Raises `UsageError` for what cannot be read, such as a list without its end, and for more than `MOST_VALUES`.
+    Raises `UsageError` where it cannot be parsed, such as a list without its end, and for more than `MOST_VALUES`.
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
@@ -225,6 +224,13 @@ def _value(argument: str) -> Any:
     return values[0]
 
 
+def check_choice(name: str, value: Any, valid: Collection[str], arguments: Sequence[str]) -> None:
+    """Raise `UsageError`, with the valid values, where a setting has none of them or is missing (None)."""
+    if value not in valid:
+        problem = f"{name}= is missing;" if value is None else f"{name}={value}:"
+        raise UsageError(f"{problem} choose one of {', '.join(valid)}{slip(name, arguments)}")
+
+
 def slip(missing: str, arguments: Sequence[str]) -> str:
     """A hint where an argument looks like a misspelling of a setting that is missing."""
     near = difflib.get_close_matches(missing, [argument.partition("=")[0] for argument in arguments], 1)
@@ -232,12 +238,12 @@ def slip(missing: str, arguments: Sequence[str]) -> str:
 
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested settings of both; the second's come last."""
-    found = dict(first)
+    """Nested settings of both; those of the second win."""
+    both = dict(first)
     for name, value in second.items():
-        inner = found.get(name)
-        found[name] = merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
-    return found
+        inner = both.get(name)
+        both[name] = merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return both
 
 
 def help_lines(kind: type, leave_out: Container[str] = ()) -> list[str]:
@@ -277,7 +283,7 @@ def as_written(value: Any) -> str:
 
 
 def typed(kind: type, values: dict[str, Any]) -> Any:
-    """A dataclass from settings. Raises `UsageError` for a name it does not have, and for values it refuses."""
+    """A dataclass from settings. Raises `UsageError` for unknown names and invalid values."""
     from omegaconf import OmegaConf
     from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
@@ -307,7 +313,7 @@ def typed(kind: type, values: dict[str, Any]) -> Any:
 
 @functools.cache
 def _schema(kind: type) -> Any:
-    """A dataclass as a typed config that can be filled in, though the dataclass is frozen."""
+    """A frozen dataclass as a typed config that can still be changed."""
     from omegaconf import Container, OmegaConf
 
     def unfreeze(node: Any) -> Any:
@@ -321,7 +327,7 @@ def _schema(kind: type) -> Any:
 
 
 def _literal(value: Any) -> Any:
-    """Values whose texts OmegaConf takes as they are, though they hold `${`."""
+    """Values whose texts OmegaConf does not interpolate, even where they hold `${`."""
     if isinstance(value, dict):
         return {name: _literal(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -330,7 +336,7 @@ def _literal(value: Any) -> Any:
 
 
 def close(wrong: str, names: Sequence[str]) -> list[str]:
-    """The names most like a wrong one, at most three; where none is, those in a group whose own name is like it."""
+    """At most three names similar to a wrong one; names in groups are also compared without their group."""
     found = difflib.get_close_matches(wrong, names, 3)
     inside = difflib.get_close_matches(wrong.rpartition(".")[2], [name.rpartition(".")[2] for name in names], 3)
     return found or [name for name in names if name.rpartition(".")[2] in inside][:3]
@@ -347,9 +353,9 @@ def _names(node: Any, prefix: str) -> list[str]:
 
 
 def without_pandas() -> None:
-    """Keep pyarrow from importing pandas, which it does not need here: a quarter of a second at start-up.
+    """Prevent pyarrow from importing pandas, which saves a quarter of a second at the start of a command.
 
-    For processes that end with the command, as nothing in them can use pandas afterwards.
+    Only for processes that end with the command, because nothing in them can import pandas afterwards.
     """
     sys.meta_path.insert(0, _NoPandas())
 

@@ -1,14 +1,15 @@
 """The settings that every task shares, with their defaults, limits and help. A task's file adds its own.
 
-The same names are the settings of `python -m travlr.generate` and the `config` of a dataset's manifest. A value that no
-dataset can have raises `ValueError` with the setting's name. What only the combination of settings rules out is found
-when a task is made from its config, before any example is drawn.
+They are the settings of `python -m travlr.generate` and the `config` in the manifest of a dataset. An invalid value
+raises `ValueError` with the name of the setting. Invalid combinations of settings are refused when a task is made from
+its config, before any example is drawn.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,12 +25,14 @@ def option(default: Any, help: str) -> Any:
     return field(default=default, metadata={"help": help})
 
 
-def check_choice(name: str, value: str, valid: tuple[str, ...]) -> None:
+def check_choice(name: str, value: str, valid: Collection[str]) -> None:
+    """Raise `ValueError`, with the valid values, where a setting has none of them."""
     if value not in valid:
         raise ValueError(f"{name}={value}: choose one of {', '.join(valid)}")
 
 
 def check_range(name: str, value: list[int], lowest: int) -> None:
+    """Raise `ValueError` where a setting is not a range [lowest, highest] of numbers from `lowest` on."""
     if len(value) != 2 or value[0] > value[1] or value[0] < lowest:
         raise ValueError(f"{name}={value}: needs [lowest, highest] with {lowest} <= lowest <= highest")
 
@@ -71,7 +74,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Config:
-    """What every task has. `query_by` names objects by `shape`, `colour` or `both` ("red circle")."""
+    """The settings of every task."""
 
     task: str = ""
     seed: int = 0

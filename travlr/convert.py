@@ -22,17 +22,18 @@ from typing import Any
 import pyarrow as pa
 
 from travlr import cli
-from travlr.card import write_card
-from travlr.dataset import MANIFEST, damage, example_id, read_manifest
-from travlr.files import WORK, hashed
-from travlr.formats import LAYOUTS, Part, published_counts, suffix_of
-from travlr.generate import Job
+from travlr.formats import LAYOUTS
+from travlr.formats.base import Part, suffix_of
+from travlr.formats.card import write_card
+from travlr.formats.columns import IMAGE, damage, example_id
+from travlr.formats.manifest import MANIFEST, has_manifest, read_manifest
+from travlr.formats.writing import Plan, damaged_files, write_dataset
+from travlr.generate import GenerateArguments
 from travlr.scene import SPLITS
 from travlr.tasks import config_from_dict
-from travlr.writing import Plan, damaged_files, write_dataset
 
 HELP = """\
-Write a dataset again in another format. SRC stays as it is; killed or stopped, the same command goes on.
+Write a dataset again in another format. SRC is not changed. Run the same command again to resume after a stop.
 
 settings
   format=         parquet, imagefolder, webdataset or original (the published layout)
@@ -45,20 +46,35 @@ settings
 
 @dataclass(frozen=True)
 class Rows:
-    """Reads the rows of a part from a dataset in any format; travels to the workers."""
+    """Reads the rows of a part from a dataset in any format; workers receive it pickled.
+
+    renumber: give the rows new ids, because those of another program need not be numbered.
+    """
 
     folder: Path
     manifest: dict[str, Any]
+    renumber: bool
 
     def __call__(self, part: Part) -> Iterator[pa.Table]:
         number = part.start
         layout = LAYOUTS[self.manifest["layout"]]
         for table in layout.read(self.folder, self.manifest, part.split, part.start, part.stop):
-            for name in table["id"].to_pylist():
-                if name != example_id(part.task, part.split, number):
-                    raise ValueError(f"{self.folder}: row {number} of {part.split} has the id {name!r}")
-                number += 1
+            ids = [example_id(part.task, part.split, number + row) for row in range(table.num_rows)]
+            table = renumbered(table, ids) if self.renumber else table
+            for row, (name, expected) in enumerate(zip(table["id"].to_pylist(), ids, strict=True), number):
+                if name != expected:  # files are named after ids
+                    raise ValueError(f"{self.folder}: row {row} of {part.split} has the id {name!r}, not {expected!r}")
+            number += table.num_rows
             yield table
+
+
+def renumbered(table: pa.Table, ids: list[str]) -> pa.Table:
+    """The rows with other ids, after which their picture files are named, too."""
+    files = table["image"].combine_chunks().field("bytes")
+    names = [f"{name}.{suffix_of(data.as_py())}" for name, data in zip(ids, files, strict=True)]
+    images = pa.StructArray.from_arrays([files, pa.array(names)], fields=list(IMAGE))
+    table = table.set_column(table.column_names.index("id"), "id", pa.array(ids))
+    return table.set_column(table.column_names.index("image"), "image", images)
 
 
 def convert_dataset(
@@ -72,9 +88,9 @@ def convert_dataset(
     overwrite: bool = False,
     log: Log = print,
 ) -> dict[str, Any]:
-    """Write the dataset `source` into `folder`, and give its manifest. `rows_per_file=None` keeps the source's.
+    """Write the dataset `source` into `folder`, and return its manifest. `rows_per_file=None` keeps the source's.
 
-    Raises `ValueError` where the source is not a finished, sound dataset, and as `write_dataset`.
+    Raises `ValueError` where the source is not a finished, sound dataset, and as `write_dataset` does.
     """
     here, there = source.resolve(), folder.resolve()
     if here == there or here in there.parents or there in here.parents:
@@ -88,9 +104,13 @@ def convert_dataset(
         layout=layout,
         task=first["task"],
         counts=splits,
-        rows_per_file=rows_per_file or manifest.get("rows_per_file") or Job.rows_per_file,
-        about={"config": manifest["config"], "held_out": manifest.get("held_out"), "source": _told(manifest)},
-        tables=Rows(source.absolute(), manifest),
+        rows_per_file=rows_per_file or manifest.get("rows_per_file") or GenerateArguments.rows_per_file,
+        about={
+            "config": manifest["config"],
+            "held_out": manifest.get("held_out"),
+            "source": _provenance(source, manifest),
+        },
+        tables=Rows(source.absolute(), manifest, renumber=not has_manifest(source)),
         pixels=None if to_jpeg else manifest.get("pixels"),
         suffix=suffix_of(first["image"]["bytes"]),
     )
@@ -98,16 +118,7 @@ def convert_dataset(
 
 
 def read_source(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished dataset whose files are sound, or what stands for it in the published layout."""
-    names = ("index.csv", "metadata.jsonl")
-    if not any((folder / name).exists() for name in (MANIFEST, WORK)) and (folder / names[0]).is_file():
-        counts = published_counts(folder)
-        if not counts:
-            raise ValueError(f"{folder}: has no rows")
-        with damage(folder / names[1]):
-            files = [{"name": name, "split": None, **hashed([folder / name])} for name in names]
-        splits = {split: {"rows": rows} for split, rows in counts.items()}
-        return {"layout": "original", "config": None, "splits": splits, "files": files}
+    """The manifest of a finished dataset whose files are sound, or what stands in for it (`read_manifest`)."""
     manifest = read_manifest(folder)
     if manifest["config"] is not None:
         with damage(folder / MANIFEST):
@@ -119,10 +130,10 @@ def read_source(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _told(manifest: dict[str, Any]) -> dict[str, Any]:
-    """What a dataset says of the one that it was converted from: which it was, never where."""
-    if "content_digest" not in manifest:
-        return {"layout": "original", **{file["name"]: file["sha256"] for file in manifest["files"]}}
+def _provenance(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Which dataset another was converted from: its digests, never its path."""
+    if not has_manifest(folder):
+        return {"layout": manifest["layout"], **{file["name"]: file["sha256"] for file in manifest["files"]}}
     return {key: manifest.get(key) for key in ("layout", "content_digest", "versions", "source")}
 
 
@@ -142,12 +153,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("source", metavar="SRC", type=cli.folder, help="folder of a dataset, in any format")
     parser.add_argument("folder", metavar="DST", type=cli.folder, help="folder to write")
     parser.add_argument("settings", metavar="NAME=VALUE", nargs="*", help="format= is needed; see above")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     cli.without_pandas()
-    job, rows_per_file = _job(given.settings)
+    job, rows_per_file = _generate_arguments(options.settings)
     manifest = convert_dataset(
-        given.source,
-        given.folder,
+        options.source,
+        options.folder,
         job.format,
         rows_per_file=rows_per_file,
         workers=job.workers,
@@ -157,20 +168,21 @@ def main(arguments: list[str]) -> int:
     for split, counts in manifest["splits"].items():
         print(f"{split:<10} {counts['rows']:>9,} examples  {counts['true']:>9,} true")
     digest = manifest["content_digest"][:16]
-    print(f"{given.folder}: content {digest}; check it with: python -m travlr.audit {shlex.quote(str(given.folder))}")
+    print(
+        f"{options.folder}: content {digest}; check it with: python -m travlr.audit {shlex.quote(str(options.folder))}"
+    )
     return 0
 
 
-def _job(settings: list[str]) -> tuple[Job, int | None]:
-    """The settings, and the rows per file where given. Raises `cli.UsageError` for any wrong name or value."""
+def _generate_arguments(settings: list[str]) -> tuple[GenerateArguments, int | None]:
+    """The settings, and `rows_per_file` or None. Raises `cli.UsageError` for an unknown name or a wrong value."""
     values = {}
-    names = [name for name in Job.__dataclass_fields__ if name != "out"]
+    names = [name for name in GenerateArguments.__dataclass_fields__ if name != "out"]
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or name not in names:
             raise cli.UsageError(f"{setting!r} is not a setting; choose from {'=, '.join(names)}=")
         values[name] = value
-    if "format" not in values:
-        raise cli.UsageError(f"format= is missing; choose one of {', '.join(LAYOUTS)}")
-    job: Job = cli.typed(Job, values)
+    cli.check_choice("format", values.get("format"), LAYOUTS, settings)
+    job: GenerateArguments = cli.typed(GenerateArguments, values)
     return job, job.rows_per_file if "rows_per_file" in values else None

@@ -1,7 +1,7 @@
-"""Files that are in place whole or not at all, and the lock of a folder that is being written. Imports nothing of ours.
+"""Atomic writing of files, locks of folders, and digests of files. Imports nothing else of this project.
 
-While a dataset is unfinished its folder has a `.travlr` folder (the lock, what is being made, unfinished files). What
-a new file would replace with other bytes moves to `.kept`: a damaged file, or one that somebody has edited.
+The folder of an unfinished dataset holds a folder `.travlr` with the lock, the plan and temporary files. A file that
+would be replaced by other bytes moves to `.kept`: it is damaged, or a user has edited it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Locked(ValueError):
 
 @contextlib.contextmanager
 def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
-    """A temporary path beside `path` to write to; at the end it replaces `path`, on an exception it is removed.
+    """Yield a temporary path in the folder of `path`. On success it replaces `path`; on an exception it is removed.
 
-    sync: wait until the bytes are on the disk. `placed` also keeps what it replaces.
+    sync: wait until the bytes are on the disk. `placed` also keeps the file that it replaces.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -55,11 +55,12 @@ def waiting_lock(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def placed(folder: Path, name: str, sync: bool = True) -> Iterator[Path]:
-    """A path to write to; on leaving it becomes `folder / name`, whole, and on an exception nothing is left of it.
+    """Yield a temporary path. On success it becomes `folder / name`; on an exception it is removed.
 
-    sync: wait until it is on the disk, which takes long for many small files; those of a part need not, as a part
-    that a power failure damages is found by its record and made again. Raises `OSError` with the name of the file that
-    could not be written.
+    An older file with other bytes moves to `.kept`. sync: wait until the bytes are on the disk, which is slow for many
+    small files; parts need no sync, because their records show which of them a power failure has damaged.
+
+    Raises `OSError` with the name of the file that cannot be written.
     """
     target = folder / name
     temporary = folder / WORK / f"{target.name}.{secrets.token_hex(4)}.tmp"  # no two writers share one
@@ -93,7 +94,7 @@ def _keep(folder: Path, name: str) -> None:
 
 
 def put_file(folder: Path, name: str, chunks: Iterable[bytes], sync: bool = True) -> None:
-    """Write `folder / name` so that it is there whole or not at all."""
+    """Write `folder / name` atomically."""
     with placed(folder, name, sync) as path, open(path, "wb") as file:
         for chunk in chunks:
             file.write(chunk)
@@ -102,7 +103,7 @@ def put_file(folder: Path, name: str, chunks: Iterable[bytes], sync: bool = True
 def regular(path: Path) -> Path:
     """The path of a regular file, or of a link to one. Raises `OSError` for anything else.
 
-    For every file that others wrote: to open a named pipe would wait for ever, and a device may have no end.
+    Check every file from outside with it: opening a named pipe may block for ever, and a device may have no end.
     """
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -116,7 +117,7 @@ def read_chunks(path: Path) -> Iterator[bytes]:
 
 
 def hashed(paths: Iterable[Path]) -> dict[str, str | int]:
-    """Bytes and SHA-256 of files, one after the other."""
+    """Size in bytes and SHA-256 of the concatenation of files."""
     digest, size = hashlib.sha256(), 0
     for path in paths:
         for chunk in read_chunks(path):
@@ -129,7 +130,7 @@ def hashed(paths: Iterable[Path]) -> dict[str, str | int]:
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder. Raises `Locked` where another process holds it.
 
-    A POSIX record lock: workers do not inherit it, it dies with its process, and it works on network disks.
+    It is a POSIX record lock: workers do not inherit it, it ends with its process, and it works on network disks.
     """
     path = folder / WORK / "lock"
     while True:
@@ -145,8 +146,8 @@ def locked(folder: Path) -> Iterator[None]:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 if error.errno in (errno.EACCES, errno.EAGAIN):
-                    told = f"{folder}: another process is writing there; wait for it, or name another folder"
-                    raise Locked(told) from None
+                    message = f"{folder}: another process is writing there; wait for it, or name another folder"
+                    raise Locked(message) from None
                 raise ValueError(f"{folder}: no lock: {error.strerror}, or name another folder") from None
             if _is_still(file.fileno(), path):
                 yield
@@ -158,7 +159,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def _is_still(file: int, path: Path) -> bool:
-    """Whether an open file is the one at this path: its last holder may have removed it before we locked it."""
+    """Whether an open file is still at this path; its last holder may have removed it before we locked it."""
     try:
         return os.fstat(file).st_ino == os.stat(path).st_ino
     except FileNotFoundError:
@@ -166,14 +167,14 @@ def _is_still(file: int, path: Path) -> bool:
 
 
 def clear(folder: Path, keep: tuple[str, ...]) -> None:
-    """Empty `.travlr` but for some names."""
+    """Remove everything from `.travlr` except the names in `keep`."""
     for path in (folder / WORK).iterdir():
         if path.name not in keep:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def is_work_alone(folder: Path) -> bool:
-    """Whether `.travlr` holds nothing but what a run leaves that ended before it began."""
+    """Whether `.travlr` is missing, or holds only what a run leaves that ended before it wrote its plan."""
     work = folder / WORK
     if not work.is_dir():
         return not work.exists()
@@ -181,7 +182,7 @@ def is_work_alone(folder: Path) -> bool:
 
 
 def close(folder: Path) -> None:
-    """Remove `.travlr`, while its lock is held; another process may take the lock as soon as its file is gone."""
+    """Remove `.travlr` while holding its lock. Another process may take the lock as soon as its file is gone."""
     clear(folder, keep=("lock",))
     (folder / WORK / "lock").unlink()
     with contextlib.suppress(OSError):
@@ -189,7 +190,7 @@ def close(folder: Path) -> None:
 
 
 def path_digest(name: str | None) -> str | None:
-    """SHA-256 of a file, or of a folder's files and their names; the name itself where there is neither."""
+    """SHA-256 of a file, or of the files of a folder and their names. If the path does not exist, the name itself."""
     path = Path(name).expanduser() if name else None
     if path is None or not path.exists():
         return name
@@ -205,6 +206,6 @@ def _sha256(path: Path) -> str:
     return _sha256_of(path.resolve(), about.st_size, about.st_mtime_ns)
 
 
-@functools.cache  # many runs of a sweep share a file, of gigabytes at times
+@functools.cache  # the runs of a sweep share files, which may have gigabytes
 def _sha256_of(path: Path, size: int, changed: int) -> str:
     return str(hashed([path])["sha256"])

@@ -1,4 +1,4 @@
-"""Make a dataset: `python -m travlr.generate task=spatiality`. The one place that sees tasks, splits and render."""
+"""Generates datasets: `python -m travlr.generate task=spatiality`. The only module that uses tasks and pictures."""
 
 from __future__ import annotations
 
@@ -24,21 +24,24 @@ import pyarrow as pa
 from render.image import CONTENT_VERSION, Renderer
 from render.text import Captioner
 from travlr import cli
-from travlr.card import write_card
-from travlr.config import Config, option
-from travlr.dataset import IMAGE, OBJECT, ROW_GROUP, SCHEMA, Example, config_dict, example_id, examples_of, query_form
-from travlr.formats import LAYOUTS, Part
+from travlr.config import Config, check_choice, option
+from travlr.dataset import Example, examples_of
+from travlr.formats import LAYOUTS
+from travlr.formats.base import Part
+from travlr.formats.card import write_card
+from travlr.formats.columns import IMAGE, OBJECT, ROW_GROUP, SCHEMA, example_id, query_form
+from travlr.formats.manifest import config_dict
+from travlr.formats.writing import Plan, write_dataset
 from travlr.sampler import Sampler
 from travlr.scene import SPLITS, Batch, check_types
 from travlr.tasks import TASKS, config_from_dict, make_task, query_text
 from travlr.workers import EXECUTORS
-from travlr.writing import Plan, write_dataset
 
 
 class Generator:
-    """All examples of a config, any of them at once: as arrays, as table rows, or one by one.
+    """The examples of a config, in any order: as arrays or as table rows.
 
-    Raises `ValueError` where the config cannot be satisfied, with the setting's name and its limit.
+    Raises `ValueError`, with the name and the limit of a setting, where the config cannot be satisfied.
     """
 
     def __init__(self, config: Config) -> None:
@@ -55,7 +58,7 @@ class Generator:
         self._names = [pa.array(names) for names in (colours, shapes, sizes)]
         self._queried = np.zeros((len(queries), len(world.kinds) + 1), bool)  # by query and kind
         for row, query in zip(self._queried, queries, strict=True):
-            for argument in self.task.described:
+            for argument in self.task.object_arguments:
                 row[list(world.matching(query.args[argument]))] = True
 
     def batch(self, split: str, start: int, stop: int) -> Batch:
@@ -134,8 +137,7 @@ def make_example(config: Config, split: str, index: int) -> Example:
     unknown split, `IndexError` for an index that it does not have.
     """
     maker = generator(config)
-    if split not in SPLITS:
-        raise ValueError(f"split={split}: choose one of {', '.join(SPLITS)}")
+    check_choice("split", split, SPLITS)
     index = operator.index(index)
     count, most = getattr(config.count, split), maker.sampler.limits[split]
     if not -count <= index < most:
@@ -156,7 +158,7 @@ def iterate(config: Config, split: str, start: int = 0, stop: int | None = None)
 
 @dataclass(frozen=True)
 class Tables:
-    """Makes the rows of a part; travels to the workers as its config."""
+    """Makes the rows of a part; workers receive its config as JSON."""
 
     config: str
 
@@ -167,8 +169,8 @@ class Tables:
 
 
 @dataclass(frozen=True)
-class Job:
-    """Where and how to write: nothing here changes an example."""
+class GenerateArguments:
+    """Where and how to write a dataset. None of these settings changes an example."""
 
     out: str | None = option(None, "folder to write; null for data/TASK")
     format: str = option("parquet", "parquet, imagefolder, webdataset or original (the published layout)")
@@ -181,17 +183,21 @@ class Job:
         if isinstance(self.out, os.PathLike):
             object.__setattr__(self, "out", os.fspath(self.out))
         check_types(self)
-        for name, valid in (("format", tuple(LAYOUTS)), ("executor", EXECUTORS)):
-            if getattr(self, name) not in valid:
-                raise ValueError(f"{name}={getattr(self, name)}: choose one of {', '.join(valid)}")
+        check_choice("format", self.format, LAYOUTS)
+        check_choice("executor", self.executor, EXECUTORS)
         if self.rows_per_file < 1:
             raise ValueError(f"rows_per_file={self.rows_per_file}: must be at least 1")
         if self.workers < 0:
             raise ValueError(f"workers={self.workers}: must be 0 (one per core) or more")
 
 
-def generate_dataset(config: Config, job: Job = Job(), log: Any = print) -> dict[str, Any]:
-    """Write the dataset of a config and give its manifest. Raises `ValueError` as `Generator` and `write_dataset`."""
+def generate_dataset(
+    config: Config, job: GenerateArguments = GenerateArguments(), log: cli.Log = print
+) -> dict[str, Any]:
+    """Write the dataset of a config, and return its manifest.
+
+    Raises `ValueError` as `Generator` and `write_dataset` do.
+    """
     maker = generator(config)
     plan = Plan(
         folder=Path(job.out or f"data/{config.task}"),
@@ -215,8 +221,8 @@ PRESETS = ("paper", *dict.fromkeys(preset for task in TASKS.values() for preset 
 HELP = """\
 python -m travlr.generate task=TASK [NAME=VALUE ...]
 
-Write a dataset of visio-linguistic reasoning: every scene as a picture and as a caption that says the same.
-Killed or stopped, the same command goes on where it was. Settings and their defaults:
+Write a dataset of visio-linguistic reasoning: every scene as a picture and as a caption with the same content.
+Run the same command again to resume after a stop. Settings and their defaults:
 
 {settings}
 
@@ -228,18 +234,16 @@ examples
 """
 
 
-def settings(arguments: list[str]) -> tuple[Config, Job]:
+def settings(arguments: list[str]) -> tuple[Config, GenerateArguments]:
     """Config and job of `name=value` arguments. Raises `cli.UsageError` for any wrong name or value."""
     values = cli.compose("generate", arguments, free_text=("out",))
     for name, valid in (("task", tuple(TASKS)), ("preset", PRESETS)):
-        if values.get(name) not in valid:
-            given = f"{name}={values[name]}:" if name in values else f"{name}= is missing;"
-            raise cli.UsageError(f"{given} choose one of {', '.join(valid)}{cli.slip(name, arguments)}")
+        cli.check_choice(name, values.get(name), valid, arguments)
     task, preset = TASKS[values["task"]], values.pop("preset")
-    job = {name: values.pop(name) for name in Job.__dataclass_fields__ if name in values}
+    job = {name: values.pop(name) for name in GenerateArguments.__dataclass_fields__ if name in values}
     out = job.pop("out", None)
     values = cli.merged(task.presets.get(preset, {}), values)
-    return cli.typed(task.Config, values), replace(cli.typed(Job, job), out=out)
+    return cli.typed(task.Config, values), replace(cli.typed(GenerateArguments, job), out=out)
 
 
 def main(arguments: list[str]) -> int:
@@ -262,12 +266,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _help_settings() -> str:
-    """Every setting with its default: of the job, of all tasks, and of each task what it adds or changes."""
+    """Every setting with its default: of writing, of all tasks, and the changes and additions of each task."""
     lines = [f"task=  # one of {', '.join(TASKS)}", f"preset=paper  # one of {', '.join(PRESETS)}"]
-    lines += [*cli.help_lines(Job), "", "of every task, where its own list below does not say otherwise"]
+    lines += [*cli.help_lines(GenerateArguments), "", "of every task, where its own list below does not say otherwise"]
     common = cli.help_lines(Config, leave_out=("task",))
     lines += common
     for name, task in TASKS.items():
         own = [line for line in cli.help_lines(task.Config, leave_out=("task",)) if line not in common]
-        lines += ["", f"task={name}  # {task.text(task.samples[0])}", *own]
+        lines += ["", f"task={name}  # {task.text(task.vocabulary_arguments[0])}", *own]
     return "\n".join(f"  {line}".rstrip() for line in lines)

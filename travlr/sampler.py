@@ -13,14 +13,15 @@ import math
 import numpy as np
 
 from travlr import streams
+from travlr.config import check_choice
 from travlr.scene import IN_DISTRIBUTION, SPLITS, Batch
-from travlr.task import SIDES, Draw, Task, Template
+from travlr.tasks.base import SIDES, Draw, Task, Template
 
 
 class Sampler:
     """Draws the examples of a task.
 
-    limits: split -> how many different, balanced examples it surely has.
+    limits: split -> a lower bound of the number of its different, balanced examples.
 
     Raises `ValueError`, naming the setting and the limit, where objects do not fit the grid, or where a split asks for
     more examples than there are.
@@ -37,8 +38,7 @@ class Sampler:
 
     def examples(self, split: str, start: int, stop: int) -> Batch:
         """Examples start to stop of a split, a pure function of (config, split, index)."""
-        if split not in SPLITS:
-            raise ValueError(f"split={split}: choose one of {', '.join(SPLITS)}")
+        check_choice("split", split, SPLITS)
         side = "out" if split == "test_ood" else "in"
         if not 0 <= start < stop <= self.limits[split]:
             raise ValueError(
@@ -60,7 +60,7 @@ class Sampler:
         return streams.words(self.task.key(split, name), start, stop, width)
 
     def _draw(self, split: str, side: str, index: np.ndarray) -> tuple[Draw, np.ndarray, np.ndarray]:
-        """Query, pair and answer of each example, and how often its query was used before."""
+        """Query, pair and answer of each example, and the number of earlier uses of its query."""
         plan = self._plans[side]
         couple = index // 2
         turn, position = np.divmod(couple, len(plan.template))
@@ -99,7 +99,7 @@ class Sampler:
         return self._paint(labels, group_of_slot, list_of_slot, digits[:, groups:])
 
     def _placements(self, counts: np.ndarray, draw: Draw) -> np.ndarray:
-        """In how many ways each group can be placed on the cells that earlier groups leave, (N, groups) uint64."""
+        """The number of ways to place each group on the cells that earlier groups leave free, (N, groups) uint64."""
         if self._choose is None:
             ways = np.ones(counts.shape, np.uint64)
         else:
@@ -176,7 +176,7 @@ class Sampler:
                 )
 
     def _limit(self, split: str) -> int:
-        """How many different, balanced examples a split surely has."""
+        """A lower bound of the number of different, balanced examples of a split."""
         side = "out" if split == "test_ood" else "in"
         rounds = []
         for template in self.task.templates[side]:

@@ -1,4 +1,4 @@
-"""Worlds, scenes and queries: the words every other part speaks. Imports nothing else of this project.
+"""Worlds, scenes and queries: the basic types of the project. Imports nothing else of it.
 
 A scene is a grid in which each cell is empty or shows one *kind* of object (a size, a shape, a colour). One scene is
 `Scene`, a readable set of objects; many scenes are rows of a `Batch`, where a cell holds a small number: 0 for empty,
@@ -97,11 +97,11 @@ class World:
 
     def __post_init__(self) -> None:
         check_types(self, "world.")
-        for name, known in (("colours", COLOURS), ("shapes", SHAPES), ("sizes", SIZES)):
+        for name, valid in (("colours", COLOURS), ("shapes", SHAPES), ("sizes", SIZES)):
             values = tuple(getattr(self, name))
             object.__setattr__(self, name, values)
-            if unknown := [value for value in values if value not in known]:
-                raise ValueError(f"world.{name}: {unknown[0]!r} is unknown; choose from {', '.join(known)}")
+            if unknown := [value for value in values if value not in valid]:
+                raise ValueError(f"world.{name}={unknown[0]}: choose from {', '.join(valid)}")
             if not values or len(set(values)) < len(values):
                 raise ValueError(f"world.{name}: needs at least one name and each only once, not {list(values)}")
         if not 1 <= self.columns <= 26:
@@ -182,7 +182,7 @@ def objects_of(scene: Scene, attribute: str) -> list[Object]:
 
 @dataclass(frozen=True)
 class Batch:
-    """N examples as arrays: what the sampler makes and the renderer reads.
+    """N examples as arrays, as the sampler draws them and the renderer reads them.
 
     grid: kind number of each cell, 0 for empty, (N, rows * columns), row by row.
     order: occupied cells in caption order, padded with -1, (N, most objects).

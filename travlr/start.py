@@ -1,6 +1,7 @@
-"""How each command begins: Ctrl-C ends it without a traceback from the first moment on.
+"""Starts a command such that Ctrl-C never prints a traceback, not even during the imports of the command.
 
-A command's module calls `start_command` before its own imports, which may take seconds. Imports nothing slow itself.
+A module that is run with `python -m` calls `start_command` before its own imports, which may take seconds. So this
+module is apart from `travlr.cli` and imports nothing at its top.
 """
 
 from __future__ import annotations
@@ -11,23 +12,23 @@ if TYPE_CHECKING:
 
 
 def start_command(program: str, module: str) -> NoReturn:
-    """Import the module of a command, and run its `main` as `travlr.cli.run` does.
+    """Import the module of a command and run its `main` with `travlr.cli.run`.
 
-    While modules are imported, Ctrl-C ends the process at once, as nothing is begun yet that could be lost: an
-    exception in the midst of an import would be printed, or even swallowed, by what is being imported.
+    During the imports Ctrl-C ends the process by the signal itself, because imported modules may print or swallow a
+    `KeyboardInterrupt`. Nothing is lost, as no work has begun.
     """
     try:
         import signal
     except KeyboardInterrupt:
         raise SystemExit(130) from None
-    answers = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a process in the background does not
-    if answers:
+    interactive = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # background jobs ignore Ctrl-C
+    if interactive:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from importlib import import_module
 
     from travlr import cli
 
     main = import_module(module).main
-    if answers:
+    if interactive:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     cli.run(program, main)

@@ -1,4 +1,4 @@
-"""Work spread over processes or machines, and how far it is. Knows nothing of datasets."""
+"""Runs work in several processes or on several machines, and reports progress. Independent of datasets."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Results = Generator[tuple[T, R], None, None]
 
 
 def run(work: Callable[[T], R], items: list[T], workers: int = 0, executor: str = "local") -> Results[T, R]:
-    """Each item with what `work` makes of it, in the order in which they are done.
+    """Yield each item with `work(item)`, in order of completion.
 
-    workers: processes on this machine, 0 for one per core. `work` and the items must be picklable. What `work` raises
-    is raised here; a worker that dies raises `ValueError`.
+    workers: processes on this machine, 0 for one per core. `work` and the items must be picklable. Exceptions of `work`
+    are raised here; a worker that dies raises `ValueError`.
     """
     if executor == "ray":
         return _run_on_ray(work, items, workers)
@@ -52,15 +52,15 @@ def _run_in_processes(work: Callable[[T], R], items: list[T], workers: int) -> R
     except BrokenProcessPool:
         raise ValueError("a worker died (out of memory?); run the same command again with fewer workers=") from None
     finally:
-        for process in list((pool._processes or {}).values()):  # not waiting for what they are at: it is not in place
+        for process in list((pool._processes or {}).values()):  # unfinished files are temporary, so nothing is lost
             process.kill()
         pool.shutdown(wait=False, cancel_futures=True)
 
 
 @contextlib.contextmanager
 def _without_main() -> Iterator[None]:
-    """Let processes start without the script that starts them, which each would otherwise run once more, and with it
-    whatever stands there outside `if __name__ == "__main__":`. What they do is never defined there (see `cli.run`)."""
+    """Start processes without the main script. Each would otherwise run the script again, including all code outside
+    `if __name__ == "__main__":`. Our work functions are never defined there."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -71,7 +71,7 @@ def _without_main() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Put Ctrl-C off while processes are started; they inherit that it is blocked, so this process alone answers it."""
+    """Defer Ctrl-C while processes start. They inherit the blocked signal, so that only this process handles it."""
     held: list[int] = []
     main = threading.current_thread() is threading.main_thread()
     handler = signal.signal(signal.SIGINT, lambda *_: held.append(1)) if main else None
@@ -87,13 +87,13 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def prepare_worker() -> None:
-    """For workers that write datasets: no pandas, and no longer life than the parent's."""
+    """Initialise a worker that writes datasets: pandas stays unloaded, and the worker ends with its parent."""
     without_pandas()
     end_with_parent()
 
 
 def end_with_parent() -> None:
-    """Let this worker die with its parent at once, however that dies."""
+    """End this worker as soon as its parent ends, however that happens."""
     parent = multiprocessing.parent_process()
 
     def die_with_parent() -> None:
@@ -105,7 +105,7 @@ def end_with_parent() -> None:
 
 
 def _run_on_ray(work: Callable[[T], R], items: list[T], workers: int) -> Results[T, R]:
-    """On the Ray cluster that RAY_ADDRESS names or the program uses already, else on one of this machine's cores."""
+    """Run on the Ray cluster that the program is connected to or RAY_ADDRESS names, or else on a local one."""
     try:
         import ray
     except ImportError:
@@ -128,7 +128,7 @@ def _run_on_ray(work: Callable[[T], R], items: list[T], workers: int) -> Results
             for reference in ray.wait(list(waiting))[0]:
                 yield waiting.pop(reference), ray.get(reference)
     except (ray.exceptions.RayError, ConnectionError, RuntimeError) as error:
-        cause = getattr(error, "cause", None) or error  # what `work` raised, or what is wrong with Ray
+        cause = getattr(error, "cause", None) or error  # an exception of `work`, or a failure of Ray
         if isinstance(cause, (ray.exceptions.RayError, ConnectionError, RuntimeError)):
             raise ValueError(f"executor=ray: {str(cause).splitlines()[0]}") from None
         raise cause from None
@@ -142,11 +142,14 @@ def _call(work: Callable[[Any], Any], item: Any) -> Any:
 
 
 class Progress:
-    """A bar on a terminal, a plain line every few seconds elsewhere: examples (or `what`), rate, time left."""
+    """Progress of long work: a bar on a terminal, and otherwise a line every five seconds, with rate and time left.
+
+    what: the unit that is counted.
+    """
 
     def __init__(self, total: int, log: Log, what: str = "examples") -> None:
-        self._total, self._done, self._say, self._what = total, 0, log, what
-        self._begun = self._said = time.monotonic()
+        self._total, self._done, self._log, self._what = total, 0, log, what
+        self._started = self._logged = time.monotonic()
         self._terminal = sys.stderr.isatty()
 
     def __enter__(self) -> Progress:
@@ -157,16 +160,16 @@ class Progress:
     def advance(self, rows: int) -> None:
         self._done += rows
         now = time.monotonic()
-        rate = self._done / max(now - self._begun, 1e-9)
+        rate = self._done / max(now - self._started, 1e-9)
         left = _minutes((self._total - self._done) / max(rate, 1e-9))
         speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
         text = f"{self._done:,} of {self._total:,} {self._what}, {speed}/s, {left} left"
         if self._terminal:
             filled = 30 * self._done // max(self._total, 1)
             print(f"\r[{'#' * filled}{'.' * (30 - filled)}] {text}\x1b[K", end="", file=sys.stderr, flush=True)
-        elif now - self._said > 5 or self._done == self._total:
-            self._said = now
-            self._say(text)
+        elif now - self._logged > 5 or self._done == self._total:
+            self._logged = now
+            self._log(text)
 
     def __exit__(self, *_: object) -> None:
         if self._terminal and self._total:

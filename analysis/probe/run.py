@@ -377,7 +377,7 @@ def _run(one: Given, model: Model, log: Log) -> Result:
     about = {"device": device, "batch_size": config.batch_size, **_surroundings(device), **told}
     about |= {} if config.device_map is None else {"device_map": config.device_map}
     how: dict[str, Any] = {"batch_size": config.batch_size, "identity": identity, "about": about}
-    how |= {"say": log}
+    how |= {"log": log}
     measuring = _measuring(config, TOLERANCES[precision], threshold)
     begun = time.monotonic()
     log(f"{folder}: {model.name}")

@@ -367,7 +367,7 @@ def sentences_of(given: argparse.Namespace) -> list[str]:
 def main(arguments: list[str]) -> None:
     from analysis.probe.scorers.models import weights_of
     from train.results.provenance import environment
-    from travlr.dataset import versions
+    from travlr.formats.manifest import versions
 
     given = parser().parse_args(arguments)
     thing = object_of(given.object)

@@ -28,10 +28,11 @@ from PIL import Image as pillow
 
 from travlr import Cardinality
 from travlr.config import Count, Image
-from travlr.dataset import rows_digest
 from travlr.files import WORK
-from travlr.formats import LAYOUTS, Part, parts_of
-from travlr.generate import Generator, Job, generate_dataset, generator
+from travlr.formats import LAYOUTS
+from travlr.formats.base import Part, parts_of
+from travlr.formats.columns import rows_digest
+from travlr.generate import GenerateArguments, Generator, generate_dataset, generator
 from travlr.tasks import TASKS
 
 TASK_ROWS = 8000
@@ -74,7 +75,7 @@ def whole_job(folder: Path) -> None:
 
 def job(config: Any, out: Path, workers: int) -> None:
     shutil.rmtree(out, ignore_errors=True)
-    generate_dataset(config, Job(out=str(out), workers=workers), log=lambda _: None)
+    generate_dataset(config, GenerateArguments(out=str(out), workers=workers), log=lambda _: None)
 
 
 def breakdown(folder: Path) -> None:

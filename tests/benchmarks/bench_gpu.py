@@ -17,15 +17,15 @@ import torch
 from torch import nn
 
 from train.config import Optimiser, Run, Training
-from train.data.examples import Source
 from train.data.inputs import Inputs
+from train.data.sources import TrainingDataset
 from train.learning.batches import RunData, fine_tuning
 from train.learning.module import Learner
 from train.models import MODELS
 from train.run import build, tokenizer_for, visual_settings
 from travlr import Cardinality
 from travlr.config import Count
-from travlr.generate import Job, generate_dataset
+from travlr.generate import GenerateArguments, generate_dataset
 
 WARM = 3  # steps that are not timed; compiling is in them
 
@@ -54,7 +54,7 @@ def row(name: str, setting: str, how: str, data: Path, arguments: argparse.Names
             steps=arguments.steps + WARM, check_every=None, auxiliary_targets=False, window=50, shortest_first=0.0
         ),
     )
-    source, words = Source(data), tokenizer_for(run)
+    source, words = TrainingDataset(data), tokenizer_for(run)
     parts = RunData(run, source, words, visual_settings(run, data / ".features"))
     regions = parts.examples("validation").regions
     model, _ = build(run, words, source.picture, regions.dimension if regions else 0, lambda _: None)
@@ -102,7 +102,9 @@ def main() -> None:
     print("| model | setting | how | examples/s | ms a step | MiB at most |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
-        generate_dataset(Cardinality(count=Count(100, 100, 100, 100)), Job(out=str(data)), log=lambda _: None)
+        generate_dataset(
+            Cardinality(count=Count(100, 100, 100, 100)), GenerateArguments(out=str(data)), log=lambda _: None
+        )
         for name in arguments.models:
             settings = (
                 ("caption",) if MODELS[name].architecture.sees == "nothing" else ("image", "caption", "image+caption")

@@ -44,7 +44,7 @@ from train.results.store import (
 
 from train.results.store import RESULT_COLUMNS, canonical  # isort: skip
 from travlr.dataset import Dataset, open_dataset
-from travlr.generate import Job, generate_dataset
+from travlr.generate import GenerateArguments, generate_dataset
 from travlr.tasks import TASKS
 
 MODELS = ("visualbert", "uniter", "lxmert", "albef")
@@ -140,7 +140,7 @@ def main() -> None:
         for task, config in ((name, task.Config) for name, task in TASKS.items()):
             folder = data / task
             if not folder.exists():
-                generate_dataset(config(), Job(out=str(folder)), log=lambda _: None)
+                generate_dataset(config(), GenerateArguments(out=str(folder)), log=lambda _: None)
             if not any(json.loads(p.read_text())["config"]["task"] == task for p in runs.glob(f"*/{CONFIG}")):
                 make_runs(runs, task, folder, about)
         rebuild_table(runs)

@@ -44,20 +44,21 @@ from transformers import (
     ViTModel,
 )
 
-from train.config import Run, Training
-from train.data.examples import Examples, RawExamples, Source, VisualSettings, bucketed
+from train.config import RegionSettings, Run, Training
+from train.data.batching import bucket_batches
+from train.data.examples import Examples, RawExamples, VisualSettings
 from train.data.inputs import Inputs
+from train.data.sources import TrainingDataset
 from train.data.text import WordTokenizer, grammar_tokenizer
 from train.learning.batches import RunData, fine_tuning
 from train.learning.devices import chosen_precision, keep_memory, matmul_rate
 from train.learning.module import Learner
 from train.models import MODELS, make_model, shape_of
 from train.models.layers import Model
-from train.regions.sources import RegionSettings
 from train.run import build, tokenizer_for
 from travlr import Cardinality, Spatiality
 from travlr.config import Count
-from travlr.generate import Job, generate_dataset, generator
+from travlr.generate import GenerateArguments, generate_dataset, generator
 from travlr.scene import Batch
 
 OBJECTS = (3, 30)
@@ -176,7 +177,7 @@ def plain_batches(raw: RawExamples, examples: Examples, size: int) -> Iterator[t
 
 def our_batches(examples: Examples, size: int) -> Iterator[Inputs]:
     shown = np.ones(size, bool)
-    for rows in bucketed(examples.texts.lengths[: len(examples)], size, 50, np.random.default_rng(1)):
+    for rows in bucket_batches(examples.texts.lengths[: len(examples)], size, 50, np.random.default_rng(1)):
         yield examples.inputs(rows, shown, shown)
 
 
@@ -269,7 +270,7 @@ def compare(name: str, size: int, batches: int, precision: str, now: Callable[[]
 def default_run(name: str, setting: str, folder: Path, steps: int, precision: str) -> list[str]:
     """Milliseconds of a step of the default run: where they go, and how many steps a second that makes."""
     run = Run(model=name, setting=setting, data=str(folder), training=Training(steps=250))
-    source, words = Source(folder), tokenizer_for(run)
+    source, words = TrainingDataset(folder), tokenizer_for(run)
     sees = MODELS[name].architecture.sees
     parts = RunData(run, source, words, VisualSettings(sees, run.model_regions, shape_of(name, run.size).picture))
     regions = parts.examples("validation").regions
@@ -310,7 +311,7 @@ def default_run(name: str, setting: str, folder: Path, steps: int, precision: st
 def memory(name: str, folder: str) -> None:
     """Print MiB that the splits of a dataset take with what a model sees of them, at the most and when made."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    source = Source(Path(folder))
+    source = TrainingDataset(Path(folder))
     parts = RunData(
         Run(model=name, size="base", task=source.task), source, WordTokenizer(grammar_tokenizer()), sight_of(name)
     )
@@ -320,7 +321,7 @@ def memory(name: str, folder: str) -> None:
 
 
 def memories(folder: Path) -> None:
-    generate_dataset(Spatiality(), Job(out=str(folder), workers=2), log=lambda _: None)
+    generate_dataset(Spatiality(), GenerateArguments(out=str(folder), workers=2), log=lambda _: None)
     rows = []
     for name in ("uniter", "albef", "bert"):
         command = [sys.executable, __file__, "--memory-of", name, str(folder)]
@@ -361,7 +362,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         if asked.only in (None, "small"):
             count = Count(train=100, validation=100, test_ind=100, test_ood=100)
-            generate_dataset(Cardinality(count=count), Job(out=f"{place}/small", workers=1), log=lambda _: None)
+            generate_dataset(
+                Cardinality(count=count), GenerateArguments(out=f"{place}/small", workers=1), log=lambda _: None
+            )
             head = ["model", "setting", "input", "forward", "backward", "optimiser", "steps/s", "input, % of time"]
             rows = [
                 default_run(name, setting, Path(place) / "small", asked.steps, precision)

@@ -1,7 +1,7 @@
-"""Pictures changed at random as ALBEF's published fine-tuning changes them (its dataset/__init__.py, train_transform).
+"""Random changes of pictures as in ALBEF's published fine-tuning (`train_transform` in its dataset/__init__.py).
 
-Its labels say what a photograph shows; ours say what is left of what and how many there are, which crops and flips make
-wrong. So no run does this but where it is asked to (`training.augment`), to measure what it does to learning.
+ALBEF's labels say what a photograph shows. Ours depend on positions and counts, which crops and flips change, so
+answers become wrong. `training.augment` is off by default and exists to measure this.
 """
 
 from __future__ import annotations
@@ -14,42 +14,49 @@ import torch
 from PIL import Image as pillow
 from PIL import ImageEnhance, ImageOps
 
-AREA = (0.5, 1.0)  # of a crop, as a part of the picture
-RATIO = (3 / 4, 4 / 3)  # of its width to its height
-TRIES = 10  # after which a crop is all of the picture
-CHANGES_EACH, LEVEL = 2, 0.7  # RandomAugment(2, 7), whose levels go to 10
-GREY = (128, 128, 128)  # where nothing is left of the picture
+AREA = (0.5, 1.0)  # of a crop, as a fraction of the picture
+RATIO = (3 / 4, 4 / 3)  # width to height of a crop
+CROP_ATTEMPTS = 10
+OPERATIONS_PER_PICTURE, LEVEL = 2, 0.7  # RandomAugment(2, 7), of at most 10
+ENHANCEMENT = 1.8 * LEVEL + 0.1
+ROTATION = 30 * LEVEL  # degrees
+SHEAR = 0.3 * LEVEL
+SHIFT = 10 * LEVEL / 384  # of the picture; published in pixels of a picture of 384
+GREY = (128, 128, 128)  # fills the area that a rotation, shear or shift leaves empty
 
-Change = Callable[[pillow.Image, int], pillow.Image]  # second: 1 or -1, which way
+Operation = Callable[[pillow.Image, int], pillow.Image]  # second argument: direction, 1 or -1
 
 
-def augment(pictures: np.ndarray | Sequence[np.ndarray], side: int, random: np.random.Generator) -> np.ndarray:
-    """B pictures (height, width, 3) uint8 of any size as (B, side, side, 3), each with random numbers of its own."""
+def augment_batch(pictures: np.ndarray | Sequence[np.ndarray], side: int, random: np.random.Generator) -> np.ndarray:
+    """B pictures (height, width, 3) uint8 of any size -> (B, side, side, 3), each with its own random generator."""
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        changed = pool.map(lambda picture, own: augmented(picture, side, own), pictures, random.spawn(len(pictures)))
-        return np.stack(list(changed))
+        generators = random.spawn(len(pictures))
+        return np.stack(list(pool.map(lambda picture, own: augment_picture(picture, side, own), pictures, generators)))
 
 
-def augmented(picture: np.ndarray, side: int, random: np.random.Generator) -> np.ndarray:
-    """A crop of a picture (height, width, 3) uint8, scaled to (side, side, 3); half of them mirrored; then two of
-    `CHANGES`, the same perhaps twice, each of which is left out half of the time."""
-    left, top, width, height = crop(picture.shape[1], picture.shape[0], random)
+def augment_picture(picture: np.ndarray, side: int, random: np.random.Generator) -> np.ndarray:
+    """A random crop of a picture (height, width, 3) uint8, scaled to (side, side, 3).
+
+    It is mirrored with probability 0.5; then each of two random `OPERATIONS` is applied with probability 0.5.
+    """
+    left, top, width, height = random_crop(picture.shape[1], picture.shape[0], random)
     image = pillow.fromarray(picture[top : top + height, left : left + width])
     image = image.resize((side, side), pillow.Resampling.BICUBIC)
     if random.random() < 0.5:
         image = ImageOps.mirror(image)
-    for number in random.integers(len(CHANGES), size=CHANGES_EACH):
+    for number in random.integers(len(OPERATIONS), size=OPERATIONS_PER_PICTURE):
         if random.random() < 0.5:
-            image = CHANGES[number](image, 1 if random.random() < 0.5 else -1)
+            image = OPERATIONS[number](image, 1 if random.random() < 0.5 else -1)
     return np.asarray(image)
 
 
-def crop(width: int, height: int, random: np.random.Generator) -> tuple[int, int, int, int]:
-    """Left, top, width and height of a part of a picture, all in pixels (`RandomResizedCrop` of torchvision).
+def random_crop(width: int, height: int, random: np.random.Generator) -> tuple[int, int, int, int]:
+    """Left, top, width and height of a part of a picture, in pixels (`RandomResizedCrop` of torchvision).
 
-    Its area is even in `AREA` and the logarithm of its ratio in that of `RATIO`; what does not fit is drawn anew.
+    The area is uniform in `AREA`, the logarithm of the ratio uniform in that of `RATIO`. Crops that do not fit are
+    drawn again; after `CROP_ATTEMPTS` the crop is the whole picture.
     """
-    for _ in range(TRIES):
+    for _ in range(CROP_ATTEMPTS):
         area, ratio = width * height * random.uniform(*AREA), np.exp(random.uniform(*np.log(RATIO)))
         wide, high = round((area * ratio) ** 0.5), round((area / ratio) ** 0.5)
         if 0 < wide <= width and 0 < high <= height:
@@ -57,29 +64,20 @@ def crop(width: int, height: int, random: np.random.Generator) -> tuple[int, int
     return 0, 0, width, height
 
 
-def _moved(image: pillow.Image, *places: float) -> pillow.Image:
-    """places: a, b, c, d, e, f; what is at (x, y) then was at (a x + b y + c, d x + e y + f) before."""
-    how = pillow.Transform.AFFINE
-    return image.transform(image.size, how, places, pillow.Resampling.BILINEAR, fillcolor=GREY)
+def _transform(image: pillow.Image, *matrix: float) -> pillow.Image:
+    """Affine transform. matrix: a, b, c, d, e, f; output (x, y) shows input (a x + b y + c, d x + e y + f)."""
+    return image.transform(image.size, pillow.Transform.AFFINE, matrix, pillow.Resampling.BILINEAR, fillcolor=GREY)
 
 
-def _rotated(image: pillow.Image, way: int) -> pillow.Image:
-    return image.rotate(way * 30 * LEVEL, pillow.Resampling.BILINEAR, fillcolor=GREY)
-
-
-ENHANCED = 1.8 * LEVEL + 0.1
-SHEARED = 0.3 * LEVEL
-SHIFTED = 10 * LEVEL / 384  # published in pixels of a picture of 384
-
-CHANGES: tuple[Change, ...] = (
-    lambda image, way: image,
-    lambda image, way: ImageOps.autocontrast(image),
-    lambda image, way: ImageOps.equalize(image),
-    lambda image, way: ImageEnhance.Brightness(image).enhance(ENHANCED),
-    lambda image, way: ImageEnhance.Sharpness(image).enhance(ENHANCED),
-    lambda image, way: _moved(image, 1, way * SHEARED, 0, 0, 1, 0),
-    lambda image, way: _moved(image, 1, 0, 0, way * SHEARED, 1, 0),
-    lambda image, way: _moved(image, 1, 0, way * SHIFTED * image.width, 0, 1, 0),
-    lambda image, way: _moved(image, 1, 0, 0, 0, 1, way * SHIFTED * image.height),
-    _rotated,
+OPERATIONS: tuple[Operation, ...] = (
+    lambda image, direction: image,
+    lambda image, direction: ImageOps.autocontrast(image),
+    lambda image, direction: ImageOps.equalize(image),
+    lambda image, direction: ImageEnhance.Brightness(image).enhance(ENHANCEMENT),
+    lambda image, direction: ImageEnhance.Sharpness(image).enhance(ENHANCEMENT),
+    lambda image, direction: _transform(image, 1, direction * SHEAR, 0, 0, 1, 0),
+    lambda image, direction: _transform(image, 1, 0, 0, direction * SHEAR, 1, 0),
+    lambda image, direction: _transform(image, 1, 0, direction * SHIFT * image.width, 0, 1, 0),
+    lambda image, direction: _transform(image, 1, 0, 0, 0, 1, direction * SHIFT * image.height),
+    lambda image, direction: image.rotate(direction * ROTATION, pillow.Resampling.BILINEAR, fillcolor=GREY),
 )

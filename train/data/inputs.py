@@ -1,4 +1,7 @@
-"""What every model is given, and what it gives back. Shapes: B examples, L text tokens, R regions, H model width."""
+"""The batch that a model takes, and the states that it returns.
+
+Shapes: B examples, L text tokens, R regions or patches, D numbers of a feature vector, H width of the model.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +11,30 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-IGNORED = -100  # a target where no word is asked for
-PAIR_TOKENS, NAME_TOKENS = 4, 5  # words that are named of a pair and of an object, at most
+IGNORED = -100  # the target of a position without a target, as in torch.nn.functional.cross_entropy
+PAIR_TOKENS, NAME_TOKENS = 4, 5  # largest number of target words of a pair, and of an object
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """B examples. Text is `[CLS] caption [SEP] query [SEP]`, or `[CLS] query [SEP]` where no caption is shown.
+    """A batch of B examples. The text is `[CLS] caption [SEP] query [SEP]`, or `[CLS] query [SEP]` without a caption.
 
-    tokens: (B, L) int64, padded. token_mask: (B, L) bool, False for padding. features: (B, R, D) float. boxes: (B, R,
-    4) float: left, top, right, bottom as parts of the picture, 0 to 1. region_mask: (B, R) bool, False for padding.
-    Regions are None for models that see none. pixels: (B, 3, height, width) float, normalised; None for models that see
-    regions or text alone. seen: (B or 1, 1 + R, H) float, what a model that sees pixels made of them before; it is then
-    used in their place. answer: (B,) int64, 1 for true; None where it is not known. targets: (B, L) int64, words that
-    tokens should name (masked or not), `IGNORED` elsewhere; None where none should. pair: (B, 4) int64, words that the
-    first token's state should name (`train.data.auxiliary`); None where it is not asked. values: (B, 2) float, numbers
-    that it should tell; NaN for none; None where that is not asked. objects: (B, L, 5) int64, words that the last token
-    of each object of the text should name; None where that is not asked. sides: B unlabelled examples as the training
-    setting shows them, and as the other modality does (`train.learning.consistency`); None where there are none.
+    tokens: (B, L) int64, padded. token_mask: (B, L) bool, False for padding.
+    features: (B, R, D) float, or None without regions. boxes: (B, R, 4) float: left, top, right, bottom as fractions of
+    the picture, 0 to 1. region_mask: (B, R) bool, False for padding.
+    pixels: (B, 3, height, width) float, normalised, or None.
+    vision_states: (B or 1, 1 + R, H) float, the output of `Model.encode_vision`, used instead of `pixels`; or None.
+    answer: (B,) int64, 1 for true; None for unlabelled examples.
+
+    The fields below are auxiliary targets (`train.data.auxiliary`) and None without them. A target is a token id of the
+    vocabulary, or `IGNORED`.
+
+    targets: (B, L) int64, a value of the pair at the last token of each object that the query mentions.
+    pair: (B, 4) int64, targets of the first token: the pair, and what the query states.
+    values: (B, 2) float, the pair's two values as numbers, also for the first token; NaN where there is no value.
+    objects: (B, L, 5) int64, the words of an object at the last token of each object in the text.
+    sides: B unlabelled examples twice, as the training setting shows them and in the other modality
+    (`train.learning.consistency`).
     """
 
     tokens: Tensor
@@ -34,7 +43,7 @@ class Inputs:
     boxes: Tensor | None = None
     region_mask: Tensor | None = None
     pixels: Tensor | None = None
-    seen: Tensor | None = None
+    vision_states: Tensor | None = None
     answer: Tensor | None = None
     targets: Tensor | None = None
     pair: Tensor | None = None
@@ -46,13 +55,14 @@ class Inputs:
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def every(self, step: int, first: int) -> Inputs:
-        """Examples first, first + step, …"""
+        """Examples first, first + step, first + 2 step and so on."""
         return self._each(lambda tensor: tensor[first::step])
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Inputs:
-        there = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
-        sides = tuple(side._each(change) for side in there.pop("sides", ())) or None
-        return replace(self, sides=sides, **{name: change(tensor) for name, tensor in there.items()})
+        """This batch with every tensor changed."""
+        values = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
+        sides = tuple(side._each(change) for side in values.pop("sides", ())) or None
+        return replace(self, sides=sides, **{name: change(tensor) for name, tensor in values.items()})
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -60,7 +70,10 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Encoded:
-    """text: (B, L, H), image: (B, R, H) (patches for a model that sees pixels) or None, pooled: (B, H)."""
+    """Hidden states of the last layer.
+
+    text: (B, L, H). image: (B, R, H), of regions or patches, or None. pooled: (B, H), input of the classifier.
+    """
 
     text: Tensor
     image: Tensor | None

@@ -1,4 +1,4 @@
-"""Pictures as the pixels that a model sees: scaled to its size and normalised, rendered or from files."""
+"""Pictures as pixels, scaled to the size that a model takes and normalised: of rendered scenes, and from files."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from PIL import Image as pillow
 from torch import Tensor
 
 from render.image import Renderer, decode
-from train.cache import packed
-from train.data.augment import augment
+from train.cache import cached_strings
+from train.data.augment import augment_batch
 
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of each channel, 0 to 1
 
-# Those of ALBEF's published configurations.
+# ALBEF's, from its published configurations.
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)
 PUBLISHED: Statistics = (MEAN, STD)
-MAX_CACHED = 1 << 28  # bytes of scaled pictures
+MAX_CACHED = 1 << 28  # bytes of scaled pictures in memory
 
 
-def scaled(picture: np.ndarray, side: int) -> np.ndarray:
-    """A picture (height, width, 3) uint8 as (side, side, 3): area means where `side` divides both, else bicubic."""
+def scale_picture(picture: np.ndarray, side: int) -> np.ndarray:
+    """(height, width, 3) uint8 -> (side, side, 3): means of areas where `side` divides both, else bicubic."""
     height, width = picture.shape[:2]
     if (height, width) == (side, side):
         return picture
     exact = height % side == 0 and width % side == 0
-    how = pillow.Resampling.BOX if exact else pillow.Resampling.BICUBIC
-    return np.asarray(pillow.fromarray(picture).resize((side, side), how))
+    method = pillow.Resampling.BOX if exact else pillow.Resampling.BICUBIC
+    return np.asarray(pillow.fromarray(picture).resize((side, side), method))
 
 
-def normalised(pictures: np.ndarray, statistics: Statistics = PUBLISHED) -> Tensor:
+def normalise_pixels(pictures: np.ndarray, statistics: Statistics = PUBLISHED) -> Tensor:
     """(N, height, width, 3) uint8 -> (N, 3, height, width) float32."""
     values = torch.from_numpy(np.array(np.moveaxis(pictures, -1, 1), order="C")).float()
     mean, std = (torch.tensor(numbers)[:, None, None] for numbers in statistics)
@@ -44,10 +44,10 @@ def normalised(pictures: np.ndarray, statistics: Statistics = PUBLISHED) -> Tens
 
 
 class Pictures:
-    """Pictures of scenes for a model that sees `side` x `side` pixels: `Pictures(renderer, side)(grid)`.
+    """Pictures of scenes as `side` x `side` pixels: `Pictures(renderer, side)(grid)`.
 
-    They are the same as whole pictures scaled, but where the scale leaves cells whole pixels only the sprites are
-    scaled, once; else the last 256 MiB of scaled pictures are kept.
+    The pixels are those of the whole picture, scaled. Where a scaled cell has a whole number of pixels, only the
+    sprites are scaled, once; otherwise the last 256 MiB of scaled pictures stay in memory.
     """
 
     def __init__(self, renderer: Renderer, side: int, statistics: Statistics = PUBLISHED) -> None:
@@ -55,30 +55,30 @@ class Pictures:
             raise ValueError(f"pixels.side={side}: must be 1 to 4096")
         self.renderer, self.side, self.statistics = renderer, side, statistics
         self._sprites = self._scaled_sprites()
-        self._kept: OrderedDict[bytes, np.ndarray] = OrderedDict()
+        self._recent: OrderedDict[bytes, np.ndarray] = OrderedDict()
 
     def __call__(self, grid: np.ndarray, random: np.random.Generator | None = None) -> Tensor:
-        """Kind numbers (B, rows * columns) -> (B, 3, side, side) float32. A row of zeros is the blank white picture.
+        """Kind numbers (B, rows * columns) -> (B, 3, side, side) float32. A row of zeros gives the blank white picture.
 
-        random: changes pictures (`train.data.augment`).
+        random: augments the pictures (`train.data.augment`).
         """
         world = self.renderer.world
         grid = np.asarray(grid).reshape(-1, world.rows, world.columns)
         if random is not None:
-            whole = self.renderer.arrays(grid.reshape(len(grid), -1))
-            return normalised(augment(whole, self.side, random), self.statistics)
+            pictures = self.renderer.arrays(grid.reshape(len(grid), -1))
+            return normalise_pixels(augment_batch(pictures, self.side, random), self.statistics)
         if self._sprites is not None:
             cells = self._sprites[torch.from_numpy(grid.astype(np.int64))]  # (B, rows, columns, 3, height, width)
             return cells.permute(0, 3, 1, 4, 2, 5).reshape(len(grid), 3, self.side, self.side)
         pictures = np.stack([self._picture(cells) for cells in grid.reshape(len(grid), -1)])
-        return normalised(pictures, self.statistics)
+        return normalise_pixels(pictures, self.statistics)
 
     def blank(self, count: int = 1) -> Tensor:
         """White pictures, (count, 3, side, side)."""
         return self(np.zeros((count, self.renderer.world.cells), np.int64))
 
     def _scaled_sprites(self) -> Tensor | None:
-        """(kinds + 1, 3, height, width), or None where a pixel would lie in two cells."""
+        """(kinds + 1, 3, height, width), or None where a scaled pixel would belong to two cells."""
         renderer, side = self.renderer, self.side
         if renderer.height % side or renderer.width % side:
             return None
@@ -87,25 +87,26 @@ class Pictures:
             return None
         size = (renderer.cell // right, renderer.cell // down)
         sprites = [np.asarray(pillow.fromarray(s).resize(size, pillow.Resampling.BOX)) for s in renderer.rgb_sprites]
-        return normalised(np.stack(sprites), self.statistics)
+        return normalise_pixels(np.stack(sprites), self.statistics)
 
     def _picture(self, cells: np.ndarray) -> np.ndarray:
         key = np.ascontiguousarray(cells, "<i4").tobytes()
-        picture = self._kept.pop(key, None)
+        picture = self._recent.pop(key, None)
         if picture is None:
-            picture = scaled(self.renderer.arrays(cells[None])[0], self.side)
-            if (len(self._kept) + 1) * picture.nbytes > MAX_CACHED and self._kept:
-                self._kept.popitem(last=False)
-        self._kept[key] = picture
+            picture = scale_picture(self.renderer.arrays(cells[None])[0], self.side)
+            if (len(self._recent) + 1) * picture.nbytes > MAX_CACHED and self._recent:
+                self._recent.popitem(last=False)
+        self._recent[key] = picture
         return picture
 
 
 class FilePictures:
-    """N pictures from files for a model that sees `side` x `side` pixels: `FilePictures(ids, encoded, side)(rows)`.
+    """N pictures from files as `side` x `side` pixels: `FilePictures(ids, encoded, side)(rows)`.
 
-    Each is decoded and scaled once, and then kept on the disk, compressed, as bytes: no statistics are part of that.
-    ids: (N,), what pictures are called in errors. encoded: gives the N files, begins anew with every call. cache: as
-    of `train.cache`. Raises `ValueError` for a file that holds no picture.
+    Each is decoded and scaled once, then read from `cache` (a folder, or None for a temporary one). The cache holds
+    uint8 pixels, before they are normalised.
+    ids: (N,), names for error messages. encoded: gives the N files, from the first at every call. Raises `ValueError`
+    for a file that is not a picture.
     """
 
     BLANK = -1
@@ -126,19 +127,21 @@ class FilePictures:
         def make(start: int) -> Iterator[bytes]:
             for name, file in zip(ids[start:], islice(encoded(), start, None), strict=False):
                 try:
-                    yield scaled(np.asarray(decode(file)), side).tobytes()
+                    yield scale_picture(np.asarray(decode(file)), side).tobytes()
                 except ValueError as error:
                     raise ValueError(f"picture {name}: {error}") from None
 
-        self._pictures = packed(cache, f"pictures-{digest.hexdigest()}", len(ids), make, "decoding pictures")
+        self._pictures = cached_strings(cache, f"pictures-{digest.hexdigest()}", len(ids), make, "decoding pictures")
 
     def __call__(self, rows: np.ndarray, random: np.random.Generator | None = None) -> Tensor:
-        """Rows (B,), perhaps `BLANK` -> (B, 3, side, side) float32. random: changes pictures (`train.data.augment`),
-        which are then scaled twice where the files are not of the model's size."""
+        """Rows (B,), or `BLANK` -> (B, 3, side, side) float32.
+
+        random: augments the pictures (`train.data.augment`), after they are scaled.
+        """
         pictures = np.stack([self._picture(row) for row in rows.tolist()])
         if random is not None:
-            pictures = augment(pictures, self.side, random)
-        return normalised(pictures, self.statistics)
+            pictures = augment_batch(pictures, self.side, random)
+        return normalise_pixels(pictures, self.statistics)
 
     def _picture(self, row: int) -> np.ndarray:
         shape = (self.side, self.side, 3)

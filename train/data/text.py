@@ -1,7 +1,7 @@
-"""Text to token ids: `[CLS] caption [SEP] query [SEP]`, each distinct word of a data set tokenised once.
+"""Text to token ids: `[CLS] caption [SEP] query [SEP]`. Each distinct word is tokenised once.
 
-The tokenizers of BERT and RoBERTa never look beyond the next space, so a text's tokens are those of its words
-(a test holds this against the tokenizers themselves). Captions come from a closed grammar: a few dozen words.
+The tokenizers of BERT and RoBERTa never look beyond the next space, so the tokens of a text are those of its words
+(a test compares this with the tokenizers themselves).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from travlr.scene import COLOURS, SHAPES, SIZES, World, column_name, row_name
 from travlr.tasks import PAPER, task_class
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-LIST_START = "There is "  # what comes before the objects of a caption
+LIST_START = "There is "  # comes before the objects of a caption
 SEPARATOR = re.compile(r", | and ")
 WORDS_AND_MARKS = re.compile(r"\w+|[^\w\s]")
 
@@ -38,26 +38,31 @@ class Ragged:
         return self.flat[self.starts[i] : self.starts[i + 1]]
 
     def padded(self, rows: np.ndarray, pad: int) -> tuple[np.ndarray, np.ndarray]:
-        """Sequences `rows` as (B, L) int64, padded at the end to the longest, and which are tokens, (B, L) bool."""
+        """Sequences `rows` (B,) as (B, L) int64, padded at the end to the longest, and their mask (B, L) bool."""
         lengths = self.starts[rows + 1] - self.starts[rows]
         columns = np.arange(lengths.max(initial=0))
         mask = columns < lengths[:, None]  # (B, L)
-        places = np.where(mask, self.starts[rows][:, None] + columns, 0)
-        return np.where(mask, self.flat[places], pad).astype(np.int64), mask
+        positions = np.where(mask, self.starts[rows][:, None] + columns, 0)
+        return np.where(mask, self.flat[positions], pad).astype(np.int64), mask
+
+    def followed_by(self, other: Ragged) -> Ragged:
+        """The sequences of both."""
+        starts = np.concatenate([self.starts, other.starts[1:] + self.starts[-1]])
+        return Ragged(np.concatenate([self.flat, other.flat]), starts)
 
 
 class WordTokenizer:
-    """Token ids of texts through any tokenizer of `transformers`, word by word."""
+    """A tokenizer of `transformers` that is called once for each distinct word."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.size = len(tokenizer)
         names = ("cls", "sep", "pad", "mask", "unk")
         self.cls, self.sep, self.pad, self.mask, self.unknown = (getattr(tokenizer, f"{n}_token_id") for n in names)
-        self._known: dict[str, list[int]] = {}
+        self._cache: dict[str, list[int]] = {}
 
     def ids(self, text: str) -> list[int]:
-        """Tokens of a text, without special ones."""
+        """Token ids of a text, without special tokens."""
         first, *rest = text.split(" ")
         ids = list(self._ids(first))
         for word in rest:
@@ -65,12 +70,12 @@ class WordTokenizer:
         return ids
 
     def _ids(self, word: str) -> list[int]:
-        if word not in self._known:
-            self._known[word] = self.tokenizer.encode(word, add_special_tokens=False)
-        return self._known[word]
+        if word not in self._cache:
+            self._cache[word] = self.tokenizer.encode(word, add_special_tokens=False)
+        return self._cache[word]
 
     def join(self, *parts: Sequence[list[int]]) -> Ragged:
-        """N sequences `[CLS] first [SEP] second [SEP] …` of as many lists of token lists."""
+        """N sequences `[CLS] first [SEP] second [SEP] …`. parts: lists of N token lists."""
         rows = []
         for texts in zip(*parts, strict=True):
             row = [self.cls]
@@ -83,33 +88,31 @@ class WordTokenizer:
         return Ragged(flat, np.concatenate([[0], lengths.cumsum()]))
 
 
-def tokenise(words: WordTokenizer, texts: Sequence[str]) -> list[list[int]]:
-    """Token lists of texts; texts that repeat, as queries do, are looked up whole.
+def tokenise(tokenizer: WordTokenizer, texts: Sequence[str]) -> list[list[int]]:
+    """Token ids of texts. Equal texts, such as queries, are tokenised once.
 
-    Raises `ValueError`, naming the word, where the tokenizer does not know one: a model cannot learn from `[UNK]`.
+    Raises `ValueError`, with the word, for a word that the tokenizer does not know: a model cannot learn from `[UNK]`.
     """
-    known = {text: words.ids(text) for text in dict.fromkeys(texts)}
-    for text, ids in known.items():
-        if words.unknown in ids:
-            word = next(word for word in text.split(" ") if words.unknown in words.ids(f" {word}"))
+    ids = {text: tokenizer.ids(text) for text in dict.fromkeys(texts)}
+    for text, tokens in ids.items():
+        if tokenizer.unknown in tokens:
+            word = next(word for word in text.split(" ") if tokenizer.unknown in tokenizer.ids(f" {word}"))
             raise ValueError(
-                f"tokenizer: does not know {word!r} of the text {text[:80]!r}; give tokenizer= one that does, or name "
-                "the word in `samples` of the task's file"
+                f"tokenizer: does not know the word {word!r} in the text {text[:80]!r}; set tokenizer= to one that "
+                "knows it, or add the word to `samples` in the task's file"
             )
-    return [known[text] for text in texts]
+    return [ids[text] for text in texts]
 
 
-def phrases_of(caption: str) -> tuple[str, list[str]]:
-    """What comes before the objects that a caption lists, and these: `a red circle at A 1`."""
-    before, said, listed = caption.partition(LIST_START)
-    listed = listed.removesuffix(".")
-    return before + said, SEPARATOR.split(listed) if listed else []
+def split_caption(caption: str) -> tuple[str, list[str]]:
+    """The part of a caption before its objects, and the objects, such as `a red circle at A 1`."""
+    preface, start, objects = caption.partition(LIST_START)
+    objects = objects.removesuffix(".")
+    return preface + start, SEPARATOR.split(objects) if objects else []
 
 
 def grammar_tokenizer(task: str | None = None) -> Any:
-    """A lower-case WordPiece tokenizer of every word that captions of any world and queries of the paper's tasks can
-    hold, some 200, and after these the further words of one task.
-    """
+    """A lower-case WordPiece tokenizer of `vocabulary(task)`, a tokenizer of `transformers`."""
     from tokenizers import Tokenizer, normalizers, pre_tokenizers
     from tokenizers.models import WordPiece
     from transformers import PreTrainedTokenizerFast
@@ -124,7 +127,10 @@ def grammar_tokenizer(task: str | None = None) -> Any:
 
 
 def vocabulary(task: str | None) -> list[str]:
-    """Tokens of `grammar_tokenizer`, each once, in a fixed order: a new task changes no other task's vocabulary."""
+    """Every word of captions of any world and of queries of the paper's tasks, about 200, then further words of `task`.
+
+    The order is fixed, so that a new task changes no other task's vocabulary.
+    """
     largest = World(columns=26, rows=99)
     texts = [preface(largest), "There is a circle at A 1, an orange square at B 2 and"]
     texts += [text for name in PAPER for text in _sample_texts(name)]
@@ -136,6 +142,6 @@ def vocabulary(task: str | None) -> list[str]:
 
 
 def _sample_texts(name: str) -> list[str]:
-    """Query texts that hold every word of a task, and its claims."""
+    """Queries and claims that together have every word of a task."""
     task = task_class(name)
-    return [text for args in task.samples for text in (task.text(args), task.claim(args))]
+    return [text for args in task.vocabulary_arguments for text in (task.text(args), task.predicate(args))]

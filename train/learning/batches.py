@@ -9,18 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from train.config import Run
-from train.data.examples import (
-    SHOWN,
-    Examples,
-    RawExamples,
-    Source,
-    VisualSettings,
-    bucketed,
-    in_order,
-    shown,
-    streamed,
-)
+from train.data.batching import MODALITIES, bucket_batches, sorted_batches, visible_modalities
+from train.data.examples import Examples, RawExamples, VisualSettings
 from train.data.inputs import Inputs
+from train.data.sources import TrainingDataset, stream_examples
 from train.data.text import WordTokenizer
 from train.learning.consistency import paired_inputs
 from train.learning.module import Schedule
@@ -37,7 +29,7 @@ class RunData:
     """The data of a run: its dataset, tokenizer and image inputs."""
 
     run: Run
-    source: Source
+    source: TrainingDataset
     tokenizer: WordTokenizer
     visual: VisualSettings
 
@@ -114,7 +106,7 @@ def _streamed(data: RunData) -> tuple[Schedule, int]:
         first = start + epoch * apart
         through = epoch * per_epoch / (training.shortest_first * steps) if training.shortest_first else 1.0
         made = min(apart, 2 * math.ceil(rows * CANDIDATES ** (1 - min(1.0, through)) / 2))
-        raw = streamed(maker, first, first + made, keep=rows)
+        raw = stream_examples(maker, first, first + made, keep=rows)
         if not training.consistency:
             return _batches(data, _read(data, raw, epoch), config.batch_size, epoch)
         couple = np.arange(rows) // 2
@@ -169,8 +161,8 @@ def _batches(data: RunData, examples: Examples, size: int, epoch: int) -> Iterat
     config, setting = data.run, data.run.setting
     random = random_of(config.seed, 1, epoch)
     changes = random_of(config.seed, 7, epoch) if config.training.augment else None
-    for rows in bucketed(_lengths(examples, setting), size, config.training.window, random):
-        image, caption = shown(setting, rows, random)
+    for rows in bucket_batches(_lengths(examples, setting), size, config.training.window, random):
+        image, caption = visible_modalities(setting, rows, random)
         inputs = examples.inputs(rows, image, caption, changes)
         if config.training.auxiliary_targets and not config.training.frozen:
             inputs = examples.auxiliary(inputs, rows, examples.text_rows(rows, image, caption))
@@ -180,15 +172,15 @@ def _batches(data: RunData, examples: Examples, size: int, epoch: int) -> Iterat
 def test_batches(examples: Examples, setting: str) -> Iterator[Inputs]:
     """All examples in a setting, by length."""
     for rows in test_rows(examples, setting):
-        yield examples.inputs(rows, *shown(setting, rows, None))
+        yield examples.inputs(rows, *visible_modalities(setting, rows, None))
 
 
 def test_rows(examples: Examples, setting: str) -> Iterator[np.ndarray]:
     extra = 0 if examples.regions is None or setting == "caption" else examples.regions.index.shape[1]
-    return in_order(_lengths(examples, setting) + extra, TOKENS)
+    return sorted_batches(_lengths(examples, setting) + extra, TOKENS)
 
 
 def _lengths(examples: Examples, setting: str) -> np.ndarray:
     """Tokens of N examples in a setting; those of `mixed` as if nothing were dropped."""
-    image, caption = (np.full(len(examples), is_shown) for is_shown in SHOWN[main_test_setting(setting)])
+    image, caption = (np.full(len(examples), is_shown) for is_shown in MODALITIES[main_test_setting(setting)])
     return examples.texts.lengths[examples.text_rows(np.arange(len(examples)), image, caption)]

@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from train.data.examples import Examples, shown
+from train.data.batching import visible_modalities
+from train.data.examples import Examples
 from train.data.inputs import IGNORED, Inputs
 
 OTHER = {"image": "caption", "caption": "image"}
@@ -28,7 +29,7 @@ def paired_inputs(examples: Examples, rows: np.ndarray, setting: str) -> tuple[I
     """
     sides = []
     for side in (setting, OTHER[setting]):
-        image, caption = shown(side, rows, None)
+        image, caption = visible_modalities(side, rows, None)
         inputs = examples.inputs(rows, image, caption)
         known = examples.auxiliary(inputs, rows, examples.text_rows(rows, image, caption))
         assert known.targets is not None

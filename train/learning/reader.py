@@ -27,15 +27,16 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from train.config import ARCHITECTURES, architecture_of
-from train.data.examples import Examples, RawExamples, VisualSettings, streamed
+from train.data.examples import Examples, RawExamples, VisualSettings
 from train.data.inputs import Inputs
 from train.data.pixels import Pictures
-from train.data.text import LIST_START, WordTokenizer, phrases_of
+from train.data.sources import stream_examples
+from train.data.text import LIST_START, WordTokenizer, split_caption
 from train.models import make_model
 from train.regions.recogniser import weights_digest
 from travlr.cli import Log
-from travlr.dataset import config_dict
 from travlr.files import replacing
+from travlr.formats.manifest import config_dict
 from travlr.generate import Generator
 
 VERSION = 1  # of the training procedure; saved readers of another version are not used
@@ -153,17 +154,17 @@ def phrase_words(captions: Sequence[str]) -> tuple[str, list[str], int]:
 
     Raises `ValueError` if the captions do not start alike.
     """
-    prefaces = {phrases_of(caption)[0] for caption in captions}
+    prefaces = {split_caption(caption)[0] for caption in captions}
     if len(prefaces) != 1 or LIST_START not in min(prefaces):
         raise ValueError(f"reader: captions must all start alike up to {LIST_START!r}, not {sorted(prefaces)[:2]}")
-    split = [phrase.split(" ") for caption in captions for phrase in phrases_of(caption)[1]]
+    split = [phrase.split(" ") for caption in captions for phrase in split_caption(caption)[1]]
     return prefaces.pop(), ["", *sorted({word for words in split for word in words})], max(map(len, split))
 
 
 def phrase_targets(captions: Sequence[str], config: ReaderConfig) -> tuple[np.ndarray, np.ndarray]:
     """Words of the phrases of B captions, (B, P, W) int64, padded with `NOTHING`, and numbers of phrases, (B,)."""
     number = {word: i for i, word in enumerate(config.words)}
-    listed = [phrases_of(caption)[1] for caption in captions]
+    listed = [split_caption(caption)[1] for caption in captions]
     counts = np.array([len(phrases) for phrases in listed])
     targets = np.full((len(captions), counts.max(initial=0), config.longest), NOTHING, np.int64)
     for row, phrases in enumerate(listed):
@@ -253,7 +254,7 @@ def train_reader(
         raise ValueError(
             f"reader.steps={steps}: must be from 1 to {(last - first) // BATCH}; the world has no more scenes"
         )
-    sample = _unlabelled(streamed(maker, first, min(first + SAMPLE, last)))
+    sample = _unlabelled(stream_examples(maker, first, min(first + SAMPLE, last)))
     preface, settings, longest = phrase_words(sample.captions)
     changes: dict[str, Any] = {} if size == "base" else {"vocabulary": words.size}
     regions = Examples(sample.take(np.arange(1)), words, visual).regions
@@ -302,7 +303,7 @@ def _batches(
     shown = np.arange(BATCH) > 0
     for done in range(0, steps, CHUNK):
         first = maker.config.count.train + done * BATCH
-        raw = _unlabelled(streamed(maker, first, first + min(CHUNK, steps - done) * BATCH))
+        raw = _unlabelled(stream_examples(maker, first, first + min(CHUNK, steps - done) * BATCH))
         examples = Examples(replace(raw, captions=raw.queries), words, visual)
         for start in range(0, len(examples), BATCH):
             rows = np.arange(start, start + BATCH)

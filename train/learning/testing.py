@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from train.config import Run
-from train.data.examples import SHOWN, Examples, in_order, shown
+from train.data.batching import MODALITIES, sorted_batches, visible_modalities
+from train.data.examples import Examples
 from train.data.inputs import Inputs
 from train.learning.batches import TOKENS, RunData, test_rows
 from train.learning.reader import distinct
@@ -57,7 +58,7 @@ def test_matrix(data: RunData, model: Model, device: str, precision: str) -> Tes
 
 def possible(run: Run, setting: str) -> bool:
     """Whether the model's input in a test setting contains what the task asks about (see `Run.sees_places`)."""
-    return setting != "image" or run.sees_places or not TASKS[run.task].places
+    return setting != "image" or run.sees_places or not TASKS[run.task].uses_positions
 
 
 @torch.inference_mode()
@@ -80,7 +81,7 @@ def predict(
 def _batches(examples: Examples, settings: Sequence[str]) -> Batches:
     for setting in settings:
         for rows in test_rows(examples, setting):
-            yield setting, rows, examples.inputs(rows, *shown(setting, rows, None))
+            yield setting, rows, examples.inputs(rows, *visible_modalities(setting, rows, None))
 
 
 def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[str], device: torch.device) -> Batches:
@@ -88,15 +89,17 @@ def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[st
     all settings. Pictures are processed in portions, so that their states fit into memory."""
 
     def see(rows: np.ndarray, image: bool) -> torch.Tensor:
-        return model.see(examples.inputs(rows, np.full(len(rows), image), np.zeros(len(rows), bool)).to(device))
+        return model.encode_vision(
+            examples.inputs(rows, np.full(len(rows), image), np.zeros(len(rows), bool)).to(device)
+        )
 
     texts = copy.copy(examples)
     texts.pixels = None
-    shows = [setting for setting in settings if SHOWN[setting][0]]
+    shows = [setting for setting in settings if MODALITIES[setting][0]]
     if blank := [setting for setting in settings if setting not in shows]:
         seen = see(np.arange(1), False)  # (1, 1 + R, H)
         for setting, rows, inputs in _batches(texts, blank):
-            yield setting, rows, replace(inputs, seen=seen)
+            yield setting, rows, replace(inputs, vision_states=seen)
     first, which = distinct(examples)
     order = np.argsort(which, kind="stable")
     shape = model.shape
@@ -107,7 +110,7 @@ def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[st
         seen = torch.cat([see(pictures[i : i + batch], True) for i in range(0, len(pictures), batch)])
         rows = order[slice(*np.searchsorted(which[order], (start, start + portion)))]
         for setting in shows:
-            images, captions = (np.full(len(rows), is_shown) for is_shown in SHOWN[setting])
-            for part in in_order(examples.texts.lengths[examples.text_rows(rows, images, captions)], TOKENS):
-                inputs = texts.inputs(rows[part], *shown(setting, rows[part], None))
-                yield setting, rows[part], replace(inputs, seen=seen[which[rows[part]] - start])
+            images, captions = (np.full(len(rows), is_shown) for is_shown in MODALITIES[setting])
+            for part in sorted_batches(examples.texts.lengths[examples.text_rows(rows, images, captions)], TOKENS):
+                inputs = texts.inputs(rows[part], *visible_modalities(setting, rows[part], None))
+                yield setting, rows[part], replace(inputs, vision_states=seen[which[rows[part]] - start])

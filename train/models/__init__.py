@@ -1,4 +1,7 @@
-"""The models by name, and how large they are. A model of a user's own is given as `package.module:Class`."""
+"""The models: the registry of their classes (`MODELS`) and their sizes; a user's own is `package.module:Class`.
+
+Read `layers` (base class and layers) first, then one architecture per file, then `loading` (published weights).
+"""
 
 from __future__ import annotations
 
@@ -24,15 +27,15 @@ MODELS: dict[str, type[Model]] = {
     "roberta": Roberta,
 }
 
-# `base` is the published architecture. The others train on a CPU: without dropout, which in attention forbids the
-# fused kernel there, and with ALBEF on smaller pictures.
+# `base` is the published architecture. The others are for CPUs: without dropout, which the fused attention kernel does
+# not support there, and with smaller pictures for ALBEF.
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"layers": 2, "width": 64, "heads": 2, "intermediate": 256, "dropout": 0.0, "attention_dropout": 0.0},
     "small": {"layers": 4, "width": 128, "heads": 2, "intermediate": 512, "dropout": 0.0, "attention_dropout": 0.0},
     "base": {"layers": 12, "width": 768, "heads": 12, "intermediate": 3072, "dropout": 0.1, "attention_dropout": 0.1},
 }
 
-# What differs for a model, at every size (under "") and at one.
+# Differences of a model, at every size (under "") and at one.
 MODEL_SIZES: dict[str, dict[str, dict[str, Any]]] = {
     "visualbert": {},
     "uniter": {"": {"vocabulary": 28996}},
@@ -49,11 +52,13 @@ MODEL_SIZES: dict[str, dict[str, dict[str, Any]]] = {
     "bert": {"": {"vocabulary": 28996}},
     "roberta": {"": {"vocabulary": 50265, "positions": 514, "types": 1, "epsilon": 1e-5}},
 }
-CONTROLLED = {"vocabulary": 30522}  # of all controlled models: in Volta UNITER, too, reads bert-base-uncased
+CONTROLLED = {
+    "vocabulary": 30522
+}  # of all controlled models: in Volta, UNITER too has the vocabulary of bert-base-uncased
 
 
 def shape_of(name: str, size: str = "base", **changes: Any) -> Shape:
-    """The shape of a model of a size, with `changes` to any field of Shape (usually `vocabulary`, `feature_width`).
+    """The shape of a model. changes: fields of `Shape`, usually `vocabulary` and `feature_width`.
 
     Raises ValueError for an unknown name or size, TypeError for an unknown field.
     """
@@ -65,28 +70,29 @@ def shape_of(name: str, size: str = "base", **changes: Any) -> Shape:
 
 
 def class_of(name: str) -> type[Model]:
-    """The class of a model, one of `MODELS` or `package.module:Class`. Raises ValueError where there is none."""
+    """The class of a model: one of `MODELS`, or `package.module:Class`. Raises ValueError for any other name."""
     if name in MODELS:
         return MODELS[name]
     architecture_of(name)
-    found = import_name("model", name)
-    if not (isinstance(found, type) and issubclass(found, Model)):
+    model = import_name("model", name)
+    if not (isinstance(model, type) and issubclass(model, Model)):
         raise ValueError(f"model={name}: must be a subclass of Model in train.models.layers")
-    return found
+    return model
 
 
 def make_model(name: str, size: str = "base", options: dict[str, Any] | None = None, **changes: Any) -> Model:
-    """A model with random weights. `options` go to its class (`matching`, `controlled`, `boxes`, ...), `changes` to its
-    shape. Raises ValueError for an unknown name, size or option value, and for an option that the model does not have.
+    """A model with random weights. options: of its class (`matching`, `controlled`, `boxes`, ...). changes: of `Shape`.
+
+    Raises ValueError for an unknown name, size or option value, and for an option that the model does not have.
     """
     options = options or {}
     shape = shape_of(name, size, **((CONTROLLED if options.get("controlled") else {}) | changes))
-    known = class_of(name).__init__.__kwdefaults__ or {}
+    valid = class_of(name).__init__.__kwdefaults__ or {}
     for option in options:
-        if option not in known:
-            raise ValueError(f"{option}: not an option of model={name}, which has {', '.join(known) or 'none'}")
+        if option not in valid:
+            raise ValueError(f"{option}: not an option of model={name}, which has {', '.join(valid) or 'none'}")
     model = class_of(name)(shape, **options)
-    if name not in MODELS:  # its weights are its own affair
+    if name not in MODELS:  # a user's class initialises its own weights
         return model
     with torch.no_grad():
         for parameter in model.parameters():

@@ -1,4 +1,7 @@
-"""ALBEF (Li et al. 2021) as a visual-entailment classifier: a ViT, a text encoder, and fusion by cross-attention."""
+"""ALBEF (Li et al. 2021) as a classifier: a ViT, a text encoder, and fusion by cross-attention.
+
+Shapes: B examples, L text tokens, R patches, S = 1 + R states of the ViT, H width, A heads, d = H / A.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,17 @@ from torch.nn import functional
 
 from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
-from train.models.layers import Layer, Model, Shape, Stack, TextEmbeddings, attend, initialise
+from train.models.layers import Layer, LayerStack, Model, Shape, TextEmbeddings, attend, initialise
 
 
 class Albef(Model):
     """ALBEF with the classifier of its visual-entailment fine-tuning, two-way instead of three-way.
 
-    `Shape.layers` counts text layers, `image_layers` those of the ViT, `cross_layers` those that fuse; `picture` is the
-    side of the square picture in pixels. (Table 8's 290.34 M is ALBEF's generative question-answering model.)
-    matching: also build the published head (`itm_head`).
-    distil: also build the momentum teacher that `distillation_loss` needs, under the published names `*_m`.
+    `Shape.layers` counts text layers, `image_layers` layers of the ViT, `cross_layers` layers of the fusion; `picture`
+    is the side of the square picture in pixels. (The 290.34 M of Table 8 are those of ALBEF's generative
+    question-answering model.)
+    matching: also build the published matching head (`itm_head`).
+    distil: also build the momentum teacher for `distillation_loss`, under the published names `*_m`.
     """
 
     architecture = ARCHITECTURES["albef"]
@@ -50,28 +54,28 @@ class Albef(Model):
         return self.text_encoder.embeddings.word_embeddings
 
     def encode(self, inputs: Inputs, image_states: bool = True) -> Encoded:
-        """image: the ViT's states of the patches, row by row, without its class token. pooled: the first text state.
+        """image: states of the patches from the ViT, row by row, without the class token. pooled: the first text state.
 
-        Raises ValueError without pixels, or where the picture is not `Shape.picture` pixels wide and high.
+        Raises ValueError without pixels, and for pictures that are not `Shape.picture` pixels wide and high.
         """
-        image = self.see(inputs)  # (B or 1, 1 + R, H)
+        image = self.encode_vision(inputs)  # (B or 1, 1 + R, H)
         text = self.text_encoder(inputs.tokens, inputs.token_mask, image)
         return Encoded(text, image[:, 1:], text[:, 0])
 
-    def see(self, inputs: Inputs) -> Tensor:
-        """What `encode` makes of the pictures alone, (B, 1 + R, H): other batches of them can have it as `seen`."""
-        if inputs.seen is not None:
+    def encode_vision(self, inputs: Inputs) -> Tensor:
+        """States of the ViT, (B, 1 + R, H), class token first."""
+        if inputs.vision_states is not None:
             self.check(inputs)
-            return inputs.seen
+            return inputs.vision_states
         return self.visual_encoder(self.pixels_of(inputs))
 
     def adapt(self, name: str, tensor: Tensor) -> Tensor:
-        """Position embeddings of another resolution are interpolated, as the published fine-tuning does."""
+        """Interpolate position embeddings of another resolution, as the published fine-tuning does."""
         return fit_positions(tensor, self.visual_encoder.pos_embed.shape[1]) if name.endswith("pos_embed") else tensor
 
     @torch.no_grad()
     def after_loading(self, missing: Sequence[str]) -> None:
-        """What a checkpoint lacks of the teacher is copied from the student."""
+        """Copy tensors of the teacher that the checkpoint lacks from the student."""
         tensors = self.state_dict()
         for name in missing:
             if "_m." in name:
@@ -80,7 +84,7 @@ class Albef(Model):
     def pixels_of(self, inputs: Inputs) -> Tensor:
         self.check(inputs)
         if inputs.pixels is None:
-            raise ValueError("ALBEF needs pixels: give it a blank image, not none")
+            raise ValueError("model=albef: needs pixels; use a blank picture for none")
         side = self.shape.picture
         if inputs.pixels.shape[1:] != (3, side, side):
             raise ValueError(f"pixels {tuple(inputs.pixels.shape[1:])}: this model takes {(3, side, side)} (picture)")
@@ -89,45 +93,46 @@ class Albef(Model):
     def distillation_loss(self, inputs: Inputs, alpha: float = 0.4, momentum: float = 0.995) -> Tensor:
         """Mean of (1 - alpha) cross-entropy with the answer + alpha cross-entropy with the teacher's distribution.
 
-        First moves the teacher: momentum x itself + (1 - momentum) x student. Defaults as in the published recipe.
+        Updates the teacher first: momentum x teacher + (1 - momentum) x student. Defaults of the published recipe.
+        Raises ValueError without a teacher or answers.
         """
         if not self.distil or inputs.answer is None:
             raise ValueError("distillation needs a model built with distil=True, and answers")
         pixels = self.pixels_of(inputs)
         with torch.no_grad():
-            self.move_teacher(momentum)
+            self.update_teacher(momentum)
             image = self.visual_encoder_m(pixels)
-            soft = self.head_m(self.text_encoder_m(inputs.tokens, inputs.token_mask, image)[:, 0]).softmax(-1)
+            teacher = self.head_m(self.text_encoder_m(inputs.tokens, inputs.token_mask, image)[:, 0]).softmax(-1)
         logits = self(inputs)
-        hard = functional.cross_entropy(logits, inputs.answer)
-        return (1 - alpha) * hard + alpha * functional.cross_entropy(logits, soft)
+        answer_loss = functional.cross_entropy(logits, inputs.answer)
+        return (1 - alpha) * answer_loss + alpha * functional.cross_entropy(logits, teacher)
 
     @torch.no_grad()
-    def move_teacher(self, momentum: float) -> None:
+    def update_teacher(self, momentum: float) -> None:
         pairs = (
             (self.visual_encoder_m, self.visual_encoder),
             (self.text_encoder_m, self.text_encoder),
             (self.head_m, self.head),
         )
         for teacher, student in pairs:
-            for ours, theirs in zip(teacher.parameters(), student.parameters(), strict=True):
-                ours.mul_(momentum).add_(theirs, alpha=1 - momentum)
+            for average, current in zip(teacher.parameters(), student.parameters(), strict=True):
+                average.mul_(momentum).add_(current, alpha=1 - momentum)
 
 
 class TextEncoder(nn.Module):
-    """A BERT without pooler whose last `cross_layers` layers also attend to the image, class token included."""
+    """A BERT without pooler. Its last `cross_layers` layers also attend to the image, class token included."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.embeddings = TextEmbeddings(shape)
         layers = [Layer(shape) for _ in range(shape.layers)]
         fusion = [Layer(shape, cross=True) for _ in range(shape.cross_layers)]
-        self.encoder = Stack([*layers, *fusion])
+        self.encoder = LayerStack([*layers, *fusion])
         self.unimodal = shape.layers
         self.apply(initialise)
 
     def forward(self, tokens: Tensor, mask: Tensor, image: Tensor | None = None) -> Tensor:
-        """tokens, mask: (B, L); image: (B, 1 + R, H). Without an image, the text layers alone. Returns (B, L, H)."""
+        """tokens, mask: (B, L); image: (B or 1, 1 + R, H), or None for the text layers alone. Returns (B, L, H)."""
         states = self.embeddings(tokens)
         for layer in self.encoder.layer[: self.unimodal]:
             states = layer(states, mask)
@@ -138,7 +143,7 @@ class TextEncoder(nn.Module):
 
 
 class VisionTransformer(nn.Module):
-    """ViT under timm's names, as ALBEF published it: pre-norm, class token first, no dropout."""
+    """The ViT that ALBEF published, with the names of timm: pre-norm, class token first, no dropout."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -163,6 +168,8 @@ class VisionTransformer(nn.Module):
 
 
 class VisionBlock(nn.Module):
+    """A pre-norm layer of the ViT, (B, S, H) to (B, S, H)."""
+
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.heads = shape.heads
@@ -185,15 +192,15 @@ class VisionBlock(nn.Module):
         return states + self.mlp["fc2"](functional.gelu(self.mlp["fc1"](self.norm2(states))))
 
 
-def fit_positions(positions: Tensor, wanted: int) -> Tensor:
-    """Position embeddings (1, 1 + n, H) of a square grid, interpolated (bicubic) to (1, wanted, H); class row kept.
+def fit_positions(positions: Tensor, length: int) -> Tensor:
+    """Position embeddings (1, 1 + n, H) of a square grid, interpolated (bicubic) to (1, length, H).
 
-    Raises ValueError where either grid is not square.
+    The class token's stays as it is. Raises ValueError for a grid that is not square.
     """
-    if positions.shape[1] == wanted:
+    if positions.shape[1] == length:
         return positions
-    sides = [round((count - 1) ** 0.5) for count in (positions.shape[1], wanted)]
-    if [1 + side * side for side in sides] != [positions.shape[1], wanted]:
+    sides = [round((count - 1) ** 0.5) for count in (positions.shape[1], length)]
+    if [1 + side * side for side in sides] != [positions.shape[1], length]:
         raise ValueError(f"position embedding for {positions.shape[1]} positions: not a square grid of patches")
     old, new = sides
     grid = positions[:, 1:].float().reshape(1, old, old, -1).permute(0, 3, 1, 2)  # (1, H, old, old)

@@ -1,4 +1,7 @@
-"""The text-only baselines: BERT (Devlin et al. 2019) and RoBERTa (Liu et al. 2019)."""
+"""The text-only baselines: BERT (Devlin et al. 2019) and RoBERTa (Liu et al. 2019).
+
+Both are the models of `transformers`, with fused attention. Shapes: B examples, L text tokens, H width.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from train.models.layers import Dropout, Model, Shape, initialise, use_fused_att
 
 
 class Bert(Model):
-    """The BERT of `transformers` with fused attention, and its classification head. Regions and pixels are not seen."""
+    """BERT with its classification head. It ignores regions and pixels."""
 
     architecture = ARCHITECTURES["bert"]
     renames = (
@@ -42,10 +45,10 @@ class Bert(Model):
 
 
 class Roberta(Model):
-    """The RoBERTa of `transformers` with fused attention, and its classification head; `pooled` is the first state.
+    """RoBERTa with its classification head. `pooled` is the first state.
 
-    Positions count from 2 (0 and 1 are unused in the published weights), so `Shape.positions` is two more than the
-    longest text. They come from the mask: any padding token will do.
+    Positions count from 2 (0 and 1 are unused in the published weights), so `Shape.positions` is the length of the
+    longest text + 2. They are computed from the mask, so the id of the padding token does not matter.
     """
 
     architecture = ARCHITECTURES["roberta"]

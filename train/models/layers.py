@@ -1,7 +1,7 @@
-"""What the models are made of: sizes, BERT's layers under their published names, and attention in one fused kernel.
+"""The base class of all models, and their layers: BERT's, under the published names, with fused attention.
 
-Shapes: B examples, L text tokens, R regions or patches, S = L + R, H width, A heads, V vocabulary.
-Masks are boolean, True where a position may be attended to.
+Shapes: B examples, L text tokens, R regions or patches, S = L + R, D numbers of a region's features, H width, A heads,
+d = H / A, Q queries and K keys of attention, V vocabulary. Masks are boolean, True where a position is attended to.
 """
 
 from __future__ import annotations
@@ -17,14 +17,19 @@ from torch.nn import functional
 from train.config import Architecture
 from train.data.inputs import Encoded, Inputs
 
-BASE_STD = 0.02  # standard deviation of BERT's random weights
-POOLED_WIDTH = 1024  # of the controlled models' two poolers where the model is 768 wide; others in proportion
+BASE_WIDTH, BASE_STD = 768, 0.02  # width of BERT, and standard deviation of its random weights
+POOLED_WIDTH = 1024  # of the controlled models' poolers at BASE_WIDTH; in proportion at other widths
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How large a model is. `layers` counts text layers (or all, where text and image share them), `image_layers` and
-    `cross_layers` those of LXMERT (5, 5) and ALBEF (12, 6); `picture` and `patch` are ALBEF's, in pixels."""
+    """The size of a model. vocabulary: number of words. feature_width: numbers of a region's features.
+
+    layers: text layers, or all layers if text and image share them. image_layers, cross_layers: of LXMERT and ALBEF.
+    picture, patch: sides in pixels, of ALBEF. epsilon: of LayerNorm.
+
+    Raises `ValueError` for sizes that do not fit each other.
+    """
 
     layers: int = 12
     width: int = 768
@@ -53,15 +58,14 @@ class Shape:
 
 
 class Model(nn.Module):
-    """What all models share: `encode`, two logits from the pooled state, and a matching score where it is built.
+    """Base class of all models. A subclass takes a `Shape`, and options by keyword.
 
-    A subclass takes a `Shape`, and options by keyword. It sets `architecture` (what it sees and takes), `shape` and
-    `head`, and defines `encode` and `embeddings`.
+    It sets `architecture`, `shape` and `head`, and defines `encode` and `embeddings`.
 
-    renames: regular expressions from published key names to the model's own, applied in order when a checkpoint is
-    loaded. head: the classifier, alone trained when the encoder is frozen. matching: the published image-text matching
-    head, (B, H) to (B, 2), built on request and in no count of Table 8. Output 1 means a match in all four published
-    pretrainings.
+    renames: regular expressions and replacements that map published key names to the model's own, applied in order when
+    a checkpoint is loaded. head: the classifier, which alone is trained when the encoder is frozen. matching: the
+    published image-text matching head, (B, H) to (B, 2), built on request and not counted in Table 8. Output 1 means a
+    match in all four published pretrainings.
     """
 
     architecture: ClassVar[Architecture]
@@ -71,7 +75,7 @@ class Model(nn.Module):
     matching: nn.Linear | None
 
     def encode(self, inputs: Inputs, image_states: bool = True) -> Encoded:
-        """States of every token and region. `image_states=False` lets a model skip work that `pooled` does not need."""
+        """Hidden states of a batch. image_states: False if `Encoded.image` is not used; a model may then skip work."""
         raise NotImplementedError
 
     @property
@@ -84,9 +88,9 @@ class Model(nn.Module):
         return self.head(self.encode(inputs, image_states=False).pooled)
 
     def match(self, inputs: Inputs) -> Tensor:
-        """(B,): log-odds that image and text belong together, by the published matching head.
+        """Log-odds (B,) that image and text match, by the published matching head.
 
-        Raises ValueError for a model without one: text-only, or built without `matching=True`.
+        Raises ValueError for a model without this head: text-only, or built without `matching=True`.
         """
         matching = getattr(self, "matching", None)
         if matching is None:
@@ -94,15 +98,15 @@ class Model(nn.Module):
         scores = matching(self.encode(inputs, image_states=False).pooled)  # (B, 2)
         return scores[:, 1] - scores[:, 0]
 
-    def see(self, inputs: Inputs) -> Tensor:
-        """What `encode` makes of the pictures alone, (B, 1 + R, H); later batches may hold it as `Inputs.seen`.
+    def encode_vision(self, inputs: Inputs) -> Tensor:
+        """States of the pictures alone, (B, 1 + R, H), which later batches may have as `Inputs.vision_states`.
 
-        Defined where `architecture.separate_vision` is true.
+        Defined if `architecture.separate_vision` is true.
         """
         raise NotImplementedError
 
     def distillation_loss(self, inputs: Inputs) -> Tensor:
-        """The loss against a momentum teacher. Defined where `architecture.teacher` is true."""
+        """The loss with a momentum teacher. Defined if `architecture.teacher` is true."""
         raise NotImplementedError
 
     def encoder_parameters(self) -> Iterator[nn.Parameter]:
@@ -110,14 +114,14 @@ class Model(nn.Module):
         return (parameter for name, parameter in self.named_parameters() if not name.startswith("head."))
 
     def adapt(self, name: str, tensor: Tensor) -> Tensor:
-        """A published tensor, under the model's own name, as this model needs it."""
+        """Convert a tensor of a checkpoint to this model's shape. name: the model's own name of the tensor."""
         return tensor
 
     def after_loading(self, missing: Sequence[str]) -> None:
-        """Called after a checkpoint is loaded. missing: the model's tensors that it lacked."""
+        """Called after a checkpoint is loaded. missing: names of tensors that the checkpoint does not have."""
 
     def check(self, inputs: Inputs) -> None:
-        """Raises ValueError where the batch is not one that this model takes."""
+        """Raises ValueError for a batch that this model cannot take."""
         if inputs.tokens.shape[1] > self.shape.positions:
             raise ValueError(
                 f"text of {inputs.tokens.shape[1]} tokens: this model takes at most {self.shape.positions} (positions)"
@@ -137,13 +141,13 @@ def classifier(width: int, hidden: int) -> nn.Sequential:
 
 
 def initial_std(width: int) -> float:
-    """Standard deviation of random weights: BERT's 0.02 at its width of 768; narrower layers have larger weights, so
-    that what they put out is as large."""
-    return BASE_STD * (768 / width) ** 0.5
+    """Standard deviation of random weights: BERT's at its width, and larger in narrower layers, so that their outputs
+    are as large."""
+    return BASE_STD * (BASE_WIDTH / width) ** 0.5
 
 
 def initialise(module: nn.Module) -> None:
-    """BERT's start: weights from N(0, 0.02), biases 0, padding row 0; LayerNorm keeps its 1 and 0."""
+    """Initialise as BERT: weights from N(0, 0.02), biases 0, padding row 0. LayerNorm keeps its 1 and 0."""
     if isinstance(module, nn.Linear | nn.Conv2d):
         nn.init.normal_(module.weight, std=BASE_STD)
         if module.bias is not None:
@@ -158,23 +162,23 @@ def initialise(module: nn.Module) -> None:
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
     """Softmax attention. query: (B, A, Q, d), key and value: (B, A, K, d), mask: (B, K) bool or None.
 
-    Masked keys get the most negative finite score, as in `transformers`: where *every* key of an example is masked,
-    attention is uniform rather than NaN. (The published LXMERT adds -10000, and differs in that case alone.)
+    Masked keys get the most negative finite score, as in `transformers`: if *every* key of an example is masked,
+    attention is uniform rather than NaN. (The published LXMERT adds -10000, and differs in this case only.)
 
-    One fused kernel, but on a CPU in bf16, where its backward pass is several times slower than two batched products,
-    and with dropout, which it does not fuse there.
+    Uses one fused kernel, except on a CPU in bf16, where its backward pass is several times slower than two batched
+    products, and on a CPU with dropout, which the kernel does not fuse.
     """
     bias = None
     if mask is not None:
         bias = torch.zeros(mask.shape, dtype=query.dtype, device=mask.device)
         bias = bias.masked_fill(~mask, torch.finfo(query.dtype).min)[:, None, None, :]  # (B, 1, 1, K)
     if query.device.type == "cpu" and (query.dtype == torch.bfloat16 or dropout):
-        return _attend_in_products(query, key, value, bias, dropout)
+        return _matmul_attention(query, key, value, bias, dropout)
     return functional.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
 
 
-def _attend_in_products(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: float) -> Tensor:
-    *batch, rows, width = query.shape
+def _matmul_attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: float) -> Tensor:
+    *batch, rows, width = query.shape  # B, A, Q, d
     query, key, value = (x.reshape(-1, x.shape[-2], width) for x in (query, key, value))  # (B A, Q or K, d)
     start = query.new_zeros(1, 1, 1) if bias is None else bias.expand(*batch, rows, -1).flatten(0, 1)  # (B A, Q, K)
     scores = torch.baddbmm(start, query, key.transpose(1, 2), beta=float(bias is not None), alpha=width**-0.5)
@@ -183,15 +187,15 @@ def _attend_in_products(query: Tensor, key: Tensor, value: Tensor, bias: Tensor 
 
 
 def fast_dropout(values: Tensor, probability: float) -> Tensor:
-    """Dropout in training. The probability is rounded to 1/65536 on a CPU, where one random number is drawn for four
-    values: drawing one for each takes an eighth of a step at base size, and is not shared among threads."""
+    """Dropout, as in training. On a CPU the probability is rounded to a multiple of 1/65536, and one random number
+    serves four values: one for each, drawn in a single thread, takes an eighth of a training step at base size."""
     if not probability or values.device.type != "cpu":
         return functional.dropout(values, probability)
     bits = torch.empty((values.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     draws = bits.view(torch.int16)[: values.numel()].view(values.shape)
-    kept = torch.empty(values.shape, dtype=values.dtype)
-    torch.ge(draws, round(probability * 65536) - 32768, out=kept)
-    return values * kept.mul_(1 / (1 - probability))
+    mask = torch.empty(values.shape, dtype=values.dtype)
+    torch.ge(draws, round(probability * 65536) - 32768, out=mask)
+    return values * mask.mul_(1 / (1 - probability))
 
 
 class Dropout(nn.Dropout):
@@ -202,7 +206,7 @@ class Dropout(nn.Dropout):
 
 
 class Attention(nn.Module):
-    """Multi-head attention up to, but without, the output projection; parameter names as in BERT."""
+    """Multi-head attention without the output projection. Parameter names as in BERT."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -212,10 +216,7 @@ class Attention(nn.Module):
         self.value = nn.Linear(width, width)
 
     def forward(self, states: Tensor, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """states: (B, Q, H); context: (B or 1, K, H), the states themselves by default; mask: (B, K) for the keys.
-
-        Returns (B, Q, H).
-        """
+        """states: (B, Q, H); context: (B or 1, K, H), `states` by default; mask: (B, K). Returns (B, Q, H)."""
         context = states if context is None else context
         query, key, value = (
             layer(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, A, Q or K, d)
@@ -227,7 +228,7 @@ class Attention(nn.Module):
 
 
 class FusedAttention(Attention):
-    """Stands in for the self-attention of a model of `transformers`: same parameters, same numbers."""
+    """Replaces the self-attention of a model of `transformers`, with the same parameters and results."""
 
     def forward(  # type: ignore[override]
         self, states: Tensor, attention_mask: Tensor, *_: object, **__: object
@@ -236,8 +237,8 @@ class FusedAttention(Attention):
 
 
 def use_fused_attention(model: nn.Module, shape: Shape, attention: type[Attention] = FusedAttention) -> None:
-    """Give a model of `transformers`, in place, `attention` (where it has submodules `self` or `att`) and `Dropout`."""
-    for name, module in reversed(list(model.named_modules())):  # what is inside first
+    """Replace submodules `self` and `att` of a model of `transformers` by `attention`, and its dropout, in place."""
+    for name, module in reversed(list(model.named_modules())):  # inner modules first
         parent, _, last = name.rpartition(".")
         if last in ("self", "att"):
             fused = attention(shape.width, shape.heads, shape.attention_dropout).apply(initialise)
@@ -247,19 +248,22 @@ def use_fused_attention(model: nn.Module, shape: Shape, attention: type[Attentio
 
 
 class Residual(nn.Module):
-    """What follows attention and the inner layer in BERT: project, drop, add, normalise."""
+    """The output of attention and of the inner layer in BERT: projection, dropout, residual, LayerNorm."""
 
-    def __init__(self, inside: int, shape: Shape) -> None:
+    def __init__(self, width: int, shape: Shape) -> None:
         super().__init__()
-        self.dense = nn.Linear(inside, shape.width)
+        self.dense = nn.Linear(width, shape.width)
         self.LayerNorm = nn.LayerNorm(shape.width, eps=shape.epsilon)
         self.dropout = Dropout(shape.dropout)
 
-    def forward(self, states: Tensor, before: Tensor) -> Tensor:
-        return self.LayerNorm(self.dropout(self.dense(states)) + before)
+    def forward(self, states: Tensor, residual: Tensor) -> Tensor:
+        """states: (B, S, width), residual: (B, S, H). Returns (B, S, H)."""
+        return self.LayerNorm(self.dropout(self.dense(states)) + residual)
 
 
 class AttentionBlock(nn.Module):
+    """Attention and its output layer, under the published names `self` and `output`."""
+
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.self = Attention(shape.width, shape.heads, shape.attention_dropout)
@@ -270,7 +274,7 @@ class AttentionBlock(nn.Module):
 
 
 class Layer(nn.Module):
-    """BERT's layer, post-norm. With `cross`, attention to an image comes between self-attention and inner layer."""
+    """BERT's layer, post-norm. cross: attend to an image between self-attention and inner layer."""
 
     def __init__(self, shape: Shape, cross: bool = False) -> None:
         super().__init__()
@@ -281,7 +285,7 @@ class Layer(nn.Module):
         self.output = Residual(shape.intermediate, shape)
 
     def forward(self, states: Tensor, mask: Tensor, image: Tensor | None = None) -> Tensor:
-        """states: (B, S, H); mask: (B, S); image: (B or 1, R, H), attended to whole. Returns (B, S, H)."""
+        """states: (B, S, H); mask: (B, S); image: (B or 1, R, H), without a mask. Returns (B, S, H)."""
         states = self.attention(states, mask=mask)
         if image is not None:
             states = self.crossattention(states, image)
@@ -289,8 +293,8 @@ class Layer(nn.Module):
         return self.output(inner, states)
 
 
-class Stack(nn.Module):
-    """Layers one after the other, under the published name `layer`."""
+class LayerStack(nn.Module):
+    """A sequence of layers, under the published name `layer`."""
 
     def __init__(self, layers: Iterable[Layer]) -> None:
         super().__init__()
@@ -322,7 +326,7 @@ class TextEmbeddings(nn.Module):
 
 
 class Pooler(nn.Module):
-    """tanh of a projection of the first state: (B, S, H) to (B, H)."""
+    """The first state, projected, and tanh: (B, S, H) to (B, H)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -333,52 +337,55 @@ class Pooler(nn.Module):
 
 
 class Fusion(nn.Module):
-    """Pooling of the controlled ("Volta") models: the first text state and the whole-image state, each projected and
-    rectified, multiplied. Bugliarello et al. 2021, as configured there (`fusion_method` "mul", pooler size 1024)."""
+    """Pooling of the controlled ("Volta") models: the product of the first text state and the whole-image state, each
+    projected and rectified. Bugliarello et al. 2021, in their configuration (`fusion_method` "mul", pooler size 1024).
+    """
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.width = shape.width * POOLED_WIDTH // 768
+        self.width = shape.width * POOLED_WIDTH // BASE_WIDTH
         self.text = nn.Linear(shape.width, self.width)
         self.image = nn.Linear(shape.width, self.width)
         self.dropout = Dropout(shape.dropout)
         self.apply(initialise)
 
     def forward(self, text: Tensor, image: Tensor) -> Tensor:
-        """text: (B, L, H); image: (B, 1 + R, H), the whole image first. Returns (B, 4/3 of H)."""
+        """text: (B, L, H); image: (B, 1 + R, H), the whole image first. Returns (B, 4/3 H)."""
         return self.dropout(torch.relu(self.text(text[:, 0])) * torch.relu(self.image(image[:, 0])))
 
 
 @dataclass(frozen=True)
 class RegionInputs:
-    """features: (B, R, D); boxes: (B, R, 4), left, top, right, bottom in 0 to 1; mask: (B, R) bool."""
+    """features: (B, R, D); boxes: (B, R, 4), left, top, right, bottom, 0 to 1; mask: (B, R) bool."""
 
     features: Tensor
     boxes: Tensor
     mask: Tensor
 
     def with_whole_image(self) -> RegionInputs:
-        """The controlled models' first region: the mean of the others' features, its box the whole image."""
-        kept = self.mask[..., None].to(self.features.dtype)
-        mean = (self.features * kept).sum(1, keepdim=True) / kept.sum(1, keepdim=True).clamp(min=1)  # (B, 1, D)
+        """Insert a first region for controlled models: the mean of the features, with the whole image as its box."""
+        mask = self.mask[..., None].to(self.features.dtype)
+        mean = (self.features * mask).sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)  # (B, 1, D)
         box = self.boxes.new_tensor([0.0, 0.0, 1.0, 1.0]).expand(len(mean), 1, 4)
-        seen = self.mask.new_ones(len(mean), 1)
+        first = self.mask.new_ones(len(mean), 1)
         return RegionInputs(
-            torch.cat([mean, self.features], 1), torch.cat([box, self.boxes], 1), torch.cat([seen, self.mask], 1)
+            torch.cat([mean, self.features], 1), torch.cat([box, self.boxes], 1), torch.cat([first, self.mask], 1)
         )
 
 
 def regions_of(inputs: Inputs, controlled: bool = False) -> RegionInputs | None:
-    """The regions of a batch, None where it has none. Raises ValueError where only some of their tensors are there, or
-    where a controlled model, whose pooled state is half image, is given none."""
+    """The regions of a batch, or None. controlled: insert the whole image.
+
+    Raises ValueError for regions without boxes, and for a controlled model without regions.
+    """
     if inputs.features is None:
         if controlled:
-            raise ValueError("controlled=true: these models pool the image too, and need regions")
+            raise ValueError("controlled=true: needs regions, because these models pool the image, too")
         return None
     if inputs.boxes is None:
-        raise ValueError("regions without boxes: give Inputs.boxes beside Inputs.features")
+        raise ValueError("regions without boxes: Inputs.features needs Inputs.boxes")
     mask = inputs.region_mask
     if mask is None:
         mask = torch.ones(inputs.features.shape[:2], dtype=torch.bool, device=inputs.features.device)
-    found = RegionInputs(inputs.features, inputs.boxes, mask)
-    return found.with_whole_image() if controlled else found
+    regions = RegionInputs(inputs.features, inputs.boxes, mask)
+    return regions.with_whole_image() if controlled else regions

@@ -1,7 +1,7 @@
-"""Published weights into a model, with the tokenizer and the pixel statistics that belong to them.
+"""Loads published weights into a model, with the tokenizer and the pixel statistics of the checkpoint.
 
-A path is a file (.pt, .pth, .th, .bin, .safetensors), a folder as `transformers` saves it, or the name of a repository
-on the Hugging Face hub. Pickles are opened for tensors only: one that would run code is refused.
+A path is a file (.pt, .pth, .th, .bin, .safetensors), a folder saved by `transformers`, or a repository on the Hugging
+Face hub. Pickles are read with `weights_only`: one that would run code is refused.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ from train.models.layers import Model
 SUFFIXES = (".pt", ".pth", ".th", ".bin", ".safetensors")
 FOLDER_FILES = ("model.safetensors", "pytorch_model.bin")
 WRAPPERS = ("model_state_dict", "state_dict", "model")
-OLD_NAMES = ((r"\.gamma$", ".weight"), (r"\.beta$", ".bias"))  # of LayerNorm, in files from TensorFlow
-CAN_START_AFRESH = ("head.", "matching.", "head_m.", "visual_encoder_m.", "text_encoder_m.")
-
-OTHER = "choose its own model= and size=base"
+TENSORFLOW_RENAMES = ((r"\.gamma$", ".weight"), (r"\.beta$", ".bias"))  # of LayerNorm
+OPTIONAL = ("head.", "matching.", "head_m.", "visual_encoder_m.", "text_encoder_m.")  # prefixes
+WRONG_MODEL = "choose its own model= and size=base"
 
 TOKENIZERS = {
     "visualbert": "bert-base-uncased",
@@ -45,8 +44,8 @@ TOKENIZERS = {
 
 @dataclass(frozen=True)
 class LoadReport:
-    """missing: parameters, by the model's names, that the file lacks and that keep their start: heads only.
-    unexpected: what the file holds, by the file's names, that the model has no use for."""
+    """missing: parameters of the model that the checkpoint lacks and that stay random (heads only).
+    unexpected: tensors of the checkpoint, under its own names, that the model does not use."""
 
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
@@ -59,79 +58,80 @@ class LoadReport:
 
 
 def load_published(model: Model, path: str | Path) -> LoadReport:
-    """Fills `model`, in place, from a checkpoint in any of the layouts its authors or `transformers` published.
+    """Load a checkpoint into `model`, in place, from any key layout that its authors or `transformers` published.
 
-    Raises ValueError, in one line, where the checkpoint cannot be read, is of another architecture or size, or lacks
-    any part of the encoder. A classification head with another number of classes is left out, and reported.
+    Raises ValueError, in one line, for a checkpoint that cannot be read, is of another architecture or size, or lacks
+    any part of the encoder. A classification head with another number of classes is not loaded, but reported.
     """
     content = read_checkpoint(path)
     expected = model.state_dict()
-    given: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     sources: dict[str, str] = {}
     unexpected = []
     for source, value in content.items():
-        name = renamed(source, (*model.renames, *OLD_NAMES))
-        if name.endswith("embeddings.position_ids"):  # 0, 1, 2, ...: no weights, and no longer stored
+        name = rename_key(source, (*model.renames, *TENSORFLOW_RENAMES))
+        if name.endswith("embeddings.position_ids"):  # 0, 1, 2, ...: not a weight
             continue
         if name not in expected or not isinstance(value, Tensor):
             check_depth(path, expected, source, name)
             unexpected.append(source)
             continue
-        if name in given:
+        if name in tensors:
             raise ValueError(f"pretrained={path}: both {sources[name]} and {source} would become {name}")
         tensor = model.adapt(name, value)
         if tensor.shape != expected[name].shape and name.startswith("head"):
             unexpected.append(source)
             continue
-        given[name], sources[name] = tensor, source
-    missing = [name for name in expected if name not in given]
-    check_complete(path, expected, given, sources)
-    model.load_state_dict(given, strict=False)
+        tensors[name], sources[name] = tensor, source
+    missing = [name for name in expected if name not in tensors]
+    check_complete(path, expected, tensors, sources)
+    model.load_state_dict(tensors, strict=False)
     model.after_loading(missing)
     return LoadReport(tuple(missing), tuple(unexpected))
 
 
-def renamed(name: str, rules: tuple[tuple[str, str], ...]) -> str:
+def rename_key(name: str, rules: tuple[tuple[str, str], ...]) -> str:
     for pattern, replacement in rules:
         name = re.sub(pattern, replacement, name)
     return name
 
 
 def check_depth(path: str | Path, expected: dict[str, Tensor], source: str, name: str) -> None:
-    """Raises ValueError for a tensor of a layer that the model's own stack of layers does not have."""
+    """Raises ValueError if `name` (in the file: `source`) belongs to a layer that the model does not have."""
     stack = re.match(r"(.*\.(layer|blocks|r_layers|x_layers)\.)\d+\.", name)
     if stack and any(key.startswith(stack[1]) for key in expected):
         raise ValueError(
-            f"pretrained={path}: checkpoint of another architecture: it has {source}, which this model lacks; {OTHER}"
+            f"pretrained={path}: checkpoint of another architecture: it has {source}, which this model "
+            f"lacks; {WRONG_MODEL}"
         )
 
 
 def check_complete(
-    path: str | Path, expected: dict[str, Tensor], given: dict[str, Tensor], sources: dict[str, str]
+    path: str | Path, expected: dict[str, Tensor], tensors: dict[str, Tensor], sources: dict[str, str]
 ) -> None:
-    """Raises ValueError at the first part of the encoder that is absent or of another shape."""
+    """Raises ValueError for the first tensor of the encoder that is missing or of another shape."""
     for name, own in expected.items():
-        if name not in given:
-            if name.startswith(CAN_START_AFRESH):
+        if name not in tensors:
+            if name.startswith(OPTIONAL):
                 continue
-            encoder = [key for key in expected if not key.startswith(CAN_START_AFRESH)]
-            absent = sum(key not in given for key in encoder)
+            encoder = [key for key in expected if not key.startswith(OPTIONAL)]
+            absent = sum(key not in tensors for key in encoder)
             raise ValueError(
                 f"pretrained={path}: checkpoint of another architecture: it has no {name} {tuple(own.shape)} "
-                f"({absent} of the encoder's {len(encoder)} tensors are missing); {OTHER}"
+                f"({absent} of the encoder's {len(encoder)} tensors are missing); {WRONG_MODEL}"
             )
-        if given[name].shape != own.shape:
-            fix = OTHER
-            if name.endswith("word_embeddings.weight") and given[name].shape[1:] == own.shape[1:]:
-                fix = f"use its own tokenizer and vocabulary={len(given[name])}"
+        if tensors[name].shape != own.shape:
+            fix = WRONG_MODEL
+            if name.endswith("word_embeddings.weight") and tensors[name].shape[1:] == own.shape[1:]:
+                fix = f"use its own tokenizer and vocabulary={len(tensors[name])}"
             raise ValueError(
                 f"pretrained={path}: checkpoint of another architecture: {sources[name]} is "
-                f"{tuple(given[name].shape)} there and {tuple(own.shape)} in this model; {fix}"
+                f"{tuple(tensors[name].shape)} there and {tuple(own.shape)} in this model; {fix}"
             )
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
-    """The state dict in a checkpoint, out of any container around it. Raises ValueError where there is none."""
+    """The state dict of a checkpoint, without any wrapper around it. Raises ValueError if there is none."""
     content: dict[str, Any] = {}
     for file in weight_files(local_path(path)):
         content |= read_file(file)
@@ -162,25 +162,25 @@ def read_file(file: Path) -> dict[str, Any]:
 
 
 def local_path(path: str | Path) -> Path:
-    """The file or folder itself; a hub repository is downloaded (or found in the cache) first."""
+    """The path of a file or folder; a hub repository is downloaded, unless it is in the hub's cache."""
     local = Path(path).expanduser()
     if local.exists():
         return local
     name = str(path)
     if local.suffix in SUFFIXES or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
         raise ValueError(f"pretrained={path}: no such file or folder")
-    wanted = ["*.json", "*.txt", "*.safetensors", "pytorch_model*.bin"]
+    patterns = ["*.json", "*.txt", "*.safetensors", "pytorch_model*.bin"]
     try:
-        return Path(snapshot_download(name, allow_patterns=wanted))
+        return Path(snapshot_download(name, allow_patterns=patterns))
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"pretrained={path}: no such file or folder, nor could it be fetched from the hub: {reason}"
+            f"pretrained={path}: no such file or folder, and cannot be downloaded from the hub: {reason}"
         ) from None
 
 
 def weight_files(path: Path) -> list[Path]:
-    """The file itself, or what a folder holds: one file, or the shards that its index names."""
+    """The file itself, or the files in a folder: one file, or the shards that its index names."""
     if path.is_file():
         return [path]
     for name in FOLDER_FILES:
@@ -188,15 +188,15 @@ def weight_files(path: Path) -> list[Path]:
             return [path / name]
         index = path / f"{name}.index.json"
         if index.is_file():
-            return shards(index)
-    found = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
-    if len(found) == 1:
-        return found
-    what = "no weights" if not found else f"{len(found)} files of weights"
+            return shard_files(index)
+    files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
+    if len(files) == 1:
+        return files
+    what = "no weights" if not files else f"{len(files)} files of weights"
     raise ValueError(f"pretrained={path}: {what} in this folder: name one file ({', '.join(SUFFIXES)})")
 
 
-def shards(index: Path) -> list[Path]:
+def shard_files(index: Path) -> list[Path]:
     content = read_json(index)
     names = sorted(set(content["weight_map"].values())) if isinstance(content.get("weight_map"), dict) else []
     for name in names:
@@ -223,10 +223,10 @@ def folder_of(path: str | Path) -> Path:
 
 
 def tokenizer_of(path: str | Path, name: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a checkpoint of the model `name`: the one in its folder or beside the file, else the published.
+    """The tokenizer in the folder of a checkpoint, or else the published one of the model `name`.
 
-    A bare `vocab.txt` lower-cases text when it holds no capital letter itself. Raises ValueError where the published
-    tokenizer is needed and cannot be fetched.
+    A `vocab.txt` alone lower-cases text if it has no capital letter. Raises ValueError if the published tokenizer is
+    needed and cannot be downloaded.
     """
     folder = folder_of(path)
     kind = RobertaTokenizer if name == "roberta" else BertTokenizer
@@ -242,15 +242,15 @@ def tokenizer_of(path: str | Path, name: str) -> PreTrainedTokenizerBase:
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"pretrained={path}: no tokenizer beside it, nor could {TOKENIZERS[name]} be fetched "
+            f"pretrained={path}: no tokenizer beside it, and {TOKENIZERS[name]} cannot be downloaded "
             f"(put its vocab.txt or tokenizer.json into {folder}): {reason}"
         ) from None
 
 
 def pixel_statistics(path: str | Path) -> Statistics:
-    """Mean and standard deviation, per channel of 0..1, that a checkpoint's pixels are normalised by.
+    """Mean and standard deviation of each channel (0 to 1) by which a checkpoint normalises pixels.
 
-    From `preprocessor_config.json` in its folder or beside the file, else ALBEF's published ones.
+    From `preprocessor_config.json` in its folder, or else those that ALBEF published.
     """
     file = folder_of(path) / PREPROCESSOR
     if not file.is_file():
@@ -258,9 +258,9 @@ def pixel_statistics(path: str | Path) -> Statistics:
     content = read_json(file)
     mean, std = content.get("image_mean", PUBLISHED[0]), content.get("image_std", PUBLISHED[1])
     for name, values in (("image_mean", mean), ("image_std", std)):
-        numbers = isinstance(values, list | tuple) and all(
+        are_numbers = isinstance(values, list | tuple) and all(
             isinstance(value, float | int) and math.isfinite(value) for value in values
         )
-        if not numbers or len(values) != 3 or (name == "image_std" and min(values) <= 0):
+        if not are_numbers or len(values) != 3 or (name == "image_std" and min(values) <= 0):
             raise ValueError(f"pretrained={file}: {name} must be three numbers, not {values!r}")
     return tuple(map(float, mean)), tuple(map(float, std))

@@ -1,4 +1,7 @@
-"""LXMERT (Tan and Bansal 2019): a text and a region encoder, joined by cross-attention."""
+"""LXMERT (Tan and Bansal 2019): a text and a region encoder, joined by cross-attention.
+
+Shapes: B examples, L text tokens, R regions, D numbers of a region's features, H width.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,12 @@ from train.models.layers import Attention, Fusion, Model, Shape, classifier, ini
 class Lxmert(Model):
     """The LXMERT of `transformers` with fused attention and the two-way head of the paper's fine-tuning code.
 
-    `Shape.layers` counts text layers, `image_layers` those over regions, `cross_layers` those that join them.
-    matching: also build the published head (`cls.seq_relationship`).
+    `Shape.layers` counts text layers, `image_layers` layers over regions, `cross_layers` layers over both.
+    matching: also build the published matching head (`cls.seq_relationship`).
     controlled: the "Volta" variant of section 5.1: two poolers, a whole-image region, boxes of 5 numbers (with area).
-    The regions' side of the last cross layer is not computed for `forward` and `match`, where nothing depends on it:
-    its parameters then have no gradient (for distributed training: `find_unused_parameters`).
+
+    `forward` and `match` do not compute the region side of the last cross layer, on which they do not depend. Its
+    parameters then have no gradient (in distributed training: `find_unused_parameters`).
     """
 
     architecture = ARCHITECTURES["lxmert"]
@@ -49,11 +53,11 @@ class Lxmert(Model):
         return self.lxmert.embeddings.word_embeddings
 
     def encode(self, inputs: Inputs, image_states: bool = True) -> Encoded:
-        """Raises ValueError without regions: text states are defined by attention to them."""
+        """Raises ValueError without regions, which the text attends to."""
         self.check(inputs)
         regions = regions_of(inputs, controlled=self.fusion is not None)
         if regions is None:
-            raise ValueError("LXMERT needs regions: give it a blank image's, not none")
+            raise ValueError("model=lxmert: needs regions; use those of a blank picture for none")
         boxes = regions.boxes
         if self.fusion is not None:
             left, top, right, bottom = boxes.unbind(-1)
@@ -76,7 +80,10 @@ class Lxmert(Model):
         segments: Tensor | None = None,
         image_states: bool = True,
     ) -> tuple[Tensor, Tensor | None]:
-        """Text (B, L, H) and regions (B, R, H) after the last layer; None for regions without `image_states`."""
+        """States of text (B, L, H) and regions (B, R, H) after the last layer; None for regions without `image_states`.
+
+        tokens, token_mask, segments: (B, L); features: (B, R, D); boxes: (B, R, 4 or 5); region_mask: (B, R).
+        """
         encoder: Any = self.lxmert.encoder
         segments = torch.zeros_like(tokens) if segments is None else segments
         text = self.lxmert.embeddings(tokens, segments)
@@ -94,14 +101,14 @@ class Lxmert(Model):
 
 
 def language_side(layer: Any, text: Tensor, token_mask: Tensor, image: Tensor, region_mask: Tensor | None) -> Tensor:
-    """What a cross layer does to text: attend to regions, to text, inner layer. (B, L, H) to (B, L, H)."""
+    """The text side of a cross layer: attention to regions, to text, inner layer. (B, L, H) to (B, L, H)."""
     text = layer.visual_attention(text, image, region_mask)[0]
     text = layer.lang_self_att(text, token_mask)[0]
     return layer.lang_output(layer.lang_inter(text), text)
 
 
 class FusedCrossAttention(Attention):
-    """Stands in for `LxmertAttention`, as `FusedAttention` does for others."""
+    """Replaces `LxmertAttention`, with the same parameters and results."""
 
     def forward(  # type: ignore[override]
         self, states: Tensor, context: Tensor, mask: Tensor | None = None, output_attentions: bool = False

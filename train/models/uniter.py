@@ -1,4 +1,7 @@
-"""UNITER (Chen et al. 2020): words and regions in one BERT."""
+"""UNITER (Chen et al. 2020): words and regions in one BERT.
+
+Shapes: B examples, L text tokens, R regions, S = L + R, D numbers of a region's features, H width.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ from train.models.layers import (
     Dropout,
     Fusion,
     Layer,
+    LayerStack,
     Model,
     Pooler,
     Shape,
-    Stack,
     TextEmbeddings,
     classifier,
     initialise,
@@ -27,12 +30,12 @@ BOXES = ("normalised", "pixels_y_first")
 class Uniter(Model):
     """UNITER with the two-way head of the paper's fine-tuning code.
 
-    boxes: "normalised" is the model's own definition: left, top, right, bottom, width, height and area, all in 0 to 1.
-    "pixels_y_first" is what the code that the paper fine-tuned fed it: top, left, bottom, right, width, height and area
-    in pixels of a picture of `picture_size` (width, height).
-    matching: also build the published image-text matching head (`itm_output`).
-    controlled: the "Volta" variant of section 5.1: two poolers and a whole-image region; `make_model` gives it another
-    vocabulary. Its boxes have 5 numbers: left, top, right, bottom and area.
+    boxes: "normalised", the model's own definition: left, top, right, bottom, width, height and area, all 0 to 1; or
+    "pixels_y_first", as in the code that the paper fine-tuned: top, left, bottom, right, width, height and area, in
+    pixels of a picture of `picture_size` (width, height).
+    matching: also build the published matching head (`itm_output`).
+    controlled: the "Volta" variant of section 5.1: two poolers, a whole-image region, boxes of 5 numbers (left, top,
+    right, bottom and area); `make_model` gives it another vocabulary.
     """
 
     architecture = ARCHITECTURES["uniter"]
@@ -70,7 +73,7 @@ class Uniter(Model):
         return self.uniter.embeddings.word_embeddings
 
     def encode(self, inputs: Inputs, image_states: bool = True) -> Encoded:
-        """Text alone where the batch has no regions; the model is then a BERT."""
+        """Without regions, the text alone, as in a BERT."""
         self.check(inputs)
         regions = regions_of(inputs, controlled=self.fusion is not None)
         length = inputs.tokens.shape[1]
@@ -85,7 +88,7 @@ class Uniter(Model):
         return Encoded(text, image if regions is not None else None, self.uniter.pooler(states))
 
     def box_numbers(self, boxes: Tensor) -> Tensor:
-        """(B, R, 4) in 0 to 1 to what the position branch takes, (B, R, 7), or (B, R, 5) in the controlled model."""
+        """Boxes (B, R, 4), 0 to 1, as the position embedding takes them: (B, R, 7), or (B, R, 5) if controlled."""
         if self.boxes == "pixels_y_first":
             boxes = boxes * boxes.new_tensor(self.picture_size).repeat(2)
         left, top, right, bottom = boxes.unbind(-1)
@@ -97,13 +100,13 @@ class Uniter(Model):
 
 
 class UniterEncoder(nn.Module):
-    """Everything under the published prefix `uniter.`, but `mask_embedding`, which only pretraining uses."""
+    """The parameters under the published prefix `uniter.`, without `mask_embedding`, which only pretraining uses."""
 
     def __init__(self, shape: Shape, box_width: int = 7, pooled: bool = True) -> None:
         super().__init__()
         self.embeddings = TextEmbeddings(shape)
         self.img_embeddings = RegionEmbeddings(shape, box_width)
-        self.encoder = Stack(Layer(shape) for _ in range(shape.layers))
+        self.encoder = LayerStack(Layer(shape) for _ in range(shape.layers))
         if pooled:
             self.pooler = Pooler(shape.width)
         self.apply(initialise)
@@ -117,7 +120,7 @@ class UniterEncoder(nn.Module):
         segments: Tensor | None = None,
         region_types: Tensor | None = None,
     ) -> Tensor:
-        """tokens: (B, L); mask: (B, L + R); features: (B, R, D); boxes: (B, R, 7). Either part may be None, not both.
+        """tokens: (B, L); mask: (B, L + R); features: (B, R, D); boxes: (B, R, 7). Text or regions may be None.
 
         region_types: (B, R), rows of the *text* segment table, 1 by default. Returns (B, L + R, H), text first.
         """
@@ -145,6 +148,6 @@ class RegionEmbeddings(nn.Module):
 
     def forward(self, features: Tensor, boxes: Tensor, types: Tensor) -> Tensor:
         """features: (B, R, D), boxes: (B, R, 7), types: (B, R, H). Returns (B, R, H)."""
-        seen = self.img_layer_norm(self.img_linear(features))
-        place = self.pos_layer_norm(self.pos_linear(boxes))
-        return self.dropout(self.LayerNorm(seen + place + types))
+        content = self.img_layer_norm(self.img_linear(features))
+        position = self.pos_layer_norm(self.pos_linear(boxes))
+        return self.dropout(self.LayerNorm(content + position + types))

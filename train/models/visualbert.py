@@ -1,4 +1,7 @@
-"""VisualBERT (Li et al. 2019): regions appended to the text of a BERT, without their boxes."""
+"""VisualBERT (Li et al. 2019): regions appended to the text of a BERT, without their boxes.
+
+Shapes: B examples, L text tokens, R regions, S = L + R, D numbers of a region's features, H width.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,13 @@ from train.models.layers import Fusion, Model, Shape, classifier, initialise, re
 class VisualBert(Model):
     """The VisualBERT of `transformers` with fused attention and the two-way head of the paper's fine-tuning code.
 
-    visual_token_type: the segment of regions. Pretraining fed 0, the default; the code that the paper fine-tuned fed 1.
-    matching: also build the published head (`cls.seq_relationship`). The published pretraining code labels a caption of
-    this image 1, though under the name `is_random_next`; the documentation of `transformers` says the opposite. It was
-    trained on two captions, the first always of this image, and not in the question-answering phase.
+    visual_token_type: the segment of regions: 0 (default) in pretraining, 1 in the code that the paper fine-tuned.
+    matching: also build the published matching head (`cls.seq_relationship`). In the published pretraining code, label
+    1 is a caption of this image, though under the name `is_random_next`; the documentation of `transformers` says the
+    opposite. The head was trained on two captions, the first always of this image, and not in the question-answering
+    phase.
     controlled: the "Volta" variant of section 5.1: two poolers and a whole-image region. It takes no boxes either:
-    Volta's `VisualBertEmbeddings.forward` is called with `image_loc`, which it does not read.
+    Volta's `VisualBertEmbeddings.forward` has an argument `image_loc` that it does not read.
     """
 
     architecture = ARCHITECTURES["visualbert"]
@@ -55,7 +59,7 @@ class VisualBert(Model):
         return self.visual_bert.embeddings.word_embeddings
 
     def encode(self, inputs: Inputs, image_states: bool = True) -> Encoded:
-        """Text alone where the batch has no regions; the model is then a BERT. Boxes are not looked at."""
+        """Without regions, the text alone, as in a BERT. Boxes are ignored."""
         self.check(inputs)
         regions = regions_of(inputs, controlled=self.fusion is not None)
         features, mask = None, inputs.token_mask

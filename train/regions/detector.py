@@ -1,29 +1,30 @@
-"""Regions that an object detector finds: any `transformers` model of that kind whose weights are safetensors."""
+"""Regions of an object detector: any object-detection model of `transformers` with safetensors weights."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from train.cache import Block, cached
+from train.cache import Block, Columns, cached_arrays
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from train.regions.scenes import PictureSet
+    from train.regions.pictures import PictureSet
 
 BATCH = 16  # pictures
 
 
 class Detector:
-    """A frozen object-detection model from a folder or of a hub name, with its image processor.
+    """A frozen object-detection model with its image processor. name: a folder or a hub name.
 
-    Raises `ValueError` where it cannot be loaded, lacks weights, has no safetensors, or has fewer queries than
-    `number` regions (`exact` takes all).
+    number: regions for each picture, or `exact` for all object queries. Raises `ValueError` where the model cannot be
+    loaded, lacks weights, has no safetensors, or has fewer queries than `number`.
     """
 
     def __init__(self, name: str, number: int | str) -> None:
@@ -31,13 +32,13 @@ class Detector:
 
         try:
             self.processor: Any = AutoImageProcessor.from_pretrained(name)  # type: ignore[no-untyped-call]
-            self.model, about = AutoModelForObjectDetection.from_pretrained(
+            self.model, info = AutoModelForObjectDetection.from_pretrained(
                 name, use_safetensors=True, output_loading_info=True
             )
         except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
             problem = (str(error).strip() or repr(error)).splitlines()[0]
             raise ValueError(f"regions.detector={name}: cannot be loaded ({problem})") from None
-        if missing := sorted(about["missing_keys"]):
+        if missing := sorted(info["missing_keys"]):
             raise ValueError(f"regions.detector={name}: lacks {len(missing)} weights, the first is {missing[0]}")
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model = self.model.float().eval().requires_grad_(False).to(self.device)
@@ -52,18 +53,18 @@ class Detector:
         inputs = self.processor(images=pictures, return_tensors="pt", input_data_format="channels_last")
         return self.model(**inputs.to(self.device))
 
-    def find(self, pictures: list[np.ndarray]) -> Block:
-        """`number` regions of each picture (height, width, 3) uint8, the most confident first.
+    def detect(self, pictures: list[np.ndarray]) -> Block:
+        """`number` regions of B pictures (height, width, 3) uint8, the most confident first.
 
         features: (B, number, D) float16, the last hidden states of the object queries. boxes: (B, number, 4) float32.
         """
-        found = self._run(pictures)
-        # A model with a class for "no object" chooses among the classes, any other judges each class apart.
-        chooses = found.logits.shape[-1] == self.model.config.num_labels + 1
-        scores = found.logits.softmax(-1)[..., :-1] if chooses else found.logits.sigmoid()
+        outputs = self._run(pictures)
+        # With a class for "no object" the classes exclude each other; otherwise each has a probability of its own.
+        exclusive = outputs.logits.shape[-1] == self.model.config.num_labels + 1
+        scores = outputs.logits.softmax(-1)[..., :-1] if exclusive else outputs.logits.sigmoid()
         best = scores.amax(-1).argsort(dim=-1, descending=True, stable=True)[:, : self.number, None]
-        states = found.last_hidden_state[:, -found.logits.shape[1] :]  # YOLOS: its queries come after the patches
-        centre, size = found.pred_boxes.gather(1, best.expand(-1, -1, 4)).chunk(2, -1)
+        states = outputs.last_hidden_state[:, -outputs.logits.shape[1] :]  # YOLOS: its queries come after the patches
+        centre, size = outputs.pred_boxes.gather(1, best.expand(-1, -1, 4)).chunk(2, -1)
         boxes = torch.cat([centre - size / 2, centre + size / 2], -1).clamp(0, 1)
         features = states.gather(1, best.expand(-1, -1, self.dimension))
         if not torch.isfinite(features).all():
@@ -71,7 +72,7 @@ class Detector:
         return {"features": features.half().cpu().numpy(), "boxes": boxes.float().cpu().numpy()}
 
     def digest(self) -> bytes:
-        """Of all that its answers depend on but the picture."""
+        """A digest of weights, configuration and `number`."""
         digest = hashlib.blake2b(f"{self.model.config.to_json_string()} {self.processor} {self.number}".encode())
         for name, value in sorted(self.model.state_dict().items()):
             digest.update(name.encode())
@@ -79,36 +80,31 @@ class Detector:
         return digest.digest()
 
 
-def detected(
-    name: str, number: int | str, scenes: PictureSet, cache: Path | None
+def detector_regions(
+    name: str, number: int | str, pictures: PictureSet, cache: Path | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Table, index and boxes of `Regions`: what a detector finds in each distinct picture and in a white one."""
+    """Table, index and boxes of a `RegionTable`: regions of each distinct picture and of a white one."""
     detector = Detector(name, number)
-    first, which, content = scenes.distinct()
+    first, which, content = pictures.distinct()
     key = hashlib.blake2b(detector.digest() + content, digest_size=16).hexdigest()
-    columns: dict[str, tuple[tuple[int, ...], str]] = {
+    columns: Columns = {
         "features": ((detector.number, detector.dimension), "<f2"),
         "boxes": ((detector.number, 4), "<f4"),
     }
 
     def make(start: int) -> Iterator[Block]:
-        pictures: list[np.ndarray] = []
-        for picture in _with_blank(scenes, first, start):
-            pictures.append(picture)
-            if len(pictures) == BATCH:
-                yield detector.find(pictures)
-                pictures.clear()
-        if pictures:
-            yield detector.find(pictures)
+        remaining = _distinct_and_blank(pictures, first, start)
+        while batch := list(islice(remaining, BATCH)):
+            yield detector.detect(batch)
 
-    found = cached(cache, f"detector-{key}", len(first) + 1, columns, make, "detecting")
-    each = np.append(which, len(first))
-    index = each[:, None].astype(np.int32) * detector.number + np.arange(detector.number, dtype=np.int32)
-    return found["features"].reshape(-1, detector.dimension), index, found["boxes"][each]
+    regions = cached_arrays(cache, f"detector-{key}", len(first) + 1, columns, make, "detecting")
+    which = np.append(which, len(first))  # the white picture is the last
+    index = which[:, None].astype(np.int32) * detector.number + np.arange(detector.number, dtype=np.int32)
+    return regions["features"].reshape(-1, detector.dimension), index, regions["boxes"][which]
 
 
-def _with_blank(scenes: PictureSet, first: np.ndarray, start: int) -> Iterator[np.ndarray]:
-    """The distinct pictures from one on, and a white one of the same size."""
-    yield from scenes.pictures(first[start:])
-    shape = next(iter(scenes.pictures(first[:1]))).shape
+def _distinct_and_blank(pictures: PictureSet, first: np.ndarray, start: int) -> Iterator[np.ndarray]:
+    """The distinct pictures from number `start` on, then a white one of the same size."""
+    yield from pictures.pictures(first[start:])
+    shape = next(iter(pictures.pictures(first[:1]))).shape
     yield np.full(shape, 255, np.uint8)

@@ -28,8 +28,8 @@ import pyarrow.parquet as pq
 
 from train.results.scores import TEST, Baseline, Scores, predicted
 from travlr.cli import Log
-from travlr.dataset import damage
 from travlr.files import regular, replacing, waiting_lock
+from travlr.formats.columns import damage
 
 VERSION = 1  # of a run's folder; a newer one is not read
 CONFIG, RESULTS, PREDICTIONS, CURVE = "config.json", "results.csv", "predictions.parquet", "curve.csv"

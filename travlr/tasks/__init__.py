@@ -1,6 +1,7 @@
-"""The tasks: one file each, one line each in `TASKS`. Start with `cardinality.py`, the shortest rule.
+"""The tasks: one file each, one line each in `TASKS`.
 
-`travlr.task` says what a file must define; `docs/adding-a-task.md` shows a whole one.
+Read `base.py` first, which defines the interface of a task, then `cardinality.py`, which has the simplest rule.
+`docs/adding-a-task.md` shows the whole file of a new task.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, get_type_hints
 
-from travlr.config import Config
+from travlr.config import Config, check_choice
 from travlr.scene import Query, Scene
-from travlr.task import Pair, Task
+from travlr.tasks.base import Pair, Task
 from travlr.tasks.cardinality import CardinalityTask
 from travlr.tasks.comparison import ComparisonTask
 from travlr.tasks.quantifiers import QuantifiersTask
 from travlr.tasks.spatiality import SpatialityTask
 
-PAPER = ("spatiality", "cardinality", "quantifiers", "comparison")  # the paper's own tables and experiments have these
+PAPER = ("spatiality", "cardinality", "quantifiers", "comparison")  # the tasks in the paper's tables and experiments
 
 TASKS: dict[str, type[Task]] = {
     task.name: task
@@ -32,8 +33,7 @@ TASKS: dict[str, type[Task]] = {
 
 def task_class(name: str) -> type[Task]:
     """The class of a task. Raises `ValueError` for an unknown name, with the valid ones."""
-    if name not in TASKS:
-        raise ValueError(f"task={name}: choose one of {', '.join(TASKS)}")
+    check_choice("task", name, TASKS)
     return TASKS[name]
 
 
@@ -48,7 +48,7 @@ def query_text(query: Query) -> str:
 
 
 def parse_query(text: str) -> Query:
-    """The query of a text. Raises `ValueError` for anything that no task can have written."""
+    """The query of a text. Raises `ValueError` for a text of no task."""
     for name, task in TASKS.items():
         match = task.pattern.fullmatch(text)
         if match:
@@ -65,7 +65,7 @@ def truth(scene: Scene, query: Query) -> tuple[bool, Pair]:
 
 
 def config_from_dict(values: Mapping[str, Any]) -> Config:
-    """The config of a manifest. Raises `ValueError` for one that this version cannot have written."""
+    """The config of a manifest. Raises `ValueError` where it does not fit this version."""
     try:
         config: Config = _build(TASKS[values["task"]].Config, values)
     except (KeyError, TypeError, AttributeError) as error:

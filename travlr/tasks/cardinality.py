@@ -16,7 +16,7 @@ import splits
 from render.text import parse_noun
 from travlr.config import Config, check_choice, check_range, option
 from travlr.scene import COLOURS, SHAPES, Object, Scene, objects_of
-from travlr.task import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
+from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class CardinalityTask(Task):
     """Groups: with scope=scene the objects of each attribute, with scope=queried the queried objects and the others."""
 
     name, title, Config = "cardinality", "how many objects there are", Cardinality
-    described = (1,)
+    object_arguments = (1,)
     decided_by = "count"
     pattern = re.compile(r"There (is|are) ([0-9]+) ([\w ]+?) object(s?)\.")
-    samples = ((1, "circle"), (2, "circle"))
+    vocabulary_arguments = ((1, "circle"), (2, "circle"))
     presets = {"released": {"scope": "queried", "total": "released", "held_out": {"pentagon": [4, 6]}}}
     axes = {"": ("queried objects", "their number in the scene")}
-    note = "The pair is of the objects that the query names; the scene's other objects are not counted here."
+    pair_note = "The pair is of the objects that the query names; the scene's other objects are not counted here."
     best_unbound = "84 %"
 
     @staticmethod
@@ -77,7 +77,7 @@ class CardinalityTask(Task):
         return len(queried) == args[0], (args[1], str(len(queried)))
 
     @staticmethod
-    def limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
+    def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
         queried = len(cells[args[1]])
         yield "distractors", total - queried, config.distractors
         yield "numbers", queried, config.numbers
@@ -99,15 +99,15 @@ class CardinalityTask(Task):
         return frozenset(map(str, args))
 
     @staticmethod
-    def claim(args: Sequence[Any]) -> str:
+    def predicate(args: Sequence[Any]) -> str:
         return str(args[0])
 
     @staticmethod
-    def steps(pair: Pair) -> list[str]:
+    def auxiliary_words(pair: Pair) -> list[str]:
         return [pair[1], pair[1]]
 
     @staticmethod
-    def published(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
+    def published_fields(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
         return {"case": [args[1], args[0]], "query_abstract": {"attr": args[1], "number": args[0], "rel": "equal"}}
 
     # Scenes -------------------------------------------------------------------------------------------------------

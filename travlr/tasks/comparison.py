@@ -18,7 +18,7 @@ import splits
 from render.text import parse_noun, plural
 from travlr.config import Config, check_range, option
 from travlr.scene import Object, Scene, check_types, objects_of
-from travlr.task import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
+from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
 
 COMPARISONS = {"more": 1, "fewer": -1}  # comparison -> sign of first minus second number when it is true
 
@@ -51,12 +51,12 @@ class ComparisonTask(Task):
     """Groups: the first attribute's objects, the second's, the distractors."""
 
     name, title, Config = "comparison", "which of two kinds of objects are more", Comparison
-    described = (1, 2)
+    object_arguments = (1, 2)
     decided_by = "counts"
     pattern = re.compile(rf"There are ({'|'.join(COMPARISONS)}) ([\w ]+?) than ([\w ]+?)\.")
-    samples = tuple((comparison, "red", "circle") for comparison in COMPARISONS)
+    vocabulary_arguments = tuple((comparison, "red", "circle") for comparison in COMPARISONS)
     axes = {"comparison": ("number of the first", "number of the second")}
-    note = "The query names two kinds of objects; the numbers are in its order."
+    pair_note = "The query names two kinds of objects; the numbers are in its order."
     best_unbound = "93 % in `test_ood`"
 
     @staticmethod
@@ -79,22 +79,22 @@ class ComparisonTask(Task):
         return answer, ("comparison", str(first), str(second))
 
     @staticmethod
-    def limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
+    def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
         first, second = cells[args[1]], cells[args[2]]
         yield "distractors", total - len(first | second), config.distractors
         yield "numbers", len(first), config.numbers
         yield "numbers", len(second), config.numbers
 
     @staticmethod
-    def claim(args: Sequence[Any]) -> str:
+    def predicate(args: Sequence[Any]) -> str:
         return str(args[0])
 
     @staticmethod
-    def steps(pair: Pair) -> list[str]:
+    def auxiliary_words(pair: Pair) -> list[str]:
         return ["more" if int(pair[1]) > int(pair[2]) else "fewer", *pair[1:]]
 
     @staticmethod
-    def published(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
+    def published_fields(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
         rest = sum(not (o.matches(args[1]) or o.matches(args[2])) for o in objects)
         query = {"attr1": args[1], "attr2": args[2], "rel": args[0]}
         return {"case": [*args, int(pair[1]), int(pair[2]), rest], "query_abstract": query}

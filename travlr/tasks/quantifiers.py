@@ -20,7 +20,19 @@ from render.text import parse_noun
 from travlr import streams
 from travlr.config import Config, check_choice, check_range, option
 from travlr.scene import Object, Scene, check_types
-from travlr.task import MATCHINGS, SIDES, Cells, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
+from travlr.tasks.base import (
+    MATCHINGS,
+    SIDES,
+    Cells,
+    CellsOf,
+    Draw,
+    Limit,
+    Pair,
+    Task,
+    Template,
+    choose_from,
+    numbers_of,
+)
 
 # Table 1 by regions of X and Y. A quantifier and its complement share the first part of their pairs; the second part of
 # the *vacant* one (all, none, only) is `spare`, that of the other is `decides`, which is empty exactly when the vacant
@@ -122,13 +134,13 @@ class QuantifiersTask(Task):
     """
 
     name, title, Config = "quantifiers", "all, not all, some, none, only, not only", Quantifiers
-    described = (1, 2)
+    object_arguments = (1, 2)
     decided_by = "binding"
     pattern = re.compile(rf"({'|'.join(WORDS.values())}) ([\w ]+?) objects are ([\w ]+?) objects\.")
-    samples = tuple((quantifier, "red", "circle") for quantifier in QUANTIFIERS)
+    vocabulary_arguments = tuple((quantifier, "red", "circle") for quantifier in QUANTIFIERS)
     presets = {"released": {"third_region": "empty", "total": "released"}}
     axes = {q: (REGIONS[table_1(q)[0]], REGIONS[table_1(q)[1]]) for q in QUANTIFIERS}
-    note = (
+    pair_note = (
         "A scene counts in the map of the quantifier that is true of it; the first and the second set are "
         "the objects that the query names first and second."
     )
@@ -139,7 +151,7 @@ class QuantifiersTask(Task):
         REVERSED: "for some and none: Table 1 reverses the held-out numbers of one of them",
         REST: "at equal totals they make up for the set that is empty where a quantifier, or its opposite, is true",
     }
-    reported = (REVERSED, REST)
+    reported_shortcuts = (REVERSED, REST)
     best_unbound = "91 %"
     shortcut_note = """
 The number of objects that neither set holds gives 80 % of the answers: it makes up for the set that is empty when a
@@ -172,7 +184,7 @@ time, as the paper's held-out pairs of one of them are reversed.
         return answer, (true, *(str(len(part)) for part in COUNTED[true](x, y)))
 
     @staticmethod
-    def limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
+    def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
         rest = total - len(cells[args[1]] | cells[args[2]])
         parts = [int(part) for part in pair[1:]]
         yield "distractors", rest, config.distractors
@@ -182,7 +194,7 @@ time, as the paper's held-out pairs of one of them are reversed.
         yield "third_region", total - rest - sum(parts), config.numbers if filled else (0, 0)
 
     @staticmethod
-    def features(args: Sequence[Any], cells: CellsOf, total: int) -> Iterator[tuple[str, Any]]:
+    def shortcut_features(args: Sequence[Any], cells: CellsOf, total: int) -> Iterator[tuple[str, Any]]:
         quantifier, x, y = args[0], cells[args[1]], cells[args[2]]
         unasked = len(x - y if quantifier in ("only", "not only") else y - x)
         yield UNASKED, (quantifier, unasked)
@@ -192,16 +204,16 @@ time, as the paper's held-out pairs of one of them are reversed.
         yield REST, (quantifier, total - len(x | y))
 
     @staticmethod
-    def claim(args: Sequence[Any]) -> str:
+    def predicate(args: Sequence[Any]) -> str:
         return str(args[0]).partition(" ")[0]
 
     @staticmethod
-    def steps(pair: Pair) -> list[str]:
-        """Of `not all` and `not only` the claim is "not": the query says which of the two is asked about."""
+    def auxiliary_words(pair: Pair) -> list[str]:
+        """The predicate of `not all` and `not only` is "not"; the rest of the query tells them apart."""
         return [pair[0].partition(" ")[0], *pair[1:]]
 
     @staticmethod
-    def published(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
+    def published_fields(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
         """`case` lists number, shape and colour of what is in the two regions that Table 1 counts."""
         groups: dict[tuple[int, str, str], int] = {}
         for o in objects:

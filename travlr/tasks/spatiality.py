@@ -18,7 +18,7 @@ import splits
 from render.text import noun, parse_noun
 from travlr.config import Config, Count, check_range, option
 from travlr.scene import Object, Scene, check_types, column_name, objects_of, row_name
-from travlr.task import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from
+from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from
 
 RELATIONS = {  # relation -> (axis, sign of second minus first coordinate when it is true)
     "to the left of": ("horizontal", 1),
@@ -59,16 +59,16 @@ class SpatialityTask(Task):
     """Groups: the first queried object, the second, the distractors (which neither attribute describes)."""
 
     name, title, Config = "spatiality", "spatial relations between two objects", Spatiality
-    described = (0, 2)
+    object_arguments = (0, 2)
+    uses_positions = True
     decided_by = "place"
-    places = True
     pattern = re.compile(rf"The ([\w ]+?) is ({'|'.join(RELATIONS)}) the ([\w ]+)\.")
-    samples = tuple(("red circle", relation, "blue square") for relation in RELATIONS)
+    vocabulary_arguments = tuple(("red circle", relation, "blue square") for relation in RELATIONS)
     axes = {
         "horizontal": ("column of the first object", "column of the second object"),
         "vertical": ("row of the first object", "row of the second object"),
     }
-    note = "The first object is the one that the query names first."
+    pair_note = "The first object is the one that the query names first."
     best_unbound = "79 %"
 
     @staticmethod
@@ -101,22 +101,22 @@ class SpatialityTask(Task):
         return answer, ("horizontal", chr(65 + x), chr(65 + u))
 
     @staticmethod
-    def limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
+    def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
         yield "distractors", total - len(cells[args[0]] | cells[args[2]]), config.distractors
 
     @staticmethod
-    def claim(args: Sequence[Any]) -> str:
+    def predicate(args: Sequence[Any]) -> str:
         return {"to the left of": "left", "to the right of": "right"}.get(args[1], args[1])
 
     @staticmethod
-    def steps(pair: Pair) -> list[str]:
+    def auxiliary_words(pair: Pair) -> list[str]:
         axis, first, second = pair
         before = (len(first), first) < (len(second), second)
         words = ("left", "right") if axis == "horizontal" else ("above", "below")
         return [words[0] if before else words[1], first, second]
 
     @staticmethod
-    def published(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
+    def published_fields(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
         first, second = (next(i for i, o in enumerate(objects) if o.matches(args[a])) for a in (0, 2))
         kind = "left/right" if RELATIONS[args[1]][0] == "horizontal" else "above/below"
         return {"relationship": kind, "query_abstract": [first, args[1], second]}

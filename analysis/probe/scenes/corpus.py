@@ -245,7 +245,7 @@ def _has_pictures(folder: Path, lines: Sequence[dict[str, Any]]) -> bool:
 
 def _finish(folder: Path, config: Config) -> None:
     """The files that hold all records, and last the manifest."""
-    from travlr.dataset import versions  # pyarrow takes a while to import, and no worker needs it
+    from travlr.formats.manifest import versions  # pyarrow takes a while to import, and no worker needs it
 
     lines = [line for part in _parts(config) for line in _lines(folder / part.record)]
     written = {ITEMS: b"".join(json.dumps(line).encode() + b"\n" for line in lines)}

@@ -21,12 +21,12 @@ from analysis.probe.scorers.base import Parts, Tensors, as_is, cosine, words_of
 from analysis.probe.scorers.families import folder_of, quiet
 from train.config import ARCHITECTURES, RegionSettings
 from train.data.inputs import Inputs
-from train.data.pixels import normalised, scaled
+from train.data.pixels import normalise_pixels, scale_picture
 from train.data.text import WordTokenizer
 from train.models import make_model
 from train.models.loading import load_published, pixel_statistics, read_checkpoint, tokenizer_of
+from train.regions.pictures import PictureSet
 from train.regions.recogniser import DIMENSION
-from train.regions.scenes import PictureSet
 from train.regions.sources import make_regions
 
 ROWS = COLUMNS = 6  # of regions.source=grid
@@ -96,11 +96,11 @@ def built(name: str, model: Any, words: WordTokenizer, checkpoint: str, find: Fi
     statistics = pixel_statistics(checkpoint)
 
     def prepare(image: Image.Image) -> Tensors:
-        picture = scaled(np.asarray(image.convert("RGB")), model.shape.picture)
-        return {"pixels": normalised(picture[None], statistics)}
+        picture = scale_picture(np.asarray(image.convert("RGB")), model.shape.picture)
+        return {"pixels": normalise_pixels(picture[None], statistics)}
 
     def see(x: Tensors) -> Tensors:
-        return {"seen": model.visual_encoder(x["pixels"])}
+        return {"vision_states": model.visual_encoder(x["pixels"])}
 
     if head == "itm":
         return Parts(model, said, prepare, tokens, see, as_is, judge, 0.0)
@@ -172,7 +172,7 @@ def _detector(settings: RegionSettings) -> tuple[Find, int]:
         detector = Detector(str(settings.detector), settings.number)
 
     def find(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
-        found = detector.find([np.asarray(image.convert("RGB"))])
+        found = detector.detect([np.asarray(image.convert("RGB"))])
         return np.asarray(found["features"][0]), np.asarray(found["boxes"][0])
 
     return find, detector.dimension
@@ -186,7 +186,7 @@ class _Any(set[str]):
 
 
 def _file(settings: RegionSettings) -> tuple[Find, int]:
-    from train.regions.files import BLANK, FORMATS, NpzFolder, checked
+    from train.regions.files import BLANK, FORMATS, NpzFolder, read_regions
 
     path = Path(str(settings.file))
     if not path.exists() or (not path.is_dir() and path.suffix not in FORMATS):
@@ -197,7 +197,7 @@ def _file(settings: RegionSettings) -> tuple[Find, int]:
         known = {npz.stem for npz in path.glob("*.npz")} if path.is_dir() else set(file.counts(_Any()))
         if not known:
             raise ValueError("holds no features")
-        first = checked(path, file, min(known), None)[0]  # any tells how wide all are
+        first = read_regions(path, file, min(known), None)[0]  # any tells how wide all are
     except (ValueError, OSError) as error:
         raise ValueError(f"regions.file={path}: {str(error).removeprefix(f'{path}: ')}") from None
 
@@ -210,7 +210,7 @@ def _file(settings: RegionSettings) -> tuple[Find, int]:
         if name not in known:
             raise ValueError(f"regions.file={path}: lacks the picture {name}{' (white)' if name == BLANK else ''}")
         try:
-            features, boxes = checked(path, file, name, None)
+            features, boxes = read_regions(path, file, name, None)
         except ValueError as error:
             raise ValueError(f"regions.file={error}") from None
         most = len(boxes) if settings.number == "exact" else int(settings.number)

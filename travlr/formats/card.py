@@ -8,9 +8,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from travlr.dataset import FEATURES
 from travlr.files import put_file
-from travlr.formats import LAYOUTS, suffix_of
+from travlr.formats import LAYOUTS
+from travlr.formats.base import suffix_of
+from travlr.formats.columns import FEATURES
 from travlr.tasks import TASKS, config_from_dict
 
 COLUMNS = """
@@ -73,7 +74,7 @@ def _text(manifest: dict[str, Any], row: dict[str, Any]) -> str:
 
 
 def _header(manifest: dict[str, Any], suffix: str) -> str:
-    """The YAML in which `load_dataset` finds the splits and the features, among them that pictures become RGB."""
+    """The YAML header from which `load_dataset` takes the splits and the features, with the RGB mode of pictures."""
     import yaml
 
     header: dict[str, Any] = {
@@ -82,12 +83,12 @@ def _header(manifest: dict[str, Any], suffix: str) -> str:
         "pretty_name": "TraVLR",
         "size_categories": [_size(sum(counts["rows"] for counts in manifest["splits"].values()))],
     }
-    if manifest["config"]:  # what others published keeps their licence
+    if manifest["config"]:  # data of others keep their licence
         header["license"] = "apache-2.0"
     splits = manifest["splits"]
     if globs := manifest["data_files"]:
-        found = [{"split": split, "path": globs[split]} for split in splits]
-        header["configs"] = [{"config_name": "default", "data_files": found}]
+        data_files = [{"split": split, "path": globs[split]} for split in splits]
+        header["configs"] = [{"config_name": "default", "data_files": data_files}]
     if manifest["layout"] == "imagefolder":  # its loader takes features from nowhere else
         header["configs"][0]["features"] = _yaml(FEATURES)
     if manifest["layout"] == "webdataset":
@@ -167,7 +168,7 @@ Only its queries name: {queries}."""
 
 
 def _shortcuts(config: dict[str, Any] | None) -> str:
-    """What rules that do not reason reach, as far as it is known: for the default settings, whatever the seed."""
+    """The section on shortcuts; their accuracies are known for the default settings with any seed."""
     title = "\n## Known shortcuts\n"
     if not config:
         return f"{title}\n`python -m travlr.audit` measures what the query text and the number of objects tell.\n"
@@ -188,9 +189,9 @@ right up to {task.best_unbound} of the time. A model's accuracy says something a
 
 
 def _origin(manifest: dict[str, Any]) -> str:
-    """How the dataset came about: its config, or that it was converted from one that has none."""
+    """The section on the origin: the config, or that another program wrote the source."""
     if not manifest["config"]:
-        return "Converted from a dataset in the published layout of TraVLR, which does not say how it was made.\n"
+        return "Converted from a dataset that another program wrote, which does not say how it was made.\n"
     made = json.dumps({key: manifest[key] for key in ("config", "content_digest")}, indent=1)
     return f"""\
 Examples 2k and 2k + 1 of a split ask the same question, once true and once false.

@@ -1,8 +1,8 @@
-"""What a task is. Each file in `travlr/tasks/` defines one: a config, and a class that derives from `Task`.
+"""The base class of tasks. Each other file in `travlr/tasks/` defines one task: a config and a subclass of `Task`.
 
-A task says how its queries read and when they are true, which of its pairs are held out, and which objects a scene
-must hold. `travlr.sampler` draws examples from that; the audit, the browse page, training and the figures ask the task
-for the rest. `docs/adding-a-task.md` shows a whole file.
+A task defines the text and the truth of its queries, the held-out pairs, and the objects of a scene. `travlr.sampler`
+draws examples from it. The audit, the browse page, training and the figures take all else about the task from it.
+`docs/adding-a-task.md` shows a whole file.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Template:
 
 @dataclass(frozen=True)
 class Draw:
-    """What is settled about N examples before their scenes are drawn.
+    """Query and pair of N examples, drawn before their scenes.
 
     query, pair: (N,) numbers. partner: (N,), the pair of the other example of the couple. words: (N, 8) random uint64,
     the same for both examples of a couple.
@@ -59,34 +59,32 @@ class Draw:
 
 
 class Task(ABC):
-    """A task with a config. An instance holds its pairs, queries and templates; the class holds its language.
+    """Base class of tasks. The class defines the language of queries, an instance the pairs and queries of a config.
 
-    A scene is drawn from *groups* of objects: `group_counts` says how many objects each group has, and
-    `group_kinds[query]` from which list of kinds each group draws.
+    A scene consists of *groups* of objects. `group_counts` gives the number of objects of each group, and
+    `group_kinds[query]` the list of kinds that each group draws from.
 
     Raises `ValueError`, naming the setting, where the config leaves nothing to train on.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]  # one line, for the dataset card
-    Config: ClassVar[type[Config]]
-    described: ClassVar[tuple[int, ...]]  # which arguments of a query describe objects
-    pattern: ClassVar[re.Pattern[str]]  # of query texts; `parse` reads its groups
+    Config: ClassVar[type[Config]]  # the settings of the task
     # What an answer follows from: the `place` of two objects, the `count` of one noun, the `counts` of two, or the
     # `binding` of attributes in single objects. A baseline must not see all of it (travlr/baselines.py).
     decided_by: ClassVar[str] = "binding"
-    samples: ClassVar[tuple[tuple[Any, ...], ...]]  # arguments of queries that together use every word of this task
+    object_arguments: ClassVar[tuple[int, ...]]  # positions of the query arguments that describe objects
+    pattern: ClassVar[re.Pattern[str]]  # matches every query text; `parse` reads its groups
+    vocabulary_arguments: ClassVar[tuple[tuple[Any, ...], ...]]  # of queries that together use every word of the task
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # preset -> settings that differ from the default
-    # The first item of a pair -> what its two values are. "" where the pair is an attribute and one number.
+    # First item of a pair -> what its two values are. The key is "" where the pair is an attribute and a number.
     axes: ClassVar[dict[str, tuple[str, str]]]
-    places: ClassVar[bool] = False  # whether answers depend on where objects are
-    note: ClassVar[str] = ""  # how to read the pairs, for the browse page
-    # With the default settings, the accuracy of the best rule that does not bind colour, shape and place; for the card.
-    best_unbound: ClassVar[str] = ""
-    shortcut_note: ClassVar[str] = ""  # what else the card says about it
-    # Rules that predict answers without the objects that decide, for the audit: name -> what the rule looks at.
-    shortcuts: ClassVar[dict[str, str]] = {}
-    reported: ClassVar[tuple[str, ...]] = ()  # the shortcuts that follow by arithmetic: reported, never a failure
+    uses_positions: ClassVar[bool] = False  # whether answers depend on the positions of objects
+    pair_note: ClassVar[str] = ""  # explains the pairs on the browse page
+    best_unbound: ClassVar[str] = ""  # accuracy of the best unbound rule on the default settings, for the dataset card
+    shortcut_note: ClassVar[str] = ""  # more about shortcuts, for the dataset card
+    shortcuts: ClassVar[dict[str, str]] = {}  # rules that the audit scores: name -> explanation
+    reported_shortcuts: ClassVar[tuple[str, ...]] = ()  # those that arithmetic makes unavoidable: reported, no failure
 
     # Language and truth ------------------------------------------------------------------------------------------
 
@@ -108,45 +106,45 @@ class Task(ABC):
     @staticmethod
     @abstractmethod
     def recount(args: Sequence[Any], cells: CellsOf) -> tuple[bool, Pair]:
-        """Answer and pair once more, for the audit: from sets of cells, by code that `truth` does not share."""
+        """Answer and pair for the audit, computed from sets of cells by code that `truth` does not share."""
 
     # What the audit checks ----------------------------------------------------------------------------------------
 
     @staticmethod
-    def limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
-        """Numbers of a scene that its settings limit. total: how many objects the scene has."""
+    def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
+        """The numbers in a scene that settings limit. total: the number of objects in the scene."""
         yield from ()
 
     @staticmethod
     def other_pairs(args: Sequence[Any], cells: CellsOf) -> set[Pair]:
-        """Pairs of the scene beside that of the query, where scenes must not show held-out ones."""
+        """Further pairs that the scene shows, which must not be held out either."""
         return set()
 
     @classmethod
     def held_out_key(cls, args: Sequence[Any]) -> frozenset[str]:
-        """What `held_out()["queries"]` names of a query: by default the objects that it describes."""
-        return frozenset(str(args[i]) for i in cls.described)
+        """The part of a query that `held_out()["queries"]` lists: by default the objects that it describes."""
+        return frozenset(str(args[i]) for i in cls.object_arguments)
 
     @staticmethod
-    def features(args: Sequence[Any], cells: CellsOf, total: int) -> Iterator[tuple[str, Any]]:
-        """(shortcut, what it looks at) for each of `shortcuts` that applies to the query."""
+    def shortcut_features(args: Sequence[Any], cells: CellsOf, total: int) -> Iterator[tuple[str, Any]]:
+        """(shortcut, feature that it predicts the answer from) for each of `shortcuts` that applies to the query."""
         yield from ()
 
     # What training and the figures use ----------------------------------------------------------------------------
 
     @staticmethod
     @abstractmethod
-    def claim(args: Sequence[Any]) -> str:
-        """The word of a query that is true or false of the objects that it describes: "3", "left", "more"."""
+    def predicate(args: Sequence[Any]) -> str:
+        """The word of a query that makes it true or false: "3", "left", "more"."""
 
     @staticmethod
     @abstractmethod
-    def steps(pair: Pair) -> list[str]:
-        """Auxiliary targets: the claim that is true of a pair, then the one or two values that it follows from."""
+    def auxiliary_words(pair: Pair) -> list[str]:
+        """Words of the auxiliary targets of a pair: the predicate that is true of it, then its one or two values."""
 
     @staticmethod
-    def published(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
-        """What `metadata.jsonl` of the published layout says of a query; the paper's tasks have forms of their own."""
+    def published_fields(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
+        """The entries of a query in `metadata.jsonl` of the published layout."""
         return {"case": list(args), "query_abstract": {"args": list(args)}}
 
     # Scenes -------------------------------------------------------------------------------------------------------
@@ -172,7 +170,8 @@ class Task(ABC):
 
     @abstractmethod
     def held_out(self) -> dict[str, Any]:
-        """What only test_ood shows, for the manifest: `pairs`, and `queries`, lists of what its queries name."""
+        """For the manifest: the `pairs` that only test_ood shows, and the `queries` that only test_ood asks (lists of
+        attributes, in the form of `held_out_key`)."""
 
     @abstractmethod
     def group_counts(self, draw: Draw) -> np.ndarray:
@@ -180,10 +179,10 @@ class Task(ABC):
 
     @abstractmethod
     def capacity(self, template: Template) -> int:
-        """How many scenes each query of a template surely has, true and false alike."""
+        """A lower bound of the number of scenes for each query of a template, for true and for false examples."""
 
     def anchor_places(self, draw: Draw) -> np.ndarray:
-        """(N, anchors): how many cells each anchor may take."""
+        """(N, anchors): the number of cells that each anchor may take."""
         raise NotImplementedError
 
     def anchor_cells(self, draw: Draw, places: np.ndarray) -> np.ndarray:
@@ -249,7 +248,7 @@ class Task(ABC):
         return math.comb(cells, min(self.most_objects, cells // 2)) < streams.LARGEST
 
     def placements(self, cells: int, objects: int) -> int:
-        """In how many ways objects can be placed on so many cells; 1 where these are not numbered."""
+        """The number of ways to place objects on cells; 1 where placements are not numbered."""
         return math.comb(cells, objects) if self.ranked else 1
 
 

@@ -1,4 +1,4 @@
-"""The pictures of a split, as region sources see them."""
+"""The pictures of a split, for region sources."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ import pyarrow as pa
 from pyarrow import compute
 
 from render.image import Renderer
-from train.config import RegionSettings as RegionSettings
 from travlr.scene import World
 
 
 @dataclass(frozen=True)
 class PictureSet:
-    """The N pictures of a split as a source sees them. Either `renderer` or `decoded` is given.
+    """The N pictures of a split, either rendered (`renderer`) or from files (`decoded`).
 
-    ids: (N,). grid: (N, rows * columns) kind numbers, row by row, 0 for an empty cell; where the pictures are not
-    rendered any other number will do for an occupied one.
-    decoded: begins anew at the first picture with every call; each is (height, width, 3) uint8.
+    ids: (N,). grid: (N, rows * columns), kind number of the object in each cell, row by row; 0 for an empty cell. With
+    `decoded`, only 0 or not matters.
+    decoded: gives the pictures, (height, width, 3) uint8, from the first at every call.
     """
 
     ids: Sequence[str]
@@ -33,15 +32,15 @@ class PictureSet:
 
     def __post_init__(self) -> None:
         if (self.renderer is None) == (self.decoded is None):
-            raise ValueError("scenes: need either a renderer or decoded pictures")
+            raise ValueError("pictures: need either a renderer or decoded pictures")
         if self.grid.shape != (len(self.ids), self.rows * self.columns):
-            raise ValueError(f"scenes: {len(self.ids)} ids, but a grid of shape {self.grid.shape}")
+            raise ValueError(f"pictures: {len(self.ids)} ids, but a grid of shape {self.grid.shape}")
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def pictures(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        """Pictures (height, width, 3) uint8 of some rows, which must rise."""
+        """Pictures (height, width, 3) uint8 of `rows`, increasing."""
         if self.renderer is not None:
             for start in range(0, len(rows), 16):
                 yield from self.renderer.arrays(self.grid[rows[start : start + 16]])
@@ -62,10 +61,10 @@ class PictureSet:
                 raise ValueError(f"picture {self.ids[count - 1]}: is {picture.dtype} {picture.shape}, not RGB bytes")
             yield picture
         if count != len(self):
-            raise ValueError(f"scenes: {len(self)} ids, but {count} pictures")
+            raise ValueError(f"pictures: {len(self)} ids, but {count} pictures")
 
-    def contents(self) -> list[bytes]:
-        """A digest of each picture's content."""
+    def digests(self) -> list[bytes]:
+        """A digest of each picture."""
         if self.renderer is not None:
             key = hashlib.blake2b(self.renderer.rgb_sprites.tobytes(), digest_size=32).digest()
             rows: Iterable[bytes] = (row.tobytes() for row in np.ascontiguousarray(self.grid, "<i4"))
@@ -74,19 +73,18 @@ class PictureSet:
         return [hashlib.blake2b(row, digest_size=16, key=key).digest() for row in rows]
 
     def distinct(self) -> tuple[np.ndarray, np.ndarray, bytes]:
-        """First row of each distinct picture, in rising order; which of them each row shows; a digest of them all."""
+        """First row of each distinct picture, increasing; which of them each row shows, (N,); a digest of them all."""
         numbers: dict[bytes, int] = {}
-        contents = self.contents()
-        which = np.array([numbers.setdefault(content, len(numbers)) for content in contents], np.int64)
+        which = np.array([numbers.setdefault(digest, len(numbers)) for digest in self.digests()], np.int64)
         first = np.unique(which, return_index=True)[1]
         shape = f"{self.rows} {self.columns} ".encode()
         return first, which, hashlib.blake2b(shape + b"".join(numbers)).digest()
 
 
 def grid_of(objects: pa.ChunkedArray, world: World) -> np.ndarray:
-    """The `objects` column of a dataset as kind numbers (N, rows * columns) int16, 0 for an empty cell.
+    """The `objects` column of a dataset as the `grid` of a `PictureSet`, (N, rows * columns) int16.
 
-    Raises `ValueError` where an object is not of the world, or outside its grid.
+    Raises `ValueError` for an object that the world does not have, or outside its grid.
     """
     grid = np.zeros((len(objects), world.cells), np.int16)
     column = objects.combine_chunks()
@@ -97,11 +95,11 @@ def grid_of(objects: pa.ChunkedArray, world: World) -> np.ndarray:
     if not inside.all():
         raise ValueError(f"objects: one lies outside the world's {world.rows} rows and {world.columns} columns")
     codes = np.zeros(len(parts), np.int64)
-    for name, known in (("size", world.sizes), ("shape", world.shapes), ("colour", world.colours)):
-        found = compute.index_in(parts.field(name), pa.array(known))
-        if found.null_count:
-            strange = parts.field(name)[compute.index(compute.is_null(found), True).as_py()]
-            raise ValueError(f"objects: the {name} {str(strange)!r} is not of the world ({', '.join(known)})")
-        codes = codes * len(known) + found.to_numpy()
+    for name, values in (("size", world.sizes), ("shape", world.shapes), ("colour", world.colours)):
+        numbers = compute.index_in(parts.field(name), pa.array(values))
+        if numbers.null_count:
+            unknown = parts.field(name)[compute.index(compute.is_null(numbers), True).as_py()]
+            raise ValueError(f"objects: the {name} {str(unknown)!r} is not of the world ({', '.join(values)})")
+        codes = codes * len(values) + numbers.to_numpy()
     grid[example, down * world.columns + right] = codes + 1
     return grid

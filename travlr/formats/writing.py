@@ -1,8 +1,8 @@
-"""Writing a dataset: part by part, by one or many workers, safe to kill at any moment and to run again.
+"""Writes a dataset part by part, with one or many workers. A run can be killed at any moment and resumed.
 
-A finished part has a record in `.travlr/parts` that says what its files hold, so a later run goes on after it. The
-manifest is written last: a folder with a manifest is a finished dataset, one with `.travlr` alone an unfinished one,
-and any other folder that is not empty is somebody else's.
+Each finished part has a record in `.travlr/parts` with the digests of its files, so a later run resumes after it. The
+manifest is written last. A folder with a manifest is a finished dataset, a folder with only `.travlr` an unfinished
+one, and any other folder that is not empty is refused.
 """
 
 from __future__ import annotations
@@ -18,20 +18,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from travlr import files, formats
+from travlr import files
 from travlr.cli import Log
-from travlr.dataset import (
-    FORMAT_VERSION,
-    MANIFEST,
-    SCHEMA_DIGEST,
-    checked_manifest,
-    content_digest,
-    read_manifest,
-    rows_digest,
-    versions,
-)
 from travlr.files import KEPT, WORK, hashed, put_file, regular
-from travlr.formats import CARD, LAYOUTS, PARTS, Part, names_of, remove
+from travlr.formats import LAYOUTS, base
+from travlr.formats.base import CARD, PARTS, Part, names_of, remove
+from travlr.formats.columns import SCHEMA_DIGEST, content_digest, rows_digest
+from travlr.formats.manifest import FORMAT_VERSION, MANIFEST, checked_manifest, read_manifest, versions
 from travlr.workers import Progress, run
 
 JOB = f"{WORK}/job.json"  # of an unfinished dataset: what is being made
@@ -39,10 +32,10 @@ JOB = f"{WORK}/job.json"  # of an unfinished dataset: what is being made
 
 @dataclass(frozen=True)
 class Plan:
-    """What to write where. `identity` is all that determines the bytes; a folder that holds another is refused.
+    """A dataset to write and its folder. `identity` determines the bytes; a folder with another identity is refused.
 
-    tables: makes the rows of a part, a picklable function. about: more for the manifest (config, held-out pairs, …).
-    pixels: digest of the sprites, None where pictures are not exactly theirs.
+    tables: a picklable function from a part to its rows. about: more entries of the manifest (config, held-out pairs).
+    pixels: digest of the sprites, None where the pictures are not exactly made of them. suffix: of picture files.
     """
 
     folder: Path
@@ -68,7 +61,7 @@ class Plan:
 
 
 def parts_of(plan: Plan) -> list[Part]:
-    return formats.parts_of(plan.task, plan.counts, plan.rows_per_file, plan.suffix)
+    return base.parts_of(plan.task, plan.counts, plan.rows_per_file, plan.suffix)
 
 
 def write_dataset(
@@ -80,16 +73,17 @@ def write_dataset(
     overwrite: bool = False,
     log: Log = print,
 ) -> dict[str, Any]:
-    """Write what is not yet written, and give the manifest. `workers=0` uses every core; `card` writes the README.
+    """Write the missing parts of a dataset, and return its manifest. `workers=0` uses every core; `card` writes the
+    README.
 
     Raises `ValueError` for a folder that holds something else, or that another process is writing.
     """
-    parts_of(plan)  # or why there are none, before anything is touched
-    _held(plan, overwrite)
+    parts_of(plan)  # raises before anything is changed
+    _existing(plan, overwrite)
     with files.locked(plan.folder):
-        held = _held(plan, overwrite)  # once more, now that nobody else can change it
+        held = _existing(plan, overwrite)  # again, because another process may have changed it before the lock
         if held and _differs(held, plan):
-            _put_job(plan.folder, held)  # so that a run killed in between leaves no folder that is nobody's
+            _put_job(plan.folder, held)  # marks the folder as ours in case this run is killed while it deletes files
             remove(plan.folder, held)
             files.clear(plan.folder, keep=("lock", "job.json"))
             held = None
@@ -109,10 +103,10 @@ def write_dataset(
 # The folder: whose it is, and what is already there ----------------------------------------------------------------
 
 
-def _held(plan: Plan, overwrite: bool) -> dict[str, Any] | None:
-    """The manifest of the dataset in the folder, the job of an unfinished one, None for a folder without.
+def _existing(plan: Plan, overwrite: bool) -> dict[str, Any] | None:
+    """The manifest of the dataset in the folder, the job of an unfinished one, or None for an empty folder.
 
-    Raises `ValueError` for a folder that is not ours to write in.
+    Raises `ValueError` for a folder that cannot be written or holds something else.
     """
     folder = plan.folder
     if any("\udc80" <= letter <= "\udcff" for letter in str(folder)):
@@ -163,11 +157,11 @@ def _is_finished(held: dict[str, Any]) -> bool:
 
 
 def damaged_files(folder: Path, manifest: dict[str, Any]) -> list[str]:
-    """Names of the files of a finished dataset that are not what the manifest says."""
-    return [file["name"] for file in manifest["files"] if not _is_as_said(folder, file)]
+    """Names of the files of a finished dataset that are missing or have another SHA-256 than in the manifest."""
+    return [file["name"] for file in manifest["files"] if not _is_sound(folder, file)]
 
 
-def _is_as_said(folder: Path, file: dict[str, Any]) -> bool:
+def _is_sound(folder: Path, file: dict[str, Any]) -> bool:
     try:
         return _hashed(folder, file)["sha256"] == file["sha256"]
     except (OSError, KeyError):
@@ -182,21 +176,21 @@ def _hashed(folder: Path, file: dict[str, Any]) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    """What the bytes of files depend on beside the plan; a run goes on only after parts that have the same."""
+    """What the bytes of files depend on beside the plan; parts of other versions are written again."""
     return {**versions(), "schema": SCHEMA_DIGEST}
 
 
 def _begin(plan: Plan, held: dict[str, Any] | None, damaged: list[str], log: Log) -> None:
-    """Make `.travlr` say what is being made, and keep of an earlier run only what this one can go on from."""
+    """Write the job to `.travlr`, and remove what this run cannot reuse from an earlier one."""
     folder, layout, parts = plan.folder, LAYOUTS[plan.layout], parts_of(plan)
     now = _versions()
     reusable = held is not None and held.get("versions") == now
     if damaged:
-        _say_damaged(folder, damaged, log)
+        _log_damaged(folder, damaged, log)
     if not reusable:
         files.clear(folder, keep=("lock", "job.json"))
         if held:
-            log(f"{folder} was begun with other versions of the program or its packages: making all of it again")
+            log(f"{folder} was begun with other versions of the program or its packages: writing all of it again")
     for left in (folder / WORK).glob("*.tmp"):  # of a run that was killed
         left.unlink(missing_ok=True)
     (folder / PARTS).mkdir(exist_ok=True)
@@ -215,27 +209,27 @@ def _begin(plan: Plan, held: dict[str, Any] | None, damaged: list[str], log: Log
 
 
 def _put_job(folder: Path, job: dict[str, Any]) -> None:
-    """Say in `.travlr` whose the folder's files are; what has no content digest is unfinished."""
+    """Write the job of an unfinished dataset, which is its manifest without content digest."""
     unfinished = {key: value for key, value in job.items() if key != "content_digest"}
     put_file(folder, JOB, [json.dumps(unfinished).encode()])
 
 
-def _say_damaged(folder: Path, names: list[str], log: Log) -> None:
+def _log_damaged(folder: Path, names: list[str], log: Log) -> None:
     more = f" and {len(names) - 1} more" if names[1:] else ""
-    log(f"{names[0]}{more}: damaged or missing, made again (what is there moves to {folder / KEPT})")
+    log(f"{names[0]}{more}: damaged or missing, written again (the damaged file moves to {folder / KEPT})")
 
 
 def _write_parts(plan: Plan, workers: int, executor: str, log: Log) -> dict[str, dict[str, Any]]:
-    """Make the parts that are not there yet; the records of all, by the name of the part."""
+    """Write the missing parts; returns the records of all parts by name."""
     parts = parts_of(plan)
     records = {part.name: record for part in parts if (record := _record(plan, part))}
     todo = [part for part in parts if part.name not in records]
     if damaged := [part.name for part in todo if (plan.folder / PARTS / f"{part.name}.json").exists()]:
-        _say_damaged(plan.folder, damaged, log)
+        _log_damaged(plan.folder, damaged, log)
     rows = sum(part.stop - part.start for part in todo)
     if records and todo:
         total = sum(plan.counts.values())
-        log(f"going on in {plan.folder}: {total - rows:,} of {total:,} examples are there")
+        log(f"resuming {plan.folder}: {total - rows:,} of {total:,} examples are written")
     write = functools.partial(write_part, dataclasses.replace(plan, folder=plan.folder.absolute()))
     with Progress(rows, log) as progress, contextlib.closing(run(write, todo, workers, executor)) as written:
         for part, record in written:
@@ -249,20 +243,20 @@ def _write_parts(plan: Plan, workers: int, executor: str, log: Log) -> dict[str,
 
 
 def write_part(plan: Plan, part: Part) -> dict[str, Any]:
-    """Write one part, and give its record: rows, true answers, digests, size."""
+    """Write one part, and return its record: rows, true answers, digests, size."""
     layout = LAYOUTS[plan.layout]
     seen = {"rows": 0, "true": 0, "rows_digest": 0}
 
-    def watched() -> Iterator[pa.Table]:
+    def counted_tables() -> Iterator[pa.Table]:
         for table in plan.tables(part):
             seen["rows"] += table.num_rows
             seen["true"] += sum(table["answer"].to_pylist())
             seen["rows_digest"] = (seen["rows_digest"] + rows_digest(table)) % (1 << 256)
             yield table
 
-    layout.write(plan.folder, part, watched())
+    layout.write(plan.folder, part, counted_tables())
     if seen["rows"] != part.stop - part.start:
-        raise ValueError(f"{part.name}: {seen['rows']} rows came where {part.stop - part.start} were due")
+        raise ValueError(f"{part.name}: has {seen['rows']} rows, not {part.stop - part.start}")
     record = _measured(plan, part) | {"true": seen["true"], "rows_digest": f"{seen['rows_digest']:064x}"}
     _put_record(plan.folder, part, record)
     return record
@@ -273,7 +267,7 @@ def _put_record(folder: Path, part: Part, record: dict[str, Any]) -> None:
 
 
 def _measured(plan: Plan, part: Part) -> dict[str, Any]:
-    """What of a part's record its files tell: names, sizes and hashes."""
+    """The entries of a part's record that come from its files: names, sizes and hashes."""
     layout = LAYOUTS[plan.layout]
     entry = layout.entry(part)
     fragments = [str(hashed([plan.folder / PARTS / name])["sha256"]) for name in layout.fragments(part)]
@@ -281,7 +275,7 @@ def _measured(plan: Plan, part: Part) -> dict[str, Any]:
 
 
 def _record(plan: Plan, part: Part) -> dict[str, Any] | None:
-    """The record of a finished part, if its files are still what it says."""
+    """The record of a finished part; None where its files have changed."""
     try:
         record = json.loads(regular(plan.folder / PARTS / f"{part.name}.json").read_text())
         counted = {"true": int(record["true"]), "rows_digest": f"{int(record['rows_digest'], 16):064x}"}
@@ -291,7 +285,7 @@ def _record(plan: Plan, part: Part) -> dict[str, Any] | None:
 
 
 def _finish(plan: Plan, records: dict[str, Any], card: Callable[[Path, dict[str, Any]], None]) -> dict[str, Any]:
-    """Write what all parts share, the card, and last of all the manifest."""
+    """Write the files that all parts share, then the card, and the manifest last."""
     folder, layout, parts = plan.folder, LAYOUTS[plan.layout], parts_of(plan)
     listed = []
     splits = {split: {"rows": count, "true": 0} for split, count in plan.counts.items() if count}

@@ -1,0 +1,142 @@
+"""Where examples come from: the files of a dataset, or its generator, which streams new ones without end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from render.text import parse_caption
+from train.data.examples import RawExamples
+from train.regions.pictures import grid_of
+from travlr.config import Config
+from travlr.dataset import Dataset, SplitReader, open_dataset
+from travlr.generate import Generator, generator, renderer_of
+from travlr.scene import SPLITS, Batch, World
+from travlr.tasks import config_from_dict
+
+CHUNK = 4096  # examples generated at once; even, so that it holds whole couples
+PER_EXAMPLE = ("grid", "order", "query", "pair", "answer")  # arrays of a `Batch` with one entry for each example
+
+
+class TrainingDataset:
+    """A dataset on disk: its splits as `RawExamples`, and its generator if its manifest has the configuration.
+
+    Raises `ValueError` where a split is missing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.dataset: Dataset = open_dataset(folder)
+        self.folder, manifest = folder, self.dataset.manifest
+        if missing := [split for split in SPLITS if split not in self.dataset.splits]:
+            raise ValueError(f"data={folder}: has no split {missing[0]}; training needs {', '.join(SPLITS)}")
+        self.task = str(self.dataset["train"].columns("task")["task"][0])
+        self.digest: str = manifest["content_digest"]
+        self.config: Config | None = config_from_dict(manifest["config"]) if manifest.get("config") else None
+
+    @property
+    def picture(self) -> tuple[int, int]:
+        """Width and height of the pictures, in pixels."""
+        if self.config is None:
+            return self.dataset["train"][0].picture().size
+        return self.config.world.columns * self.config.image.cell, self.config.world.rows * self.config.image.cell
+
+    @property
+    def generator(self) -> Generator:
+        if self.config is None:
+            raise ValueError(f"data={self.folder}: its manifest has no configuration; use training.stream=false")
+        return generator(self.config)
+
+    def raw(self, split: str, limit: int | None = None) -> RawExamples:
+        """The first `limit` examples of a split, or all."""
+        reader = self.dataset[split]
+        table = reader.columns("id", "caption", "query", "answer", "pair", "objects").slice(0, limit)
+        world = self.config.world if self.config else _world_of(table)
+        return RawExamples(
+            ids=table["id"].to_pylist(),
+            captions=table["caption"].to_pylist(),
+            queries=table["query"].to_pylist(),
+            answers=table["answer"].to_numpy().astype(bool),
+            pairs=table["pair"].to_pylist(),
+            grid=grid_of(table["objects"], world),
+            world=world,
+            renderer=renderer_of(self.config) if self.config else None,
+            encoded=None if self.config else lambda: islice(_picture_files(reader), limit),
+        )
+
+
+def _picture_files(reader: SplitReader) -> Iterator[bytes]:
+    for table in reader.tables("image"):
+        yield from table["image"].combine_chunks().field("bytes").to_pylist()
+
+
+def _world_of(table: pa.Table) -> World:
+    """A world for a dataset without configuration: the attributes of its objects, and the grid of its captions."""
+    objects = table["objects"].combine_chunks().flatten()
+    names = {name: sorted(set(objects.field(name).to_pylist())) for name in ("colour", "shape", "size")}
+    columns, rows, _ = parse_caption(table["caption"][0].as_py())
+    return World(tuple(names["colour"]), tuple(names["shape"]), tuple(names["size"]), columns, rows)
+
+
+# Streaming -------------------------------------------------------------------------------------------------------
+
+
+def stream_examples(
+    maker: Generator, start: int, stop: int, split: str = "train", keep: int | None = None
+) -> RawExamples:
+    """Examples start to stop of a generator. Those of `train` past `count.train` are in no split of the dataset.
+
+    keep: return only this many, those with the fewest objects; of each couple (true and false) both or neither.
+    """
+    sample = _sample(maker, split, start, stop, stop - start if keep is None else keep)
+    return RawExamples(
+        ids=[f"{split}-{index}" for index in sample.index],
+        captions=maker.captions(sample.batch),
+        queries=maker.query_texts(sample.batch),
+        answers=sample.batch.answer.astype(bool),
+        pairs=[maker.task.pairs[pair] for pair in sample.batch.pair],
+        grid=sample.batch.grid,
+        world=maker.config.world,
+        renderer=maker.renderer,
+    )
+
+
+@dataclass(frozen=True)
+class SampledBatch:
+    """Examples of a generator. index: (N,), of each in its split, increasing."""
+
+    batch: Batch
+    index: np.ndarray
+
+    def fewest_objects(self, keep: int) -> SampledBatch:
+        """The couples with the fewest objects, `keep` examples in all; among equals the earlier couples."""
+        if keep >= len(self.index):
+            return self
+        objects = (self.batch.grid.reshape(len(self.index) // 2, -1) > 0).sum(axis=1)  # of each couple
+        couples = np.sort(np.argsort(objects, kind="stable")[: keep // 2])
+        rows = (2 * couples[:, None] + [0, 1]).ravel()
+        arrays: dict[str, Any] = {name: getattr(self.batch, name)[rows] for name in PER_EXAMPLE}
+        return SampledBatch(replace(self.batch, **arrays), self.index[rows])
+
+
+def _sample(maker: Generator, split: str, start: int, stop: int, keep: int) -> SampledBatch:
+    """The examples of `stream_examples`, generated in chunks, so that memory depends on `keep` alone."""
+    parts: list[SampledBatch] = []
+    for first in range(start, stop, CHUNK):
+        end = min(first + CHUNK, stop)
+        parts.append(SampledBatch(maker.batch(split, first, end), np.arange(first, end)))
+        if sum(len(part.index) for part in parts) > 2 * keep:
+            parts = [_concatenate(parts).fewest_objects(keep)]
+    return _concatenate(parts).fewest_objects(keep)
+
+
+def _concatenate(parts: Sequence[SampledBatch]) -> SampledBatch:
+    arrays: dict[str, Any] = {
+        name: np.concatenate([getattr(part.batch, name) for part in parts]) for name in PER_EXAMPLE
+    }
+    return SampledBatch(replace(parts[0].batch, **arrays), np.concatenate([part.index for part in parts]))

@@ -1,0 +1,103 @@
+"""The cells of pictures as regions: box and feature vector of each cell.
+
+Shapes: N pictures, K distinct feature vectors, D numbers of a feature vector, cells = rows * columns, row by row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from PIL import Image as pillow
+
+from train.cache import Block, Columns, cached_arrays
+from train.regions.pictures import PictureSet
+from train.regions.recogniser import DIMENSION, features_of, weights_digest
+
+WHOLE = (0.0, 0.0, 1.0, 1.0)  # the box of a whole picture
+MAX_NOISE = 12  # of 255: darkness that a lossy file may add to an empty cell
+
+
+def cell_boxes(rows: int, columns: int) -> np.ndarray:
+    """(cells, 4) float32."""
+    down, right = np.divmod(np.arange(rows * columns), columns)
+    return np.stack([right / columns, down / rows, (right + 1) / columns, (down + 1) / rows], 1).astype(np.float32)
+
+
+def cell_regions(
+    pictures: PictureSet, wanted: np.ndarray, cache: Path | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Boxes (N, cells, 4), rows of the feature table (N, cells), and the table (K, D), with a white cell in row 0.
+
+    The box of an occupied cell is the bounding box of its object, that of an empty one is the cell. wanted: (N, cells)
+    bool; the other cells of decoded pictures count as empty.
+    """
+    if pictures.renderer is None:
+        return _decoded_cell_regions(pictures, wanted, cache)
+    inside = np.array([bounding_box(sprite > 0) for sprite in pictures.renderer.sprites])
+    boxes = _to_picture(cell_boxes(pictures.rows, pictures.columns), inside[pictures.grid])
+    return boxes, pictures.grid.astype(np.int32), features_of(pictures.renderer.rgb_sprites)
+
+
+def bounding_box(mask: np.ndarray) -> tuple[float, float, float, float]:
+    """Left, top, right, bottom of the True part of a mask (height, width), 0 to 1; `WHOLE` where all is False."""
+    if not mask.any():
+        return WHOLE
+    down, right = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    height, width = mask.shape
+    return right[0] / width, down[0] / height, (right[-1] + 1) / width, (down[-1] + 1) / height
+
+
+def _to_picture(cells: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Boxes inside cells, (..., cells, 4) as fractions of the cell, as fractions of the picture. cells: (cells, 4)."""
+    corner = np.concatenate([cells[:, :2]] * 2, axis=1)
+    side = np.concatenate([cells[:, 2:] - cells[:, :2]] * 2, axis=1)
+    return (corner + inside * side).astype(np.float32)
+
+
+def _decoded_cell_regions(
+    pictures: PictureSet, wanted: np.ndarray, cache: Path | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`cell_regions` of pictures from files: a feature vector for each distinct crop of the wanted cells."""
+    numbers: dict[bytes, int] = {}
+    firsts: list[tuple[int, int]] = []  # picture and cell where each distinct crop occurs first
+    index = np.zeros(wanted.shape, np.int32)
+    inside = np.broadcast_to(np.array(WHOLE), (*wanted.shape, 4)).copy()
+    for row, picture in enumerate(pictures.pictures(np.arange(len(pictures)))):
+        crops = _crops(picture, pictures)
+        for cell in np.flatnonzero(wanted[row]):
+            ink = 255 - crops[cell].min(axis=2)
+            if (darkest := int(ink.max())) > MAX_NOISE:
+                inside[row, cell] = bounding_box(ink > darkest // 4)  # a lossy file has a halo around a shape
+                digest = hashlib.blake2b(crops[cell].tobytes(), digest_size=16).digest()
+                if digest not in numbers:
+                    numbers[digest] = len(firsts) + 1
+                    firsts.append((row, int(cell)))
+                index[row, cell] = numbers[digest]
+
+    def make(start: int) -> Iterator[Block]:
+        if start == 0:
+            yield {"features": features_of(np.full((1, 32, 32, 3), 255, np.uint8))}
+        remaining = firsts[max(start - 1, 0) :]
+        rows = np.unique([row for row, _ in remaining])
+        cells = [[cell for _, cell in group] for _, group in itertools.groupby(remaining, lambda first: first[0])]
+        for numbers_of_row, picture in zip(cells, pictures.pictures(rows), strict=True):
+            yield {"features": features_of(_crops(picture, pictures)[numbers_of_row])}
+
+    key = hashlib.blake2b(b"".join(numbers) + weights_digest(), digest_size=16).hexdigest()
+    columns: Columns = {"features": ((DIMENSION,), "<f2")}
+    table = cached_arrays(cache, f"cells-{key}", len(firsts) + 1, columns, make, "recognising")["features"]
+    return _to_picture(cell_boxes(pictures.rows, pictures.columns), inside), index, table
+
+
+def _crops(picture: np.ndarray, pictures: PictureSet) -> np.ndarray:
+    """The cells of a picture, (cells, height, width, 3). It is enlarged if a cell is not a whole number of pixels."""
+    rows, columns = pictures.rows, pictures.columns
+    height, width = -(-picture.shape[0] // rows), -(-picture.shape[1] // columns)
+    if picture.shape[:2] != (height * rows, width * columns):
+        enlarged = pillow.fromarray(picture).resize((width * columns, height * rows), pillow.Resampling.BILINEAR)
+        picture = np.asarray(enlarged)
+    return picture.reshape(rows, height, columns, width, 3).swapaxes(1, 2).reshape(-1, height, width, 3)

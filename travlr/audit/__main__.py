@@ -1,0 +1,36 @@
+"""The command `python -m travlr.audit DIR`: prints one line for each check; exit status 1 where one fails."""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from travlr.start import start_command
+
+    start_command("audit", "travlr.audit.__main__")
+
+import json
+from dataclasses import asdict
+
+from travlr import cli
+from travlr.audit.checks import audit
+
+
+def main(arguments: list[str]) -> int:
+    parser = cli.Parser(prog="python -m travlr.audit", description="Check a dataset from its files alone.")
+    parser.add_argument("dir", metavar="DIR", type=cli.folder, help="folder of a dataset, in any format")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--workers", type=int, default=0, metavar="N", help="processes (default: one per core)")
+    options = parser.parse_args(arguments)
+    if options.workers < 0:
+        raise cli.UsageError(f"--workers {options.workers}: must be 0 (one per core) or more")
+    cli.without_pandas()
+    checks = audit(options.dir, options.workers)
+    failed = sum(check.status == "FAIL" for check in checks)
+    if options.json:
+        report = {"dataset": str(options.dir), "ok": not failed, "checks": [asdict(check) for check in checks]}
+        print(json.dumps(report, indent=1, ensure_ascii=False))
+    else:
+        width = max(len(check.name) for check in checks)
+        for c in checks:
+            print(f"{c.status:<4}  {c.name:<{width}}  {c.checked:>9,}  {c.detail}")
+        print(f"{options.dir}: {f'{failed} of {len(checks)} checks FAILED' if failed else 'every check passed'}")
+    return 1 if failed else 0

@@ -1,0 +1,261 @@
+"""The audit of a whole dataset: joins the findings of all chunks into the lines of the report.
+
+A chunk leaves counts and a hash of 16 bytes for each row, so memory hardly grows with the dataset.
+"""
+
+from __future__ import annotations
+
+import csv
+import fnmatch
+import functools
+import hashlib
+import json
+import math
+import os
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from render.image import CONTENT_VERSION
+from render.text import parse_caption
+from travlr.audit.examine import DatasetInfo, Findings, chunks_of, examine, read_info
+from travlr.audit.pictures import renderer_of
+from travlr.audit.rows import QUERY, ROW_CHECKS, TOTAL, score
+from travlr.files import regular
+from travlr.formats.base import CARD, names_present
+from travlr.formats.columns import content_digest, damage, open_parquet
+from travlr.formats.manifest import MANIFEST
+from travlr.scene import IN_DISTRIBUTION, SPLITS
+from travlr.tasks import TASKS
+from travlr.workers import Progress, run
+
+BOUND, Z = 0.51, 3.0902  # a rule fails where the lower 99.9 % bound of its accuracy lies above BOUND
+
+
+@dataclass(frozen=True)
+class Check:
+    """A line of the report. status: ok, FAIL or note. checked: how many rows, files, pairs or texts."""
+
+    name: str
+    status: str
+    checked: int
+    detail: str
+
+
+def audit(folder: str | os.PathLike[str], workers: int = 0) -> list[Check]:
+    """Every check of a dataset. `workers=0` uses every core. Raises `ValueError` where the folder holds no dataset."""
+    info = read_info(Path(folder))
+    findings, rows = Findings(), sum(n["rows"] for n in info.splits.values())
+    workers = workers or (1 if rows < 2000 else 0)  # less than a second of work: starting processes takes longer
+    with Progress(rows, lambda line: None) as progress:
+        for _, chunk in run(functools.partial(examine, info), chunks_of(info), workers):
+            findings.add(chunk)
+            progress.advance(chunk.rows.total())
+    checks = []
+    if findings.done["columns"]:
+        checks.append(_counted(info, findings, "columns", "as they should be, no null in any row"))
+    checks += [*file_checks(info, findings), *row_checks(info, findings), *split_checks(findings)]
+    return [*checks, *balance_checks(findings), *shortcut_checks(findings)]
+
+
+def file_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
+    """The manifest against the files, and what only metadata.jsonl of the published layout holds."""
+    checks = [
+        Check("manifest", "note", 0, "none: another program wrote the dataset, so settings and hashes are not checked")
+    ]
+    if info.has_manifest:
+        wrong = sum(n for (check, _), n in findings.wrong.items() if check == "files")
+        problems = [f"{wrong} of them; first {findings.first['files'][1]}"] if wrong else []
+        checks = [_check("files", findings.done["files"], problems, "SHA-256 as in the manifest"), other_files(info)]
+        checks += [picture_mode(info)] if info.layout != "original" else []
+    problems = [findings.first["rows"][1]] if "rows" in findings.first else []
+    for split, n in ({key: {"rows": 0, "true": 0} for key in findings.rows} | info.splits).items():
+        rows, true = findings.rows[split], findings.true[split]
+        if (rows, true) != (n["rows"], n.get("true", true)):
+            problems.append(
+                f"{split} has {rows:,} rows and {true:,} true, not {n['rows']:,} and {n.get('true', true):,}"
+            )
+        if info.rules.config and rows != (asked := getattr(info.rules.config.count, split)):
+            problems.append(f"{split} has {rows:,} rows, but count.{split} is {asked:,}")
+    checks.append(_check("rows", findings.rows.total(), problems, "as many rows and true answers as the manifest says"))
+    if info.digest:
+        sums = {split: findings.digests[split] % (1 << 256) for split in info.splits}
+        digest = content_digest(sums, sprites_digest(info) if info.pixels else None)
+        problems = [f"{digest[:16]} is not {info.digest[:16]}, the manifest's"] if digest != info.digest else []
+        checks.append(_check("content digest", findings.rows.total(), problems, digest[:16]))
+    return checks + (metadata_checks(info.folder) if info.layout == "original" else [])
+
+
+def sprites_digest(info: DatasetInfo) -> str | None:
+    if info.rules.config is None:
+        return info.pixels
+    sprites = renderer_of(info.rules.config.world, info.rules.config.image).rgb_sprites
+    return hashlib.sha256(f"{CONTENT_VERSION} {sprites.shape}".encode() + sprites.tobytes()).hexdigest()
+
+
+def other_files(info: DatasetInfo) -> Check:
+    """Files that the manifest does not list; a failure only where other programs would read them as part of a split."""
+    ours = {MANIFEST, *CARD, *names_present(info.folder, info.files)}
+    there = (Path(parent, name).relative_to(info.folder) for parent, _, names in os.walk(info.folder) for name in names)
+    others = sorted({str(path) for path in there} - ours)
+    read = [name for name in others if any(fnmatch.fnmatch(name, glob) for glob in info.data_files)]
+    if read or not others:
+        return _check(
+            "other files", len(others), [f"{read[0]} would be read as part of a split"] if read else [], "none"
+        )
+    return Check("other files", "note", len(others), f"not of the dataset: {', '.join(others[:3])}")
+
+
+def picture_mode(info: DatasetInfo) -> Check:
+    """A note where Hugging Face `datasets` gives pictures as palette indices: earlier versions declared no mode."""
+    if info.layout == "parquet":
+        paths, declares = [info.folder / file["name"] for file in info.files], _schema_declares_rgb
+        way = "python -m travlr.convert writes files that declare it"
+    else:
+        paths, declares = [info.folder / "README.md"], _card_declares_rgb
+        way = "remove README.md and run the command that made the dataset again"
+    if silent := [path.name for path in paths if not declares(path)]:
+        detail = f"{silent[0]} does not declare RGB, so Hugging Face datasets gives palette indices; {way}"
+        return Check("picture mode", "note", len(paths), detail)
+    return Check("picture mode", "ok", len(paths), "declared as RGB for Hugging Face datasets")
+
+
+def _schema_declares_rgb(path: Path) -> bool:
+    try:
+        return b'"mode": "RGB"' in (open_parquet(path).schema_arrow.metadata or {}).get(b"huggingface", b"")
+    except ValueError:
+        return True  # a damaged file: other checks report it
+
+
+def _card_declares_rgb(path: Path) -> bool:
+    try:
+        return "mode: RGB\n" in regular(path).read_text(encoding="utf-8").partition("\n---\n")[0]
+    except (OSError, ValueError):
+        return False
+
+
+def metadata_checks(folder: Path) -> list[Check]:
+    """metadata.jsonl of the published layout against index.csv."""
+    wrong: dict[str, list[str]] = {"metadata.jsonl": [], "caption_abstract": []}
+    count = 0
+    try:
+        with damage(folder / "metadata.jsonl"):
+            entries = json.loads(regular(folder / "metadata.jsonl").read_text(encoding="utf-8"))
+            for line in csv.DictReader(regular(folder / "index.csv").read_text(encoding="utf-8").splitlines()):
+                count += 1
+                entry = entries[line[""]]
+                if any(str(entry[name]) != line[name] for name in ("query", "answer", "split")):
+                    wrong["metadata.jsonl"].append(f"row {line['']}")
+                cells = [(o["row"], o["column"]) for o in entry["objects"]]
+                parsed = [(o.row, o.column) for o in parse_caption(line["caption"])[2]]
+                if [cells[number] for number in entry["caption_abstract"]] != parsed:
+                    wrong["caption_abstract"].append(
+                        f"row {line['']}: {entry['caption_abstract']} is not its caption's"
+                    )
+    except ValueError as error:
+        wrong["metadata.jsonl"].append(str(error))
+    good = ("query, answer and split as in index.csv", "the order in which the caption names the objects")
+    return [_check(name, count, wrong[name], text, "row") for name, text in zip(wrong, good, strict=True)]
+
+
+def row_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
+    """The checks of single rows that apply to this dataset."""
+    good = ROW_CHECKS | {"held-out pairs": f"{len(info.rules.pairs)} {ROW_CHECKS['held-out pairs']}"}
+    if info.rules.config is None:
+        good["image"] = "only which cells are empty is compared: another program drew it"
+    elif info.pixels is None:
+        good["image"] = "read back: every pixel is as the objects column says, but for what JPEG loses"
+    return [_counted(info, findings, name, detail) for name, detail in good.items() if findings.done[name]]
+
+
+def split_checks(findings: Findings) -> list[Check]:
+    """Query texts of test_ood occur in no other split, and no example occurs twice (caption order is ignored)."""
+    texts: dict[bool, set[str]] = {True: set(), False: set()}
+    for split, rule, feature, _ in findings.tally:
+        if rule == QUERY:
+            texts[split == "test_ood"].add(feature)
+    parts = sorted(findings.hashes)
+    hashes = np.frombuffer(b"".join(part for *_, part in parts), "S16")
+    starts = np.cumsum([0, *(len(part) // 16 for *_, part in parts)])
+    order = hashes.argsort(kind="stable")
+    again = np.nonzero(hashes[order][1:] == hashes[order][:-1])[0]
+
+    def row(place: int) -> str:
+        part = int(np.searchsorted(starts, place, side="right")) - 1
+        return f"{parts[part][0]} {parts[part][1] + place - starts[part]}"
+
+    twins = [f"{row(order[i])} = {row(order[i + 1])}" for i in again]
+    return [
+        _check("query texts", len(texts[True]), sorted(texts[True] & texts[False]), "of test_ood are its own", "text"),
+        _check("duplicates", len(hashes), twins, "no example occurs twice", "row"),
+    ]
+
+
+def by_feature(findings: Findings, rule: str) -> dict[str, dict[Any, list[int]]]:
+    """split -> feature -> numbers of false and of true examples."""
+    counts: dict[str, dict[Any, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
+    for (split, name, feature, answer), n in findings.tally.items():
+        if name == rule:
+            counts[split][feature][answer] += n
+    return counts
+
+
+def balance_checks(findings: Findings) -> list[Check]:
+    """As many true as false examples of each pair and each query text (odd numbers differ by one), and equal totals of
+    pairs."""
+    checks = []
+    for name, rule, what in (("balance by pair", "pair", "pair"), ("balance by query text", QUERY, "text")):
+        groups = [(s, f, n) for s, counts in by_feature(findings, rule).items() for f, n in counts.items()]
+        wrong = [f"{s} {f}: {n[1]} true, {n[0]} false" for s, f, n in groups if abs(n[1] - n[0]) != sum(n) % 2]
+        checks.append(_check(name, len(groups), sorted(wrong), "as many true as false, give or take one", what))
+    totals = {split: {f: sum(n) for f, n in counts.items()} for split, counts in by_feature(findings, "pair").items()}
+    wrong = []
+    for split, n in sorted(totals.items()):
+        least, most = min(n, key=n.__getitem__), max(n, key=n.__getitem__)
+        if n[most] - n[least] > 2:
+            wrong.append(f"{split}: {n[least]} of {least}, {n[most]} of {most}")
+    return [*checks, _check("pair totals", sum(map(len, totals.values())), wrong, "within 2 in each split", "split")]
+
+
+def shortcut_checks(findings: Findings) -> list[Check]:
+    """Accuracy of rules that ignore the decisive objects: fitted on train, scored on validation and test_ind."""
+    checks = []
+    shortcuts = {QUERY: "", TOTAL: ""} | {
+        name: about for task in TASKS.values() for name, about in task.shortcuts.items()
+    }
+    reported = {name for task in TASKS.values() for name in task.reported_shortcuts}
+    for rule, about in shortcuts.items():
+        counts = by_feature(findings, rule)
+        scores = [score(counts["train"], counts[split]) for split in IN_DISTRIBUTION[1:]]
+        right, total = (sum(part) for part in zip(*scores, strict=True))
+        if not counts["train"] or not total:
+            continue
+        bound = lower_bound(right, total)
+        status = "note" if rule in reported else "FAIL" if bound > BOUND else "ok"
+        detail = f"accuracy {right / total:.1%}, lower 99.9% bound {bound:.1%}"
+        checks.append(Check(rule, status, total, f"{detail}: {about}" if about else detail))
+    return checks
+
+
+def lower_bound(right: float, total: int) -> float:
+    """Wilson's lower 99.9 % bound of a share."""
+    share, spread = right / total, Z * Z / total
+    return (share + spread / 2 - math.sqrt(share * (1 - share) * spread + spread * spread / 4)) / (1 + spread)
+
+
+def _counted(info: DatasetInfo, findings: Findings, name: str, good: str) -> Check:
+    """A check of rows or files: the number of failures in each split, and the first of them."""
+    wrong = {split: n for (check, split), n in findings.wrong.items() if check == name}
+    counts = [f"{wrong[split]:,} of {findings.rows[split]:,} {split}" for split in SPLITS if split in wrong]
+    problem = f"{', '.join(counts)}; first {findings.first[name][1]}" if wrong else ""
+    return _check(name, findings.done[name], [problem] if problem else [], good)
+
+
+def _check(name: str, checked: int, problems: list[str], good: str, what: str = "") -> Check:
+    """A check that fails where there are problems; with `what` the report counts them and shows the first."""
+    counted = f"{len(problems):,} {what}{'s' * (len(problems) != 1)}; first " if what else ""
+    shown = problems[:1] if what else problems
+    return Check(name, "FAIL" if problems else "ok", checked, counted + "; ".join(shown) if problems else good)

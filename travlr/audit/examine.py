@@ -1,0 +1,194 @@
+"""Reads a dataset for the audit: first its manifest, then one chunk of rows after the other, in worker processes."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from render.text import parse_caption
+from travlr.audit.rows import Rules, examine_row, recount, rows_of
+from travlr.files import hashed
+from travlr.formats import LAYOUTS
+from travlr.formats.base import names_of
+from travlr.formats.columns import damage, malformed, rows_digest
+from travlr.formats.manifest import MANIFEST, has_manifest, read_manifest
+from travlr.tasks import config_from_dict, parse_query
+from travlr.tasks.base import Pair
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What is known of a dataset before its rows are read: its manifest, as far as it has one.
+
+    splits: rows, and with a manifest true answers, of each split. files: with rows, empty for the published layout.
+    data_files: globs that other programs read. pixels, digest: of the manifest.
+    """
+
+    folder: Path
+    layout: str
+    splits: dict[str, dict[str, int]]
+    rules: Rules
+    has_manifest: bool
+    files: tuple[dict[str, Any], ...]
+    data_files: tuple[str, ...]
+    pixels: str | None
+    digest: str
+
+
+class Chunk(NamedTuple):
+    """A file, or the files of some rows: rows start to stop of a split, or (None) to the end; no rows without split."""
+
+    number: int
+    split: str
+    start: int
+    stop: int | None
+    file: dict[str, Any]
+
+
+@dataclass
+class Findings:
+    """Counts of one chunk, or of several."""
+
+    number: int = 0
+    done: Counter[str] = field(default_factory=Counter)  # check -> things checked
+    wrong: Counter[tuple[str, str]] = field(default_factory=Counter)  # (check, split) -> those that fail it
+    first: dict[str, tuple[int, str]] = field(
+        default_factory=dict
+    )  # check -> chunk of the first problem, and the problem
+    tally: Counter[tuple[str, str, Any, bool]] = field(default_factory=Counter)  # (split, rule, feature, answer)
+    rows: Counter[str] = field(default_factory=Counter)  # split -> rows read
+    true: Counter[str] = field(default_factory=Counter)  # split -> answers
+    digests: Counter[str] = field(default_factory=Counter)  # split -> sum of rows_digest
+    hashes: list[tuple[str, int, bytes]] = field(default_factory=list)  # split, first row, 16 bytes for each row
+
+    def check(self, name: str, split: str, problem: str) -> None:
+        self.done[name] += 1
+        if problem:
+            self.wrong[name, split] += 1
+            self.first.setdefault(name, (self.number, problem))
+
+    def add(self, other: Findings) -> None:
+        for name in ("done", "wrong", "tally", "rows", "true", "digests"):
+            getattr(self, name).update(getattr(other, name))
+        for check, first in other.first.items():
+            self.first[check] = min(first, self.first.get(check, first))
+        self.hashes += other.hashes
+
+
+def read_info(folder: Path) -> DatasetInfo:
+    """What is known of a dataset before its rows are read. Raises `ValueError` where the folder holds none."""
+    manifest = read_manifest(folder)
+    with damage(folder / MANIFEST):
+        info = info_of(folder, manifest)
+    if info.rules.pairs:
+        return info
+    return replace(info, rules=replace(info.rules, pairs=pairs_in(info, "test_ood")))
+
+
+def info_of(folder: Path, manifest: dict[str, Any]) -> DatasetInfo:
+    ours = has_manifest(folder)
+    held_out = manifest["held_out"] if manifest["config"] else {"pairs": [], "queries": []}
+    pixels = manifest["pixels"] if ours else None
+    return DatasetInfo(
+        folder,
+        manifest["layout"],
+        {split: {name: int(n) for name, n in counts.items()} for split, counts in manifest["splits"].items()},
+        Rules(
+            config_from_dict(manifest["config"]) if manifest["config"] else None,
+            frozenset(tuple(map(str, pair)) for pair in held_out["pairs"]),
+            frozenset(frozenset(map(str, query)) for query in held_out["queries"]),
+            exact=pixels is not None,
+            numbered=ours,
+        ),
+        ours,
+        tuple(file for file in manifest["files"] if ours or "rows" in file),
+        tuple(map(str, manifest["data_files"].values())) if ours else (),
+        pixels,
+        str(manifest["content_digest"]) if ours else "",
+    )
+
+
+def chunks_of(info: DatasetInfo) -> list[Chunk]:
+    """The chunks that workers examine. A file without rows of its own makes a chunk without split."""
+    if not info.files:
+        return [Chunk(number, split, 0, None, {}) for number, split in enumerate(info.splits)]
+    chunks, starts = [], Counter[str]()
+    last = {file["split"]: number for number, file in enumerate(info.files) if "rows" in file}
+    for number, file in enumerate(info.files):
+        split = file["split"] or "" if "rows" in file else ""
+        stop = None if number == last.get(split) else starts[split] + file.get("rows", 0)
+        chunks.append(Chunk(number, split, starts[split], stop, file))
+        starts[split] += file.get("rows", 0)
+    return chunks
+
+
+def tables_of(info: DatasetInfo, chunk: Chunk) -> Iterator[pa.Table]:
+    """The rows of a chunk, malformed ones too. Raises `ValueError` where they cannot be read."""
+    files, rows = info.files, (chunk.start, chunk.stop)
+    if chunk.file and "*" not in chunk.file["name"]:
+        files, rows = (chunk.file,), (0, None)
+    return (table for _, table in LAYOUTS[info.layout].tables(info.folder, {"files": files}, chunk.split, *rows))
+
+
+def pairs_in(info: DatasetInfo, split: str) -> frozenset[Pair]:
+    """The pairs of the rows of a split; unreadable rows are left to the checks."""
+    pairs = set()
+    with contextlib.suppress(ValueError):
+        for chunk in (chunk for chunk in chunks_of(info) if chunk.split == split):
+            for table in tables_of(info, chunk):
+                for row in () if malformed(table) else rows_of(table):
+                    pairs.add(recount(parse_query(row.query), parse_caption(row.caption)[2])[1])
+    return frozenset(pairs)
+
+
+def examine(info: DatasetInfo, chunk: Chunk) -> Findings:
+    """The findings of one chunk."""
+    findings = Findings(chunk.number)
+    if info.has_manifest and chunk.file:
+        findings.check("files", chunk.split, file_problem(info.folder, chunk.file))
+    try:
+        for table in tables_of(info, chunk) if chunk.split else ():
+            examine_table(info, chunk, table, findings)
+        digest = f"{findings.digests[chunk.split] % (1 << 256):064x}"
+        there = {"rows": findings.rows[chunk.split], "true": findings.true[chunk.split], "rows_digest": digest}
+        wrong = [key for key in there if chunk.split and there[key] != chunk.file.get(key, there[key])]
+        problem = f"{wrong[0]} is {there[wrong[0]]}, not {chunk.file[wrong[0]]}" if wrong else ""
+    except ValueError as error:
+        problem = str(error)
+    findings.check("rows", chunk.split, problem and f"{chunk.file.get('name', chunk.split)}: {problem}")
+    return findings
+
+
+def file_problem(folder: Path, file: dict[str, Any]) -> str:
+    try:
+        there = hashed(folder / name for name in names_of(file))
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    return "" if there.items() <= file.items() else f"{file['name']}: not the bytes that were written"
+
+
+def examine_table(info: DatasetInfo, chunk: Chunk, table: pa.Table, findings: Findings) -> None:
+    split, start = chunk.split, chunk.start + findings.rows[chunk.split]
+    findings.rows[split] += table.num_rows
+    if problem := malformed(table):  # its rows are left out of all other checks, which may fail for that
+        findings.check("columns", split, f"{chunk.file.get('name', split)}, rows from {start} on: {problem}")
+        return
+    findings.done["columns"] += table.num_rows
+    findings.digests[split] += rows_digest(table)
+    hashes = []
+    for number, row in enumerate(rows_of(table), start):
+        findings.true[split] += row.answer
+        hashes.append(hashlib.blake2b(f"{sorted(row.objects)} {row.query}".encode(), digest_size=16).digest())
+        problems, looks = examine_row(info.rules, row, split, number)
+        for name, problem in problems.items():
+            findings.check(name, split, problem and f"{row.id}: {problem}")
+        for rule, feature in looks:
+            findings.tally[split, rule, feature, row.answer] += 1
+    findings.hashes.append((split, start, b"".join(hashes)))

@@ -1,0 +1,83 @@
+"""Whether the picture of a row shows the objects of the row."""
+
+from __future__ import annotations
+
+import functools
+import io
+from typing import Any
+
+import numpy as np
+
+from render.image import Renderer
+from travlr.config import Config, Image
+from travlr.scene import World
+from travlr.tasks.base import Cells
+
+ObjectRow = tuple[str, str, str, int, int]  # colour, shape, size, row, column
+
+WHITE, INK = 236, 0.04  # a cell holds an object where more than INK of it is darker; JPEG noise is less, shapes more
+JPEG_ERROR = 36  # of a channel; saving as JPEG leaves up to 29, another object makes 75 in the paper's world
+
+
+@functools.lru_cache(maxsize=1)
+def renderer_of(world: World, image: Image) -> Renderer:
+    return Renderer(world, image.cell, {size: getattr(image, size) for size in world.sizes})
+
+
+def picture_problem(data: bytes, objects: list[ObjectRow], world: World, config: Config | None, exact: bool) -> str:
+    """The first difference between a picture file and the objects of its row; empty where there is none.
+
+    With a config every pixel is compared with the sprites. exact: only PNG is valid, and no pixel may differ; otherwise
+    JPEG is valid, too, and may differ by its compression error. Without a config the way of drawing is unknown, so that
+    only empty and occupied cells are compared.
+    """
+    from PIL import Image as pillow
+
+    try:
+        picture = pillow.open(io.BytesIO(data), formats=("PNG",) if exact else ("PNG", "JPEG"))
+        if picture.width * picture.height > 1 << 26:
+            return f"a picture of {picture.width} x {picture.height} pixels"
+        picture.load()
+    except Exception as error:  # Pillow raises many kinds for damaged files
+        return f"not a readable picture ({type(error).__name__})"
+    if not all(0 <= y < world.rows and 0 <= x < world.columns for *_, y, x in objects):
+        return "an object lies outside the grid"
+    if config is None:
+        occupied = {(row, column) for *_, row, column in objects}
+        wrong = inked_cells(np.asarray(picture.convert("RGB")), world.columns, world.rows) ^ occupied
+    else:
+        renderer = renderer_of(world, config.image)
+        if picture.size != (renderer.width, renderer.height):
+            return f"{picture.width} x {picture.height} pixels, not {renderer.width} x {renderer.height}"
+        grid = np.zeros((world.rows, world.columns), np.intp)
+        for colour, shape, size, y, x in objects:
+            grid[y, x] = world.number.get((size, shape, colour), 0)
+        wrong = differing_cells(renderer, picture, grid)
+    return f"differs at {chr(65 + min(wrong)[1])} {min(wrong)[0] + 1}" if wrong else ""
+
+
+def differing_cells(renderer: Renderer, picture: Any, grid: np.ndarray) -> Cells:
+    """Cells where a picture is not what the sprites of a grid of kinds make."""
+    palette = renderer.palette.ravel().tolist()
+    indexed = picture.mode == "P" and picture.getpalette()[: len(palette)] == palette  # a third of the bytes
+    due = (renderer.sprites[..., None] if indexed else renderer.rgb_sprites)[grid]
+    rows, columns, cell, _, channels = due.shape
+    drawn = np.asarray(picture if indexed else picture.convert("RGB"))
+    tiles = drawn.reshape(rows, cell, columns, cell, channels).swapaxes(1, 2)
+    if np.array_equal(tiles, due):
+        return set()
+    error = np.maximum(tiles, due) - np.minimum(tiles, due)
+    return _cells((error > (JPEG_ERROR if picture.format == "JPEG" else 0)).any(axis=(2, 3, 4)))
+
+
+def inked_cells(picture: np.ndarray, columns: int, rows: int) -> Cells:
+    """Cells of a picture (height, width, 3) that are not empty."""
+    ink = (picture.min(axis=2) < WHITE).astype(np.int64)
+    tops, lefts = (np.arange(n) * length // n for n, length in zip((rows, columns), ink.shape, strict=True))
+    share = np.add.reduceat(np.add.reduceat(ink, tops, axis=0), lefts, axis=1) * rows * columns / ink.size
+    return _cells(share > INK)
+
+
+def _cells(mask: np.ndarray) -> Cells:
+    rows, columns = np.nonzero(mask)
+    return set(zip(rows.tolist(), columns.tolist(), strict=True))

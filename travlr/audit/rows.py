@@ -1,0 +1,190 @@
+"""The checks of one row: its caption, query text and picture are parsed, and its answer and pair computed again.
+
+The generator takes answers and pairs from a task's `truth`; the audit takes them from the task's `recount`, which works
+on sets of cells and shares no code with `truth`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from render.text import caption_of, parse_caption
+from travlr.audit.pictures import ObjectRow, picture_problem
+from travlr.config import Config
+from travlr.formats.columns import example_id, parse_query_form
+from travlr.scene import Query, Scene, World
+from travlr.tasks import TASKS, parse_query
+from travlr.tasks.base import Cells, CellsOf, Pair
+
+Counts = Mapping[Any, Sequence[int]]  # feature -> numbers of false and of true examples
+
+# The checks of each row, with the text of the report where no row fails.
+ROW_CHECKS = {
+    "ids": "numbered in order; one task",
+    "caption": "read back: the objects column, in its order",
+    "image": "read back: every pixel is as the objects column says",
+    "query": "read back: query_form",
+    "queried": "marked are the objects that the query names",
+    "answer": "worked out anew from the caption",
+    "pair": "worked out anew from the caption",
+    "settings": "objects, numbers and distractors are within the settings",
+    "held-out pairs": "shown by test_ood queries, and by no other split's",
+    "held-out numbers in scenes": "no scene shows one, but for what test_ood asks about",
+    "held-out queries": "asked in test_ood, and nowhere else",
+}
+# Rules that predict answers without the objects that decide, for every task; a task adds its own `shortcuts`.
+QUERY, TOTAL = "shortcut: query text", "shortcut: query text and number of objects"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the rows of a dataset must obey.
+
+    config: settings of the dataset, None where another program made it. pairs, queries: held out, only for test_ood.
+    exact: whether pictures must match in every pixel. numbered: whether ids count the rows.
+    """
+
+    config: Config | None
+    pairs: frozenset[Pair]
+    queries: frozenset[frozenset[str]]
+    exact: bool
+    numbered: bool
+
+
+class Row(NamedTuple):
+    id: str
+    image: dict[str, Any]
+    caption: str
+    query: str
+    answer: bool
+    task: str
+    pair: list[str]
+    form: str
+    objects: list[ObjectRow]
+    queried: list[bool]
+
+
+def rows_of(table: pa.Table) -> Iterator[Row]:
+    names = ("id", "image", "caption", "query", "answer", "task", "pair", "query_form")
+    objects = table["objects"].combine_chunks()
+    *fields, queried = (column.to_pylist() for column in objects.flatten().flatten())
+    things, start = list(zip(*fields, strict=True)), 0
+    lengths = objects.value_lengths().to_pylist()
+    for length, *values in zip(lengths, *(table[name].to_pylist() for name in names), strict=True):
+        stop = start + length
+        yield Row._make([*values, things[start:stop], queried[start:stop]])
+        start = stop
+
+
+def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[str, str], list[tuple[str, Any]]]:
+    """Problems of a row by check (empty where it passes), and the features of the row by shortcut rule.
+
+    Both end early where the caption or the query cannot be parsed.
+    """
+    config = rules.config
+    name = config.task if config else row.task
+    expected = example_id(name, split, number)
+    numbered = (row.id, Path(row.image["path"]).stem, row.task) == (expected, expected, name)
+    problems = {"ids": "" if numbered else f"id, picture or task is not that of {expected}"} if rules.numbered else {}
+    try:
+        columns, rows, scene = parse_caption(row.caption, config.world.sizes[0] if config else "medium")
+        world = config.world if config else World(columns=columns, rows=rows)
+    except ValueError as error:
+        return problems | {"caption": str(error)}, []
+    problems["caption"] = caption_problem(row, scene, world)
+    problems["image"] = picture_problem(row.image["bytes"], row.objects, world, config, rules.exact)
+    try:
+        query, form = parse_query(row.query), parse_query_form(row.form)
+    except ValueError as error:
+        return problems | {"query": str(error)}, []
+    problems["query"] = "" if query == form and query.task == name else f"{row.query} is not {row.form}"
+    task, cells = TASKS[query.task], cells_of(scene)
+    queried = set().union(*(cells[query.args[i]] for i in task.object_arguments))
+    marked = {thing[3:] for thing, flag in zip(row.objects, row.queried, strict=True) if flag}
+    problems["queried"] = (
+        "" if marked == queried else f"{len(marked)} objects, but the query names {len(queried)} others"
+    )
+    try:
+        answer, pair = task.recount(query.args, cells)
+    except ValueError as error:
+        return problems | {"answer": str(error)}, []
+    problems["answer"] = "" if answer == row.answer else f"says {row.answer}, the scene {answer}: {row.query}"
+    problems["pair"] = "" if list(pair) == row.pair else f"says {' '.join(row.pair)}, the scene {' '.join(pair)}"
+    if config:
+        problems["settings"] = settings_problem(config, query, pair, scene, cells)
+    problems |= held_out_problems(rules, split, query, pair, cells)
+    shortcuts = [
+        (QUERY, row.query),
+        (TOTAL, (row.query, len(scene))),
+        *task.shortcut_features(query.args, cells, len(scene)),
+    ]
+    return problems, [("pair", " ".join(pair)), *shortcuts]
+
+
+def held_out_problems(rules: Rules, split: str, query: Query, pair: Pair, cells: CellsOf) -> dict[str, str]:
+    """Problems by check of held-out pairs and queries, which all rows of test_ood and no other row must show."""
+    out, problems = split == "test_ood", {}
+    if rules.pairs:
+        held = pair in rules.pairs
+        problems["held-out pairs"] = "" if held == out else f"{' '.join(pair)} is {'' if held else 'not '}held out"
+        shown = TASKS[query.task].other_pairs(query.args, cells)
+        if shown:
+            extra = " ".join(min((shown if out else shown | {pair}) & rules.pairs, default=()))
+            problems["held-out numbers in scenes"] = f"shows {extra}" if extra else ""
+    if rules.queries:
+        held = TASKS[query.task].held_out_key(query.args) in rules.queries
+        problems["held-out queries"] = "" if held == out else f"what it asks is {'' if held else 'not '}held out"
+    return problems
+
+
+def score(fitted: Counts, scored: Counts) -> tuple[float, int]:
+    """Correct and total examples of a majority rule, fitted on the first counts and scored on the second.
+
+    Counts: feature -> numbers of false and of true examples. A feature that was as often true as false in the first
+    counts, or did not occur there, scores half of its examples.
+    """
+    right, total = 0.0, 0
+    for feature, (false, true) in scored.items():
+        fitted_false, fitted_true = fitted.get(feature, (0, 0))
+        lean = (fitted_true > fitted_false) - (fitted_true < fitted_false)
+        right += (false + true + lean * (true - false)) / 2
+        total += false + true
+    return right, total
+
+
+def cells_of(scene: Scene) -> CellsOf:
+    """For each colour, shape, and both together: the cells of the objects that it describes."""
+    cells: dict[str, Cells] = defaultdict(set)
+    for o in scene:
+        for words in (o.colour, o.shape, f"{o.colour} {o.shape}"):
+            cells[words].add((o.row, o.column))
+    return cells
+
+
+def recount(query: Query, scene: Scene) -> tuple[bool, Pair]:
+    """Answer and pair of a query, by the task's own recount."""
+    return TASKS[query.task].recount(query.args, cells_of(scene))
+
+
+def settings_problem(config: Config, query: Query, pair: Pair, scene: Scene, cells: CellsOf) -> str:
+    """The first violation of the settings by a scene; empty where there is none."""
+    if unknown := [o for o in scene if (o.size, o.shape, o.colour) not in config.world.number]:
+        return f"{unknown[0].size} {unknown[0].colour} {unknown[0].shape} is not of this world"
+    limits = TASKS[query.task].setting_limits(config, query.args, pair, cells, len(scene))
+    return next((f"{name} {list(r)}, but {n}" for name, n, r in limits if not r[0] <= n <= r[1]), "")
+
+
+def caption_problem(row: Row, scene: Scene, world: World) -> str:
+    """The first difference between a caption and the objects column; empty where there is none."""
+    parsed = [(o.colour, o.shape, o.size, o.row, o.column) for o in scene]
+    if len(parsed) != len(row.objects):
+        return f"names {len(parsed)} objects, the objects column {len(row.objects)}"
+    if differing := [(a, b) for a, b in zip(parsed, row.objects, strict=True) if a != b]:
+        return f"says {differing[0][0]}, the objects column {differing[0][1]}"
+    return "" if caption_of(scene, world) == row.caption else f"another wording or grid: {row.caption[:120]}"

@@ -1,0 +1,81 @@
+"""format=parquet: shards that Hugging Face datasets, pandas and other programs read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from travlr.files import placed
+from travlr.formats.base import Layout, Part, entry_of, shards
+from travlr.formats.columns import ROW_GROUP, SCHEMA, open_parquet, read_table
+
+
+class Parquet(Layout):
+    """`train-00000-of-00004.parquet` and so on: columns in row groups of a thousand, pictures not compressed again."""
+
+    name = "parquet"
+
+    def write(self, folder: Path, part: Part, tables: Iterator[pa.Table]) -> None:
+        text = ("query", "task", "query_form", "pair.list.element", "objects.list.element.colour")
+        dictionaries = [*text, "objects.list.element.shape", "objects.list.element.size"]
+        compression = {name: "zstd" for name in _leaves() if name != "image.bytes"} | {"image.bytes": "none"}
+        plain = ("id", "image.bytes", "image.path", "caption")
+        with (
+            placed(folder, f"{part.name}.parquet") as path,
+            open(path, "wb") as file,
+            pq.ParquetWriter(
+                file,
+                SCHEMA,
+                compression=compression,
+                use_dictionary=dictionaries,
+                write_statistics=[name for name in _leaves() if name not in plain],
+                write_page_checksum=True,
+            ) as writer,
+        ):
+            for table in _thousands(tables):
+                writer.write_table(table, ROW_GROUP)
+
+    def entry(self, part: Part) -> dict[str, Any]:
+        return entry_of(f"{part.name}.parquet", part)
+
+    def data_files(self, parts: list[Part]) -> dict[str, str]:
+        return {part.split: f"{part.split}-*.parquet" for part in parts}
+
+    def tables(
+        self, folder: Path, manifest: dict[str, Any], split: str, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[Path, pa.Table]]:
+        for path, first, last in shards(folder, manifest, split, start, stop):
+            file = open_parquet(path)
+            begin = 0
+            for group in range(file.num_row_groups):
+                end = begin + file.metadata.row_group(group).num_rows
+                if end > first and (last is None or begin < last):
+                    table = read_table(file, path, group=group)
+                    yield path, table[max(0, first - begin) : end - begin if last is None else last - begin]
+                begin = end
+
+
+def _thousands(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables of a thousand, each in one piece, so that a file's bytes depend on its rows alone."""
+    gathered = SCHEMA.empty_table()
+    for table in tables:
+        gathered = pa.concat_tables([gathered, table]) if gathered.num_rows else table
+        while gathered.num_rows >= ROW_GROUP:
+            yield gathered[:ROW_GROUP].combine_chunks()
+            gathered = gathered[ROW_GROUP:]
+    if gathered.num_rows:
+        yield gathered.combine_chunks()
+
+
+def _leaves() -> list[str]:
+    names = []
+    for field in SCHEMA:
+        kind, path = field.type, field.name
+        if pa.types.is_list(kind):
+            kind, path = kind.value_type, f"{path}.list.element"
+        names += [f"{path}.{inner.name}" for inner in kind] if pa.types.is_struct(kind) else [path]
+    return names

@@ -1,0 +1,61 @@
+"""format=webdataset: tar files."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from travlr.files import placed, regular
+from travlr.formats.base import Layout, Part, entry_of, rows_of, shards, tables_of_rows, take_picture
+
+
+class WebDataset(Layout):
+    """`train-00000-of-00004.tar` and so on: for each example ID.png and ID.json (its other columns)."""
+
+    name = "webdataset"
+
+    def write(self, folder: Path, part: Part, tables: Iterator[pa.Table]) -> None:
+        with (
+            placed(folder, f"{part.name}.tar") as path,
+            tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar,
+        ):
+            for row in rows_of(tables):
+                picture, name = take_picture(row)
+                for member, data in ((name, picture), (f"{row['id']}.json", json.dumps(row).encode())):
+                    info = tarfile.TarInfo(member)
+                    info.size, info.mode = len(data), 0o644
+                    tar.addfile(info, io.BytesIO(data))
+
+    def entry(self, part: Part) -> dict[str, Any]:
+        return entry_of(f"{part.name}.tar", part)
+
+    def data_files(self, parts: list[Part]) -> dict[str, str]:
+        return {part.split: f"{part.split}-*.tar" for part in parts}
+
+    def tables(
+        self, folder: Path, manifest: dict[str, Any], split: str, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[Path, pa.Table]]:
+        for path, first, last in shards(folder, manifest, split, start, stop):
+            yield from tables_of_rows(path, itertools.islice(self._examples(path), first, last), self._row)
+
+    @staticmethod
+    def _examples(path: Path) -> Iterator[tuple[str, bytes, bytes]]:
+        """Name and bytes of each example's picture, and its JSON."""
+        with tarfile.open(regular(path), "r:") as tar:
+            for picture, other in zip(members := iter(tar), members, strict=True):
+                opened = tar.extractfile(picture), tar.extractfile(other)
+                if not (opened[0] and opened[1] and other.name == f"{Path(picture.name).stem}.json"):
+                    raise ValueError(f"no picture and JSON of one name: {picture.name}, {other.name}")
+                yield picture.name, opened[0].read(), opened[1].read()
+
+    @staticmethod
+    def _row(example: tuple[str, bytes, bytes]) -> dict[str, Any]:
+        name, picture, other = example
+        return {**json.loads(other), "image": {"bytes": picture, "path": name}}
