@@ -12,13 +12,13 @@ from typing import Any
 import pandas as pd
 
 from analysis.runs import Runs
-from analysis.statistics import Mean, over_seeds
-from train.results.tables import differing_settings, flat_settings, settings_text
+from analysis.statistics import SeedMean, over_seeds
+from train.results.tables import comparable_settings, differing_settings, settings_text
 from travlr.cli import close
 
 
 @dataclass(frozen=True)
-class Trained:
+class RunSummary:
     """One run: the columns of results that all its rows share, its settings by dotted name (`training.steps`; none
     where its results do not tell them), and by (test setting, split) its macro-F1 and whether it is above random.
     impossible: test settings in which nothing that it is shown tells the answer."""
@@ -67,14 +67,15 @@ class Trained:
         return f"{started}, then scenes" if self.settings.get("pretraining.steps") else started
 
 
-def trained(runs: Runs) -> list[Trained]:
+def run_summaries(runs: Runs) -> list[RunSummary]:
     """The runs of a folder, in the order of their results."""
     results = runs.results
-    found: dict[str, Trained] = {}
-    for row in results.drop_duplicates("name").to_dict("records"):
-        about = {name: None if value is pd.NA or value != value else value for name, value in row.items()}
-        config = json.loads(about["config"]) if about["config"] else {}
-        found[str(about["name"])] = Trained(about, _with_part(flat_settings(config), runs), {})
+    found: dict[str, RunSummary] = {}
+    rows = results.drop_duplicates("name").to_dict("records")
+    columns_of = [{n: None if value is pd.NA or value != value else value for n, value in row.items()} for row in rows]
+    settings_of = comparable_settings([json.loads(about["config"] or "{}") for about in columns_of])
+    for about, settings in zip(columns_of, settings_of, strict=True):
+        found[str(about["name"])] = RunSummary(about, _with_train_fraction(settings, runs), {})
     above = results["above_random"].fillna(False)
     columns = (results[name] for name in ("name", "test_setting", "split", "macro_f1"))
     for name, test, split, score, is_above in zip(*columns, above, strict=True):
@@ -85,7 +86,7 @@ def trained(runs: Runs) -> list[Trained]:
     return list(found.values())
 
 
-def _with_part(settings: dict[str, Any], runs: Runs) -> dict[str, Any]:
+def _with_train_fraction(settings: dict[str, Any], runs: Runs) -> dict[str, Any]:
     """Settings with `training.examples` as a part of the train split, where that is known: 8000 of 32,000 is 0.25."""
     examples, dataset = settings.get("training.examples") or 1, runs.datasets.get(settings.get("dataset") or "")
     if examples > 1 and dataset is not None and "train" in dataset.manifest["splits"]:
@@ -97,7 +98,7 @@ def _with_part(settings: dict[str, Any], runs: Runs) -> dict[str, Any]:
 def select(runs: Runs, **where: Any) -> Runs:
     """The runs where columns of results, or settings with dots as `__`, have these values (or one of a list):
     `select(runs, size="base", training__steps=[2000, 4000])`. Raises `ValueError` for a name that no run has."""
-    found = trained(runs)
+    found = run_summaries(runs)
     known = {name for run in found for name in (*run.about, *run.settings)} | set(runs.results.columns)
     kept = set(run.about["name"] for run in found)
     for name, value in where.items():
@@ -110,15 +111,15 @@ def select(runs: Runs, **where: Any) -> Runs:
     return replace(runs, results=runs.results[runs.results["name"].isin(kept)].reset_index(drop=True))
 
 
-FREE = ("seed", "model", "task", "setting")
+ROW_SETTINGS = ("seed", "model", "task", "setting")
 
 
-def variants(runs: Sequence[Trained], free: Collection[str] = ()) -> list[tuple[str, list[Trained]]]:
+def variants(runs: Sequence[RunSummary], free: Collection[str] = ()) -> list[tuple[str, list[RunSummary]]]:
     """Runs parted by their settings other than seed, model, task, setting and those in `free`; with each part, the
     settings that tell it from the others ("" for one part alone). Most runs first."""
-    parts: dict[str, list[Trained]] = {}
+    parts: dict[str, list[RunSummary]] = {}
     for run in runs:
-        kept = {name: value for name, value in run.settings.items() if name not in (*FREE, *free)}
+        kept = {name: value for name, value in run.settings.items() if name not in (*ROW_SETTINGS, *free)}
         kept = kept or {"run": run.about["run"]}
         parts.setdefault(json.dumps(kept, sort_keys=True), []).append(run)
     labels = map(settings_text, differing_settings([json.loads(key) for key in parts]))
@@ -126,10 +127,10 @@ def variants(runs: Sequence[Trained], free: Collection[str] = ()) -> list[tuple[
 
 
 @dataclass(frozen=True)
-class Average:
+class SeedAverage:
     """Runs that differ in their seed alone; `used`: the converged ones, or all where none has converged."""
 
-    runs: Sequence[Trained]
+    runs: Sequence[RunSummary]
 
     def __post_init__(self) -> None:
         seeds = Counter(run.about["seed"] for run in self.runs)
@@ -143,10 +144,10 @@ class Average:
         return sum(run.converged for run in self.runs)
 
     @property
-    def used(self) -> list[Trained]:
+    def used(self) -> list[RunSummary]:
         return [run for run in self.runs if run.converged] or list(self.runs)
 
-    def mean(self, test: str, split: str) -> Mean | None:
+    def mean(self, test: str, split: str) -> SeedMean | None:
         """Over the runs used; None where there is none, or one was not tested there."""
         scores = [run.score(test, split) for run in self.used]
         known = [score for score in scores if score is not None]
@@ -167,7 +168,7 @@ class Average:
 
     def numbers(self, test: str, split: str = "test_ood") -> dict[str, Any]:
         """What the data frame of a table says of a cell; all but `runs` missing where there are no runs."""
-        mean = self.mean(test, split) or Mean(0, math.nan)
+        mean = self.mean(test, split) or SeedMean(0, math.nan)
         return {
             "macro_f1": mean.mean,
             "deviation": or_nan(mean.deviation),
@@ -184,9 +185,9 @@ def or_nan(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def less(first: float | None, second: float | None) -> float | None:
+def minus(first: float | None, second: float | None) -> float | None:
     return None if first is None or second is None else first - second
 
 
-def weights_of(runs: Iterable[Trained]) -> str:
+def weights_of(runs: Iterable[RunSummary]) -> str:
     return " or ".join(sorted({run.weights for run in runs}))

@@ -18,11 +18,13 @@ import pandas as pd
 
 from analysis.statistics import wilson
 from train.config import ARCHITECTURES, CONTROLLED, Run
+from train.results.columns import BASELINES
 from train.results.store import canonical
-from train.results.tables import differing_settings, flat_settings, settings_text
+from train.results.tables import comparable_settings, differing_settings, flat_settings, settings_text
 from travlr.tasks.quantifiers import FAMILIES
 
 OUTCOMES = ("both right", "both wrong", "only image right", "only caption right")
+PAIR_COLUMNS = ["split", "kind", "x", "y", "pair"]
 BINS = 10  # of confidence in the answer, from 50 to 100 %
 # The paper's figure 23: of each quantifier, the answer whose examples have a deciding set that is not empty.
 DECIDED = {name: name == other for vacant, other in FAMILIES for name in (vacant, other)}
@@ -57,18 +59,18 @@ def shares(frame: pd.DataFrame, by: Sequence[str], hits: np.ndarray, name: str =
 
 
 def by_pair(predictions: pd.DataFrame) -> pd.DataFrame:
-    """Wrong answers by split and pair (figures 2, 3, 24, 25): split, kind, x, y, and the columns of `shares`.
+    """Wrong answers by split and pair (figures 2, 3, 24, 25): split, kind, x, y, pair, and the columns of `shares`.
 
     A pair that a split does not show, such as one that is held out, has no row.
     """
-    return shares(predictions, ["split", "kind", "x", "y"], ~predictions["right"].to_numpy())
+    return shares(predictions, PAIR_COLUMNS, ~predictions["right"].to_numpy())
 
 
 def by_number(predictions: pd.DataFrame) -> pd.DataFrame:
     """How often a number is taken for another (figure 4), of cardinality: split, actual (the scene's number), predicted
     (the query's), examples that ask this, `true` (how many of them the model says are true), percent, low, high.
     """
-    asked = _of(predictions, "cardinality").rename(columns={"x": "actual"})
+    asked = _of_task(predictions, "cardinality").rename(columns={"x": "actual"})
     asked["predicted"] = asked["said"].astype(str).astype(int)
     return shares(asked, ["split", "actual", "predicted"], asked["prediction"].to_numpy(), "true")
 
@@ -82,7 +84,7 @@ def by_critical(predictions: pd.DataFrame) -> pd.DataFrame:
     """Wrong answers by how many objects are in the set that decides (figure 23): split, said (the quantifier), answer,
     critical, as `shares`. As in the paper, only answers for which that set is not empty.
     """
-    frame = _of(predictions, "quantifiers")
+    frame = _of_task(predictions, "quantifiers")
     decided = frame["said"].map(DECIDED).astype(bool)
     frame = frame[(frame["answer"] == decided) & (frame["critical"] > 0)]
     return shares(frame, ["split", "said", "answer", "critical"], ~frame["right"].to_numpy())
@@ -130,7 +132,7 @@ def calibration_error(bins: pd.DataFrame) -> float:
     return float(np.average(np.abs(bins["percent"] - bins["confidence"]), weights=bins["examples"]))
 
 
-def _of(predictions: pd.DataFrame, task: str) -> pd.DataFrame:
+def _of_task(predictions: pd.DataFrame, task: str) -> pd.DataFrame:
     frame = predictions[predictions["task"] == task] if "task" in predictions else predictions[:0]
     if not len(frame):
         raise ValueError(f"no predictions of {task}: choose runs with task={task!r}")
@@ -142,7 +144,7 @@ def _of(predictions: pd.DataFrame, task: str) -> pd.DataFrame:
 
 def by_size(results: pd.DataFrame) -> pd.DataFrame:
     """Scores by training-set size (figures 15-18), in the setting of training: task, setting, split, label,
-    train_examples, streamed, seed, name, macro_f1, low, high (bootstrap), floor_query, floor_query_objects. A row for
+    train_examples, streamed, seed, name, macro_f1, low, high (bootstrap), and macro-F1 of the baselines. A row for
     each result.
 
     Lines (`label`) are of runs that differ in seed, setting and training set alone; those with a single size are left
@@ -150,13 +152,13 @@ def by_size(results: pd.DataFrame) -> pd.DataFrame:
     """
     rows = results[results["own"].fillna(False).astype(bool) & results["config"].notna()].copy()
     free = ("training.examples", "training.stream")
-    rows["streamed"] = _settings(rows, lambda config: bool(config.get("training.stream")))
-    lines = labels(rows, free)
+    rows["streamed"] = _map_configs(rows, lambda config: bool(config.get("training.stream")))
+    lines = run_labels(rows, free)
     sizes = rows[~rows["streamed"].astype(bool)].groupby(lines)["train_examples"].nunique()
     rows = rows[lines.isin(sizes.index[sizes > 1])].copy()
     if not len(rows):
         raise ValueError("no runs that differ in their training-set size alone: train some with experiment=subsets")
-    rows["label"] = labels(rows, free)  # what those differ in that are left
+    rows["label"] = run_labels(rows, free)  # what those differ in that are left
     rows = rows.rename(columns={"interval_low": "low", "interval_high": "high"})
     columns = [
         "task",
@@ -171,7 +173,7 @@ def by_size(results: pd.DataFrame) -> pd.DataFrame:
         "low",
         "high",
     ]
-    found = rows[[*columns, "floor_query", "floor_query_objects"]]
+    found = rows[[*columns, *(f"floor_{name}" for name in BASELINES)]]
     return found.sort_values(columns[:7], ignore_index=True)
 
 
@@ -185,10 +187,10 @@ def transfer(results: pd.DataFrame) -> pd.DataFrame:
     least and greatest score where there are several.
     """
     rows = results[results["config"].notna()].copy()
-    rows = rows[~_settings(rows, lambda config: bool(config.get("start"))).astype(bool)]
+    rows = rows[~_map_configs(rows, lambda config: bool(config.get("start"))).astype(bool)]
     if not len(rows):
         raise ValueError("no runs to draw that were trained in one setting alone: choose others")
-    rows["label"] = labels(rows)
+    rows["label"] = run_labels(rows)
     found = []
     for place, cell in rows.groupby(["label", "setting", "test_setting", "split"], observed=True, sort=False):
         converged = cell["converged"].fillna(False).astype(bool)
@@ -201,16 +203,22 @@ def transfer(results: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, columns=columns)
 
 
-FREE = ("seed", "model", "size", "setting", "task")  # settings that runs are called by, whatever else they differ in
+LABEL_SETTINGS = (
+    "seed",
+    "model",
+    "size",
+    "setting",
+    "task",
+)  # settings that runs are called by, whatever else they differ in
 
 
-def labels(rows: pd.DataFrame, but: Sequence[str] = ()) -> pd.Series:
+def run_labels(rows: pd.DataFrame, but: Sequence[str] = ()) -> pd.Series:
     """What to call the runs of rows: "uniter small", or "uniter small, training.steps=4000" beside others."""
-    apart = departures(rows, but)
-    return _plain(rows).where(apart == "", _plain(rows) + ", " + apart)
+    apart = distinguishing_settings(rows, but)
+    return _model_and_size(rows).where(apart == "", _model_and_size(rows) + ", " + apart)
 
 
-def departures(rows: pd.DataFrame, but: Sequence[str] = ()) -> pd.Series:
+def distinguishing_settings(rows: pd.DataFrame, but: Sequence[str] = ()) -> pd.Series:
     """In which settings runs depart from what others with their model, size and task do, in words; "" in none.
 
     From the default where any of these runs has it, else from what most have: equal words mean equal settings.
@@ -218,11 +226,12 @@ def departures(rows: pd.DataFrame, but: Sequence[str] = ()) -> pd.Series:
     """
     found = {}
     defaults = flat_settings(json.loads(canonical(asdict(Run()))))
-    for _, group in rows[rows["config"].notna()].groupby([_plain(rows), rows["task"]], observed=True):
+    for _, group in rows[rows["config"].notna()].groupby([_model_and_size(rows), rows["task"]], observed=True):
         configs = list(group["config"].unique())
-        settings = [_without(flat_settings(json.loads(config)), (*FREE, *but)) for config in configs]
+        settings = comparable_settings([json.loads(config) for config in configs])
+        settings = [{n: value for n, value in one.items() if n not in (*LABEL_SETTINGS, *but)} for one in settings]
         apart = differing_settings(settings)
-        usual = {name: _usual([one[name] for one in apart], defaults.get(name)) for name in apart[0]}
+        usual = {name: _most_common([one[name] for one in apart], defaults.get(name)) for name in apart[0]}
         for config, one in zip(configs, apart, strict=True):
             found[config] = settings_text(
                 {name: value for name, value in one.items() if json.dumps(value) != usual[name]}
@@ -230,22 +239,18 @@ def departures(rows: pd.DataFrame, but: Sequence[str] = ()) -> pd.Series:
     return pd.Series([found.get(config, "") for config in rows["config"]], rows.index, "str")
 
 
-def _plain(rows: pd.DataFrame) -> pd.Series:
+def _model_and_size(rows: pd.DataFrame) -> pd.Series:
     return (rows["model"].astype(str) + " " + rows["size"].fillna("").astype(str)).str.strip()
 
 
-def _without(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in names}
-
-
-def _usual(values: Sequence[Any], default: Any) -> str:
+def _most_common(values: Sequence[Any], default: Any) -> str:
     """As JSON, the default where any has it, else what most have."""
     counted = Counter(map(json.dumps, values))
     usual = json.dumps(default)
     return usual if usual in counted else max(sorted(counted), key=lambda text: counted[text])
 
 
-def _settings(rows: pd.DataFrame, function: Callable[[dict[str, Any]], Any]) -> pd.Series:
+def _map_configs(rows: pd.DataFrame, function: Callable[[dict[str, Any]], Any]) -> pd.Series:
     """A function of the flat config of each row; of each config once."""
     return rows["config"].map(
         {config: function(flat_settings(json.loads(config))) for config in rows["config"].unique()}
@@ -258,13 +263,13 @@ def losses(curves: Mapping[str, pd.DataFrame], results: pd.DataFrame) -> pd.Data
 
     loss: of the answer alone where it was logged apart, in nats. smooth: its mean over a fiftieth of the curve.
     """
-    found, called = [], dict(zip(results["name"], labels(results), strict=True))
+    found, called = [], dict(zip(results["name"], run_labels(results), strict=True))
     for name, curve in curves.items():
         which = "answer_loss" if "answer_loss" in curve else "loss"
         if which not in curve or not (curve := curve[curve[which].notna()]).size:
             continue
         about = results[results["name"] == name].iloc[0]
-        batch, passes = _pace(about)
+        batch, passes = _batch_and_epochs(about)
         frame = curve[["step"]].assign(loss=curve[which].astype(float), batch=batch)
         frame["smooth"] = frame["loss"].rolling(max(1, len(frame) // 50), center=True, min_periods=1).mean()
         frame["epoch"] = frame["step"] * passes
@@ -277,7 +282,7 @@ def losses(curves: Mapping[str, pd.DataFrame], results: pd.DataFrame) -> pd.Data
     return pd.concat(found, ignore_index=True)
 
 
-def _pace(about: pd.Series) -> tuple[float, float]:
+def _batch_and_epochs(about: pd.Series) -> tuple[float, float]:
     """Examples of a step, and epochs of a step; NaN where not known, or where there are no epochs."""
     if not isinstance(about["config"], str):
         return np.nan, np.nan
@@ -295,8 +300,8 @@ def _pace(about: pd.Series) -> tuple[float, float]:
 
 
 def pair_counts(examples: pd.DataFrame) -> pd.DataFrame:
-    """How many examples of each split show each pair (figures 8-14): split, kind, x, y, examples."""
+    """How many examples of each split show each pair (figures 8-14): split, kind, x, y, pair, examples."""
     if not len(examples):
         raise ValueError("no examples to count: give those of a dataset's splits")
-    grouped = examples.groupby(["split", "kind", "x", "y"], observed=True, sort=True, dropna=False)
+    grouped = examples.groupby(PAIR_COLUMNS, observed=True, sort=True, dropna=False)
     return grouped.size().rename("examples").reset_index()

@@ -18,20 +18,22 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.averages import Trained, trained
-from analysis.counts import departures
+from analysis.averages import RunSummary, run_summaries
+from analysis.counts import distinguishing_settings
 from analysis.layout import Table
-from analysis.runs import Runs
-from train.results.store import TEST_SETTINGS, main_test_setting
+from analysis.runs import Runs, in_order
+from train.config import ARCHITECTURES, SETTINGS
+from train.results.columns import TEST_SETTINGS, main_test_setting
 from train.results.tables import differing_settings, value_text
 from travlr.browse import filled
+from travlr.tasks import TASKS
 
 FORMATS = ("svg", "png")  # of figures; PDF takes as long again
 TEMPLATE = Path(__file__).with_name("report.html")
 
 
 @dataclass(frozen=True)
-class Drawing:
+class FigureSpec:
     """A figure to be drawn: its kind, the name of its files, and of which results it is."""
 
     kind: str
@@ -40,11 +42,11 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class FigureFile:
     """A figure that was written. caption: its title, whole; alt: all that its title and notes say. png: as the page
     shows it."""
 
-    drawing: Drawing
+    drawing: FigureSpec
     caption: str
     alt: str
     png: bytes
@@ -52,24 +54,24 @@ class Drawn:
 
 
 @dataclass
-class Report:
-    """All that is written, in order. errors: by content digest, as `analysis.errors.content` gives them."""
+class ReportContent:
+    """All that is written, in order. errors: by content digest, as `analysis.errors.dataset_errors` gives them."""
 
     runs: Runs
     formats: tuple[str, ...] = FORMATS
     overview: Table | None = None
     tables: list[Table] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
-    drawn: list[Drawn] = field(default_factory=list)
+    drawn: list[FigureFile] = field(default_factory=list)
     errors: dict[str, dict[str, Any]] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
 
 
-ABOUT = ("model", "size", "setting", "task", "seed", "weights", "experiment", "regions", "steps", "train_examples",
+RUN_FACTS = ("model", "size", "setting", "task", "seed", "weights", "experiment", "regions", "steps", "train_examples",
          "unlabelled_examples", "parameters", "precision", "hardware", "commit")  # fmt: skip
 
 
-def counted(report: Report) -> str:
+def summary(report: ReportContent) -> str:
     """In a sentence, what the report is of."""
     results = report.runs.results
     runs, converged = results["name"].nunique(), results.drop_duplicates("name")["converged"].sum()
@@ -89,17 +91,22 @@ def versions(runs: Runs) -> list[str]:
     return [*lines, f"this report: {', '.join(own)}"]
 
 
-def markdown(report: Report) -> str:
+def markdown(report: ReportContent) -> str:
     """The report without its errors, for a reader of plain text."""
-    lines = ["# Report of runs", "", counted(report), "", "## Scores", ""]
+    lines = ["# Report of runs", "", summary(report), "", "## Scores", ""]
     lines += [report.overview.markdown()] if report.overview else ["None."]
     lines += ["", "## Figures", ""]
     for drawn in report.drawn:
-        lines += [f"![{plain(drawn.alt)}](figures/{drawn.drawing.name}.png)", "", plain(drawn.caption), ""]
+        lines += [
+            f"![{escape_markdown(drawn.alt)}](figures/{drawn.drawing.name}.png)",
+            "",
+            escape_markdown(drawn.caption),
+            "",
+        ]
     lines += ["## Tables", ""]
     for table in report.tables:
         lines += [table.markdown(), ""]
-    lines += [f"- No run gives a number of: {plain(title)}" for title in report.empty]
+    lines += [f"- No run gives a number of: {escape_markdown(title)}" for title in report.empty]
     lines += [
         "",
         "## Runs",
@@ -107,45 +114,50 @@ def markdown(report: Report) -> str:
         "| run | settings that tell it from others | converged | macro-F1 in its own setting, test_ind | test_ood |",
         "|---|---|---|---|---|",
     ]
-    apart = _apart(report.runs)
-    for run in trained(report.runs):
+    apart = _settings_by_run(report.runs)
+    for run in run_summaries(report.runs):
         scores = [run.score(main_test_setting(run.about["setting"] or ""), split) for split in ("test_ind", "test_ood")]
         texts = ["" if score is None else f"{score:.2f}" for score in scores]
-        words = [plain(run.about["name"]), plain(apart[run.about["name"]]), "yes" if run.converged else "no", *texts]
+        words = [
+            escape_markdown(run.about["name"]),
+            escape_markdown(apart[run.about["name"]]),
+            "yes" if run.converged else "no",
+            *texts,
+        ]
         lines.append(f"| {' | '.join(words)} |")
-    lines += ["", *(f"- {plain(line)}" for line in versions(report.runs)), "", "## Left out", ""]
-    lines += [f"- {plain(line)}" for line in report.skipped] or ["Nothing."]
+    lines += ["", *(f"- {escape_markdown(line)}" for line in versions(report.runs)), "", "## Left out", ""]
+    lines += [f"- {escape_markdown(line)}" for line in report.skipped] or ["Nothing."]
     return "\n".join(lines) + "\n"
 
 
-def _apart(runs: Runs) -> dict[str, str]:
+def _settings_by_run(runs: Runs) -> dict[str, str]:
     """By the name of each run, the settings that tell it from others with its model, size and task."""
     about = runs.results.drop_duplicates("name")
-    return dict(zip(about["name"], departures(about), strict=True))
+    return dict(zip(about["name"], distinguishing_settings(about), strict=True))
 
 
-def plain(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """A text that Markdown shows as it is."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text)
 
 
-def page(report: Report) -> str:
+def html_page(report: ReportContent) -> str:
     """The whole report as one file. All text of runs and datasets is escaped, that of the errors travels as JSON."""
     return filled(
         TEMPLATE,
         _data(report),
         name=html.escape(report.runs.folder.resolve().name),
-        lead=html.escape(counted(report)),
-        overview=_block(report.overview) if report.overview else "<p>None.</p>",
+        lead=html.escape(summary(report)),
+        overview=_table_block(report.overview) if report.overview else "<p>None.</p>",
         tables="".join(_table(table, opened=not place) for place, table in enumerate(report.tables)),
-        empty=listed(report.empty),
-        skipped=listed(report.skipped) or "<p>Nothing was left out.</p>",
-        runs=_runs(trained(report.runs), _apart(report.runs)),
-        versions=listed(versions(report.runs)),
+        empty=html_list(report.empty),
+        skipped=html_list(report.skipped) or "<p>Nothing was left out.</p>",
+        runs=_runs(run_summaries(report.runs), _settings_by_run(report.runs)),
+        versions=html_list(versions(report.runs)),
     )
 
 
-def listed(lines: Iterable[str]) -> str:
+def html_list(lines: Iterable[str]) -> str:
     items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     return f"<ul>{items}</ul>" if items else ""
 
@@ -153,19 +165,19 @@ def listed(lines: Iterable[str]) -> str:
 def _table(table: Table, opened: bool) -> str:
     """A table that unfolds; `opened` from the beginning."""
     head = f"<summary><h3>{html.escape(table.title)}</h3></summary>"
-    return f'<details id="{table.name}" class="block"{" open" * opened}>{head}{_block(table)}</details>\n'
+    return f'<details id="{table.name}" class="block"{" open" * opened}>{head}{_table_block(table)}</details>\n'
 
 
-def _block(table: Table) -> str:
+def _table_block(table: Table) -> str:
     """A table with its notes folded, and links to its files."""
     files = " ".join(f'<a href="tables/{table.name}.{s}">{s}</a>' for s in ("md", "tex", "csv"))
-    notes = f"<details><summary>Notes</summary>{listed(table.said)}</details>" if table.said else ""
+    notes = f"<details><summary>Notes</summary>{html_list(table.said)}</details>" if table.said else ""
     title = html.escape(table.title)
     scrolled = f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">{table.html()}</div>'
     return f'{scrolled}{notes}<p class="files">{files}</p>'
 
 
-def _figures(report: Report) -> list[dict[str, Any]]:
+def _figures(report: ReportContent) -> list[dict[str, Any]]:
     """The figures for the page's script, which draws those that fit the filters; those of several runs first, the
     answer among them. model and setting are None where a figure is of several."""
     about = report.runs.results.drop_duplicates("name").set_index("name")
@@ -185,14 +197,14 @@ def _figures(report: Report) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: (one["model"] is not None, one["kind"] != "transfer"))
 
 
-def _runs(runs: Sequence[Trained], apart: Mapping[str, str]) -> str:
+def _runs(runs: Sequence[RunSummary], apart: Mapping[str, str]) -> str:
     """A line for each run with its settings that not all share, and the settings that all share."""
     own = differing_settings([run.settings for run in runs])
     shared = {name: value for name, value in runs[0].settings.items() if name not in own[0]}
     lines = []
     for run, settings in zip(runs, own, strict=True):
         scores = [run.score(main_test_setting(run.about["setting"] or ""), split) for split in ("test_ind", "test_ood")]
-        facts = {name: run.about[name] for name in ABOUT if run.about[name] is not None}
+        facts = {name: run.about[name] for name in RUN_FACTS if run.about[name] is not None}
         cells = ["yes" if run.converged else "no", *("" if score is None else f"{score:.2f}" for score in scores)]
         name = ": ".join(filter(None, (run.about["name"], apart[run.about["name"]])))
         lines.append(
@@ -212,10 +224,10 @@ def _settings(settings: dict[str, Any]) -> str:
     return f'<dl class="code">{"".join(items)}</dl>'
 
 
-def _data(report: Report) -> dict[str, Any]:
+def _data(report: ReportContent) -> dict[str, Any]:
     """What the page's script shows: the runs, how often each erred on what, and examples of it."""
     about = report.runs.results.drop_duplicates("name").set_index("name")
-    apart = _apart(report.runs)
+    apart = _settings_by_run(report.runs)
     names = [name for found in report.errors.values() for name in found["wrong"]]
     place = {name: number for number, name in enumerate(names)}
     runs = []
@@ -235,11 +247,15 @@ def _data(report: Report) -> dict[str, Any]:
         }
         for digest, found in report.errors.items()
     }
-    shown = {"figures": _figures(report), "formats": list(report.formats), "kinds": _kinds(report)}
+    figures = _figures(report)
+    orders: dict[str, Iterable[str]] = {"task": TASKS, "model": ARCHITECTURES, "setting": SETTINGS}
+    choices = {name: in_order((one[name] for one in (*runs, *figures) if one[name]), order)
+               for name, order in orders.items()}  # fmt: skip
+    shown = {"figures": figures, "formats": list(report.formats), "kinds": _kinds(report), "choices": choices}
     return {"tests": list(TEST_SETTINGS), "runs": runs, "sets": sets, **shown}
 
 
-def _kinds(report: Report) -> dict[str, str]:
+def _kinds(report: ReportContent) -> dict[str, str]:
     """The kinds of figures that there are, with the paper's figures that they stand for."""
     from analysis.figures import FIGURES
 

@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from train.results.store import TEST_SETTINGS, TEST_SPLITS
+from train.results.columns import TEST_SETTINGS, TEST_SPLITS
 from travlr.browse import picture
 from travlr.dataset import Dataset
 
 RIGHT, UNTESTED = 0, 255
-SHARED = 4800  # errors to show of all runs together, where no number is asked for, but of each run from
-FEWEST, MOST = 24, 480  # to
+ERRORS_IN_ALL = 4800  # errors to show of all runs together, where no number is asked for, but of each run from
+MIN_PER_RUN, MAX_PER_RUN = 24, 480
 
 
 @dataclass(frozen=True)
-class Answers:
+class RunErrors:
     """What a run said to the N examples of both test splits: (3, N) uint8, by test setting. 0: right. 50 to 100: wrong,
     and so many percent sure. 255: not tested."""
 
@@ -33,7 +33,7 @@ class Answers:
     sure: np.ndarray
 
 
-def answers_of(name: str, predictions: pd.DataFrame, examples: pd.DataFrame) -> Answers:
+def run_errors(name: str, predictions: pd.DataFrame, examples: pd.DataFrame) -> RunErrors:
     """All predictions of one run, as `Runs.predictions` gives them, in the order of `Runs.examples`."""
     sure = np.full((len(TEST_SETTINGS), len(examples)), UNTESTED, np.uint8)
     starts = {TEST_SPLITS[0]: 0, TEST_SPLITS[1]: int((examples["split"] == TEST_SPLITS[0]).sum())}
@@ -41,15 +41,15 @@ def answers_of(name: str, predictions: pd.DataFrame, examples: pd.DataFrame) -> 
     test = predictions["test_setting"].map({name: n for n, name in enumerate(TEST_SETTINGS)}).to_numpy(np.int64)
     percent = np.rint(100 / (1 + np.exp(-np.abs(predictions["logit"].to_numpy(float))))).astype(np.uint8)
     sure[test, split + predictions["row"].to_numpy()] = np.where(predictions["right"], RIGHT, percent)
-    return Answers(name, sure)
+    return RunErrors(name, sure)
 
 
-def per_run(runs: int) -> int:
+def errors_per_run(runs: int) -> int:
     """How many errors to show of each of so many runs, if no number is asked for."""
-    return int(np.clip(SHARED // max(runs, 1), FEWEST, MOST))
+    return int(np.clip(ERRORS_IN_ALL // max(runs, 1), MIN_PER_RUN, MAX_PER_RUN))
 
 
-def chosen(answers: Sequence[Answers], splits: np.ndarray, limit: int, seed: int) -> np.ndarray:
+def choose_examples(answers: Sequence[RunErrors], splits: np.ndarray, limit: int, seed: int) -> np.ndarray:
     """The examples of a dataset that are shown, in order: of each run `limit` errors (rounded up to as many of each of
     its test settings and splits), or all that it has. splits: (N,) the split of each example."""
     order = np.random.default_rng(seed).permutation(len(splits))
@@ -64,8 +64,8 @@ def chosen(answers: Sequence[Answers], splits: np.ndarray, limit: int, seed: int
     return order[shown[order]]
 
 
-def content(
-    answers: Sequence[Answers], examples: pd.DataFrame, dataset: Dataset, limit: int, seed: int
+def dataset_errors(
+    answers: Sequence[RunErrors], examples: pd.DataFrame, dataset: Dataset, limit: int, seed: int
 ) -> dict[str, Any]:
     """What the page has of a dataset's errors.
 
@@ -76,7 +76,7 @@ def content(
     cells, place = _cells(examples)
     splits = examples["split"].astype(object).to_numpy()
     wrong = {one.name: [_by_cell(of_test, place, len(cells)) for of_test in one.sure] for one in answers}
-    rows = chosen(answers, splits, limit, seed)
+    rows = choose_examples(answers, splits, limit, seed)
     stack = np.stack([one.sure for one in answers])[:, :, rows] if answers else np.zeros((0, 3, 0))  # (R, 3, shown)
     shown = _shown(dataset, examples, rows)
     for number, (row, example) in enumerate(zip(rows, shown, strict=True)):
@@ -119,7 +119,7 @@ def _shown(dataset: Dataset, examples: pd.DataFrame, rows: np.ndarray) -> list[d
     return [found[row] for row in rows.tolist()]
 
 
-def totals(content: Mapping[str, Any]) -> tuple[int, int]:
+def count_errors(dataset_errors: Mapping[str, Any]) -> tuple[int, int]:
     """How many errors a dataset's page shows, and how many there are."""
-    shown = sum(len(example["errors"]) for example in content["examples"])
-    return shown, sum(sum(of_test) for tests in content["wrong"].values() for of_test in tests if of_test)
+    shown = sum(len(example["errors"]) for example in dataset_errors["examples"])
+    return shown, sum(sum(of_test) for tests in dataset_errors["wrong"].values() for of_test in tests if of_test)

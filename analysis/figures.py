@@ -1,13 +1,15 @@
 """The paper's figures from saved runs, and some it lacks; `FIGURES`, at the end, names them all.
 
-Each is a function from a frame of predictions, examples or curves (which, `Kind.of` says) and the results it belongs
+Each is a function from a frame of predictions, examples or curves (which, `FigureKind.of` says) and the results it belongs
 to, to a `Figure`. `draw` gets these from `Runs`; `save` writes files. What is drawn is counted in `analysis.counts`.
 A figure that has nothing to draw raises `ValueError`, in a line that says what is missing.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -21,25 +23,23 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from analysis import counts
-from analysis.page import (
-    FLOORS,
-    MARKED,
+from analysis.panels import (
+    BASELINE_STYLES,
+    MARKERS,
     RED,
     SMALL,
     TEXT,
-    floor_key,
-    floors,
-    grid,
-    in_order,
-    name,
-    page,
+    baseline_legend,
+    baseline_lines,
+    cell_grid,
+    colour_scale,
+    label_axes,
+    panel_figure,
     percent_axis,
     save,
-    scale,
-    write,
+    write_cell,
 )
 from analysis.run_figures import (
-    about_several,
     agreement,
     calibration,
     cells,
@@ -48,13 +48,14 @@ from analysis.run_figures import (
     objects,
     pairs,
     quantifiers,
+    runs_title,
 )
-from analysis.runs import Runs, examples_of
+from analysis.runs import Runs, examples_of, in_order
 from train.config import ARCHITECTURES, SETTINGS
-from train.results.store import TEST_SETTINGS, TEST_SPLITS, main_test_setting
+from train.results.columns import TEST_SETTINGS, TEST_SPLITS, main_test_setting
 from travlr.tasks import TASKS
 
-__all__ = ["FIGURES", "Kind", "draw", "save"]
+__all__ = ["FIGURES", "FigureKind", "draw", "save"]
 
 Draw = Callable[[pd.DataFrame, pd.DataFrame], Figure]
 
@@ -64,10 +65,10 @@ Draw = Callable[[pd.DataFrame, pd.DataFrame], Figure]
 
 def subsets(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
     """Macro-F1 by training-set size, of one task: a column for each setting, a row for each split (figures 15-18)."""
-    _one(results, "task")
-    table, marks = _marked(counts.by_size(results))
-    splits, settings = in_order(table, "split", TEST_SPLITS[::-1]), in_order(table, "setting", SETTINGS)
-    styles = dict(zip(sorted(table["label"].unique()), MARKED * 9, strict=False))
+    _require_one(results, "task")
+    table, marks = _number_labels(counts.by_size(results))
+    splits, settings = in_order(table["split"], TEST_SPLITS[::-1]), in_order(table["setting"], SETTINGS)
+    styles = dict(zip(sorted(table["label"].unique()), itertools.cycle(MARKERS), strict=False))
     key: list[Artist] = [
         Line2D([], [], color=c, marker=m, markersize=4, label=label) for label, (c, m) in styles.items()
     ]
@@ -76,8 +77,8 @@ def subsets(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
         f"none seen twice.{marks}"
     )
     used = results[results["name"].isin(table["name"].unique())]
-    figure, panels = page(["Macro-F1 by training-set size", *about_several(used)], len(splits),
-                          [(2.1, 1.8)] * len(settings), note=note, key=[*key, *floor_key(used, "macro_f1")],
+    figure, panels = panel_figure(["Macro-F1 by training-set size", *runs_title(used)], len(splits),
+                          [(2.1, 1.8)] * len(settings), note=note, key=[*key, *baseline_legend(used, "macro_f1")],
                           left=0.5, gap=(0.25, 0.55), below=0.45)  # fmt: skip
     low = min(30.0, 10 * math.floor(table["low"].min() / 10))
     ends = table["train_examples"].min() / 1.3, table["train_examples"].max() * 1.3  # of a single size, too
@@ -86,16 +87,22 @@ def subsets(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
             here = table[(table["split"] == split) & (table["setting"] == setting)]
             _size_lines(axes, here, styles)
             axes.set_xlim(*ends)
-            floors(axes, here.drop_duplicates(["floor_query", "floor_query_objects"]), "macro_f1")
+            baseline_lines(axes, here.drop_duplicates([column for column, _, _ in BASELINE_STYLES]), "macro_f1")
             percent_axis(axes, low, 101)
             if axes is not row[0]:
                 axes.set_yticklabels([])
-            name(axes, f"{split}, {setting}", "training examples" if row is panels[-1] else "",
+            label_axes(axes, f"{split}, {setting}", "training examples" if row is panels[-1] else "",
                  "macro-F1" if axes is row[0] else "")  # fmt: skip
     return figure
 
 
-def _marked(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+def _label_order(label: str) -> tuple[int, str]:
+    """Sorts labels and models: those of `ARCHITECTURES` first, in its order."""
+    places = {model: place for place, model in enumerate(ARCHITECTURES)}
+    return places.get(re.split("[ ,]", label)[0], len(places)), label
+
+
+def _number_labels(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """A table with short labels, "uniter small [1]", and what these numbers stand for: settings do not fit a panel."""
     numbers: dict[str, int] = {}
     short = {}
@@ -126,17 +133,15 @@ def _size_lines(axes: Axes, table: pd.DataFrame, styles: dict[str, tuple[str, st
 def transfer(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
     """Macro-F1 by training and test setting, of one task: a matrix for each model and split, and one of what text alone
     reaches, models that see nothing else among it."""
-    _one(results, "task")
-    table, marks = _marked(counts.transfer(results))
-    splits = in_order(table, "split", TEST_SPLITS)
-    trained, tested = in_order(table, "setting", SETTINGS), in_order(table, "test_setting", TEST_SETTINGS)
+    _require_one(results, "task")
+    table, marks = _number_labels(counts.transfer(results))
+    splits = in_order(table["split"], TEST_SPLITS)
+    trained, tested = in_order(table["setting"], SETTINGS), in_order(table["test_setting"], TEST_SETTINGS)
     captions_only = table.groupby("label")["test_setting"].agg(lambda of: set(of) == {"caption"})
-    order = sorted(
-        captions_only.index, key=lambda label: ([not label.startswith(model) for model in ARCHITECTURES], label)
-    )
+    order = sorted(captions_only.index, key=_label_order)
     matrices = [label for label in order if not captions_only[label]]
     text = [label for label in order if captions_only[label]]
-    text += [f"{RULE}{words}" for column, words, _ in FLOORS if results[column].notna().any()]
+    text += [f"{RULE}{words}" for column, words, _ in BASELINE_STYLES if results[column].notna().any()]
     across = min(2, max(1, len(matrices)))  # models in a row, each with a panel for each split
     rows = [matrices[n : n + across] for n in range(0, len(matrices), across)] + [[TEXT_ALONE]] * bool(text)
     note = (
@@ -145,7 +150,7 @@ def transfer(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
         f"tested.{marks}"
     )
     most = max(len(trained) if matrices else 0, len(text))
-    figure, panels = page(["Transfer from training setting (rows) to test setting (columns)", *about_several(results)],
+    figure, panels = panel_figure(["Transfer from training setting (rows) to test setting (columns)", *runs_title(results)],
                           len(rows), [(0.84 * len(tested), 0.36 * most)] * across * len(splits), note=note,
                           left=1.3, right=0.7, gap=(0.15, 0.6), above=0.48, below=0.2)  # fmt: skip
     for row, labels in zip(panels, rows, strict=True):
@@ -155,12 +160,12 @@ def transfer(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
             if label == TEXT_ALONE:
                 here, names = _text_alone(table, results[results["split"] == split], text, tested), text
             _matrix(axes, here, names, tested, most)
-            name(axes, f"{split}, {label}")
+            label_axes(axes, f"{split}, {label}")
             if axes is not row[0]:
                 axes.set_yticklabels([])
         for axes in row[len(places) :]:
             axes.set_axis_off()
-    scale(figure, panels[0][-1], 0, 100, "macro-F1")
+    colour_scale(figure, panels[0][-1], 0, 100, "macro-F1")
     return figure
 
 
@@ -172,7 +177,7 @@ def _text_alone(table: pd.DataFrame, results: pd.DataFrame, names: list[str], te
     test settings; as `counts.transfer` gives scores, with these as training settings."""
     own = table[table["label"].isin(names) & table["split"].isin(results["split"].unique())]
     parts = [own.assign(setting=own["label"])]
-    for column, words, _ in FLOORS:
+    for column, words, _ in BASELINE_STYLES:
         level = results[column].mean()
         if pd.notna(level):
             cells = {"setting": f"{RULE}{words}", "test_setting": tested, "macro_f1": level, "low": np.nan, "runs": 1}
@@ -188,12 +193,12 @@ def _matrix(axes: Axes, table: pd.DataFrame, trained: list[str], tested: list[st
         values[y, x] = row.macro_f1
         several = f" {row.converged:.0f}/{row.runs}" if row.runs > 1 else ""
         told = f"{row.low:.1f}–{row.high:.1f}{several}" if pd.notna(row.low) else ""
-        write(axes, x + 0.5, y + 0.5, row.macro_f1 / 100, f"{row.macro_f1:.1f}", told, TEXT, SMALL + 0.5)
+        write_cell(axes, x + 0.5, y + 0.5, row.macro_f1 / 100, f"{row.macro_f1:.1f}", told, TEXT, SMALL + 0.5)
         if main_test_setting(row.setting) == row.test_setting:
             axes.add_patch(
                 Rectangle((x + 0.04, y + 0.04), 0.92, 0.92, fill=False, edgecolor=RED, linewidth=1.5, zorder=3)
             )
-    grid(axes, values, tested, [words.replace(" and number of", ",") for words in trained][::-1], 0, 100)
+    cell_grid(axes, values, tested, [words.replace(" and number of", ",") for words in trained][::-1], 0, 100)
     axes.set_ylim(len(trained) - most, len(trained))
     axes.xaxis.tick_top()
     axes.tick_params(top=False, pad=1)
@@ -206,12 +211,12 @@ def loss(curves: pd.DataFrame, results: pd.DataFrame) -> Figure:
     with other settings have panels of their own."""
     used = results[results["name"].isin(curves["name"].unique())]
     one = curves["setting"].nunique() == 1
-    curves, marks = _marked(curves)
+    curves, marks = _number_labels(curves)
     panel = curves["label"].str.extract(r"(\[\d+\])$")[0].fillna("") if one else curves["label"]
-    shown = sorted(panel.unique(), key=lambda label: ([not label.startswith(model) for model in ARCHITECTURES], label))
+    shown = sorted(panel.unique(), key=_label_order)
     line = curves["model"] if one else curves["setting"]
-    order = in_order(line.to_frame("line"), "line", tuple(ARCHITECTURES) if one else SETTINGS)
-    styles = dict(zip(order, MARKED, strict=False))
+    order = in_order(line, ARCHITECTURES if one else SETTINGS)
+    styles = dict(zip(order, itertools.cycle(MARKERS), strict=False))
     key: list[Artist] = [
         Line2D([], [], color=styles[label][0], marker=styles[label][1], markersize=4, label=label) for label in order
     ]
@@ -219,7 +224,7 @@ def loss(curves: pd.DataFrame, results: pd.DataFrame) -> Figure:
     across = min(2, len(shown))
     what = f"Training loss in the setting {curves['setting'].iloc[0]}" if one else "Training loss"
     note = f"Loss of the answer, in nats; lines: its mean over a fiftieth of the curve.{marks}"
-    figure, panels = page([what, *about_several(used)], math.ceil(len(shown) / across), [(3.0, 1.8)] * across,
+    figure, panels = panel_figure([what, *runs_title(used)], math.ceil(len(shown) / across), [(3.0, 1.8)] * across,
                           note=note, key=key, left=0.55, gap=(0.45, 0.85), below=0.6)  # fmt: skip
     flat = [axes for row in panels for axes in row]
     for axes, label in zip(flat, shown, strict=False):
@@ -233,14 +238,14 @@ def loss(curves: pd.DataFrame, results: pd.DataFrame) -> Figure:
         axes.axhline(math.log(2), color="#666", linewidth=0.8, linestyle=(0, (4, 2)))
         axes.set_ylim(0, max(0.8, 1.05 * here["smooth"].max()))
         axes.locator_params("y", nbins=5)
-        _steps(axes, here)
-        name(axes, label, "", "loss (nats)")
+        _step_axis(axes, here)
+        label_axes(axes, label, "", "loss (nats)")
     for axes in flat[len(shown) :]:
         axes.set_axis_off()
     return figure
 
 
-def _steps(axes: Axes, curves: pd.DataFrame) -> None:
+def _step_axis(axes: Axes, curves: pd.DataFrame) -> None:
     """An axis of steps, with epochs below where the runs have them and they are equally long."""
     last = float(curves["step"].max())
     axes.set_xlim(0, last)
@@ -251,14 +256,14 @@ def _steps(axes: Axes, curves: pd.DataFrame) -> None:
     passes = (curves["epoch"] / curves["step"]).dropna().round(9).unique()
     if len(passes) == 1 and curves["epoch"].notna().all():
         axes.set_xticks(ticks, [f"{tick:g}\n{tick * passes[0]:.3g}" for tick in ticks])
-        name(axes, "", f"{told}, below it epoch")
+        label_axes(axes, "", f"{told}, below it epoch")
     else:
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         streamed = curves["epoch"].isna().all()
-        name(axes, "", f"{told}; {'streamed, so without epochs' if streamed else 'epochs differ in length'}")
+        label_axes(axes, "", f"{told}; {'streamed, so without epochs' if streamed else 'epochs differ in length'}")
 
 
-def _one(results: pd.DataFrame, column: str) -> None:
+def _require_one(results: pd.DataFrame, column: str) -> None:
     found = sorted(results[column].dropna().unique())
     if len(found) != 1:
         told = f"results of {len(found)} values of {column}: choose one, such as {column}={found[0]!r}" if found else ""
@@ -269,34 +274,38 @@ def _one(results: pd.DataFrame, column: str) -> None:
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A figure: how it is drawn, from a frame `of` what, for which tasks, and which figures of the paper it stands for.
+class FigureKind:
+    """A kind of figure: the function that draws it, its input, its tasks, and the figures of the paper that it is.
 
-    predictions: of one run, in one test setting (agreement and calibration: several). curves: `counts.losses`.
+    of: predictions (of one run in one test setting; agreement and calibration: in several), results, examples, or
+    curves (`counts.losses`). only: the tasks that it is for; empty: all but those in `without`. tests: the test
+    settings that a run must have been tested in.
     """
 
     draw: Draw
     of: str
-    only: tuple[str, ...] = ()  # tasks; none for all
+    only: tuple[str, ...] = ()
     paper: str = ""
+    without: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        return self.only or tuple(TASKS)
+        return self.only or tuple(task for task in TASKS if task not in self.without)
 
 
-FIGURES: dict[str, Kind] = {
-    "pairs": Kind(pairs, "predictions", ("spatiality",), "2"),
-    "cells": Kind(cells, "predictions", (), "3, 24, 25"),
-    "numbers": Kind(numbers, "predictions", ("cardinality",), "4"),
-    "dataset": Kind(dataset, "examples", (), "8-14"),
-    "subsets": Kind(subsets, "results", (), "15-18"),
-    "loss": Kind(loss, "curves", (), "19-21"),
-    "objects": Kind(objects, "predictions", ("cardinality", "quantifiers", "comparison"), "22"),
-    "quantifiers": Kind(quantifiers, "predictions", ("quantifiers",), "23"),
-    "agreement": Kind(agreement, "predictions"),
-    "calibration": Kind(calibration, "predictions"),
-    "transfer": Kind(transfer, "results"),
+FIGURES: dict[str, FigureKind] = {
+    "pairs": FigureKind(pairs, "predictions", ("spatiality",), "2"),
+    "cells": FigureKind(cells, "predictions", (), "3, 24, 25"),
+    "numbers": FigureKind(numbers, "predictions", ("cardinality",), "4"),
+    "dataset": FigureKind(dataset, "examples", (), "8-14"),
+    "subsets": FigureKind(subsets, "results", (), "15-18"),
+    "loss": FigureKind(loss, "curves", (), "19-21"),
+    "objects": FigureKind(objects, "predictions", (), "22", without=("spatiality",)),
+    "quantifiers": FigureKind(quantifiers, "predictions", ("quantifiers",), "23"),
+    "agreement": FigureKind(agreement, "predictions", tests=("image", "caption")),
+    "calibration": FigureKind(calibration, "predictions"),
+    "transfer": FigureKind(transfer, "results"),
 }
 
 
@@ -325,7 +334,7 @@ def draw(figure: str, runs: Runs, **where: Any) -> Figure:
     if kind.of == "curves":
         return kind.draw(counts.losses(_curves(runs, results["name"].unique()), results), results)
     if kind.of == "examples":
-        _one(results, "dataset")
+        _require_one(results, "dataset")
         found = runs.datasets.get(results["dataset"].iloc[0])
         if found is None:
             raise ValueError("the dataset of these runs was not found; say where it is with data=[FOLDER]")

@@ -9,8 +9,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-TASKS = {"S": "spatiality", "C": "cardinality", "Q": "quantifiers", "N": "comparison"}  # as the paper abbreviates
-NAMES = {
+from train.results.columns import TEST_SETTINGS, TEST_SPLITS
+from travlr.tasks import PAPER
+
+LETTERS = dict(zip(PAPER, "SCQN", strict=True))  # the paper's abbreviations of its tasks
+LEGEND = "S: spatiality, C: cardinality, Q: quantifiers, N: numerical comparison"
+BIMODAL = ("visualbert", "uniter", "lxmert", "albef")
+TEXT_ONLY = ("bert", "roberta")
+MODEL_NAMES = {
     "visualbert": "VisualBERT",
     "uniter": "UNITER",
     "lxmert": "LXMERT",
@@ -18,8 +24,7 @@ NAMES = {
     "bert": "BERT",
     "roberta": "RoBERTa",
 }
-SETTINGS = ("image", "caption", "image+caption")
-SPLITS = ("test_ood", "test_ind")  # in the order of the paper's columns
+SPLITS = TEST_SPLITS[::-1]  # in the order of the paper's columns
 
 
 @dataclass(frozen=True)
@@ -35,11 +40,12 @@ class Published:
 
 def _rows(text: str) -> list[tuple[str, str, list[float]]]:
     """Task, model and numbers of each line."""
-    models = {name: model for model, name in NAMES.items()}
+    models = {name: model for model, name in MODEL_NAMES.items()}
+    tasks = {letter: task for task, letter in LETTERS.items()}
     found = []
     for line in text.strip().splitlines():
         task, model, numbers = line.split(" ", 2)
-        found.append((TASKS[task], models[model], [float(number) for number in re.findall(r"[+-]?[\d.]+", numbers)]))
+        found.append((tasks[task], models[model], [float(number) for number in re.findall(r"[+-]?[\d.]+", numbers)]))
     return found
 
 
@@ -69,8 +75,8 @@ TABLE_2 = {
         numbers[7 * i + 2 * j], numbers[7 * i + 2 * j + 1], seeds=int(numbers[7 * i + 6])
     )
     for task, model, numbers in _rows(_TABLE_2)
-    for i, train in enumerate(SETTINGS)
-    for j, test in enumerate(SETTINGS)
+    for i, train in enumerate(TEST_SETTINGS)
+    for j, test in enumerate(TEST_SETTINGS)
 }
 
 # Table 13, trained in mixed: test_ood then test_ind in three test settings, each with its difference from the models
@@ -118,13 +124,13 @@ TABLE_13 = {
     (task, model, split, test): Published(numbers[6 * i + 2 * j], numbers[6 * i + 2 * j + 1], seeds=int(numbers[-1]))
     for task, model, numbers in _rows(_TABLE_13)
     for i, split in enumerate(SPLITS)
-    for j, test in enumerate(SETTINGS)
+    for j, test in enumerate(TEST_SETTINGS)
 }
 TABLE_14 = {
     (task, model, split, test): Published(difference=numbers[3 * i + j], seeds=int(numbers[-1]))
     for task, model, numbers in _rows(_TABLE_14)
     for i, split in enumerate(SPLITS)
-    for j, test in enumerate(SETTINGS)
+    for j, test in enumerate(TEST_SETTINGS)
 }
 
 # Table 3: examples whose answer is true and false.

@@ -33,43 +33,56 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analysis.averages import Trained, select, trained
-from analysis.document import FORMATS, Drawing, Drawn, Report, markdown, page
-from analysis.errors import FEWEST, MOST, SHARED, Answers, answers_of, content, per_run, totals
+from analysis.averages import RunSummary, run_summaries, select
+from analysis.document import FORMATS, FigureFile, FigureSpec, ReportContent, html_page, markdown
+from analysis.errors import (
+    ERRORS_IN_ALL,
+    MAX_PER_RUN,
+    MIN_PER_RUN,
+    RunErrors,
+    count_errors,
+    dataset_errors,
+    errors_per_run,
+    run_errors,
+)
 from analysis.layout import Table
 from analysis.runs import Runs, load
 from analysis.tables import TABLES, overview
 from analysis.tables.facts import table6
-from analysis.tables.sheet import TASKS, TEXT_ONLY
-from train.results.store import REPORT, main_test_setting
+from train.results.columns import main_test_setting
+from train.results.store import REPORT
 from travlr import cli
 from travlr.cli import Log
 from travlr.files import WORK, Locked, close, hashed, locked
+from travlr.tasks import TASKS
 from travlr.workers import Progress, end_with_parent
 
 PAGE, TEXT = "report.html", "report.md"
 COLOURS = 128  # of a figure on the page, whose file has all
 # The column of a table's data without which it would show nothing of ours.
-SHOWN = {"table3": "true", "table6": "hours", "table8": "parameters", "few_shot": "after_test_ood",
+NUMBER_COLUMNS = {"table3": "true", "table6": "hours", "table8": "parameters", "few_shot": "after_test_ood",
          "table14": "difference"}  # fmt: skip
-BOTH = ("agreement", "calibration")  # are drawn of one run of each task and model: one that saw both modalities
+BIMODAL_FIGURES = (
+    "agreement",
+    "calibration",
+)  # are drawn of one run of each task and model: one that saw both modalities
 
 
 # What a report holds -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkItem:
     """What a process does at a time: figures of several runs, or (`run`) reading one run, and the figures of it."""
 
-    drawings: list[Drawing]
+    drawings: list[FigureSpec]
     run: str | None = None
 
 
 @dataclass(frozen=True)
-class Done:
-    drawn: list[Drawn]
-    answers: Answers | None
+class WorkResult:
+    drawn: list[FigureFile]
+    answers: RunErrors | None
     skipped: list[str]
 
 
@@ -85,7 +98,7 @@ def tables_of(
         except ValueError as error:
             skipped.append(f"table {name}: {error}")
             continue
-        column = SHOWN.get(name, "macro_f1")
+        column = NUMBER_COLUMNS.get(name, "macro_f1")
         if column in table.data and table.data[column].notna().any():
             found.append(table)
         else:
@@ -93,84 +106,89 @@ def tables_of(
     return found, empty
 
 
-def drawn_runs(runs: Sequence[Trained]) -> list[Trained]:
+def representative_runs(runs: Sequence[RunSummary]) -> list[RunSummary]:
     """One run of each task, model and setting: converged if any has, of Table 2 if any is; then the lowest seed."""
     order = sorted(runs, key=lambda run: (not run.converged, bool(run.kind), run.about["seed"] or 0, run.about["name"]))
-    first: dict[tuple[str, ...], Trained] = {}
+    first: dict[tuple[str, ...], RunSummary] = {}
     for run in order:
         first.setdefault(tuple(str(run.about[name]) for name in ("task", "model", "setting")), run)
     return [run for run in runs if run in first.values()]
 
 
-def work_of(runs: Runs) -> list[Work]:
-    """What is to be drawn and read, in an order that the report keeps: by task, those of several runs first."""
+def work_items(runs: Runs) -> list[WorkItem]:
+    """All figures and runs of a report, in its order: by task, figures of several runs first."""
     from analysis.figures import FIGURES
 
-    known = [run for run in trained(runs) if run.about["task"] in TASKS]
-    others = [run.about for run in trained(runs) if run.about["task"] not in TASKS]
+    known = [run for run in run_summaries(runs) if run.about["task"] in TASKS]
+    others = [run.about for run in run_summaries(runs) if run.about["task"] not in TASKS]
     runs.skipped += [f"{about['name']}: unknown task {about['task']!r}" for about in others]
-    shown = {run.about["name"] for run in drawn_runs(known)}
-    works, both = [], _both(known, shown)
+    shown = {run.about["name"] for run in representative_runs(known)}
+    works, both = [], _bimodal_runs(known, shown)
     for task in TASKS:
         here = [run for run in known if run.about["task"] == task]
         for kind in (name for name, kind in FIGURES.items() if kind.of in ("results", "curves") and here):
-            works.append(Work([Drawing(kind, f"{kind}-{task}", {"task": task})]))
+            works.append(WorkItem([FigureSpec(kind, f"{kind}-{task}", {"task": task})]))
         digests = sorted({run.about["dataset"] for run in here if run.about["dataset"] in runs.datasets})
-        works += [Work([Drawing("dataset", f"dataset-{task}-{d[:8]}", {"dataset": d, "task": task})]) for d in digests]
+        works += [
+            WorkItem([FigureSpec("dataset", f"dataset-{task}-{d[:8]}", {"dataset": d, "task": task})]) for d in digests
+        ]
         for run in here:
             if run.about["dataset"] in runs.datasets:
-                # agreement is of image and caption, and they see no image
-                blind = {"agreement"} if run.about["model"] in TEXT_ONLY else set()
-                kinds = [n for n, k in FIGURES.items() if k.of == "predictions" and task in k.tasks and n not in blind]
-                works.append(Work(list(_drawings(run, kinds, shown, both)), run.about["name"]))
+                tests = {test for test, _ in run.rows}
+                kinds = [
+                    name
+                    for name, figure in FIGURES.items()
+                    if figure.of == "predictions" and task in figure.tasks and tests >= set(figure.tests)
+                ]
+                works.append(WorkItem(list(_figure_specs(run, kinds, shown, both)), run.about["name"]))
     return works
 
 
-def _both(runs: Iterable[Trained], shown: set[str]) -> set[str]:
+def _bimodal_runs(runs: Iterable[RunSummary], shown: set[str]) -> set[str]:
     """Of each task and model, the run that is drawn and has seen most of both modalities."""
     order = ("image+caption", "mixed", "image", "caption")
-    first: dict[tuple[str, str], Trained] = {}
+    first: dict[tuple[str, str], RunSummary] = {}
     for run in sorted(runs, key=lambda run: order.index(run.about["setting"]) if run.about["setting"] in order else 4):
         if run.about["name"] in shown:
             first.setdefault((run.about["task"], run.about["model"]), run)
     return {run.about["name"] for run in first.values()}
 
 
-def _drawings(run: Trained, kinds: Iterable[str], shown: set[str], both: set[str]) -> Iterator[Drawing]:
+def _figure_specs(run: RunSummary, kinds: Iterable[str], shown: set[str], both: set[str]) -> Iterator[FigureSpec]:
     name = run.about["name"]
     for kind in kinds:
-        if name in (both if kind in BOTH else shown):
+        if name in (both if kind in BIMODAL_FIGURES else shown):
             own = {} if kind == "agreement" else {"test_setting": main_test_setting(run.about["setting"] or "")}
-            yield Drawing(kind, f"{kind}-{name}", {"name": name} | own)
+            yield FigureSpec(kind, f"{kind}-{name}", {"name": name} | own)
 
 
 # Drawing, in several processes ---------------------------------------------------------------------------------------
 
-_given: dict[str, Any] = {}  # of a process that draws: the runs, the folder it writes to, and the formats
+_worker_state: dict[str, Any] = {}  # of a process that draws: the runs, the folder it writes to, and the formats
 
 
-def _begin(report: Report, folder: Path) -> None:
-    _given.update(runs=report.runs, folder=folder, formats=report.formats)
+def _begin(report: ReportContent, folder: Path) -> None:
+    _worker_state.update(runs=report.runs, folder=folder, formats=report.formats)
 
 
-def _begin_worker(report: Report, folder: Path) -> None:
+def _begin_worker(report: ReportContent, folder: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent alone answers Ctrl-C
     end_with_parent()
     _begin(report, folder)
 
 
-def do(work: Work) -> Done:
+def process_item(work: WorkItem) -> WorkResult:
     """Read a run's predictions, once, and draw; write the figures. What cannot be done is a line in `skipped`."""
     from analysis.figures import FIGURES, draw
 
-    runs, before = _given["runs"], list(_given["runs"].skipped)
+    runs, before = _worker_state["runs"], list(_worker_state["runs"].skipped)
     drawn, skipped, answers, predictions = [], [], None, None
     if work.run is not None:
         predictions = runs.predictions(name=work.run)
         if not len(predictions):
-            return Done([], None, [line for line in runs.skipped if line not in before])
+            return WorkResult([], None, [line for line in runs.skipped if line not in before])
         digest = runs.results.loc[runs.results["name"] == work.run, "dataset"].iloc[0]
-        answers = answers_of(work.run, predictions, runs.examples(digest))
+        answers = run_errors(work.run, predictions, runs.examples(digest))
     for drawing in work.drawings:
         try:
             if predictions is None:
@@ -182,30 +200,30 @@ def do(work: Work) -> Done:
         except ValueError as error:
             skipped.append(f"figure {drawing.name}: {error}")
             continue
-        drawn.append(_written(drawing, figure))
-    return Done(drawn, answers, [*(line for line in runs.skipped if line not in before), *skipped])
+        drawn.append(_save_figure(drawing, figure))
+    return WorkResult(drawn, answers, [*(line for line in runs.skipped if line not in before), *skipped])
 
 
-def _written(drawing: Drawing, figure: Any) -> Drawn:
+def _save_figure(drawing: FigureSpec, figure: Any) -> FigureFile:
     """A figure in files, and as the page shows it: a PNG of few colours, a third as large."""
     from PIL import Image
 
     from analysis.figures import save
 
-    save(figure, _given["folder"], drawing.name, _given["formats"])
+    save(figure, _worker_state["folder"], drawing.name, _worker_state["formats"])
     said = " ".join(text.get_text() for text in figure.texts)
-    with Image.open(_given["folder"] / f"{drawing.name}.png") as image:
+    with Image.open(_worker_state["folder"] / f"{drawing.name}.png") as image:
         small = io.BytesIO()
         image.convert("RGB").quantize(COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(
             small, "PNG"
         )
-        return Drawn(drawing, figure.get_label(), said, small.getvalue(), image.size)
+        return FigureFile(drawing, figure.get_label(), said, small.getvalue(), image.size)
 
 
-def all_done(works: list[Work], report: Report, folder: Path, workers: int, log: Log) -> list[Done]:
+def process_all(works: list[WorkItem], report: ReportContent, folder: Path, workers: int, log: Log) -> list[WorkResult]:
     """What is made of each piece of work, in their order. Raises `ValueError` where a process dies."""
     total = sum(len(work.drawings) + (work.run is not None) for work in works)
-    found: dict[int, Done] = {}
+    found: dict[int, WorkResult] = {}
     with Progress(total, log, "runs and figures") as progress, _pool(workers, report, folder) as call:
         for number, done in call(list(enumerate(works))):
             found[number] = done
@@ -213,21 +231,21 @@ def all_done(works: list[Work], report: Report, folder: Path, workers: int, log:
     return [found[number] for number in range(len(works))]
 
 
-Call = Callable[[list[tuple[int, Work]]], Iterator[tuple[int, Done]]]
+Call = Callable[[list[tuple[int, WorkItem]]], Iterator[tuple[int, WorkResult]]]
 
 
 @contextlib.contextmanager
-def _pool(workers: int, report: Report, folder: Path) -> Iterator[Call]:
+def _pool(workers: int, report: ReportContent, folder: Path) -> Iterator[Call]:
     workers = workers or len(os.sched_getaffinity(0))
     if workers == 1:
         _begin(report, folder)
-        yield lambda works: ((number, do(work)) for number, work in works)
+        yield lambda works: ((number, process_item(work)) for number, work in works)
         return
     context = multiprocessing.get_context("spawn")  # threads of pyarrow do not survive a fork
     pool = concurrent.futures.ProcessPoolExecutor(workers, context, _begin_worker, (report, folder))
 
-    def call(works: list[tuple[int, Work]]) -> Iterator[tuple[int, Done]]:
-        waiting = {pool.submit(do, work): number for number, work in works}
+    def call(works: list[tuple[int, WorkItem]]) -> Iterator[tuple[int, WorkResult]]:
+        waiting = {pool.submit(process_item, work): number for number, work in works}
         for future in concurrent.futures.as_completed(waiting):
             yield waiting[future], future.result()
 
@@ -244,27 +262,27 @@ def _pool(workers: int, report: Report, folder: Path) -> Iterator[Call]:
 # The report ----------------------------------------------------------------------------------------------------------
 
 
-def build(runs: Runs, stage: Path, options: argparse.Namespace, log: Log) -> Report:
+def build(runs: Runs, stage: Path, options: argparse.Namespace, log: Log) -> ReportContent:
     """Everything of a report; figures are written to STAGE/figures at once."""
-    report = Report(runs, formats=(*FORMATS, "pdf") if options.pdf else FORMATS)
+    report = ReportContent(runs, formats=(*FORMATS, "pdf") if options.pdf else FORMATS)
     _read_examples(runs)
-    works = work_of(runs)
+    works = work_items(runs)
     report.tables, report.empty = tables_of(runs, options.watts, options.co2, report.skipped)
     try:
         report.overview = overview(runs)
     except ValueError as error:
         report.skipped.append(f"scores: {error}")
     (stage / "figures").mkdir()
-    done = all_done(works, report, stage / "figures", options.workers, log)
+    done = process_all(works, report, stage / "figures", options.workers, log)
     report.drawn = [drawn for one in done for drawn in one.drawn]
     report.skipped = list(dict.fromkeys([*runs.skipped, *report.skipped, *(line for d in done for line in d.skipped)]))
     answers = {one.answers.name: one.answers for one in done if one.answers is not None}
-    limit = per_run(len(answers)) if options.errors is None else options.errors
+    limit = errors_per_run(len(answers)) if options.errors is None else options.errors
     for digest, names in runs.results.groupby("dataset", sort=True)["name"].unique().items():
         if of_runs := [answers[name] for name in names if name in answers]:
             dataset = runs.datasets[digest]
             try:
-                report.errors[digest] = content(of_runs, runs.examples(digest), dataset, limit, options.seed)
+                report.errors[digest] = dataset_errors(of_runs, runs.examples(digest), dataset, limit, options.seed)
             except ValueError as error:
                 report.skipped.append(f"errors on dataset {digest[:16]}: {error}")
     return report
@@ -280,14 +298,14 @@ def _read_examples(runs: Runs) -> None:
             del runs.datasets[digest]
 
 
-def write(report: Report, stage: Path) -> None:
+def write(report: ReportContent, stage: Path) -> None:
     """The files of a report, but for the figures, which are there."""
     (stage / "tables").mkdir()
     for table in [*([report.overview] if report.overview else []), *report.tables]:
         for suffix, text in (("md", table.markdown()), ("tex", table.latex()), ("csv", table.csv())):
             (stage / "tables" / f"{table.name}.{suffix}").write_text(text, encoding="utf-8", newline="")
     (stage / TEXT).write_text(markdown(report), encoding="utf-8", newline="")
-    (stage / PAGE).write_text(page(report), encoding="utf-8", newline="")
+    (stage / PAGE).write_text(html_page(report), encoding="utf-8", newline="")
     files = {name: hashed([stage / name])["sha256"] for name in _files(stage)}
     (stage / REPORT).write_text(json.dumps({"version": 1, "files": files}, indent=1) + "\n", encoding="utf-8")
 
@@ -350,7 +368,7 @@ def _empty(stage: Path) -> None:
 # Command line --------------------------------------------------------------------------------------------------------
 
 
-def report(folder: Path, out: Path, options: argparse.Namespace, log: Log = print) -> Report:
+def report(folder: Path, out: Path, options: argparse.Namespace, log: Log = print) -> ReportContent:
     """Load runs, build the report and put it in place. Raises `ValueError`, in one line, where there are no runs."""
     if not folder.is_dir():  # or it would be made, with the place to write to
         raise ValueError(f"{folder}: there is no such folder of runs")
@@ -360,13 +378,13 @@ def report(folder: Path, out: Path, options: argparse.Namespace, log: Log = prin
             others = f"; left out: {runs.skipped[0]}" if runs.skipped else ""
             raise ValueError(f"{folder}: no finished run{others}")
         if options.select:
-            runs = chosen_by(runs, options.select)
+            runs = select_runs(runs, options.select)
         made = build(runs, stage, options, log)
         write(made, stage)
     return made
 
 
-def chosen_by(runs: Runs, selections: Iterable[str]) -> Runs:
+def select_runs(runs: Runs, selections: Iterable[str]) -> Runs:
     """The runs that all of `name=value` hold for; values as the training command reads them: seed=0,1."""
     where = {}
     for text in selections:
@@ -408,7 +426,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--watts", metavar="W", type=_above_0, help="what the hardware draws, for Table 6")
     parser.add_argument("--co2", metavar="GRAMS", type=_above_0, help="CO2-equivalent of a kWh, for Table 6")
     parser.add_argument("--pdf", action="store_true", help="figures as PDF, too, which takes as long again")
-    told = f"errors to show of each run (default: {SHARED:,} among all runs, {FEWEST} to {MOST} each)"
+    told = (
+        f"errors to show of each run (default: {ERRORS_IN_ALL:,} among all runs, {MIN_PER_RUN} to {MAX_PER_RUN} each)"
+    )
     parser.add_argument("--errors", metavar="N", type=_count, help=told)
     parser.add_argument("--seed", metavar="S", type=_count, default=0, help="chooses these errors (default: 0)")
     parser.add_argument("--workers", metavar="N", type=_count, default=0, help="processes (default: one per core)")
@@ -422,7 +442,7 @@ def main(arguments: list[str]) -> int:
     if made.empty:
         titles = ", ".join(title.partition(". ")[0] for title in made.empty)
         print(f"left out, as no run gives a number of them: {titles}")
-    of_sets = [totals(found) for found in made.errors.values()]
+    of_sets = [count_errors(found) for found in made.errors.values()]
     shown, wrong = (sum(found[place] for found in of_sets) for place in (0, 1))
     megabytes = (out / PAGE).stat().st_size / 1e6
     print(f"{out}: {len(made.tables)} tables, {len(made.drawn)} figures, {shown:,} of {wrong:,} errors; "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis import counts
-from analysis.page import (
+from analysis.panels import (
     BLUE,
     ORANGE,
     SKY,
@@ -27,24 +28,26 @@ from analysis.page import (
     SPLIT_STYLE,
     TEXT,
     bars,
-    floor_key,
-    floor_levels,
-    floors,
-    grid,
-    in_order,
-    name,
-    page,
+    baseline_legend,
+    baseline_levels,
+    baseline_lines,
+    cell_grid,
+    colour_scale,
+    label_axes,
+    panel_figure,
     percent_axis,
-    scale,
-    split_key,
+    split_legend,
     whiskers,
-    write,
+    write_cell,
 )
-from train.results.store import TEST_SETTINGS
+from analysis.runs import in_order
+from train.results.columns import TEST_SETTINGS
 from train.results.tables import origin
 from travlr.scene import SPLITS, column_name
-from travlr.tasks import TASKS
+from travlr.tasks import TASKS, task_class
+from travlr.tasks.base import Task
 from travlr.tasks.quantifiers import FAMILIES
+from travlr.tasks.spatiality import SpatialityTask
 
 INTERVAL = "Whiskers: 95 % intervals (Wilson; examples that share a scene count as a cluster)."
 
@@ -52,7 +55,7 @@ INTERVAL = "Whiskers: 95 % intervals (Wilson; examples that share a scene count 
 # Titles --------------------------------------------------------------------------------------------------------------
 
 
-def about(rows: pd.DataFrame, results: pd.DataFrame) -> list[str]:
+def run_title(rows: pd.DataFrame, results: pd.DataFrame) -> list[str]:
     """Title lines of one run: what it is, macro-F1 in its results `rows`, and which settings tell it from others."""
     row = rows.iloc[0]
     settings = [setting for setting in TEST_SETTINGS if setting in set(rows["test_setting"])]
@@ -63,18 +66,18 @@ def about(rows: pd.DataFrame, results: pd.DataFrame) -> list[str]:
         where = result["split"] if len(settings) == 1 else f"{result['test_setting']} {result['split']}"
         scores.append(f"{where} {result['macro_f1']:.2f}")
     alike = results[(results["model"] == row["model"]) & (results["task"] == row["task"])]
-    apart = counts.departures(alike)[row.name]
+    apart = counts.distinguishing_settings(alike)[row.name]
     return [
         f"{run}, seed {row['seed']}, {_origin(row['weights'])}",
         f"macro-F1: {', '.join(scores)} · run {row['run']}{f' · {apart}' if apart else ''}",
     ]
 
 
-def about_several(results: pd.DataFrame) -> list[str]:
+def runs_title(results: pd.DataFrame) -> list[str]:
     """A title line of several runs."""
     count, seeds = results["run"].nunique(), sorted(results["seed"].dropna().unique())
     several = f"{count} run{'s' * (count > 1)}, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
-    tasks = ", ".join(task for task in TASKS if task in set(results["task"]))
+    tasks = ", ".join(in_order(results["task"].dropna(), TASKS))
     return [f"{tasks} · {several}, {' or '.join(sorted({_origin(weights) for weights in results['weights']}))}"]
 
 
@@ -82,7 +85,7 @@ def _origin(weights: Any) -> str:
     return origin({"weights": weights if pd.notna(weights) else None})
 
 
-def its_results(predictions: pd.DataFrame, results: pd.DataFrame, one_setting: bool = True) -> pd.DataFrame:
+def results_of(predictions: pd.DataFrame, results: pd.DataFrame, one_setting: bool = True) -> pd.DataFrame:
     """The results of predictions of one run (and one test setting). Raises `ValueError` for none, or of several."""
     if not len(predictions):
         raise ValueError("no predictions to draw: choose other runs, or see in `skipped` what could not be read")
@@ -99,49 +102,59 @@ def its_results(predictions: pd.DataFrame, results: pd.DataFrame, one_setting: b
     return rows
 
 
-def pair_axes() -> dict[str, tuple[str, str]]:
-    """What the two values of a pair are, by the pair's first item."""
-    return {kind: labels for task in TASKS.values() for kind, labels in task.axes.items()}
+def _task_of(frame: pd.DataFrame) -> type[Task]:
+    return task_class(str(frame["task"].iloc[0]))
 
 
 # Pairs as cells ------------------------------------------------------------------------------------------------------
 
 
-def _kinds(table: pd.DataFrame) -> list[str]:
-    """The kinds of pairs, each with a grid of its own; "" where shapes share one, as those of cardinality do."""
-    if table["y"].isna().all():
-        return [""]
-    return in_order(table, "kind", tuple(pair_axes()))
+@dataclass(frozen=True)
+class PairGrid:
+    """The axes of a grid of pairs: their labels, the column with the values along y, and all values with their names."""
+
+    labels: tuple[str, str]
+    y_column: str
+    x: dict[Any, str]
+    y: dict[Any, str]
 
 
-def _pair_axes(kind: str, table: pd.DataFrame) -> tuple[str, str, list[int], list[str]]:
-    """Of the pairs of a kind: what x and y are, the numbers both go through, and their names."""
-    numbers = list(range(1, int(max(table["x"].max(), table["y"].max())) + 1))
-    across, up = pair_axes()[kind]
-    names = [column_name(n - 1) if kind == "horizontal" else str(n) for n in numbers]
-    return across, up, numbers, names
+def _pair_grids(table: pd.DataFrame, task: type[Task]) -> dict[str, PairGrid]:
+    """A grid for each kind of pairs; "" where all kinds share one, as the shapes of cardinality do."""
+    if "" in task.axes:
+        kinds = {kind: kind for kind in sorted(table["kind"].unique(), reverse=True)}
+        return {"": PairGrid((task.axes[""][1], ""), "kind", _axis(table, "x"), kinds)}
+    grids = {}
+    for kind in (kind for kind in task.axes if kind in set(table["kind"])):
+        of_kind = table[table["kind"] == kind]
+        grids[kind] = PairGrid(task.axes[kind], "y", _axis(of_kind, "x", "y"), _axis(of_kind, "y", "x"))
+    if not grids:
+        raise ValueError(f"no pairs of {task.name} to draw: their first items are none of {', '.join(task.axes)}")
+    return grids
 
 
-def _pair_cells(axes: Axes, table: pd.DataFrame, every: pd.DataFrame, kind: str, value: str) -> None:
-    """Pairs of a kind as cells, coloured by a column of percentages, always from 0 to 100, so that a colour means the
-    same in all figures; `every` pair says how far the axes go."""
-    if kind:
-        across, up, numbers, names = _pair_axes(kind, every)
-        rows, row_names, y = list[Any](numbers), names, table["y"]
-    else:
-        numbers = list(range(1, int(every["x"].max()) + 1))
-        rows = row_names = sorted(every["kind"].unique(), reverse=True)
-        across, up, names, y = "number in the scene", "", [str(n) for n in numbers], table["kind"]
-    values = np.full((len(rows), len(numbers)), np.nan)
-    places = [rows.index(one) for one in y]
-    values[places, table["x"].to_numpy(int) - 1] = table[value]
-    grid(axes, values, names, row_names, 0, 100)
-    name(axes, "", across, up)
-    for x, place, level, examples in zip(table["x"], places, table[value], table["examples"], strict=True):
+def _axis(table: pd.DataFrame, column: str, *others: str) -> dict[Any, str]:
+    """The values along an axis, with their names: words, or all numbers up to the largest, also in other columns."""
+    if not pd.api.types.is_numeric_dtype(table[column]):
+        return {value: str(value) for value in sorted(table[column].dropna().unique())}
+    numeric = [name for name in (column, *others) if pd.api.types.is_numeric_dtype(table[name])]
+    letters = table["pair"].astype(str).str.contains(r" [A-Z](?: |$)").any()
+    return {n: column_name(n - 1) if letters else str(n) for n in range(1, int(table[numeric].max().max()) + 1)}
+
+
+def _pair_cells(axes: Axes, table: pd.DataFrame, grid: PairGrid, value: str) -> None:
+    """Pairs as cells, coloured by a column of percentages from 0 to 100, so that all figures have the same colours."""
+    columns, rows = list(grid.x), list(grid.y)
+    x, y = [columns.index(one) for one in table["x"]], [rows.index(one) for one in table[grid.y_column]]
+    values = np.full((len(rows), len(columns)), np.nan)
+    values[y, x] = table[value]
+    cell_grid(axes, values, list(grid.x.values()), list(grid.y.values()), 0, 100)
+    label_axes(axes, "", *grid.labels)
+    for across, up, level, examples in zip(x, y, table[value], table["examples"], strict=True):
         if value == "share":
-            write(axes, x - 0.5, place + 0.5, level / 100, str(examples), points=SMALL)
+            write_cell(axes, across + 0.5, up + 0.5, level / 100, str(examples), points=SMALL)
         else:
-            write(axes, x - 0.5, place + 0.5, level / 100, _percent(level), str(examples))
+            write_cell(axes, across + 0.5, up + 0.5, level / 100, _percent(level), str(examples))
 
 
 def _percent(value: float) -> str:
@@ -149,92 +162,89 @@ def _percent(value: float) -> str:
     return "<1" if 0 < value < 0.5 else ">99" if 99.5 <= value < 100 else f"{value:.0f}"
 
 
-def _size(kinds: list[str], table: pd.DataFrame, cell: float) -> tuple[float, float]:
-    """Width and height of a panel of cells."""
-    across = int(table["x"].max())
-    down = max(across, int(table["y"].max())) if kinds[0] else table["kind"].nunique()
-    return cell * (down if kinds[0] else across), cell * down
+def _pair_panels(
+    title: list[str], splits: list[str], grids: dict[str, PairGrid], across: int, cell: float, **more: Any
+) -> tuple[Figure, list[list[Axes]]]:
+    """A figure with a panel of pairs for each split and kind; cell: its size in inches."""
+    size = (cell * max(len(grid.x) for grid in grids.values()), cell * max(len(grid.y) for grid in grids.values()))
+    down = math.ceil(len(splits) * len(grids) / across)
+    return panel_figure(title, down, [size] * across, left=0.8 if "" in grids else 0.55, right=0.75, **more)
 
 
 def cells(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """Wrong answers of a run in one test setting, percent, by pair <x, y> (figures 3, 24, 25)."""
-    rows = its_results(predictions, results)
+    rows = results_of(predictions, results)
     table = counts.by_pair(predictions)
-    kinds, splits = _kinds(table), in_order(table, "split", SPLITS)
-    places = [(split, kind) for split in splits for kind in kinds]
-    across = min(3 if len(kinds) > 2 else 2, len(places))
+    splits, grids = in_order(table["split"], SPLITS), _pair_grids(table, _task_of(predictions))
+    places = [(split, kind) for split in splits for kind in grids]
     note = (
         "In a cell: percent of answers that are wrong and, small, the number of examples. Blank: the split has no such "
         "examples; the pair is held out, or cannot be. Lines in the scale: percent that text alone gets wrong."
     )
-    figure, panels = page(
-        ["Wrong answers by pair", *about(rows, results)],
-        math.ceil(len(places) / across),
-        [_size(kinds, table, 0.36)] * across,
-        note=note,
-        key=floor_key(rows, "error"),
-        left=0.55 if kinds[0] else 0.8,
-        right=0.75,
-        gap=(0.5 if kinds[0] else 0.8, 0.7),
-    )
+    title = ["Wrong answers by pair", *run_title(rows, results)]
+    gap = (0.8 if "" in grids else 0.5, 0.7)
+    across = min(3 if len(grids) > 2 else 2, len(places))
+    figure, panels = _pair_panels(title, splits, grids, across, 0.36, note=note, gap=gap,
+                                  key=baseline_legend(rows, "error"))  # fmt: skip
     flat = [axes for row in panels for axes in row]
     for axes, (split, kind) in zip(flat, places, strict=False):
-        every = table[table["kind"] == kind] if kind else table
-        _pair_cells(axes, every[every["split"] == split], every, kind, "percent")
-        name(axes, f"{split}, {kind}" if len(kinds) > 1 else split)
+        _pair_cells(axes, _of_panel(table, split, kind), grids[kind], "percent")
+        label_axes(axes, f"{split}, {kind}" if len(grids) > 1 else split)
     for axes in flat[len(places) :]:
         axes.set_axis_off()
-    axes = scale(figure, panels[0][-1], 0, 100, "wrong answers (%)")
-    floors(axes, rows, "error")
+    axes = colour_scale(figure, panels[0][-1], 0, 100, "wrong answers (%)")
+    baseline_lines(axes, rows, "error")
     axes.set_ylim(0, 100)
     return figure
 
 
+def _of_panel(table: pd.DataFrame, split: str, kind: str) -> pd.DataFrame:
+    rows = table[table["split"] == split]
+    return rows[rows["kind"] == kind] if kind else rows
+
+
 def dataset(examples: pd.DataFrame, results: pd.DataFrame | None = None) -> Figure:
     """How many examples of each split of a dataset show each pair (figures 8-14)."""
-    table = counts.pair_counts(examples)
-    kinds, splits = _kinds(table), in_order(table, "split", SPLITS)
-    sizes = [_size(kinds, table, 0.29)] * len(splits)
-    told = [f"{split} {len(examples[examples['split'] == split]):,}" for split in splits]
+    table, task = counts.pair_counts(examples), _task_of(examples)
+    splits, grids = in_order(table["split"], SPLITS), _pair_grids(table, task)
+    sizes = [f"{split} {len(examples[examples['split'] == split]):,}" for split in splits]
     most = table.groupby("split", observed=True)["examples"].transform("max")
     table = table.assign(share=100 * table["examples"] / most)
     note = "In a cell: the number of examples; colour: as a share of the most frequent pair of its split. Blank: none."
-    title = ["Examples by pair", f"{examples['task'].iloc[0]} · {', '.join(told)} examples"]
-    figure, panels = page(title, len(kinds), sizes, note=note, left=0.55 if kinds[0] else 0.8,
-                          right=0.75, gap=(0.5 if kinds[0] else 0.8, 0.62))  # fmt: skip
-    for row, kind in zip(panels, kinds, strict=True):
-        every = table[table["kind"] == kind] if kind else table
+    title = [f"Examples by pair: {task.title}", f"{task.name} · {', '.join(sizes)} examples"]
+    gap = (0.8 if "" in grids else 0.5, 0.62)
+    figure, panels = _pair_panels(title, splits, grids, len(splits), 0.29, note=note, gap=gap)
+    for row, (kind, grid) in zip(panels, grids.items(), strict=True):
         for axes, split in zip(row, splits, strict=True):
-            here = every[every["split"] == split]
-            _pair_cells(axes, here, every, kind, "share")
-            name(axes, f"{split}, {kind}" if len(kinds) > 1 else split)
-    scale(figure, panels[0][-1], 0, 100, "of the most frequent pair (%)")
+            _pair_cells(axes, _of_panel(table, split, kind), grid, "share")
+            label_axes(axes, f"{split}, {kind}" if len(grids) > 1 else split)
+    colour_scale(figure, panels[0][-1], 0, 100, "of the most frequent pair (%)")
     return figure
 
 
 def numbers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """How often the model says that a query is true, by the scene's number and the query's (figure 4)."""
-    rows = its_results(predictions, results)
+    rows = results_of(predictions, results)
     table = counts.by_number(predictions)
-    splits = in_order(table, "split", SPLITS)
+    splits = in_order(table["split"], SPLITS)
     every = list(range(1, int(max(table["actual"].max(), table["predicted"].max())) + 1))
     note = (
         "In a cell: how many queries the model says are true, of how many that ask this; colour is the share. (The "
         "paper's figure shows the larger number alone.) On the diagonal 'true' is right. Blank: no query asks this."
     )
     size = (0.42 * len(every), 0.42 * len(every))
-    figure, panels = page(["Numbers taken for others: queries that the model says are true", *about(rows, results)], 1,
+    figure, panels = panel_figure(["Numbers taken for others: queries that the model says are true", *run_title(rows, results)], 1,
                           [size] * len(splits), note=note, left=0.55, right=0.75, gap=(0.5, 0))  # fmt: skip
     for axes, split in zip(panels[0], splits, strict=True):
         here = table[table["split"] == split]
         x, y = here["actual"].to_numpy(int), here["predicted"].to_numpy(int)
         values = np.full((len(every), len(every)), np.nan)
         values[y - 1, x - 1] = here["percent"]
-        grid(axes, values, every, every, 0, 100)
-        name(axes, split, "actual: number in the scene", "predicted: number in the query")
+        cell_grid(axes, values, every, every, 0, 100)
+        label_axes(axes, split, "actual: number in the scene", "predicted: number in the query")
         for across, up, share, true, asked in zip(x, y, here["percent"], here["true"], here["examples"], strict=True):
-            write(axes, across - 0.5, up - 0.5, share / 100, str(true), f"of {asked}")
-    scale(figure, panels[0][-1], 0, 100, "said to be true (%)")
+            write_cell(axes, across - 0.5, up - 0.5, share / 100, str(true), f"of {asked}")
+    colour_scale(figure, panels[0][-1], 0, 100, "said to be true (%)")
     return figure
 
 
@@ -243,9 +253,10 @@ def numbers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
 
 def pairs(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """Right and wrong answers by pair, of spatiality: a row for each axis (figure 2)."""
-    rows = its_results(predictions, results)
+    rows = results_of(predictions, results)
     table = counts.by_pair(predictions)
-    kinds, splits = in_order(table, "kind", ("horizontal", "vertical")), in_order(table, "split", SPLITS)
+    kinds = [kind for kind in SpatialityTask.axes if kind in set(table["kind"])]
+    splits = in_order(table["split"], SPLITS)
     if not kinds:
         raise ValueError("no predictions of spatiality: choose runs with task='spatiality'")
     widths = [
@@ -255,29 +266,28 @@ def pairs(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
         Patch(facecolor=BLUE, label="right"),
         Patch(facecolor=ORANGE, hatch="////", edgecolor="white", label="wrong"),
     ]
-    figure, panels = page(["Right and wrong answers by pair", *about(rows, results)], len(kinds),
-                          [(w, 1.5) for w in widths], key=[*key, *floor_key(rows)],
+    figure, panels = panel_figure(["Right and wrong answers by pair", *run_title(rows, results)], len(kinds),
+                          [(w, 1.5) for w in widths], key=[*key, *baseline_legend(rows)],
                           note=f"{INTERVAL} In brackets: the number of examples.",
                           left=0.5, gap=(0.15, 1.05), below=0.8)  # fmt: skip
     for row, kind in zip(panels, kinds, strict=True):
-        _, _, _, names = _pair_axes(kind, table)
         for axes, split in zip(row, splits, strict=True):
             here = table[(table["split"] == split) & (table["kind"] == kind)]
             place, right = np.arange(len(here)), 100 - here["percent"].to_numpy()
             bars(axes, place, 0, right, 0.8, BLUE, "", "white")
             bars(axes, place, right, np.full(len(here), 100.0), 0.8, ORANGE, "////", "white")
             whiskers(axes, place, 100 - here["high"].to_numpy(), 100 - here["low"].to_numpy())
-            told = [
-                f"{names[x - 1]} {names[y - 1]} ({n})"
-                for x, y, n in zip(here["x"], here["y"], here["examples"], strict=True)
+            ticks = [
+                f"{pair.partition(' ')[2]} ({count})"
+                for pair, count in zip(here["pair"], here["examples"], strict=True)
             ]
-            axes.set_xticks(place, told, rotation=90, fontsize=SMALL)
+            axes.set_xticks(place, ticks, rotation=90, fontsize=SMALL)
             axes.set_xlim(-0.6, max(len(here), 1) - 0.4)
             percent_axis(axes)
-            floors(axes, rows[rows["split"] == split])
-            name(axes, f"{split}, {kind}", "", "answers (%)" if axes is row[0] else "")
+            baseline_lines(axes, rows[rows["split"] == split])
+            label_axes(axes, f"{split}, {kind}", "", "answers (%)" if axes is row[0] else "")
             if axes is row[0]:
-                name(axes, "", f"{'columns' if kind == 'horizontal' else 'rows'} of first and second object")
+                label_axes(axes, "", f"{'columns' if kind == 'horizontal' else 'rows'} of first and second object")
             else:
                 axes.set_yticklabels([])
     return figure
@@ -298,27 +308,27 @@ def _bars(axes: Axes, table: pd.DataFrame, column: str, splits: Sequence[str], r
             axes.annotate(str(examples), (values.index(value), 0), ha="center", va="top", fontsize=SMALL, **below)
     axes.set_xticks(range(len(values)), [str(value) for value in values])
     axes.set_xlim(-0.6, len(values) - 0.4)
-    floors(axes, rows, "error")
+    baseline_lines(axes, rows, "error")
 
 
 def _highest(table: pd.DataFrame, rows: pd.DataFrame) -> float:
     """Where an axis of error rates ends: above the highest interval and floor."""
-    levels = [table["high"].max(), *(level for level, _, _ in floor_levels(rows, "error"))]
+    levels = [table["high"].max(), *(level for level, _, _ in baseline_levels(rows, "error"))]
     return next(end for end in (10.0, 25.0, 60.0, 100.0) if end >= min(100.0, max(levels)))
 
 
 def objects(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """Wrong answers by the total number of objects in the scene (figure 22)."""
-    rows = its_results(predictions, results)
+    rows = results_of(predictions, results)
     table = counts.by_objects(predictions)
-    splits = in_order(table, "split", SPLITS)
+    splits = in_order(table["split"], SPLITS)
     width = max(3.5, 0.42 * table["objects"].nunique())
-    figure, [[axes]] = page(["Wrong answers by number of objects", *about(rows, results)], 1, [(width, 2.2)],
-                            note=f"{INTERVAL} {_below(splits)}", key=[*split_key(splits), *floor_key(rows, "error")],
+    figure, [[axes]] = panel_figure(["Wrong answers by number of objects", *run_title(rows, results)], 1, [(width, 2.2)],
+                            note=f"{INTERVAL} {_below(splits)}", key=[*split_legend(splits), *baseline_legend(rows, "error")],
                             left=0.6, below=0.7)  # fmt: skip
     _bars(axes, table, "objects", splits, rows)
     percent_axis(axes, 0, _highest(table, rows))
-    name(axes, "", "", "wrong answers (%)")
+    label_axes(axes, "", "", "wrong answers (%)")
     axes.set_xlabel("objects in the scene, distractors included", fontsize=TEXT - 0.5, labelpad=4 + 8 * len(splits))
     return figure
 
@@ -329,12 +339,12 @@ def _below(splits: Sequence[str]) -> str:
 
 def quantifiers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """Wrong answers by the number of objects that decides about a quantifier, in six panels (figure 23)."""
-    rows = its_results(predictions, results)
+    rows = results_of(predictions, results)
     table = counts.by_critical(predictions)
-    splits = in_order(table, "split", SPLITS)
-    title = ["Wrong answers by the number of objects that decide", *about(rows, results)]
-    key = [*split_key(splits), *floor_key(rows, "error")]
-    figure, panels = page(title, 2, [(2.0, 1.5)] * 3, note=f"{INTERVAL} {_below(splits)}", key=key, left=0.5,
+    splits = in_order(table["split"], SPLITS)
+    title = ["Wrong answers by the number of objects that decide", *run_title(rows, results)]
+    key = [*split_legend(splits), *baseline_legend(rows, "error")]
+    figure, panels = panel_figure(title, 2, [(2.0, 1.5)] * 3, note=f"{INTERVAL} {_below(splits)}", key=key, left=0.5,
                           gap=(0.2, 0.95), below=0.7)  # fmt: skip
     order = [family[side] for side in (0, 1) for family in FAMILIES]
     top = _highest(table, rows)
@@ -345,7 +355,7 @@ def quantifiers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
         if axes not in (panels[0][0], panels[1][0]):
             axes.set_yticklabels([])
         answer = str(counts.DECIDED[said]).lower()
-        name(axes, f"{said}: {answer}", "", "wrong answers (%)" if axes in (panels[0][0], panels[1][0]) else "")
+        label_axes(axes, f"{said}: {answer}", "", "wrong answers (%)" if axes in (panels[0][0], panels[1][0]) else "")
         sets = ("Xs that are Ys", "Xs that are not Ys", "Ys that are not Xs")
         axes.set_xlabel(f"number of {sets[family['decides']]}", fontsize=TEXT - 0.5, labelpad=3 + 8 * len(splits))
     return figure
@@ -353,10 +363,10 @@ def quantifiers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
 
 def agreement(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """How often the same example gets the same answer from image and from caption, and which of them is right."""
-    rows = its_results(predictions, results, one_setting=False)
+    rows = results_of(predictions, results, one_setting=False)
     rows = rows[rows["test_setting"] != "image+caption"]
     table = counts.agreement(predictions)
-    splits = in_order(table, "split", SPLITS)
+    splits = in_order(table["split"], SPLITS)
     alike = table[table["outcome"].isin(counts.OUTCOMES[:2])].groupby("split", observed=True)["percent"].sum()
     same = [f"{split} {alike[split]:.1f} %" for split in splits]
     apart: dict[str, Any] = {
@@ -366,9 +376,9 @@ def agreement(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
         "linestyle": "",
         "markerfacecolor": "white",
     }
-    key = [*split_key(splits), Line2D([], [], label="if one told nothing of the other", **apart)]
+    key = [*split_legend(splits), Line2D([], [], label="if one told nothing of the other", **apart)]
     note = f"{INTERVAL} Numbers above: examples. The same answer from both: {', '.join(same)}."
-    figure, [[axes]] = page(["Answers from image and from caption to the same examples", *about(rows, results)], 1,
+    figure, [[axes]] = panel_figure(["Answers from image and from caption to the same examples", *run_title(rows, results)], 1,
                             [(4.6, 2.2)], note=note, key=key, below=0.3)  # fmt: skip
     wide = 0.8 / len(splits)
     for n, split in enumerate(splits):
@@ -383,23 +393,23 @@ def agreement(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     axes.set_xticks(range(len(counts.OUTCOMES)), counts.OUTCOMES)
     axes.set_xlim(-0.6, len(counts.OUTCOMES) - 0.4)
     percent_axis(axes, 0, 108)
-    name(axes, "", "", "examples (%)")
+    label_axes(axes, "", "", "examples (%)")
     return figure
 
 
 def calibration(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """How often an answer is right by how sure the model is of it, and the expected calibration error (ECE)."""
-    rows = its_results(predictions, results, one_setting=False)
+    rows = results_of(predictions, results, one_setting=False)
     table = counts.calibration(predictions)
-    splits, settings = in_order(table, "split", SPLITS), in_order(table, "test_setting", TEST_SETTINGS)
+    splits, settings = in_order(table["split"], SPLITS), in_order(table["test_setting"], TEST_SETTINGS)
     key: list[Artist] = [Patch(facecolor=SKY, label="right answers"),
                          Line2D([], [], color="#666", linewidth=1, label="confidence")]  # fmt: skip
     note = (
         f"{INTERVAL} In the bars: the number of examples. ECE: expected calibration error, the mean distance of "
         "accuracy from confidence."
     )
-    figure, panels = page(["Right answers by the model's confidence", *about(rows, results)], len(splits),
-                          [(2.15, 1.7)] * len(settings), note=note, key=[*key, *floor_key(rows)], left=0.5,
+    figure, panels = panel_figure(["Right answers by the model's confidence", *run_title(rows, results)], len(splits),
+                          [(2.15, 1.7)] * len(settings), note=note, key=[*key, *baseline_legend(rows)], left=0.5,
                           gap=(0.25, 0.6))  # fmt: skip
     edges = 50 + 50 * np.arange(counts.BINS) / counts.BINS
     for row, split in zip(panels, splits, strict=True):
@@ -416,8 +426,8 @@ def calibration(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
             percent_axis(axes)
             if axes is not row[0]:
                 axes.set_yticklabels([])
-            floors(axes, rows[(rows["split"] == split) & (rows["test_setting"] == setting)])
+            baseline_lines(axes, rows[(rows["split"] == split) & (rows["test_setting"] == setting)])
             title = f"{split}, {setting}: ECE {counts.calibration_error(here):.1f} %"
-            name(axes, title, "confidence in the answer (%)" if row is panels[-1] else "",
+            label_axes(axes, title, "confidence in the answer (%)" if row is panels[-1] else "",
                  "right answers (%)" if axes is row[0] else "")  # fmt: skip
     return figure

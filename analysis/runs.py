@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import string
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,22 +14,16 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from train.results.store import (
-    RESULT_COLUMNS,
-    TEST_SPLITS,
-    Row,
-    collect_results,
-    has_converged,
-    main_test_setting,
-    read_config,
-    read_curve,
-    read_predictions,
-)
+from train.results.columns import RESULT_COLUMNS, TEST_SPLITS, Row, has_converged, main_test_setting
+from train.results.predictions import read_predictions
+from train.results.store import collect_results, read_config, read_curve
 from travlr.dataset import Dataset, open_dataset
 from travlr.formats.columns import parse_query_form
+from travlr.tasks import TASKS
 from travlr.tasks.quantifiers import FAMILIES
 
-KINDS: dict[type, str] = {str: "str", int: "Int64", float: "float64", bool: "boolean"}
+DTYPES: dict[type, str] = {str: "str", int: "Int64", float: "float64", bool: "boolean"}
+SEPARATOR = "\t"  # of the items of a pair
 PREDICTIONS = {  # the columns of `Runs.predictions`, in order
     "id": "str",
     "split": "category",
@@ -84,7 +79,7 @@ class Runs:
                 raise ValueError(f"dataset {digest[:16]}: not found; say where it is with data=[FOLDER]")
             dataset = self.datasets[digest]
             parts = [examples_of(dataset, split) for split in TEST_SPLITS]
-            self._examples[digest] = _together(parts)
+            self._examples[digest] = _concat(parts)
         return self._examples[digest]
 
     def chosen(self, **where: Any) -> pd.DataFrame:
@@ -116,7 +111,7 @@ class Runs:
                 if rows["dataset"].iloc[0] in self.datasets and str(error) not in self.skipped:
                     self.skipped.append(str(error))  # of a dataset that was not found `skipped` tells already
         empty = {column: pd.Series(dtype=kind) for column, kind in PREDICTIONS.items()}
-        return _together(parts) if parts else pd.DataFrame(empty)
+        return _concat(parts) if parts else pd.DataFrame(empty)
 
     def _of_run(self, name: str, rows: pd.DataFrame) -> pd.DataFrame:
         about = rows.iloc[0]
@@ -124,7 +119,7 @@ class Runs:
         table = read_predictions(self.folder / name)
         wanted = pa.array((rows["test_setting"] + "/" + rows["split"]).to_list())
         table = table.filter(pc.is_in(pc.binary_join_element_wise(table["test_setting"], table["split"], "/"), wanted))
-        frame = examples.iloc[_places(table["id"], examples["id"])].reset_index(drop=True)
+        frame = examples.iloc[_row_numbers(table["id"], examples["id"])].reset_index(drop=True)
         for column in ("run", "name", "model", "setting", "seed"):
             frame[column] = pd.Categorical.from_codes(np.zeros(len(frame), np.int8), [about[column]])
         frame["test_setting"] = pd.Categorical(table["test_setting"].to_pandas())
@@ -151,7 +146,7 @@ def load(runs: str | os.PathLike[str], data: Iterable[str | os.PathLike[str]] = 
     skipped: list[str] = []
     rows = collect_results(folder, lambda line: skipped.append(line.removeprefix("left out: ")))
     results = pd.DataFrame(rows, columns=list(RESULT_COLUMNS))
-    results = results.astype({name: KINDS[kind] for name, kind in RESULT_COLUMNS.items()})
+    results = results.astype({name: DTYPES[kind] for name, kind in RESULT_COLUMNS.items()})
     results["own"] = results["test_setting"] == results["setting"].map(main_test_setting, na_action="ignore")
     converged = {name: has_converged(found) for name, found in _by_name(rows).items()}
     results["converged"] = results["name"].map(converged).astype("boolean")
@@ -194,17 +189,25 @@ def _datasets(folder: Path, results: pd.DataFrame, places: list[Path], skipped: 
     return found
 
 
+def in_order(values: Iterable[str], order: Iterable[str]) -> list[str]:
+    """The distinct values, first those of `order` as it has them, then the others by the alphabet."""
+    distinct = set(values)
+    listed = [value for value in order if value in distinct]
+    return listed + sorted(distinct - set(listed))
+
+
 # Examples ------------------------------------------------------------------------------------------------------------
 
 
 def examples_of(dataset: Dataset, split: str) -> pd.DataFrame:
     """What the N examples of a split show; a row each.
 
-    id, split, task, query, answer; pair (its items joined by spaces) and kind (the first: axis, shape, quantifier, or
-    `comparison`); x and y, the pair's values as numbers (columns and rows count from 1; a cardinality has x alone);
-    said: what the query says (relation, number, quantifier, comparison); first and second: what it says it of;
-    critical: of quantifiers, how many objects are in the set that decides (figure 23), else missing; objects: how many
-    the scene has; row (in its split), couple (of examples 2k and 2k + 1), scene: equal where scenes are.
+    id, split, task, query, answer; pair (its items joined by spaces) and kind (its first item: axis, shape, quantifier,
+    or `comparison`); x and y, the pair's values, as numbers where they are such (columns and rows count from 1; a
+    cardinality has x alone); said: the query's claim (relation, number, quantifier, comparison); first and second: the
+    objects that it is about; critical: of quantifiers, the size of the set that decides (figure 23), else missing;
+    objects: the number of objects in the scene; row (in its split), couple (of examples 2k and 2k + 1), scene: equal
+    where scenes are.
     """
     table = dataset[split].columns("id", "query", "answer", "task", "pair", "query_form", "objects")
     frame = pd.DataFrame({"id": table["id"].to_pandas(), "answer": table["answer"].to_numpy()})
@@ -221,9 +224,9 @@ def examples_of(dataset: Dataset, split: str) -> pd.DataFrame:
     frame["couple"] = (frame["row"] // 2).astype(np.int32)
     frame["scene"] = _scenes(flat, which, len(frame))
     frame = frame.join(_pairs(table["pair"].combine_chunks()))
-    asked = _asked(table["query_form"].combine_chunks())
+    asked = _query_columns(table["query_form"].combine_chunks())
     frame = frame.join(asked)
-    critical = _critical(flat, which, asked, frame["task"])
+    critical = _deciding_counts(flat, which, asked, frame["task"])
     frame["critical"] = pd.array(critical, dtype="Int16")
     return frame
 
@@ -243,48 +246,43 @@ def _scenes(flat: pa.StructArray, which: np.ndarray, count: int) -> np.ndarray:
 
 
 def _pairs(pairs: pa.ListArray) -> pd.DataFrame:
-    encoded = pc.binary_join(pairs, " ").dictionary_encode()
-    texts, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
-    items = [_split(text) for text in texts]
-    kinds = sorted({kind for kind, _ in items})
-    kind = np.array([kinds.index(kind) for kind, _ in items], np.int16)
-    found = pd.DataFrame({"pair": pd.Categorical.from_codes(codes, texts)})
-    found["kind"] = pd.Categorical.from_codes(kind[codes], kinds)
-    for place, name in enumerate("xy"):
-        values = [values[place] if place < len(values) else None for _, values in items]
-        found[name] = pd.array(values, dtype="Int16").take(codes)
-    return found
+    """The columns pair, kind, x and y of N pairs: lists such as ["not all", "2", "3"], the kind and its one or two
+    values."""
+    encoded = pc.binary_join(pairs, SEPARATOR).dictionary_encode()
+    codes = encoded.indices.to_numpy()
+    items = [text.split(SEPARATOR) for text in encoded.dictionary.to_pylist()]
+    kinds = pd.Categorical([one[0] for one in items])
+    columns = {"pair": pd.Categorical.from_codes(codes, [" ".join(one) for one in items]), "kind": kinds.take(codes)}
+    for place, name in enumerate("xy", 1):
+        columns[name] = _values([one[place] if place < len(one) else None for one in items]).take(codes)
+    return pd.DataFrame(columns)
 
 
-def _split(pair: str) -> tuple[str, list[int]]:
-    """ "not all 2 3" -> ("not all", [2, 3]); columns A, B, C are 1, 2, 3."""
-    words = pair.split(" ")
-    values = [word for word in words[1:] if word.isdigit() or (len(word) == 1 and word.isupper())]
-    numbers = [int(word) if word.isdigit() else ord(word) - ord("A") + 1 for word in values]
-    return " ".join(words[: len(words) - len(values)]), numbers
+def _values(words: list[str | None]) -> Any:
+    """An array of the values of pairs: numbers, with columns A, B, C as 1, 2, 3; or words, where one is neither."""
+    letters = {letter: str(number) for number, letter in enumerate(string.ascii_uppercase, 1)}
+    numbers = [None if word is None else letters.get(word, word) for word in words]
+    if all(number is None or number.isdecimal() for number in numbers):
+        return pd.array([None if number is None else int(number) for number in numbers], "Int16")
+    return pd.Categorical(words)
 
 
-def _asked(forms: pa.StringArray) -> pd.DataFrame:
+def _query_columns(forms: pa.StringArray) -> pd.DataFrame:
     """said, first and second of queries."""
     encoded = forms.dictionary_encode()
     columns: dict[str, list[str | None]] = {"said": [], "first": [], "second": []}
     for text in encoded.dictionary.to_pylist():
         query = parse_query_form(text)
-        args = [str(arg) for arg in query.args]
-        if query.task == "spatiality":
-            args = [args[1], args[0], args[2]]
-        for name, arg in zip(columns, [*args, None], strict=False):
-            columns[name].append(arg)
+        positions = TASKS[query.task].object_arguments if query.task in TASKS else range(1, len(query.args))
+        objects = [str(query.args[place]) for place in positions]
+        claim = [str(arg) for place, arg in enumerate(query.args) if place not in positions]
+        for name, value in zip(columns, (" ".join(claim), *objects, None), strict=False):
+            columns[name].append(value)
     codes = encoded.indices.to_numpy()
-    found = {}
-    for name, values in columns.items():
-        kinds = sorted({value for value in values if value is not None})
-        own = np.array([kinds.index(value) if value is not None else -1 for value in values], np.int32)
-        found[name] = pd.Categorical.from_codes(own[codes], pd.Index(kinds, dtype="str"))
-    return pd.DataFrame(found)
+    return pd.DataFrame({name: pd.Categorical(values).take(codes) for name, values in columns.items()})
 
 
-def _critical(flat: pa.StructArray, which: np.ndarray, asked: pd.DataFrame, task: pd.Series) -> np.ndarray:
+def _deciding_counts(flat: pa.StructArray, which: np.ndarray, asked: pd.DataFrame, task: pd.Series) -> np.ndarray:
     """(N,) of quantifiers, how many objects are in the region whose emptiness decides; NaN elsewhere."""
     regions = {name: family["decides"] for names, family in FAMILIES.items() for name in names}
     deciding = asked["said"].map(regions).astype(float).to_numpy()  # an index into REGIONS: X and Y, X alone, Y alone
@@ -298,7 +296,7 @@ def _critical(flat: pa.StructArray, which: np.ndarray, asked: pd.DataFrame, task
     return np.where((task == "quantifiers").to_numpy(), found, np.nan)
 
 
-def _places(ids: pa.ChunkedArray, known: pd.Series) -> np.ndarray:
+def _row_numbers(ids: pa.ChunkedArray, known: pd.Series) -> np.ndarray:
     """Where each id is among the known. Raises `ValueError` for an unknown one."""
     places = pc.index_in(ids, pa.array(known)).combine_chunks()
     if places.null_count:
@@ -306,7 +304,7 @@ def _places(ids: pa.ChunkedArray, known: pd.Series) -> np.ndarray:
     return places.to_numpy()
 
 
-def _together(parts: list[pd.DataFrame]) -> pd.DataFrame:
+def _concat(parts: list[pd.DataFrame]) -> pd.DataFrame:
     """One frame of several; columns of categories stay such."""
     if len(parts) == 1:
         return parts[0]

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
-from train.results.scores import LEVEL, chance, ends, f1_scores, independent, predicted, resampled
+from train.results.scores import LEVEL, bootstrap_counts, cluster_count, f1_scores, percentile_interval, predictions_of
 
-Z = 1.959963984540054  # of a normal distribution, 2.5 % lie above
+Z = float(ndtri(0.975))
 
 
-def unseen(clusters: float) -> float:
+def largest_unseen_share(clusters: float) -> float:
     """The largest share, percent, of what was not seen once in so many: it would stay unseen once in 40 times."""
     return 100 * (1 - 0.025 ** (1 / clusters))
 
@@ -30,9 +30,9 @@ def wilson(part: np.ndarray, examples: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return 100 * np.clip(middle - half, 0, part), 100 * np.clip(middle + half, part, 1)
 
 
-def _guesses(answers: np.ndarray, *logits: np.ndarray) -> list[np.ndarray]:
+def _predictions(answers: np.ndarray, *logits: np.ndarray) -> list[np.ndarray]:
     """(N,) bool: answers, and the predictions of each. Raises `ValueError` where they are not as many, or none."""
-    found = [np.asarray(answers, bool), *(predicted(one) for one in logits)]
+    found = [np.asarray(answers, bool), *(predictions_of(one) for one in logits)]
     shapes = [one.shape for one in found]
     if len(set(shapes)) > 1 or len(shapes[0]) != 1 or not shapes[0][0]:
         raise ValueError(f"answers and logits {', '.join(map(str, shapes))}: needs (N,) of each and N of at least 1")
@@ -43,7 +43,7 @@ def _guesses(answers: np.ndarray, *logits: np.ndarray) -> list[np.ndarray]:
 
 
 @dataclass(frozen=True)
-class Paired:
+class PairedComparison:
     """Two runs on the same examples; difference: first minus second, of macro-F1 in percent.
 
     interval_low, interval_high: of the difference. first_only, second_only: how many clusters (examples, where none
@@ -65,7 +65,7 @@ class Paired:
 
 def paired(
     answers: np.ndarray, first: np.ndarray, second: np.ndarray, clusters: np.ndarray | None = None, seed: int = 0
-) -> Paired:
+) -> PairedComparison:
     """Compare two runs: answers (N,) bool, the logits (N,) of either, clusters (N,) or None.
 
     McNemar's test takes what it counts as independent, so examples that share a scene count once, for the run that is
@@ -73,19 +73,19 @@ def paired(
     together. Where no prediction differs, the ends of the interval are the share of differing ones that would show
     none in so many clusters once in 40 times. Raises `ValueError` where shapes differ or a logit is not a number.
     """
-    truth, one, other = _guesses(answers, first, second)
+    truth, one, other = _predictions(answers, first, second)
     codes = 4 * ~truth + 2 * ~one + ~other
     scores = 100 * _macro(np.bincount(codes, minlength=8))
-    low, high = ends(100 * np.subtract(*_macro(resampled(codes, 8, clusters, seed)).T))
+    low, high = percentile_interval(100 * np.subtract(*_macro(bootstrap_counts(codes, 8, clusters, seed)).T))
     if (one == other).all():
-        high = unseen(independent(clusters, len(truth)))
+        high = largest_unseen_share(cluster_count(clusters, len(truth)))
         low = -high
     lead = (one == truth).astype(int) - (other == truth)
     if clusters is not None:
         lead = np.bincount(np.unique(clusters, return_inverse=True)[1], weights=lead)
     ahead, behind = int((lead > 0).sum()), int((lead < 0).sum())
     p_value = mcnemar(ahead, behind)
-    return Paired(
+    return PairedComparison(
         examples=len(truth),
         first=float(scores[0]),
         second=float(scores[1]),
@@ -108,8 +108,11 @@ def _macro(counts: np.ndarray) -> np.ndarray:
 
 
 def mcnemar(first_only: int, second_only: int) -> float:
-    """Two-sided exact McNemar test: the probability that a fair coin shares out the discordant ones as unevenly."""
-    return min(1.0, 2 * chance(max(first_only, second_only), first_only + second_only))
+    """p-value of the two-sided exact McNemar test: whether discordant clusters favour either run."""
+    from scipy.stats import binomtest  # takes long to import
+
+    total = first_only + second_only
+    return float(binomtest(first_only, total).pvalue) if total else 1.0
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -147,13 +150,13 @@ def agreement(first: np.ndarray, second: np.ndarray, clusters: np.ndarray | None
     Where all agree, the low end is the share that would show no disagreement in so many clusters once in 40 times, and
     the same where none does. Raises `ValueError` where shapes differ or a logit is not a number.
     """
-    one, other = _guesses(predicted(first), second)
+    one, other = _predictions(predictions_of(first), second)
     codes = (one != other).astype(np.int64)
-    draws = resampled(codes, 2, clusters, seed)
-    low, high = ends(100 * draws[:, 0] / draws.sum(axis=1))
+    draws = bootstrap_counts(codes, 2, clusters, seed)
+    low, high = percentile_interval(100 * draws[:, 0] / draws.sum(axis=1))
     same = float(np.mean(one == other))
     if same in (0.0, 1.0):
-        most = unseen(independent(clusters, len(one)))
+        most = largest_unseen_share(cluster_count(clusters, len(one)))
         low, high = (100 - most, 100.0) if same else (0.0, most)
     by_chance = float(one.mean() * other.mean() + (1 - one.mean()) * (1 - other.mean()))
     kappa = None if by_chance == 1 else (same - by_chance) / (1 - by_chance)
@@ -164,7 +167,7 @@ def agreement(first: np.ndarray, second: np.ndarray, clusters: np.ndarray | None
 
 
 @dataclass(frozen=True)
-class Mean:
+class SeedMean:
     """Of scores that differ in the seed of training alone. deviation: standard deviation with n - 1, as in Tables 10
     to 12; interval: of the mean, by Student's t. None where there is one score only."""
 
@@ -175,7 +178,7 @@ class Mean:
     interval_high: float | None = None
 
 
-def over_seeds(scores: Sequence[float]) -> Mean:
+def over_seeds(scores: Sequence[float]) -> SeedMean:
     """Mean, deviation and interval over seeds: how far another training would differ, which no bootstrap of one run's
     examples can tell. Raises `ValueError` where there are no scores."""
     count = len(scores)
@@ -183,7 +186,7 @@ def over_seeds(scores: Sequence[float]) -> Mean:
         raise ValueError("no scores to average: needs those of at least one run")
     mean = float(np.mean(scores))
     if count == 1:
-        return Mean(1, mean)
+        return SeedMean(1, mean)
     deviation = float(np.std(scores, ddof=1))
     half = float(stdtrit(count - 1, 0.975)) * deviation / math.sqrt(count)
-    return Mean(count, mean, deviation, mean - half, mean + half)
+    return SeedMean(count, mean, deviation, mean - half, mean + half)

@@ -11,8 +11,8 @@ import numpy as np
 from scipy import stats
 
 from analysis.probe.corpora.items import Answer, Item
-from analysis.probe.report.intervals import Clustering, Interval, interval, sign
-from analysis.probe.report.metrics import clustering
+from analysis.probe.report.intervals import Clustering, Interval, interval, sign_test
+from analysis.probe.report.outcomes import clustering
 
 
 @dataclass(frozen=True)
@@ -121,5 +121,5 @@ def called_different(
     called = 0
     for one, other in islice(zip(*said, strict=True), runs):
         lead = np.subtract(*(found.reshape(-1, 2).all(axis=1).astype(int) for found in (one, other)))
-        called += sign(units, lead).p_value < level
+        called += sign_test(units, lead).p_value < level
     return called / runs

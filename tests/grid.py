@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from train.config import Run
+from train.results.baselines import QueryTexts, text_baselines
+from train.results.predictions import predictions_table
 from train.results.provenance import provenance
-from train.results.scores import QueryTexts, by_group, couples_right, score, text_baselines
-from train.results.store import finish_run, predictions_table, result_row, start_run, write_curve
+from train.results.scores import by_group, couples_right, score
+from train.results.store import finish_run, result_row, start_run, write_curve
 from travlr.dataset import Dataset, open_dataset
 
 SETTINGS = ("image", "caption", "image+caption")

@@ -9,7 +9,7 @@ from typing import Any
 from analysis.probe.corpora.items import Answer, Corpus, Item
 from analysis.probe.report.metrics import measure
 from analysis.probe.report.results import Result, save_result
-from analysis.probe.scorers.scoring import keep
+from analysis.probe.scorers.scoring import save_answers
 
 AXES = tuple(f"Part/{chr(97 + n)}" for n in range(13))
 HOSTILE = "<script>document.title='owned'</script>|`x`"
@@ -40,7 +40,7 @@ def put(
     folder = out / re.sub(r"\W+", "-", f"{corpus.name}-{model or 'floors'}")
     facts = {"name": corpus.name, "kind": corpus.kind, "digest": corpus.digest, "items": len(corpus.items)}
     facts["pictures"] = str(corpus.pictures or "")
-    keep(corpus, answers, folder, {"model": model}, {}) if model else folder.mkdir(parents=True)
+    save_answers(corpus, answers, folder, {"model": model}, {}) if model else folder.mkdir(parents=True)
     result = Result(
         name=folder.name,
         corpus={**facts, "notes": list(corpus.notes)},

@@ -1,4 +1,4 @@
-"""Scores against scikit-learn and SciPy, intervals by simulation, floors against dictionaries."""
+"""Scores against scikit-learn and SciPy, intervals by simulation, baselines against dictionaries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from scipy.stats import binomtest  # type: ignore[import-untyped, unused-ignore]
 from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-untyped, unused-ignore]
 
 from train.results import scores as evaluate
-from train.results.scores import QueryTexts, by_group, chance, couples_right, resampled, score, text_baselines
+from train.results.baselines import QueryTexts, text_baselines
+from train.results.scores import binomial_p_value, bootstrap_counts, by_group, couples_right, score
 from travlr import Cardinality, Comparison, Generator, Quantifiers, Spatiality
 from travlr.config import Config
 
@@ -43,7 +44,7 @@ def test_scores_equal_those_of_scikit_learn(examples: list[tuple[bool, float]]) 
 def test_p_value_is_that_of_the_exact_binomial_test(examples: int, data: st.DataObject) -> None:
     right = data.draw(st.integers(0, examples))
     ways = sum(math.comb(examples, k) for k in range(right, examples + 1))  # whole numbers: SciPy's tail becomes 0
-    assert chance(right, examples) == pytest.approx(float(Fraction(ways, 2**examples)), rel=1e-7, abs=1e-300)
+    assert binomial_p_value(right, examples) == pytest.approx(float(Fraction(ways, 2**examples)), rel=1e-7, abs=1e-300)
 
 
 @pytest.mark.parametrize("examples", [10, 1_000, 10_000, 20_000])
@@ -152,12 +153,14 @@ def test_intervals_equal_those_of_resampling_one_by_one(clustered: bool) -> None
 
 
 def test_resamples_are_as_many_as_the_clusters() -> None:
-    draws = resampled(np.array([0, 1, 1, 2]), 3)
+    draws = bootstrap_counts(np.array([0, 1, 1, 2]), 3)
     assert draws.shape == (1000, 3) and (draws.sum(axis=1) == 4).all()
     assert draws.mean(axis=0) == pytest.approx([1, 2, 1], abs=0.15)
-    alone = resampled(np.array([0, 1, 1, 2]), 3, np.array([7, 3, 5, 1]))  # clusters that share nothing change nothing
+    alone = bootstrap_counts(
+        np.array([0, 1, 1, 2]), 3, np.array([7, 3, 5, 1])
+    )  # clusters that share nothing change nothing
     np.testing.assert_array_equal(alone, draws)
-    pairs = resampled(np.array([0, 1, 1, 2]), 3, np.array([0, 0, 1, 1]))
+    pairs = bootstrap_counts(np.array([0, 1, 1, 2]), 3, np.array([0, 0, 1, 1]))
     assert {tuple(draw) for draw in pairs} == {(2, 2, 0), (1, 2, 1), (0, 2, 2)}
 
 
@@ -233,7 +236,7 @@ def keys_of(query: str, objects: int, with_objects: bool) -> list[tuple[Any, ...
     return [(*key, objects) for key in alone] + alone if with_objects else alone
 
 
-def naive_floor(train: QueryTexts, test: QueryTexts, with_objects: bool) -> list[float]:
+def naive_baseline(train: QueryTexts, test: QueryTexts, with_objects: bool) -> list[float]:
     """The same rule, one example at a time. Gives macro-F1 and accuracy."""
     seen: dict[Any, Counter[bool]] = defaultdict(Counter)
     for query, answer, objects in zip(train.queries, train.answers, train.objects, strict=True):
@@ -272,10 +275,10 @@ def as_texts(examples: list[tuple[str, bool, int]]) -> QueryTexts:
 
 @given(EXAMPLES, EXAMPLES)
 @settings(deadline=None)
-def test_floors_equal_a_rule_applied_one_by_one(train: list[Any], test: list[Any]) -> None:
+def test_baselines_equal_a_rule_applied_one_by_one(train: list[Any], test: list[Any]) -> None:
     found = text_baselines(as_texts(train), as_texts(test))
     for name, with_objects in (("query", False), ("query_objects", True)):
-        expected = naive_floor(as_texts(train), as_texts(test), with_objects)
+        expected = naive_baseline(as_texts(train), as_texts(test), with_objects)
         assert [found[name].macro_f1, found[name].accuracy] == pytest.approx(expected)
 
 
@@ -284,7 +287,7 @@ def test_numbers_of_objects_give_released_cardinality_away_and_not_ours(split: s
     train, test = texts(RELEASED, "train", 8000), texts(RELEASED, split, 4000)
     found = text_baselines(train, test)
     for name, with_objects in (("query", False), ("query_objects", True)):
-        expected = naive_floor(train, test, with_objects)
+        expected = naive_baseline(train, test, with_objects)
         assert [found[name].macro_f1, found[name].accuracy] == pytest.approx(expected)
     ours = text_baselines(texts(Cardinality(), "train", 8000), texts(Cardinality(), split, 4000))
     assert 59 < found["query_objects"].macro_f1 < 66  # the design's 62 %
@@ -296,17 +299,17 @@ def test_numbers_of_objects_give_released_cardinality_away_and_not_ours(split: s
 @pytest.mark.parametrize("config", [Spatiality(), Quantifiers(), Comparison()], ids=lambda c: c.task)
 def test_texts_give_nothing_away_in_the_default_tasks(config: Config) -> None:
     found = text_baselines(texts(config, "train", 4000), texts(config, "test_ood", 4000))
-    for floor in found.values():
-        assert (floor.macro_f1, floor.accuracy) == pytest.approx((50, 50), abs=1.5)
+    for baseline in found.values():
+        assert (baseline.macro_f1, baseline.accuracy) == pytest.approx((50, 50), abs=1.5)
 
 
 def test_a_coin_gets_50_whatever_the_texts_are() -> None:
     train = QueryTexts(["a", "a"], np.array([True, False]), np.array([3, 3]))
     found = text_baselines(train, QueryTexts(["a", "b"], np.array([True, False]), np.array([3, 4])))
-    assert {(floor.macro_f1, floor.accuracy) for floor in found.values()} == {(50, 50)}
+    assert {(baseline.macro_f1, baseline.accuracy) for baseline in found.values()} == {(50, 50)}
 
 
-def test_floors_without_examples_or_with_too_few_answers_are_refused() -> None:
+def test_baselines_without_examples_or_with_too_few_answers_are_refused() -> None:
     one = QueryTexts(["a"], np.array([True]), np.array([3]))
     with pytest.raises(ValueError, match="for each example"):
         text_baselines(one, QueryTexts(["a", "b"], np.array([True]), np.array([3, 3])))

@@ -19,9 +19,9 @@ from matplotlib.text import Text
 
 from analysis import Runs, counts, load
 from analysis.figures import FIGURES, draw, save
-from analysis.page import ink
+from analysis.panels import text_colour
+from analysis.paper import BIMODAL
 from analysis.runs import examples_of
-from analysis.tables.sheet import BIMODAL
 from splits import CARDINALITY
 from tests.grid import Accuracy, make_run
 from tests.helpers import ROOT, hashes
@@ -231,23 +231,29 @@ def settled(settings: list[dict[str, Any]], **columns: Any) -> pd.DataFrame:
 
 def test_runs_are_called_by_the_settings_that_tell_them_from_others() -> None:
     plain, longer = {"training": {"steps": 20, "stream": True}}, {"training": {"steps": 40, "stream": True}}
-    assert counts.labels(settled([plain, plain])).to_list() == ["uniter small"] * 2
-    assert counts.labels(settled([longer, plain, plain])).to_list() == [
+    assert counts.run_labels(settled([plain, plain])).to_list() == ["uniter small"] * 2
+    assert counts.run_labels(settled([longer, plain, plain])).to_list() == [
         "uniter small, training.steps=40",
         "uniter small",
         "uniter small",
     ]
     other = {"training": {"steps": 20, "stream": False}, "start": "0123abcd"}
-    assert counts.departures(settled([plain, other])).to_list() == ["", "start=0123abcd, training.stream=false"]
-    assert counts.departures(settled([plain, other]), ("start",)).to_list() == ["", "training.stream=false"]
+    assert counts.distinguishing_settings(settled([plain, other])).to_list() == [
+        "",
+        "start=0123abcd, training.stream=false",
+    ]
+    assert counts.distinguishing_settings(settled([plain, other]), ("start",)).to_list() == [
+        "",
+        "training.stream=false",
+    ]
     usual = {"training": {"steps": 2000, "stream": True}}  # the default, however few have it
-    assert counts.departures(settled([plain, usual])).to_list() == ["training.steps=20", ""]
-    assert counts.departures(settled([plain, plain, usual])).to_list() == ["training.steps=20"] * 2 + [""]
+    assert counts.distinguishing_settings(settled([plain, usual])).to_list() == ["training.steps=20", ""]
+    assert counts.distinguishing_settings(settled([plain, plain, usual])).to_list() == ["training.steps=20"] * 2 + [""]
     apart = settled([plain, longer], model=["uniter", "lxmert"])  # no other run has the model
-    assert counts.labels(apart).to_list() == ["uniter small", "lxmert small"]
-    assert counts.labels(settled([plain, longer], task=["cardinality", "spatiality"])).nunique() == 1
+    assert counts.run_labels(apart).to_list() == ["uniter small", "lxmert small"]
+    assert counts.run_labels(settled([plain, longer], task=["cardinality", "spatiality"])).nunique() == 1
     unknown = settled([plain, longer]).assign(config=[None, "{}"])
-    assert counts.labels(unknown).to_list() == ["uniter small"] * 2
+    assert counts.run_labels(unknown).to_list() == ["uniter small"] * 2
 
 
 def test_labels_are_apart_wherever_settings_are() -> None:
@@ -257,7 +263,7 @@ def test_labels_are_apart_wherever_settings_are() -> None:
         {"training": {"steps": int(random.integers(3)), "stream": bool(random.integers(2))}, "loss": [None, "x"][i % 2]}
         for i in range(40)
     ]
-    labels = counts.labels(settled(settings)).to_list()
+    labels = counts.run_labels(settled(settings)).to_list()
     for one, label in zip(settings, labels, strict=True):
         assert [label == found for found in labels] == [one == other for other in settings]
 
@@ -441,7 +447,7 @@ def test_files_are_the_same_each_time(runs: Runs, tmp_path: Path, figure: str) -
 
 
 def test_text_stands_out_from_its_cell() -> None:
-    assert [ink(shade) for shade in (0, 0.2, 0.8, 1)] == ["white", "white", "black", "black"]
+    assert [text_colour(shade) for shade in (0, 0.2, 0.8, 1)] == ["white", "white", "black", "black"]
 
 
 # What cannot be drawn ------------------------------------------------------------------------------------------------

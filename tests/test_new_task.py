@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shutil
 import sys
@@ -14,7 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from analysis import load, overview
+from analysis.figures import draw
 from analysis.report import main as report
+from analysis.run_figures import _pair_grids
+from analysis.runs import _pairs
+from tests.grid import make_run
 from tests.helpers import ROOT
 from train.config import Run, Training
 from train.run import run
@@ -25,6 +31,7 @@ from travlr.convert import convert_dataset
 from travlr.formats import LAYOUTS
 from travlr.tasks import TASKS, parse_query, query_text
 from travlr.tasks.base import Task
+from travlr.tasks.cardinality import CardinalityTask
 
 COUNT = Count(train=96, validation=64, test_ind=64, test_ood=64)
 
@@ -116,3 +123,68 @@ def test_training_and_report(data: Path, setting: str, tmp_path: Path) -> None:
     assert {result["test_setting"] for result in results} == {"image", "caption", "image+caption"}
     assert report([str(tmp_path / "runs")]) == 0
     assert "parity" in (tmp_path / "runs" / "report" / "report.md").read_text(encoding="utf-8")
+
+
+OWN_MODEL = "my_package.my_module:MyModel"
+
+
+@pytest.fixture(scope="module")
+def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of the fifth task, of a model of ours and of one that only its user has; and of a task of the paper."""
+    place = tmp_path_factory.mktemp("reported")
+    config = CardinalityTask.Config(count=COUNT, image=Image(cell=8))
+    generate_dataset(config, GenerateArguments(str(place / "cardinality"), workers=1), log=lambda _: None)
+    for folder in (place / "cardinality", data):
+        for setting in ("caption", "image"):
+            for model in ("uniter", OWN_MODEL):
+                make_run(place / "runs", folder, lambda test, split: 0.8, config={"model": model}, setting=setting)
+    return place / "runs"
+
+
+def test_a_fifth_task_and_a_users_model_stand_after_ours_in_the_report(runs: Path) -> None:
+    assert report([str(runs), "--workers", "1"]) == 0
+    table = overview(load(runs))
+    assert list(dict.fromkeys(column[0] for column in table.columns[2:])) == ["cardinality", "parity"]
+    labels = [row[0].text for row in table.rows[:-2]]
+    assert labels == ["UNITER"] * 2 + [OWN_MODEL] * 2
+    assert all(cell.text for row in table.rows[:-2] for cell in row)
+    page = (runs / "report" / "report.html").read_text(encoding="utf-8")
+    data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+    assert data["choices"] == {
+        "task": ["cardinality", "parity"],
+        "model": ["uniter", OWN_MODEL],
+        "setting": ["image", "caption"],
+    }
+    kinds = {
+        figure["kind"] for figure in data["figures"] if figure["task"] == "parity" and figure["model"] == OWN_MODEL
+    }
+    assert kinds == {"cells", "objects", "agreement", "calibration"}
+    assert {run["model"] for run in data["runs"] if run["task"] == "parity"} == {"uniter", OWN_MODEL}
+    assert all(len(one["examples"]) > 0 for one in data["sets"].values()) and len(data["sets"]) == 2
+
+
+def test_figures_of_several_runs_hold_a_users_model(runs: Path) -> None:
+    saved = load(runs)
+    transfer = draw("transfer", saved, task="parity")
+    titles = [axes.get_title(loc="left") for axes in transfer.axes]
+    assert titles[:4] == [f"{split}, {m} small" for m in ("uniter", OWN_MODEL) for split in ("test_ind", "test_ood")]
+    loss = draw("loss", saved, task="parity", setting="image")
+    assert [text.get_text() for text in loss.legends[0].get_texts()] == ["uniter", OWN_MODEL, "chance: ln 2"]
+    dataset = draw("dataset", saved, task="parity")
+    assert "whether a number is even or odd" in str(dataset.get_label())
+
+
+def test_pairs_of_words_have_axes_of_words() -> None:
+    """A task whose pairs are no numbers, as those of connectives and truth values."""
+
+    class Logic(CardinalityTask):
+        axes = {"and": ("first", "second"), "or": ("first", "second")}
+
+    table = _pairs(pa.array([["and", "true", "false"], ["or", "true", "true"], ["and", "false", "false"]]))
+    grids = _pair_grids(table, Logic)
+    assert list(grids) == ["and", "or"] and grids["and"].labels == ("first", "second")
+    assert list(grids["and"].x.values()) == ["false", "true"] and list(grids["and"].y.values()) == ["false"]
+    letters = _pairs(pa.array([["horizontal", "A", "C"], ["horizontal", "B", "A"]]))
+    assert letters["x"].to_list() == [1, 2] and letters["y"].to_list() == [3, 1]
+    grid = _pair_grids(letters, TASKS["spatiality"])["horizontal"]
+    assert list(grid.x.values()) == list(grid.y.values()) == ["A", "B", "C"]

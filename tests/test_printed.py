@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.test_results import CONFIG, run
+from train.results.columns import RESULT_COLUMNS, Row, has_converged
 from train.results.provenance import hardware
-from train.results.store import RESULT_COLUMNS, Row, has_converged, read_results, run_id
+from train.results.store import read_results, run_id
 from train.results.tables import grid_table, transfer_table
 
 
@@ -35,7 +36,7 @@ def test_the_table_of_a_run_says_what_was_measured(tmp_path: Path) -> None:
         assert f"{cell['macro_f1']:.2f}* [{cell['interval_low']:.2f}, {cell['interval_high']:.2f}]" in own
     image = next(line for line in lines if line.startswith("image "))
     assert image.count("*") == sum(bool(r["above_random"]) for r in rows if r["test_setting"] == "image")
-    assert next(line for line in lines if "number of objects" in line).split()[-2:] == ["61.50", "61.50"]
+    assert next(line for line in lines if "query, objects" in line).split()[-2:] == ["61.50", "61.50"]
     assert "by the pair's first item: circle" in text and "p < 0.01" in text
 
 

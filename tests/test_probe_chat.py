@@ -18,11 +18,12 @@ from PIL import Image
 from analysis.probe.config import Probe
 from analysis.probe.report.results import load_results
 from analysis.probe.run import probe
-from analysis.probe.scorers import families
+from analysis.probe.scorers import generative
 from analysis.probe.scorers.base import GenerativeScorer
-from analysis.probe.scorers.families import QUESTION, Tower
+from analysis.probe.scorers.generative import QUESTION
 from analysis.probe.scorers.loading import load
-from analysis.probe.scorers.scoring import ANSWERS, read
+from analysis.probe.scorers.scoring import ANSWERS, read_answers
+from analysis.probe.scorers.vision_cache import CachedTower
 from tests import tiny_chat
 from tests.helpers import edit, one_line
 from tests.tiny import pictures
@@ -130,14 +131,14 @@ def test_a_picture_is_encoded_once_with_equal_scores(kind: str, chat: Saved, mon
     folder = chat(kind)
     scorer, encoded = scorer_of(folder), list[int]()
     for module in scorer.parts.model.modules():
-        if isinstance(tower := module.forward, Tower):
+        if isinstance(tower := module.forward, CachedTower):
             tower.forward = counting(tower.forward, tower.names[0], encoded)
     scores = scorer(*crossed())
     seen = sum(encoded)
     encoded.clear()
     scorer(pictures(), TEXTS[:1] * len(pictures()))
     assert seen == sum(encoded) > 0
-    monkeypatch.setattr(families, "vision_towers", lambda _: [])
+    monkeypatch.setattr(generative, "find_vision_towers", lambda _: [])
     np.testing.assert_allclose(scores, scorer_of(folder)(*crossed()), atol=1e-5)
 
 
@@ -159,7 +160,7 @@ def test_all_that_a_tower_takes_tells_pictures_apart() -> None:
         taken.append(len(pixel_values))
         return pixel_values.flatten(2)[..., :1] + patch_attention_mask[:, None].float()
 
-    tower = Tower(SimpleNamespace(forward=forward))
+    tower = CachedTower(SimpleNamespace(forward=forward))
     masks = torch.tensor([[True, True], [True, False], [True, True]])
     found = tower(pixel_values=torch.zeros(3, 1, 2, 4), patch_attention_mask=masks)
     assert taken == [2] and (found == masks[:, None].float()).all()
@@ -294,7 +295,7 @@ def test_results_without_the_probability_are_read(chat: Saved, tmp_path: Path, m
             line.get("identity", {}).pop("prompt", None)
             line.get("about", {}).pop("prompt", None)
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    assert len(read(tmp_path / "out/old" / ANSWERS)) == 6
+    assert len(read_answers(tmp_path / "out/old" / ANSWERS)) == 6
     (found,), skipped = load_results(tmp_path / "out")
     assert (found.lines, found.yes_or_no, skipped) == (result.lines, None, [])
     probe(config, log=lambda _: None)

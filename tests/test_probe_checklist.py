@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ from analysis.probe.config import Probe
 from analysis.probe.corpora.checklist import (
     SIDECAR,
     read_corpus,
-    read_run,
+    read_run_file,
     write_corpus,
 )
 from analysis.probe.corpora.items import Item
@@ -92,18 +93,18 @@ def test_a_published_corpus_is_read_as_it_is_and_its_oddities_are_counted(tmp_pa
     assert corpus.items[0].labels == {"size": "small"} and corpus.items[2].labels == {}
     assert (corpus.items[3].negatives, corpus.items[6].positives) == ((" green door",), ("white cat",))
     notes = " / ".join(corpus.notes)
-    for said in (
-        "missing data files, whose records are left out: 1 of 4, Attribute/color (vaw)",
-        "empty data files: 1 of 4, Relation/spatial (vg)",
-        "records with a bare string in place of a list of sentences: 1 (Attribute/color/vg 1)",
-        "malformed records, left out: 1 (Attribute/color/vg 1); the first is Attribute/color/vg/6: POS needs a list",
-        "records with more true than false sentences, or fewer: 1 (",
-        "records with leading, trailing or double spaces, kept as they are: 2 (",
-        "records with a false sentence that equals a true one: nothing can be right there: 1 (",
-        "records with a false sentence that is a true one of the same picture in another record: 2 (",
-        "records that repeat an earlier one exactly: 1 (",
+    for note in (
+        r"missing data files.*: 1 of 4, Attribute/color \(vaw\)",
+        r"empty data files: 1 of 4, Relation/spatial \(vg\)",
+        r"bare string.*: 1 \(Attribute/color/vg 1\)",
+        r"malformed records.*: 1 \(Attribute/color/vg 1\); the first is Attribute/color/vg/6: POS needs a list",
+        r"more true than false.*: 1 \(",
+        r"double spaces.*: 2 \(",
+        r"equals a true one.*: 1 \(",
+        r"in another record: 2 \(",
+        r"repeats.*: 1 \(",
     ):
-        assert said in notes, said
+        assert re.search(note, notes), note
 
 
 def test_types_and_data_select(tmp_path: Path) -> None:
@@ -113,11 +114,11 @@ def test_types_and_data_select(tmp_path: Path) -> None:
     for chosen, said in (
         (
             {"types": ["Attribute/colour"]},
-            "types: nothing is named 'Attribute/colour' there; choose from Attribute/color",
+            "types: the corpus has no 'Attribute/colour'; choose from Attribute/color",
         ),
-        ({"types": ["Attr"]}, "types: nothing is named 'Attr'"),
-        ({"data": ["vg_obj"]}, "data: nothing is named 'vg_obj' there; choose from swig_item, vg"),
-        ({"types": ["Attribute"], "data": ["swig_item"]}, "data: nothing is named 'swig_item' there; choose from vg"),
+        ({"types": ["Attr"]}, "types: the corpus has no 'Attr'"),
+        ({"data": ["vg_obj"]}, "data: the corpus has no 'vg_obj'; choose from swig_item, vg"),
+        ({"types": ["Attribute"], "data": ["swig_item"]}, "data: the corpus has no 'swig_item'; choose from vg"),
     ):
         with pytest.raises(ValueError, match=said):
             read_corpus(folder, chosen.get("types"), chosen.get("data"))
@@ -202,7 +203,7 @@ def test_whatever_a_file_holds_is_read_or_refused_in_one_line(
     folder = publish(tmp_path_factory.mktemp("junk"), {"Attribute/color/vg": []})
     (folder / COLOR).write_bytes(data.encode(errors="surrogatepass"))
     (folder / "run.yaml").write_bytes(run.encode(errors="surrogatepass"))
-    for read in (lambda: read_corpus(folder).digest, lambda: read_run(folder / "run.yaml")):
+    for read in (lambda: read_corpus(folder).digest, lambda: read_run_file(folder / "run.yaml")):
         try:
             read()
         except ValueError as error:
@@ -320,11 +321,11 @@ def run_file(folder: Path, **changed: Any) -> Path:
 
 
 def test_a_published_run_file_is_read(tmp_path: Path) -> None:
-    run = read_run(run_file(tmp_path, BATCH_SIZES=3))
+    run = read_run_file(run_file(tmp_path, BATCH_SIZES=3))
     assert (run.types, run.data, run.task, run.most, run.batch_size) == (("Attribute/color",), ("vg",), "itc", 2000, 4)
     assert (run.out, run.examples, run.model) == ("output/albef", 5, "ALBEF")
     assert run.unknown == ("BATCH_SIZES (did you mean BATCH_SIZE?)",)
-    assert read_run(run_file(tmp_path, MAX_NUM=None, TASK="itm", MODEL_NAME="x")).most is None
+    assert read_run_file(run_file(tmp_path, MAX_NUM=None, TASK="itm", MODEL_NAME="x")).most is None
 
 
 @pytest.mark.parametrize(
@@ -342,11 +343,11 @@ def test_a_published_run_file_is_read(tmp_path: Path) -> None:
 )
 def test_run_files_that_mean_nothing_are_refused(changed: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=said) as error:
-        read_run(run_file(tmp_path, **changed))
+        read_run_file(run_file(tmp_path, **changed))
     assert "\n" not in str(error.value)
     (tmp_path / "none.yaml").write_text("TASK: itc\nDATA: {TYPES: a, TEST_DATA: b}\nOUTPUT: {DIR: o}")
     with pytest.raises(ValueError, match="MAX_NUM is missing"):
-        read_run(tmp_path / "none.yaml")
+        read_run_file(tmp_path / "none.yaml")
 
 
 def test_reading_and_scoring_load_nothing_heavy() -> None:

@@ -23,18 +23,19 @@ import yaml
 from PIL import Image
 from safetensors.torch import save_file
 
-from analysis.probe.command import HELP, listed, main, settings
+from analysis.probe.command import main, settings, split_list
 from analysis.probe.config import Probe
 from analysis.probe.corpora import predicate_noun
 from analysis.probe.corpora.items import KINDS, Answer
+from analysis.probe.inputs import SCENES_FOLDER
 from analysis.probe.report import report
 from analysis.probe.report.metrics import MACRO, MICRO
 from analysis.probe.report.results import Result, load_results
-from analysis.probe.run import SCENES_FOLDER, probe
+from analysis.probe.run import probe
 from analysis.probe.scenes import corpus as scenes
-from analysis.probe.scenes.layouts import FORMAT_VERSION
+from analysis.probe.scenes.scene_pairs import FORMAT_VERSION
 from analysis.probe.scorers.models import weights_of
-from analysis.probe.scorers.scoring import ANSWERS, read
+from analysis.probe.scorers.scoring import ANSWERS, read_answers
 from tests.helpers import command, one_line, start, wait_for
 from train.config import RegionSettings
 from train.data.text import SPECIAL
@@ -107,17 +108,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built: Path) -> Path:
 # Settings ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_yaml_and_the_dataclass_have_the_same_names_and_defaults() -> None:
+def test_without_arguments_the_defaults_are_the_dataclass_s() -> None:
     assert settings([]) == Probe()
-    known = yaml.safe_load((cli.CONF / "probe.yaml").read_text())
-    assert list(known) and set(known) == {field.name for field in fields(Probe)}
-    assert "{settings}" in HELP
 
 
 def test_names_may_hold_any_characters_and_lists_are_lists() -> None:
-    assert listed("a, b (c)=~") == ["a, b (c)=~"]
-    assert listed("[a b, uniter:x=1]") == ["a b", "uniter:x=1"]
-    assert listed(None) == []
+    assert split_list("a, b (c)=~") == ["a, b (c)=~"]
+    assert split_list("[a b, uniter:x=1]") == ["a b", "uniter:x=1"]
+    assert split_list(None) == []
     found = settings(["model=[a,b]", "types=Relation", "corpus=a folder, with = (it)", "question=Is it {text}?"])
     assert (found.model, found.types, found.corpus) == (["a", "b"], ["Relation"], "a folder, with = (it)")
     assert found.question == "Is it {text}?"
@@ -130,7 +128,7 @@ WRONG = {
     "question=yes?": "{text}", "regions.source=file": "give regions.file", "regions.sauce=grid": "regions.source",
     "seed=null": "seed=null: must be a whole number", "batch_size=1.5": "batch_size=1.5: must be a whole number",
     "floors=maybe": "floors=maybe: must be true or false", "sentences=null": "sentences=null: must be a word",
-    "model.x=1": "write a name", "types={a:1}": "types={a:1}: write a name, or a list",
+    "model.x=1": "write a name", "types={a:1}": "types",
     "model": "not a setting", "head=x": "itm, itc", "size=huge": "tiny",
 }  # fmt: skip
 
@@ -157,7 +155,8 @@ def test_help_is_quick_and_whole_and_nothing_heavy_is_loaded_for_mistakes(tmp_pa
         status, out, err = command("", argument, code=code, cwd=tmp_path)
         assert (status, err) == (0, "") and out.splitlines()[-1] == "[]"
     _, out, _ = command("", "--help", code=code, cwd=tmp_path)
-    assert all(f"\n  {field.name}: " in out for field in fields(Probe))
+    for field in fields(Probe):
+        assert f"\n  {field.name}=" in out or f"\n  {field.name}." in out, field.name
 
 
 # Our own corpora -----------------------------------------------------------------------------------------------------
@@ -232,7 +231,7 @@ def test_a_scorer_without_code_needs_a_name(here: Path) -> None:
         return np.array([sign * len(text) for text in texts])
 
     for sign in (1.0, -1.0):
-        with pytest.raises(ValueError, match=r"^scorer: has no code by which it could be known; give it .* `name`$"):
+        with pytest.raises(ValueError, match=r"^scorer: .*`name`$"):
             probe(small(corpus="checklist"), scorer=functools.partial(scorer, sign), **QUIET)
     named: Any = functools.partial(scorer, 1.0)
     named.name = "long"
@@ -251,9 +250,9 @@ def test_overwriting_asks_the_floors_again_too(here: Path) -> None:
     (result,) = probe(replace(asked, overwrite=True, floors=False), scorer=scorer, **QUIET)
     folder = here / "probes" / result.name
     assert [path.name for path in folder.glob("*.jsonl")] == [ANSWERS]
-    assert all(record.answer.positives[0] < 0 for record in read(folder / ANSWERS))
+    assert all(record.answer.positives[0] < 0 for record in read_answers(folder / ANSWERS))
     probe(asked, scorer=scorer, **QUIET)
-    assert all(record.answer.positives[0] < 0 for record in read(folder / "blank.jsonl"))
+    assert all(record.answer.positives[0] < 0 for record in read_answers(folder / "blank.jsonl"))
 
 
 def test_results_by_other_rules_for_several_sentences_stand_beside_each_other(here: Path) -> None:
@@ -347,7 +346,7 @@ def test_published_rules_take_the_head_and_what_is_strictly_above(here: Path) ->
     line = by_line(result, MICRO)
     assert (line.total, line.scored, line.missing) == (9, 8, 1)  # the first is skipped, as if it were not there
     assert line.single == line.published == 50
-    given = [record.answer for record in read(here / "probes" / result.name / ANSWERS)]
+    given = [record.answer for record in read_answers(here / "probes" / result.name / ANSWERS)]
     right = [answer.positives[0] > answer.negatives[0] for answer in given if answer.status == "scored"]
     assert 100 * right.count(True) / len(right) == line.single and len(right) == line.scored
     assert result.measuring["tolerance"] == 0 and result.measuring["sentences"] == "first"
@@ -375,7 +374,7 @@ def test_a_published_run_file_says_what_is_asked(here: Path) -> None:
         "MAX_NUM is not read, as limit=3 is given",
         "DATA.TYPES is not read, as types=[Relation] is given",
     ]
-    with pytest.raises(ValueError, match=r"^types: nothing is named 'Object' there"):
+    with pytest.raises(ValueError, match=r"^types: .*'Object'.*Relation/spatial"):
         probe(replace(config, types=["Object"]), **QUIET)
 
 
@@ -465,7 +464,7 @@ def test_a_folder_with_a_file_that_holds_no_results_is_refused(here: Path, capsy
             cli.run("analysis.probe", lambda _: main(["corpus=runs"]))
         assert caught.value.code == 1 and told in one_line(capsys.readouterr().err)
     shutil.copy(here / "runs/a.csv", here / "runs/b.csv")
-    with pytest.raises(ValueError, match=r"^runs/b\.csv: another file of the folder has id 0, of the same model, too$"):
+    with pytest.raises(ValueError, match=r"^runs/b\.csv: .*\bid 0$"):
         probe(Probe(corpus="runs"), **QUIET)
 
 
@@ -494,7 +493,7 @@ def test_our_result_files_are_read_back_as_what_they_are(here: Path) -> None:
         (path,) = (here / "probes" / result.name).glob("*.csv")
         assert path.name == name
         read_back = predicate_noun.results_corpora([path])[0].corpus
-        records = read(here / "probes" / result.name / ANSWERS)
+        records = read_answers(here / "probes" / result.name / ANSWERS)
         asked = [(one.item.image, one.item.positives, one.item.negatives) for one in records]
         assert [(item.image, item.positives, item.negatives) for item in read_back.items] == asked
         assert read_back.items[0].labels["template"] == template
@@ -620,7 +619,10 @@ def test_regions_made_elsewhere_are_part_of_what_a_run_is(here: Path, one_thread
     np.savez(features / f"{Path(items[0].image).stem}.npz", features=np.ones((2, 8)), norm_bb=boxes)
     (second,) = probe(asked, **QUIET)
     assert second.name != first.name
-    scored = [[record.answer.positives for record in read(here / "probes" / r.name / ANSWERS)] for r in (first, second)]
+    scored = [
+        [record.answer.positives for record in read_answers(here / "probes" / r.name / ANSWERS)]
+        for r in (first, second)
+    ]
     assert scored[0][0] != scored[1][0] and scored[0][2:] == scored[1][2:]
 
 
@@ -645,7 +647,7 @@ def test_a_checklist_of_scenes_has_regions_of_a_file_for_each_picture_and_floor(
     (here / "features/blank.npz").unlink()
     said: list[str] = []
     _, result = probe(config, log=said.append)
-    (told,) = [line for line in said if "floor blank picture" in line]
+    (told,) = [line for line in said if "baseline blank picture" in line]
     assert (
         f"failed at {result.corpus['items']} items, first with: regions.file=features: lacks the picture blank" in told
     )

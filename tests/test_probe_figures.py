@@ -28,7 +28,7 @@ def of(out: Path) -> Group:
 
 def test_radar_labels_and_values_are_of_the_same_axes(out: Path) -> None:
     """13 axes with 13 different values, in an order of their own: each spoke shows the value of its label."""
-    figure = radar_chart(of(out), of(out).answerers)
+    figure = radar_chart(of(out), of(out).models)
     axes = figure.axes[0]
     labels = [label.get_text().replace("\n", "/") for label in axes.get_xticklabels()]
     shown = next(one for one in axes.get_lines() if one.get_gid() == "radar-first")
@@ -43,7 +43,7 @@ def test_radar_labels_and_values_are_of_the_same_axes(out: Path) -> None:
 
 
 def test_labels_of_the_radar_are_outside_its_circle(out: Path) -> None:
-    figure = radar_chart(of(out), of(out).answerers)
+    figure = radar_chart(of(out), of(out).models)
     canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
     axes = figure.axes[0]
@@ -61,7 +61,7 @@ def test_bars_have_intervals_and_floors(out: Path) -> None:
     figure = figures(of(out))["made-up-bars"]
     assert [axes.get_ylabel() for axes in figure.axes] == ["items right (%)", "pairs with both items right (%)"]
     heights = [np.asarray(path.vertices)[:, 1].max() for path in figure.axes[0].collections[0].get_paths()]
-    lines = {line.value: line for line in of(out).answerers["first"] if line.by == "axis"}
+    lines = {line.value: line for line in of(out).models["first"] if line.by == "axis"}
     assert heights == pytest.approx([lines[axis].single for axis in AXES])
     drawn = [s for c in figure.axes[0].collections for s in getattr(c, "get_segments", list)()]
     whiskers = [sorted(s[:, 1]) for s in drawn if s[0][0] == s[1][0]]
@@ -74,8 +74,8 @@ def test_bars_have_intervals_and_floors(out: Path) -> None:
 
 def test_bars_have_the_best_salience_rule(out: Path) -> None:
     group = of(out)
-    rules = {"most_ink": group.floors["hash"], "most_central": group.floors["hash"]}
-    figure = bar_chart(replace(group, floors={**group.floors, **rules}), group.answerers)
+    rules = {"most_ink": group.baselines["hash"], "most_central": group.baselines["hash"]}
+    figure = bar_chart(replace(group, baselines={**group.baselines, **rules}), group.models)
     drawn = [s for c in figure.axes[0].collections for s in getattr(c, "get_segments", list)()]
     levels = sorted(s[0][1] for s in drawn if s[0][1] == s[1][1] and s[0][0] != s[1][0])
     assert levels == [50] * 25 + [100]  # of 13 axes, beside those of the blind rules
@@ -84,7 +84,7 @@ def test_bars_have_the_best_salience_rule(out: Path) -> None:
 
 
 def test_many_axes_take_rows_that_fit_a_page(out: Path) -> None:
-    series = {f"m{n}": of(out).answerers["first"] for n in range(7)}
+    series = {f"m{n}": of(out).models["first"] for n in range(7)}
     figure = bar_chart(of(out), series)
     assert figure.get_size_inches()[0] < WIDEST + 1
     labels = [label.get_text().replace("\n", "/") for axes in figure.axes for label in axes.get_xticklabels()]
@@ -96,7 +96,7 @@ def test_itm_has_a_panel_where_it_was_asked(tmp_path: Path) -> None:
     corpus = corpus_of(26)
     put(tmp_path, corpus, "m", answers_of(corpus, by_axis(corpus)), {}, task="itm", threshold=0.5)
     (group,) = groups(load_results(tmp_path)[0])
-    labels = [axes.get_ylabel() for axes in bar_chart(group, group.answerers).axes]
+    labels = [axes.get_ylabel() for axes in bar_chart(group, group.models).axes]
     assert labels == ["items right (%)", "sentences right, each alone (%)", "pairs with both items right (%)"]
 
 
@@ -113,7 +113,7 @@ def test_the_key_fits_its_figure(out: Path) -> None:
     group = of(out)
     names = ("google/siglip2-so400m-patch14-384", "m", "openai/clip-vit-large-patch14-336")
     for count in range(1, 4):
-        series = dict(zip(names[:count], [*group.answerers.values(), *group.answerers.values()], strict=False))
+        series = dict(zip(names[:count], [*group.models.values(), *group.models.values()], strict=False))
         figure = bar_chart(group, series)
         canvas: Any = FigureCanvasAgg(figure)
         canvas.draw()

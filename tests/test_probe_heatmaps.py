@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from analysis.probe.heatmaps import (
     CROSS,
     SELF,
-    Heat,
-    covered,
+    HeatMaps,
     draw,
     graph,
     heat,
@@ -28,11 +27,12 @@ from analysis.probe.heatmaps import (
     parser,
     relevance,
     size_of_map,
+    visible_part,
     with_gradients,
 )
-from analysis.probe.scorers.base import Matcher
+from analysis.probe.scorers.base import ModelScorer
 from analysis.probe.scorers.loading import load
-from analysis.probe.scorers.own import built
+from analysis.probe.scorers.travlr_models import build_parts
 from tests.tiny import BUILT, pictures, saved
 from train.config import RegionSettings
 from train.data.text import WordTokenizer, grammar_tokenizer
@@ -144,8 +144,12 @@ def test_a_region_model_that_reads_one_region_lights_it() -> None:
     features[:, 5] = 1.0
     features[2] = 0
     features[2, 2] = 3.0
-    scorer = Matcher(
-        "m", built("m", model, words, "", lambda _: (features, BOXES), "itm"), torch.device("cpu"), torch.float32, 8
+    scorer = ModelScorer(
+        "m",
+        build_parts("m", model, words, "", lambda _: (features, BOXES), "itm"),
+        torch.device("cpu"),
+        torch.float32,
+        8,
     )
     image = Image.new("RGB", (40, 20))
     found = heat(scorer, image, "red circle")
@@ -159,7 +163,7 @@ def test_a_region_model_that_reads_one_region_lights_it() -> None:
 def test_a_dual_encoder_that_reads_one_patch_lights_it(folders: dict[str, Path]) -> None:
     """CLIP of the tests, its vision tower set by hand: the class token attends to the tenth patch of 16 alone."""
     scorer = load(str(folders["clip"]), device="cpu")
-    assert isinstance(scorer, Matcher)
+    assert isinstance(scorer, ModelScorer)
     model: Any = scorer.parts.model
     vision = model.vision_model
     still(vision)
@@ -195,7 +199,7 @@ def test_vilt_that_reads_one_patch_lights_it(folders: dict[str, Path]) -> None:
     """Of one layer, set by hand: [CLS] attends to bright patches, and takes them to the score. The picture is wide, so
     that rows and columns cannot be mistaken for each other, and only its upper right is bright."""
     scorer = load(str(folders["vilt"]), device="cpu")
-    assert isinstance(scorer, Matcher)
+    assert isinstance(scorer, ModelScorer)
     model: Any = scorer.parts.model
     with torch.no_grad():
         still(model)
@@ -256,7 +260,7 @@ def test_relevance_of_two_layers_is_the_papers_rule() -> None:
 BOXES = np.array([[0, 0, 0.5, 0.5], [0.5, 0, 1, 0.5], [0, 0.5, 0.5, 1], [0.5, 0.5, 1, 1]], np.float32)
 
 
-def region_scorer(kind: str, tmp_path: Path, layers: int = 2, spread: float = 0.25) -> Matcher:
+def region_scorer(kind: str, tmp_path: Path, layers: int = 2, spread: float = 0.25) -> ModelScorer:
     words = WordTokenizer(grammar_tokenizer())
     changes = {
         "layers": layers,
@@ -274,8 +278,8 @@ def region_scorer(kind: str, tmp_path: Path, layers: int = 2, spread: float = 0.
     found = random.standard_normal((4, 16)).astype(np.float32)
     find = None if kind == "albef" else lambda _: (found, BOXES)
     (tmp_path / "model.pt").touch()
-    parts = built(kind, model, words, str(tmp_path / "model.pt"), find, "itm")
-    return Matcher(kind, parts, torch.device("cpu"), torch.float32, 8)
+    parts = build_parts(kind, model, words, str(tmp_path / "model.pt"), find, "itm")
+    return ModelScorer(kind, parts, torch.device("cpu"), torch.float32, 8)
 
 
 @pytest.mark.parametrize("kind", ["uniter", "visualbert", "lxmert", "albef", "clip", "blip", "vilt"])
@@ -314,8 +318,8 @@ def test_without_the_hottest_region_the_score_falls_more_than_without_the_coldes
         features = np.random.default_rng(number).standard_normal((4, 16)).astype(np.float32)
         shown = [np.ones(4, bool)]
         model = region_scorer(kind, tmp_path, layers=1, spread=0.1).parts.model
-        parts = built(kind, model, words, "", partial(some_regions, features, shown), "itm")
-        scorer = Matcher(kind, parts, torch.device("cpu"), torch.float32, 8)
+        parts = build_parts(kind, model, words, "", partial(some_regions, features, shown), "itm")
+        scorer = ModelScorer(kind, parts, torch.device("cpu"), torch.float32, 8)
         image = Image.new("RGB", (20, 20))
         found = heat(scorer, image, TEXT)
         values = found.sentence[5::10, 5::10].flatten()
@@ -371,8 +375,8 @@ class Crops:
 def test_what_a_model_sees_is_the_middle_where_its_processor_crops(
     size: tuple[int, int], box: tuple[int, int, int, int]
 ) -> None:
-    assert covered(Crops(), *size) == box
-    assert covered(None, *size) == (0, 0, *size)
+    assert visible_part(Crops(), *size) == box
+    assert visible_part(None, *size) == (0, 0, *size)
 
 
 @pytest.mark.parametrize("kind", ["clip", "vilt", "blip", "albef"])
@@ -405,7 +409,7 @@ def test_the_figure_has_the_words_as_titles() -> None:
     image = pictures()[0]
     values = np.zeros((32, 32), np.float32)
     values[3, 4] = 2
-    found = Heat("a $red star", 0.5, ("a", "$red", "star"), values, np.stack([values] * 3), "occlusion", "my:model")
+    found = HeatMaps("a $red star", 0.5, ("a", "$red", "star"), values, np.stack([values] * 3), "occlusion", "my:model")
     figure = draw(found, image)
     assert [axes.get_title() for axes in figure.axes] == ["picture", "whole sentence", "a", "$red", "star"]
     assert figure.get_suptitle() == "a $red star\nscore 0.500 by my:model, maps by occlusion"
@@ -428,7 +432,7 @@ def test_what_is_looked_at_most_is_red_on_any_picture(behind: str) -> None:
 
 def test_a_frame_shows_what_the_model_is_shown() -> None:
     values = np.ones((20, 40), np.float32)
-    found = Heat("a", 0.5, ("a",), values, values[None], "attention", "m", (10, 0, 30, 20))
+    found = HeatMaps("a", 0.5, ("a",), values, values[None], "attention", "m", (10, 0, 30, 20))
     for axes in draw(found, Image.new("RGB", (40, 20))).axes:
         (edge,) = axes.patches
         assert edge.get_bbox().bounds == (9.5, -0.5, 20, 20)

@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.probe.negatives import generate
-from analysis.probe.report.intervals import Clustering, interval, sign
-from analysis.probe.report.metrics import MICRO, Outcomes, compare, measure, outcomes
+from analysis.probe.report.comparison import compare
+from analysis.probe.report.intervals import Clustering, interval, sign_test
+from analysis.probe.report.metrics import MICRO, measure
+from analysis.probe.report.outcomes import Outcomes, outcomes
 from tests.crossed import DEPENDENCES, Dependence, answers_of, called_different, coverage, items_of, right, share
 from tests.test_probe_negatives import pictures
 
@@ -133,5 +135,5 @@ def test_models_are_told_apart_on_a_corpus_of_negatives() -> None:
 
 def test_equal_models_have_no_sign_of_a_difference() -> None:
     units = of_negatives(0.5).units
-    found = sign(units, np.zeros(len(units), int))
+    found = sign_test(units, np.zeros(len(units), int))
     assert units.crossed and (found.first, found.second, found.p_value) == (0, 0, 1)

@@ -53,7 +53,7 @@ def asked(out: Path, corpus: Corpus, model: str, judge: Judge) -> None:
     def scorer(images: Any, texts: Any) -> np.ndarray:
         return np.array([0.0 if text.endswith("is not") else judge(text) for text in texts])
 
-    answers = score(corpus, scorer, folder, identity={"model": model}, log=lambda _: None)
+    answers = score(corpus, scorer, folder, fingerprint={"model": model}, log=lambda _: None)
     facts = {"name": corpus.name, "kind": corpus.kind, "digest": corpus.digest, "items": len(corpus.items), "notes": []}
     lines = tuple(measure(corpus.items, answers))
     measured = Result(folder.name, {**facts, "pictures": str(corpus.pictures)}, model, MEASURING, {}, lines)
@@ -92,7 +92,7 @@ def test_every_wrong_item_is_counted_and_each_model_shows_some(out: Path) -> Non
     wrong = wrong_items(out)
     (group,) = groups(load_results(out)[0], out)
     for limit in (4, 1000):
-        found = mistakes.content(group, out, limit)
+        found = mistakes.wrong_items(group, out, limit)
         for model, counts in zip(found["models"], found["wrong"], strict=True):
             own = [how for (name, _), how in wrong.items() if name == model]
             assert [sum(column) for column in zip(*counts, strict=True)] == [len(own), own.count("tie")]
@@ -100,7 +100,7 @@ def test_every_wrong_item_is_counted_and_each_model_shows_some(out: Path) -> Non
             assert len(shown) >= min(limit, len(own)) and {one["id"] for one in shown} <= {i for _, i in wrong}
         assert sum(items for *_, items in found["cells"]) == 40
     assert len(found["items"]) == len({item for _, item in wrong})
-    assert mistakes.content(group, out, 4) == mistakes.content(group, out, 4)
+    assert mistakes.wrong_items(group, out, 4) == mistakes.wrong_items(group, out, 4)
     assert [mistakes.per_model(models) for models in (1, 8, 1000)] == [240, 120, 24]
 
 
@@ -193,5 +193,5 @@ def test_a_page_with_long_names_fits_the_screen(tmp_path: Path, open_page: Open)
 def test_old_results_that_do_not_say_where_pictures_are(out: Path, tmp_path: Path) -> None:
     (group,) = groups(load_results(out)[0], out)
     bare = [replace(one, corpus={k: v for k, v in one.corpus.items() if k != "pictures"}) for one in group.results]
-    found = mistakes.content(replace(group, results=tuple(bare)), out, 8)
+    found = mistakes.wrong_items(replace(group, results=tuple(bare)), out, 8)
     assert {one["why"] for one in found["items"]} == {"the run does not say where its pictures are"}

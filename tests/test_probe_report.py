@@ -12,7 +12,7 @@ from selenium.webdriver.common.by import By
 
 from analysis.probe.corpora.items import Answer
 from analysis.probe.report.report import write
-from analysis.probe.report.tables import printed
+from analysis.probe.report.tables import terminal_summary
 from tests.probe_runs import AXES, HOSTILE, answers_of, corpus_of, made, put
 from tests.test_browse import Open, chrome, open_page  # noqa: F401
 
@@ -99,7 +99,7 @@ def test_a_run_without_scores_is_reported(tmp_path: Path) -> None:
     corpus = corpus_of(13)
     put(tmp_path, corpus, "m", [Answer(i.id, "missing", why="gone") for i in corpus.items], {})
     (group,) = write(tmp_path)
-    assert "total 26 = scored 0 + missing 26" in printed(group)
+    assert "total 26 = scored 0 + missing 26" in terminal_summary(group)
     assert not list(tmp_path.glob("figures/*"))
 
 

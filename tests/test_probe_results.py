@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from analysis.probe.corpora.items import Item
-from analysis.probe.report.metrics import MICRO, Line
+from analysis.probe.report.metrics import MICRO, MetricRow
 from analysis.probe.report.results import Result, groups, load_results, save_result
 from tests.probe_runs import MEASURING, answers_of, corpus_of, made, put
 
-LINE = Line("all", MICRO, 1, 1, 0, 0, 0, 1)
+LINE = MetricRow("all", MICRO, 1, 1, 0, 0, 0, 1)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_a_run_has_the_name_of_its_folder(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace('"name": "made-up-m"', '"name": "../elsewhere"'))
     results, skipped = load_results(tmp_path)
     assert [result.name for result in results] == ["made-up-m", "mine"] and not skipped
-    assert len(groups(results, tmp_path)[0].compared) == 1
+    assert len(groups(results, tmp_path)[0].comparisons) == 1
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_runs_of_one_model_are_told_apart(tmp_path: Path) -> None:
     corpus = corpus_of(13)
     one = put(tmp_path, corpus, "m", answers_of(corpus, [True] * 26), {})
     other = Result(**{**vars(one), "name": "made-up-m-again"})
-    assert set(groups([one, other])[0].answerers) == {"made-up-m", "made-up-m-again"}
+    assert set(groups([one, other])[0].models) == {"made-up-m", "made-up-m-again"}
 
 
 def test_names_that_are_one_name_as_a_file_are_kept_apart(tmp_path: Path) -> None:

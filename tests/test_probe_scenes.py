@@ -32,9 +32,9 @@ from analysis.probe.corpora.taxonomy import TAXONOMY
 from analysis.probe.scenes import corpus as scenes
 from analysis.probe.scenes import drawing
 from analysis.probe.scenes.corpus import build, read, truths
-from analysis.probe.scenes.layouts import FORMAT_VERSION, UNITS, Pair, Unit
 from analysis.probe.scenes.salience import from_pixels
-from analysis.probe.scenes.statements import Form
+from analysis.probe.scenes.scene_pairs import FORMAT_VERSION, PAIR_KINDS, PairKind, ScenePair
+from analysis.probe.scenes.statements import Statement
 from tests.helpers import ROOT, hashes
 from travlr.scene import COLOURS
 
@@ -364,7 +364,7 @@ def test_readers_of_the_published_corpora_read_them(folders: dict[str, Path], co
 
 
 def test_what_is_left_out_is_what_the_notes_say() -> None:
-    made = {unit.axis for unit in UNITS["checklist"]}
+    made = {unit.axis for unit in PAIR_KINDS["checklist"]}
     assert made < set(TAXONOMY)
     (note,) = [note for note in scenes.NOTES["checklist"] if "left out" in note]
     assert set(re.findall(r"(?:Attribute|Relation)/\w+", note)) == set(TAXONOMY) - made
@@ -417,12 +417,12 @@ def test_pixels_of_a_scene_stay_as_they_are() -> None:
 
 # Any pair ------------------------------------------------------------------------------------------------------------
 
-ALL = [unit for units in UNITS.values() for unit in units]
+ALL = [unit for units in PAIR_KINDS.values() for unit in units]
 
 
 @settings(max_examples=300, deadline=None)
 @given(unit=st.sampled_from(ALL), seed=st.integers(0, 2**63), index=st.integers(0, 10**6))
-def test_any_pair_is_true_of_its_objects(unit: Unit, seed: int, index: int) -> None:
+def test_any_pair_is_true_of_its_objects(unit: PairKind, seed: int, index: int) -> None:
     pair = unit.pair(seed, index)
     for side in pair.sides:
         objects = [Seen(o.colour, o.shape, o.box) for o in side.scene]
@@ -440,7 +440,7 @@ def test_any_pair_is_true_of_its_objects(unit: Unit, seed: int, index: int) -> N
 
 
 @pytest.mark.parametrize("unit", [u for u in ALL if u.grade != "N1"], ids=lambda u: f"{u.axis}/{u.source}")
-def test_target_and_lure_stand_alike(unit: Unit) -> None:
+def test_target_and_lure_stand_alike(unit: PairKind) -> None:
     """As often in each class of location and of size, where that is not what is tested."""
     pairs = [unit.pair(3, index) for index in range(1800)]
     for label in ("location", "size"):
@@ -455,7 +455,7 @@ def test_target_and_lure_stand_alike(unit: Unit) -> None:
 
 
 @pytest.mark.parametrize("unit", [u for u in ALL if "spatial" not in u.axis], ids=lambda u: f"{u.axis}/{u.source}")
-def test_the_tempting_object_is_of_the_classes_of_the_target(unit: Unit) -> None:
+def test_the_tempting_object_is_of_the_classes_of_the_target(unit: PairKind) -> None:
     for index in range(90):
         pair = unit.pair(5, index)
         for side in pair.sides:
@@ -468,8 +468,8 @@ def test_the_tempting_object_is_of_the_classes_of_the_target(unit: Unit) -> None
 
 @settings(max_examples=200, deadline=None)
 @given(unit=st.sampled_from([u for u in ALL if u.grade != "N1"]), seed=st.integers(0, 2**63), index=st.integers(0, 999))
-def test_salience_tells_the_pictures_of_no_pair_apart(unit: Unit, seed: int, index: int) -> None:
-    pair: Pair = unit.pair(seed, index)
+def test_salience_tells_the_pictures_of_no_pair_apart(unit: PairKind, seed: int, index: int) -> None:
+    pair: ScenePair = unit.pair(seed, index)
     sentences = (pair.sides[0].positive.sentence(0), pair.sides[0].negative.sentence(0))
     found = [
         preferences(sentences, [Seen(o.colour, o.shape, o.box) for o in side.scene], drawing.draw(side.scene))
@@ -484,11 +484,11 @@ def _location(centre: tuple[float, float]) -> str:
 
 
 def test_the_wrong_statement_is_refused() -> None:
-    unit = UNITS["checklist"][0]
+    unit = PAIR_KINDS["checklist"][0]
     scene = unit.pair(0, 0).sides[0].scene
     twice = [*scene, scene[0]]
     with pytest.raises(ValueError, match="with 2"):
-        Form("is", (scene[0].shape, "red")).holds(twice)
+        Statement("is", (scene[0].shape, "red")).holds(twice)
 
 
 # Making --------------------------------------------------------------------------------------------------------------
@@ -533,8 +533,8 @@ def test_a_build_killed_at_its_end_is_finished(left: str, folders: dict[str, Pat
     (folder / ".travlr").mkdir()
     (folder / ".travlr" / "lock").touch()
     if left != "the lock":
-        identity = scenes.Config("predicate_noun", 0, COUNTS["predicate_noun"]).identity
-        (folder / ".travlr" / "job.json").write_text(json.dumps(identity))
+        fingerprint = scenes.ScenesConfig("predicate_noun", 0, COUNTS["predicate_noun"]).fingerprint
+        (folder / ".travlr" / "job.json").write_text(json.dumps(fingerprint))
         (folder / ".travlr" / "items.jsonl.0a1b.tmp").write_text("{")
     if left == "no manifest":
         (folder / "manifest.json").unlink()
@@ -597,14 +597,14 @@ def test_what_cannot_be_made_is_refused(setting: dict[str, Any], told: str, tmp_
 
 @pytest.mark.parametrize("count", [144, 146, 500, 1000, 3600, 12_000])
 def test_counts_are_kept(count: int) -> None:
-    config = scenes.Config(count=count)
+    config = scenes.ScenesConfig(count=count)
     pairs = config.pairs()
     assert 2 * sum(number for _, number in pairs) == count and all(number > 0 for _, number in pairs)
     objects = {number for unit, number in pairs if unit.axis.startswith("Object")}
     assert len(objects) == 1 and objects.pop() % 3 == 0
     others = [number for unit, number in pairs if not unit.axis.startswith("Object")]
     assert max(others) - min(others) <= 1
-    of_nouns = scenes.Config("predicate_noun", count=2584).pairs()
+    of_nouns = scenes.ScenesConfig("predicate_noun", count=2584).pairs()
     assert [number for _, number in of_nouns] == [743, 549]
 
 

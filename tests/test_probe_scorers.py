@@ -15,8 +15,9 @@ import transformers as library
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from analysis.probe.scorers.base import Matcher, words_of
-from analysis.probe.scorers.families import FAMILIES, QUESTION
+from analysis.probe.scorers.base import ModelScorer, words_of
+from analysis.probe.scorers.families import FAMILIES
+from analysis.probe.scorers.generative import QUESTION
 from analysis.probe.scorers.loading import load
 from tests.helpers import edit, one_line
 from tests.tiny import BUILT, pictures, saved
@@ -155,7 +156,7 @@ TOWERS = {
 @pytest.mark.parametrize("kind", TOWERS)
 def test_a_picture_is_encoded_once_and_equal_pairs_tie(kind: str, folders: dict[str, Path]) -> None:
     scorer = load(str(folders[kind]), device="cpu")
-    assert isinstance(scorer, Matcher)
+    assert isinstance(scorer, ModelScorer)
     counted = []
     scorer.parts.model.get_submodule(TOWERS[kind]).register_forward_hook(
         lambda _, given, out: counted.append(_rows(out))
@@ -175,7 +176,7 @@ def _rows(out: Any) -> int:
 
 def test_bridgetowers_layers_run_once_for_each_picture(folders: dict[str, Path]) -> None:
     scorer = load(str(folders["bridgetower"]), device="cpu")
-    assert isinstance(scorer, Matcher)
+    assert isinstance(scorer, ModelScorer)
     counted: list[int] = []
     blocks: Any = scorer.parts.model.get_submodule("bridgetower.vision_model.visual.transformer.resblocks")
     for block in blocks:

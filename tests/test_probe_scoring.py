@@ -15,8 +15,17 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from analysis.probe.corpora.items import Answer, Corpus, Item, Unreadable, open_picture
-from analysis.probe.report.metrics import outcomes
-from analysis.probe.scorers.scoring import ANSWERS, CONFIG, Record, _parsed, forget, keep, read, score
+from analysis.probe.report.outcomes import outcomes
+from analysis.probe.scorers.scoring import (
+    ANSWERS,
+    CONFIG,
+    ScoredItem,
+    _parse,
+    delete_answers,
+    read_answers,
+    save_answers,
+    score,
+)
 from tests.helpers import one_line
 
 QUIET: dict[str, Any] = {"log": lambda _: None}
@@ -244,7 +253,7 @@ def test_pictures_of_16_bits_keep_their_shades_and_a_readers_error_is_a_reason(
     Image.fromarray(np.array([[0, 32768, 65535]], np.uint16)).save(tmp_path / "16.png")
     assert np.asarray(open_picture(tmp_path, "16.png"))[0, :, 0].tolist() == [0, 127, 255]
     Image.fromarray(np.zeros((1, 1), np.float32)).save(tmp_path / "f.tif")
-    with pytest.raises(Unreadable, match="fractions"):
+    with pytest.raises(Unreadable, match=r"^f\.tif: "):
         open_picture(tmp_path, "f.tif")
 
     def fails(*_: Any) -> None:
@@ -288,7 +297,7 @@ def test_what_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     seer, rest = Seer(stop), Seer()
     with pytest.raises(KeyboardInterrupt):
         score(corpus, seer, tmp_path / "run", batch_size=8, **QUIET)
-    assert len(read(tmp_path / "run" / ANSWERS)) == 12
+    assert len(read_answers(tmp_path / "run" / ANSWERS)) == 12
     assert score(corpus, rest, tmp_path / "run", batch_size=8, **QUIET) == whole
     assert sum(rest.sizes) == 24
     assert (tmp_path / "run" / ANSWERS).read_bytes() == (tmp_path / "whole" / ANSWERS).read_bytes()
@@ -322,25 +331,25 @@ def test_what_was_not_scored_is_asked_again_and_what_is_unchanged_is_not_written
     seer = Seer()
     assert all(right(score(corpus, seer, tmp_path / "run", **QUIET)))
     assert seer.sizes == [2]
-    assert all(right([record.answer for record in read(tmp_path / "run" / ANSWERS)]))
+    assert all(right([record.answer for record in read_answers(tmp_path / "run" / ANSWERS)]))
 
 
 def test_another_run_is_refused_and_what_is_forgotten_is_asked_again(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path / "pictures", 4, 1)
-    score(corpus, Seer(), tmp_path / "run", identity={"model": "a", "corpus": 1}, **QUIET)
+    score(corpus, Seer(), tmp_path / "run", fingerprint={"model": "a", "corpus": 1}, **QUIET)
     kept = (tmp_path / "run" / ANSWERS).read_bytes()
     with pytest.raises(ValueError, match="another model") as error:
-        score(corpus, Seer(), tmp_path / "run", identity={"model": "b", "corpus": 1}, **QUIET)
+        score(corpus, Seer(), tmp_path / "run", fingerprint={"model": "b", "corpus": 1}, **QUIET)
     one_line(str(error.value))
     assert (tmp_path / "run" / ANSWERS).read_bytes() == kept
     seer = Seer()
-    forget(tmp_path / "run")
-    score(corpus, seer, tmp_path / "run", identity={"model": "a", "corpus": 1}, **QUIET)
+    delete_answers(tmp_path / "run")
+    score(corpus, seer, tmp_path / "run", fingerprint={"model": "a", "corpus": 1}, **QUIET)
     assert seer.sizes == [8]
     assert (tmp_path / "run" / ANSWERS).read_bytes() == kept
     (tmp_path / "run" / CONFIG).write_text("{")
     with pytest.raises(ValueError, match="damaged"):
-        score(corpus, Seer(), tmp_path / "run", identity={"model": "a", "corpus": 1}, **QUIET)
+        score(corpus, Seer(), tmp_path / "run", fingerprint={"model": "a", "corpus": 1}, **QUIET)
 
 
 def test_an_id_that_occurs_twice_is_refused(tmp_path: Path) -> None:
@@ -352,8 +361,8 @@ def test_an_id_that_occurs_twice_is_refused(tmp_path: Path) -> None:
 def test_answers_made_elsewhere_are_kept_alike(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path / "pictures", 4, 1)
     answers = score(corpus, Seer(), tmp_path / "run", **QUIET)
-    keep(corpus, answers, tmp_path / "kept", {"model": "a"}, {})
-    found = read(tmp_path / "kept" / ANSWERS)
+    save_answers(corpus, answers, tmp_path / "kept", {"model": "a"}, {})
+    found = read_answers(tmp_path / "kept" / ANSWERS)
     assert [(record.item, record.answer) for record in found] == list(zip(corpus.items, answers, strict=True))
 
 
@@ -366,9 +375,9 @@ def test_records_are_read_as_they_were_written(name: str, axis: str, said: Any, 
     texts, scores = (tuple(part) for part in zip(*said, strict=True))
     item = Item(name, f"{name}.png", texts, texts, axis, axis, name, labels)
     for answer in (Answer(name, "scored", scores, scores), Answer(name, "failed", why=axis)):
-        record = Record(item, answer, "0123")
+        record = ScoredItem(item, answer, "0123")
         assert record.line.count(b"\n") == 1
-        assert _parsed(record.line) == record
+        assert _parse(record.line) == record
 
 
 def test_lines_that_are_no_records_are_left_out(tmp_path: Path) -> None:
@@ -383,7 +392,7 @@ def test_lines_that_are_no_records_are_left_out(tmp_path: Path) -> None:
     bad = [json.dumps({**values, **change}).encode() for change in changes]
     more = [b"", b"null", b"[]", b"\xff\xfe", b'{"id": 1}', b"[" * 100_000]
     (tmp_path / "run" / ANSWERS).write_bytes(b"\n".join([*bad, *more, lines[1]]) + b"\n")
-    assert [record.item.id for record in read(tmp_path / "run" / ANSWERS)] == ["1-0"]
+    assert [record.item.id for record in read_answers(tmp_path / "run" / ANSWERS)] == ["1-0"]
 
 
 # What must not matter ------------------------------------------------------------------------------------------------

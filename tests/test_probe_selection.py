@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.probe.corpora.items import WHOLE, Corpus, Item
-from analysis.probe.corpora.selection import answerable, firsts, grouped, head, sample
+from analysis.probe.corpora.selection import answerable, first_sentences, grouped, head, sample
 from tests.test_probe_checklist import draw, item
 
 
@@ -120,7 +120,7 @@ def test_crops_and_whole_pictures_have_the_same_sample() -> None:
 
 def test_the_first_sentences_are_all_that_the_published_rules_ask() -> None:
     several = item(0, positives=("a", "b"), negatives=("c", "d", "e"))
-    (found,) = firsts(Corpus("c", "checklist", (several,), None)).items
+    (found,) = first_sentences(Corpus("c", "checklist", (several,), None)).items
     assert found == replace(several, positives=("a",), negatives=("c",))
 
 

@@ -13,7 +13,7 @@ import pytest
 from analysis.layout import Table
 from analysis.probe.report.metrics import MACRO, MICRO, measure
 from analysis.probe.report.results import Group, groups, load_results
-from analysis.probe.report.tables import interval_text, overview, printed, said, tables, value_text
+from analysis.probe.report.tables import interval_text, overview, tables, terminal_summary, value_text, warnings
 from tests.probe_runs import AXES, answers_of, by_axis, corpus_of, made, put
 
 
@@ -91,13 +91,13 @@ def test_the_overview_has_all_models_on_all_corpora(out: Path) -> None:
     table = overview(found)
     assert table is not None
     rows = {(row[0].text, row[1].text): row for row in table.rows}
-    assert set(rows) == {(group.title, label) for group in found for label in group.answerers}
+    assert set(rows) == {(group.title, label) for group in found for label in group.models}
     for group in found:
         (accuracy,) = [table for table in tables(group) if table.name.endswith("-accuracy")]
         for row in (row for row in accuracy.rows if row[0].text.startswith(MICRO)):
             place = [name for _, name in accuracy.columns].index("right % [95 %]")
             assert rows[group.title, row[1].text][place].text == row[place].text
-    alone = overview([replace(group, answerers={}) for group in found])
+    alone = overview([replace(group, models={}) for group in found])
     assert alone is not None and {row[1].text for row in alone.rows} >= {"shorter", "hash"}
     assert overview([]) is None
 
@@ -122,8 +122,8 @@ def test_floors_stand_beside_every_number(out: Path) -> None:
 
 def test_salience_rules_stand_beside_every_number(out: Path) -> None:
     group = of(out)
-    rules = {"most_ink": group.floors["shorter"], "most_central": group.floors["hash"]}
-    group = replace(group, floors={**group.floors, **rules})
+    rules = {"most_ink": group.baselines["shorter"], "most_central": group.baselines["hash"]}
+    group = replace(group, baselines={**group.baselines, **rules})
     table = next(table for table in tables(group) if table.name == "made-up-accuracy")
     names = [what for _, what in table.columns]
     found = dict(zip(zip(column(table, "items"), column(table, "answered by"), strict=True), table.rows, strict=True))
@@ -131,10 +131,10 @@ def test_salience_rules_stand_beside_every_number(out: Path) -> None:
     row = found[AXES[2], "first"]
     assert [row[n].text for n, name in enumerate(names) if name == "salience rule"] == ["100.0 most_ink"] * 2
     assert [row[n].text for n, name in enumerate(names) if name == "ties"] == ["0"]  # no column is in another's place
-    line = next(line for line in group.answerers["first"] if line.value == AXES[2])
+    line = next(line for line in group.models["first"] if line.value == AXES[2])
     both = interval_text(line.pair_accuracy, line.pair_low, line.pair_high)
     assert row[names.index("both right % [95 %]")].text == both
-    assert printed(group).count("salience rule") == 2 and "salience" not in printed(of(out))
+    assert terminal_summary(group).count("salience rule") == 2 and "salience" not in terminal_summary(of(out))
     assert any("Salience rule:" in note for note in table.said)
     floors = next(table for table in tables(group) if table.name == "made-up-floors")
     assert {"most_ink", "most_central"} <= set(column(floors, "answered by"))
@@ -152,16 +152,16 @@ def test_itm_is_told_with_an_interval_where_it_was_asked(tmp_path: Path) -> None
     put(tmp_path, corpus, "m", answers_of(corpus, by_axis(corpus)), {}, task="itm", threshold=0.5)
     put(tmp_path, corpus, "n", answers_of(corpus, by_axis(corpus)), {}, threshold=0.5)
     (group,) = groups(load_results(tmp_path)[0])
-    line = group.answerers["m"][0]
+    line = group.models["m"][0]
     text = interval_text(line.itm_accuracy, line.itm_low, line.itm_high)
     assert "[" in text
     table = next(table for table in tables(group) if table.name == "made-up-matching")
     assert column(table, "right % [95 %]")[0] == text
     names = next(csv.reader(io.StringIO(table.csv())))
     assert "itm_low" in names and "published" in names and "pair_accuracy" not in names
-    assert "sentences right % [95 %]" in printed(group) and text in printed(group)
-    alone = replace(group, results=tuple(one for one in group.results if one.model == "n"), answerers={"n": (line,)})
-    assert "sentences right" not in printed(alone)
+    assert "sentences right % [95 %]" in terminal_summary(group) and text in terminal_summary(group)
+    alone = replace(group, results=tuple(one for one in group.results if one.model == "n"), models={"n": (line,)})
+    assert "sentences right" not in terminal_summary(alone)
 
 
 def test_averages_without_a_number_are_named_in_a_note(tmp_path: Path) -> None:
@@ -178,8 +178,8 @@ def test_averages_without_a_number_are_named_in_a_note(tmp_path: Path) -> None:
 
 
 def test_a_group_is_printed_with_its_floors(out: Path) -> None:
-    text = printed(of(out))
-    line = next(line for line in of(out).answerers["first"] if line.value == MICRO)
+    text = terminal_summary(of(out))
+    line = next(line for line in of(out).models["first"] if line.value == MICRO)
     assert interval_text(line.single, line.single_low, line.single_high) in text
     row = next(row for row in text.splitlines() if row.startswith(AXES[2]))
     assert "100.0 shorter" in row and " 50.0 " not in row and max(map(len, text.splitlines())) < 160
@@ -192,7 +192,7 @@ def test_a_cluster_that_holds_most_items_is_told_of(tmp_path: Path) -> None:
     put(tmp_path, corpus, "m", answers_of(corpus, [True] * 52), {})
     items = tuple(replace(item, image="one.png") if n < 12 else item for n, item in enumerate(corpus.items))
     put(tmp_path, replace(corpus, name="other", items=items), "m", answers_of(corpus, [True] * 52), {})
-    told = {group.title: "\n".join(said(group)) for group in groups(load_results(tmp_path)[0])}
+    told = {group.title: "\n".join(warnings(group)) for group in groups(load_results(tmp_path)[0])}
     assert "12 of 52 items are one cluster" in told["other"] and "one cluster" not in told["made up"]
 
 
@@ -202,7 +202,7 @@ def rough(tmp_path: Path, pictures: list[int]) -> list[str]:
     items = tuple(replace(item, image=f"{n}.png") for item, n in zip(corpus.items, pictures, strict=True))
     put(tmp_path, replace(corpus, items=items), "m", answers_of(corpus, [True] * len(items)), {})
     (group,) = groups(load_results(tmp_path)[0])
-    return [line for line in said(group) if "intervals are rough" in line]
+    return [line for line in warnings(group) if "intervals are rough" in line]
 
 
 def test_few_clusters_are_told_of(tmp_path: Path) -> None:

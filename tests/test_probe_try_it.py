@@ -21,11 +21,11 @@ from analysis.probe import try_it
 from analysis.probe.scenes.pasting import placed, scene, shape_picture
 from analysis.probe.try_it import (
     FIRST,
-    answered,
+    compare_sentences,
     composed,
-    launched,
+    heat_map_picture,
+    launch,
     loader,
-    looked,
     main,
     page,
 )
@@ -138,31 +138,31 @@ def test_controls_make_the_picture(tmp_path: Path) -> None:
 
 def test_the_answer_names_the_higher_score() -> None:
     picture = composed("white", 0, None, "shape", "square", "red", None, 0.5, 0.5, 0.5)
-    a, b, verdict = answered(redness, picture, "a red square", "a blue square")
+    a, b, verdict = compare_sentences(redness, picture, "a red square", "a blue square")
     assert a == -b > 0 and verdict == f"The first fits better, by {2 * a:.4g}."
-    assert answered(redness, picture, "a blue one", "a red one")[2].startswith("The second fits better")
-    assert answered(redness, picture, "red", "a red one")[2] == "Both score alike."
+    assert compare_sentences(redness, picture, "a blue one", "a red one")[2].startswith("The second fits better")
+    assert compare_sentences(redness, picture, "red", "a red one")[2] == "Both score alike."
     for first, second in (("", "red"), ("red", "  ")):
         with pytest.raises(ValueError, match="type two sentences"):
-            answered(redness, picture, first, second)
+            compare_sentences(redness, picture, first, second)
     with pytest.raises(ValueError, match=r"the model gave .nan, 1.0. for two sentences"):
-        answered(lambda images, texts: np.array([np.nan, 1.0]), picture, "a", "b")
+        compare_sentences(lambda images, texts: np.array([np.nan, 1.0]), picture, "a", "b")
 
 
 def test_a_threshold_tells_what_is_said_to_match() -> None:
-    def judged(images: Any, texts: Any) -> Any:
+    def outputs(images: Any, texts: Any) -> Any:
         return redness(images, texts)
 
-    judged.threshold = 0.0  # type: ignore[attr-defined]
+    outputs.threshold = 0.0  # type: ignore[attr-defined]
     picture = composed("white", 0, None, "shape", "square", "red", None, 0.5, 0.5, 0.5)
-    assert answered(judged, picture, "red", "blue")[2].endswith("Said to match: first.")
-    assert answered(judged, picture, "blue", "green")[2] == "Both score alike."
-    assert answered(judged, picture, "blue", "blue or so")[2] == "Both score alike."
+    assert compare_sentences(outputs, picture, "red", "blue")[2].endswith("Said to match: first.")
+    assert compare_sentences(outputs, picture, "blue", "green")[2] == "Both score alike."
+    assert compare_sentences(outputs, picture, "blue", "blue or so")[2] == "Both score alike."
 
 
 def test_heat_maps_of_both_sentences_stand_in_one_picture() -> None:
     picture = composed("white", 0, None, "shape", "square", "red", None, 0.5, 0.5, 0.5).resize((64, 64))
-    one = looked(redness, picture, "red", "red")
+    one = heat_map_picture(redness, picture, "red", "red")
     assert one.mode == "RGB" and one.height % 2 == 0
     half = np.asarray(one)
     assert (half[: one.height // 2] == half[one.height // 2 :]).all()
@@ -227,7 +227,7 @@ def called() -> Iterator[set[str]]:
 @pytest.fixture(scope="module")
 def served(called: set[str]) -> Iterator[str]:
     made = page(["redness", "broken"], {"redness": redness, "broken": broken}.__getitem__)
-    yield launched(made, None, block=False)
+    yield launch(made, None, block=False)
     made.close(verbose=False)
 
 
@@ -264,7 +264,7 @@ def test_two_sentences_are_typed_and_their_scores_read(served: str, called: set[
     assert field(chrome, "first").get_attribute("value") == FIRST
     picture = composed("white", 0, None, "shape", "circle", "red", None, 0.5, 0.5, 0.3)
     a, b, verdict = asked(chrome, "the circle is red", "the circle is blue")
-    wanted = answered(redness, picture, "the circle is red", "the circle is blue")
+    wanted = compare_sentences(redness, picture, "the circle is red", "the circle is blue")
     assert [a, b] == pytest.approx(wanted[:2], abs=1e-4)
     assert a > 0 and verdict == wanted[2]
     heat = until(chrome, lambda: chrome.find_elements(By.CSS_SELECTOR, "#heat img"))[0]
@@ -341,7 +341,7 @@ def test_only_this_computer_is_served(served: str) -> None:
     assert served.startswith("http://127.0.0.1:")
     port = int(served.rstrip("/").rpartition(":")[2])
     with pytest.raises(ValueError, match=f"^--port: {port} is not free; choose another one$"):
-        launched(page(["redness"], lambda name: redness), port, block=False)
+        launch(page(["redness"], lambda name: redness), port, block=False)
     with socket.create_connection(("127.0.0.1", port), timeout=5):
         pass
     others = {str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), port, socket.AF_INET)}

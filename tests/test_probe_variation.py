@@ -23,7 +23,7 @@ from analysis.probe.corpora.items import Scorer
 from analysis.probe.scenes.pasting import box_of, placed, shape_picture
 from analysis.probe.variation import (
     background_of,
-    moves,
+    changes,
     object_of,
     places,
     plot,
@@ -121,7 +121,7 @@ def test_scores_are_those_of_what_is_shown() -> None:
     margins = with_margins(frame)
     difference = margins[margins["sentence"] == "red − blue"]
     assert difference["score"].tolist() == pytest.approx((2 * frame[frame["sentence"] == "red"]["score"]).tolist())
-    table = moves(margins).set_index("sentence")
+    table = changes(margins).set_index("sentence")
     reds_only = frame[frame["sentence"] == "red"]
     assert table.loc["red", "mean"] == pytest.approx(reds_only["score"].mean())
     small = reds_only[reds_only["size"] == 0.2]["score"].mean() - reds_only[reds_only["size"] == 0.4]["score"].mean()
@@ -295,7 +295,7 @@ def test_the_command_writes_all_files(
 
 
 def test_stopped_while_it_writes_the_same_command_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.page.save", lambda *_: [])  # plots take long, and are files like any other
+    monkeypatch.setattr("analysis.panels.save", lambda *_: [])  # plots take long, and are files like any other
     thing, where = shape_picture("star", "red", 20), places(*WHITE.size, 2, [0.4])
     about = {"model": "toy", "object": "red star", "background": "white"}
     given = vary(oracle, WHITE, thing, ["red"], where), WHITE, thing, where, about

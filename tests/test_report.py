@@ -19,21 +19,23 @@ from selenium.webdriver.common.keys import Keys
 
 from analysis import document, figures, load
 from analysis import report as reports
-from analysis.averages import Trained
-from analysis.document import Drawing, Drawn, Report
-from analysis.document import plain as as_it_is
-from analysis.errors import per_run
+from analysis.averages import RunSummary
+from analysis.document import FigureFile, FigureSpec, ReportContent
+from analysis.document import escape_markdown as as_it_is
+from analysis.errors import errors_per_run
 from analysis.layout import Cell, Table
-from analysis.paper import SETTINGS, SPLITS
+from analysis.paper import BIMODAL, SPLITS, TEXT_ONLY
 from analysis.tables import TABLES, overview
-from analysis.tables.sheet import BIMODAL, TASKS, TEXT_ONLY
 from tests.grid import make_run
 from tests.test_browse import Open, chrome, open_page, until  # noqa: F401
 from tests.test_tables import like_table2, made, runs_of
-from train.results.store import PREDICTIONS, read_config
+from train.results.columns import TEST_SETTINGS
+from train.results.predictions import PREDICTIONS
+from train.results.store import read_config
 from travlr import Cardinality, Spatiality, cli
 from travlr.config import Count, Image
 from travlr.generate import GenerateArguments, generate_dataset
+from travlr.tasks import PAPER
 
 COUNT = Count(train=60, validation=20, test_ind=56, test_ood=64)
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><b>&amp;"
@@ -289,13 +291,13 @@ def test_importing_analysis_loads_nothing() -> None:
 
 
 def test_which_runs_are_drawn() -> None:
-    def one(name: str, converged: bool, seed: int, setting: str = "image", **settings: Any) -> Trained:
+    def one(name: str, converged: bool, seed: int, setting: str = "image", **settings: Any) -> RunSummary:
         about = {"name": name, "converged": converged, "seed": seed, "task": "t", "model": "m", "setting": setting}
-        return Trained(about, {"any": 1} | settings, {})
+        return RunSummary(about, {"any": 1} | settings, {})
 
     runs = [one("a", False, 0), one("b", True, 2), one("c", True, 1), one("d", True, 0, controlled=True),
             one("e", False, 1, "caption"), one("f", False, 0, "caption")]  # fmt: skip
-    assert [run.about["name"] for run in reports.drawn_runs(runs)] == ["c", "f"]
+    assert [run.about["name"] for run in reports.representative_runs(runs)] == ["c", "f"]
 
 
 def test_a_table_as_html_escapes_and_marks() -> None:
@@ -307,7 +309,7 @@ def test_a_table_as_html_escapes_and_marks() -> None:
 
 
 def test_how_many_errors_of_each_run() -> None:
-    assert [per_run(runs) for runs in (1, 10, 20, 192, 1000)] == [480, 480, 240, 25, 24]
+    assert [errors_per_run(runs) for runs in (1, 10, 20, 192, 1000)] == [480, 480, 240, 25, 24]
 
 
 # The page, as it is looked at ----------------------------------------------------------------------------------------
@@ -319,10 +321,10 @@ TALLEST = 16_000  # pixels of the page, whatever it is of; the full grid's had 9
 @pytest.fixture(scope="module")
 def full_grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page on 4 models x 4 tasks x 4 settings x 3 seeds and text-only models, with 204 figures as large as any."""
-    rows = [row for t in TASKS for m in BIMODAL for s in SETTINGS for row in like_table2(t, m, s)]
-    for task in TASKS:
+    rows = [row for t in PAPER for m in BIMODAL for s in TEST_SETTINGS for row in like_table2(t, m, s)]
+    for task in PAPER:
         for model, setting in [*((model, "mixed") for model in BIMODAL), *((model, "caption") for model in TEXT_ONLY)]:
-            tests = ("caption",) if model in TEXT_ONLY else SETTINGS
+            tests = ("caption",) if model in TEXT_ONLY else TEST_SETTINGS
             scores = {(test, split): 98.76 for test in tests for split in SPLITS}
             about: dict[str, Any] = {"task": task, "model": model, "setting": setting}
             rows += [row for seed in range(3) for row in made(scores, seed=seed, **about)]
@@ -336,10 +338,14 @@ def full_grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     size = (1831, 1350)  # of a transfer figure of five models
     names = runs.results["name"].unique()[:204]
     png = data.getvalue()
-    drawn = [Drawn(Drawing("cells", name, {"name": name}), f"Errors of {name}", "", png, size) for name in names]
-    made_up = Report(runs, overview=overview(runs), tables=[table(runs) for table in TABLES.values()], drawn=drawn)
+    drawn = [
+        FigureFile(FigureSpec("cells", name, {"name": name}), f"Errors of {name}", "", png, size) for name in names
+    ]
+    made_up = ReportContent(
+        runs, overview=overview(runs), tables=[table(runs) for table in TABLES.values()], drawn=drawn
+    )
     path = tmp_path_factory.mktemp("full") / "report.html"
-    path.write_text(document.page(made_up))
+    path.write_text(document.html_page(made_up))
     return path
 
 

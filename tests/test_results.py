@@ -18,18 +18,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import ROOT, flip, one_line, wait_for
-from train.results import store as results
+from train.results.baselines import Baseline
+from train.results.columns import RESULT_COLUMNS, TEST_SETTINGS
+from train.results.predictions import predictions_table, read_predictions, write_predictions
 from train.results.provenance import commit, environment, hardware, provenance
-from train.results.scores import Baseline, by_group, score
+from train.results.scores import by_group, score
 from train.results.store import (
-    RESULT_COLUMNS,
     collect_results,
     finish_run,
     is_finished,
-    predictions_table,
     read_config,
     read_curve,
-    read_predictions,
     read_results,
     rebuild_table,
     result_row,
@@ -37,9 +36,8 @@ from train.results.store import (
     run_name,
     start_run,
     write_curve,
-    write_predictions,
 )
-from train.results.tables import transfer_table
+from train.results.tables import grid_table, transfer_table
 
 CONFIG: dict[str, Any] = {
     "model": "uniter",
@@ -49,7 +47,7 @@ CONFIG: dict[str, Any] = {
     "seed": 0,
     "rate": 1e-3,
 }
-FLOORS = {"query": Baseline(50.0, 50.0), "query_objects": Baseline(61.5, 62.25)}
+BASELINES = {"query": Baseline(50.0, 50.0), "query_objects": Baseline(61.5, 62.25)}
 SIZES = {"test_ind": 200, "test_ood": 400}
 NEWER = ("couples_right", "possible", "unlabelled_examples")  # columns that not all results have
 
@@ -70,11 +68,11 @@ def run(runs: Path, **changed: Any) -> Path:
     shared = {k: v for k, v in config.items() if k in RESULT_COLUMNS}
     shared |= {"weights": "random", "parameters": 1_234_567, "steps": 1500, "train_seconds": 61.25, **provenance()}
     rows, tables = [], []
-    for setting in results.TEST_SETTINGS:
+    for setting in TEST_SETTINGS:
         for split in SIZES:
             ids, logits, answers = predict(setting, split, config["seed"], config["setting"])
             groups = by_group(answers, logits, ["circle", "star"] * (len(ids) // 2))
-            rows.append(result_row(shared, setting, split, score(answers, logits), FLOORS, groups, 25.0))
+            rows.append(result_row(shared, setting, split, score(answers, logits), BASELINES, groups, 25.0))
             tables.append(predictions_table(ids, split, setting, logits, answers))
     finish_run(folder, rows, tables)
     return folder
@@ -148,7 +146,7 @@ def test_results_of_an_older_version_have_empty_columns(tmp_path: Path) -> None:
     assert [row["floor_query"] for row in rows] == [None] * 6
     assert [row["floor_query_objects"] for row in rows] == [61.5] * 6
     assert pd.read_csv(tmp_path / "results.csv")[list(NEWER)].isna().all(axis=None)
-    assert "query alone" in transfer_table(rows) and "!" not in transfer_table(rows)
+    assert "baseline: query" in transfer_table(rows) and "!" not in transfer_table(rows)
 
 
 def damaged(folder: Path, how: str) -> None:
@@ -433,3 +431,30 @@ def test_the_commit_says_whether_the_code_had_been_changed(tmp_path: Path, monke
     assert commit(tmp_path / "train") == ""  # a folder inside another checkout
     (tmp_path / "train" / "b.py").write_text("new")
     assert commit(tmp_path) == f"{head}-dirty"
+
+
+OLD_CONFIG = {**CONFIG, "training": {"naming": True, "steps": 10}, "pretraining": {"steps": 0, "shown": "each"}}
+
+
+def test_settings_of_an_earlier_version_are_read_by_their_present_names(tmp_path: Path) -> None:
+    folder = run(tmp_path, **OLD_CONFIG)
+    assert folder.name.endswith(run_id(OLD_CONFIG))  # the hash stays that of the settings as they were written
+    present = {**CONFIG, "training": {"auxiliary_targets": True, "steps": 10}}
+    assert read_config(folder)["config"] == present
+    assert [json.loads(row["config"]) for row in read_results(folder)] == [present] * 6
+    assert start_run(tmp_path, OLD_CONFIG) == folder
+    again = run(tmp_path, **present | {"seed": 1})
+    table = grid_table([*read_results(folder), *read_results(again)])
+    assert "2 of 2" in table and "pretraining" not in table and "naming" not in table
+
+
+def test_pretraining_of_an_earlier_version_stays_where_it_had_steps(tmp_path: Path) -> None:
+    folder = run(tmp_path, **OLD_CONFIG | {"pretraining": {"steps": 5, "shown": "each"}})
+    assert read_config(folder)["config"]["pretraining"] == {"steps": 5, "shown": "each"}
+
+
+def test_runs_that_do_not_record_their_inputs_are_compared_by_the_other_settings(tmp_path: Path) -> None:
+    rows = [read_results(run(tmp_path, seed=seed, **more)) for seed, more in ((0, {}), (1, {"inputs": {"version": 1}}))]
+    assert "2 of 2" in grid_table([*rows[0], *rows[1]])
+    other = read_results(run(tmp_path, seed=2, inputs={"version": 2}))
+    assert "inputs.version=2" in grid_table([*rows[1], *other])

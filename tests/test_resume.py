@@ -23,7 +23,8 @@ from train.config import Optimiser, Run, Training
 from train.learning.checkpoints import FOLDER, LAST
 from train.learning.module import Learner
 from train.models import SIZES
-from train.results.store import read_curve, read_predictions
+from train.results.predictions import read_predictions
+from train.results.store import read_curve
 from train.run import run
 from travlr import Cardinality
 from travlr.config import Count

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis import load
-from analysis.averages import trained
+from analysis.averages import run_summaries
 from analysis.runs import PREDICTIONS as COLUMNS
 from analysis.runs import _scenes, examples_of
 from tests.grid import make_run
 from tests.helpers import edit
 from tests.test_results import NEWER
-from train.results.store import PREDICTIONS, read_predictions
+from train.results.predictions import PREDICTIONS, read_predictions
 from travlr import open_dataset
 from travlr.config import Count, Image
 from travlr.dataset import Example
@@ -213,7 +213,7 @@ def test_results_of_an_older_version(runs: Path) -> None:
     found = load(runs)
     old = found.results[found.results["name"] == folder.name]
     assert found.skipped == [] and old[[*NEWER, "commit", "weights"]].isna().all(axis=None)
-    assert not trained(found)[0].impossible
+    assert not run_summaries(found)[0].impossible
     assert set(old["config"]) == {rows[0]["config"]}  # from beside it
     assert len(found.predictions(name=folder.name)) == 3 * 240
 

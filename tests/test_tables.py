@@ -20,17 +20,17 @@ from sklearn.metrics import f1_score
 from analysis import Runs, load, paper
 from analysis.averages import select
 from analysis.layout import Cell, Table
-from analysis.paper import SPLITS
+from analysis.paper import BIMODAL, SPLITS, TEXT_ONLY
 from analysis.tables import TABLES, compare, overview
 from analysis.tables.facts import table6
 from analysis.tables.scores import table2
-from analysis.tables.sheet import BIMODAL, TASKS, TEXT_ONLY
 from tests.grid import make_run, merged
 from tests.helpers import write
 from train.config import Run
-from train.results.store import RESULT_COLUMNS, canonical, run_id
+from train.results.columns import RESULT_COLUMNS, TEST_SETTINGS
+from train.results.store import canonical, run_id
+from travlr.tasks import PAPER
 
-SETTINGS = paper.SETTINGS
 Scores = Mapping[tuple[str, str], float]  # (test setting, split) -> macro-F1
 
 
@@ -59,12 +59,12 @@ def runs_of(rows: list[Any]) -> Runs:
 
 
 def flat(score: float) -> Scores:
-    return {(test, split): score for test in SETTINGS for split in SPLITS}
+    return {(test, split): score for test in TEST_SETTINGS for split in SPLITS}
 
 
 def like_table2(task: str, model: str, setting: str) -> list[Any]:
     """Three runs that average to what the paper printed; those that have not converged are far off, unless none has."""
-    cells = {test: paper.TABLE_2[task, model, setting, test] for test in SETTINGS}
+    cells = {test: paper.TABLE_2[task, model, setting, test] for test in TEST_SETTINGS}
     converged = cells["image"].seeds or 0
     rows = []
     for seed in range(3):
@@ -82,7 +82,7 @@ def like_table2(task: str, model: str, setting: str) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def as_published() -> Runs:
-    return runs_of([row for t in TASKS for m in BIMODAL for s in SETTINGS for row in like_table2(t, m, s)])
+    return runs_of([row for t in PAPER for m in BIMODAL for s in TEST_SETTINGS for row in like_table2(t, m, s)])
 
 
 def number(value: float | None) -> float:
@@ -199,7 +199,7 @@ def test_other_settings_are_never_averaged() -> None:
     assert "[2] training.steps=4000." in table.notes
     chosen = table2(select(runs, training__steps=[4000]))
     assert [texts(row)[0] for row in own(chosen) if row[3].text] == ["95.00 (+0.00)"]
-    assert {row[1].text for row in own(chosen)} == set(paper.NAMES[name] for name in BIMODAL)
+    assert {row[1].text for row in own(chosen)} == set(paper.MODEL_NAMES[name] for name in BIMODAL)
     with pytest.raises(ValueError, match=r"training\.step: no column or setting of runs; choose from training\.steps"):
         select(runs, training__step=1)
 
@@ -240,9 +240,9 @@ def test_unlike_weights_are_told() -> None:
 
 def test_the_papers_numbers_give_tables_13_and_14(as_published: Runs) -> None:
     rows = []
-    for task in TASKS:
+    for task in PAPER:
         for model in BIMODAL:
-            cells = {(test, s): paper.TABLE_13[task, model, s, test] for test in SETTINGS for s in SPLITS}
+            cells = {(test, s): paper.TABLE_13[task, model, s, test] for test in TEST_SETTINGS for s in SPLITS}
             seeds = cells["image", "test_ood"].seeds or 0
             scores = {place: cell.score or 0 for place, cell in cells.items()}
             for seed in range(3):
@@ -686,11 +686,11 @@ def test_the_overview_has_every_score_once(saved: Runs) -> None:
     scores = scores_from_predictions(saved)
     about = saved.results.drop_duplicates("name").set_index(["model", "setting"]).sort_index()
     table = overview(saved)
-    places = [(test, split) for test in SETTINGS for split in ("test_ind", "test_ood")]
+    places = [(test, split) for test in TEST_SETTINGS for split in ("test_ind", "test_ood")]
     assert [column[0] for column in table.columns[2:]] == ["cardinality"] * 6
     checked = 0
     for row in own(table)[:-2]:
-        model = next(model for model, name in paper.NAMES.items() if name == row[0].text)
+        model = next(model for model, name in paper.MODEL_NAMES.items() if name == row[0].text)
         runs = about.loc[[(model, row[1].text.lower())]]
         used = runs[runs["converged"]] if runs["converged"].any() else runs
         for cell, place in zip(row[2:], places, strict=True):
@@ -711,7 +711,7 @@ def test_the_overview_has_every_score_once(saved: Runs) -> None:
 
 def test_the_overview_keeps_other_settings_and_other_data_apart() -> None:
     about: dict[str, Any] = {"model": "uniter", "setting": "image", "seed": 0}
-    rows = [row for task in TASKS for row in made(flat(80), task=task, **about)]
+    rows = [row for task in PAPER for row in made(flat(80), task=task, **about)]
     rows += made(flat(95), task="cardinality", config={"training": {"consistency": True}}, **about)
     rows += made(flat(85), task="cardinality", config={"dataset": "another"}, **about)
     rows += made(flat(99), task="cardinality", config={"training": {"frozen": True}}, **about)

@@ -26,7 +26,8 @@ from train.learning.module import Learner
 from train.learning.testing import test_matrix as matrix_of
 from train.models import MODELS, SIZES
 from train.regions.sources import SOURCES
-from train.results.store import read_curve, read_predictions, read_results
+from train.results.predictions import read_predictions
+from train.results.store import read_curve, read_results
 from train.results.tables import transfer_table
 from train.run import run
 from travlr import Cardinality, Spatiality

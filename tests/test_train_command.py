@@ -26,7 +26,8 @@ from train import config, sweep
 from train.command import main as train_main
 from train.config import Run
 from train.fingerprint import fingerprint
-from train.results.store import collect_results, read_predictions, read_results, start_run
+from train.results.predictions import read_predictions
+from train.results.store import collect_results, read_results, start_run
 from train.settings import Arguments, Job, settings
 from train.sweep import combinations, expand, job_list, run_all
 from travlr import Cardinality, Count, Image, cli, generate_dataset

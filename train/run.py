@@ -35,18 +35,9 @@ from train.models import make_model, shape_of
 from train.models.layers import Model, initial_std
 from train.models.loading import load_published, local_path, pixel_statistics, tokenizer_of
 from train.prepare import prepare_dataset
+from train.results.columns import TEST_SPLITS, Row, main_test_setting
 from train.results.provenance import provenance
-from train.results.store import (
-    TEST_SPLITS,
-    Row,
-    finish_run,
-    is_finished,
-    main_test_setting,
-    read_config,
-    read_results,
-    result_row,
-    start_run,
-)
+from train.results.store import finish_run, is_finished, read_config, read_results, result_row, start_run
 from travlr.cli import Log
 from travlr.files import path_digest
 

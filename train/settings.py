@@ -22,7 +22,7 @@ from travlr.config import option
 from travlr.files import Locked
 
 if TYPE_CHECKING:
-    from train.results.store import Row
+    from train.results.columns import Row
 
 OF_YAML = ("grid", "recipe")  # names in conf/ that are no settings
 RENAMED = {"training.naming": "training.auxiliary_targets"}

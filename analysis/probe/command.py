@@ -1,4 +1,4 @@
-"""`python -m analysis.probe`: settings become a probe, and whatever goes wrong becomes one line.
+"""`python -m analysis.probe`: the command line of `analysis.probe.run.probe`.
 
 Nothing slow is imported before the settings are read: `--help` and wrong names and values are answered at once.
 """
@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analysis.probe.config import Probe, written
+from analysis.probe.config import Probe
 from travlr import cli
 
 FREE_TEXT = ("corpus", "images", "model", "out", "question", "regions.detector", "regions.file")
+NOT_FOR_PROBES = ("regions.misses", "regions.jitter", "regions.blank", "regions.seed")  # only of regions.source=scene
 HELP = """\
 python -m analysis.probe [NAME=VALUE ...]     ask pretrained models which of two sentences fits a picture
 
-Each model is asked a corpus as it is, without fine-tuning; beside its accuracy stand floors, what is reached without
-looking. Killed or stopped, the same command goes on where it was. The report on all runs in `out` is
-out/report.html. Settings and their defaults:
+Models are probed as they are, without fine-tuning. Beside each accuracy stand baselines (floors=true): what can be
+reached without looking at the picture. If the command is interrupted, run it again to continue. The report on all runs
+in `out` is out/report.html. Settings and their defaults:
 
 {settings}
 
 examples
-  python -m analysis.probe                                          our own corpora, and floors that need no model
+  python -m analysis.probe                                          our own corpora, and baselines that need no model
   python -m analysis.probe model=openai/clip-vit-base-patch32
   python -m analysis.probe model=[uniter:uniter-base.pt,my_module:my_scorer] limit=200
   python -m analysis.probe corpus=VL-CheckList images=pictures types=[Attribute,Relation/spatial] model=FOLDER
@@ -36,51 +39,43 @@ examples
 
 
 def settings(arguments: Sequence[str]) -> Probe:
-    """What `name=value` arguments ask for. Raises `cli.UsageError` for a wrong name or value."""
-    values = cli.compose("probe", arguments, FREE_TEXT)
-    values["model"] = listed(values["model"])
+    """The probe of `name=value` arguments. Raises `cli.UsageError` for a wrong name or value."""
+    values = cli.compose("probe", arguments, FREE_TEXT, defaults=asdict(Probe()) | {"model": None})
+    values["model"] = split_list(values["model"])
     for name in ("types", "data"):
         if isinstance(values[name], str):
             values[name] = [values[name]]
     for name in ("model", "types", "data"):
         if isinstance(values[name], dict):
-            raise cli.UsageError(f"{name}={written(values[name])}: write a name, or a list such as [a,b]")
+            raise cli.UsageError(f"{name}: is a mapping; write a name, or a list such as [a,b]")
     for name in ("corpus", "out"):
         if values[name] is None:
-            raise cli.UsageError(f"{name}=: must name something")
+            raise cli.UsageError(f"{name}=: is empty; give a name")
     return cli.typed(Probe, values)
 
 
-def listed(text: Any) -> list[Any]:
-    """The names in `[A,B]`, in `A` (which may hold any other character), or in a list; none in null."""
+def split_list(text: Any) -> list[Any]:
+    """The names in `[A,B]`, in `A` (which may hold any other character), or in a list; an empty list for null."""
     if not isinstance(text, str):
         return text or []
-    found = re.fullmatch(r"\[(.*)\]", text, re.DOTALL)
-    return [part.strip() for part in found[1].split(",")] if found else [text]
+    match = re.fullmatch(r"\[(.*)\]", text, re.DOTALL)
+    return [part.strip() for part in match[1].split(",")] if match else [text]
 
 
 def main(arguments: list[str]) -> int:
     options = [argument for argument in arguments if argument.startswith("-")]
     if {"-h", "--help"} & set(options):
-        print(_help(), end="")
+        lines = cli.help_lines(Probe, leave_out=NOT_FOR_PROBES)
+        print(HELP.format(settings="\n".join(f"  {line}" for line in lines)), end="")
         return 0
     if options:
         raise cli.UsageError(f"there is no option {options[0]}; settings are written name=value (see --help)")
     config = settings(arguments)
     from analysis.probe.run import probe
 
-    results = probe(config, log=_say)
+    log = partial(print, flush=True)
+    results = probe(config, log=log)
     if not any(result.model for result in results):
-        _say("\nThese are floors. To probe a model, name it: model=FOLDER, a hub id, uniter:FILE or module:function.")
-    _say(f"\nReport: {Path(config.out) / 'report.html'}")
+        log("\nThese are baselines. To probe a model: model=FOLDER, a hub id, uniter:FILE or module:function.")
+    log(f"\nReport: {Path(config.out) / 'report.html'}")
     return 0
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)
-
-
-def _help() -> str:
-    lines = (cli.CONF / "probe.yaml").read_text(encoding="utf-8").splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("corpus:"))
-    return HELP.format(settings="\n".join(f"  {line}".rstrip() for line in lines[start:]))

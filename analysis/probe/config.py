@@ -1,14 +1,14 @@
-"""What a probe is asked to do: a frozen dataclass, the same names as the settings of conf/probe.yaml.
+"""The settings of a probe, with their defaults, limits and help. `--help` is made from them.
 
-A value that no probe can have raises `ValueError` with the setting's name.
+Raises `ValueError`, with the setting's name, for a value that no probe can have.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from train.config import RegionSettings
+from train.config import SIZES, RegionSettings
+from travlr.config import check_choice, option
 
 SCENES = "scenes"
 TASKS = ("itc", "itm")
@@ -18,114 +18,119 @@ TEMPLATES = ("normal", "alt")
 PRECISIONS = ("float32", "float64", "bf16", "float16", "auto")
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")  # of accelerate
 HEADS = ("itm", "itc")  # image-text matching and image-text contrast, as VL-CheckList names them
-OWN = ("visualbert", "uniter", "lxmert", "albef")  # whose names are followed by a colon and a file
-SIZES = ("tiny", "small", "base")
+TRAVLR_MODELS = ("visualbert", "uniter", "lxmert", "albef")  # named as KIND:CHECKPOINT
 GRID = RegionSettings(source="grid")
-
-
-def written(value: Any) -> str:
-    """A value as one would type it."""
-    if isinstance(value, list):
-        return f"[{','.join(map(written, value))}]"
-    if isinstance(value, dict):
-        return f"{{{','.join(f'{name}:{written(one)}' for name, one in value.items())}}}"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _choice(name: str, value: Any, valid: tuple[str, ...]) -> None:
-    if value not in valid:
-        raise ValueError(f"{name}={value}: choose one of {', '.join(valid)}")
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Which models are asked what, how answers become numbers, and where they go.
+    """Which models are probed with which corpus, how they are measured, and where the results go.
 
-    corpus: `scenes` (both of our own corpora), `checklist` or `predicate_noun` (one of them), or a path: a folder of
-    VL-CheckList's (with corpus/v1), a published run file (.yaml), an eval_set.json or a folder with one, or a CSV of
-    results of the predicate-noun study or a folder of them, whose scores are measured. Of a folder without CSVs those
-    in its subfolders are read. CSVs of one folder, model, template and cropping are parts of one corpus. count: items
-    of each of our own, an even number.
-    images: where the corpus's pictures are, None for where the corpus says. model: none for floors alone. head,
-    question, size, regions, device_map: of models that have a choice (see `analysis.probe.scorers.loading.load`).
-
-    task: `itc` compares the sentences of a picture, `itm` asks of each whether it matches; None: what a run file says,
-    else `itc`. A setting that is given goes before what a run file says. rules: `published` takes the
-    first sentence of several, no tolerance for ties, and for `limit` the first items of each file; `corrected` samples
-    them by axis and source. sentences: how several true and false sentences of an item are compared: their means, the
-    first of each, all true above all false ones, or the best of each. limit: items of each axis and source, None for
-    all, or as many as a run file says.
-
-    types, data: axes and sources of VL-CheckList, None for all; a type stands for all below it. template, cropped: of
-    the predicate-noun study. batch_size: sentences in a call of the scorer. floors: what is reached without looking,
-    too. strict: fail where anything was not scored.
+    corpus: a folder without a corpus may hold CSV files of results, or subfolders with them; CSV files of one folder
+    with the same model, template and cropping are parts of one corpus.
+    task: `itc` compares the sentences of a picture, `itm` classifies each sentence alone. A setting that is given
+    overrides a run file.
+    rules: `published` takes the first sentence of several, no tolerance for ties, and for `limit` the first items of
+    each file; `corrected` samples items by axis and source.
+    sentences: how several true and false sentences of an item are compared.
     """
 
-    corpus: str = SCENES
-    count: int | None = None
-    images: str | None = None
-    model: list[str] = field(default_factory=list)
-    head: str | None = None
-    question: str | None = None
-    size: str = "base"
+    corpus: str = option(
+        SCENES,
+        "our own: scenes (both kinds), checklist or predicate_noun; or a path: VL-CheckList's folder (with corpus/v1), "
+        "a run .yaml, an eval_set.json, a results .csv or a folder of them",
+    )
+    count: int | None = option(
+        None, "items of each of our own corpora, even; null for 3,600 (checklist) and 2,584 (predicate_noun)"
+    )
+    images: str | None = option(None, "folder of the corpus's pictures; null for the corpus's own")
+    model: list[str] = option(
+        [],
+        "a folder or hub name of transformers, visualbert:FILE, uniter:FILE, lxmert:FILE, albef:FILE, or "
+        "module:function; [A,B] for several; null for the baselines alone",
+    )
+    head: str | None = option(None, "of models with both: itm (matching) or itc (contrast); null for itm")
+    question: str | None = option(
+        None, "for generative models, with {text} for the sentence; null for a question that asks yes or no"
+    )
+    size: str = option("base", "of visualbert, uniter, lxmert and albef: tiny, small or base (the published size)")
     regions: RegionSettings = GRID
-    task: str | None = None
-    rules: str = "corrected"
-    sentences: str = "mean"
-    limit: int | None = None
-    types: list[str] | None = None
-    data: list[str] | None = None
-    template: str = "normal"
-    cropped: bool = False
-    floors: bool = True
-    seed: int = 0
-    batch_size: int = 64
-    device: str = "auto"
-    device_map: str | None = None
-    precision: str = "float32"
-    strict: bool = False
-    out: str = "probes"
-    overwrite: bool = False
+    task: str | None = option(
+        None,
+        "itc: which of two sentences fits better; itm: does each sentence match; null for the task of a run .yaml, "
+        "else itc",
+    )
+    rules: str = option(
+        "corrected", "corrected, or published: first sentence, first `limit` items, no tolerance for ties"
+    )
+    sentences: str = option(
+        "mean", "of several sentences: mean, first, all (every true one above every false one) or best"
+    )
+    limit: int | None = option(None, "items of each axis and source; null for all, or half of the run .yaml's MAX_NUM")
+    types: list[str] | None = option(
+        None,
+        "of VL-CheckList: axes such as [Object/Location,Relation/spatial]; null for all, or those of the run .yaml",
+    )
+    data: list[str] | None = option(
+        None, "of VL-CheckList: sources such as [vg_subj,swig_item]; null for all, or those of the run .yaml"
+    )
+    template: str = option("normal", "of the predicate-noun study: normal or alt")
+    cropped: bool = option(False, "of the predicate-noun study: pictures cropped to the sentence's objects")
+    floors: bool = option(
+        True,
+        "also measure baselines: blind rules (text alone), salience rules, a blank picture, other items' pictures",
+    )
+    seed: int = option(0, "of our own corpora, samples, shuffled pictures and intervals")
+    batch_size: int = option(64, "sentences in a call of the scorer")
+    device: str = option("auto", "auto, cpu, gpu or cuda:1")
+    device_map: str | None = option(
+        None, "of generative models: auto, balanced, balanced_low_0 or sequential spreads them over all GPUs"
+    )
+    precision: str = option("float32", "float32, float64, bf16, float16, or auto: the type of the saved weights")
+    strict: bool = option(False, "exit code 1 if an item was not scored or a record could not be read")
+    out: str = option("probes", "folder with a folder for each run, and the report on all of them")
+    overwrite: bool = option(False, "score again what was scored before")
 
     def __post_init__(self) -> None:
-        if self.task is not None:
-            _choice("task", self.task, TASKS)
-        _choice("rules", self.rules, RULES)
-        _choice("sentences", self.sentences, SENTENCES)
-        _choice("template", self.template, TEMPLATES)
-        _choice("precision", self.precision, PRECISIONS)
-        _choice("size", self.size, SIZES)
-        if self.head is not None:
-            _choice("head", self.head, HEADS)
-        if self.device_map is not None:
-            _choice("device_map", self.device_map, DEVICE_MAPS)
-            if self.device != "auto":
-                raise ValueError(f"device={self.device}: device_map={self.device_map} chooses devices; leave one out")
+        for name, valid in (
+            ("task", TASKS),
+            ("rules", RULES),
+            ("sentences", SENTENCES),
+            ("template", TEMPLATES),
+            ("precision", PRECISIONS),
+            ("size", SIZES),
+            ("head", HEADS),
+            ("device_map", DEVICE_MAPS),
+        ):
+            if (value := getattr(self, name)) is not None:
+                check_choice(name, value, valid)
         for name in ("count", "batch_size", "limit"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name}={value}: must be at least 1")
+        if self.device_map is not None and self.device != "auto":
+            raise ValueError(f"device={self.device}: device_map={self.device_map} chooses devices; leave one out")
         if self.count is not None and self.count % 2:
             raise ValueError(f"count={self.count}: must be even, as each item has its mirror")
         if self.question is not None and "{text}" not in self.question:
-            raise ValueError("question=: needs {text}, where the sentence stands")
+            raise ValueError("question=: needs {text}, the place of the sentence")
         if not 0 <= self.seed < 1 << 64:
             raise ValueError(f"seed={self.seed}: must be 0 or more, below 2**64")
         for name in ("corpus", "out"):
             if not getattr(self, name):
-                raise ValueError(f"{name}=: must name something")
+                raise ValueError(f"{name}=: is empty; give a name")
         if empty := [name for name in ("types", "data") if getattr(self, name) == []]:
-            raise ValueError(f"{empty[0]}=[]: names none; give some, or null for all")
+            raise ValueError(f"{empty[0]}=[]: is empty; give some names, or null for all")
         if "" in self.model:
             raise ValueError("model=: a name is empty; give null for no model")
         if self.rules == "published" and self.sentences not in ("mean", "first"):
             raise ValueError(f"sentences={self.sentences}: rules=published takes the first of several sentences")
 
     @property
-    def asked(self) -> str:
+    def effective_task(self) -> str:
         """The task: the given one, else itc."""
         return self.task or TASKS[0]
 
     @property
-    def compared(self) -> str:
-        """How several sentences of an item are compared, by the rules."""
+    def effective_sentences(self) -> str:
+        """How several sentences of an item are compared, after the rules."""
         return "first" if self.rules == "published" else self.sentences

@@ -20,19 +20,20 @@ import numpy as np
 from PIL import Image
 
 from analysis.probe.config import RULES
-from analysis.probe.corpora.checklist import read_corpus, read_run
+from analysis.probe.corpora.checklist import read_corpus, read_run_file
 from analysis.probe.corpora.items import STATUSES, Answer, Corpus, Item, find_picture
-from analysis.probe.corpora.selection import answerable, firsts, grouped, head, sample
-from analysis.probe.report.metrics import itm_counts, itm_shares, measure
-from analysis.probe.scorers.scoring import ANSWERS, read, score
+from analysis.probe.corpora.selection import answerable, first_sentences, grouped, head, sample
+from analysis.probe.report.metrics import itm_shares, measure
+from analysis.probe.report.outcomes import itm_counts
+from analysis.probe.scorers.scoring import ANSWERS, read_answers, score
 from travlr.cli import Log
 from travlr.files import close, locked, put_file
 
 THRESHOLD = 0.5  # of a probability, as the released code has it
 
 
-class Model(Protocol):
-    """What the toolbox asks of a model. Its `model_name()` names it in results; without one its class does."""
+class PredictModel(Protocol):
+    """The toolbox's interface of a model. Results name it by `model_name()` or, without it, by its class."""
 
     def predict(self, image_paths: list[str], texts: list[str], src_type: str = "local") -> Mapping[str, Any]:
         """`{"probs": [[p_no, p_match], …]}`, a row for each picture and text; a row may also be p_match alone."""
@@ -42,20 +43,21 @@ class Model(Protocol):
 class Evaluate:
     """The toolbox's interface: `Evaluate("run.yaml", model=model).start()`.
 
-    A run that was stopped goes on where it stopped; results of an earlier run that differ are kept. What the model
-    fails at is counted, never a reason to lose the rest.
+    An interrupted run continues where it stopped; different results of an earlier run are kept. Items at which the
+    model fails are counted; the others are scored.
 
     folder: the corpus's (see `read_corpus`), images: as there. rules: `corrected` takes a sample of MAX_NUM // 2
-    records, by the seed, and all their sentences; `published` takes what the released code takes. OUTPUT.DIR is below
-    the current folder. say: takes lines of progress. Raises `ValueError` as `read_run` and `read_corpus`.
+    records, by the seed, and all their sentences; `published` takes what the released code takes. OUTPUT.DIR is
+    relative to the current folder. log: takes lines of progress. Raises `ValueError` as `read_run_file` and
+    `read_corpus`.
     """
 
     def __init__(
         self,
         config_file: Path | str | None = None,
-        model: Model | None = None,
+        model: PredictModel | None = None,
         *,
-        config: Path | str | None = None,  # as the toolbox's README calls it
+        config: Path | str | None = None,  # its name in the toolbox's README
         folder: Path | str = ".",
         images: Path | str | None = None,
         rules: str = "corrected",
@@ -71,42 +73,44 @@ class Evaluate:
             )
         if rules not in RULES:
             raise ValueError(f"rules={rules}: choose one of {', '.join(RULES)}")
-        self.run, self.model, self.rules, self.seed, self.log = read_run(file), model, rules, seed, log
+        self.run, self.model, self.rules, self.seed, self.log = read_run_file(file), model, rules, seed, log
         self.corpus = read_corpus(folder, self.run.types, self.run.data, images)
         if not self.corpus.items:
-            raise ValueError(f"{folder}: no records are there to score; {'; '.join(self.corpus.notes)}")
+            raise ValueError(f"{folder}: has no records to score; {'; '.join(self.corpus.notes)}")
         self.name = str(model.model_name() if hasattr(model, "model_name") else type(model).__name__)
 
     def start(self) -> dict[str, dict[str, Any]]:
-        """Score everything that is asked for; the results as they are written, by `AXIS_SOURCE`."""
+        """Score the corpus. Returns the results as they are written, by `AXIS_SOURCE`."""
         for note in (*(f"{key}: means nothing in a run file" for key in self.run.unknown), *self.corpus.notes):
             self.log(note)
         out = Path(self.run.out) / self.run.task
         out.mkdir(parents=True, exist_ok=True)
         with locked(out):
-            found = {}
+            results = {}
             for (axis, source), group in grouped(self.corpus.items).items():
                 name = f"{axis.replace('/', '_')}_{source}"
-                found[name] = self._evaluate(out, name, replace(self.corpus, items=tuple(group)))
-                self.log(_line(name, found[name]))
+                results[name] = self._evaluate(out, name, replace(self.corpus, items=tuple(group)))
+                self.log(_line(name, results[name]))
             close(out)
-        return found
+        return results
 
     def _evaluate(self, out: Path, name: str, corpus: Corpus) -> dict[str, Any]:
         began = time.monotonic()
-        asked = self._asked(corpus)
-        key = hashlib.sha256(f"{asked.digest} {self.name}".encode()).hexdigest()[:8]
+        selected = self._select(corpus)
+        key = hashlib.sha256(f"{selected.digest} {self.name}".encode()).hexdigest()[:8]
         unfinished = out / f"{name}.{key}.unfinished"
-        sentences = max(2, self.run.batch_size)  # the two of a record are one call at least; see `_predict`
-        identity = {"corpus": asked.digest, "model": self.name}
-        answers = score(asked, self._predict, unfinished, batch_size=sentences, identity=identity, log=self.log)
-        rows = [list(self._rows(item, answer)) for item, answer in zip(asked.items, answers, strict=True)]
+        sentences = max(2, self.run.batch_size)  # a call has at least both sentences of a record; see `_predict`
+        fingerprint = {"corpus": selected.digest, "model": self.name}
+        answers = score(
+            selected, self._predict, unfinished, batch_size=sentences, fingerprint=fingerprint, log=self.log
+        )
+        rows = [list(self._rows(item, answer)) for item, answer in zip(selected.items, answers, strict=True)]
         right, wrong = ([row for of in rows for row in of if row["result"] == r] for r in ("correct", "incorrect"))
         draw = random.Random(f"{self.seed}/{name}")
         result = {
             "sample_correct_outputs": draw.sample(right, min(self.run.examples, len(right))),
             "sample_incorrect_outputs": draw.sample(wrong, min(self.run.examples, len(wrong))),
-            **self._numbers(asked, answers),
+            **self._numbers(selected, answers),
             "left_out": len(corpus.items) - len(answerable(corpus).items) if self.rules == "corrected" else 0,
             "refused": sum(line.startswith(_place(corpus)) for line in corpus.refused),
             "model_name": self.name,
@@ -114,43 +118,43 @@ class Evaluate:
             "rules": self.rules,
             "eval_time": time.monotonic() - began,
             "seed": self.seed,
-            "corpus": asked.digest,
+            "corpus": selected.digest,
             "first_failure": next((one.why for one in answers if one.status in ("unreadable", "failed")), ""),
         }
-        lines = {record.item.id: record.line for record in read(unfinished / ANSWERS)}
-        put_file(out, f"{name}.jsonl", [lines[item.id] for item in asked.items])
+        lines = {record.item.id: record.line for record in read_answers(unfinished / ANSWERS)}
+        put_file(out, f"{name}.jsonl", [lines[item.id] for item in selected.items])
         put_file(out, f"{name}.json", [json.dumps(result, indent=4).encode()])
-        shutil.rmtree(unfinished)  # the next start asks anew: the weights behind a name may be others then
+        shutil.rmtree(unfinished)  # the next start scores again, as the weights may have changed
         return result
 
-    def _asked(self, corpus: Corpus) -> Corpus:
-        """The items that the rules take, with the sentences that they take of each."""
+    def _select(self, corpus: Corpus) -> Corpus:
+        """The items and sentences that the rules select."""
         run = self.run
         if self.rules == "corrected":
             return sample(answerable(corpus), run.most and max(run.most // 2, 1), self.seed)
-        return firsts(head(corpus, run.most, run.task))
+        return first_sentences(head(corpus, run.most, run.task))
 
     def _path(self, image: str) -> str:
         return str(find_picture(self.corpus.pictures or Path(), image))
 
     def _predict(self, images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
-        """The model as a scorer: it is given paths, BATCH_SIZE at a time."""
+        """The model as a scorer: `predict` gets BATCH_SIZE paths at a time."""
         paths = [self._path(image.info["path"]) for image in images]
-        found: list[float] = []
+        scores: list[float] = []
         for start in range(0, len(paths), self.run.batch_size):
             part = slice(start, start + self.run.batch_size)
-            said = self.model.predict(paths[part], list(texts[part]), src_type="local")
-            found += _matches(said, len(paths[part]))
-        return np.array(found)
+            prediction = self.model.predict(paths[part], list(texts[part]), src_type="local")
+            scores += _matches(prediction, len(paths[part]))
+        return np.array(scores)
 
     def _numbers(self, corpus: Corpus, answers: Sequence[Answer]) -> dict[str, Any]:
-        """Of an axis and source: accuracies as parts of 1, None where nothing was scored, counts of items.
+        """The metrics of an axis and source: accuracies as parts of 1 (None if nothing was scored) and counts of items.
 
-        total_acc, of ITC: by the published rules, first true sentence above first false one; by the corrected ones,
-        mean of the true ones above mean of the false ones, with accuracy_all and accuracy_best for all true ones above
-        all false ones and the best above the best. Of ITM: the share of sentences on their side of 0.5, counted in tp,
-        fn, fp and tn. interval: of total_acc in ITC. ties are never right. number_of_data: as the released code counts,
-        items for ITC and sentences for ITM whose picture is there.
+        total_acc for ITC: published rules compare the first true sentence with the first false one; corrected rules
+        compare means, and accuracy_all and accuracy_best compare all true with all false ones, and the best of each.
+        For ITM: the share of sentences on the right side of 0.5, counted in tp, fn, fp and tn. interval: of total_acc
+        in ITC. Ties are never right. number_of_data: as in the released code, the number of items (ITC) or sentences
+        (ITM) whose picture exists.
         """
         run, published = self.run, self.rules == "published"
         lines = {
@@ -165,18 +169,18 @@ class Evaluate:
             numbers |= {"total_acc": _rounded(line.single), "number_of_data": len(there), "interval": interval}
             return numbers | {f"accuracy_{how}": _part(found.single) for how, found in lines.items()}
         texts = sum(len(item.positives) + len(item.negatives) for item, _ in there)
-        said = list(answers)
+        counted = list(answers)
         if published and run.most and texts > run.most:  # an odd MAX_NUM ends between the sentences of the last item
-            texts, said[-1] = run.most, replace(said[-1], negatives=())
-        counts = itm_counts(said, THRESHOLD).sum(axis=0)
+            texts, counted[-1] = run.most, replace(counted[-1], negatives=())
+        counts = itm_counts(counted, THRESHOLD).sum(axis=0)
         shares = itm_shares(counts)
         numbers |= {"total_acc": _rounded(shares.pop("itm_accuracy")), "number_of_data": texts}
         numbers |= {name.removeprefix("itm_"): _part(value) for name, value in shares.items()}
         return numbers | dict(zip(("tp", "fn", "fp", "tn"), counts.tolist(), strict=True))
 
     def _rows(self, item: Item, answer: Answer) -> Iterator[dict[str, Any]]:
-        """What the published output shows of an item: for ITC the true sentence with the lowest score and the false
-        one with the highest, for ITM each sentence."""
+        """The published output of an item: for ITC the true sentence with the lowest and the false one with the highest
+        score, for ITM each sentence."""
         if answer.status != "scored":
             return
         path = self._path(item.image)
@@ -199,7 +203,7 @@ class Evaluate:
 
 
 def _place(corpus: Corpus) -> str:
-    """What the ids of the items of one axis and source begin with."""
+    """The prefix of the ids of one axis and source."""
     return corpus.items[0].id.rpartition("/")[0] + "/"
 
 
@@ -215,9 +219,10 @@ def _rounded(percent: float | None) -> float | None:
     return None if percent is None else round(percent / 100, 4)
 
 
-def _matches(said: Any, count: int) -> list[float]:
-    """The probabilities of a match in what `predict` gave; engines give a dictionary, some a list that begins so."""
-    rows = said["probs"] if isinstance(said, Mapping) else said[0]
+def _matches(prediction: Any, count: int) -> list[float]:
+    """The probabilities of a match in a prediction: a dictionary or, from some engines, a list whose first entry they
+    are."""
+    rows = prediction["probs"] if isinstance(prediction, Mapping) else prediction[0]
     values = []
     for row in rows:
         try:
@@ -225,12 +230,12 @@ def _matches(said: Any, count: int) -> list[float]:
         except (TypeError, ValueError, RuntimeError):  # a pair of numbers, as a list, an array or a tensor
             values.append(float(row[1]))
     if len(values) != count:
-        raise ValueError(f"predict gave {len(values)} rows for {count} pictures and texts")
+        raise ValueError(f"predict returned {len(values)} rows for {count} pictures and texts")
     return values
 
 
 def _line(name: str, result: Mapping[str, Any]) -> str:
-    """A line about a result, with what was not scored."""
+    """A result in one line."""
     accuracy = "nothing was scored" if result["total_acc"] is None else f"accuracy {result['total_acc']:.4f}"
     rest = " + ".join(f"{result[status]} {status}" for status in STATUSES)
     left = f", {result['left_out']} left out (false sentence equals a true one)" if result["left_out"] else ""

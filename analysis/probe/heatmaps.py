@@ -1,16 +1,16 @@
-"""Where a scorer looks: a heat map over the picture for a sentence and for each of its words, as a figure.
+"""Heat maps of where a scorer looks, for a sentence and for each of its words.
 
     python -m analysis.probe.heatmaps --model MODEL --image FILE --text "a red circle" [--out heatmap.png]
 
-`attention` weighs the attention of a model by its gradient, as far as it speaks for the score:
+`attention` weights a model's attention by its positive gradient:
 - one encoder for words and regions or patches (VisualBERT, UNITER, ViLT): relevance through all layers (Chefer et al.
   2021, equations 5 and 6), from the first token for the sentence, and from a word's tokens for the word;
-- words that attend to the picture (ALBEF, BLIP, LXMERT): Grad-CAM on that attention (Li et al. 2021, section 6.1),
-  here the mean of all its layers: a word's row for the word, the sum of all rows for the sentence;
-- two encoders (CLIP): relevance of patches for the picture's first token (as above). The picture never meets single
-  words there, so a word's map is that of the word as a sentence of its own.
-`occlusion` covers a part of the picture at a time and takes what the score loses; it suits any scorer. A word's map is
-then, as above, that of the word alone.
+- cross-attention from words to the picture (ALBEF, BLIP, LXMERT): Grad-CAM (Li et al. 2021, section 6.1), averaged over
+  all layers: a word's row for the word, the sum of all rows for the sentence;
+- two encoders (CLIP): relevance of patches for the picture's first token (as above). There is no attention between
+  words and picture, so a word's map is that of the word as a sentence.
+`occlusion` covers one part of the picture at a time and maps the decrease of the score; it works with any scorer. A
+word's map is that of the word as a sentence.
 """
 
 from __future__ import annotations
@@ -34,31 +34,34 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from analysis.probe import options as by_hand
+from analysis.probe import model_options
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.scenes.pasting import picture_from
-from analysis.probe.scorers.base import WORD, Matcher, Parts, Tensors
-from analysis.probe.scorers.families import quiet
+from analysis.probe.scorers.base import WORD, ModelScorer, ScorerParts, Tensors
+from analysis.probe.scorers.hub import quiet
 from analysis.probe.scorers.loading import load
 from travlr.browse import write
 from travlr.cli import Parser, UsageError
 
 METHODS = ("auto", "attention", "occlusion")
-CELLS = 8  # along each side of the picture, of occlusion
+CELLS = 8  # of occlusion, along each side of the picture
 MOST_WORDS = 24
-LONGEST = 640  # pixels of the longer side of a map: no model looks at more
-PANEL = 2.3  # inches that a panel of the figure is wide
-COVERED = 8  # pictures in a call of occlusion
+MAX_SIDE = 640  # pixels of the longer side of a map; no model has a higher resolution
+PANEL = 2.3  # width of a panel of the figure, in inches
+OCCLUSION_BATCH = 8  # pictures in a call of occlusion
 
 Box = tuple[int, int, int, int]
 """Left, top, right, bottom in pixels of a map."""
 
 
 @dataclass(frozen=True)
-class Heat:
-    """words: the words of the text, in order. sentence: (H, W), at least 0, of the picture's pixels; of a large picture
-    shrunk to 640 on its longer side. by_word: (words, H, W), likewise. method: attention or occlusion. seen: what the
-    model is shown of the picture; None where that is not known."""
+class HeatMaps:
+    """Heat maps of a sentence and its words.
+
+    words: the words of the text, in order. sentence: (H, W), at least 0, for each pixel of the picture, which is scaled
+    down to 640 on its longer side. by_word: (words, H, W), likewise. method: attention or occlusion. seen: the part of
+    the picture that the model sees; None if unknown.
+    """
 
     text: str
     score: float
@@ -77,40 +80,40 @@ def words_in(text: str) -> list[str]:
     return words
 
 
-def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", cells: int = CELLS) -> Heat:
-    """Where a scorer looks in a picture for a text. auto: attention where the model has it, else occlusion.
+def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", cells: int = CELLS) -> HeatMaps:
+    """Heat maps of a picture for a text. method: `auto` is attention if the model supports it, else occlusion.
 
-    Raises ValueError for a text without words or with more than 24, and for a model that has no attention to show.
+    Raises ValueError for a text with no words or more than 24, and for attention where the model does not support it.
     """
     words = words_in(text)
     if method not in METHODS:
         raise ValueError(f"method={method}: choose one of {', '.join(METHODS)}")
-    looks = LOOKS.get(type(scorer.parts.model).__name__) if isinstance(scorer, Matcher) else None
-    if isinstance(scorer, Matcher) and looks is crossed and scorer.threshold is None:
-        looks = None  # by `itc`, for which the words do not attend to the picture
-    if method == "attention" and looks is None:
-        raise ValueError(f"method=attention: model={getattr(scorer, 'name', scorer)} shows none; use occlusion")
+    function = HEAT_MAPS.get(type(scorer.parts.model).__name__) if isinstance(scorer, ModelScorer) else None
+    if isinstance(scorer, ModelScorer) and function is crossed and scorer.threshold is None:
+        function = None  # `itc` has no cross-attention
+    if method == "attention" and function is None:
+        raise ValueError(f"method=attention: not for model={getattr(scorer, 'name', scorer)}; use occlusion")
     name = getattr(scorer, "name", "")
     score = float(scorer([image], [text])[0])
-    if method == "occlusion" or looks is None:
+    if method == "occlusion" or function is None:
         hidden = occlusion(scorer, image, [text, *words], cells)
-        return Heat(text, score, tuple(words), hidden[0], hidden[1:], "occlusion", name)
-    assert isinstance(scorer, Matcher)
-    maps = looks(scorer, image, text)
-    seen = covered(scorer.parts.processor, *size_of_map(image))
-    return Heat(text, score, tuple(words), maps[0], np.stack(maps[1:]), "attention", name, seen)
+        return HeatMaps(text, score, tuple(words), hidden[0], hidden[1:], "occlusion", name)
+    assert isinstance(scorer, ModelScorer)
+    maps = function(scorer, image, text)
+    seen = visible_part(scorer.parts.processor, *size_of_map(image))
+    return HeatMaps(text, score, tuple(words), maps[0], np.stack(maps[1:]), "attention", name, seen)
 
 
 def size_of_map(image: Image.Image) -> tuple[int, int]:
     """Width and height."""
-    part = min(1.0, LONGEST / max(image.size))
+    part = min(1.0, MAX_SIDE / max(image.size))
     return max(1, round(image.width * part)), max(1, round(image.height * part))
 
 
 def occlusion(scorer: Scorer, image: Image.Image, texts: Sequence[str], cells: int = CELLS) -> np.ndarray:
-    """(texts, H, W): what scores lose where a cell of cells x cells has the picture's mean colour; a gain is 0.
+    """(texts, H, W): the decrease of the scores when a cell of cells x cells has the picture's mean colour, at least 0.
 
-    All texts of a picture are asked in one call, so that a scorer encodes each of the cells x cells + 1 pictures once.
+    A call has all texts of its pictures, so that a scorer encodes each of the cells x cells + 1 pictures once.
     """
     picture = np.asarray(image.convert("RGB"))
     mean = picture.reshape(-1, 3).mean(0).round().astype(np.uint8)
@@ -121,9 +124,9 @@ def occlusion(scorer: Scorer, image: Image.Image, texts: Sequence[str], cells: i
         )
         return [(row, column) for row in down for column in right]
 
-    def asked(shown: Sequence[Image.Image]) -> np.ndarray:
-        pairs = [(one, text) for one in shown for text in texts]
-        return np.asarray(scorer(*zip(*pairs, strict=True)), np.float64).reshape(len(shown), len(texts))
+    def scores_of(pictures: Sequence[Image.Image]) -> np.ndarray:
+        pairs = [(one, text) for one in pictures for text in texts]
+        return np.asarray(scorer(*zip(*pairs, strict=True)), np.float64).reshape(len(pictures), len(texts))
 
     def without(place: tuple[slice, slice]) -> Image.Image:
         hidden = picture.copy()
@@ -132,23 +135,26 @@ def occlusion(scorer: Scorer, image: Image.Image, texts: Sequence[str], cells: i
         shown.info.update(image.info)
         return shown
 
-    whole, hide = asked([image])[0], places(*image.size)
-    scores = [asked([without(place) for place in hide[n : n + COVERED]]) for n in range(0, len(hide), COVERED)]
+    whole, hide = scores_of([image])[0], places(*image.size)
+    scores = [
+        scores_of([without(place) for place in hide[n : n + OCCLUSION_BATCH]])
+        for n in range(0, len(hide), OCCLUSION_BATCH)
+    ]
     width, height = size_of_map(image)
-    found = np.zeros((len(texts), height, width), np.float32)
+    maps = np.zeros((len(texts), height, width), np.float32)
     for place, lost in zip(places(width, height), whole - np.concatenate(scores), strict=True):
-        found[:, *place] = np.maximum(lost, 0.0)[:, None, None]
-    return found
+        maps[:, *place] = np.maximum(lost, 0.0)[:, None, None]
+    return maps
 
 
 # Attention by gradient ----------------------------------------------------------------------------------------------
 
-Look = Callable[[Matcher, Image.Image, str], list[np.ndarray]]
-"""Maps (H, W) of the sentence and of each word."""
+HeatMapFunction = Callable[[ModelScorer, Image.Image, str], list[np.ndarray]]
+"""(scorer, picture, text) -> maps (H, W) of the sentence and of each word."""
 
 
-def single(scorer: Matcher, image: Image.Image, text: str) -> list[np.ndarray]:
-    """One encoder for words and picture: words first, then regions, or the class token and patches."""
+def single(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
+    """One encoder for words and picture: its inputs are words, then regions, or words, class token and patches."""
     words = scorer.parts.words(text)
     inputs, prepared = graph(scorer, image, text)
     attention = with_gradients(scorer, SELF[type(scorer.parts.model).__name__], inputs)
@@ -159,76 +165,76 @@ def single(scorer: Matcher, image: Image.Image, text: str) -> list[np.ndarray]:
     return [paint(rows[0]), *(paint(rows[places].sum(0)) for _, places in words)]
 
 
-def crossed(scorer: Matcher, image: Image.Image, text: str) -> list[np.ndarray]:
-    """Words that attend to the picture."""
+def crossed(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
+    """Cross-attention from words to the picture."""
     words = scorer.parts.words(text)
     inputs, prepared = graph(scorer, image, text)
     attention = with_gradients(scorer, CROSS[type(scorer.parts.model).__name__], inputs)
-    rows = torch.stack([spoken_for(weights, gradient) for weights, gradient in attention]).mean(0)  # (L, R)
+    rows = torch.stack([positive_attention(weights, gradient) for weights, gradient in attention]).mean(0)  # (L, R)
     rows = rows if "boxes" in prepared else rows[:, 1:]  # the picture's class token
     paint = painter(scorer.parts, image, prepared)
     return [paint(rows.sum(0)), *(paint(rows[places].sum(0)) for _, places in words)]
 
 
-def dual(scorer: Matcher, image: Image.Image, text: str) -> list[np.ndarray]:
-    """Two encoders: the picture's own attention, for the sentence and for each word as a sentence."""
+def dual(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
+    """Two encoders: self-attention of the picture encoder, for the sentence and for each word as a sentence."""
     parts = scorer.parts
     paint = painter(parts, image, parts.prepare(image))
     maps = []
-    for said in (text, *WORD.findall(text)):
-        read = parts.read(_text(scorer, said))
+    for sentence in (text, *WORD.findall(text)):
+        read = parts.read(_text(scorer, sentence))
 
         def judge(prepared: Tensors, read: Tensors = read) -> Tensor:
             return parts.judge(parts.see(prepared) | read)
 
-        attention = with_gradients(scorer, SELF["CLIPModel"], grown(scorer, parts.prepare(image)), judge)
+        attention = with_gradients(scorer, SELF["CLIPModel"], leaves(scorer, parts.prepare(image)), judge)
         maps.append(paint(relevance(attention)[0, 1:]))
     return maps
 
 
 def relevance(attention: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """(S, S): what each state owes to each position, through all layers of self-attention, without itself.
+    """(S, S): relevance of each position for each state through all layers of self-attention, without the identity.
 
     attention: weights and gradients (1, heads, S, S) of each layer. Chefer et al. 2021: R = R + A R from R = 1, where A
-    is the mean over heads of weights x gradients, as far as they are positive.
+    is the mean over heads of the positive part of weights x gradients.
     """
     size = attention[0][0].shape[-1]
     found = torch.eye(size, dtype=attention[0][0].dtype)
     for weights, gradient in attention:
-        found = found + spoken_for(weights, gradient) @ found
+        found = found + positive_attention(weights, gradient) @ found
     return found - torch.eye(size, dtype=found.dtype)
 
 
-def spoken_for(weights: Tensor, gradient: Tensor) -> Tensor:
-    """(1, heads, Q, K) to (Q, K): attention that speaks for the score, the mean over heads."""
+def positive_attention(weights: Tensor, gradient: Tensor) -> Tensor:
+    """(1, heads, Q, K) to (Q, K): the positive part of weights x gradients, averaged over heads."""
     return (weights * gradient).clamp(min=0).mean(1)[0].detach().cpu()
 
 
-def _text(scorer: Matcher, text: str) -> Tensors:
+def _text(scorer: ModelScorer, text: str) -> Tensors:
     return {name: scorer.on_device(tensor) for name, tensor in scorer.parts.tokens(text).items()}
 
 
-def grown(scorer: Matcher, tensors: Tensors) -> Tensors:
-    """On the device, from where gradients are to grow."""
+def leaves(scorer: ModelScorer, tensors: Tensors) -> Tensors:
+    """The tensors on the device, as leaves that require gradients."""
     found = {name: scorer.on_device(tensor) for name, tensor in tensors.items()}
     return {n: tensor.requires_grad_() if tensor.is_floating_point() else tensor for n, tensor in found.items()}
 
 
-def graph(scorer: Matcher, image: Image.Image, text: str) -> tuple[Tensors, Tensors]:
-    """What `judge` takes of a picture and a text, with gradients, and what `see` was given."""
-    prepared = grown(scorer, scorer.parts.prepare(image))
+def graph(scorer: ModelScorer, image: Image.Image, text: str) -> tuple[Tensors, Tensors]:
+    """The inputs of `judge` for a picture and a text, with gradients, and the inputs of `see`."""
+    prepared = leaves(scorer, scorer.parts.prepare(image))
     return scorer.parts.see(prepared) | scorer.parts.read(_text(scorer, text)), prepared
 
 
 def with_gradients(
-    scorer: Matcher,
+    scorer: ModelScorer,
     chosen: Callable[[Any], list[nn.Module]],
     inputs: Tensors,
     judge: Callable[[Tensors], Tensor] | None = None,
 ) -> list[tuple[Tensor, Tensor]]:
-    """Attention weights of the chosen modules, the first each time, and the gradient of the score with respect to them.
+    """Attention weights of the chosen modules, and the gradients of the score with respect to them.
 
-    A layer on which the score does not depend has a gradient of 0.
+    Gradients are 0 for layers on which the score does not depend.
     """
     model = scorer.parts.model
     with recorded(model, chosen(model)) as weights:
@@ -242,39 +248,39 @@ def with_gradients(
 
 @contextlib.contextmanager
 def recorded(model: nn.Module, modules: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
-    """The attention weights of some modules, in their order, from the first time that each runs.
+    """The attention weights of some modules, in their order, from their first call.
 
-    Fused kernels give none, so attention is computed in steps meanwhile.
+    Fused kernels return no weights, so attention is computed unfused meanwhile.
     """
     from train.models import layers
 
-    found: dict[int, Tensor] = {}
-    kept: list[Tensor] = []
+    weights: dict[int, Tensor] = {}
+    recorded_weights: list[Tensor] = []
     last: list[Tensor] = []
     fused, ours = layers.attend, type(model).__module__.startswith("train.")
 
-    def in_steps(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+    def unfused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
         scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
         if mask is not None:
             scores = scores.masked_fill(~mask[:, None, None, :], torch.finfo(scores.dtype).min)
         last[:] = [scores.softmax(-1)]
         return last[0] @ value
 
-    def keep(module: nn.Module, _: Any, given: Any) -> None:
-        if id(module) not in found:
-            found[id(module)] = last[0] if ours else given[1]
+    def record(module: nn.Module, _: Any, output: Any) -> None:
+        if id(module) not in weights:
+            weights[id(module)] = last[0] if ours else output[1]
 
-    hooks = [module.register_forward_hook(keep) for module in modules]
+    hooks = [module.register_forward_hook(record) for module in modules]
     settings: Any = getattr(model, "config", None)
     if ours:
-        layers.attend = in_steps
+        layers.attend = unfused
     else:
         before = settings._attn_implementation
-        with quiet():  # BLIP, always in steps, says that it cannot be set
+        with quiet():  # BLIP, which is always unfused, warns that it cannot be set
             model.set_attn_implementation("eager")  # type: ignore[operator]
         settings.output_attentions = True
     try:
-        yield kept
+        yield recorded_weights
     finally:
         for hook in hooks:
             hook.remove()
@@ -284,10 +290,10 @@ def recorded(model: nn.Module, modules: Sequence[nn.Module]) -> Iterator[list[Te
             settings.output_attentions = False
             with quiet():
                 model.set_attn_implementation(before)  # type: ignore[operator]
-    kept += [found[id(module)] for module in modules]
+    recorded_weights += [weights[id(module)] for module in modules]
 
 
-# Which modules attend: to words and picture alike, or from words to the picture.
+# Self-attention and cross-attention modules by class of model.
 SELF: dict[str, Callable[[Any], list[nn.Module]]] = {
     "Uniter": lambda m: [layer.attention.self for layer in m.uniter.encoder.layer],
     "VisualBert": lambda m: [layer.attention.self for layer in m.visual_bert.encoder.layer],
@@ -299,17 +305,21 @@ CROSS: dict[str, Callable[[Any], list[nn.Module]]] = {
     "Lxmert": lambda m: [layer.visual_attention.att for layer in m.lxmert.encoder.x_layers],
     "BlipForImageTextRetrieval": lambda m: [layer.crossattention.self for layer in m.text_encoder.encoder.layer],
 }
-LOOKS: dict[str, Look] = {**dict.fromkeys(SELF, single), **dict.fromkeys(CROSS, crossed), "CLIPModel": dual}
+HEAT_MAPS: dict[str, HeatMapFunction] = {
+    **dict.fromkeys(SELF, single),
+    **dict.fromkeys(CROSS, crossed),
+    "CLIPModel": dual,
+}
 
 
 # Painting -----------------------------------------------------------------------------------------------------------
 
 
-def painter(parts: Parts, image: Image.Image, prepared: Tensors) -> Callable[[Tensor], np.ndarray]:
-    """What puts values of regions (R,) or of patches, row by row, onto a map's pixels (H, W).
+def painter(parts: ScorerParts, image: Image.Image, prepared: Tensors) -> Callable[[Tensor], np.ndarray]:
+    """A function that maps values of regions (R,), or of patches in row order, to pixels (H, W).
 
-    A pixel has the highest value of the regions it lies in. Patches blend into each other; what a model crops away
-    is 0.
+    A pixel gets the highest value of the regions that contain it. Patches are interpolated; parts that the model crops
+    away are 0.
     """
     width, height = size_of_map(image)
     if "boxes" in prepared:
@@ -325,7 +335,7 @@ def painter(parts: Parts, image: Image.Image, prepared: Tensors) -> Callable[[Te
         return on_boxes
     pixels = prepared["pixels" if "pixels" in prepared else "pixel_values"]  # (1, 3, height, width)
     rows, columns = (size // patch_of(parts) for size in pixels.shape[-2:])
-    left, top, right, bottom = covered(parts.processor, width, height)
+    left, top, right, bottom = visible_part(parts.processor, width, height)
 
     def on_patches(values: Tensor) -> np.ndarray:
         grid = Image.fromarray(values.reshape(rows, columns).float().numpy())
@@ -337,15 +347,15 @@ def painter(parts: Parts, image: Image.Image, prepared: Tensors) -> Callable[[Te
     return on_patches
 
 
-def patch_of(parts: Parts) -> int:
-    """The side of a patch, in pixels of what the model is given."""
+def patch_of(parts: ScorerParts) -> int:
+    """The side of a patch, in pixels of the model's input."""
     shape = getattr(parts.model, "shape", None)
     config: Any = getattr(parts.model, "config", None)
     return int(shape.patch if shape is not None else getattr(config, "vision_config", config).patch_size)
 
 
-def covered(processor: Any, width: int, height: int) -> Box:
-    """What the model sees of a picture: all, or the middle where its processor crops."""
+def visible_part(processor: Any, width: int, height: int) -> Box:
+    """The part of a picture that the model sees: all, or the centre crop of its processor."""
     if not getattr(processor, "do_center_crop", False):
         return 0, 0, width, height
     shortest = dict(processor.size).get("shortest_edge")
@@ -360,91 +370,99 @@ def covered(processor: Any, width: int, height: int) -> Box:
 # Figure and command -------------------------------------------------------------------------------------------------
 
 
-def draw(found: Heat, image: Image.Image) -> Any:
-    """A matplotlib figure: the picture, and over it in grey the sentence's map and each word's.
+def draw(maps: HeatMaps, image: Image.Image) -> Any:
+    """A matplotlib figure: the picture, and the maps of the sentence and of each word on the picture in grey.
 
-    The words' maps have one scale, so that a word that nothing is looked at for stays clear.
+    All words have one scale, so that a word without effect stays clear.
     """
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
-    height, width = found.sentence.shape
+    height, width = maps.sentence.shape
     shown = image.convert("RGB").resize((width, height))
-    most = float(found.sentence.max()), float(found.by_word.max())
-    panels = [("picture", np.asarray(shown)), ("whole sentence", overlaid(shown, found.sentence, most[0]))]
-    panels += [(word, overlaid(shown, of, most[1])) for word, of in zip(found.words, found.by_word, strict=True)]
+    most = float(maps.sentence.max()), float(maps.by_word.max())
+    panels = [("picture", np.asarray(shown)), ("whole sentence", overlaid(shown, maps.sentence, most[0]))]
+    panels += [(word, overlaid(shown, of, most[1])) for word, of in zip(maps.words, maps.by_word, strict=True)]
     columns = min(len(panels), 5)
     rows = -(-len(panels) // columns)
     down = min(max(PANEL * height / width, 0.4), 2 * PANEL) + 0.35
     figure = Figure(figsize=(PANEL * columns, down * rows + 1.1), dpi=100, layout="constrained")
-    about = f"score {found.score:.3f}{found.model and ' by ' + found.model}, maps by {found.method}"
-    title = "\n".join(textwrap.fill(line, round(13 * PANEL * columns)) for line in (found.text, about))
+    about = f"score {maps.score:.3f}{maps.model and ' by ' + maps.model}, maps by {maps.method}"
+    title = "\n".join(textwrap.fill(line, round(13 * PANEL * columns)) for line in (maps.text, about))
     figure.suptitle(title, fontsize=10, parse_math=False)
     for place, (name, pixels) in enumerate(panels):
         axes = figure.add_subplot(rows, columns, place + 1)
         axes.imshow(pixels)
         axes.set(xticks=[], yticks=[])
-        axes.spines[:].set_color("#bbb")  # a white picture has an edge
+        axes.spines[:].set_color("#bbb")  # so that white pictures have an edge
         axes.set_title(name, fontsize=9, parse_math=False)
-        if found.seen not in (None, (0, 0, width, height)):
-            left, top, right, bottom = found.seen
+        if maps.seen not in (None, (0, 0, width, height)):
+            left, top, right, bottom = maps.seen
             edge = Rectangle((left - 0.5, top - 0.5), right - left, bottom - top, fill=False, linestyle="--", alpha=0.6)
             axes.add_patch(edge)
-    note = "Clear: nothing; yellow: some; red: most. All words have one scale."
-    if found.seen not in (None, (0, 0, width, height)):
-        note += " Dashed: the part that the model is shown."
+    note = "Clear: no effect; yellow: some; red: most. All words have one scale."
+    if maps.seen not in (None, (0, 0, width, height)):
+        note += " Dashed: the part that the model sees."
     figure.supxlabel(note, fontsize=8)
     return figure
 
 
 def overlaid(image: Image.Image, values: np.ndarray, most: float) -> np.ndarray:
-    """(H, W, 3) uint8: the picture in grey, and over it, from clear to strong, a map (H, W) as a part of `most`."""
+    """(H, W, 3) uint8: a map (H, W), from 0 to `most`, over the picture in grey."""
     from matplotlib import colormaps
 
     part = values / most if most > 0 else np.zeros_like(values)
     grey = np.asarray(image.convert("L").convert("RGB"), np.float32)
-    colours = colormaps["autumn_r"](part)[..., :3].astype(np.float32) * 255  # yellow to red: seen on white and on black
+    colours = (
+        colormaps["autumn_r"](part)[..., :3].astype(np.float32) * 255
+    )  # yellow to red is visible on white and on black
     strength = 0.8 * np.sqrt(part)[..., None]
     return np.rint(grey * (1 - strength) + colours * strength).astype(np.uint8)
 
 
-def save(found: Heat, image: Image.Image, path: Path) -> None:
-    """Write the figure as PNG, whole or not at all, in a folder that is made if need be. Raises ValueError where that
-    cannot be done."""
+def save(maps: HeatMaps, image: Image.Image, path: Path) -> None:
+    """Write the figure as PNG, atomically; create its folder. Raises ValueError where this fails."""
     drawn = io.BytesIO()
-    draw(found, image).savefig(drawn, format="png")
+    draw(maps, image).savefig(drawn, format="png")
     path.parent.mkdir(parents=True, exist_ok=True)
     write(path, drawn.getvalue())
 
 
 def parser() -> argparse.ArgumentParser:
     options = Parser("python -m analysis.probe.heatmaps", description=(__doc__ or "").split("\n\n")[0])
-    options.add_argument("--model", required=True, help=by_hand.MODEL)
+    options.add_argument("--model", required=True, help=model_options.MODEL)
     options.add_argument("--image", required=True, type=Path, metavar="FILE", help="the picture")
     options.add_argument("--text", required=True, help=f"a sentence of 1 to {MOST_WORDS} words")
     options.add_argument("--out", type=Path, default=Path("heatmap.png"), metavar="FILE", help="(default: %(default)s)")
-    told = (
-        "attention, weighed by its gradient; occlusion, which suits any model; auto: attention where the model has it"
+    options.add_argument(
+        "--method",
+        choices=METHODS,
+        default="auto",
+        help="attention, weighted by its gradient; occlusion, for any model; auto: attention if the model supports it "
+        "(default: %(default)s)",
     )
-    options.add_argument("--method", choices=METHODS, default="auto", help=f"{told} (default: %(default)s)")
-    by_hand.add_options(options)
-    told = "instead: features made elsewhere (LXMERT's .tsv, UNITER's .npz, HDF5), found by the picture's file name"
-    options.add_argument("--regions", type=Path, metavar="FILE", help=told)
+    model_options.add_options(options)
+    options.add_argument(
+        "--regions",
+        type=Path,
+        metavar="FILE",
+        help="instead of --detector: a file of features (LXMERT's .tsv, UNITER's .npz, HDF5), by the picture's name",
+    )
     return options
 
 
 def main(arguments: list[str]) -> None:
-    given = parser().parse_args(arguments)
-    if given.out.suffix.lower() != ".png":
-        raise UsageError(f"--out {given.out}: must end in .png")
-    if given.out.exists():
-        raise UsageError(f"--out {given.out}: exists; choose another file")
-    words_in(given.text)
+    options = parser().parse_args(arguments)
+    if options.out.suffix.lower() != ".png":
+        raise UsageError(f"--out {options.out}: must end in .png")
+    if options.out.exists():
+        raise UsageError(f"--out {options.out}: exists; choose another file")
+    words_in(options.text)
     try:
-        image = picture_from(given.image)
+        image = picture_from(options.image)
     except ValueError as error:
-        raise ValueError(f"--image {given.image}: {error}") from None
-    scorer = load(given.model, **by_hand.settings_of(given, given.regions))
-    found = heat(scorer, image, given.text, given.method)
-    save(found, image, given.out)
-    print(f"{given.out}: score {found.score:.4f}, {len(found.words)} words, by {found.method}")
+        raise ValueError(f"--image {options.image}: {error}") from None
+    scorer = load(options.model, **model_options.load_settings(options, options.regions))
+    maps = heat(scorer, image, options.text, options.method)
+    save(maps, image, options.out)
+    print(f"{options.out}: score {maps.score:.4f}, {len(maps.words)} words, by {maps.method}")

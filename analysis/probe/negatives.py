@@ -1,12 +1,12 @@
 """A checklist from annotations: `python -m analysis.probe.negatives ANNOTATIONS OUT`.
 
-Each sentence says one thing of a picture: that an object is there, has an attribute, or is in a relation to another.
-Its negative exchanges the one word that is tested (VL-CheckList, section 3.2) for a word that the annotations rule out.
-As far as the annotations allow, each record has a mirror, another picture with the same two sentences the other way
-round, so that neither length nor the commonness of words tells which sentence is true; the rest is balanced by length.
+Each sentence states one fact about a picture: that an object exists, has an attribute, or has a relation to another.
+Its negative replaces the tested word (VL-CheckList, section 3.2) by a word that the annotations rule out. Where the
+annotations allow it, each record has a mirror, another picture with the two sentences exchanged, so that neither length
+nor word frequency tells which sentence is true; the other records are balanced by length.
 
-Annotations are JSON lines, a line for each picture (the one below is broken to fit); boxes are [x, y, w, h] in pixels,
-relations name objects by their places. Attributes, boxes and relations may be left out:
+Annotations are JSON lines, one line per picture (wrapped below); boxes are [x, y, w, h] in pixels, relations refer to
+objects by index. Attributes, boxes and relations are optional:
 
     {"image": "a.jpg", "width": 640, "height": 480,
      "objects": [{"name": "bear", "attributes": ["black"], "box": [10, 20, 200, 180]}, {"name": "stick"}],
@@ -30,20 +30,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analysis.probe.corpora.checklist import leaves, write_corpus
+from analysis.probe.corpora.checklist import leaves_folder, write_corpus
 from analysis.probe.corpora.items import Corpus, Item
-from analysis.probe.corpora.lexicon import TABLES, Words, plain, read_tables
-from analysis.probe.corpora.taxonomy import FARTHEST, brief, is_length, location_class, size_class
+from analysis.probe.corpora.lexicon import TABLES, Lexicon, normalize, read_tables
+from analysis.probe.corpora.taxonomy import MAX_PIXELS, brief, is_length, location_class, size_class
 from travlr import cli
 
-TRIES = 50  # words that are looked at before a record counts as one without an answer
+TRIES = 50  # candidate words per record
 
 
 # Annotations ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Thing:
+class AnnotatedObject:
     """An annotated object."""
 
     name: str
@@ -52,20 +52,20 @@ class Thing:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """An annotated picture. relations: subject, predicate, object, by the objects' places."""
+class AnnotatedPicture:
+    """An annotated picture. relations: subject, predicate, object, as indices of objects."""
 
     image: str
     width: float
     height: float
-    things: tuple[Thing, ...]
+    things: tuple[AnnotatedObject, ...]
     relations: tuple[tuple[int, str, int], ...]
 
 
-def read_annotations(path: Path | str) -> list[Picture]:
-    """Annotated pictures from JSON lines (see above). Raises `ValueError`, one line with file and line, for what cannot
-    be read, values of another type, a picture that leaves its folder, and one that is there twice."""
-    pictures: dict[str, Picture] = {}
+def read_annotations(path: Path | str) -> list[AnnotatedPicture]:
+    """Annotated pictures from JSON lines (see above). Raises `ValueError`, one line with file and line, for an
+    unreadable file, values of another type, a picture that leaves its folder, and a repeated picture."""
+    pictures: dict[str, AnnotatedPicture] = {}
     try:
         with open(path, encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
@@ -82,31 +82,31 @@ def read_annotations(path: Path | str) -> list[Picture]:
     return list(pictures.values())
 
 
-def _picture(line: str, where: str) -> Picture:
+def _picture(line: str, where: str) -> AnnotatedPicture:
     try:
         value = json.loads(line)
-        if "\\ud" in line.lower():  # an escape may be half of a character, which no file can hold
+        if "\\ud" in line.lower():  # an unpaired surrogate cannot be written as UTF-8
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeError:
-        raise ValueError(f"{where}: has half of a character, which is no text in UTF-8") from None
+        raise ValueError(f"{where}: has an unpaired surrogate, which UTF-8 cannot hold") from None
     except (ValueError, RecursionError):
         raise ValueError(f"{where}: not JSON or cut off") from None
     if not isinstance(value, dict) or not isinstance(value.get("image"), str) or not value["image"]:
         raise ValueError(f"{where}: needs an image, the name of a file")
-    if leaves(value["image"]):
+    if leaves_folder(value["image"]):
         raise ValueError(f"{where}: image {value['image']!r} leaves the folder of pictures")
     width, height = value.get("width", 0), value.get("height", 0)
     if not all(is_length(side) and side >= 0 for side in (width, height)):
-        raise ValueError(f"{where}: width and height need to be numbers of pixels, up to {FARTHEST:.0e}")
+        raise ValueError(f"{where}: width and height need to be numbers of pixels, up to {MAX_PIXELS:.0e}")
     lists = [value.get(name, []) for name in ("objects", "relations")]
     if not all(isinstance(one, list) and all(isinstance(part, dict) for part in one) for one in lists):
-        raise ValueError(f"{where}: objects and relations need to be lists of names with values")
+        raise ValueError(f"{where}: objects and relations need to be lists of objects")
     things = tuple(_thing(one, f"{where}: object {place}", width, height) for place, one in enumerate(lists[0]))
     relations = tuple(_relation(one, f"{where}: relation {place}", len(things)) for place, one in enumerate(lists[1]))
-    return Picture(value["image"], width, height, things, relations)
+    return AnnotatedPicture(value["image"], width, height, things, relations)
 
 
-def _thing(value: Mapping[str, Any], where: str, width: float, height: float) -> Thing:
+def _thing(value: Mapping[str, Any], where: str, width: float, height: float) -> AnnotatedObject:
     name, attributes, box = value.get("name"), value.get("attributes", []), value.get("box")
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f"{where}: needs a name")
@@ -123,7 +123,9 @@ def _thing(value: Mapping[str, Any], where: str, width: float, height: float) ->
             raise ValueError(f"{where}: {error}") from None
         if box[0] >= width or box[1] >= height or box[0] + box[2] <= 0 or box[1] + box[3] <= 0:
             raise ValueError(f"{where}: box {brief(box)} is outside of the picture of {width} x {height} pixels")
-    return Thing(plain(name), tuple(plain(word) for word in attributes), None if box is None else tuple(box))
+    return AnnotatedObject(
+        normalize(name), tuple(normalize(word) for word in attributes), None if box is None else tuple(box)
+    )
 
 
 def _relation(value: Mapping[str, Any], where: str, things: int) -> tuple[int, str, int]:
@@ -132,18 +134,18 @@ def _relation(value: Mapping[str, Any], where: str, things: int) -> tuple[int, s
         raise ValueError(f"{where}: subject and object need to be places in the list of {things} objects, from 0")
     if not isinstance(value.get("predicate"), str) or not value["predicate"].strip():
         raise ValueError(f"{where}: needs a predicate")
-    return first, plain(value["predicate"]), second
+    return first, normalize(value["predicate"]), second
 
 
-# What can be said of a picture ---------------------------------------------------------------------------------------
+# Facts ---------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Fact:
-    """Something that is true of a picture.
+    """A fact about a picture.
 
-    frame: equal for facts whose sentences differ in the word alone. group: the words that may take its place.
-    sentence: the sentence with a word. false: whether the annotations rule a word out.
+    frame: equal for facts whose sentences differ only in the tested word. group: candidates to replace the word.
+    sentence: makes the sentence with a word. false: whether the annotations rule out a word.
     """
 
     axis: str
@@ -157,10 +159,14 @@ class Fact:
 
 
 def objects(
-    picture: Picture, words: Words, nouns: Mapping[str, Sequence[str]], draw: random.Random, left: Counter[str]
+    picture: AnnotatedPicture,
+    words: Lexicon,
+    nouns: Mapping[str, Sequence[str]],
+    draw: random.Random,
+    left: Counter[str],
 ) -> Iterator[Fact]:
-    """That each object is there: by its location or by its size, half of them each. nouns: by form, as often as they
-    are annotated. Left out: objects without a box, and those that share a noun, as either may be meant."""
+    """Existence of objects, with a random choice of location or size as the axis. nouns: by form, with the frequencies
+    of the annotations. Objects without a box and ambiguous nouns are left out, and counted in `left`."""
     there = [thing.name for thing in picture.things]
 
     def false(word: str) -> bool:
@@ -181,14 +187,14 @@ def objects(
             yield Fact(axis, picture.image, (axis, form), thing.name, nouns[form], words.there, false, labels)
 
 
-def attributes(picture: Picture, words: Words, left: Counter[str]) -> Iterator[Fact]:
-    """That something with an attribute is there. A word is false where all that the noun may name have an attribute
-    that excludes it, and none that it goes with."""
+def attributes(picture: AnnotatedPicture, words: Lexicon, left: Counter[str]) -> Iterator[Fact]:
+    """Existence of objects with an attribute. A word is false if each object that the noun may name has an attribute
+    that excludes it, and none that agrees with it."""
     for thing in picture.things:
         alike = [other.attributes for other in picture.things if words.same(thing.name, other.name)]
 
         def false(word: str, alike: list[tuple[str, ...]] = alike) -> bool:
-            return all(words.excluded(word, known) for known in alike)
+            return all(words.excluded(word, true) for true in alike)
 
         for word in thing.attributes:
             groups = words.groups(word, "Attribute/")
@@ -198,24 +204,24 @@ def attributes(picture: Picture, words: Words, left: Counter[str]) -> Iterator[F
                 yield Fact(axis, picture.image, (axis, thing.name), word, group, sentence, false)
 
 
-def relations(picture: Picture, words: Words, left: Counter[str]) -> Iterator[Fact]:
-    """That one object stands in a relation to another. A word is false where all pairs of objects that the nouns may
-    name stand in a relation that excludes it, and in none that it goes with."""
-    known: dict[tuple[int, int], set[str]] = defaultdict(set)
+def relations(picture: AnnotatedPicture, words: Lexicon, left: Counter[str]) -> Iterator[Fact]:
+    """Relations between objects. A word is false if each pair of objects that the nouns may name has a relation that
+    excludes it, and none that agrees with it."""
+    predicates: dict[tuple[int, int], set[str]] = defaultdict(set)
     for first, predicate, second in picture.relations:
-        known[first, second].add(predicate)
-        known[second, first] |= words.inverses[predicate]
+        predicates[first, second].add(predicate)
+        predicates[second, first] |= words.inverses[predicate]
     names = [thing.name for thing in picture.things]
     for first, word, second in picture.relations:
         subject, target = names[first], names[second]
         alike = [
-            known.get((a, b), set())
+            predicates.get((a, b), set())
             for a in range(len(names)) if words.same(subject, names[a])
             for b in range(len(names)) if a != b and words.same(target, names[b])
         ]  # fmt: skip
 
         def false(word: str, alike: list[set[str]] = alike) -> bool:
-            return bool(alike) and all(words.excluded(word, known) for known in alike)
+            return bool(alike) and all(words.excluded(word, true) for true in alike)
 
         groups = words.groups(word, "Relation/")
         left["relations that are in no table"] += not groups
@@ -226,36 +232,38 @@ def relations(picture: Picture, words: Words, left: Counter[str]) -> Iterator[Fa
             yield Fact(axis, picture.image, (axis, subject, target, str(verb)), word, fitting, sentence, false)
 
 
-# Their negatives -----------------------------------------------------------------------------------------------------
+# Negatives -----------------------------------------------------------------------------------------------------------
 
 
 def mirrored(facts: Sequence[Fact], draw: random.Random) -> dict[int, int]:
-    """For each fact that has one its mirror: a fact of another picture in the same frame, such that each one's word is
-    false of the other's picture. By places, both ways round."""
-    found: dict[int, int] = {}
+    """Mirrors of facts, by index in both directions: a mirror is a fact about another picture in the same frame, such
+    that each one's word is false of the other picture."""
+    mirrors: dict[int, int] = {}
     waiting: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for place in draw.sample(range(len(facts)), len(facts)):
         fact, others = facts[place], waiting[facts[place].frame]
         for number in draw.sample(range(len(others)), min(TRIES, len(others))):
             other = facts[others[number]]
             if fact.false(other.word) and other.false(fact.word):
-                found[place], found[others[number]] = others[number], place
+                mirrors[place], mirrors[others[number]] = others[number], place
                 others[number] = others[-1]
                 others.pop()
                 break
         else:
             others.append(place)
-    return found
+    return mirrors
 
 
 def balanced(fact: Fact, lean: int, used: Counter[str], draw: random.Random) -> str | None:
-    """A word for a fact without a mirror: one whose sentence is as long, or else as makes up for earlier ones that were
-    not (lean: longer ones less shorter ones), and among these one that is rarely a negative; None where none fits."""
-    drawn = draw.sample(fact.group, min(TRIES, len(fact.group)))
+    """A negative word for a fact without a mirror; None if no candidate is false.
+
+    It balances the lengths of sentences (lean: number of longer minus shorter negatives) and, second, the use of words.
+    """
+    candidates = draw.sample(fact.group, min(TRIES, len(fact.group)))
     length = len(fact.sentence(fact.word))
     costs = {
         word: (abs(lean + _sign(len(fact.sentence(word)) - length)), used[word])
-        for word in dict.fromkeys(drawn)
+        for word in dict.fromkeys(candidates)
         if word != fact.word and fact.false(word)
     }
     return min(costs, key=lambda word: costs[word]) if costs else None
@@ -266,18 +274,20 @@ def _sign(number: int) -> int:
 
 
 def generate(
-    pictures: Sequence[Picture],
+    pictures: Sequence[AnnotatedPicture],
     tables: Mapping[str, list[list[str]]] | None = None,
     seed: int = 0,
     source: str = "annotations",
     root: str = "images",
     only_mirrored: bool = False,
 ) -> Corpus:
-    """A checklist from annotations; the same seed gives the same. Its notes say what was left out, how many records
-    have mirrors, and how often the shorter sentence is the true one. root: a folder above the pictures' paths.
-    only_mirrored: leave out records without a mirror, so that no rule which reads only the text is right more often
-    than half of the time."""
-    words = Words(tables or TABLES)
+    """A checklist from annotations, a function of the seed.
+
+    Its notes count what was left out, the records with mirrors, and how often the shorter sentence is the true one.
+    root: folder of the pictures. only_mirrored: leave out records without a mirror, so that no rule that reads only
+    the text is right in more than half of the items.
+    """
+    words = Lexicon(tables or TABLES)
     draw, left = random.Random(f"{seed}/negatives"), Counter[str]()
     nouns: dict[str, list[str]] = defaultdict(list)
     for picture in pictures:
@@ -301,19 +311,19 @@ def generate(
         if mirror is None and only_mirrored:
             left["facts without a mirror"] += 1
             continue
-        own = None if mirror is None else facts[mirror].word
-        word = own or balanced(fact, lean[fact.axis], used[fact.frame], draw)
+        mirror_word = None if mirror is None else facts[mirror].word
+        word = mirror_word or balanced(fact, lean[fact.axis], used[fact.frame], draw)
         if word is None:
-            left["facts that no word makes false for certain"] += 1
+            left["facts without a word that is certainly false"] += 1
             continue
         true, false = fact.sentence(fact.word), fact.sentence(word)
         lean[fact.axis] += _sign(len(false) - len(true))
         used[fact.frame][word] += 1
         pair = "" if mirror is None else f"{fact.axis}/{min(place, mirror)}"
         labels = {**fact.labels, "word": fact.word, "replacement": word}
-        identity = f"{fact.axis}/{source}/{numbers[fact.axis]}"
+        item_id = f"{fact.axis}/{source}/{numbers[fact.axis]}"
         numbers[fact.axis] += 1
-        items.append(Item(identity, f"{root}/{fact.image}", (true,), (false,), fact.axis, source, pair, labels))
+        items.append(Item(item_id, f"{root}/{fact.image}", (true,), (false,), fact.axis, source, pair, labels))
     return Corpus(source, "checklist", tuple(items), None, tuple(_notes(items, left)))
 
 
@@ -335,14 +345,14 @@ def main(arguments: list[str]) -> int:
     parser = cli.Parser(prog="python -m analysis.probe.negatives", description=__doc__, formatter_class=how)
     parser.add_argument("annotations", metavar="ANNOTATIONS", type=Path, help="a file of JSON lines, one picture each")
     parser.add_argument("out", metavar="OUT", type=cli.folder, help="the folder to write the checklist to")
-    parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="of all random choices (default: 0)")
     parser.add_argument(
         "--tables",
         type=Path,
         metavar="FILE",
         help="a YAML file of words beside the built-in ones, such as\nAttribute/state: [[frozen, melted]]",
     )
-    parser.add_argument("--source", metavar="NAME", help="the name of the data (default: that of the annotations)")
+    parser.add_argument("--source", metavar="NAME", help="name of the data set (default: that of the annotations)")
     parser.add_argument("--mirrored", action="store_true", help="leave out records without a mirror")
     options = parser.parse_args(arguments)
     source = options.source or options.annotations.stem

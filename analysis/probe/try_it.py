@@ -1,8 +1,8 @@
-"""A page to try a model: put an object on a background, type two sentences, see which fits better and where it looks.
+"""A page to try a model: put an object on a background, compare two sentences, see heat maps.
 
     python -m analysis.probe.try_it --model MODEL [--model ANOTHER] [--port 7860]
 
-For this computer alone: the page is served at 127.0.0.1 and asks nothing of the network. Needs the extra `page`
+The page is served at 127.0.0.1 to this computer alone and makes no network requests. Needs the extra `page`
 (`pip install -e .[train,analysis,page]`).
 """
 
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from analysis.probe import options as by_hand
+from analysis.probe import model_options
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.scenes.pasting import SIDE, object_from, picture_from, placed, scene, shape_picture
 from travlr.cli import Parser, UsageError
@@ -33,7 +33,7 @@ from travlr.scene import COLOURS, SHAPES
 BACKGROUNDS = ("white", "scene", "upload")
 OBJECTS = ("none", "shape", "upload")
 FIRST, SECOND = "there is a red circle in the picture", "there is a blue star in the picture"
-# Nothing may be fetched from elsewhere, whoever runs this.
+# No requests to other hosts.
 OFFLINE = {"GRADIO_ANALYTICS_ENABLED": "False", "GRADIO_SHARE": "False", "HF_HUB_DISABLE_TELEMETRY": "1"}
 FONTS = ("system-ui", "sans-serif")
 
@@ -53,8 +53,8 @@ def composed(
     y: float,
     scale: float,
 ) -> Image.Image:
-    """The picture that the page's controls describe. Raises ValueError where an upload is chosen and none is there, or
-    is no picture, and where the scene has no number."""
+    """The picture of the page's controls. Raises ValueError for a missing or unreadable upload, and for a scene without
+    a number."""
     ground, put = Image.new("RGB", (SIDE, SIDE), "white"), None
     if background == "upload":
         ground = _upload("background", uploaded, picture_from)
@@ -75,15 +75,15 @@ def _upload(name: str, path: str | None, read: Callable[[Path], Image.Image]) ->
     try:
         return read(Path(path))
     except ValueError as error:
-        told = str(error).replace(f" '{Path(path).resolve()}'", "")  # which is Gradio's own place for it
-        raise ValueError(f"{name}: {Path(path).name}: {told}") from None
+        message = str(error).replace(f" '{Path(path).resolve()}'", "")  # Gradio's temporary path
+        raise ValueError(f"{name}: {Path(path).name}: {message}") from None
 
 
 # Answers ------------------------------------------------------------------------------------------------------------
 
 
-def answered(scorer: Scorer, picture: Image.Image, first: str, second: str) -> tuple[float, float, str]:
-    """The scores of two sentences, and in a line which fits better.
+def compare_sentences(scorer: Scorer, picture: Image.Image, first: str, second: str) -> tuple[float, float, str]:
+    """The scores of two sentences, and the verdict in one line.
 
     Raises ValueError for an empty sentence and for a score that is not a finite number.
     """
@@ -91,20 +91,19 @@ def answered(scorer: Scorer, picture: Image.Image, first: str, second: str) -> t
         raise ValueError("type two sentences")
     scores = np.asarray(scorer([picture, picture], [first, second]), np.float64)
     if scores.shape != (2,) or not np.isfinite(scores).all():
-        raise ValueError(f"the model gave {scores.tolist()} for two sentences")
+        raise ValueError(f"the model returned {scores.tolist()} for two sentences")
     a, b = scores.tolist()
     if a == b:
-        return a, b, "Both score alike."
+        return a, b, "Both have the same score."
     verdict = f"The {'first' if a > b else 'second'} fits better, by {abs(a - b):.4g}."
     threshold = getattr(scorer, "threshold", None)
     if threshold is not None:
-        verdict += (
-            f" Said to match: {', '.join(w for w, s in (('first', a), ('second', b)) if s > threshold) or 'none'}."
-        )
+        above = [name for name, score in (("first", a), ("second", b)) if score > threshold]
+        verdict += f" Above the model's threshold: {', '.join(above) or 'none'}."
     return a, b, verdict
 
 
-def looked(scorer: Scorer, picture: Image.Image, first: str, second: str) -> Image.Image:
+def heat_map_picture(scorer: Scorer, picture: Image.Image, first: str, second: str) -> Image.Image:
     """The heat maps of both sentences, the first above the second."""
     from analysis.probe.heatmaps import draw, heat
 
@@ -132,8 +131,7 @@ def raster(figure: Any) -> Image.Image:
 
 
 def page(names: list[str], scorer_of: Callable[[str], Scorer]) -> Any:
-    """The Gradio page for some models, of which each is loaded when it is first asked. Raises ValueError without
-    Gradio."""
+    """The Gradio page for some models, each loaded at its first use. Raises ValueError without Gradio."""
     os.environ.update(OFFLINE)  # before it is imported
     try:
         import gradio
@@ -145,22 +143,22 @@ def page(names: list[str], scorer_of: Callable[[str], Scorer]) -> Any:
     def show(*controls: Any) -> Any:
         try:
             return composed(*controls)
-        except ValueError:  # such as an upload that is yet to come; asking tells of it
+        except ValueError:  # for example a missing upload; the button reports it
             return gradio.skip()
 
     def ask(name: str, first: str, second: str, looks: bool, *controls: Any) -> Iterator[tuple[Any, ...]]:
-        """Picture, scores, verdict and heat maps: without these as soon as may be, then with them."""
+        """Yield picture, scores and verdict at once, then the same with heat maps."""
         try:
             picture, scorer = composed(*controls), scorer_of(name)
-            a, b, verdict = answered(scorer, picture, first, second)
-        except Exception as error:  # a model, or a user's function, fails in any way
+            a, b, verdict = compare_sentences(scorer, picture, first, second)
+        except Exception as error:  # a model or a user's function can raise anything
             yield gradio.skip(), "", "", one_line(error), None
             return
         answer = picture, f"{a:.4f}", f"{b:.4f}"
         yield *answer, verdict, None
         if looks:
             try:
-                yield *answer, verdict, looked(scorer, picture, first, second)
+                yield *answer, verdict, heat_map_picture(scorer, picture, first, second)
             except Exception as error:
                 yield *answer, f"{verdict} No heat maps: {one_line(error)}", None
 
@@ -169,7 +167,7 @@ def page(names: list[str], scorer_of: Callable[[str], Scorer]) -> Any:
 
     upload = {"type": "filepath", "file_types": ["image"], "height": 140, "visible": False}
     shown = {"type": "pil", "format": "png", "interactive": False, "show_label": False}
-    shown["buttons"] = ["download", "fullscreen"]  # none that sends it elsewhere
+    shown["buttons"] = ["download", "fullscreen"]  # no button that uploads it
     with gradio.Blocks(title="Which sentence fits?", analytics_enabled=False) as made:
         gradio.Markdown("# Which sentence fits?\nPut an object on a background, type two sentences, and ask a model.")
         with gradio.Row():
@@ -209,18 +207,18 @@ def page(names: list[str], scorer_of: Callable[[str], Scorer]) -> Any:
         for control in controls:
             control.change(show, controls, picture, show_progress="hidden")
         answer = [score_a, score_b, verdict, where]
-        for control in (model, first, second, *controls):  # an answer stays no longer than what it was given to
+        for control in (model, first, second, *controls):  # clears the answer when an input changes
             control.change(None, None, answer, js="() => ['', '', '', null]")
         made.load(show, controls, picture, show_progress="hidden")
         button.click(ask, [model, first, second, looks, *controls], [picture, *answer])
     return made
 
 
-def launched(made: Any, port: int | None, block: bool) -> str:
-    """Serve the page to this computer alone; its address. Raises ValueError where the port is taken."""
+def launch(made: Any, port: int | None, block: bool) -> str:
+    """Serve the page to this computer alone. Returns its address. Raises ValueError where the port is taken."""
     import gradio
 
-    theme = gradio.themes.Default(font=FONTS, font_mono=("ui-monospace", "monospace"))  # those that are here
+    theme = gradio.themes.Default(font=FONTS, font_mono=("ui-monospace", "monospace"))  # local fonts
     try:
         _, address, _ = made.launch(
             server_name="127.0.0.1",
@@ -231,9 +229,9 @@ def launched(made: Any, port: int | None, block: bool) -> str:
             theme=theme,
             footer_links=[],
         )
-    except OSError:  # which tells of settings that are not this command's
-        told = "none is free from 7860" if port is None else f"{port} is not free"
-        raise ValueError(f"--port: {told}; choose another one") from None
+    except OSError:  # its message names other settings
+        why = "none is free from 7860" if port is None else f"{port} is not free"
+        raise ValueError(f"--port: {why}; choose another one") from None
     if block:
         print(f"{address}\nCtrl-C ends it.", flush=True)
         made.block_thread()
@@ -242,14 +240,14 @@ def launched(made: Any, port: int | None, block: bool) -> str:
 
 def parser() -> argparse.ArgumentParser:
     options = Parser("python -m analysis.probe.try_it", description=(__doc__ or "").split("\n\n")[0])
-    options.add_argument("--model", action="append", required=True, help=f"{by_hand.MODEL}; may be repeated")
+    options.add_argument("--model", action="append", required=True, help=f"{model_options.MODEL}; may be repeated")
     options.add_argument("--port", type=int, help="(default: the first free one from 7860)")
-    by_hand.add_options(options)
+    model_options.add_options(options)
     return options
 
 
 def loader(names: list[str], settings: Mapping[str, Any]) -> Callable[[str], Scorer]:
-    """A function that gives the scorer of a name on the list, loaded once. The page can ask for no other."""
+    """A cached function from a name on the list to its scorer, so that the page cannot load other models."""
     from analysis.probe.scorers.loading import load
 
     @functools.cache
@@ -262,13 +260,13 @@ def loader(names: list[str], settings: Mapping[str, Any]) -> Callable[[str], Sco
 
 
 def main(arguments: list[str]) -> None:
-    given = parser().parse_args(arguments)
-    if given.port is not None and not 1 <= given.port <= 65535:
-        raise UsageError(f"--port {given.port}: must be 1 to 65535")
-    names = list(dict.fromkeys(given.model))
-    scorer_of = loader(names, by_hand.settings_of(given))
-    with tempfile.TemporaryDirectory(prefix="try_it-") as pictures:  # Gradio's would stay in a folder that all share
+    options = parser().parse_args(arguments)
+    if options.port is not None and not 1 <= options.port <= 65535:
+        raise UsageError(f"--port {options.port}: must be 1 to 65535")
+    names = list(dict.fromkeys(options.model))
+    scorer_of = loader(names, model_options.load_settings(options))
+    with tempfile.TemporaryDirectory(prefix="try_it-") as pictures:  # Gradio's default folder is shared and not removed
         os.environ["GRADIO_TEMP_DIR"] = pictures
         made = page(names, scorer_of)
-        scorer_of(names[0])  # so that a wrong name is told before a page opens
-        launched(made, given.port, block=True)
+        scorer_of(names[0])  # reports a wrong name before the page opens
+        launch(made, options.port, block=True)

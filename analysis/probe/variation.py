@@ -1,12 +1,12 @@
-"""How a score moves as an object moves from the centre to the margin of a picture, and shrinks: vision variation.
+"""Vision variation: how a score changes as an object moves from the centre to the margin of a picture, and shrinks.
 
     python -m analysis.probe.variation --model MODEL [--object FILE] [--background FILE] [--sentence TEXT …]
 
 The second half of the toolbox (section 3.2 of "An Explainable Toolbox for Evaluating Pre-trained Vision-Language
 Models"), which was never released: one object is pasted on one background at every place of a grid and in every size,
-and all sentences are scored with each picture. A score should move only with what a sentence says. FOLDER gets
+and all sentences are scored with each picture. A good score does not depend on place and size. FOLDER gets
 variation.csv (each picture and sentence), variation.md (means by place and by size), variation.svg and .png (plots),
-pictures.png (all pictures) and variation.json (how they were made).
+pictures.png (all pictures) and variation.json (settings and provenance).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from analysis.probe import options as by_hand
+from analysis.probe import model_options
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.corpora.taxonomy import LOCATIONS, location_class, size_class
 from analysis.probe.scenes.pasting import SIDE, box_of, object_from, picture_from, placed, scene, shape_picture
@@ -46,13 +46,13 @@ SIZES = (0.04, 0.08, 0.15, 0.3)  # of the background's shorter side; of 672 pixe
 OBJECT = "red circle"
 THUMB = 96  # pixels of a picture on the sheet
 BATCH = 16  # pictures in a call of the scorer
-ROUNDING = 1e-6  # of a score: what differs by less is one score, in a plot
-RECORD, TABLE = "variation.json", "variation.md"  # the first and the last of its files
+ROUNDING = 1e-6  # relative difference of scores that a plot shows as equal
+RECORD, TABLE = "variation.json", "variation.md"  # written first and last
 
 
-class Place(NamedTuple):
-    """Where an object is put. x, y: its centre, 0 to 1 of the background's width and height. size: its longer side,
-    above 0 to 1 of the background's shorter side."""
+class Placement(NamedTuple):
+    """The place and size of an object. x, y: its centre, 0 to 1 of the background's width and height. size: its longer
+    side, above 0 to 1 of the background's shorter side."""
 
     x: float
     y: float
@@ -62,11 +62,11 @@ class Place(NamedTuple):
 # Pictures ------------------------------------------------------------------------------------------------------------
 
 
-def places(width: int, height: int, grid: int = GRID, sizes: Sequence[float] = SIZES) -> list[Place]:
-    """All places of a grid in each size, the largest first; the same places for all, so far in that the largest fits.
+def places(width: int, height: int, grid: int = GRID, sizes: Sequence[float] = SIZES) -> list[Placement]:
+    """All places of a grid in each size, the largest first. The grid is the same for all sizes and fits the largest.
 
-    Raises `ValueError` for a grid of less than 2, and for sizes that are not above 0, below 1 and different, or less
-    than a pixel.
+    Raises `ValueError` for a grid of less than 2, and for sizes that are repeated, not between 0 and 1, or less than a
+    pixel.
     """
     if grid < 2:
         raise ValueError(f"grid={grid}: must be at least 2, from one margin to the other")
@@ -76,45 +76,45 @@ def places(width: int, height: int, grid: int = GRID, sizes: Sequence[float] = S
         raise ValueError(f"sizes={min(sizes)}: is less than a pixel of a background of {width} x {height}")
     half = max(sizes) * min(width, height) / 2
     across, down = (np.linspace(half / length, 1 - half / length, grid).tolist() for length in (width, height))
-    return [Place(x, y, size) for size in sorted(sizes, reverse=True) for y in down for x in across]
+    return [Placement(x, y, size) for size in sorted(sizes, reverse=True) for y in down for x in across]
 
 
 def object_of(name: str) -> Image.Image:
     """The object that `--object` names: a picture file, RGBA, or a colour and a shape. Raises `ValueError`."""
     words = name.split()
     if len(words) == 2 and words[0] in COLOURS and words[1] in SHAPES:
-        drawn = shape_picture(words[1], words[0])
-        return drawn.crop(drawn.getchannel("A").getbbox())
+        picture = shape_picture(words[1], words[0])
+        return picture.crop(picture.getchannel("A").getbbox())
     try:
         return object_from(Path(name))
     except ValueError as error:
-        told = f"--object {name}: {error}; give a picture file, or a colour and a shape such as '{OBJECT}'"
-        raise ValueError(told) from None
+        message = f"--object {name}: {error}; give a picture file, or a colour and a shape such as '{OBJECT}'"
+        raise ValueError(message) from None
 
 
-def background_of(name: str, said: str = "", seed: int = 0) -> Image.Image:
+def background_of(name: str, texts: str = "", seed: int = 0) -> Image.Image:
     """The background that `--background` names: a picture file, RGB, a colour, or `scene`, eight small objects.
 
-    said: the object and the sentences; a scene has no colour or shape of them. Raises `ValueError`.
+    texts: the object and the sentences, whose colours and shapes a scene avoids. Raises `ValueError`.
     """
     if name in COLOURS or name == "white":
         return Image.new("RGB", (SIDE, SIDE), COLOURS.get(name, (255, 255, 255)))
     try:
-        return scene(seed, said.split()) if name == "scene" else picture_from(Path(name))
+        return scene(seed, texts.split()) if name == "scene" else picture_from(Path(name))
     except ValueError as error:
-        told = "" if name == "scene" else "; give a picture file, a colour, white or scene"
-        raise ValueError(f"--background {name}: {error}{told}") from None
+        choices = "" if name == "scene" else "; give a picture file, a colour, white or scene"
+        raise ValueError(f"--background {name}: {error}{choices}") from None
 
 
 # Scores --------------------------------------------------------------------------------------------------------------
 
 
 def vary(
-    scorer: Scorer, background: Image.Image, thing: Image.Image, sentences: Sequence[str], where: Sequence[Place]
+    scorer: Scorer, background: Image.Image, thing: Image.Image, sentences: Sequence[str], where: Sequence[Placement]
 ) -> pd.DataFrame:
-    """The score of each sentence with each picture: a row for each, with x, y and size as of `Place`, distance (of the
-    centres of object and picture, as a part of half the diagonal), location and size_class (VL-CheckList's), sentence
-    and score. Raises `ValueError` where the scorer fails, or gives anything but a number for each."""
+    """The score of each sentence with each picture: a row for each, with x, y and size as of `Placement`, distance (of
+    the centres of object and picture, as a part of half the diagonal), location and size_class (VL-CheckList's),
+    sentence and score. Raises `ValueError` where the scorer fails, or does not return a number for each."""
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
@@ -153,12 +153,12 @@ def _scored(scorer: Scorer, pictures: Sequence[Image.Image], sentences: Sequence
     except Exception as error:
         raise ValueError(f"{name} failed: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}") from None
     if scores.shape != (len(images),) or not np.isfinite(scores).all():
-        raise ValueError(f"{name} gave no finite number for each of {len(images)} pictures with a sentence")
+        raise ValueError(f"{name} returned no finite number for each of {len(images)} pictures with a sentence")
     return scores.reshape(len(pictures), len(sentences))
 
 
 def with_margins(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `vary`, and for each other sentence how far the first scores above it, as sentences of their own."""
+    """The rows of `vary`, and rows with the margin of the first sentence over each other one, as further sentences."""
     import pandas as pd
 
     first, *others = frame["sentence"].unique()
@@ -172,9 +172,9 @@ def with_margins(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
-def moves(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean scores of each sentence: overall, by location and by size, and how far they move, centre to margin and
-    largest to smallest. A class of location that no place has is not a number."""
+def changes(frame: pd.DataFrame) -> pd.DataFrame:
+    """Mean scores of each sentence: overall, by location and by size, and the changes from centre to margin and from
+    largest to smallest. NaN for a class of location without places."""
     import pandas as pd
 
     rows = []
@@ -191,13 +191,13 @@ def moves(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-# What is written -----------------------------------------------------------------------------------------------------
+# Files ---------------------------------------------------------------------------------------------------------------
 
 
 def markdown(frame: pd.DataFrame, about: dict[str, Any]) -> str:
     from analysis.layout import Cell, Table
 
-    table = moves(with_margins(frame))
+    table = changes(with_margins(frame))
     rows = tuple(
         tuple(Cell(_number(value) if isinstance(value, float) else str(value)) for value in row)
         for row in table.itertuples(index=False)
@@ -206,7 +206,7 @@ def markdown(frame: pd.DataFrame, about: dict[str, Any]) -> str:
         f"Model: {about['model']}. Object: {about['object']}. Background: {about['background']}.",
         "Means over all places of a class; center, mid and margin by VL-CheckList's formula. Sizes: the object's "
         "longer side as a part of the background's shorter side.",
-        "A row with − says how far the first sentence scores above another; – stands where no place is of that class.",
+        "A row with − is the margin of the first sentence over another; – stands for a class without places.",
     )
     columns = tuple(("", str(name)) for name in table.columns)
     return Table("variation", "How scores move with an object's place and size", columns, rows, table, notes).markdown()
@@ -220,11 +220,11 @@ def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
     """A row for each sentence: scores by distance from the centre, a line for each size, and by place for each size."""
     from matplotlib.lines import Line2D
 
-    from analysis.page import MARKED, grid, name, page, scale
+    from analysis.panels import MARKERS, cell_grid, colour_scale, label_axes, panel_figure
 
-    shown = with_margins(frame)
-    sentences, sizes = list(shown["sentence"].unique()), sorted(shown["size"].unique(), reverse=True)
-    styles = dict(zip(sizes, MARKED * len(sizes), strict=False))
+    with_margin = with_margins(frame)
+    sentences, sizes = list(with_margin["sentence"].unique()), sorted(with_margin["size"].unique(), reverse=True)
+    styles = dict(zip(sizes, MARKERS * len(sizes), strict=False))
     key = [
         Line2D([], [], color=colour, marker=marker, markersize=4, label=f"size {size:g}")
         for size, (colour, marker) in styles.items()
@@ -237,33 +237,33 @@ def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
         "How scores move with an object's place and size",
         f"{about['model']}; {about['object']} on {about['background']}",
     ]
-    figure, panels = page(title, len(sentences), [(2.0, 1.3), *[(1.3, 1.3)] * len(sizes)], note=note, key=key,
+    figure, panels = panel_figure(title, len(sentences), [(2.0, 1.3), *[(1.3, 1.3)] * len(sizes)], note=note, key=key,
                           left=0.8, right=1.0, gap=(0.25, 0.6))  # fmt: skip
     for row, sentence in zip(panels, sentences, strict=True):
-        of = shown[shown["sentence"] == sentence]
+        of = with_margin[with_margin["sentence"] == sentence]
         for size, (colour, marker) in styles.items():
             here = of[of["size"] == size]
             means = here.groupby(here["distance"].round(2))["score"].mean()
             row[0].plot(means.index, means, color=colour, marker=marker, markersize=3.5, linewidth=1.2)
         row[0].set_xlim(0, None)
         row[0].locator_params("y", nbins=5)
-        fits = round(16 * (3 + 1.55 * len(sizes)))  # letters, 16 to the inch
-        name(row[0], textwrap.shorten(sentence, fits, placeholder=" …"), "distance from the centre", "score")
+        fits = round(16 * (3 + 1.55 * len(sizes)))  # characters, 16 per inch
+        label_axes(row[0], textwrap.shorten(sentence, fits, placeholder=" …"), "distance from the centre", "score")
         low, high = float(of["score"].min()), float(of["score"].max())
-        if high - low <= ROUNDING * max(abs(low), abs(high)):  # or rounding would fill the scale
+        if high - low <= ROUNDING * max(abs(low), abs(high)):  # else rounding errors would fill the scale
             low, high = low - 0.5, low + 0.5
         for axes, size in zip(row[1:], sizes, strict=True):
             cells = of[of["size"] == size].pivot(index="y", columns="x", values="score").sort_index(ascending=False)
-            grid(axes, cells.to_numpy(), [""] * cells.shape[1], [""] * cells.shape[0], low, high)
-            name(axes, "", f"size {size:g}")
-        shades = scale(figure, row[-1], low, high, "score")
+            cell_grid(axes, cells.to_numpy(), [""] * cells.shape[1], [""] * cells.shape[0], low, high)
+            label_axes(axes, "", f"size {size:g}")
+        shades = colour_scale(figure, row[-1], low, high, "score")
         ticks = np.linspace(low, high, 5)
         shades.set_yticks(ticks, [f"{tick:.4g}" for tick in ticks])
     return figure
 
 
-def sheet(background: Image.Image, thing: Image.Image, where: Sequence[Place]) -> Image.Image:
-    """All pictures, small: a block for each size, in which they stand as the object does in them."""
+def sheet(background: Image.Image, thing: Image.Image, where: Sequence[Placement]) -> Image.Image:
+    """Thumbnails of all pictures: a block for each size, arranged by the object's place."""
     sizes = list(dict.fromkeys(place.size for place in where))
     ratio = THUMB / max(background.size)
     width, height = (max(1, round(length * ratio)) + 2 for length in background.size)
@@ -284,24 +284,26 @@ def write(
     frame: pd.DataFrame,
     background: Image.Image,
     thing: Image.Image,
-    where: Sequence[Place],
+    where: Sequence[Placement],
     about: dict[str, Any],
 ) -> None:
-    """All files of a variation, the record first, so that the same command may follow one that was stopped here.
+    """Write all files of a variation, the record first, so that the same command can continue.
 
-    Raises `ValueError` where the folder is another's.
+    Raises `ValueError` where the folder holds other files.
     """
     _check(folder, about)
-    from analysis.page import save
+    from analysis.panels import save
 
-    with tempfile.TemporaryDirectory() as made:
-        drawn = {path.name: path.read_bytes() for path in save(plot(frame, about), made, "variation", ("svg", "png"))}
+    with tempfile.TemporaryDirectory() as temporary:
+        plots = {
+            path.name: path.read_bytes() for path in save(plot(frame, about), temporary, "variation", ("svg", "png"))
+        }
     picture = io.BytesIO()
     sheet(background, thing, where).save(picture, "PNG")
     written = {
         RECORD: json.dumps(about, indent=1).encode() + b"\n",
         "variation.csv": frame.to_csv(index=False).encode(),
-        **drawn,
+        **plots,
         "pictures.png": picture.getvalue(),
         TABLE: markdown(frame, about).encode(),
     }
@@ -313,7 +315,7 @@ def write(
 
 
 def _check(folder: Path, about: dict[str, Any]) -> bool:
-    """Whether this variation is there already, whole. Raises `ValueError` where the folder is another's."""
+    """Whether this variation is finished. Raises `ValueError` where the folder holds something else."""
     if (folder / RECORD).is_file():
         try:
             held = json.loads((folder / RECORD).read_bytes())
@@ -334,31 +336,49 @@ def _check(folder: Path, about: dict[str, Any]) -> bool:
 
 def parser() -> argparse.ArgumentParser:
     options = cli.Parser("python -m analysis.probe.variation", description=(__doc__ or "").split("\n\n")[0])
-    options.add_argument("--model", required=True, help=by_hand.MODEL)
-    told = "an image file, its transparent parts left out, or a colour and a shape (default: %(default)s)"
-    options.add_argument("--object", default=OBJECT, metavar="FILE", help=told)
-    told = "an image file, a colour, white or scene (default: %(default)s)"
-    options.add_argument("--background", default="white", metavar="FILE", help=told)
-    told = "may be repeated; the first is compared with the others (default: one about the object, one about another)"
-    options.add_argument("--sentence", action="append", metavar="TEXT", help=told)
+    options.add_argument("--model", required=True, help=model_options.MODEL)
+    options.add_argument(
+        "--object",
+        default=OBJECT,
+        metavar="FILE",
+        help="an image file, its transparent parts left out, or a colour and a shape (default: %(default)s)",
+    )
+    options.add_argument(
+        "--background",
+        default="white",
+        metavar="FILE",
+        help="an image file, a colour, white or scene (default: %(default)s)",
+    )
+    options.add_argument(
+        "--sentence",
+        action="append",
+        metavar="TEXT",
+        help="may be repeated; the first is compared with the others (default: about the object, and about another)",
+    )
     options.add_argument("--grid", type=int, default=GRID, help="places across and down (default: %(default)s)")
-    told = "the object's longer side, as parts of the background's shorter side (default: %(default)s)"
-    options.add_argument("--sizes", type=float, nargs="+", default=list(SIZES), metavar="PART", help=told)
+    options.add_argument(
+        "--sizes",
+        type=float,
+        nargs="+",
+        default=list(SIZES),
+        metavar="PART",
+        help="the object's longer side, as parts of the background's shorter side (default: %(default)s)",
+    )
     options.add_argument("--seed", type=int, default=0, help="of the background scene (default: %(default)s)")
-    by_hand.add_options(options)
+    model_options.add_options(options)
     options.add_argument("--out", type=cli.folder, default=Path("variation"), help="(default: %(default)s)")
     return options
 
 
-def sentences_of(given: argparse.Namespace) -> list[str]:
-    if given.sentence:
-        sentences = list(given.sentence)
-    elif len(given.object.split()) == 2 and given.object.split()[1] in SHAPES:
-        other = "blue star" if given.object != "blue star" else OBJECT
-        article = "an" if given.object[0] in "aeiou" else "a"
-        sentences = [f"there is {article} {given.object} in the picture", f"there is a {other} in the picture"]
+def sentences_of(options: argparse.Namespace) -> list[str]:
+    if options.sentence:
+        sentences = list(options.sentence)
+    elif len(options.object.split()) == 2 and options.object.split()[1] in SHAPES:
+        other = "blue star" if options.object != "blue star" else OBJECT
+        article = "an" if options.object[0] in "aeiou" else "a"
+        sentences = [f"there is {article} {options.object} in the picture", f"there is a {other} in the picture"]
     else:
-        raise cli.UsageError("--sentence: say what the object is, such as --sentence 'an apple on the grass'")
+        raise cli.UsageError("--sentence: give a sentence about the object, such as --sentence 'an apple on the grass'")
     if len(set(sentences)) < len(sentences) or not all(sentence.strip() for sentence in sentences):
         raise cli.UsageError("--sentence: give sentences that are not empty and differ")
     return sentences
@@ -369,38 +389,38 @@ def main(arguments: list[str]) -> None:
     from train.results.provenance import environment
     from travlr.formats.manifest import versions
 
-    given = parser().parse_args(arguments)
-    thing = object_of(given.object)
-    sentences = sentences_of(given)
-    background = background_of(given.background, " ".join([given.object, *sentences]), given.seed)
-    where = places(*background.size, given.grid, given.sizes)
+    options = parser().parse_args(arguments)
+    thing = object_of(options.object)
+    sentences = sentences_of(options)
+    background = background_of(options.background, " ".join([options.object, *sentences]), options.seed)
+    where = places(*background.size, options.grid, options.sizes)
     about: dict[str, Any] = {
-        "model": given.model,
-        "head": given.head,
-        "size": given.size,
-        "detector": given.detector,
-        "object": given.object,
-        "background": given.background,
+        "model": options.model,
+        "head": options.head,
+        "size": options.size,
+        "detector": options.detector,
+        "object": options.object,
+        "background": options.background,
         "sentences": sentences,
-        "grid": given.grid,
-        "sizes": sorted(given.sizes, reverse=True),
-        "seed": given.seed,
+        "grid": options.grid,
+        "sizes": sorted(options.sizes, reverse=True),
+        "seed": options.seed,
         "pictures": hashlib.sha256(background.tobytes() + thing.tobytes()).hexdigest(),
         "versions": versions() | environment(),
     }
-    _check(given.out, about)  # before anything long begins
-    scorer = _load(given)
-    about["weights"] = [weights_of(name) for name in (given.model, given.detector) if name]
-    if _check(given.out, about):
-        print(f"{given.out}: finished before; to score again, remove it, or name another folder with --out\n")
+    _check(options.out, about)  # before the model is loaded
+    scorer = _load(options)
+    about["weights"] = [weights_of(name) for name in (options.model, options.detector) if name]
+    if _check(options.out, about):
+        print(f"{options.out}: finished before; to score again, remove it, or name another folder with --out\n")
     else:
-        write(given.out, vary(scorer, background, thing, sentences, where), background, thing, where, about)
-    print((given.out / TABLE).read_text(encoding="utf-8"))
-    print(f"{given.out}: variation.md, .csv, .svg and .png, and pictures.png with all {len(where)} pictures")
+        write(options.out, vary(scorer, background, thing, sentences, where), background, thing, where, about)
+    print((options.out / TABLE).read_text(encoding="utf-8"))
+    print(f"{options.out}: variation.md, .csv, .svg and .png, and pictures.png with all {len(where)} pictures")
 
 
-def _load(given: argparse.Namespace) -> Scorer:
+def _load(options: argparse.Namespace) -> Scorer:
     from analysis.probe.scorers.loading import load
 
-    scorer: Scorer = load(given.model, **by_hand.settings_of(given))
+    scorer: Scorer = load(options.model, **model_options.load_settings(options))
     return scorer

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from analysis import paper
-from analysis.averages import Average, Trained, or_nan, trained, variants
+from analysis.averages import RunSummary, SeedAverage, or_nan, run_summaries, variants
 from analysis.layout import BLANK, Cell, Table
-from analysis.paper import NAMES, SPLITS
+from analysis.paper import MODEL_NAMES, SPLITS
 from analysis.runs import Runs
-from analysis.tables.sheet import (
+from analysis.tables.builder import (
     MARKS,
-    Sheet,
-    left_out,
+    TableBuilder,
     number_cell,
-    of,
+    omission_notes,
+    runs_of,
     score_cell,
     seeds_cell,
     size_text,
@@ -41,15 +41,15 @@ def table12(runs: Runs) -> Table:
 
 
 def _controlled(runs: Runs, name: str, task: str, setting: str, sizes: Mapping[str, float]) -> Table:
-    sheet = Sheet()
-    chosen = [run for run in trained(runs) if not run.kind - {"controlled", "subset"}]
+    sheet = TableBuilder()
+    chosen = [run for run in run_summaries(runs) if not run.kind - {"controlled", "subset"}]
     used = []
     for size, part in sizes.items():
         for controlled in (True, False):
             for model in CONTROLLED:
                 found = [
                     run
-                    for run in of(chosen, task, model, (setting,))
+                    for run in runs_of(chosen, task, model, (setting,))
                     if ("controlled" in run.kind) == controlled and _is_size(run, part)
                 ]
                 used += found
@@ -67,24 +67,24 @@ def _controlled(runs: Runs, name: str, task: str, setting: str, sizes: Mapping[s
         "underlined.",
         "Blocks are those of the paper: all of the train split, and for spatiality a quarter. streamed: none seen "
         "twice.",
-        *left_out(runs, used, trained(runs)),
+        *omission_notes(runs, used, run_summaries(runs)),
     ]
     return sheet.table(name, title, heads, used, notes)
 
 
-def _is_size(run: Trained, part: float) -> bool:
+def _is_size(run: RunSummary, part: float) -> bool:
     """A quarter of the train split of spatiality is the paper's 8k; where its size is unknown, so are 8,000."""
     return run.part == part or (part == 0.25 and run.part == 8000)
 
 
 def _controlled_line(
-    sheet: Sheet, runs: Runs, table: str, setting: str, key: tuple[str, str, bool], found: Sequence[Trained]
+    sheet: TableBuilder, runs: Runs, table: str, setting: str, key: tuple[str, str, bool], found: Sequence[RunSummary]
 ) -> None:
     size, model, controlled = key
-    label = ("Volta " if controlled else "") + NAMES[model]
+    label = ("Volta " if controlled else "") + MODEL_NAMES[model]
     published = {split: paper.CONTROLLED[table][(*key, split)] for split in SPLITS}
     for settings, alike in variants(found) or [("", [])]:
-        average = Average(alike)
+        average = SeedAverage(alike)
         examples = " or ".join(sorted({size_text(runs, run) for run in alike}))
         cells = []
         for split in SPLITS:

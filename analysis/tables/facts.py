@@ -8,19 +8,21 @@ from dataclasses import replace
 import numpy as np
 
 from analysis import paper
-from analysis.averages import Trained, or_nan, trained, variants, weights_of
+from analysis.averages import RunSummary, or_nan, run_summaries, variants, weights_of
 from analysis.layout import BLANK, Cell, Table
-from analysis.paper import NAMES, SETTINGS
+from analysis.paper import LEGEND, LETTERS, MODEL_NAMES, TEXT_ONLY
 from analysis.runs import Runs
-from analysis.tables.sheet import LETTERS, OURS, TASKS, TEXT_ONLY, Sheet, left_out, of_kind, size_text, source_cell
+from analysis.tables.builder import OURS, TableBuilder, omission_notes, size_text, source_cell, with_traits
+from train.results.columns import TEST_SETTINGS
+from travlr.tasks import PAPER
 
 
 def table3(runs: Runs) -> Table:
     """Table 3: how many answers of each split are true and false, by the datasets' manifests."""
-    sheet = Sheet()
+    sheet = TableBuilder()
     tasks = {digest: _task_of(runs, digest) for digest in runs.datasets}
     splits = {"train": "Train", "validation": "Val.", "test_ind": "InD Test", "test_ood": "OOD Test"}
-    for task in TASKS:
+    for task in PAPER:
         digests = [digest for digest, found in tasks.items() if found == task]
         for digest in digests or (None,):
             counts = {split: _true_false(runs, digest, split) for split in splits}
@@ -67,12 +69,12 @@ def table6(runs: Runs, watts: float | None = None, grams_per_kwh: float | None =
             raise ValueError(f"{name}={value}: must be above 0")
     if grams_per_kwh is not None and watts is None:
         raise ValueError(f"grams_per_kwh={grams_per_kwh}: needs watts= too, what the hardware draws")
-    sheet = Sheet()
-    chosen = [_with_hardware(run) for run in of_kind(runs) if run.about["setting"] in SETTINGS]
-    tasks = {"32k": ["spatiality"], "8k": [task for task in TASKS if task != "spatiality"]}  # the paper's sizes
+    sheet = TableBuilder()
+    chosen = [_with_hardware(run) for run in with_traits(runs) if run.about["setting"] in TEST_SETTINGS]
+    tasks = {"32k": ["spatiality"], "8k": [task for task in PAPER if task != "spatiality"]}  # the paper's sizes
     for (size, model), hours in paper.TABLE_6.items():
         found = [run for run in chosen if run.about["model"] == model and run.about["task"] in tasks[size]]
-        trained_on: dict[str, list[Trained]] = {}
+        trained_on: dict[str, list[RunSummary]] = {}
         for run in found:
             trained_on.setdefault(size_text(runs, run), []).append(run)
         for own_size, of_size in trained_on.items() or [("", [])]:
@@ -81,11 +83,11 @@ def table6(runs: Runs, watts: float | None = None, grams_per_kwh: float | None =
                 _hours_line(sheet, (size, model), (names, own_size), label, alike, (watts, grams_per_kwh))
         known = [Cell("-" if value is None else f"{value:g}") for value in hours]
         carbon = paper.CARBON.get((size, model))
-        labels = (_letters(tasks[size]), size, NAMES[model])
+        labels = (_letters(tasks[size]), size, MODEL_NAMES[model])
         sheet.paper(labels, [*known, Cell(), Cell(f"{carbon:g}" if carbon else "")])
     heads = ("Task", "Training examples", "Model", "Source", "Image", "Caption", "Img.+Cap.", "Energy, kWh", "CO2e, kg")
     notes = [
-        f"Tasks: {LETTERS}. Training examples: how many a run was trained on; streamed: none of them twice. Hours are "
+        f"Tasks: {LEGEND}. Training examples: how many a run was trained on; streamed: none of them twice. Hours are "
         "of training, not of tests."
     ]
     if watts is None:
@@ -94,33 +96,33 @@ def table6(runs: Runs, watts: float | None = None, grams_per_kwh: float | None =
         electricity = f", {grams_per_kwh:g} g of CO2-equivalent per kWh" if grams_per_kwh else ""
         notes.append(f"Energy and CO2e: not measured, of one run in its slowest setting at {watts:g} W{electricity}.")
     title = "Table 6. Hours of training"
-    told = [*notes, *left_out(runs, chosen, trained(runs))]
+    told = [*notes, *omission_notes(runs, chosen, run_summaries(runs))]
     return sheet.table("table6", title, [("", head) for head in heads], chosen, told)
 
 
 def _letters(tasks: Collection[str]) -> str:
-    return ", ".join(letter for task, letter in TASKS.items() if task in tasks)
+    return ", ".join(letter for task, letter in LETTERS.items() if task in tasks)
 
 
-def _with_hardware(run: Trained) -> Trained:
+def _with_hardware(run: RunSummary) -> RunSummary:
     """With what it ran on among its settings, so that no mean is over different hardware."""
     more = {name: run.about[name] for name in ("hardware", "precision")}
     return replace(run, settings=run.settings | more)
 
 
 def _hours_line(
-    sheet: Sheet,
+    sheet: TableBuilder,
     key: tuple[str, str],
     trained_on: tuple[str, str],
     label: str,
-    runs: Sequence[Trained],
+    runs: Sequence[RunSummary],
     rates: tuple[float | None, float | None],
 ) -> None:
     """A line of ours. key: the paper's size and model; trained_on: tasks and number of examples, as printed."""
     size, model = key
     watts, grams = rates
     hours: dict[str, float | None] = {}
-    for place, setting in enumerate(SETTINGS):
+    for place, setting in enumerate(TEST_SETTINGS):
         seconds = [run.about["train_seconds"] for run in runs if run.about["setting"] == setting]
         known = [value for value in seconds if value is not None]
         hours[setting] = float(np.mean(known)) / 3600 if known else None
@@ -143,11 +145,11 @@ def _hours_line(
         )
     slowest = max((value for value in hours.values() if value is not None), default=None)
     energy = _times(slowest, watts, 1000)
-    cells = [Cell("-") if model in TEXT_ONLY and s != "caption" else _hours(hours[s]) for s in SETTINGS]
+    cells = [Cell("-") if model in TEXT_ONLY and s != "caption" else _hours(hours[s]) for s in TEST_SETTINGS]
     estimates = [
         Cell(f"{value:.3g}") if value is not None else Cell() for value in (energy, _times(energy, grams, 1000))
     ]
-    labels = (*map(Cell, trained_on), Cell(NAMES[model] + sheet.mark(label)))
+    labels = (*map(Cell, trained_on), Cell(MODEL_NAMES[model] + sheet.mark(label)))
     sheet.add([*labels, source_cell(runs), *cells, *estimates])
 
 
@@ -161,14 +163,14 @@ def _hours(value: float | None) -> Cell:
 
 def table8(runs: Runs) -> Table:
     """Table 8: trainable parameters of whole models, by size. Frozen runs train fewer and are left out."""
-    sheet = Sheet()
-    chosen = [run for run in trained(runs) if not run.kind & {"frozen", "settings unknown"}]
+    sheet = TableBuilder()
+    chosen = [run for run in run_summaries(runs) if not run.kind & {"frozen", "settings unknown"}]
     for (model, controlled), published in paper.TABLE_8.items():
         found = [run for run in chosen if (run.about["model"], "controlled" in run.kind) == (model, controlled)]
-        counted: dict[tuple[str, int | None], list[Trained]] = {}
+        counted: dict[tuple[str, int | None], list[RunSummary]] = {}
         for run in found:
             counted.setdefault((run.about["size"] or "", run.about["parameters"]), []).append(run)
-        label = ("Volta " if controlled else "") + NAMES[model]
+        label = ("Volta " if controlled else "") + MODEL_NAMES[model]
         for (size, parameters), alike in counted.items() or [(("", None), [])]:
             shown = BLANK if parameters is None else Cell(_millions(parameters))
             known = Cell(f"{published:.2f}")
@@ -186,7 +188,7 @@ def table8(runs: Runs) -> Table:
     heads = [("", name) for name in ("Model", "Size", "Source", "Parameters, M", "Paper's, M")]
     notes = ["Only size=base has the published architectures. Volta: the controlled ones."]
     title = "Table 8. Trainable parameters, millions"
-    return sheet.table("table8", title, heads, chosen, [*notes, *left_out(runs, chosen, trained(runs))])
+    return sheet.table("table8", title, heads, chosen, [*notes, *omission_notes(runs, chosen, run_summaries(runs))])
 
 
 def _millions(parameters: int) -> str:

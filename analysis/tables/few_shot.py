@@ -6,23 +6,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from analysis import paper
-from analysis.averages import Average, Trained, or_nan, trained, variants
+from analysis.averages import RunSummary, SeedAverage, or_nan, run_summaries, variants
 from analysis.layout import Cell, Table
-from analysis.paper import NAMES
+from analysis.paper import LETTERS, MODEL_NAMES
 from analysis.runs import Runs
-from analysis.tables.sheet import LONG, TASKS, Sheet, left_out, score_cell, source_cell
+from analysis.tables.builder import LONG_SETTINGS, TableBuilder, omission_notes, score_cell, source_cell
 from train.results.scores import TEST
+from travlr.tasks import PAPER
 
 
 def few_shot(runs: Runs) -> Table:
     """Table 9 and section 4.2: trained further on a few examples of the modality that had not been seen, and tested in
     it; before and after."""
-    sheet = Sheet()
-    every = trained(runs)
+    sheet = TableBuilder()
+    every = run_summaries(runs)
     by_run = {str(run.about["run"]): run for run in every}
-    chosen: dict[tuple[str, str, str, str, int], list[Trained]] = {key: [] for key in paper.TABLE_9}
+    chosen: dict[tuple[str, str, str, str, int], list[RunSummary]] = {key: [] for key in paper.TABLE_9}
     for run in every:
-        if run.about["task"] not in TASKS or run.about["model"] not in NAMES:
+        if run.about["task"] not in PAPER or run.about["model"] not in MODEL_NAMES:
             continue
         first = by_run.get(str(run.settings.get("start")))
         if run.settings.get("start") and (first is None or first.about["setting"] != run.about["setting"]):
@@ -41,7 +42,7 @@ def few_shot(runs: Runs) -> Table:
     used = [run for found in chosen.values() for run in found]
     notes = [
         f"Underlined: above random ({TEST}). The paper prints no scores here and says that none came above random.",
-        *left_out(runs, used, every),
+        *omission_notes(runs, used, every),
     ]
     return sheet.table("few_shot", title, columns, used, notes)
 
@@ -51,19 +52,23 @@ def _other(setting: str) -> str:
 
 
 def _few_shot_line(
-    sheet: Sheet, key: tuple[str, str, str, str, int], label: str, run: Trained | None, by_run: Mapping[str, Trained]
+    sheet: TableBuilder,
+    key: tuple[str, str, str, str, int],
+    label: str,
+    run: RunSummary | None,
+    by_run: Mapping[str, RunSummary],
 ) -> None:
     seen, setting, task, model, seed = key
     first = by_run.get(str(run.settings.get("start"))) if run else None
-    before, after = Average([first] if first else []), Average([run] if run else [])
+    before, after = SeedAverage([first] if first else []), SeedAverage([run] if run else [])
     places = ((before, "test_ood"), (after, "test_ood"), (after, "test_ind"))
     # A single run, so no mean could hide one that is not above random.
     cells = [
         score_cell(found.score(setting, split), above=found.above_random(setting, split)) for found, split in places
     ]
     published = "no" if key in paper.TABLE_9 else ""
-    direction = f"{LONG.get(seen, seen)} to {LONG.get(setting, setting)}"
-    labels = (direction, TASKS[task], NAMES[model] + sheet.mark(label), str(seed))
+    direction = f"{LONG_SETTINGS.get(seen, seen)} to {LONG_SETTINGS.get(setting, setting)}"
+    labels = (direction, LETTERS[task], MODEL_NAMES[model] + sheet.mark(label), str(seed))
     plain = [replace(cell, value=None) for cell in cells]
     sheet.add([*map(Cell, labels), source_cell([run] if run else []), *plain, Cell(published)])
     names = ("before_test_ood", "after_test_ood", "after_test_ind")

@@ -7,36 +7,35 @@ from dataclasses import replace
 from typing import Any
 
 from analysis import paper
-from analysis.averages import Average, Trained, less, or_nan, trained, variants
+from analysis.averages import RunSummary, SeedAverage, minus, or_nan, run_summaries, variants
 from analysis.layout import BLANK, Cell, Table
-from analysis.paper import NAMES, SETTINGS, SPLITS, Published
+from analysis.paper import BIMODAL, LEGEND, LETTERS, MODEL_NAMES, SPLITS, Published
 from analysis.runs import Runs
-from analysis.tables.sheet import (
-    BIMODAL,
-    HEAD,
+from analysis.tables.builder import (
+    LABEL_COLUMNS,
     LARGE,
-    LETTERS,
     MARKS,
-    SHORT,
-    TASKS,
-    Sheet,
+    SHORT_SETTINGS,
+    TableBuilder,
     arrow,
     difference_cell,
-    left_out,
-    of,
-    of_kind,
+    omission_notes,
+    runs_of,
     score_cell,
     seeds_cell,
     source_cell,
+    with_traits,
 )
+from train.results.columns import TEST_SETTINGS
+from travlr.tasks import PAPER
 
 STREAMED = ("training.stream", "training.examples")
 
 
 def table13(runs: Runs) -> Table:
     """Table 13: trained in mixed, with the difference from trained in image+caption."""
-    chosen = of_kind(runs)
-    title = f"Table 13. Mean macro-F1 trained in mixed (difference from trained in image+caption) ({LETTERS})"
+    chosen = with_traits(runs)
+    title = f"Table 13. Mean macro-F1 trained in mixed (difference from trained in image+caption) ({LEGEND})"
     notes = [
         *MARKS,
         f"#sd: how many mixed runs converged. Arrows: differences above {LARGE:+.0f} and below {-LARGE:+.0f}, "
@@ -48,13 +47,13 @@ def table13(runs: Runs) -> Table:
 def table14(runs: Runs) -> Table:
     """Table 14 (section F.2): trained in mixed, less trained in the tested setting alone on the part of the train split
     that mixed shows so: a quarter in image, a quarter in caption, a half in image+caption."""
-    title = f"Table 14. Mean macro-F1 trained in mixed, less trained on the part of the data in one setting ({LETTERS})"
+    title = f"Table 14. Mean macro-F1 trained in mixed, less trained on the part of the data in one setting ({LEGEND})"
     notes = [
         *MARKS[:1],
         "Baselines: trained and tested in the column's setting, on 25, 25 and 50 % of the train split. #sd: how many "
         f"mixed runs converged. Arrows: differences above {LARGE:+.0f} and below {-LARGE:+.0f}, tested by nothing.",
     ]
-    chosen = [run for run in trained(runs) if not run.kind - {"subset"}]
+    chosen = [run for run in run_summaries(runs) if not run.kind - {"subset"}]
     if any(run.settings.get("training.stream") for run in chosen if run.about["setting"] == "mixed"):
         notes.append(
             "Mixed runs of training.stream=true saw other examples than the train split, of which the baselines saw a "
@@ -66,44 +65,44 @@ def table14(runs: Runs) -> Table:
 PARTS = {"image": 0.25, "caption": 0.25, "image+caption": 0.5}  # of a mixed dataset that are shown so (appendix F)
 
 
-def _mixed(runs: Runs, name: str, title: str, chosen: Sequence[Trained], notes: Iterable[str]) -> Table:
+def _mixed(runs: Runs, name: str, title: str, chosen: Sequence[RunSummary], notes: Iterable[str]) -> Table:
     """Both tables: of each cell the mean of the mixed runs, and of what it is compared with."""
-    sheet = Sheet()
-    used: dict[str, Trained] = {}
+    sheet = TableBuilder()
+    used: dict[str, RunSummary] = {}
     known = paper.TABLE_13 if name == "table13" else paper.TABLE_14
-    for task in TASKS:
+    for task in PAPER:
         for model in BIMODAL:
-            mixed = [run for run in of(chosen, task, model, ("mixed",)) if not run.kind]
-            others = of(chosen, task, model)
+            mixed = [run for run in runs_of(chosen, task, model, ("mixed",)) if not run.kind]
+            others = runs_of(chosen, task, model)
             for label, found in variants(mixed) or [("", [])]:
                 cells = []
                 for split in SPLITS:
-                    for test in SETTINGS:
+                    for test in TEST_SETTINGS:
                         base = [run for run in others if _is_baseline(name, run, test) and _alike(name, run, found)]
                         used |= {run.about["name"]: run for run in (*found, *base)}
-                        numbers = (Average(found), Average(base), split, test)
+                        numbers = (SeedAverage(found), SeedAverage(base), split, test)
                         cells.append(_mixed_cell(name, *numbers))
                         key = {"task": task, "model": model, "settings": label or None}
                         sheet.data.append(key | _mixed_record(known[task, model, split, test], *numbers))
-                converged = seeds_cell(Average(found).converged if found else None)
-                labels = (Cell(TASKS[task]), Cell(NAMES[model] + sheet.mark(label)))
+                converged = seeds_cell(SeedAverage(found).converged if found else None)
+                labels = (Cell(LETTERS[task]), Cell(MODEL_NAMES[model] + sheet.mark(label)))
                 sheet.add([*labels, source_cell(found), *cells, converged], task)
-            printed = [known[task, model, split, test] for split in SPLITS for test in SETTINGS]
+            printed = [known[task, model, split, test] for split in SPLITS for test in TEST_SETTINGS]
             shown = [_mixed_text(found.score, found.difference) for found in printed]
-            sheet.paper((TASKS[task], NAMES[model]), [*shown, seeds_cell(printed[0].seeds)])
-    tested = [(group, SHORT[test]) for group in ("OOD", "InD") for test in SETTINGS]
-    told = [*notes, *left_out(runs, used.values(), trained(runs))]
-    return sheet.table(name, title, [*HEAD, *tested, ("", "#sd")], list(used.values()), told)
+            sheet.paper((LETTERS[task], MODEL_NAMES[model]), [*shown, seeds_cell(printed[0].seeds)])
+    tested = [(group, SHORT_SETTINGS[test]) for group in ("OOD", "InD") for test in TEST_SETTINGS]
+    told = [*notes, *omission_notes(runs, used.values(), run_summaries(runs))]
+    return sheet.table(name, title, [*LABEL_COLUMNS, *tested, ("", "#sd")], list(used.values()), told)
 
 
-def _is_baseline(table: str, run: Trained, test: str) -> bool:
+def _is_baseline(table: str, run: RunSummary, test: str) -> bool:
     """Whether a mixed score in a test setting is compared with that run's."""
     if table == "table13":
         return run.about["setting"] == "image+caption" and not run.kind
     return run.about["setting"] == test and run.part == PARTS[test]
 
 
-def _alike(table: str, run: Trained, mixed: Sequence[Trained]) -> bool:
+def _alike(table: str, run: RunSummary, mixed: Sequence[RunSummary]) -> bool:
     """Whether a run differs from the mixed ones in nothing but what the table compares; a subset cannot stream."""
     return bool(mixed) and len(variants([mixed[0], run], STREAMED if table == "table14" else ())) == 1
 
@@ -115,10 +114,10 @@ def _mixed_text(score: float | None, difference: float | None) -> Cell:
     return replace(score_cell(score, difference), mark=arrow(difference))
 
 
-def _mixed_cell(table: str, mixed: Average, base: Average, split: str, test: str) -> Cell:
+def _mixed_cell(table: str, mixed: SeedAverage, base: SeedAverage, split: str, test: str) -> Cell:
     """Of Table 13, a score without its difference where there is nothing to compare it with."""
     score = mixed.score(test, split)
-    difference = less(score, base.score(test, split))
+    difference = minus(score, base.score(test, split))
     if table == "table14":
         return difference_cell(difference)
     return BLANK if score is None else replace(
@@ -126,7 +125,7 @@ def _mixed_cell(table: str, mixed: Average, base: Average, split: str, test: str
     )  # fmt: skip
 
 
-def _mixed_record(published: Published, mixed: Average, base: Average, split: str, test: str) -> dict[str, Any]:
+def _mixed_record(published: Published, mixed: SeedAverage, base: SeedAverage, split: str, test: str) -> dict[str, Any]:
     compared = base.score(test, split)
     return {
         "split": split,
@@ -135,7 +134,7 @@ def _mixed_record(published: Published, mixed: Average, base: Average, split: st
         "compared_macro_f1": or_nan(compared),
         "compared_runs": len(base.runs),
         "compared_converged": base.converged if base.runs else None,
-        "difference": or_nan(less(mixed.score(test, split), compared)),
+        "difference": or_nan(minus(mixed.score(test, split), compared)),
         "paper_macro_f1": or_nan(published.score),
         "paper_difference": or_nan(published.difference),
         "paper_converged": published.seeds,

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import urlencode
 
 import pandas as pd
 
-from analysis.averages import Average, Trained, trained, variants
+from analysis.averages import RunSummary, SeedAverage, run_summaries, variants
 from analysis.layout import BLANK, Cell, Table
-from analysis.paper import NAMES
-from analysis.runs import Runs
-from analysis.tables.sheet import BIMODAL, MARKS, SHORT, TASKS, TEXT_ONLY, Sheet, left_out
-from train.config import SETTINGS as TRAINED_IN
+from analysis.paper import MODEL_NAMES
+from analysis.runs import Runs, in_order
+from analysis.tables.builder import MARKS, SHORT_SETTINGS, TableBuilder, omission_notes
+from train.config import SETTINGS
+from train.results.columns import BASELINES, TEST_SETTINGS, TEST_SPLITS, main_test_setting
 from train.results.scores import TEST
-from train.results.store import TEST_SETTINGS, TEST_SPLITS, main_test_setting
+from travlr.tasks import TASKS
 
 Place = tuple[str, str, str]  # task, test setting, split
 Measured = Mapping[tuple[str, str, str], Sequence[float]]  # name, test setting, split -> interval, couples right
 SPLITS = dict(zip(TEST_SPLITS, ("InD", "OOD"), strict=True))
-BASELINES = {"floor_query": "query", "floor_query_objects": "query, objects"}
 TEXT_ALONE = "Text alone"
 SHOWN = {"controlled": "Volta {}", "with a reader": "{} + reader", "with consistency": "{} + consistency"}
 
@@ -28,22 +29,21 @@ SHOWN = {"controlled": "Volta {}", "with a reader": "{} + reader", "with consist
 def overview(runs: Runs) -> Table:
     """Mean macro-F1 of each model and training setting, by task, test setting and split; baselines below.
 
-    Of runs that are set apart from those of Table 2 (see `Trained.kind`), those with a reader, with consistency and of
+    Of runs that are set apart from those of Table 2 (see `RunSummary.kind`), those with a reader, with consistency and of
     controlled architectures have lines of their own; others are left out, unless there is nothing else.
     """
-    every = _datasets_ranked(trained(runs))
+    every = _rank_by_task(_rank_by_task(run_summaries(runs), "dataset"), "inputs.vocabulary")
     used = [run for run in every if run.kind <= SHOWN.keys()] or every
-    found = {run.about["task"] for run in used}
-    tasks = [*(task for task in TASKS if task in found), *sorted(found - TASKS.keys())]
+    tasks = in_order((str(run.about["task"]) for run in used), TASKS)
     places = [(task, test, split) for task in tasks for test in TEST_SETTINGS for split in TEST_SPLITS]
     columns = ["name", "test_setting", "split", "interval_low", "interval_high", "couples_right"]
     measured = {tuple(row[:3]): row[3:] for row in runs.results[columns].itertuples(index=False, name=None)}
-    sheet = Sheet()
+    sheet = TableBuilder()
     for label, setting, line in _lines(sheet, used):
         cells = [_cell(sheet, line, label, setting, place, measured) for place in places]
-        sheet.add([Cell(label), Cell(SHORT.get(setting, setting.capitalize())), *cells])
+        sheet.add([Cell(label), Cell(SHORT_SETTINGS.get(setting, setting.capitalize())), *cells])
     heads = [("", "", "Model"), ("", "", "Trained in")]
-    heads += [(task, SHORT[test], SPLITS[split]) for task, test, split in places]
+    heads += [(task, SHORT_SETTINGS[test], SPLITS[split]) for task, test, split in places]
     notes = [
         f"Groups of columns: tasks, tested in; InD: {TEST_SPLITS[0]}, OOD: {TEST_SPLITS[1]}.",
         MARKS[0],
@@ -51,7 +51,7 @@ def overview(runs: Runs) -> Table:
         "highest mean of a column, where it is underlined. On the page, framed: tested as trained.",
         "Text alone: what rules reach that see the query, or the query and the number of objects; the highest of "
         "several datasets.",
-        *left_out(runs, used, every),
+        *omission_notes(runs, used, every),
     ]
     title = "Macro-F1 by model, task, test setting and split"
     table = sheet.table("overview", title, heads, used, notes)
@@ -59,39 +59,38 @@ def overview(runs: Runs) -> Table:
     return replace(table, rows=(*table.rows, *baselines), data=pd.DataFrame(sheet.data), shaded=True)
 
 
-def _datasets_ranked(runs: Sequence[Trained]) -> list[Trained]:
-    """Runs whose setting `dataset` is 1 on the dataset of their task that most are on, 2 on the next, and so on: what
-    was trained alike on all tasks has then equal settings."""
-    counts = pd.Series([(str(run.about["task"]), str(run.about["dataset"])) for run in runs]).value_counts()
-    ranks: dict[tuple[str, str], int] = {}
-    for task, dataset in sorted(counts.index, key=lambda key: (-counts[key], key)):
-        ranks[task, dataset] = 1 + sum(task == other for other, _ in ranks)
-    ranked = []
-    for run in runs:
-        rank = ranks[str(run.about["task"]), str(run.about["dataset"])]
-        ranked.append(replace(run, settings=run.settings | {"dataset": rank} if run.settings else {}))
-    return ranked
+def _rank_by_task(runs: Sequence[RunSummary], name: str) -> list[RunSummary]:
+    """Runs with a rank in place of a setting whose values depend on the task: 1 for the most frequent value of a task,
+    2 for the next, and so on. So runs on different tasks that were trained alike have equal settings."""
+    keys = [(str(run.about["task"]), str(run.settings.get(name))) for run in runs]
+    counts, ranks = Counter(keys), dict[tuple[str, str], int]()
+    for task, value in sorted(counts, key=lambda key: (-counts[key], key)):
+        ranks[task, value] = 1 + sum(task == other for other, _ in ranks)
+    return [
+        replace(run, settings=run.settings | {name: ranks[key]}) if name in run.settings else run
+        for run, key in zip(runs, keys, strict=True)
+    ]
 
 
-def _lines(sheet: Sheet, runs: Sequence[Trained]) -> Iterator[tuple[str, str, list[Trained]]]:
+def _lines(sheet: TableBuilder, runs: Sequence[RunSummary]) -> Iterator[tuple[str, str, list[RunSummary]]]:
     """What each line is called, its training setting, and its runs, which differ in task and seed alone."""
-    order = [*BIMODAL, *TEXT_ONLY]
-    models = sorted({str(run.about["model"]) for run in runs}, key=lambda m: (order.index(m) if m in order else 9, m))
-    for model in models:
+    for model in in_order((str(run.about["model"]) for run in runs), MODEL_NAMES):
         own = [run for run in runs if run.about["model"] == model]
         for kind in sorted({run.kind for run in own}, key=lambda kind: (len(kind), sorted(kind))):
-            label = NAMES.get(model, model)
+            label = MODEL_NAMES.get(model, model)
             for name in sorted(kind):
                 label = SHOWN.get(name, f"{{}}, {name}").format(label)
             for settings, alike in variants([run for run in own if run.kind == kind]):
-                for setting in (*TRAINED_IN, *sorted({str(run.about["setting"]) for run in alike} - {*TRAINED_IN})):
-                    if line := [run for run in alike if run.about["setting"] == setting]:
-                        yield label + sheet.mark(settings), setting, line
+                for setting in in_order((str(run.about["setting"]) for run in alike), SETTINGS):
+                    line = [run for run in alike if run.about["setting"] == setting]
+                    yield label + sheet.mark(settings), setting, line
 
 
-def _cell(sheet: Sheet, line: Sequence[Trained], label: str, setting: str, place: Place, measured: Measured) -> Cell:
+def _cell(
+    sheet: TableBuilder, line: Sequence[RunSummary], label: str, setting: str, place: Place, measured: Measured
+) -> Cell:
     task, test, split = place
-    average = Average([run for run in line if run.about["task"] == task])
+    average = SeedAverage([run for run in line if run.about["task"] == task])
     key = {"model": label, "train_setting": setting, "task": task, "test_setting": test, "split": split}
     sheet.data.append(key | average.numbers(test, split))
     score = average.score(test, split)
@@ -120,12 +119,13 @@ def _more(low: float, high: float, couples: float) -> str:
     return interval + ("" if pd.isna(couples) else f", couples right {couples:.1f} %")
 
 
-def _baseline(sheet: Sheet, results: pd.DataFrame, column: str, places: Sequence[Place]) -> tuple[Cell, ...]:
-    cells = [Cell(TEXT_ALONE), Cell(BASELINES[column])]
+def _baseline(sheet: TableBuilder, results: pd.DataFrame, name: str, places: Sequence[Place]) -> tuple[Cell, ...]:
+    words = BASELINES[name].replace(" and number of", ",")
+    cells = [Cell(TEXT_ALONE), Cell(words)]
     for task, test, split in places:
-        level = results.loc[(results["task"] == task) & (results["split"] == split), column].max()
+        level = results.loc[(results["task"] == task) & (results["split"] == split), f"floor_{name}"].max()
         known = pd.notna(level)
         cells.append(Cell(_text(level), float(level), classes="baseline") if known else Cell())
         told = {"task": task, "test_setting": test, "split": split, "macro_f1": float(level) if known else None}
-        sheet.data.append({"model": f"{TEXT_ALONE}: {BASELINES[column]}", **told})
+        sheet.data.append({"model": f"{TEXT_ALONE}: {words}", **told})
     return tuple(cells)

@@ -7,27 +7,25 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from analysis import paper
-from analysis.averages import Average, Trained, less, or_nan, trained, variants
+from analysis.averages import RunSummary, SeedAverage, minus, or_nan, run_summaries, variants
 from analysis.layout import Cell, Table
-from analysis.paper import NAMES, SETTINGS, SPLITS, Published
+from analysis.paper import BIMODAL, LEGEND, LETTERS, MODEL_NAMES, SPLITS, TEXT_ONLY, Published
 from analysis.runs import Runs
-from analysis.tables.sheet import (
-    BIMODAL,
-    HEAD,
-    LETTERS,
-    LONG,
+from analysis.tables.builder import (
+    LABEL_COLUMNS,
+    LONG_SETTINGS,
     MARKS,
-    SHORT,
-    TASKS,
-    TEXT_ONLY,
-    Sheet,
-    left_out,
-    of,
-    of_kind,
+    SHORT_SETTINGS,
+    TableBuilder,
+    omission_notes,
+    runs_of,
     score_cell,
     seeds_cell,
     source_cell,
+    with_traits,
 )
+from train.results.columns import TEST_SETTINGS
+from travlr.tasks import PAPER
 
 
 @dataclass(frozen=True)
@@ -38,29 +36,31 @@ class Column:
     name: str
     train: str
     test: str | None
-    of: Callable[[Trained], bool] = lambda run: True
+    of: Callable[[RunSummary], bool] = lambda run: True
     more: tuple[tuple[str, Any], ...] = ()  # of the data frame, beside train_setting and test_setting
 
-    def has(self, run: Trained) -> bool:
+    def has(self, run: RunSummary) -> bool:
         return run.about["setting"] == self.train and self.of(run)
 
 
 @dataclass(frozen=True)
-class Line:
+class GridRow:
     """A line of a table: its task and model, its other labels, and the runs that may stand in it."""
 
     task: str
     model: str
-    runs: list[Trained]
+    runs: list[RunSummary]
     labels: tuple[str, ...] = ()
     keys: tuple[tuple[str, Any], ...] = ()
     columns: tuple[int, ...] | None = None  # those that apply to it; None for all
 
 
-Known = Callable[[Line, Column], Published | None]
+Lookup = Callable[[GridRow, Column], Published | None]
 
 
-def _grid(sheet: Sheet, lines: Iterable[Line], columns: Sequence[Column], known: Known, free: Sequence[str]) -> None:
+def _fill_grid(
+    sheet: TableBuilder, lines: Iterable[GridRow], columns: Sequence[Column], known: Lookup, free: Sequence[str]
+) -> None:
     """Fill a sheet: for each line one row for each variant of its runs, and one of what the paper has."""
     for line in lines:
         for label, runs in variants(line.runs, free) or [("", [])]:
@@ -69,22 +69,22 @@ def _grid(sheet: Sheet, lines: Iterable[Line], columns: Sequence[Column], known:
                 if line.columns is not None and place not in line.columns:
                     cells.append(Cell("-"))
                     continue
-                average = Average([run for run in runs if column.has(run)])
+                average = SeedAverage([run for run in runs if column.has(run)])
                 published = known(line, column) or Published()
                 cells.append(_cell(average, column))
                 if column.test is not None:
                     sheet.data.append(_record(line, column, label, average, published))
-            labels = (TASKS[line.task], NAMES[line.model] + sheet.mark(label), *line.labels)
+            labels = (LETTERS[line.task], MODEL_NAMES[line.model] + sheet.mark(label), *line.labels)
             sheet.add([*map(Cell, labels), source_cell(runs), *cells], line.task)
         published_cells = [_published_cell(known(line, column), column.test is None) for column in columns]
-        sheet.paper((TASKS[line.task], NAMES[line.model], *line.labels), published_cells)
+        sheet.paper((LETTERS[line.task], MODEL_NAMES[line.model], *line.labels), published_cells)
 
 
-def _cell(average: Average, column: Column) -> Cell:
+def _cell(average: SeedAverage, column: Column) -> Cell:
     if column.test is None:
         return seeds_cell(average.converged if average.runs else None)
     score, within = (average.score(column.test, split) for split in SPLITS)
-    cell = score_cell(score, less(score, within), average.above_random(column.test, "test_ood"))
+    cell = score_cell(score, minus(score, within), average.above_random(column.test, "test_ood"))
     return replace(cell, mark=average.mark(column.test))
 
 
@@ -96,7 +96,7 @@ def _published_cell(found: Published | None, seeds: bool) -> Cell:
     return score_cell(found.score, found.difference)
 
 
-def _record(line: Line, column: Column, label: str, average: Average, published: Published) -> dict[str, Any]:
+def _record(line: GridRow, column: Column, label: str, average: SeedAverage, published: Published) -> dict[str, Any]:
     test = str(column.test)
     numbers = average.numbers(test)
     within = average.score(test, "test_ind")
@@ -110,52 +110,52 @@ def _record(line: Line, column: Column, label: str, average: Average, published:
         **dict(column.more),
         **numbers,
         "macro_f1_test_ind": or_nan(within),
-        "difference": or_nan(less(average.score(test, "test_ood"), within)),
+        "difference": or_nan(minus(average.score(test, "test_ood"), within)),
         "paper_macro_f1": or_nan(published.score),
         "paper_difference": or_nan(published.difference),
         "paper_converged": published.seeds,
     }
 
 
-def _tables_grid(
+def _grid_table(
     name: str,
     title: str,
     runs: Runs,
-    lines: Sequence[Line],
+    lines: Sequence[GridRow],
     columns: Sequence[Column],
-    known: Known,
+    known: Lookup,
     *,
-    heads: Sequence[tuple[str, str]] = HEAD,
+    heads: Sequence[tuple[str, str]] = LABEL_COLUMNS,
     free: Sequence[str] = (),
     notes: Iterable[str] = (),
 ) -> Table:
-    sheet = Sheet()
-    _grid(sheet, lines, columns, known, free)
+    sheet = TableBuilder()
+    _fill_grid(sheet, lines, columns, known, free)
     used = list({run.about["name"]: run for line in lines for run in line.runs if any(c.has(run) for c in columns)}
                 .values())  # fmt: skip
     names = [*heads, *((column.group, column.name) for column in columns)]
-    told = [*MARKS, *notes, *left_out(runs, used, trained(runs))]
+    told = [*MARKS, *notes, *omission_notes(runs, used, run_summaries(runs))]
     return sheet.table(name, title, names, used, told)
 
 
 def table2(runs: Runs) -> Table:
     """Table 2: macro-F1 on test_ood by training and test setting, with the difference from test_ind."""
     columns = []
-    for train in SETTINGS:
-        columns += [Column(LONG[train], SHORT[test], train, test) for test in SETTINGS]
-        columns.append(Column(LONG[train], "#sd", train, None))
-    chosen = of_kind(runs)
-    lines = [Line(task, model, of(chosen, task, model)) for task in TASKS for model in BIMODAL]
-    title = f"Table 2. Mean macro-F1 on test_ood (difference from test_ind) by training and test setting ({LETTERS})"
-    notes = ["Groups of columns: trained in; columns: tested in. #sd: how many runs converged.", *_few(lines)]
-    return _tables_grid("table2", title, runs, lines, columns, _known_of_table2, notes=notes)
+    for train in TEST_SETTINGS:
+        columns += [Column(LONG_SETTINGS[train], SHORT_SETTINGS[test], train, test) for test in TEST_SETTINGS]
+        columns.append(Column(LONG_SETTINGS[train], "#sd", train, None))
+    chosen = with_traits(runs)
+    lines = [GridRow(task, model, runs_of(chosen, task, model)) for task in PAPER for model in BIMODAL]
+    title = f"Table 2. Mean macro-F1 on test_ood (difference from test_ind) by training and test setting ({LEGEND})"
+    notes = ["Groups of columns: trained in; columns: tested in. #sd: how many runs converged.", *_seed_notes(lines)]
+    return _grid_table("table2", title, runs, lines, columns, _table2_score, notes=notes)
 
 
-def _known_of_table2(line: Line, column: Column) -> Published | None:
+def _table2_score(line: GridRow, column: Column) -> Published | None:
     return paper.TABLE_2.get((line.task, line.model, column.train, column.test or "image"))
 
 
-def _few(lines: Iterable[Line], seeds: int = 3) -> list[str]:
+def _seed_notes(lines: Iterable[GridRow], seeds: int = 3) -> list[str]:
     """How many cells have fewer runs than the paper's three."""
     counts = [
         sum(run.about["setting"] == setting for run in found)
@@ -170,72 +170,77 @@ def _few(lines: Iterable[Line], seeds: int = 3) -> list[str]:
 def text_only(runs: Runs) -> Table:
     """The text-only baselines of section 4, which the paper draws in figures 15 to 18 and does not print."""
     columns = [Column("Caption", "Caption", "caption", "caption"), Column("Caption", "#sd", "caption", None)]
-    chosen = of_kind(runs)
-    lines = [Line(task, model, of(chosen, task, model)) for task in TASKS for model in TEXT_ONLY]
-    title = f"Text-only baselines. Mean macro-F1 on test_ood (difference from test_ind), captions ({LETTERS})"
-    return _tables_grid("text_only", title, runs, lines, columns, lambda line, column: None, notes=_few(lines))
+    chosen = with_traits(runs)
+    lines = [GridRow(task, model, runs_of(chosen, task, model)) for task in PAPER for model in TEXT_ONLY]
+    title = f"Text-only baselines. Mean macro-F1 on test_ood (difference from test_ind), captions ({LEGEND})"
+    return _grid_table("text_only", title, runs, lines, columns, lambda line, column: None, notes=_seed_notes(lines))
 
 
 def frozen(runs: Runs) -> Table:
     """Section 5.2: only the classification head trained; each model tested in its own setting."""
-    columns = [Column("", SHORT[setting], setting, setting) for setting in SETTINGS]
-    chosen = of_kind(runs, "frozen")
+    columns = [Column("", SHORT_SETTINGS[setting], setting, setting) for setting in TEST_SETTINGS]
+    chosen = with_traits(runs, "frozen")
     lines = _with_text_only(chosen)
     title = (
-        f"Frozen encoder (section 5.2). Mean macro-F1 on test_ood (difference from test_ind), own setting ({LETTERS})"
+        f"Frozen encoder (section 5.2). Mean macro-F1 on test_ood (difference from test_ind), own setting ({LEGEND})"
     )
     notes = ["The paper prints two scores, the others it says are not above random."]
 
-    def known(line: Line, column: Column) -> Published | None:
+    def known(line: GridRow, column: Column) -> Published | None:
         return paper.FROZEN.get((line.task, line.model, column.train))
 
-    return _tables_grid("frozen", title, runs, lines, columns, known, notes=notes)
+    return _grid_table("frozen", title, runs, lines, columns, known, notes=notes)
 
 
-def _with_text_only(chosen: Sequence[Trained]) -> list[Line]:
+def _with_text_only(chosen: Sequence[RunSummary]) -> list[GridRow]:
     """A line for each task and model; of the text-only ones, caption (the second of three columns) alone."""
     return [
-        Line(task, model, of(chosen, task, model), columns=(1,) if model in TEXT_ONLY else None)
-        for task in TASKS
+        GridRow(task, model, runs_of(chosen, task, model), columns=(1,) if model in TEXT_ONLY else None)
+        for task in PAPER
         for model in (*BIMODAL, *TEXT_ONLY)
     ]
 
 
 def subsets(runs: Runs) -> Table:
     """Appendix C: how much of the train split a model needs; each tested in its own setting."""
-    chosen = [run for run in trained(runs) if not run.kind - {"subset"}]
+    chosen = [run for run in run_summaries(runs) if not run.kind - {"subset"}]
     parts = {f"{part:.4g}": part / 100 for part in (12.5, 25, 50, 100)}
     lines, names = [], (*BIMODAL, *TEXT_ONLY)
     streams = any(run.settings.get("training.stream") for run in chosen)
     columns = []
-    for setting in SETTINGS:
+    for setting in TEST_SETTINGS:
         for name, part in parts.items():
-            columns.append(Column(LONG[setting], f"{name} %", setting, setting, _is_part(part), (("part", part),)))
+            columns.append(
+                Column(LONG_SETTINGS[setting], f"{name} %", setting, setting, _is_part(part), (("part", part),))
+            )
         if streams:
-            columns.append(Column(LONG[setting], "stream", setting, setting, _is_part(None), (("part", None),)))
+            columns.append(
+                Column(LONG_SETTINGS[setting], "stream", setting, setting, _is_part(None), (("part", None),))
+            )
     own = tuple(place for place, column in enumerate(columns) if column.train == "caption")
-    for task in TASKS:
+    for task in PAPER:
         lines += [
-            Line(task, name, of(chosen, task, name), columns=own if name in TEXT_ONLY else None) for name in names
+            GridRow(task, name, runs_of(chosen, task, name), columns=own if name in TEXT_ONLY else None)
+            for name in names
         ]
 
-    def known(line: Line, column: Column) -> Published | None:
+    def known(line: GridRow, column: Column) -> Published | None:
         return paper.SUBSETS.get((line.task, line.model, column.train, dict(column.more)["part"]))
 
-    title = f"Appendix C. Macro-F1 on test_ood (difference from test_ind) by how much is trained on ({LETTERS})"
+    title = f"Appendix C. Macro-F1 on test_ood (difference from test_ind) by how much is trained on ({LEGEND})"
     notes = [
         "Groups of columns: trained and tested in; columns: part of the train split. The paper draws its scores "
         "(figures 15 to 18) and prints few of them; its subsets have one seed.",
         *(["stream: examples that are never repeated, in place of the train split."] if streams else []),
     ]
     free = ("training.examples", "training.stream")
-    return _tables_grid("subsets", title, runs, lines, columns, known, free=free, notes=notes)
+    return _grid_table("subsets", title, runs, lines, columns, known, free=free, notes=notes)
 
 
-def _is_part(part: float | None) -> Callable[[Trained], bool]:
+def _is_part(part: float | None) -> Callable[[RunSummary], bool]:
     """Whether a run learns from that part of the train split; None for a stream."""
 
-    def fits(run: Trained) -> bool:
+    def fits(run: RunSummary) -> bool:
         stream = bool(run.settings.get("training.stream"))
         return stream if part is None else not stream and run.part == part
 
@@ -247,36 +252,38 @@ def transfer(runs: Runs) -> Table:
     consistency. The paper has neither."""
     columns = []
     for train, other in (("image", "caption"), ("caption", "image")):
-        columns += [Column(LONG[train], SHORT[test], train, test) for test in (train, other)]
-        columns.append(Column(LONG[train], "#sd", train, None))
-    chosen = [run for run in trained(runs) if not run.kind - {"with a reader", "with consistency"}]
+        columns += [Column(LONG_SETTINGS[train], SHORT_SETTINGS[test], train, test) for test in (train, other)]
+        columns.append(Column(LONG_SETTINGS[train], "#sd", train, None))
+    chosen = [run for run in run_summaries(runs) if not run.kind - {"with a reader", "with consistency"}]
     helped = [run for run in chosen if run.kind]
     models = [model for model in BIMODAL if model == "uniter" or any(run.about["model"] == model for run in helped)]
     ways = {(500, False), (0, True)} - ({(500, False)} if any(_help(run)[0] for run in helped) else set())
     lines = []
-    for task in TASKS:
+    for task in PAPER:
         for model in models:
-            found = of(chosen, task, model, ("image", "caption"))
+            found = runs_of(chosen, task, model, ("image", "caption"))
             for way in [(0, False), *sorted(ways | {_help(run) for run in helped}, key=lambda way: way[::-1])]:
                 keys = (("reader_steps", way[0]), ("consistency", way[1]))
-                lines.append(Line(task, model, [run for run in found if _help(run) == way], (_help_text(*way),), keys))
+                lines.append(
+                    GridRow(task, model, [run for run in found if _help(run) == way], (_help_text(*way),), keys)
+                )
 
-    def known(line: Line, column: Column) -> Published | None:
-        return _known_of_table2(line, column) if line.labels == (_help_text(0, False),) else None
+    def known(line: GridRow, column: Column) -> Published | None:
+        return _table2_score(line, column) if line.labels == (_help_text(0, False),) else None
 
-    title = f"Cross-modal transfer. Mean macro-F1 on test_ood (difference from test_ind), by what helps it ({LETTERS})"
+    title = f"Cross-modal transfer. Mean macro-F1 on test_ood (difference from test_ind), by what helps it ({LEGEND})"
     notes = [
         "Groups of columns: trained in; columns: tested in. A reader, trained on unlabelled images and captions, "
         "writes the caption of each image, which the model is shown in its place. Consistency: of unlabelled pairs the "
         "model learns to say of the other modality what it says of the one it is trained in. Both are semi-supervised: "
         "the pairs are of the task's own distribution, those of consistency with its queries, and none has an answer.",
-        *_few(lines),
+        *_seed_notes(lines),
     ]
-    heads = (*HEAD[:2], ("", "Helped by"), HEAD[2])
-    return _tables_grid("transfer", title, runs, lines, columns, known, heads=heads, notes=notes)
+    heads = (*LABEL_COLUMNS[:2], ("", "Helped by"), LABEL_COLUMNS[2])
+    return _grid_table("transfer", title, runs, lines, columns, known, heads=heads, notes=notes)
 
 
-def _help(run: Trained) -> tuple[int, bool]:
+def _help(run: RunSummary) -> tuple[int, bool]:
     """Steps of the run's reader, 0 for none, and whether it learned from unlabelled pairs."""
     return int(run.settings.get("reader.steps") or 0), bool(run.settings.get("training.consistency"))
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.averages import Trained, trained
+from analysis.averages import RunSummary, run_summaries
 from analysis.layout import BLANK, Cell, Table
-from analysis.paper import SETTINGS, SPLITS
+from analysis.paper import SPLITS
 from analysis.runs import Runs
-from analysis.statistics import Paired, holm, paired
-from analysis.tables.sheet import SHORT, Sheet, score_text, signed
+from analysis.statistics import PairedComparison, holm, paired
+from analysis.tables.builder import SHORT_SETTINGS, TableBuilder, score_text, signed
+from train.results.columns import TEST_SETTINGS
+from train.results.predictions import read_predictions
 from train.results.scores import LEVEL
-from train.results.store import read_predictions
 from train.results.tables import differing_settings, settings_text
 
 
@@ -23,7 +24,7 @@ def compare(runs: Runs, name_a: str, name_b: str) -> Table:
     dataset was not found, examples stand for themselves, and a note says so. Raises `ValueError` for a name that is
     not there, and for runs on different datasets.
     """
-    found = {run.about["name"]: run for run in trained(runs)}
+    found = {run.about["name"]: run for run in run_summaries(runs)}
     for name in (name_a, name_b):
         if name not in found:
             raise ValueError(f"{name}: no finished run has this name; choose from {', '.join(found)}")
@@ -34,8 +35,8 @@ def compare(runs: Runs, name_a: str, name_b: str) -> Table:
     scenes = runs.examples(digest).set_index("id")["scene"] if digest in runs.datasets else None
     predictions = [read_predictions(runs.folder / name).to_pandas() for name in (name_a, name_b)]
     both = predictions[0].merge(predictions[1], on=["id", "split", "test_setting"], suffixes=("_a", "_b"))
-    places = [(split, test) for split in SPLITS for test in SETTINGS if (test, split) in {*one.rows, *other.rows}]
-    results: dict[tuple[str, str], Paired] = {}
+    places = [(split, test) for split in SPLITS for test in TEST_SETTINGS if (test, split) in {*one.rows, *other.rows}]
+    results: dict[tuple[str, str], PairedComparison] = {}
     for split, test in places:
         part = both[(both["split"] == split) & (both["test_setting"] == test)]
         if len(part):
@@ -47,18 +48,18 @@ def compare(runs: Runs, name_a: str, name_b: str) -> Table:
 
 
 def _compare_table(
-    runs: tuple[Trained, Trained],
+    runs: tuple[RunSummary, RunSummary],
     places: Sequence[tuple[str, str]],
-    results: Mapping[tuple[str, str], Paired],
+    results: Mapping[tuple[str, str], PairedComparison],
     adjusted: Mapping[tuple[str, str], float],
     clustered: bool,
 ) -> Table:
-    sheet = Sheet()
+    sheet = TableBuilder()
     for place in places:
         result = results.get(place)
         told: dict[str, Any] = {"split": place[0], "test_setting": place[1]}
         if result is None:
-            sheet.add([*map(Cell, (place[0], SHORT[place[1]])), *[BLANK] * 8])
+            sheet.add([*map(Cell, (place[0], SHORT_SETTINGS[place[1]])), *[BLANK] * 8])
             sheet.data.append(told)
             continue
         differs = adjusted[place] < LEVEL and not result.interval_low <= 0 <= result.interval_high
@@ -71,7 +72,7 @@ def _compare_table(
             f"{adjusted[place]:.2g}",
             higher,
         ]
-        sheet.add(map(Cell, (place[0], SHORT[place[1]], *texts)))
+        sheet.add(map(Cell, (place[0], SHORT_SETTINGS[place[1]], *texts)))
         sheet.data.append(told | vars(result) | {"p_adjusted": adjusted[place], "differs": differs})
     heads = ("Split", "Tested in", "Examples", "A", "B", "A - B [95 %]", "A right", "B right", "p", "Higher")
     apart = map(settings_text, differing_settings([run.settings for run in runs]))

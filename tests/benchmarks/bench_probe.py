@@ -19,7 +19,7 @@ import torch
 import transformers
 
 from analysis.probe.corpora.items import Corpus
-from analysis.probe.report.baselines import RULES, floors
+from analysis.probe.report.baselines import RULES, baselines
 from analysis.probe.report.metrics import measure
 from analysis.probe.scenes.corpus import SMOKE, build
 from analysis.probe.scorers.loading import load
@@ -64,7 +64,7 @@ def blind_rules(corpus: Corpus) -> None:
     """The blind rules over a corpus."""
     rows = []
     for rule in RULES:
-        took = seconds(lambda: floors(corpus, 0, [rule]))  # noqa: B023
+        took = seconds(lambda: baselines(corpus, 0, [rule]))  # noqa: B023
         rows.append([rule, f"{len(corpus.items):,}", f"{took:.2f}"])
     table("Blind rules", ["rule", "items", "seconds"], rows)
 
@@ -79,7 +79,7 @@ def smoke(folder: Path) -> None:
         steps = [time.perf_counter()]
         answers = score(corpus, load(str(model), device="cpu"), folder / f"{kind}-scores", log=quiet)
         steps.append(time.perf_counter())
-        words = floors(corpus, rules=["visible_words"])["visible_words"]
+        words = baselines(corpus, rules=["visible_words"])["visible_words"]
         measured = [measure(corpus.items, found) for found in (answers, words)]
         steps.append(time.perf_counter())
         parts = (steps[0] - begun, steps[1] - steps[0], steps[2] - steps[1], steps[2] - begun)

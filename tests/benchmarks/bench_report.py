@@ -25,24 +25,21 @@ import numpy as np
 
 from analysis.runs import examples_of
 from train.config import Run
+from train.results.columns import RESULT_COLUMNS, TEST_SETTINGS, TEST_SPLITS
+from train.results.predictions import predictions_table, write_predictions
 from train.results.provenance import provenance
 from train.results.scores import score
 from train.results.store import (
     CONFIG,
     RESULTS,
-    TEST_SETTINGS,
-    TEST_SPLITS,
     _write_table,
-    predictions_table,
+    canonical,
     read_config,
     rebuild_table,
     result_row,
     start_run,
     write_curve,
-    write_predictions,
 )
-
-from train.results.store import RESULT_COLUMNS, canonical  # isort: skip
 from travlr.dataset import Dataset, open_dataset
 from travlr.generate import GenerateArguments, generate_dataset
 from travlr.tasks import TASKS

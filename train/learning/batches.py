@@ -18,7 +18,7 @@ from train.learning.consistency import paired_inputs
 from train.learning.module import Schedule
 from train.learning.reader import PAIRS
 from train.models import shape_of
-from train.results.store import main_test_setting
+from train.results.columns import main_test_setting
 
 CANDIDATES = 8  # at the start of `training.shortest_first`, the best of so many examples (few objects) is used
 TOKENS = 16_384  # padded tokens of a batch in evaluation

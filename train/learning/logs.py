@@ -17,7 +17,7 @@ from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
 
 from train.config import Run
 from train.learning.devices import is_main_process
-from train.results.store import TEST_SPLITS, Row
+from train.results.columns import TEST_SPLITS, Row
 from train.results.tables import flat_settings
 
 MODES = ("offline", "online", "disabled")  # of W&B, by WANDB_MODE

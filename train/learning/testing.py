@@ -17,8 +17,10 @@ from train.data.inputs import Inputs
 from train.learning.batches import TOKENS, RunData, test_rows
 from train.learning.reader import distinct
 from train.models.layers import Model
-from train.results.scores import QueryTexts, Scores, by_group, couples_right, score, text_baselines
-from train.results.store import TEST_SPLITS, predictions_table
+from train.results.baselines import QueryTexts, text_baselines
+from train.results.columns import TEST_SPLITS
+from train.results.predictions import predictions_table
+from train.results.scores import Scores, by_group, couples_right, score
 from travlr.tasks import TASKS
 
 MAX_VISION = 1 << 26  # numbers of image states in memory at a time: 256 MiB

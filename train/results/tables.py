@@ -1,6 +1,6 @@
-"""Results as a person reads them: the table of one run, and the grid of many in the form of the paper's Table 2.
+"""Results as text: the settings in which runs differ, the table of one run, and the grid of several (Table 2).
 
-Rows are those that `train.results.store` reads back.
+Rows are as `train.results.store.read_results` returns them.
 """
 
 from __future__ import annotations
@@ -11,37 +11,47 @@ import re
 import statistics
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from train.results.store import TEST_SETTINGS, TEST_SPLITS, Row, canonical, has_converged, main_test_setting
+from train.config import SETTINGS
+from train.results.columns import BASELINES, TEST_SETTINGS, TEST_SPLITS, Row, has_converged, main_test_setting
+from train.results.store import canonical
 
 WIDTH, LABEL = 100, 40  # of what is printed, and of the first column of a grid
 
 
-# What runs differ in -------------------------------------------------------------------------------------------------
+# Settings ------------------------------------------------------------------------------------------------------------
 
 
 def flat_settings(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """A config by dotted names (`training.steps`), as the command line has them."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, value in config.items():
         if isinstance(value, Mapping):
-            found |= flat_settings(value, f"{prefix}{name}.")
+            settings |= flat_settings(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = json.dumps(value) if isinstance(value, list) else value
-    return found
+            settings[prefix + name] = json.dumps(value) if isinstance(value, list) else value
+    return settings
+
+
+def comparable_settings(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The flat settings of several configs: without `inputs`, unless each config records them (older ones do not)."""
+    settings = [flat_settings(config) for config in configs]
+    if all("inputs" in config for config in configs if config):
+        return settings
+    return [{name: value for name, value in one.items() if not name.startswith("inputs.")} for one in settings]
 
 
 def differing_settings(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of each of several flat configs, the settings in which not all are alike."""
+    """The settings of each flat config whose values are not the same in all of them."""
     names = sorted({name for config in configs for name in config})
-    apart = [name for name in names if len({json.dumps(config.get(name)) for config in configs}) > 1]
-    return [{name: config.get(name) for name in apart} for config in configs]
+    differing = [name for name in names if len({json.dumps(config.get(name)) for config in configs}) > 1]
+    return [{name: config.get(name) for name in differing} for config in configs]
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
-    """Settings as a person would type them."""
+    """Settings as the command line takes them."""
     return ", ".join(f"{name}={value_text(value)}" for name, value in settings.items())
 
 
@@ -54,13 +64,13 @@ def value_text(value: Any) -> str:
 
 
 def origin(row: Row) -> str:
-    """Where the weights were from, in words."""
+    """What the weights started from, in words."""
     if row["weights"] is None:
         return "origin of its weights unknown"
     return "from random weights" if row["weights"] == "random" else f"from {row['weights']}"
 
 
-def _scored(row: Row | None) -> str:
+def _score_text(row: Row | None) -> str:
     if row is None:
         return ""
     low, high = (row[name] for name in ("interval_low", "interval_high"))
@@ -70,7 +80,7 @@ def _scored(row: Row | None) -> str:
 
 
 def _two_digits(score: float) -> str:
-    """Two digits; what is below 100 does not read 100.00."""
+    """Two digits; a score below 100 is not rounded up to 100.00."""
     return f"{math.floor(score * 100) / 100 if 99.995 <= score < 100 else score:.2f}"
 
 
@@ -83,16 +93,16 @@ def _number(value: float | None, unit: str, digits: int = 0) -> list[str]:
 
 
 def _examples(row: Row) -> list[str]:
-    """What was learned from: with answers, and, where there were any, without."""
+    """How many labelled and unlabelled examples a run was trained on."""
     pairs = _number(row["unlabelled_examples"] or None, "unlabelled pairs of image and caption")
     return [*_number(row["train_examples"], "labelled examples" if pairs else "training examples"), *pairs]
 
 
-def _impossible(rows: Iterable[Row]) -> str:
-    """What the mark ! says, where a score has one."""
+def _impossible_note(rows: Iterable[Row]) -> str:
+    """The explanation of the mark !, where a score has one."""
     if all(row["possible"] is not False for row in rows):
         return ""
-    return " ! nothing that the model is shown tells the answer: its regions hold no places (regions.context=none)."
+    return " ! the answer is not in the model's input: its regions hold no places (regions.context=none)."
 
 
 def transfer_table(rows: Sequence[Row]) -> str:
@@ -100,9 +110,10 @@ def transfer_table(rows: Sequence[Row]) -> str:
     if len({row["run"] for row in rows}) != 1:
         raise ValueError(f"rows of {len({row['run'] for row in rows})} runs: this table is of one")
     first = rows[0]
-    named = {(row["test_setting"], row["split"]): row for row in rows}
-    sized = f" ({first['size']})" if first["size"] else ""
-    trained = f"{first['model']}{sized} trained in {first['setting']} on {first['task']}, seed {first['seed']}"
+    main = main_test_setting(first["setting"] or "")
+    by_test = {(row["test_setting"], row["split"]): row for row in rows}
+    size = f" ({first['size']})" if first["size"] else ""
+    run = f"{first['model']}{size} trained in {first['setting']} on {first['task']}, seed {first['seed']}"
     facts = [
         *_number(first["parameters"], "trainable parameters"),
         *_number(first["steps"], "steps"),
@@ -111,101 +122,108 @@ def transfer_table(rows: Sequence[Row]) -> str:
         *([first["precision"]] if first["precision"] else []),
         first["hardware"] or "unknown hardware",
     ]
-    lines = [_fill(f"{trained}, {origin(first)}"), _fill("; ".join(facts)), ""]
+    lines = [_fill(f"{run}, {origin(first)}"), _fill("; ".join(facts)), ""]
     lines.append(f"{'macro-F1 [95 %] tested in':<27}{'test_ind':<28}test_ood".rstrip())
-    for setting in (s for s in TEST_SETTINGS if any((s, split) in named for split in TEST_SPLITS)):
-        own = " (own)" if setting == main_test_setting(first["setting"] or "") else ""
-        cells = [f"{_scored(named.get((setting, split))):<28}" for split in TEST_SPLITS]
-        lines.append(f"{setting + own:<27}{''.join(cells)}".rstrip())
-    for label, column in (("floor: query alone", "floor_query"), ("  and number of objects", "floor_query_objects")):
-        cells = [f"{_floor_of(rows, split, column):<28}" for split in TEST_SPLITS]
+    for setting in (s for s in TEST_SETTINGS if any((s, split) in by_test for split in TEST_SPLITS)):
+        label = setting + " (own)" * (setting == main)
+        cells = [f"{_score_text(by_test.get((setting, split))):<28}" for split in TEST_SPLITS]
         lines.append(f"{label:<27}{''.join(cells)}".rstrip())
-    lines += _group_lines(named, main_test_setting(first["setting"] or ""))
+    for name, words in BASELINES.items():
+        cells = [f"{_baseline_text(rows, split, name):<28}" for split in TEST_SPLITS]
+        lines.append(f"{'baseline: ' + words.replace(' and number of', ','):<27}{''.join(cells)}".rstrip())
+    lines += _group_lines(by_test, main)
     tests = sorted({row["test"] for row in rows if row["test"]})
-    lines += ["", _fill(f"* above random: {' or '.join(tests) or 'test not recorded'}. Floors: what a rule reaches "
-                        f"that sees text only, fitted on the training split.{_impossible(rows)}")]  # fmt: skip
+    lines += ["", _fill(f"* above random: {' or '.join(tests) or 'test not recorded'}. Baselines: rules that see text "
+                        f"only, fitted on the training split.{_impossible_note(rows)}")]  # fmt: skip
     return "\n".join(lines)
 
 
-def _group_lines(named: Mapping[tuple[str, str], Row], own: str) -> list[str]:
-    """Scores by the pair's first item, for an average hides a model that learned one axis and not the other."""
+def _group_lines(by_test: Mapping[tuple[str, str], Row], setting: str) -> list[str]:
+    """Scores by the pair's first item: an average hides that a model learned one axis and not the other."""
     lines = []
     for split in TEST_SPLITS:
-        if (own, split) in named and (groups := named[own, split]["groups"]):
+        if (setting, split) in by_test and (groups := by_test[setting, split]["groups"]):
             parts = [f"{name} {_two_digits(part['macro_f1'])}" for name, part in json.loads(groups).items()]
-            lines.append(_fill(f"{own}, {split}, by the pair's first item: {', '.join(parts)}"))
+            lines.append(_fill(f"{setting}, {split}, by the pair's first item: {', '.join(parts)}"))
     return ["", *lines] if lines else []
 
 
-def _floor_of(rows: Iterable[Row], split: str, column: str) -> str:
-    found = {row[column] for row in rows if row["split"] == split and row[column] is not None}
-    return " / ".join(f"{value:.2f}" for value in sorted(found))
+def _baseline_text(rows: Iterable[Row], split: str, name: str) -> str:
+    """Macro-F1 of a baseline on a split, of each dataset of the rows."""
+    values = {row[f"floor_{name}"] for row in rows if row["split"] == split} - {None}
+    return " / ".join(f"{value:.2f}" for value in sorted(values))
 
 
 def grid_table(rows: Sequence[Row]) -> str:
     """Several runs in the form of the paper's Table 2, at most 100 columns wide.
 
     A cell is mean macro-F1 on test_ood (difference from test_ind), over the converged seeds or, where none has
-    converged, over all; runs are seeds of one another where their configs differ in nothing else. Empty where no run
-    was tested. An asterisk where every run averaged is above random.
+    converged, over all; seeds are runs whose configs differ in nothing else. It is empty where no run was tested, and
+    has an asterisk where every run averaged is above random.
     """
     runs: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         runs[row["run"]].append(row)
-    seeds: dict[str, list[list[Row]]] = defaultdict(list)
-    for of_run in runs.values():
-        seeds[_but_seed(of_run[0])].append(of_run)
-    kinds = sorted(seeds.items(), key=lambda item: tuple(str(item[1][0][0][k]) for k in ("task", "model", "size")))
-    lines, notes = [], [note for note, _ in _notes(kinds)]
+    groups = _seed_groups(list(runs.values()))
+    notes = _notes(groups)
     legend = list(dict.fromkeys(notes))
+    lines = []
     for setting in sorted({run[0]["setting"] or "" for run in runs.values()}, key=_setting_order):
         head = "".join(f"{name:<17}" for name in TEST_SETTINGS)
         lines += [f"trained in {setting or 'an unknown setting'}, tested in", f"{'':<{LABEL}}{head}converged"]
-        for (_, group), note in zip(kinds, notes, strict=True):
+        for (_, group), note in zip(groups, notes, strict=True):
             if (group[0][0]["setting"] or "") == setting:
                 lines.append(_grid_row(group, legend.index(note) + 1))
         lines.append("")
-    told = (
+    explanation = (
         "Mean macro-F1 on test_ood (difference from test_ind) of the converged runs, or of all where none has "
-        "converged. Converged: of how many runs the own setting (image+caption for mixed) is above random on test_ind. "
-        f"* every run averaged is above random.{_impossible(rows)}"
+        "converged. Converged: how many runs are above random on test_ind in their own setting (image+caption for "
+        f"mixed). * every run averaged is above random.{_impossible_note(rows)}"
     )
-    lines.append(_fill(told))
+    lines.append(_fill(explanation))
     lines += [_fill(f"[{number}] {note}") for number, note in enumerate(legend, 1)]
-    return "\n".join([*lines, *_grid_floors(rows)])
+    return "\n".join([*lines, *_grid_baselines(rows)])
 
 
-def _but_seed(row: Row) -> str:
-    if row["config"] is None:
-        return canonical({"run": row["run"]})
-    return canonical({key: value for key, value in json.loads(row["config"]).items() if key != "seed"})
+Run = list[Row]
+
+
+def _seed_groups(runs: Sequence[Run]) -> list[tuple[dict[str, Any], list[Run]]]:
+    """Runs that differ in their seed alone, with the settings that they share; by task, model and size."""
+    configs = [json.loads(run[0]["config"]) if run[0]["config"] else {"run": run[0]["run"]} for run in runs]
+    groups: dict[str, tuple[dict[str, Any], list[Run]]] = {}
+    for run, settings in zip(runs, comparable_settings(configs), strict=True):
+        settings.pop("seed", None)
+        groups.setdefault(canonical(settings), (settings, []))[1].append(run)
+    return [group for _, group in sorted(groups.items(), key=lambda item: _grid_order(item[0], item[1][1][0][0]))]
+
+
+def _grid_order(settings: str, row: Row) -> tuple[str, ...]:
+    return *(str(row[name]) for name in ("task", "model", "size")), settings
 
 
 def _setting_order(setting: str) -> tuple[int, str]:
-    known = (*TEST_SETTINGS, "mixed")
-    return known.index(setting) if setting in known else len(known), setting
+    return SETTINGS.index(setting) if setting in SETTINGS else len(SETTINGS), setting
 
 
-def _notes(kinds: Sequence[tuple[str, list[list[Row]]]]) -> Iterator[tuple[str, str]]:
-    """What a row of the grid must say beside its label; of rows that would look alike, what they differ in too."""
-    alike: dict[tuple[Any, ...], list[str]] = defaultdict(list)
-    said = []
-    for key, group in kinds:
-        row = group[0][0]
-        where = " or ".join(sorted({run[0]["hardware"] or "unknown hardware" for run in group}))
+def _notes(groups: Sequence[tuple[dict[str, Any], list[Run]]]) -> list[str]:
+    """The note of each row of the grid. Rows that would look alike have the settings in which they differ in it."""
+    notes: list[str] = []
+    alike: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for number, (_, runs) in enumerate(groups):
+        row = runs[0][0]
+        hardware = " or ".join(sorted({run[0]["hardware"] or "unknown hardware" for run in runs}))
         experiment = [f"experiment {row['experiment']}"] if row["experiment"] else []
-        note = "; ".join([origin(row), *experiment, *_number(row["steps"], "steps"),
-                          *_examples(row), where])  # fmt: skip
-        look = (*(row[name] for name in ("task", "model", "size", "setting")), note)
-        alike[look].append(key)
-        said.append((key, note, look))
-    for key, note, look in said:
-        apart = differing_settings([flat_settings(json.loads(other)) for other in alike[look]])
-        settings = settings_text(apart[alike[look].index(key)])
-        yield f"{note}; {settings}" if settings else note, key
+        notes.append("; ".join([origin(row), *experiment, *_number(row["steps"], "steps"), *_examples(row), hardware]))
+        alike[*(str(row[name]) for name in ("task", "model", "size", "setting")), notes[-1]].append(number)
+    for numbers in alike.values():
+        differing = differing_settings([groups[number][0] for number in numbers])
+        for number, settings in zip(numbers, differing, strict=True):
+            notes[number] += f"; {settings_text(settings)}" if settings else ""
+    return notes
 
 
-def _grid_row(group: list[list[Row]], note: int) -> str:
+def _grid_row(group: list[Run], note: int) -> str:
     converged = [run for run in group if has_converged(run)]
     cells = []
     for setting in TEST_SETTINGS:
@@ -214,17 +232,17 @@ def _grid_row(group: list[list[Row]], note: int) -> str:
     first = group[0][0]
     words = [str(first["task"]), str(first["model"]), first["size"] or "", f"[{note}]"]
     label = "".join(f"{word:<{width}}" for word, width in zip(words, (12, 13, 7, 7), strict=True))
-    fits = len(label) < LABEL  # else it has a line of its own
-    label = f"{label:<{LABEL}}" if fits else f"{' '.join(words)}\n{'':<{LABEL}}"
+    too_long = len(label) >= LABEL
+    label = f"{' '.join(words)}\n{'':<{LABEL}}" if too_long else f"{label:<{LABEL}}"
     return f"{label}{''.join(cells)}{len(converged)} of {len(group)}"
 
 
-def _find(run: Iterable[Row], setting: str, split: str) -> Row | None:
+def _find(run: Run, setting: str, split: str) -> Row | None:
     return next((row for row in run if (row["test_setting"], row["split"]) == (setting, split)), None)
 
 
 def _mean_cell(scores: dict[str, list[Row | None]]) -> str:
-    """Empty where a run that should be averaged was not tested on test_ood; no difference where not on test_ind."""
+    """Empty where a run was not tested on test_ood; without the difference where one was not tested on test_ind."""
     out = [row for row in scores["test_ood"] if row is not None]
     if not out or len(out) < len(scores["test_ood"]):
         return ""
@@ -238,13 +256,11 @@ def _mean_cell(scores: dict[str, list[Row | None]]) -> str:
     return f"{_two_digits(mean)}{mark}({change:+.2f})"
 
 
-def _grid_floors(rows: Sequence[Row]) -> list[str]:
-    said = []
+def _grid_baselines(rows: Sequence[Row]) -> list[str]:
+    texts = []
     for task in sorted({row["task"] or "" for row in rows}):
-        here = [row for row in rows if (row["task"] or "") == task]
-        pair = [_floor_of(here, "test_ood", column) for column in ("floor_query", "floor_query_objects")]
-        if all(pair):
-            said.append(f"{task} {pair[0]} and {pair[1]}")
-    return [_fill(f"Text alone reaches on test_ood (query; query and number of objects): {'; '.join(said)}.")] * bool(
-        said
-    )
+        of_task = [row for row in rows if (row["task"] or "") == task]
+        scores = [_baseline_text(of_task, "test_ood", name) for name in BASELINES]
+        if all(scores):
+            texts.append(f"{task} {' and '.join(scores)}")
+    return [_fill(f"Baselines on test_ood ({'; '.join(BASELINES.values())}): {'; '.join(texts)}.")] if texts else []

@@ -1,4 +1,4 @@
-"""VL-CheckList's files: its published corpora and run files, read as they are, and corpora written in their form.
+"""VL-CheckList's files: published corpora and run files are read, and corpora are written in the same form.
 
 The toolbox is described in "An Explainable Toolbox for Evaluating Pre-trained Vision-Language Models".
 """
@@ -23,12 +23,12 @@ from analysis.probe.corpora.taxonomy import TAXONOMY
 from travlr import files
 
 TREE = Path("corpus") / "v1"  # below the folder of a corpus: a YAML file for each axis and source
-SIDECAR = "items.jsonl"  # what the published format has no place for: pairs and labels
+SIDECAR = "items.jsonl"  # pairs and labels, which the published format does not have
 
 LARGEST_YAML = 1 << 20  # characters
 
 
-# Files that others wrote ---------------------------------------------------------------------------------------------
+# Untrusted files -----------------------------------------------------------------------------------------------------
 
 
 def read_json(path: Path) -> Any:
@@ -38,7 +38,7 @@ def read_json(path: Path) -> Any:
         if not text.strip():
             return []
         value = json.loads(text)
-        if "\\ud" in text.lower():  # an escape may be half of a character, which no file can hold
+        if "\\ud" in text.lower():  # an unpaired surrogate cannot be written as UTF-8
             json.dumps(value, ensure_ascii=False).encode()
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
@@ -51,8 +51,8 @@ def read_json(path: Path) -> Any:
     return value
 
 
-class _Plain(yaml.SafeLoader):
-    """Without aliases, of which a few lines make values that no memory holds."""
+class _LoaderWithoutAliases(yaml.SafeLoader):
+    """A YAML loader that refuses aliases, as a few of them expand beyond any memory."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -61,13 +61,13 @@ class _Plain(yaml.SafeLoader):
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The names and values in a YAML file of plain data. Raises `ValueError`, one line; tags make no objects."""
+    """The names and values in a YAML file of plain data (no tags). Raises `ValueError`, one line."""
     try:
         with open(path, encoding="utf-8-sig") as file:
             text = file.read(LARGEST_YAML + 1)
         if len(text) > LARGEST_YAML:
             raise ValueError(f"has more than {LARGEST_YAML:,} characters")
-        value = yaml.load(text, _Plain)
+        value = yaml.load(text, _LoaderWithoutAliases)
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from None
     except UnicodeError:
@@ -80,26 +80,26 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _short(value: Any) -> str:
-    """What others wrote, as part of a message of one line."""
+    """An untrusted value as text for a message of one line."""
     text = " ".join(str(value).split())
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def leaves(path: str) -> bool:
-    """Whether a path in a file points out of the folder that it is relative to."""
+def leaves_folder(path: str) -> bool:
+    """Whether a relative path leaves its folder."""
     normal = os.path.normpath(path.replace("\\", "/"))
     return os.path.isabs(normal) or normal == ".." or normal.startswith("../")
 
 
 # The corpus ----------------------------------------------------------------------------------------------------------
 
-ODDITIES = {
+IRREGULARITIES = {
     "bare": "records with a bare string in place of a list of sentences",
     "lengths": "records with more true than false sentences, or fewer",
     "spaces": "records with leading, trailing or double spaces, kept as they are",
-    "same": "records with a false sentence that equals a true one: nothing can be right there",
-    "elsewhere": "records with a false sentence that is a true one of the same picture in another record",
-    "repeats": "records that repeat an earlier one exactly",
+    "same": "records with a false sentence that equals a true one, which no answer gets right",
+    "elsewhere": "records with a false sentence that is true of the same picture in another record",
+    "repeats": "exact repeats of an earlier record",
 }
 
 
@@ -111,54 +111,53 @@ def read_corpus(
 ) -> Corpus:
     """A published corpus: the folder that holds `corpus/` and `data/`.
 
-    types: axes such as `Object/Location/mid`, or what is above them, such as `Relation`. data: sources, the names of
-    YAML files such as `vg_obj`. None: all. images: the folder that the pictures' roots (`IMG_ROOT`: vg, swig, hake) are
-    in, or one such root itself; None: the corpus's folder.
+    types: axes such as `Object/Location/mid`, or groups of axes such as `Relation`. data: sources, the names of YAML
+    files such as `vg_obj`. None: all. images: the folder that holds the pictures' roots (`IMG_ROOT`: vg, swig, hake),
+    or one such root; None: the corpus's folder.
 
-    Texts stay as they are, byte for byte. What is odd is counted in the corpus's notes. Malformed records (of another
-    shape, or without a true or a false sentence) and data files that are missing are left out: each has a line in the
-    corpus's `refused`. Raises `ValueError`, one line with the file, for one that cannot be read, and for types and data
-    that select nothing.
+    Texts are not changed. The corpus's notes count irregularities. Malformed records (of another shape, or without a
+    true or a false sentence) and missing data files are left out, with a line each in the corpus's `refused`. Raises
+    `ValueError`, one line with the file, for an unreadable file, and for types and data that select nothing.
     """
     root = Path(folder)
     if images is not None and not Path(images).is_dir():
         raise ValueError(f"images={images}: there is no such folder")
     if (root / files.WORK).exists():
-        raise ValueError(f"{folder}: is unfinished; run the command that makes it once more")
+        raise ValueError(f"{folder}: is unfinished; run the command that writes it again")
     chosen = _chosen(root, types, data)
     settings = {place: _settings(path, images) for place, path in chosen.items()}
     pictures = _above(Path(images), {one["IMG_ROOT"] for one in settings.values()}) if images else root
-    items, found = list[Item](), _Found()
-    for place, said in settings.items():
-        file = root / said["ANNO_PATH"]
-        if not os.path.isfile(file):  # false, too, of a name that no file can have
-            found.missing.append(place)
+    items, issues = list[Item](), _CorpusIssues()
+    for place, values in settings.items():
+        file = root / values["ANNO_PATH"]
+        if not os.path.isfile(file):  # also false for names that no file can have
+            issues.missing.append(place)
             continue
         records = read_json(file)
         if not isinstance(records, list):
             raise ValueError(f"{file}: needs a list of records [picture, {{POS: …, NEG: …}}]")
         if not records:
-            found.empty.append(place)
-        items += _items(records, place, _root(said["IMG_ROOT"], pictures, images), found)
+            issues.empty.append(place)
+        items += _items(records, place, _root(values["IMG_ROOT"], pictures, images), issues)
     if (root / SIDECAR).is_file():
         items = _labelled(root / SIDECAR, items)
-    refused = (*found.malformed, *(f"{place}: its data file is missing" for place in found.missing))
-    notes = tuple(found.notes(len(chosen)))
+    refused = (*issues.malformed, *(f"{place}: its data file is missing" for place in issues.missing))
+    notes = tuple(issues.notes(len(chosen)))
     return Corpus(root.resolve().name, "checklist", tuple(items), pictures, notes, refused)
 
 
 @dataclass
-class _Found:
-    """What files hold beside items. missing, empty: files, by axis and source. malformed: a line for each record. odd:
-    how many records of each file have each of `ODDITIES`."""
+class _CorpusIssues:
+    """Problems of a corpus's files. missing, empty: files, by axis and source. malformed: a line for each record.
+    irregular: for each of `IRREGULARITIES`, the number of records in each file."""
 
     missing: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
     malformed: list[str] = field(default_factory=list)
-    odd: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in ODDITIES})
+    irregular: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in IRREGULARITIES})
 
     def notes(self, number: int) -> Iterator[str]:
-        """number: of all files."""
+        """A line for each kind of problem. number: of all files."""
         missing = "missing data files, whose records are left out"
         for places, text in ((self.missing, missing), (self.empty, "empty data files")):
             if places:
@@ -166,48 +165,51 @@ class _Found:
         if self.malformed:
             of = Counter(line.partition(": ")[0].rpartition("/")[0] for line in self.malformed)
             yield f"{_counted(of, 'malformed records, left out')}; the first is {self.malformed[0]}"
-        yield from (_counted(self.odd[name], text) for name, text in ODDITIES.items() if self.odd[name])
+        yield from (
+            _counted(self.irregular[name], text) for name, text in IRREGULARITIES.items() if self.irregular[name]
+        )
 
 
 def _chosen(root: Path, types: Sequence[str] | None, data: Sequence[str] | None) -> dict[str, Path]:
-    """The YAML files that are asked for, by axis and source. Raises `ValueError` where a name selects none."""
+    """The selected YAML files, by axis and source. Raises `ValueError` where a name selects none."""
     paths = sorted((root / TREE).rglob("*.yaml"))
     if not paths:
         raise ValueError(f"{root}: has no {TREE}/…/NAME.yaml; name the folder that holds corpus/ and data/")
-    there = {path.relative_to(root / TREE).with_suffix("").as_posix(): path for path in paths}
-    kept = dict(there)
+    selected = {path.relative_to(root / TREE).with_suffix("").as_posix(): path for path in paths}
     for setting, names, part in (("types", types, 0), ("data", data, 1)):
         if names is None:
             continue
-        known = sorted({place.rpartition("/")[2 * part] for place in kept})
-        asked = [str(name).strip("/") for name in names]
-        for name in asked:
-            if not any(_under(place.rpartition("/")[2 * part], name, part) for place in kept):
-                near = difflib.get_close_matches(name, known, 3) or known
-                raise ValueError(f"{setting}: nothing is named {name!r} there; choose from {', '.join(near)}")
-        kept = {p: f for p, f in kept.items() if any(_under(p.rpartition("/")[2 * part], n, part) for n in asked)}
+        available = sorted({place.rpartition("/")[2 * part] for place in selected})
+        wanted = [str(name).strip("/") for name in names]
+        for name in wanted:
+            if not any(_under(place, name, part) for place in available):
+                near = difflib.get_close_matches(name, available, 3) or available
+                raise ValueError(f"{setting}: the corpus has no {name!r}; choose from {', '.join(near)}")
+        selected = {
+            p: f for p, f in selected.items() if any(_under(p.rpartition("/")[2 * part], n, part) for n in wanted)
+        }
     order = {axis: number for number, axis in enumerate(TAXONOMY)}
-    return dict(sorted(kept.items(), key=lambda one: (order.get(one[0].rpartition("/")[0], len(order)), one[0])))
+    return dict(sorted(selected.items(), key=lambda one: (order.get(one[0].rpartition("/")[0], len(order)), one[0])))
 
 
-def _under(name: str, asked: str, exact: int) -> bool:
-    return name == asked or (not exact and name.startswith(f"{asked}/"))
+def _under(name: str, group: str, exact: int) -> bool:
+    return name == group or (not exact and name.startswith(f"{group}/"))
 
 
 def _settings(path: Path, images: Path | str | None) -> dict[str, str]:
-    """What a corpus's YAML file says. Its TYPE is not read: all published ones are the same."""
+    """The values of a corpus's YAML file. TYPE is not read: it is the same in all published ones."""
     values = read_yaml(path)
     for name in ("ANNO_PATH", "IMG_ROOT"):
         if not isinstance(values.get(name), str):
             raise ValueError(f"{path}: {name} is missing or not a text")
-        if leaves(values[name]) and (name == "ANNO_PATH" or images is None):
+        if leaves_folder(values[name]) and (name == "ANNO_PATH" or images is None):
             mend = "" if name == "ANNO_PATH" else "; give images=FOLDER"
             raise ValueError(f"{path}: {name}: {_short(values[name])} leaves the folder of the corpus{mend}")
     return values
 
 
 def _above(images: Path, roots: set[str]) -> Path:
-    """The folder that the one root is in, where `images` is that root by its name: so items keep their paths."""
+    """The parent of `images` where `images` has the name of the only root, so that items keep their paths."""
     names = {root.strip("/") for root in roots}
     return (
         images.resolve().parent if names == {images.resolve().name} and not (images / names.pop()).is_dir() else images
@@ -215,22 +217,22 @@ def _above(images: Path, roots: set[str]) -> Path:
 
 
 def _root(root: str, pictures: Path, images: Path | str | None) -> PurePosixPath:
-    """What stands above the paths of records: nothing, where `images` is the root, under whatever name."""
-    stands = images is not None and (leaves(root) or not (pictures / root).is_dir())
-    return PurePosixPath("" if stands else root)
+    """The prefix of the records' paths; empty where `images` is the root itself, under any name."""
+    is_root = images is not None and (leaves_folder(root) or not (pictures / root).is_dir())
+    return PurePosixPath("" if is_root else root)
 
 
-def _items(records: list[Any], place: str, root: PurePosixPath, found: _Found) -> list[Item]:
-    """The items of one file, in its order; their ids hold their places in it. `found` is added to."""
+def _items(records: list[Any], place: str, root: PurePosixPath, issues: _CorpusIssues) -> list[Item]:
+    """The items of one file, in order, with their position in their ids. Adds to `issues`."""
     axis, _, source = place.rpartition("/")
     top, *middle, last = axis.split("/")
     labels = {middle[0].lower(): last} if top == "Object" and middle else {}
-    read: dict[str, _Record] = {}
+    read: dict[str, _ParsedRecord] = {}
     for number, value in enumerate(records):
         try:
             read[f"{place}/{number}"] = _record(value)
         except ValueError as error:
-            found.malformed.append(f"{place}/{number}: {error}")
+            issues.malformed.append(f"{place}/{number}: {error}")
     true_of: dict[str, set[str]] = defaultdict(set)
     for image, positives, _negatives, _bare in read.values():
         true_of[image].update(positives)
@@ -246,18 +248,18 @@ def _items(records: list[Any], place: str, root: PurePosixPath, found: _Found) -
             "repeats": (image, positives, negatives) in seen,
         }
         for trait in (trait for trait, holds in traits.items() if holds):
-            found.odd[trait][place] += 1
+            issues.irregular[trait][place] += 1
         seen.add((image, positives, negatives))
         items.append(Item(name, (root / image).as_posix(), positives, negatives, axis, source, labels=labels))
     return items
 
 
-_Record = tuple[str, tuple[str, ...], tuple[str, ...], bool]
+_ParsedRecord = tuple[str, tuple[str, ...], tuple[str, ...], bool]
 """Picture, true and false sentences, and whether a bare string stood for a list."""
 
 
-def _record(value: Any) -> _Record:
-    """Raises `ValueError`, with why, for what is no record, or one that nothing can be asked of."""
+def _record(value: Any) -> _ParsedRecord:
+    """Parse a record. Raises `ValueError`, with the reason, for another form and for a record without sentences."""
     if not (isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], dict)):
         raise ValueError("needs [picture, {POS: …, NEG: …}]")
     given = [value[1].get(name) for name in ("POS", "NEG")]
@@ -269,7 +271,7 @@ def _record(value: Any) -> _Record:
 
 
 def _counted(number: Counter[str], text: str) -> str:
-    """A note: how many in all, and the files that most of them are in."""
+    """A note with the total and the files with the largest numbers."""
     most = ", ".join(f"{place} {count:,}" for place, count in number.most_common(3))
     return f"{text}: {number.total():,} ({most}{', …' if len(number) > 3 else ''})"
 
@@ -282,30 +284,33 @@ def _by_axis(places: Sequence[str]) -> str:
 
 
 def _labelled(path: Path, items: Sequence[Item]) -> list[Item]:
-    """Items with the pairs and labels that a side-car file has of them. Raises `ValueError` where it does not fit."""
-    known: dict[str, Mapping[str, Any]] = {}
+    """Items with the pairs and labels of a sidecar file. Raises `ValueError` where the file does not fit the items."""
+    by_id: dict[str, Mapping[str, Any]] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         try:
-            said = json.loads(line)
-            known[said["id"]] = {
-                "pair": str(said["pair"]), "labels": {str(k): str(v) for k, v in said["labels"].items()},
-                "sentences": (said["positives"], said["negatives"]),
+            values = json.loads(line)
+            by_id[values["id"]] = {
+                "pair": str(values["pair"]), "labels": {str(k): str(v) for k, v in values["labels"].items()},
+                "sentences": (values["positives"], values["negatives"]),
             }  # fmt: skip
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise ValueError(
-                f"{path}: line {number}: is not an item; remove the file, or make the corpus anew"
+                f"{path}: line {number}: is not an item; remove the file, or write the corpus again"
             ) from None
-    found = []
+    labelled = []
     for item in items:
-        said = known.get(item.id)
-        if said and said["sentences"] != (list(item.positives), list(item.negatives)):
-            raise ValueError(f"{path}: {item.id} has other sentences than its data; remove the file, or make both anew")
-        found.append(replace(item, pair=said["pair"], labels={**item.labels, **said["labels"]}) if said else item)
-    return found
+        values = by_id.get(item.id)
+        if values and values["sentences"] != (list(item.positives), list(item.negatives)):
+            raise ValueError(
+                f"{path}: {item.id} has other sentences than its data; remove the file, or write the corpus again"
+            )
+        labels = {**item.labels, **values["labels"]} if values else {}
+        labelled.append(replace(item, pair=values["pair"], labels=labels) if values else item)
+    return labelled
 
 
 def published(items: Sequence[Item], root: str = "images") -> dict[str, bytes]:
-    """The files of the published form, by name: of each axis and source its YAML and, before it, its data.
+    """The files of the published form, by name: for each axis and source its data and then its YAML.
 
     root: the `IMG_ROOT`, the first part of each item's path. Raises `ValueError` for an axis, a source or a picture
     that leaves its folder.
@@ -313,7 +318,7 @@ def published(items: Sequence[Item], root: str = "images") -> dict[str, bytes]:
     written: dict[str, bytes] = {}
     for (axis, source), of in grouped(items).items():
         place = f"{axis}/{source}"
-        if not axis or not source or "/" in source or leaves(place):
+        if not axis or not source or "/" in source or leaves_folder(place):
             raise ValueError(f"{place}: an axis and a source must be names of folders and of a file")
         data = f"data/{place}.json"
         records = [[_below(root, item.image), {"POS": item.positives, "NEG": item.negatives}] for item in of]
@@ -324,19 +329,19 @@ def published(items: Sequence[Item], root: str = "images") -> dict[str, bytes]:
 
 
 def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images") -> None:
-    """Write items in the published form, with a side-car file of their pairs and labels.
+    """Write items in the published form, with a sidecar file of their pairs and labels.
 
-    `read_corpus` gives the same items; their ids become axis, source and place in the file. Killed at any moment, the
-    same call goes on. Raises `ValueError` for a folder that holds another corpus, and as `published`.
+    `read_corpus` returns the same items; their ids become axis, source and position in the file. After an interruption,
+    the same call continues. Raises `ValueError` for a folder that holds another corpus, and as `published`.
     """
     out = Path(folder)
-    named = [
+    numbered = [
         replace(item, id=f"{axis}/{source}/{number}")
         for (axis, source), of in grouped(items).items()
         for number, item in enumerate(of)
     ]
-    sidecar = "".join(f"{json.dumps(asdict(item))}\n" for item in named).encode()
-    written = {SIDECAR: sidecar, **published(items, root)}  # first what tells what is being made
+    sidecar = "".join(f"{json.dumps(asdict(item))}\n" for item in numbered).encode()
+    written = {SIDECAR: sidecar, **published(items, root)}  # the sidecar first: it identifies an unfinished corpus
     same = (out / SIDECAR).read_bytes() == sidecar if (out / SIDECAR).is_file() else not (out / "corpus").exists()
     if not same:
         raise ValueError(f"{out}: holds another corpus; name another folder")
@@ -349,15 +354,15 @@ def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images"
 
 
 def _below(root: str, image: str) -> str:
-    """The path below the root. Raises `ValueError` for one that is not there."""
-    if leaves(image) or not image.startswith(f"{root}/"):
+    """The path relative to the root. Raises `ValueError` for a path outside it."""
+    if leaves_folder(image) or not image.startswith(f"{root}/"):
         raise ValueError(f"picture {image!r}: its path must begin with {root}/ and stay there")
     return image.removeprefix(f"{root}/")
 
 
 # The run file --------------------------------------------------------------------------------------------------------
 
-KNOWN = {
+RUN_FILE_KEYS = {
     "": ("MAX_NUM", "MODEL_NAME", "MODE_NAME", "BATCH_SIZE", "TASK", "DATA", "OUTPUT"),
     "DATA": ("TYPES", "TEST_DATA"),
     "OUTPUT": ("DIR", "NUM"),
@@ -365,12 +370,12 @@ KNOWN = {
 
 
 @dataclass(frozen=True)
-class Run:
+class RunFile:
     """A published run file.
 
     types, data: as of `read_corpus`. task: `itc` or `itm`. most: sentences to score of each file, half as many records;
-    None for all (`MAX_NUM`). examples: of right and of wrong answers each in the result (`OUTPUT.NUM`). unknown: keys
-    that mean nothing, and what may have been meant.
+    None for all (`MAX_NUM`). examples: number of right and of wrong answers in the result (`OUTPUT.NUM`). unknown:
+    unknown keys, with suggestions.
     """
 
     types: tuple[str, ...]
@@ -384,11 +389,11 @@ class Run:
     unknown: tuple[str, ...] = ()
 
 
-def read_run(path: Path | str) -> Run:
-    """A published run file. Raises `ValueError`, one line with the key, for one that lacks or cannot mean something."""
+def read_run_file(path: Path | str) -> RunFile:
+    """Read a published run file. Raises `ValueError`, one line with the key, for a missing key or a wrong value."""
     values = read_yaml(Path(path))
     unknown = []
-    for part, names in KNOWN.items():
+    for part, names in RUN_FILE_KEYS.items():
         inside = values.get(part) if part else values
         if not isinstance(inside, dict):
             raise ValueError(f"{path}: {part} is missing; it needs {' and '.join(names)}")
@@ -401,7 +406,7 @@ def read_run(path: Path | str) -> Run:
         raise ValueError(f"{path}: TASK: {_short(values.get('TASK'))}: choose one of {', '.join(TASKS)}")
     if "MAX_NUM" not in values:
         raise ValueError(f"{path}: MAX_NUM is missing; give a number of sentences, or 0 for all")
-    return Run(
+    return RunFile(
         types=_names(path, "DATA.TYPES", data.get("TYPES")),
         data=_names(path, "DATA.TEST_DATA", data.get("TEST_DATA")),
         task=task,
@@ -409,7 +414,9 @@ def read_run(path: Path | str) -> Run:
         batch_size=_whole(path, "BATCH_SIZE", values.get("BATCH_SIZE", 16), 1),
         out=_names(path, "OUTPUT.DIR", output.get("DIR"))[0],
         examples=_whole(path, "OUTPUT.NUM", output.get("NUM", 5), 0),
-        model=str(values.get("MODEL_NAME", values.get("MODE_NAME", ""))),  # the sample that comes with it misspells it
+        model=str(
+            values.get("MODEL_NAME", values.get("MODE_NAME", ""))
+        ),  # MODE_NAME is a misspelling in the published sample
         unknown=tuple(unknown),
     )
 

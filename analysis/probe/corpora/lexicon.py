@@ -1,4 +1,4 @@
-"""What is known of English words: which exclude each other, which go together, their articles and numbers."""
+"""A lexicon of English words: which exclude or imply each other, their articles and numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from analysis.probe.corpora.checklist import read_yaml
 
 TABLES: dict[str, list[list[str]]] = {
-    # Of the words of a list, one at most is true of an object, or of a subject and an object.
+    # At most one word of each list is true of an object, or of a subject and an object.
     "Attribute/color": [
         ["red", "orange", "yellow", "green", "blue", "purple", "pink", "brown", "black", "white", "gray"],
     ],
@@ -42,7 +42,7 @@ TABLES: dict[str, list[list[str]]] = {
         ["chasing", "feeding", "hugging", "fighting"],
         ["opening", "closing"], ["entering", "leaving"], ["pushing", "pulling"],
     ],
-    # The first word of a list may be true where any of the others is.
+    # The first word of a list may be true wherever another one is.
     "together": [
         ["gray", "grey", "silver"], ["wooden", "wood"], ["metal", "metallic", "steel", "iron"], ["cloth", "fabric"],
         ["big", "large", "huge", "giant", "tall", "long", "wide", "thick"],
@@ -56,7 +56,7 @@ TABLES: dict[str, list[list[str]]] = {
         ["vehicle", "car", "truck", "bus", "van", "train", "motorcycle"], ["car", "van", "taxi"], ["bike", "bicycle"],
         ["sofa", "couch"], ["table", "desk"], ["plant", "tree", "bush", "flower"], ["cup", "mug"],
     ],
-    # Where the first is true of two objects, the second is true of them the other way round.
+    # If the first is true of (a, b), the second is true of (b, a).
     "inverse": [
         ["on", "under"], ["on top of", "under"], ["above", "below"], ["in front of", "behind"], ["near", "near"],
         ["to the left of", "to the right of"], ["next to", "next to"], ["far from", "far from"],
@@ -66,14 +66,15 @@ TABLES: dict[str, list[list[str]]] = {
         ["water", "grass", "snow", "sand", "hair", "food", "bread", "rice", "furniture", "luggage", "dirt", "gravel"],
         ["ice", "milk", "coffee", "juice", "wine", "beer", "cheese", "meat", "smoke", "traffic", "clothing", "fruit"],
     ],
-    # Nouns that take `are` though they have no final s, and nouns that take `is` though they have one.
+    # Plural nouns without a final s, and singular nouns with one.
     "plural": [["people", "men", "women", "children", "feet", "teeth", "mice", "geese", "police"]],
     "singular": [["bus", "gas", "lens", "canvas", "atlas", "circus", "cactus", "tennis", "pancreas"]],
 }  # fmt: skip
 IRREGULAR = {"people": "person", "men": "man", "women": "woman", "children": "child", "feet": "foot", "teeth": "tooth",
              "mice": "mouse", "geese": "goose", "knives": "knife", "leaves": "leaf", "shelves": "shelf",
              "potatoes": "potato", "tomatoes": "tomato", "buses": "bus"}  # fmt: skip
-# Vowels but those that sound like `you` or `won`, a silent h, and letters and numbers whose names begin with a vowel.
+# Initial vowels except those that sound like `you` or `won`, a silent h, and abbreviations and numbers pronounced with
+# an initial vowel.
 AN = re.compile(
     r"(?!u\b|u[fk]|ups\b|ur[aiu]|us(?!h)|ut[eio]|uv|uni(?![mnr]|de)|eu|ewe|one(?:s|\b)|once\b|oui)[aeiou]"
     r"|hour|honest|honou?r|heir|[fhlmnrsx]\b|(?:hd|lcd|mp3|rv|suv)s?\b|hdtv|xbox|8|1[18]\b"
@@ -81,7 +82,7 @@ AN = re.compile(
 
 
 def article(words: str) -> str:
-    """`a` or `an`, as the sound asks that words begin with."""
+    """`a` or `an`, by the first sound of the words."""
     return "an" if AN.match(words.lower()) else "a"
 
 
@@ -98,8 +99,8 @@ def singular(noun: str) -> str:
     return word[:-1] if re.search(r"[^su]s$", word) and len(word) > 3 else word
 
 
-class Words:
-    """What the tables say of words."""
+class Lexicon:
+    """Look-ups in the tables of words."""
 
     def __init__(self, tables: Mapping[str, list[list[str]]]) -> None:
         lists = {name: [tuple(words) for words in tables[name]] for name in tables}
@@ -118,21 +119,21 @@ class Words:
         """Whether both words may be true of the same thing."""
         return one == other or (one, other) in self.pairs
 
-    def excluded(self, word: str, known: Iterable[str]) -> bool:
-        """Whether what is known excludes a word, and nothing that is known goes with it."""
-        return any((word, one) in self.excluding for one in known) and not any(self.agree(word, one) for one in known)
+    def excluded(self, word: str, true: Iterable[str]) -> bool:
+        """Whether some of the true words exclude a word, and none agrees with it."""
+        return any((word, one) in self.excluding for one in true) and not any(self.agree(word, one) for one in true)
 
     def groups(self, word: str, top: str) -> dict[str, list[str]]:
-        """By axis below `Attribute/` or `Relation/`, the words that a word shares a list with."""
-        found = {
-            axis: sorted({other for words in groups if word in words for other in words} - {word})
-            for axis, groups in self.lists.items()
+        """By axis (in `Attribute/` or `Relation/`), the words that share a list with a word."""
+        groups = {
+            axis: sorted({other for words in lists if word in words for other in words} - {word})
+            for axis, lists in self.lists.items()
             if axis.startswith(top)
         }
-        return {axis: words for axis, words in found.items() if words}
+        return {axis: words for axis, words in groups.items() if words}
 
     def same(self, one: str, other: str) -> bool:
-        """Whether both nouns may name the same thing: by their last words, in the singular."""
+        """Whether two nouns may name the same object, by the singular of their last words."""
         return self.agree(singular(one), singular(other)) or self.agree(one, other)
 
     def form(self, noun: str) -> str:
@@ -142,21 +143,21 @@ class Words:
         return self.forms.get(word, guess)
 
     def phrase(self, noun: str, before: str = "") -> str:
-        """A noun, a word before it, and the article that they need."""
+        """A noun phrase with its article. before: a word before the noun."""
         whole = f"{before} {noun}".strip()
         return f"{article(whole)} {whole}" if self.form(noun) == "singular" else whole
 
     def there(self, word: str, noun: str = "") -> str:
-        """The sentence that something is there: the word, or the noun with the word before it."""
+        """An existential sentence: about the word, or about the noun with the word before it."""
         noun, before = (noun, word) if noun else (word, "")
         return f"there {self.be(noun)} {self.phrase(noun, before)} in the picture"
 
     def related(self, word: str, subject: str, target: str, be: bool) -> str:
-        """The sentence of a relation. be: whether the verb is `is` or `are`."""
+        """A sentence that states a relation. be: put `is` or `are` before the word."""
         return f"{self.phrase(subject)} {f'{self.be(subject)} ' * be}{word} {self.phrase(target)}"
 
     def is_adverbial(self, axis: str, predicate: str) -> bool:
-        """Whether `is` comes before a predicate: `on`, `holding`; not before `holds`."""
+        """Whether a predicate needs `is`: `on` and `holding` do, `holds` does not."""
         return axis == "Relation/spatial" or predicate.partition(" ")[0].endswith("ing")
 
     def be(self, noun: str) -> str:
@@ -168,8 +169,8 @@ def _both(one: str, other: str) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 def read_tables(path: Path | str | None = None) -> dict[str, list[list[str]]]:
-    """The built-in tables, extended by those in a YAML file of the same shape: names of `TABLES` with lists of lists of
-    words. Raises `ValueError`, one line, for another name or shape."""
+    """The built-in tables, extended by a YAML file of the same form (names of `TABLES` with lists of lists of words).
+    Raises `ValueError`, one line, for another name or shape."""
     tables = {name: [list(words) for words in lists] for name, lists in TABLES.items()}
     for name, lists in read_yaml(Path(path)).items() if path else ():
         if name not in tables:
@@ -183,10 +184,10 @@ def read_tables(path: Path | str | None = None) -> dict[str, list[list[str]]]:
             )
         if name == "inverse" and any(len(words) != 2 for words in lists):
             raise ValueError(f"{path}: inverse: needs lists of two words")
-        tables[name] += [[plain(word) for word in words] for words in lists]
+        tables[name] += [[normalize(word) for word in words] for words in lists]
     return tables
 
 
-def plain(text: str) -> str:
-    """In lower case, with single blanks: as words are compared."""
+def normalize(text: str) -> str:
+    """Lower case, with single blanks."""
     return " ".join(text.lower().split())

@@ -1,7 +1,7 @@
-"""Predicate-noun dependencies: the published evaluation set and result files, read, recomputed and written.
+"""The predicate-noun study's evaluation set and result files: read, recomputed and written.
 
-Nikolaus et al. 2022, "Do Vision-and-Language Transformers Learn Grounded Predicate-Noun Dependencies?". Two triplets
-(picture, true sentence, false sentence) are a pair that exchanges the sentences, so a text alone decides nothing.
+Nikolaus et al. 2022, "Do Vision-and-Language Transformers Learn Grounded Predicate-Noun Dependencies?". A pair is two
+triplets (picture, true sentence, false sentence) with exchanged sentences, so that text alone cannot decide.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from analysis.probe.config import TEMPLATES
-from analysis.probe.corpora.checklist import leaves, read_json
+from analysis.probe.corpora.checklist import leaves_folder, read_json
 from analysis.probe.corpora.items import WHOLE, Answer, Corpus, Item
 from analysis.probe.corpora.taxonomy import is_length
 from travlr import files
 
 SET = "eval_set.json"
-AXES = {"object": "predicate", "subject": "noun"}  # what is wrong in the false sentence, by the published `pos`
+AXES = {"object": "predicate", "subject": "noun"}  # wrong part of the false sentence, by the published `pos`
 
 RELATION = ("id", "Label1", "label", "Label2", "bounding_box")
 ALT = ("sentence_target_alt", "sentence_distractor_alt")
@@ -38,32 +38,32 @@ KEYS = (
 PROBABILITIES = ("prob_target_match", "prob_distractor_match")
 RESULTS = ("result", "result_separate", "result_strict", *PROBABILITIES, "cropped_image", "model")
 COLUMNS = (*KEYS, *RESULTS)
-LONGEST = 4096  # characters of a relationship in a result file
-Record = dict[str, Any]
+MAX_RELATION_LENGTH = 4096  # characters of a relationship in a result file
+Triplet = dict[str, Any]
 
 
 # The evaluation set --------------------------------------------------------------------------------------------------
 
 
-def read_records(path: Path | str) -> list[Record]:
+def read_records(path: Path | str) -> list[Triplet]:
     """The triplets of an evaluation set, checked: its file, or the folder that it is in.
 
     Raises `ValueError`, one line with file and record, for what cannot be read, an odd number of triplets, a missing
-    key, a value of another type, an id that is there twice, and a picture that leaves its folder.
+    key, a value of another type, a repeated id, and a picture that leaves its folder.
     """
     file = Path(path) / SET if Path(path).is_dir() else Path(path)
     values = read_json(file)
     if not isinstance(values, list):
         raise ValueError(f"{file}: needs a list of triplets")
     records = [_checked(value, f"{file}: record {number}") for number, value in enumerate(values)]
-    if twice := [one for one, times in Counter(record["id"] for record in records).items() if times > 1]:
-        raise ValueError(f"{file}: id {twice[0]} is there more than once")
+    if repeated := [one for one, times in Counter(record["id"] for record in records).items() if times > 1]:
+        raise ValueError(f"{file}: id {repeated[0]} occurs more than once")
     if len(records) % 2:
         raise ValueError(f"{file}: has an odd number of triplets, {len(records):,}; two in a row are a pair")
     return records
 
 
-def _checked(value: Any, where: str, keys: Sequence[str] = KEYS) -> Record:
+def _checked(value: Any, where: str, keys: Sequence[str] = KEYS) -> Triplet:
     if not isinstance(value, dict):
         raise ValueError(f"{where}: needs names and values")
     if lacking := [key for key in keys if key not in value]:
@@ -75,7 +75,7 @@ def _checked(value: Any, where: str, keys: Sequence[str] = KEYS) -> Record:
             raise ValueError(f"{where}: {key} is not {'a whole number' if key == 'id' else 'a text'}")
     if value["pos"] not in AXES:
         raise ValueError(f"{where}: pos is {value['pos']!r}; it must be object or subject")
-    if not value["img_filename"] or leaves(value["img_filename"]):
+    if not value["img_filename"] or leaves_folder(value["img_filename"]):
         raise ValueError(f"{where}: img_filename {value['img_filename']!r} leaves the folder of pictures")
     return {key: value[key] for key in keys}
 
@@ -91,7 +91,7 @@ def _check_relation(value: Any, where: str) -> None:
 
 
 def cropped_name(image: str, relation: str) -> str:
-    """The file with the crop of a picture to a relationship's box, by the published rule."""
+    """The file name of a picture cropped to a relationship's box, by the published rule."""
     stem, extension = os.path.splitext(image)
     return f"{stem}_rel_{relation}{extension}"
 
@@ -102,9 +102,9 @@ def read_set(
     """A published evaluation set as a corpus.
 
     Axis `predicate` where the false sentence has the wrong predicate, `noun` where it has the wrong noun. template:
-    `normal` ("a man is wearing glasses") or `alt` ("the man wears glasses"). cropped: ask of the crops to the target's
-    box, files named by `cropped_name`, without the visual distractors. images: the folder of the pictures; None: the
-    folder `images` beside the file, if there is one. Raises `ValueError` as `read_records`.
+    `normal` ("a man is wearing glasses") or `alt` ("the man wears glasses"). cropped: use crops to the target's box
+    (`cropped_name`), without the visual distractors. images: the folder of the pictures; None: the folder `images`
+    beside the file, if there is one. Raises `ValueError` as `read_records`.
     """
     if template not in TEMPLATES:
         raise ValueError(f"template={template}: choose one of {', '.join(TEMPLATES)}")
@@ -114,21 +114,21 @@ def read_set(
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     beside = folder / "images" if (folder / "images").is_dir() else None
     pairs = [(first, first + 1) for first in range(0, len(records), 2)]
-    alone = sum(not _mirrored(records[a], records[b]) for a, b in pairs)
-    note = f"pairs that are no mirrors of each other, where a text alone may decide: {alone:,} of {len(pairs):,}"
+    unmirrored = sum(not _mirrored(records[a], records[b]) for a, b in pairs)
+    note = f"pairs without exchanged sentences, where text alone may decide: {unmirrored:,} of {len(pairs):,}"
     corpus = _corpus(records, pairs, template, cropped)
-    return replace(corpus, pictures=Path(images) if images else beside, notes=(note,) if alone else ())
+    return replace(corpus, pictures=Path(images) if images else beside, notes=(note,) if unmirrored else ())
 
 
-def _corpus(records: Sequence[Record], pairs: Sequence[tuple[int, int]], template: str, cropped: bool) -> Corpus:
-    """Triplets as items; pairs: the places of both of each."""
-    pair = {place: str(number) for number, both in enumerate(pairs) for place in both}
-    items = (_item(record, pair.get(place, ""), template, cropped) for place, record in enumerate(records))
+def _corpus(records: Sequence[Triplet], pairs: Sequence[tuple[int, int]], template: str, cropped: bool) -> Corpus:
+    """Triplets as items. pairs: indices of both triplets of each pair."""
+    pair = {index: str(number) for number, both in enumerate(pairs) for index in both}
+    items = (_item(record, pair.get(index, ""), template, cropped) for index, record in enumerate(records))
     name = f"predicate-noun{', alt' * (template == 'alt')}{', cropped' * cropped}"
     return Corpus(name, "predicate_noun", tuple(items), None)
 
 
-def _item(record: Record, pair: str, template: str, cropped: bool) -> Item:
+def _item(record: Triplet, pair: str, template: str, cropped: bool) -> Item:
     target, distractor = ALT if template == "alt" else ("sentence_target", "sentence_distractor")
     image = record["img_filename"]
     labels = {key: record[key] for key in ("subject", "predicate", "object", "word_target", "word_distractor")}
@@ -144,7 +144,7 @@ def _item(record: Record, pair: str, template: str, cropped: bool) -> Item:
     )
 
 
-def _mirrored(one: Record, other: Record) -> bool:
+def _mirrored(one: Triplet, other: Triplet) -> bool:
     """Whether two triplets exchange their sentences."""
     names = [name for name in ("sentence_{}", "sentence_{}_alt") if name.format("target") in one]
     return one["pos"] == other["pos"] and all(
@@ -157,13 +157,13 @@ def _mirrored(one: Record, other: Record) -> bool:
 # Result files --------------------------------------------------------------------------------------------------------
 
 
-def read_results(path: Path | str) -> tuple[list[Record], list[Answer]]:
+def read_results(path: Path | str) -> tuple[list[Triplet], list[Answer]]:
     """A published result file: its triplets, with `cropped_image` and `model`, and the answers to them.
 
-    A file without probabilities, as of people, has scores 1 and 0 for the sentence that was chosen and the other one.
-    A triplet without result or with a probability that is not a number has failed. Raises `ValueError`, one line with
-    file and line, for missing columns, values of another type, an id that is there twice, and a result that its own
-    probabilities contradict.
+    A file without probabilities, such as that of human answers, gives score 1 to the chosen sentence and 0 to the
+    other. A triplet without a result or with a probability that is not a number counts as failed. Raises `ValueError`,
+    one line with file and line, for missing columns, values of another type, a repeated id, and a result that
+    contradicts its probabilities.
     """
     file = Path(path)
     records, answers = [], []
@@ -171,7 +171,7 @@ def read_results(path: Path | str) -> tuple[list[Record], list[Answer]]:
     for where, row in _rows(file):
         record, answer = _result(row, where)
         if answer.id in seen:
-            raise ValueError(f"{where}: id {answer.id} is there already")
+            raise ValueError(f"{where}: id {answer.id} occurs more than once")
         seen.add(answer.id)
         records.append(record)
         answers.append(answer)
@@ -179,36 +179,38 @@ def read_results(path: Path | str) -> tuple[list[Record], list[Answer]]:
 
 
 def results_name(template: str, cropped: bool) -> str:
-    """The published name of a result file: it alone says which template was asked."""
+    """The published name of a result file, which is the only record of the template."""
     return f"results{'_cropped_images' * cropped}{ALT_NAME * (template == 'alt')}.csv"
 
 
 @dataclass(frozen=True)
-class AnsweredCorpus:
-    """Triplets that a model has answered, as a corpus: that of `read_set` where all triplets are there. records,
-    answers: one for each item, in order. model: its name, the folder's where the files have none."""
+class ResultsCorpus:
+    """The triplets of result files as a corpus, equal to that of `read_set` if all triplets are there.
+
+    records, answers: one for each item, in order. model: its name, or the folder's where the files have none.
+    """
 
     corpus: Corpus
-    records: tuple[Record, ...]
+    records: tuple[Triplet, ...]
     answers: tuple[Answer, ...]
     model: str
 
 
 def result_files(folder: Path | str) -> list[Path]:
-    """The CSV files of a folder in the order of their names; where it has none, the result files of its subfolders, one
-    for each model as published."""
+    """The CSV files of a folder, sorted; if it has none, the result files of its subfolders (one per model, as
+    published)."""
     below = (path for path in Path(folder).glob("*/results*.csv") if not path.parent.name.startswith("."))
     return sorted(Path(folder).glob("*.csv")) or sorted(below)
 
 
-def results_corpora(paths: Sequence[Path | str]) -> list[AnsweredCorpus]:
+def results_corpora(paths: Sequence[Path | str]) -> list[ResultsCorpus]:
     """Result files as corpora. Files of one folder with the same model, template and cropping are parts of one corpus,
     in the order of `paths`.
 
-    The other template where the file's name says so, as the published names do. Raises `ValueError` as `read_results`,
-    for a file without results, and for an id that two parts have.
+    The template follows from the file's name, as in the published names. Raises `ValueError` as `read_results`, for a
+    file without results, and for an id that occurs in two parts.
     """
-    groups: dict[tuple[Path, str, str, bool], list[tuple[Record, Answer]]] = {}
+    groups: dict[tuple[Path, str, str, bool], list[tuple[Triplet, Answer]]] = {}
     for path in map(Path, paths):
         records, answers = read_results(path)
         if not records:
@@ -216,13 +218,15 @@ def results_corpora(paths: Sequence[Path | str]) -> list[AnsweredCorpus]:
         template = "alt" if ALT_NAME in path.stem and ALT[0] in records[0] else "normal"
         model, cropped = records[0]["model"] or path.absolute().parent.name, bool(records[0]["cropped_image"])
         parts = groups.setdefault((path.parent, model, template, cropped), [])
-        if twice := {answer.id for _, answer in parts} & {answer.id for answer in answers}:
-            raise ValueError(f"{path}: another file of the folder has id {min(twice)}, of the same model, too")
+        if repeated := {answer.id for _, answer in parts} & {answer.id for answer in answers}:
+            raise ValueError(f"{path}: another file of this folder and model also has id {min(repeated)}")
         parts += zip(records, answers, strict=True)
     corpora = []
     for (_, model, template, cropped), parts in groups.items():
-        joined, given = zip(*parts, strict=True)
-        corpora.append(AnsweredCorpus(_corpus(joined, pairs_of(joined), template, cropped), joined, given, model))
+        joined, joined_answers = zip(*parts, strict=True)
+        corpora.append(
+            ResultsCorpus(_corpus(joined, pairs_of(joined), template, cropped), joined, joined_answers, model)
+        )
     return corpora
 
 
@@ -236,7 +240,7 @@ def _rows(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
             for row in reader:
                 where = f"{file}: line {reader.line_num}"
                 if None in row or None in row.values():
-                    raise ValueError(f"{where}: has another number of columns than the first line; it may be cut off")
+                    raise ValueError(f"{where}: has more or fewer columns than the first line; the file may be cut off")
                 yield where, row
     except OSError as error:
         raise ValueError(f"{file}: {error.strerror}") from None
@@ -246,8 +250,8 @@ def _rows(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
         raise ValueError(f"{file}: {error}") from None
 
 
-def _result(row: Mapping[str, str], where: str) -> tuple[Record, Answer]:
-    record: Record = {key: row[key] for key in KEYS if key in row}
+def _result(row: Mapping[str, str], where: str) -> tuple[Triplet, Answer]:
+    record: Triplet = {key: row[key] for key in KEYS if key in row}
     if not record["id"].isdecimal():
         raise ValueError(f"{where}: id {record['id'][:20]!r} is not a whole number")
     record["id"] = int(record["id"][:18])
@@ -271,13 +275,13 @@ def _result(row: Mapping[str, str], where: str) -> tuple[Record, Answer]:
 
 
 def _literal(text: str, where: str) -> Any:
-    """A relationship as Python prints a dictionary: read as a literal, never run."""
-    if len(text) > LONGEST:
-        raise ValueError(f"{where}: has more than {LONGEST:,} characters")
+    """A relationship in Python's notation for dictionaries, parsed as a literal and never executed."""
+    if len(text) > MAX_RELATION_LENGTH:
+        raise ValueError(f"{where}: has more than {MAX_RELATION_LENGTH:,} characters")
     try:
         return ast.literal_eval(text)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        raise ValueError(f"{where}: is not a dictionary as Python prints it") from None
+        raise ValueError(f"{where}: is not a dictionary in Python's notation") from None
 
 
 def _boolean(text: str, where: str) -> bool:
@@ -295,18 +299,18 @@ def _number(text: str, where: str) -> float:
 
 def write_results(
     path: Path | str,
-    records: Sequence[Record],
+    records: Sequence[Triplet],
     answers: Sequence[Answer],
     model: str | None = None,
     cropped: bool | None = None,
 ) -> None:
     """Write answers as a result file with the published columns, in their order and number format.
 
-    What `read_results` read of a published file gives that file again, byte for byte; another file that is in its place
-    is kept (see `travlr.files`). model, cropped: where given, in place of the records' own. A triplet that was not
-    scored has no result and no probabilities. result_separate: how many of the two sentences, as a part, are on their
-    side of a probability of 0.5; result_strict: whether both are. Raises `ValueError` where records and answers do not
-    go together, and for records without all of `KEYS`.
+    Writing what `read_results` read restores a published file byte for byte; another file of that name is kept (see
+    `travlr.files`). model, cropped: override the records' values. A triplet that was not scored has no result and no
+    probabilities. result_separate: the share of the two sentences on the right side of a probability of 0.5;
+    result_strict: whether both are. Raises `ValueError` where records and answers do not match, and for records that
+    lack some of `KEYS`.
     """
     if [str(record["id"]) for record in records] != [answer.id for answer in answers]:
         raise ValueError(f"triplets: {len(records)}, answers: {len(answers)}; needs an answer to each, in order")
@@ -321,12 +325,12 @@ def write_results(
         for record, answer in zip(records, answers, strict=True):
             is_cropped = record.get("cropped_image", False) if cropped is None else cropped
             name = record.get("model", "") if model is None else model
-            writer.writerow([*(record[key] for key in KEYS), *_said(answer), is_cropped, name])
-    with contextlib.suppress(OSError):  # another file may be on its way there
+            writer.writerow([*(record[key] for key in KEYS), *_result_values(answer), is_cropped, name])
+    with contextlib.suppress(OSError):  # it is not empty while another file is written
         work.rmdir()
 
 
-def _said(answer: Answer) -> list[Any]:
+def _result_values(answer: Answer) -> list[Any]:
     if answer.status != "scored":
         return [""] * 5
     (target,), (distractor,) = answer.positives, answer.negatives
@@ -335,7 +339,7 @@ def _said(answer: Answer) -> list[Any]:
 
 
 def _sides(target: Any, distractor: Any) -> tuple[Any, Any]:
-    """Of numbers or of arrays: which are on their side of a probability of 0.5."""
+    """Which numbers, or elements of arrays, are on the right side of a probability of 0.5."""
     return target >= 0.5, distractor < 0.5
 
 
@@ -347,11 +351,11 @@ class Accuracies:
     """Accuracies as parts of 1, None where nothing was scored.
 
     total = scored + missing + unreadable + failed, in triplets. ties: triplets with two equal scores, never right.
-    single: triplets whose true sentence is strictly above the false one. separate, strict: means of `result_separate`
-    and `result_strict` (see `write_results`). pairs: those with both triplets scored. pair: those with both right (the
-    published metric), and predicate, noun: of those with the wrong predicate or noun. same: pairs in which one sentence
-    wins for both pictures, so that the text decided. decisive: of the pairs with both right or both wrong, the part
-    with both right; 0.5 without grounding, whatever the text says.
+    single: triplets whose true sentence scores strictly above the false one. separate, strict: means of
+    `result_separate` and `result_strict` (see `write_results`). pairs: number of pairs with both triplets scored. pair:
+    pairs with both triplets right (the published metric); predicate, noun: the same, for pairs with the wrong predicate
+    or noun. same: pairs in which the same sentence wins for both pictures, so that the text decided. decisive: pairs
+    with both right among those with both right or both wrong; 0.5 without grounding, whatever the text.
     """
 
     total: int
@@ -371,14 +375,14 @@ class Accuracies:
     decisive: float | None
 
 
-def accuracies(records: Sequence[Record], answers: Sequence[Answer]) -> Accuracies:
-    """Accuracies of answers to triplets, in their order. Raises `ValueError` where they do not go together."""
+def accuracies(records: Sequence[Triplet], answers: Sequence[Answer]) -> Accuracies:
+    """Accuracies of the answers to triplets. Raises `ValueError` unless there is one answer for each, in order."""
     if [str(record["id"]) for record in records] != [answer.id for answer in answers]:
         raise ValueError(f"triplets: {len(records)}, answers: {len(answers)}; needs an answer to each, in order")
     status = Counter(answer.status for answer in answers)
     scored = np.array([answer.status == "scored" for answer in answers], bool)
-    given = [(*answer.positives, *answer.negatives) if ok else (0.0, 0.0) for answer, ok in zip(answers, scored)]  # noqa: B905
-    target, distractor = np.array(given, float).reshape(-1, 2).T
+    values = [(*answer.positives, *answer.negatives) if ok else (0.0, 0.0) for answer, ok in zip(answers, scored)]  # noqa: B905
+    target, distractor = np.array(values, float).reshape(-1, 2).T
     right, tie = target > distractor, target == distractor
     sides = np.stack(_sides(target, distractor), axis=1)[scored]
     pairs = np.array(pairs_of(records), int).reshape(-1, 2)
@@ -408,12 +412,12 @@ def _share(values: np.ndarray) -> float | None:
     return float(values.mean()) if values.size else None
 
 
-def pairs_of(records: Sequence[Record]) -> list[tuple[int, int]]:
-    """The places of the triplets of each pair: two in a row, where ids count from 0 without a gap. In a file of some
-    triplets, as people's: those whose ids would be in a row and that exchange their sentences."""
+def pairs_of(records: Sequence[Triplet]) -> list[tuple[int, int]]:
+    """The indices of both triplets of each pair: each two in a row, if ids count from 0 without a gap. In a file with
+    some of the triplets, such as human answers: those with ids 2k and 2k + 1 that exchange their sentences."""
     ids = [record["id"] for record in records]
     if ids == list(range(len(ids))):
         return [(first, first + 1) for first in range(0, len(ids) - 1, 2)]
-    place = {one: number for number, one in enumerate(ids)}
-    found = [(place[one], place[one + 1]) for one in ids if one % 2 == 0 and one + 1 in place]
-    return [(a, b) for a, b in found if _mirrored(records[a], records[b])]
+    index = {one: number for number, one in enumerate(ids)}
+    pairs = [(index[one], index[one + 1]) for one in ids if one % 2 == 0 and one + 1 in index]
+    return [(a, b) for a, b in pairs if _mirrored(records[a], records[b])]

@@ -1,4 +1,4 @@
-"""Which items of a corpus are asked: those that can be answered, a sample of them, or the published choice."""
+"""Select items of a corpus: those that can be answered, a sample, or the published selection."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from pathlib import Path
 from analysis.probe.corpora.items import WHOLE, Corpus, Item, Missing, Unreadable, find_picture
 
 
-def counted(number: int, what: str) -> str:
-    """Such as `1 item` and `2,000 items`."""
+def count_text(number: int, what: str) -> str:
+    """A number with its noun, such as `1 item` and `2,000 items`."""
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def grouped(items: Iterable[Item]) -> dict[tuple[str, str], list[Item]]:
-    """Items by axis and source, in their order: VL-CheckList has a file for each."""
-    found: dict[tuple[str, str], list[Item]] = {}
+    """Items by axis and source, in order. VL-CheckList has a file for each."""
+    groups: dict[tuple[str, str], list[Item]] = {}
     for item in items:
-        found.setdefault((item.axis, item.source), []).append(item)
-    return found
+        groups.setdefault((item.axis, item.source), []).append(item)
+    return groups
 
 
 def answerable(corpus: Corpus) -> Corpus:
-    """Without items whose false sentence is also a true one: nothing can be right there."""
+    """The corpus without items that have the same sentence as true and false: no answer to them is right."""
     items = tuple(item for item in corpus.items if set(item.positives).isdisjoint(item.negatives))
     left = len(corpus.items) - len(items)
     if not left:
         return corpus
-    note = f"Left out: {counted(left, 'item')} with a false sentence that is also a true one."
+    note = f"Left out: {count_text(left, 'item')} with a false sentence that is also a true one."
     return replace(corpus, items=items, notes=(*corpus.notes, note))
 
 
 def sample(corpus: Corpus, limit: int | None, seed: int) -> Corpus:
     """About `limit` items of each axis and source, spread over folders of pictures and over pictures, in their order.
 
-    Each has the same chance to be in (systematic sampling along a random order of pictures), so a score of the sample
-    estimates that of all. It depends on the seed and the items, not on their order or on which pictures are there. An
-    item and its mirror stay together; where only some have one, the sample is as large on average.
+    Each item is drawn with the same probability (systematic sampling along a random order of pictures), so the sample's
+    score estimates the corpus's. The sample depends on the seed and the items, not on their order or on which pictures
+    exist. An item and its mirror stay together; if only some items have one, the sample has this size on average.
     """
     if limit is None:
         return corpus
@@ -55,14 +55,14 @@ def sample(corpus: Corpus, limit: int | None, seed: int) -> Corpus:
     items = tuple(item for item in corpus.items if item.id in taken)
     if len(items) == len(corpus.items):
         return corpus
-    part = f"{len(items):,} of {counted(len(corpus.items), 'item')}, {limit:,} of each axis and source"
+    part = f"{len(items):,} of {count_text(len(corpus.items), 'item')}, {limit:,} of each axis and source"
     note = f"A sample (seed {seed}): {part}."
     return replace(corpus, items=items, notes=(*corpus.notes, note))
 
 
 def _order(item: Item, seed: int) -> tuple[str, bytes, bytes, str]:
-    image = item.labels.get(WHOLE, item.image)  # a crop has its picture's place, so that samples of both are the same
-    folder, name = ["", *image.split("/")][-2:]  # what is above depends on where a person keeps the pictures
+    image = item.labels.get(WHOLE, item.image)  # so that samples of crops and of whole pictures are the same
+    folder, name = ["", *image.split("/")][-2:]  # the folders above depend on the user
     return folder, _hash(seed, name), _hash(seed, name, *item.positives, "", *item.negatives), item.id
 
 
@@ -72,8 +72,8 @@ def _hash(*parts: object) -> bytes:
 
 
 def head(corpus: Corpus, most: int | None, task: str) -> Corpus:
-    """The published choice: of each axis and source the first `most // 2` items whose pictures are there, and the items
-    before them that are skipped. ITM takes one more for an odd number, and of that one the true sentence alone."""
+    """The published selection: of each axis and source the first `most // 2` items whose pictures exist, with the items
+    skipped between them. For an odd number ITM takes one more item, of which it scores the true sentence alone."""
     if most is None:
         return corpus
     taken: set[str] = set()
@@ -84,13 +84,13 @@ def head(corpus: Corpus, most: int | None, task: str) -> Corpus:
                 break
             taken.add(item.id)
             left -= is_there(corpus.pictures, item.image)
-    note = f"Of each file the first {counted(most // 2, 'item')}."
+    note = f"Of each file the first {count_text(most // 2, 'item')}."
     items = tuple(item for item in corpus.items if item.id in taken)
     return replace(corpus, items=items, notes=(*corpus.notes, note))
 
 
-def firsts(corpus: Corpus) -> Corpus:
-    """With the first true and the first false sentence of each item alone, as the released code takes them."""
+def first_sentences(corpus: Corpus) -> Corpus:
+    """The corpus with only the first true and the first false sentence of each item, as in the released code."""
     items = (replace(item, positives=item.positives[:1], negatives=item.negatives[:1]) for item in corpus.items)
     return replace(corpus, items=tuple(items))
 

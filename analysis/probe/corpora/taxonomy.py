@@ -1,4 +1,4 @@
-"""VL-CheckList as its paper has it: the taxonomy, classes of location and size, averages.
+"""VL-CheckList's taxonomy, classes of location and size, and averages, as in its paper.
 
 Zhao et al. 2022, "VL-CheckList: Evaluating Pre-trained Vision-Language Models with Objects, Attributes and Relations".
 """
@@ -22,8 +22,8 @@ TAXONOMY = (
 """The 13 axes of the published corpora, in the order of the paper's Tables 3 to 5."""
 
 SMALL, MEDIUM = 1024, 9216  # pixels, the largest areas of small and medium objects (paper, section 3.1)
-FARTHEST = 10**9  # pixels, of a box and a picture; squares of much larger numbers are no numbers any more
-REFERENCE = 640 * 480  # pixels of the picture that relative areas are scaled to: these datasets' usual one
+MAX_PIXELS = 10**9  # largest side of a box or picture, so that squares stay finite
+REFERENCE = 640 * 480  # pixels of the reference picture of relative areas, the usual size in these datasets
 
 
 # Location and size ---------------------------------------------------------------------------------------------------
@@ -32,11 +32,11 @@ REFERENCE = 640 * 480  # pixels of the picture that relative areas are scaled to
 def location_class(box: Sequence[float], width: float, height: float) -> str:
     """`center`, `mid` or `margin` of a box (x, y, w, h) in a picture of width x height pixels (paper, section 3.1).
 
-    By the distance of the centres of box and picture as a part of half the diagonal: up to 1/3, up to 2/3, more. Exact
-    where the numbers are whole. Raises `ValueError` for a box or a picture without area, or with other than numbers of
-    pixels up to `FARTHEST`.
+    The distance between the centres of box and picture, as a part of half the diagonal, is up to 1/3, up to 2/3, or
+    more. Exact for integers. Raises `ValueError` for a box or picture without area, and for lengths that are not
+    numbers up to `MAX_PIXELS`.
     """
-    x, y, w, h = _measured(box, width, height)
+    x, y, w, h = _checked(box, width, height)
     squared = (2 * x + w - width) ** 2 + (2 * y + h - height) ** 2  # 4 times the distance squared
     diagonal = width**2 + height**2  # 4 times half the diagonal squared
     return "center" if 9 * squared <= diagonal else "mid" if 9 * squared <= 4 * diagonal else "margin"
@@ -49,7 +49,7 @@ def size_class(box: Sequence[float], width: float, height: float, thresholds: st
     of a picture of 640 x 480 pixels (1/300 and 3/100), so that scaling a picture changes no class. Raises `ValueError`
     as `location_class`, and for other thresholds.
     """
-    w, h = _measured(box, width, height)[2:]
+    w, h = _checked(box, width, height)[2:]
     if thresholds not in ("absolute", "relative"):
         raise ValueError(f"thresholds={thresholds}: choose one of absolute, relative")
     area, unit = (w * h, 1.0) if thresholds == "absolute" else (w * h * REFERENCE, width * height)
@@ -57,25 +57,25 @@ def size_class(box: Sequence[float], width: float, height: float, thresholds: st
 
 
 def is_length(value: Any) -> bool:
-    """Whether a value, of whatever type, is a number of pixels: from -FARTHEST to FARTHEST, no `bool`."""
+    """Whether a value of any type is a number of pixels, no `bool`, from -FARTHEST to FARTHEST, no `bool`."""
     number: Any = value if isinstance(value, Real) and not isinstance(value, bool) else math.inf
-    return bool(-FARTHEST <= number <= FARTHEST)
+    return bool(-MAX_PIXELS <= number <= MAX_PIXELS)
 
 
-def _measured(box: Sequence[float], width: float, height: float) -> Sequence[float]:
+def _checked(box: Sequence[float], width: float, height: float) -> Sequence[float]:
     if len(box) != 4 or not all(map(is_length, (*box, width, height))) or min(*box[2:], width, height) <= 0:
         raise ValueError(
             f"box {brief(list(box))} in a picture of {brief(width)} x {brief(height)}: needs [x, y, w, h] in pixels, "
-            f"with w, h above 0 and none above {FARTHEST:.0e}"
+            f"with w, h above 0 and none above {MAX_PIXELS:.0e}"
         )
     return box
 
 
 def brief(value: Any) -> str:
-    """A value as a message shows it: not all of it where it is long."""
+    """A value as text for messages, shortened if it is long."""
     try:
         text = str(value)
-    except ValueError:  # Python writes no whole number of more than 4,300 digits
+    except ValueError:  # Python prints no integer of more than 4,300 digits
         return "(too many digits)"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -84,8 +84,8 @@ def brief(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Average:
-    """A mean of scores, by its name and rule; value: None where the scores of some axes, `lacking`, are not there."""
+class PaperAverage:
+    """A mean of scores. rule: how it is computed. value: None where the axes in `lacking` have no scores."""
 
     name: str
     rule: str
@@ -94,20 +94,20 @@ class Average:
 
 
 def by_axis(scores: Mapping[tuple[str, str], float]) -> dict[str, float]:
-    """Scores by axis of scores by axis and source, as the published radar chart has them: sources of one dataset
-    (vg_obj and vg_subj, say) are averaged first, then datasets."""
+    """Scores by axis, from scores by axis and source, as in the published radar chart: the mean over datasets of the
+    mean over the sources of each dataset (such as vg_obj and vg_subj)."""
     nested: dict[str, dict[str, list[float]]] = {}
     for (axis, source), value in scores.items():
         nested.setdefault(axis, {}).setdefault(source.partition("_")[0], []).append(value)
     return {axis: _mean([_mean(values) for values in of.values()]) for axis, of in nested.items()}
 
 
-def paper_averages(scores: Mapping[str, float]) -> list[Average]:
-    """The averages of the paper's Tables 2 to 5 of scores by axis.
+def paper_averages(scores: Mapping[str, float]) -> list[PaperAverage]:
+    """The averages in the paper's Tables 2 to 5, from scores by axis.
 
     Object is the mean of its six axes. Attribute and Relation are the mean of a text-level and an image-level mean;
     the latter needs scores by size and location (`Relation/Size/large`, `Relation/Location/mid`), which the published
-    corpora do not have, so the text-level mean stands beside it under its own name. `all` is the mean of the three.
+    corpora do not have, so the text-level mean is also listed under its own name. `all` is the mean of the three.
     """
     places = [*(f"Size/{name}" for name in SIZES), *(f"Location/{name}" for name in LOCATIONS)]
     found = [_average(scores, "Object", "mean of its six axes", [f"Object/{place}" for place in places])]
@@ -121,15 +121,17 @@ def paper_averages(scores: Mapping[str, float]) -> list[Average]:
     return [*found, _joint("all", "mean of Object, Attribute and Relation", three)]
 
 
-def _average(scores: Mapping[str, float], name: str, rule: str, axes: Sequence[str]) -> Average:
-    lacking = tuple(axis for axis in axes if axis not in scores)  # as many sizes as locations, so one mean is the other
-    return Average(name, rule, None if lacking else _mean([scores[axis] for axis in axes]), lacking)
+def _average(scores: Mapping[str, float], name: str, rule: str, axes: Sequence[str]) -> PaperAverage:
+    lacking = tuple(
+        axis for axis in axes if axis not in scores
+    )  # there are as many sizes as locations, so the mean of means is the mean
+    return PaperAverage(name, rule, None if lacking else _mean([scores[axis] for axis in axes]), lacking)
 
 
-def _joint(name: str, rule: str, parts: Sequence[Average]) -> Average:
+def _joint(name: str, rule: str, parts: Sequence[PaperAverage]) -> PaperAverage:
     values = [part.value for part in parts if part.value is not None]
     lacking = tuple(axis for part in parts for axis in part.lacking)
-    return Average(name, rule, None if lacking else _mean(values), lacking)
+    return PaperAverage(name, rule, None if lacking else _mean(values), lacking)
 
 
 def _mean(values: Sequence[float]) -> float:

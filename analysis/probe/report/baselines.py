@@ -1,15 +1,13 @@
-"""Floors, what is reached without looking: by rules that need no model, and by a model that is shown another picture.
+"""Baselines: rules that need no model, and models that see another picture.
 
-A score means little without these beside it. Blind rules are those that read the sentences alone; salience rules see
-the picture, and prefer what is large or central in it; the other rules toss coins or know the scene, one of them all of
-it (which is the ceiling). On corpora from scenes, where each item has its
-mirror, a blind rule gets exactly half of the items right, and never both of a pair, and so does a salience rule where
-all words are shown. Published corpora are different.
+Blind rules read the sentences alone. Salience rules see the picture and prefer large or central objects. The other
+rules are random, constant, or know the scene; `scene_oracle` knows all of it and is the ceiling. On corpora from
+scenes, where each item has its mirror, a blind rule gets exactly half of the items and no pair right, and so does a
+salience rule where all words are shown. On published corpora they may get more.
 
-A rule is a function of what it reads, so ties would be the same everywhere; they are broken by a hash of the
-sentence, all but those of `constant`. What is fitted (ngrams, classifier) is fitted on other items: never on the
-mirror, which would give the answer away, and not on those with the same picture where enough others are left
-(`Texts.fold`).
+Ties are broken by a hash of the sentence, except for `constant`. Fitted rules (ngrams, classifier) are fitted on other
+items by cross-validation: never on the mirror, which has the answer, nor on items with the same picture as long as
+enough others are left (`SentenceTable.fold`).
 """
 
 from __future__ import annotations
@@ -24,10 +22,10 @@ import numpy as np
 from PIL import Image
 
 from analysis.probe.corpora.items import Answer, Corpus, Item, Missing, Scorer, Unreadable, open_picture
-from analysis.probe.report import metrics as measures
+from analysis.probe.report import outcomes
 from analysis.probe.scenes import corpus as scenes
-from analysis.probe.scenes.records import Truth
-from analysis.probe.scenes.salience import WORDS, Shown, from_pixels, preferred
+from analysis.probe.scenes.records import SceneTruth
+from analysis.probe.scenes.salience import WORDS, VisibleObject, from_pixels, preferred
 from analysis.probe.scenes.statements import content_words, visible_words
 from travlr.streams import stream_key
 
@@ -39,41 +37,41 @@ RULES = {
     "classifier": "the sentence whose words are more often true, by words and pairs of words of other items",
     "hash": "the sentence with the larger hash",
     "random": "either, at random",
-    "constant": "the same score for all: nothing but ties",
-    "most_ink": "of the words that only one sentence says, that of the object with most ink, read from the pixels",
+    "constant": "the same score for all: only ties",
+    "most_ink": "of the words in only one sentence, that of the object with most ink, read from the pixels",
     "most_central": "of these words, that of the object nearest to the centre, read from the pixels",
-    "visible_words": "the sentence of whose words more are visible in the scene, in whatever order",
-    "scene_oracle": "the sentence that is true of the scene: not a floor but the ceiling",
+    "visible_words": "the sentence with more words that are visible in the scene, in any order",
+    "scene_oracle": "the sentence that is true of the scene: the ceiling",
 }
 SALIENT = ("most_ink", "most_central")
 OF_SCENES = (*SALIENT, "visible_words", "scene_oracle")
-"""Rules that need to know what a picture shows, or can read it from pictures of our scenes alone."""
+"""Rules that need to know the scene, or read it from pictures of our scenes."""
 
 
-def floors(corpus: Corpus, seed: int = 0, rules: Sequence[str] = tuple(RULES)) -> dict[str, list[Answer]]:
-    """What each rule answers, in the corpus's order. `OF_SCENES` are left out where the corpus is not from scenes.
+def baselines(corpus: Corpus, seed: int = 0, rules: Sequence[str] = tuple(RULES)) -> dict[str, list[Answer]]:
+    """The answers of each rule, in the corpus's order; without `OF_SCENES` if the corpus is not from scenes.
 
     Raises `ValueError` for an unknown rule.
     """
     if unknown := [rule for rule in rules if rule not in RULES]:
-        raise ValueError(f"floor {unknown[0]!r}: choose from {', '.join(RULES)}")
-    texts = Texts(corpus, seed)
+        raise ValueError(f"baseline {unknown[0]!r}: choose from {', '.join(RULES)}")
+    texts = SentenceTable(corpus, seed)
     truths = scenes.truths(corpus) if set(rules) & set(OF_SCENES) else {}
-    known = bool(corpus.items) and all(item.id in truths for item in corpus.items)
+    of_scenes = bool(corpus.items) and all(item.id in truths for item in corpus.items)
     salient = [rule for rule in rules if rule in SALIENT]
-    seen = _of_pictures(corpus, salient, seed) if known and salient else {}
-    found = {}
+    by_salience = _of_pictures(corpus, salient, seed) if of_scenes and salient else {}
+    answers = {}
     for rule in rules:
         if rule in OF_SCENES:
-            if known:
-                found[rule] = seen[rule] if rule in seen else _of_scenes(corpus, truths, rule, seed)
+            if of_scenes:
+                answers[rule] = by_salience.get(rule) or _of_scenes(corpus, truths, rule, seed)
         else:
-            found[rule] = texts.answers(TEXT_RULES[rule](texts))
-    return found
+            answers[rule] = texts.answers(TEXT_RULES[rule](texts))
+    return answers
 
 
 def noise(seed: int, *names: str) -> float:
-    """A number in 0 <= x < 1 that is the same for the same names."""
+    """A pseudorandom number in 0 <= x < 1, a function of seed and names."""
     key = hashlib.blake2b("\0".join(names).encode("utf-8", "surrogatepass"), digest_size=8, salt=_salt(seed))
     return int.from_bytes(key.digest(), "little") / 2**64
 
@@ -85,7 +83,7 @@ def _salt(seed: int) -> bytes:
 # Rules that read text ------------------------------------------------------------------------------------------------
 
 
-class Texts:
+class SentenceTable:
     """All sentences of a corpus, (S,), an item's true ones before its false ones."""
 
     def __init__(self, corpus: Corpus, seed: int) -> None:
@@ -109,17 +107,16 @@ class Texts:
 
     @cached_property
     def fold(self) -> np.ndarray:
-        """(S,) 0 to FOLDS - 1: the same for all items that share a picture or a pair, even through others.
+        """(S,) fold of cross-validation, 0 to FOLDS - 1, equal for items in one connected cluster of pictures and
+        pairs.
 
-        Where such a cluster has more of the items of an axis and source than a fold holds, the rules would have little
-        or nothing of it to learn from: these items are dealt out pair by pair. A mirror still never gives an answer
-        away, but other sentences of the same picture may be learned from, so that the rules may reach more than they
-        would on new pictures.
+        If a cluster has more of the items of an axis and source than a fold holds, there would be little left to fit
+        the rules on: its items are distributed pair by pair. The mirror is still never used, but other sentences of the
+        same picture may be, so that the rules may score higher than they would on new pictures.
 
-        Equally many clusters in each fold, dealt out in the order of a hash, so that the order of items does not
-        matter.
+        Each fold gets equally many clusters, in the order of a hash, so that the order of items does not matter.
         """
-        units = measures.clustering(self.items)
+        units = outcomes.clustering(self.items)
         connected, pairs, groups = units.connected.tolist(), units.clusters[:, 1].tolist(), self._groups.tolist()
         there, held = Counter(groups), Counter(zip(groups, connected, strict=True))
         numbers: dict[tuple[int, ...], int] = {}
@@ -137,28 +134,29 @@ class Texts:
 
     @cached_property
     def _groups(self) -> np.ndarray:
-        """(N,) the number of each item's axis and source."""
+        """(N,) number of each item's axis and source."""
         names = {name: n for n, name in enumerate(dict.fromkeys((i.axis, i.source) for i in self.items))}
         return np.array([names[i.axis, i.source] for i in self.items], np.int64)
 
     @property
     def group(self) -> np.ndarray:
-        """(S,) the number of the item's axis and source: each is a corpus of its own."""
+        """(S,) number of the item's axis and source: rules are fitted on each separately."""
         return np.asarray(self._groups[self.item])
 
     @cached_property
     def words(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Words of all sentences with an end before, between and after them: numbers (W,), sentences (W,); how many.
+        """Words of all sentences, with 0 as the start of each: word numbers (W,), sentence indices (W,), vocabulary
+        size.
 
-        A word is what stands between blanks, as it is written: upper case, too, may give an answer away.
+        Words are separated by blanks and keep their case, which may depend on the answer.
         """
         numbers: dict[str, int] = {}
         rows = []
-        known: dict[str, list[int]] = {}
+        encoded: dict[str, list[int]] = {}
         for sentence in self.sentences:
-            if sentence not in known:
-                known[sentence] = [0, *(numbers.setdefault(word, len(numbers) + 1) for word in sentence.split())]
-            rows.append(known[sentence])
+            if sentence not in encoded:
+                encoded[sentence] = [0, *(numbers.setdefault(word, len(numbers) + 1) for word in sentence.split())]
+            rows.append(encoded[sentence])
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         flat = np.fromiter((n for row in rows for n in row), np.int64, int(lengths.sum()))
         return flat, np.repeat(np.arange(len(rows)), lengths), len(numbers) + 1
@@ -166,8 +164,8 @@ class Texts:
     def per_sentence(self, values: np.ndarray, owner: np.ndarray) -> np.ndarray:
         return np.bincount(owner, values, minlength=len(self.sentences))
 
-    def broken(self, scores: np.ndarray) -> np.ndarray:
-        """Whole numbers whose ties the hash breaks, without changing any other order."""
+    def break_ties(self, scores: np.ndarray) -> np.ndarray:
+        """Integer scores with ties broken by the hash."""
         return np.asarray(scores + self.hashes)
 
     def answers(self, scores: np.ndarray) -> list[Answer]:
@@ -180,17 +178,17 @@ class Texts:
         return found
 
 
-def _lengths(texts: Texts) -> np.ndarray:
+def _lengths(texts: SentenceTable) -> np.ndarray:
     return np.fromiter(map(len, texts.sentences), np.int64, len(texts.sentences))
 
 
-def _ngrams(texts: Texts) -> np.ndarray:
-    """Mean log likelihood of a sentence's words, each after the one before it.
+def _ngrams(texts: SentenceTable) -> np.ndarray:
+    """Log-likelihood of a sentence under a bigram model.
 
-    Bigrams interpolated with single words, and these with a uniform share, each with the weight of one count.
+    Bigrams are interpolated with unigrams, and these with the uniform distribution, each with the weight of one count.
     """
     words, owner, vocabulary = texts.words
-    after = np.append(words[1:], 0)  # the next sentence begins with 0, which ends this one
+    after = np.append(words[1:], 0)  # the 0 that starts the next sentence ends this one
     group, fold, true = texts.group[owner], texts.fold[owner], texts.true[owner]
     single = _elsewhere(_key(group, after, vocabulary), fold, true)
     before = _elsewhere(_key(group, words, vocabulary), fold, true)
@@ -206,15 +204,15 @@ def _key(first: np.ndarray, second: np.ndarray, size: int) -> np.ndarray:
 
 
 def _elsewhere(keys: np.ndarray, fold: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """How often each key (W,) is counted in other folds than its own: (W,)."""
+    """How often each key (W,) is counted in the other folds: (W,)."""
     _, number = np.unique(keys, return_inverse=True)
     kinds = int(number.max(initial=-1)) + 1
     counts = np.bincount(number[counted] * FOLDS + fold[counted], minlength=kinds * FOLDS).reshape(kinds, FOLDS)
     return np.asarray(counts.sum(axis=1)[number] - counts[number, fold])
 
 
-def _classifier(texts: Texts) -> np.ndarray:
-    """Naive Bayes: log of how much more often each word, and each two, are in true sentences than in false ones."""
+def _classifier(texts: SentenceTable) -> np.ndarray:
+    """Naive Bayes: log-odds of unigrams and bigrams in true sentences against false ones."""
     words, owner, vocabulary = texts.words
     after = np.append(words[1:], 0)
     group, fold, true = texts.group[owner], texts.fold[owner], texts.true[owner]
@@ -225,22 +223,22 @@ def _classifier(texts: Texts) -> np.ndarray:
     return texts.per_sentence(odds, owner)
 
 
-def _tied(texts: Texts, scores: np.ndarray) -> np.ndarray:
-    """Scores whose ties the hash breaks: by rank among all scores."""
+def _ranked(texts: SentenceTable, scores: np.ndarray) -> np.ndarray:
+    """Ranks of scores, with ties broken by the hash."""
     _, rank = np.unique(scores, return_inverse=True)
-    return texts.broken(rank)
+    return texts.break_ties(rank)
 
 
-def _random(texts: Texts) -> np.ndarray:
+def _random(texts: SentenceTable) -> np.ndarray:
     places = zip(texts.item.tolist(), texts.place.tolist(), strict=True)
     return np.array([noise(texts.seed, texts.items[item].id, str(place)) for item, place in places])
 
 
-TEXT_RULES: dict[str, Callable[[Texts], np.ndarray]] = {
-    "shorter": lambda texts: texts.broken(-_lengths(texts)),
-    "longer": lambda texts: texts.broken(_lengths(texts)),
-    "ngrams": lambda texts: _tied(texts, _ngrams(texts)),
-    "classifier": lambda texts: _tied(texts, _classifier(texts)),
+TEXT_RULES: dict[str, Callable[[SentenceTable], np.ndarray]] = {
+    "shorter": lambda texts: texts.break_ties(-_lengths(texts)),
+    "longer": lambda texts: texts.break_ties(_lengths(texts)),
+    "ngrams": lambda texts: _ranked(texts, _ngrams(texts)),
+    "classifier": lambda texts: _ranked(texts, _classifier(texts)),
     "hash": lambda texts: texts.hashes,
     "random": _random,
     "constant": lambda texts: np.zeros(len(texts.sentences)),
@@ -251,26 +249,26 @@ TEXT_RULES: dict[str, Callable[[Texts], np.ndarray]] = {
 
 
 def _of_pictures(corpus: Corpus, rules: Sequence[str], seed: int) -> dict[str, list[Answer]]:
-    """What salience rules answer. A picture that is not there, or not one of ours, is not scored."""
+    """The answers of salience rules. A missing picture, or one that is not of our scenes, is not scored."""
     found: dict[str, list[Answer]] = {rule: [] for rule in rules}
     for item in corpus.items:
-        shown: list[Shown] = []
+        objects: list[VisibleObject] = []
         status, why = "scored", ""
         try:
-            shown = from_pixels(open_picture(corpus.pictures, item.image))
+            objects = from_pixels(open_picture(corpus.pictures, item.image))
         except (Missing, Unreadable) as error:
             status, why = "missing" if isinstance(error, Missing) else "unreadable", str(error)
         for rule, answers in found.items():
-            scores = _salient(item, shown, rule, seed) if status == "scored" else ()
+            scores = _salient(item, objects, rule, seed) if status == "scored" else ()
             answers.append(Answer(item.id, status, scores[:1], scores[1:], why))
     return found
 
 
-def _salient(item: Item, shown: Sequence[Shown], rule: str, seed: int) -> tuple[float, float]:
+def _salient(item: Item, objects: Sequence[VisibleObject], rule: str, seed: int) -> tuple[float, float]:
     """The scores of the true and the false sentence: 1 for the preferred one; by the hash where neither is."""
     sentences = (item.positives[0], item.negatives[0])
     true, false = (WORDS & set(sentence.split()) for sentence in sentences)
-    choice = preferred(rule, shown, true, false)
+    choice = preferred(rule, objects, true, false)
     if not choice:
         return noise(seed, sentences[0]), noise(seed, sentences[1])
     return float(choice > 0), float(choice < 0)
@@ -279,7 +277,7 @@ def _salient(item: Item, shown: Sequence[Shown], rule: str, seed: int) -> tuple[
 # Rules that know the scene -------------------------------------------------------------------------------------------
 
 
-def _of_scenes(corpus: Corpus, truths: dict[str, Truth], rule: str, seed: int) -> list[Answer]:
+def _of_scenes(corpus: Corpus, truths: dict[str, SceneTruth], rule: str, seed: int) -> list[Answer]:
     found = []
     for item in corpus.items:
         truth = truths[item.id]
@@ -297,7 +295,7 @@ def _of_scenes(corpus: Corpus, truths: dict[str, Truth], rule: str, seed: int) -
 
 
 def noisy_oracle(corpus: Corpus, accuracy: float, seed: int = 0) -> list[Answer]:
-    """Answers of which each is right with this probability, whatever the corpus: to check intervals with."""
+    """Answers that are right with this probability, to check intervals with."""
     found = []
     for item in corpus.items:
         right = noise(seed, "oracle", item.id) < accuracy
@@ -306,14 +304,14 @@ def noisy_oracle(corpus: Corpus, accuracy: float, seed: int = 0) -> list[Answer]
     return found
 
 
-# A model that is shown another picture -------------------------------------------------------------------------------
+# Models that see another picture -------------------------------------------------------------------------------------
 
 
 def blank(scorer: Scorer) -> Scorer:
-    """The scorer, shown white pictures of the same sizes. Its name says so."""
+    """A scorer that sees white pictures of the same sizes."""
 
     def score(images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
-        # Of a call, one object for each size, so that each is encoded once; photographs have thousands of sizes.
+        # One object per size and call, so that each is encoded once; photographs have thousands of sizes.
         white = {size: Image.new("RGB", size, "white") for size in {image.size for image in images}}
         return scorer([white[image.size] for image in images], texts)
 
@@ -324,9 +322,9 @@ def blank(scorer: Scorer) -> Scorer:
 
 
 def shuffled(corpus: Corpus, seed: int = 0) -> Corpus:
-    """The corpus with each picture in the place of another: never in its own, nor, where that can be, in its pair's.
+    """The corpus with the pictures of other items: never the item's own and, if possible, not its pair's.
 
-    Items keep their ids, so that answers can be compared one by one. Raises `ValueError` for a single picture.
+    Items keep their ids. Raises `ValueError` for a single picture.
     """
     images = list(dict.fromkeys(item.image for item in corpus.items))
     if len(images) < 2:
@@ -336,7 +334,7 @@ def shuffled(corpus: Corpus, seed: int = 0) -> Corpus:
     for item in corpus.items:
         pairs.setdefault(item.image, set()).update([item.pair] if item.pair else [])
     new: dict[str, str] = {}
-    for step in range(1, min(len(images), 65)):  # the first turn that is free of clashes, or the last
+    for step in range(1, min(len(images), 65)):  # the first rotation without pairs, or the last
         new = {images[a]: images[b] for a, b in zip(order, order[step:] + order[:step], strict=True)}
         if all(pairs[a].isdisjoint(pairs[b]) for a, b in new.items()):
             break

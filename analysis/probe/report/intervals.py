@@ -1,12 +1,12 @@
 """Intervals and tests for scores of items that share pictures or sentences.
 
-Two items depend on each other where they show the same picture or belong to the same pair; two pairs depend on each
-other where they share a picture. As long as clusters of dependent items do not overlap, whole clusters are resampled.
-Where they do (pictures in several pairs, pairs of several pictures), the parts that hang together soon hold the whole
-corpus, and resampling them says nothing. There the variance is two-way cluster-robust: that over pictures, plus that
-over pairs, less that over their intersections (Cameron, Gelbach & Miller 2011, equation 2.11; for pairs of pictures the
-dyadic form of Aronow, Samii & Assenova 2015). Each is a jackknife that leaves out one cluster at a time, which is less
-biased with few or unequal clusters (MacKinnon, Nielsen & Webb 2024, "Jackknife inference with two-way clustering").
+Two items are dependent if they show the same picture or belong to the same pair; two pairs are dependent if they share
+a picture. As long as clusters of dependent items do not overlap, whole clusters are resampled. Where they overlap
+(pictures in several pairs, pairs of several pictures), connected components soon contain the whole corpus and cannot be
+resampled. There the variance is two-way cluster-robust: that over pictures, plus that over pairs, minus that over their
+intersections (Cameron, Gelbach & Miller 2011, equation 2.11; for pairs of pictures the dyadic form of Aronow, Samii &
+Assenova 2015). Each is a jackknife that leaves out one cluster at a time, which is less biased with few or unequal
+clusters (MacKinnon, Nielsen & Webb 2024, "Jackknife inference with two-way clustering").
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import stdtr, stdtrit
 
-from analysis.statistics import Z, mcnemar, unseen, wilson
-from train.results.scores import ends, resampled
+from analysis.statistics import Z, largest_unseen_share, mcnemar, wilson
+from train.results.scores import bootstrap_counts, percentile_interval
 
 Statistic = Callable[[np.ndarray], np.ndarray]
-"""Counts (..., kinds) of units of each kind -> what they make, (...)."""
-ROUNDING = 1e-9  # a difference of variances that is a smaller part of them is 0
+"""Counts (..., kinds) of units of each kind -> statistic (...)."""
+ROUNDING = 1e-9  # relative; smaller differences of variances count as 0
 
 
 @dataclass(frozen=True)
 class Clustering:
-    """Which of N units, items or pairs, depend on each other: those with a cluster in common.
+    """Clusters of N units (items or pairs); units with a common cluster are dependent.
 
-    clusters: (N, 2) int, the two clusters of each unit; equal numbers are the same cluster, anywhere. dyadic: both
-    columns are of one kind (the two pictures of a pair); else each column is a grouping of its own (the pictures of
+    clusters: (N, 2) int, the two clusters of each unit; equal numbers are the same cluster. dyadic: both
+    columns are one grouping (the two pictures of a pair); else each column is a grouping of its own (the pictures of
     items, and their pairs).
     """
 
@@ -45,7 +45,7 @@ class Clustering:
         return len(self.clusters)
 
     def take(self, places: np.ndarray) -> Clustering:
-        """Of some units, in this order; one may come more than once."""
+        """The clustering of some units, in this order, with repeats."""
         return Clustering(self.clusters[places], self.dyadic)
 
     @cached_property
@@ -60,24 +60,24 @@ class Clustering:
         links = coo_array((np.ones(len(self), bool), (first, second)), shape=(number, number))
         part = connected_components(links, directed=False)[1] if number else np.zeros(0, np.int64)
         units = np.bincount(part[first], minlength=number)
-        held = np.bincount(first, minlength=number) + np.bincount(second[second != first], minlength=number)
-        most = np.zeros(number, np.int64)
-        np.maximum.at(most, part, held)
-        return part[first], bool((most < units).any())
+        sizes = np.bincount(first, minlength=number) + np.bincount(second[second != first], minlength=number)
+        largest = np.zeros(number, np.int64)
+        np.maximum.at(largest, part, sizes)
+        return part[first], bool((largest < units).any())
 
     @property
     def connected(self) -> np.ndarray:
-        """(N,) equal for units that depend on each other, also through others."""
+        """(N,) number of each unit's connected component: equal for units that are dependent, also through others."""
         return self._connected[0]
 
     @property
     def crossed(self) -> bool:
-        """Whether somewhere units hang together that no single cluster holds, so that clusters overlap."""
+        """Whether clusters overlap: some connected component is larger than each of its clusters."""
         return self._connected[1]
 
     @cached_property
     def groupings(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Of each grouping: the cluster (M,) and the unit (M,) of each membership."""
+        """For each grouping, the cluster (M,) and the unit (M,) of each membership."""
         (first, second), every = self._dense.T, np.arange(len(self))
         if not self.dyadic:
             return [(first, every), (second, every)]
@@ -86,31 +86,31 @@ class Clustering:
 
     @cached_property
     def intersections(self) -> tuple[np.ndarray, np.ndarray]:
-        """The same, of the units that share both their clusters."""
+        """The same, for intersections: clusters of units that have both clusters in common."""
         low, high = np.sort(self._dense, axis=1).T
         two = np.flatnonzero(low != high)
         return np.unique(low[two] * (len(self) * 2) + high[two], return_inverse=True)[1], two
 
     def sizes(self) -> list[np.ndarray]:
-        """How many units each cluster holds, of each grouping; of connected parts where clusters do not overlap."""
+        """Cluster sizes of each grouping; sizes of connected components where clusters do not overlap."""
         groupings = [cluster for cluster, _ in self.groupings] if self.crossed else [self.connected]
         return [counts[counts > 0] for counts in map(np.bincount, groupings)]
 
-    def least(self) -> float:
-        """As how many independent units they count at the least, where what they have in common decides everything:
-        the clusters of the grouping that has the fewest. Of pairs half of the pictures, as both must be right."""
+    def min_independent(self) -> float:
+        """Lower bound on the number of independent units: the clusters of the grouping with the fewest; for crossed
+        pairs half of the pictures, as both pictures must be right."""
         return min(map(len, self.sizes())) / (1 + (self.dyadic and self.crossed))
 
     def freedom(self) -> float:
-        """Degrees of freedom of a two-way variance: clusters of the grouping that has the fewest, less one. Clusters of
+        """Degrees of freedom of a two-way variance: clusters of the grouping with the fewest, minus one. Clusters of
         unequal size count as fewer (Kish's effective number; Carter, Schnepel & Steigerwald 2017); never below 1."""
         effective = min(float(sizes.sum()) ** 2 / float((sizes.astype(float) ** 2).sum()) for sizes in self.sizes())
         return max(1.0, effective - 1)
 
     def two_way(self, variance: Callable[[np.ndarray, np.ndarray], float]) -> float:
-        """The two-way variance. variance: that over clusters (M,) of units (M,), which one grouping has.
+        """The two-way variance. variance: computes the one-way variance from clusters (M,) and units (M,).
 
-        The difference may come out as 0 or less; then the largest variance of the terms, as for one grouping.
+        If the difference is 0 or negative, it is the largest of the one-way variances.
         """
         terms, both = [variance(*grouping) for grouping in self.groupings], variance(*self.intersections)
         total = sum(terms) - both
@@ -119,7 +119,7 @@ class Clustering:
 
 @dataclass(frozen=True)
 class Interval:
-    """The ends of a 95 % interval of a value, and the value's standard error."""
+    """A 95 % interval of a value. error: the value's standard error."""
 
     low: float
     high: float
@@ -136,11 +136,11 @@ def interval(
     least: float = 0.0,
     most: float = 100.0,
 ) -> Interval:
-    """The interval of a value between `least` and `most`, which a statistic makes of N units.
+    """The interval of a statistic of N units, with values between `least` and `most`.
 
     codes: (N,) the kind of each unit, from 0 to kinds - 1. Where clusters do not overlap: percentiles of 1,000
-    resamples of whole clusters, drawn from `seed`. Where they do: Wilson's interval for as many independent units as
-    have the two-way variance, with quantiles of Student's t. Raises `ValueError` where there are no units.
+    resamples of whole clusters, drawn from `seed`. Where they do: Wilson's interval for the number of independent units
+    that has the two-way variance, with quantiles of Student's t. Raises `ValueError` without units.
     """
     if not len(units):
         raise ValueError("an interval needs at least one item or pair")
@@ -149,20 +149,19 @@ def interval(
         error = math.sqrt(units.two_way(lambda cluster, unit: _jackknife(whole, codes[unit], cluster, statistic)))
         low, high = _wilson(value, error, units.freedom(), least, most)
     else:
-        draws = statistic(resampled(codes, kinds, units.connected, seed))
+        draws = statistic(bootstrap_counts(codes, kinds, units.connected, seed))
         error = float(draws.std())
-        low, high = ends(draws)
-    # Few clusters, or clusters all alike, may show no or little variance, which is no certainty: the interval is at
-    # least what clusters at either extreme would make of the value, had they the share that shows none in so many once
-    # in 40 times.
-    unlike = unseen(units.least()) / 100
-    low, high = min(low, value + unlike * (least - value)), max(high, value + unlike * (most - value))
+        low, high = percentile_interval(draws)
+    # Few or uniform clusters show little variance. The interval is therefore at least as wide as it would be if some
+    # clusters at either extreme had been missed: the largest share of them that is missed with probability 2.5 %.
+    missed = largest_unseen_share(units.min_independent()) / 100
+    low, high = min(low, value + missed * (least - value)), max(high, value + missed * (most - value))
     return Interval(low, high, error)
 
 
 def _jackknife(whole: np.ndarray, codes: np.ndarray, cluster: np.ndarray, statistic: Statistic) -> float:
-    """The variance of a statistic by how leaving out each cluster changes it. whole: (kinds,) counts of all units;
-    codes, cluster: (M,) of each unit in a cluster."""
+    """Jackknife variance of a statistic over clusters. whole: (kinds,) counts of all units; codes, cluster: (M,) of
+    each membership."""
     kinds, (names, place) = len(whole), np.unique(cluster, return_inverse=True)
     counts = np.bincount(place * kinds + codes, minlength=len(names) * kinds).reshape(-1, kinds)
     changes = statistic(whole - counts) - statistic(whole)
@@ -179,26 +178,26 @@ def _wilson(value: float, error: float, freedom: float, least: float, most: floa
 
 
 @dataclass(frozen=True)
-class Sign:
-    """Which of two is ahead. first, second: of how many clusters (units, where clusters overlap) either is ahead.
-    p_value: two-sided, of the hypothesis that both are ahead as often."""
+class SignTest:
+    """A test which of two is ahead. first, second: numbers of clusters (units, where clusters overlap) in which either
+    is ahead. p_value: two-sided, of the hypothesis that both are ahead equally often."""
 
     first: int
     second: int
     p_value: float
 
 
-def sign(units: Clustering, lead: np.ndarray) -> Sign:
+def sign_test(units: Clustering, lead: np.ndarray) -> SignTest:
     """Test which of two is ahead in N units. lead: (N,) 1, 0 or -1.
 
-    Where clusters do not overlap: the exact McNemar test of clusters, each of which counts once. Where they do:
-    McNemar's statistic with the two-way variance in the place of the number of discordant units (for one grouping that
-    of Durkalski et al. 2003), by Student's t.
+    Where clusters do not overlap: the exact McNemar test, with each cluster counted once. Where they do: McNemar's
+    statistic with the two-way variance in place of the number of discordant units (with one grouping, the test of
+    Durkalski et al. 2003), compared with Student's t.
     """
     if not units.crossed:
         ahead = np.bincount(np.unique(units.connected, return_inverse=True)[1], weights=lead)
         first, second = int((ahead > 0).sum()), int((ahead < 0).sum())
-        return Sign(first, second, mcnemar(first, second))
+        return SignTest(first, second, mcnemar(first, second))
     variance = units.two_way(lambda cluster, unit: float((np.bincount(cluster, weights=lead[unit]) ** 2).sum()))
     score = abs(float(lead.sum())) / math.sqrt(variance) if variance else 0.0
-    return Sign(int((lead > 0).sum()), int((lead < 0).sum()), float(2 * stdtr(units.freedom(), -score)))
+    return SignTest(int((lead > 0).sum()), int((lead < 0).sum()), float(2 * stdtr(units.freedom(), -score)))

@@ -1,7 +1,7 @@
-"""Items that models have wrong, to look at: how many there are of each kind, and some of them with their pictures.
+"""Wrong items for the report: counts by axis and grade, and a sample with pictures.
 
-All models go through a corpus in one random order, and each shows the first items of each axis that it has wrong. So
-models that err alike show the same items, and an item that is shown lists every model that has it wrong.
+The items have one random order for all models, and each model contributes its first wrong items of each axis. So models
+with similar errors share items, and each item lists all models that have it wrong.
 """
 
 from __future__ import annotations
@@ -17,41 +17,44 @@ import numpy as np
 from PIL import Image
 
 from analysis.probe.corpora.items import Item, Missing, Unreadable, open_picture
-from analysis.probe.report.metrics import GRADE, margins, outcomes
+from analysis.probe.report.metrics import GRADE
+from analysis.probe.report.outcomes import margins, outcomes
 from analysis.probe.report.results import Group, Result
-from analysis.probe.scorers.scoring import ANSWERS, Record, hash_of, read
+from analysis.probe.scorers.scoring import ANSWERS, ScoredItem, picture_hash, read_answers
 
-SHARED = 960  # wrong items to show of all models of a report together, but of each from
-FEWEST, MOST = 24, 240  # to
-SIDE = 256  # pixels of the longer side of a picture, as it is shown
+TOTAL_ITEMS = 960  # wrong items in a report, for all models together
+MIN_ITEMS, MAX_ITEMS = 24, 240  # wrong items of each model
+SIDE = 256  # pixels of the longer side of a picture on the page
 WRONG, TIE = 1, 2
 
 
 @dataclass(frozen=True)
-class Answered:
-    """What a model said to the N items of a corpus. wrong: (N,) uint8, 0, `WRONG` or `TIE`; what was not scored is 0.
-    scores: (N, 2) what was compared: of the true sentences, and of the false ones."""
+class ModelErrors:
+    """A model's errors on the N items of a corpus. wrong: (N,) uint8, `WRONG`, `TIE`, or 0 if right or not scored.
+    scores: (N, 2) compared scores of the true and of the false sentences."""
 
     label: str
     wrong: np.ndarray
     scores: np.ndarray
 
 
-def content(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str, Any]:
-    """What the page has of a group's wrong items.
+def wrong_items(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str, Any]:
+    """The page's JSON about a group's wrong items.
 
-    models: by name. cells: (axis, grade of negatives, items) of each kind of item. wrong: for each model and cell, how
-    many are wrong and how many of these are ties. items: those shown, each with `errors`: model, whether it is a tie,
-    score of the true sentences, score of the false ones.
+    models: names. cells: (axis, grade of negatives, number of items). wrong: for each model and cell, the numbers of
+    wrong items and of ties among them. items: the sample, each with `errors`: model, whether it is a tie, score of the
+    true sentences, score of the false ones.
     """
     results = [result for result in group.results if result.model]
-    records = {label: read(out / result.name / ANSWERS) for label, result in zip(group.answerers, results, strict=True)}
-    records = {label: of for label, of in records.items() if of}  # a run whose answers are gone shows none
+    records = {
+        label: read_answers(out / result.name / ANSWERS) for label, result in zip(group.models, results, strict=True)
+    }
+    records = {label: of for label, of in records.items() if of}  # without runs whose answers were deleted
     if not records:
         return {"title": group.title, "models": [], "cells": [], "wrong": [], "items": []}
     first = next(iter(records.values()))
     places = {record.item.id: place for place, record in enumerate(first)}
-    how = dict(zip(group.answerers, results, strict=True))
+    how = dict(zip(group.models, results, strict=True))
     answered = [_answered(label, how[label], of, places) for label, of in records.items()]
     items = [record.item for record in first]
     cells, cell = _cells(items)
@@ -74,26 +77,26 @@ def content(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str, Any
 
 
 def per_model(models: int) -> int:
-    """How many wrong items to show of each of so many models."""
-    return int(np.clip(SHARED // max(models, 1), FEWEST, MOST))
+    """The number of wrong items to show of each model."""
+    return int(np.clip(TOTAL_ITEMS // max(models, 1), MIN_ITEMS, MAX_ITEMS))
 
 
-def _answered(label: str, result: Result, records: Sequence[Record], places: Mapping[str, int]) -> Answered:
+def _answered(label: str, result: Result, records: Sequence[ScoredItem], places: Mapping[str, int]) -> ModelErrors:
     """A model's answers in the order of `places`, by id."""
-    known = [record for record in records if record.item.id in places]
+    shared = [record for record in records if record.item.id in places]
     how = result.measuring
-    items, answers = [record.item for record in known], [record.answer for record in known]
+    items, answers = [record.item for record in shared], [record.answer for record in shared]
     found = outcomes(items, answers, how["sentences"], how["tolerance"])
     wrong, scores = np.zeros(len(places), np.uint8), np.full((len(places), 2), np.nan)
     for n in np.flatnonzero(found.scored & ~found.right).tolist():
         place = places[answers[n].id]
         wrong[place] = TIE if found.tie[n] else WRONG
         scores[place] = margins(answers[n], how["sentences"])
-    return Answered(label, wrong, scores)
+    return ModelErrors(label, wrong, scores)
 
 
 def _cells(items: Sequence[Item]) -> tuple[list[tuple[str, str, int]], np.ndarray]:
-    """The kinds of items in the order in which they come, and (N,) which of them each item is."""
+    """The cells (axis, grade, items) in order of occurrence, and (N,) each item's cell."""
     keys = [(item.axis, item.labels.get(GRADE, "")) for item in items]
     order = {key: place for place, key in enumerate(dict.fromkeys(keys))}
     cell = np.array([order[key] for key in keys], np.int64)
@@ -101,8 +104,8 @@ def _cells(items: Sequence[Item]) -> tuple[list[tuple[str, str, int]], np.ndarra
     return [(axis, grade, count) for (axis, grade), count in zip(order, counts, strict=True)], cell
 
 
-def _chosen(answered: Sequence[Answered], axes: np.ndarray, limit: int, seed: int) -> np.ndarray:
-    """The items that are shown, in order: of each model `limit` (rounded up to as many of each axis), or all."""
+def _chosen(answered: Sequence[ModelErrors], axes: np.ndarray, limit: int, seed: int) -> np.ndarray:
+    """Indices of the sample: up to `limit` items of each model, rounded up to equal numbers of each axis."""
     order = np.random.default_rng(seed).permutation(len(axes))
     kinds = sorted(set(axes.tolist()))
     shown = np.zeros(len(axes), bool)
@@ -117,12 +120,12 @@ def _chosen(answered: Sequence[Answered], axes: np.ndarray, limit: int, seed: in
 
 
 def _folders(results: Sequence[Result], out: Path) -> list[Path]:
-    """Where the pictures of a corpus may be: as the runs say, or beside the folder of runs."""
-    told = dict.fromkeys(str(result.corpus.get("pictures") or "") for result in results)
-    return [place for text in told if text for place in (Path(text), out.parent / text)]
+    """Possible folders of the pictures: those in the results, also relative to the parent of the folder of runs."""
+    texts = dict.fromkeys(str(result.corpus.get("pictures") or "") for result in results)
+    return [place for text in texts if text for place in (Path(text), out.parent / text)]
 
 
-def _shown(records: Sequence[Record], chosen: np.ndarray, folders: Sequence[Path]) -> list[dict[str, Any]]:
+def _shown(records: Sequence[ScoredItem], chosen: np.ndarray, folders: Sequence[Path]) -> list[dict[str, Any]]:
     found = []
     for place in chosen.tolist():
         record = records[place]
@@ -132,14 +135,14 @@ def _shown(records: Sequence[Record], chosen: np.ndarray, folders: Sequence[Path
     return found
 
 
-def _picture(record: Record, folders: Sequence[Path]) -> dict[str, Any]:
-    """A picture as it was scored, small, as a data URI with its width and height; or why it is not shown."""
+def _picture(record: ScoredItem, folders: Sequence[Path]) -> dict[str, Any]:
+    """A scored picture as a thumbnail (data URI, width and height), or the reason why it is not shown."""
     if not record.picture:
-        return {"picture": "", "why": "the run read none"}
-    why = "the run does not say where its pictures are"
+        return {"picture": "", "why": "the run read no picture"}
+    why = "the run has no folder of pictures"
     for folder in folders:
         try:
-            if hash_of(folder, record.item.image) != record.picture:
+            if picture_hash(folder, record.item.image) != record.picture:
                 why = "its file has changed since it was scored"
                 continue
             small = open_picture(folder, record.item.image)
@@ -152,7 +155,7 @@ def _picture(record: Record, folders: Sequence[Path]) -> dict[str, Any]:
 
 
 def data_uri(picture: Image.Image, name: str) -> str:
-    """A picture as text: PNG of few colours where it was none that loses any, else JPEG, which photographs need."""
+    """A picture as a data URI: PNG with a palette if its name is that of a PNG or GIF, else JPEG."""
     data = io.BytesIO()
     flat = name.lower().endswith((".png", ".gif"))
     if flat:

@@ -3,9 +3,9 @@
 OUT/report.html   everything on one page that loads nothing else, with wrong items to look at
 OUT/report.md     the same as text, without the items
 OUT/tables/       each table as Markdown and CSV; OUT/figures/: radar charts and bars as SVG and PNG
-OUT/report.json   these files' SHA-256, by which the next report knows which of them it may remove
+OUT/report.json   SHA-256 of these files; the next report removes those that nobody has changed
 
-A run is in the report as long as its folder is in OUT.
+The report covers all runs whose folders are in OUT.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from analysis.document import TEMPLATE as RUNS_TEMPLATE
-from analysis.document import listed, plain
+from analysis.document import escape_markdown, html_list
 from analysis.layout import Table
-from analysis.page import save
+from analysis.panels import save
 from analysis.probe.report.figures import figures
-from analysis.probe.report.mistakes import content as mistakes
 from analysis.probe.report.mistakes import per_model
+from analysis.probe.report.mistakes import wrong_items as mistakes
 from analysis.probe.report.results import Group, Result, groups, load_results
-from analysis.probe.report.tables import overview, said, tables
+from analysis.probe.report.tables import overview, tables, warnings
 from travlr.browse import filled, with_shared
 from travlr.browse import write as write_whole
 from travlr.files import waiting_lock
@@ -44,8 +44,8 @@ TEMPLATE = Path(__file__).with_name("report.html")
 
 
 @dataclass(frozen=True)
-class Content:
-    """A group, and what is shown of it. figures: by the name of their file; files: theirs, by path in the report."""
+class GroupReport:
+    """A group with its tables and figures. figures: by file name; files: contents by path in the report."""
 
     group: Group
     tables: list[Table]
@@ -54,9 +54,9 @@ class Content:
 
 
 def write(out: Path) -> list[Group]:
-    """Tables, figures and pages on all runs in a folder, in the place of earlier ones. Returns what they are of."""
+    """Write tables, figures and pages on all runs in a folder, over earlier ones. Returns the groups of runs."""
     out.mkdir(parents=True, exist_ok=True)
-    with waiting_lock(out / LOCK):  # whoever is last has seen every run
+    with waiting_lock(out / LOCK):  # so that the last process to finish reports on all runs
         results, skipped = load_results(out)
         contents = [_content(group) for group in groups(results, out)]
         files = {path: data for content in contents for path, data in content.files.items()}
@@ -66,20 +66,20 @@ def write(out: Path) -> list[Group]:
     return [content.group for content in contents]
 
 
-def _content(group: Group) -> Content:
+def _content(group: Group) -> GroupReport:
     files: dict[str, bytes] = {}
-    made, drawn = tables(group), figures(group)
-    for table in made:
+    group_tables, group_figures = tables(group), figures(group)
+    for table in group_tables:
         files[f"tables/{table.name}.md"] = table.markdown().encode()
         files[f"tables/{table.name}.csv"] = table.csv().encode()
     with tempfile.TemporaryDirectory() as folder:
-        for name, figure in drawn.items():
+        for name, figure in group_figures.items():
             files |= {f"figures/{path.name}": path.read_bytes() for path in save(figure, folder, name, FORMATS)}
-    return Content(group, made, drawn, files)
+    return GroupReport(group, group_tables, group_figures, files)
 
 
 def _replace(out: Path, files: Mapping[str, bytes]) -> None:
-    """Write files, each whole; remove those of the last report that are not of this one and nobody has changed."""
+    """Write files; remove unchanged files of the last report that this one does not have."""
     last: Any = {}
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         last = dict(json.loads((out / FILES).read_text(encoding="utf-8"))["files"])
@@ -102,27 +102,32 @@ def _digest(data: bytes) -> str:
 # The page ------------------------------------------------------------------------------------------------------------
 
 
-def markdown(contents: Sequence[Content], skipped: Sequence[str]) -> str:
-    """The report for a reader of plain text."""
+def markdown(contents: Sequence[GroupReport], skipped: Sequence[str]) -> str:
+    """The report as plain text."""
     lines = ["# Report of probes", ""]
     if scores := overview([content.group for content in contents]):
         lines += [scores.markdown(), ""]
     for content in contents:
         group = content.group
-        lines += [f"## {plain(group.title)}", "", *(f"- {plain(line)}" for line in said(group)), ""]
+        lines += [
+            f"## {escape_markdown(group.title)}",
+            "",
+            *(f"- {escape_markdown(line)}" for line in warnings(group)),
+            "",
+        ]
         for table in content.tables:
             lines += [table.markdown(), ""]
-        lines += [f"![{plain(file)}](figures/{file}.png)\n" for file in content.figures]
-        lines += ["Runs:", "", *(f"- {plain(line)}" for line in map(_about, group.results)), ""]
-    lines += ["## Left out", "", *([f"- {plain(line)}" for line in skipped] or ["Nothing."])]
+        lines += [f"![{escape_markdown(file)}](figures/{file}.png)\n" for file in content.figures]
+        lines += ["Runs:", "", *(f"- {escape_markdown(line)}" for line in map(_about, group.results)), ""]
+    lines += ["## Left out", "", *([f"- {escape_markdown(line)}" for line in skipped] or ["Nothing."])]
     return "\n".join(lines) + "\n"
 
 
 def _about(result: Result) -> str:
-    """A run in a line: what, with what, on which items."""
+    """A run in one line, with its settings."""
     about = {**result.measuring, **result.about, "items": result.corpus["items"], "digest": result.corpus["digest"]}
-    told = ", ".join(f"{name} {_brief(value)}" for name, value in about.items() if value not in (None, "", {}))
-    return f"{result.name}: {result.model or 'no model, floors alone'}; {told}"
+    settings = ", ".join(f"{name} {_brief(value)}" for name, value in about.items() if value not in (None, "", {}))
+    return f"{result.name}: {result.model or 'no model, baselines alone'}; {settings}"
 
 
 def _brief(value: Any) -> str:
@@ -131,10 +136,11 @@ def _brief(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def html_page(out: Path, contents: Sequence[Content], skipped: Sequence[str]) -> str:
-    """One file that loads nothing else; all text of corpora and models is escaped, that of the items travels as JSON.
+def html_page(out: Path, contents: Sequence[GroupReport], skipped: Sequence[str]) -> str:
+    """A self-contained page: all models on all corpora, figures of each corpus, wrong items, tables of each corpus.
 
-    In this order: all models on all corpora, figures of each corpus, wrong items, tables of each corpus."""
+    Text of corpora and models is escaped; that of the items is embedded as JSON.
+    """
     style = re.search(r"<style>.*?</style>", with_shared(RUNS_TEMPLATE), re.DOTALL)  # that of analysis.report
     links, figures, tables = [("scores", "Scores")], [], []
     for content in contents:
@@ -142,18 +148,18 @@ def html_page(out: Path, contents: Sequence[Content], skipped: Sequence[str]) ->
         title = html.escape(group.title)
         links.append((group.slug, group.title))
         runs = "Runs, with their settings, versions and digests"
-        told = f"<details><summary>{runs}</summary>{listed(map(_about, group.results))}</details>"
+        settings = f"<details><summary>{runs}</summary>{html_list(map(_about, group.results))}</details>"
         figures.append(
-            f'<section id="{group.slug}"><h2>{title}</h2>{listed(said(group))}'
-            f'<div class="figures">{_pictures(content)}</div>{told}</section>'
+            f'<section id="{group.slug}"><h2>{title}</h2>{html_list(warnings(group))}'
+            f'<div class="figures">{_pictures(content)}</div>{settings}</section>'
         )
-        first = f"{group.slug}-{'accuracy' if group.answerers else 'floors'}"
-        shown = "".join(_html_table(table, table.name == first) for table in content.tables)
-        tables.append(f'<section id="{group.slug}-tables"><h2>{title}: tables</h2>{shown}</section>')
+        first = f"{group.slug}-{'accuracy' if group.models else 'floors'}"
+        content_html = "".join(_html_table(table, table.name == first) for table in content.tables)
+        tables.append(f'<section id="{group.slug}-tables"><h2>{title}: tables</h2>{content_html}</section>')
     links.append(("items", "Wrong items"))
     links += [(f"{content.group.slug}-tables", f"{content.group.title}: tables") for content in contents]
     scores = overview([content.group for content in contents])
-    limit = per_model(sum(len(content.group.answerers) for content in contents))
+    limit = per_model(sum(len(content.group.models) for content in contents))
     return filled(
         TEMPLATE,
         [mistakes(content.group, out, limit) for content in contents],
@@ -164,32 +170,32 @@ def html_page(out: Path, contents: Sequence[Content], skipped: Sequence[str]) ->
         scores=f'<section id="scores"><h2>Scores</h2>{_scrolled(scores)}</section>' if scores else "",
         figures="\n".join(figures),
         tables="\n".join(tables),
-        left=f"<section><h2>Left out</h2>{listed(skipped)}</section>" if skipped else "",
+        left=f"<section><h2>Left out</h2>{html_list(skipped)}</section>" if skipped else "",
     )
 
 
-def _lead(contents: Sequence[Content]) -> str:
+def _lead(contents: Sequence[GroupReport]) -> str:
     models = len({result.model for content in contents for result in content.group.results if result.model})
-    asked = f"{models:,} model{'s' * (models != 1)}" if models else "No model yet, floors alone,"
+    count = f"{models:,} model{'s' * (models != 1)}" if models else "No model yet, only baselines,"
     corpora = "1 corpus" if len(contents) == 1 else f"{len(contents):,} corpora"
-    return f"{asked} on {corpora}: which of two sentences fits a picture, without fine-tuning"
+    return f"{count} on {corpora}: which of two sentences fits a picture, without fine-tuning"
 
 
 def _scrolled(table: Table) -> str:
-    notes = f"<details><summary>Notes</summary>{listed(table.said)}</details>" if table.said else ""
+    notes = f"<details><summary>Notes</summary>{html_list(table.said)}</details>" if table.said else ""
     title = html.escape(table.title)
     return f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">{table.html()}</div>{notes}'
 
 
 def _html_table(table: Table, opened: bool) -> str:
-    """A table that unfolds; `opened` from the beginning."""
+    """A table that can be folded, initially open or not."""
     files = " ".join(f'<a href="tables/{table.name}.{s}">{s}</a>' for s in ("md", "csv"))
     head = f"<summary><h3>{html.escape(table.title)} ({len(table.rows):,} rows)</h3></summary>"
-    shown = f'{head}{_scrolled(table)}<p class="files">{files}</p>'
-    return f'<details id="{table.name}" class="block"{" open" * opened}>{shown}</details>\n'
+    content_html = f'{head}{_scrolled(table)}<p class="files">{files}</p>'
+    return f'<details id="{table.name}" class="block"{" open" * opened}>{content_html}</details>\n'
 
 
-def _pictures(content: Content) -> str:
+def _pictures(content: GroupReport) -> str:
     found = []
     for name, figure in content.figures.items():
         width, height = (int(96 * size) for size in figure.get_size_inches())

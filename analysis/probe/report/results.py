@@ -1,4 +1,4 @@
-"""Results of probes: those of each run, and which can be set side by side."""
+"""Results of runs, and groups of comparable ones."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from pathlib import Path
 from typing import Any
 
 from analysis.probe.report.baselines import SALIENT
-from analysis.probe.report.metrics import AXIS_GRADE, MICRO, Compared, Line, Outcomes, compare, outcomes, solved_blindly
-from analysis.probe.scorers.scoring import ANSWERS, read
+from analysis.probe.report.comparison import ModelComparison, compare
+from analysis.probe.report.metrics import AXIS_GRADE, MICRO, MetricRow, solved_blindly
+from analysis.probe.report.outcomes import Outcomes, outcomes
+from analysis.probe.scorers.scoring import ANSWERS, read_answers
 from travlr.browse import write
 from travlr.files import regular
 
 VERSION = 1
 RESULT = "result-{rules}-{sentences}.json"  # in a run's folder
-MODEL = ("head", "question", "prompt", "size", "regions", "precision", "weights")  # in `about`
-CROPPED = ", cropped"  # after the name of a corpus whose pictures are
+MODEL_SETTINGS = ("head", "question", "prompt", "size", "regions", "precision", "weights")  # in `about`
+CROPPED = ", cropped"  # suffix of the name of a corpus with cropped pictures
 
 
 @dataclass(frozen=True)
 class Result:
-    """A run: what was asked of whom, and all numbers.
+    """A run: its corpus, model and metrics.
 
-    corpus: name, kind, digest, items, notes. measuring: task, rules, sentences, tolerance, threshold, seed. about: how
-    and with what it was made. model: empty where none was asked. floors: lines of each, by name. blind: the names of
-    the blind rules among them, which read the sentences alone. averages: the paper's, of VL-CheckList. unscored: how
-    the first item that was not scored ended, and why. yes_or_no: of generative models, the mean of p(yes) + p(no) over
-    the sentences that were scored.
+    corpus: name, kind, digest, items, notes. measuring: task, rules, sentences, tolerance, threshold, seed. about:
+    provenance. model: empty for a run of baselines alone. lines: metrics of the model. floors: metrics of baselines, by
+    name. blind: names of the blind rules among them, which read the sentences alone. averages: the paper's, of
+    VL-CheckList. unscored: status and reason of the first item that was not scored. yes_or_no: of generative models,
+    the mean of p(yes) + p(no) over the scored sentences.
     """
 
     name: str
@@ -37,43 +39,43 @@ class Result:
     model: str
     measuring: Mapping[str, Any]
     about: Mapping[str, Any] = field(default_factory=dict)
-    lines: tuple[Line, ...] = ()
-    floors: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
+    lines: tuple[MetricRow, ...] = ()
+    floors: Mapping[str, tuple[MetricRow, ...]] = field(default_factory=dict)
     blind: tuple[str, ...] = ()
     averages: tuple[Mapping[str, Any], ...] = ()
     unscored: str = ""
     yes_or_no: float | None = None
 
     @property
-    def coverage(self) -> Line | None:
-        """The line of all items; None where no model was asked."""
+    def coverage(self) -> MetricRow | None:
+        """The row of all items; None without a model."""
         return next((line for line in self.lines if line.value == MICRO), None)
 
 
 def save_result(folder: Path, result: Result) -> None:
-    """Write a result to its run's folder, in the place of an earlier one by the same rules."""
+    """Write a result to its run's folder, over an earlier one by the same rules."""
     text = json.dumps({"version": VERSION, **asdict(result)}, indent=1, ensure_ascii=False, allow_nan=False)
     write(folder / RESULT.format_map(result.measuring), text + "\n")
 
 
 def load_results(out: Path) -> tuple[list[Result], list[str]]:
-    """The results of all runs in a folder, by name, and a line for each that cannot be read."""
-    found, skipped = [], []
+    """The results of all runs in a folder, by name, and a line for each unreadable one."""
+    results, skipped = [], []
     for path in sorted(out.glob("*/result-*.json")):
         try:
-            found.append(_result(json.loads(regular(path).read_text(encoding="utf-8")), path.parent.name))
+            results.append(_parse_result(json.loads(regular(path).read_text(encoding="utf-8")), path.parent.name))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             skipped.append(f"{path}: cannot be read ({' '.join(str(error).split())})")
-    return found, skipped
+    return results, skipped
 
 
-def _result(values: dict[str, Any], folder: str) -> Result:
-    """A result that was read, by the name that its folder has now. Raises `ValueError`, `KeyError` or `TypeError` where
-    it is not as it was written."""
+def _parse_result(values: dict[str, Any], folder: str) -> Result:
+    """Parse a result and give it its folder's present name. Raises `ValueError`, `KeyError` or `TypeError` for values
+    that do not fit."""
     if values.pop("version") != VERSION:
-        raise ValueError("of another version")
+        raise ValueError("it has another version")
     values["lines"] = _lines(values["lines"])
-    values["floors"] = {floor: _lines(lines) for floor, lines in values["floors"].items()}
+    values["floors"] = {name: _lines(lines) for name, lines in values["floors"].items()}
     values |= {"name": folder, "blind": tuple(values["blind"]), "averages": tuple(values["averages"])}
     found = Result(**values)
     corpus, how, averages = found.corpus, found.measuring, found.averages
@@ -91,52 +93,54 @@ def _result(values: dict[str, Any], folder: str) -> Result:
 TYPES: dict[str, Any] = {"str": str, "int": int, "float | None": float | int | None}
 
 
-def _lines(values: Iterable[Mapping[str, Any]]) -> tuple[Line, ...]:
-    found = tuple(Line(**one) for one in values)
+def _lines(values: Iterable[Mapping[str, Any]]) -> tuple[MetricRow, ...]:
+    found = tuple(MetricRow(**one) for one in values)
     for line in found:
-        for one in fields(Line):
+        for one in fields(MetricRow):
             if not isinstance(getattr(line, one.name), TYPES[str(one.type)]):
                 raise ValueError(f"{one.name} of a line is not {one.type}")
     return found
 
 
-# What belongs together -----------------------------------------------------------------------------------------------
+# Groups --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Group:
-    """Results on the same items by the same rules. answerers: models by a name that tells them apart, with their lines;
-    floors: the same of what answers without looking, and of models that are shown other pictures. blind: the names of
-    the blind rules among them. compared: models, each with each. cropped: models on cropped pictures, each with itself
-    on whole ones."""
+    """Results on the same items by the same rules.
+
+    models: metrics of models, by a unique name. baselines: metrics of rules, and of models that see other pictures.
+    blind: names of the blind rules among them. comparisons: of all pairs of models. cropped: of each model on cropped
+    pictures with itself on whole ones.
+    """
 
     title: str
     slug: str
     results: tuple[Result, ...]
-    answerers: dict[str, tuple[Line, ...]]
-    floors: dict[str, tuple[Line, ...]]
+    models: dict[str, tuple[MetricRow, ...]]
+    baselines: dict[str, tuple[MetricRow, ...]]
     blind: tuple[str, ...]
-    compared: tuple[Compared, ...] = ()
-    cropped: tuple[Compared, ...] = ()
+    comparisons: tuple[ModelComparison, ...] = ()
+    cropped: tuple[ModelComparison, ...] = ()
 
     @property
-    def series(self) -> dict[str, tuple[Line, ...]]:
-        """What figures and the terminal show: models, or where there are none the floors."""
-        return self.answerers or self.floors
+    def series(self) -> dict[str, tuple[MetricRow, ...]]:
+        """Metrics for figures and the terminal: of models or, without any, of baselines."""
+        return self.models or self.baselines
 
     @property
-    def blind_rules(self) -> dict[str, tuple[Line, ...]]:
-        """Those floors that read the sentences alone."""
-        return {rule: self.floors[rule] for rule in self.blind if rule in self.floors}
+    def blind_rules(self) -> dict[str, tuple[MetricRow, ...]]:
+        """Metrics of the rules that read the sentences alone."""
+        return {rule: self.baselines[rule] for rule in self.blind if rule in self.baselines}
 
     @property
-    def salience_rules(self) -> dict[str, tuple[Line, ...]]:
-        """Those floors that see only what is large or central in a picture of our scenes."""
-        return {rule: self.floors[rule] for rule in SALIENT if rule in self.floors}
+    def salience_rules(self) -> dict[str, tuple[MetricRow, ...]]:
+        """Metrics of the rules that prefer large or central objects in pictures of our scenes."""
+        return {rule: self.baselines[rule] for rule in SALIENT if rule in self.baselines}
 
     @property
     def matching(self) -> bool:
-        """Whether a model was asked of each sentence alone whether it matches."""
+        """Whether a model classified each sentence alone (task=itm)."""
         return any(result.model and result.measuring["task"] == "itm" for result in self.results)
 
     @property
@@ -145,66 +149,66 @@ class Group:
 
     @property
     def by(self) -> str:
-        """What main tables and figures go through: axes, or their grades one by one where axes have several."""
+        """The grouping of main tables and figures: by axis, or by axis and grade if an axis has several grades."""
         mixed = any(line.by == "axis" and line.mixed for lines in self.series.values() for line in lines)
         return AXIS_GRADE if mixed else "axis"
 
     @property
-    def kept(self) -> list[tuple[str, str]]:
-        """`by` and `value` of the lines that all tables and figures go through."""
-        lines = next(iter([*self.answerers.values(), *self.floors.values()]), ())
+    def keys(self) -> list[tuple[str, str]]:
+        """`by` and `value` of all rows, in the order of tables and figures."""
+        lines = next(iter([*self.models.values(), *self.baselines.values()]), ())
         return [(line.by, line.value) for line in lines]
 
-    def beside(self, floor: str, label: str) -> Sequence[Line]:
-        """The lines of a model that is shown other pictures, by what it is shown and the model's name."""
-        own = self.floors.get(f"{floor} ({label})", ())
-        return own or (self.floors.get(floor, ()) if len(self.answerers) == 1 else ())
+    def with_other_pictures(self, baseline: str, model: str) -> Sequence[MetricRow]:
+        """Metrics of a model that sees other pictures, such as `blank picture`."""
+        own = self.baselines.get(f"{baseline} ({model})", ())
+        return own or (self.baselines.get(baseline, ()) if len(self.models) == 1 else ())
 
 
-def number(lines: Iterable[Line], by: str, value: str, what: str) -> float | None:
-    """One number of one line; None where there is no such line."""
-    return next((getattr(line, what) for line in lines if (line.by, line.value) == (by, value)), None)
+def number(rows: Iterable[MetricRow], by: str, value: str, metric: str) -> float | None:
+    """One metric of one row; None if there is no such row."""
+    return next((getattr(row, metric) for row in rows if (row.by, row.value) == (by, value)), None)
 
 
 def groups(results: Sequence[Result], out: Path | None = None) -> list[Group]:
-    """Results that can be set side by side. out: where their answers are, from which models are compared."""
+    """Groups of comparable results. out: folder of the runs, whose answers are compared; None for no comparisons."""
     found: dict[tuple[str, ...], list[Result]] = {}
     for result in results:
         measuring = tuple(str(result.measuring[name]) for name in ("rules", "sentences"))
         found.setdefault((result.corpus["name"], result.corpus["digest"], *measuring), []).append(result)
-    made: list[Group] = []
+    result_groups: list[Group] = []
     for (corpus, digest, rules, sentences), members in found.items():
         others = [key for key in found if key[0] == corpus]
         several = len(others) > 1
         apart = (f"{members[0].corpus['items']:,} items ({digest[:8]})", f"rules={rules}", f"sentences={sentences}")
-        told = ", ".join([corpus, *(text for n, text in enumerate(apart, 1) if len({key[n] for key in others}) > 1)])
+        title = ", ".join([corpus, *(text for n, text in enumerate(apart, 1) if len({key[n] for key in others}) > 1)])
         slug = _slug(f"{corpus}-{digest[:8]}-{rules}-{sentences}" if several else corpus)
-        while slug in {group.slug for group in made}:  # of another corpus, whose name makes the same name of a file
+        while slug in {group.slug for group in result_groups}:  # another corpus has the same slug
             slug += "-2"
         models = [result for result in members if result.model]
         names = _names(models)
-        named = dict(zip(names, models, strict=True))
-        floors = {floor: lines for result in members if not result.model for floor, lines in result.floors.items()}
+        by_name = dict(zip(names, models, strict=True))
+        baselines = {name: rows for result in members if not result.model for name, rows in result.floors.items()}
         for result, label in zip(models, names, strict=True):
             suffix = f" ({label})" if len(models) > 1 else ""
-            floors |= {f"{floor}{suffix}": lines for floor, lines in result.floors.items()}
-        made.append(
+            baselines |= {f"{name}{suffix}": rows for name, rows in result.floors.items()}
+        result_groups.append(
             Group(
-                title=told,
+                title=title,
                 slug=slug,
                 results=tuple(members),
-                answerers={label: result.lines for label, result in named.items()},
-                floors=floors,
+                models={label: result.lines for label, result in by_name.items()},
+                baselines=baselines,
                 blind=tuple(dict.fromkeys(rule for result in members for rule in result.blind)),
-                compared=tuple(_compared(named, out)) if out else (),
-                cropped=tuple(_cropped(named, results, out)) if out else (),
+                comparisons=tuple(_compare_models(by_name, out)) if out else (),
+                cropped=tuple(_compare_cropped(by_name, results, out)) if out else (),
             )
         )
-    return made
+    return result_groups
 
 
 def _names(results: Sequence[Result]) -> list[str]:
-    """Of each run its model, and where several runs have that, the run's name."""
+    """Unique names: of each run its model or, if several runs have that, the run's name."""
     models = [result.model for result in results]
     return [one if models.count(one) == 1 else result.name for one, result in zip(models, results, strict=True)]
 
@@ -214,10 +218,10 @@ def _slug(text: str) -> str:
 
 
 def _outcomes(models: Mapping[str, Result], out: Path) -> dict[str, Outcomes]:
-    """Of each run its answers, in the order of ids; a run without its answers is left out."""
+    """The outcomes of each run, in the order of ids; without runs whose answers are incomplete."""
     found = {}
     for label, result in models.items():
-        records = {record.item.id: record for record in read(out / result.name / ANSWERS)}
+        records = {record.item.id: record for record in read_answers(out / result.name / ANSWERS)}
         if len(records) == result.corpus["items"]:
             ordered = [records[one] for one in sorted(records)]
             items, answers = [record.item for record in ordered], [record.answer for record in ordered]
@@ -226,8 +230,8 @@ def _outcomes(models: Mapping[str, Result], out: Path) -> dict[str, Outcomes]:
     return found
 
 
-def _compared(models: Mapping[str, Result], out: Path) -> list[Compared]:
-    """Each two models on the same items."""
+def _compare_models(models: Mapping[str, Result], out: Path) -> list[ModelComparison]:
+    """All pairs of models on the same items."""
     return compare(_outcomes(models, out), _seed(models.values())) if len(models) > 1 else []
 
 
@@ -235,19 +239,19 @@ def _seed(results: Iterable[Result]) -> int:
     return next((int(result.measuring["seed"]) for result in results), 0)
 
 
-def _cropped(models: Mapping[str, Result], results: Sequence[Result], out: Path) -> list[Compared]:
-    """Each model on the cropped pictures of the same items, against the whole ones: what binding costs it."""
-    asked: dict[str, Result] = {}
+def _compare_cropped(models: Mapping[str, Result], results: Sequence[Result], out: Path) -> list[ModelComparison]:
+    """Each model on cropped pictures against whole ones: the cost of binding."""
+    runs: dict[str, Result] = {}
     couples = []
     for label, whole in models.items():
         name = f"{whole.corpus['name']}{CROPPED}"
         for other in results:
             same = (other.model, other.corpus["name"], other.measuring) == (whole.model, name, whole.measuring)
-            same &= all(other.about.get(setting) == whole.about.get(setting) for setting in MODEL)
-            if same and other.corpus["items"] == whole.corpus["items"] and label not in asked:
+            same &= all(other.about.get(setting) == whole.about.get(setting) for setting in MODEL_SETTINGS)
+            if same and other.corpus["items"] == whole.corpus["items"] and label not in runs:
                 couples.append((f"{label}{CROPPED}", label))
-                asked |= {f"{label}{CROPPED}": other, label: whole}
-    found = _outcomes(asked, out)
+                runs |= {f"{label}{CROPPED}": other, label: whole}
+    found = _outcomes(runs, out)
     ids = {label: [item.id for item in one.items] for label, one in found.items()}
-    kept = [(a, b) for a, b in couples if a in ids and b in ids and ids[a] == ids[b]]  # samples of either may differ
-    return compare({label: found[label] for both in kept for label in both}, _seed(asked.values()), kept)
+    couples = [(a, b) for a, b in couples if a in ids and b in ids and ids[a] == ids[b]]  # samples may differ
+    return compare({label: found[label] for couple in couples for label in couple}, _seed(runs.values()), couples)

@@ -9,17 +9,18 @@ from typing import Any
 import pandas as pd
 
 from analysis.layout import Cell, Table
-from analysis.probe.report.metrics import AXIS_GRADE, FLAG, MACRO, MICRO, Compared, Line
+from analysis.probe.report.comparison import ModelComparison
+from analysis.probe.report.metrics import AXIS_GRADE, FLAG, MACRO, MICRO, MetricRow
 from analysis.probe.report.results import Group, number
 
-LARGE = 0.1  # of all items: a cluster that makes intervals rough
-SMALL = 0.5  # p(yes) + p(no), below which most replies begin with another word
+LARGE = 0.1  # part of all items; a larger cluster makes intervals rough
+SMALL = 0.5  # p(yes) + p(no); below it most replies begin with another word
 RARE = (
-    ". So it begins its replies with other words, as a model does that thinks before it answers, and its scores say "
-    "little; ask it otherwise with question="
+    ". So it begins its replies with other words, for example to think before it answers, and its scores mean little; "
+    "change question="
 )
 FEW = 30  # clusters: with fewer, intervals are rough
-OTHERS = ("blank picture", "other items' pictures")  # what a model is shown as a floor
+OTHERS = ("blank picture", "other items' pictures")  # baselines of a model that sees other pictures
 
 
 def _text(value: float | None, digits: int = 1) -> str:
@@ -31,16 +32,16 @@ def interval_text(value: float | None, low: float | None, high: float | None) ->
     return _text(value) if value is None or low is None else f"{_text(value)} [{_text(low)}, {_text(high)}]"
 
 
-def _frame(answerers: Mapping[str, Iterable[Line]], keep: Iterable[tuple[str, str]]) -> pd.DataFrame:
-    """All numbers of the lines that are kept, a row for each."""
+def _frame(series: Mapping[str, Iterable[MetricRow]], keep: Iterable[tuple[str, str]]) -> pd.DataFrame:
+    """All metrics of the rows in `keep`."""
     chosen = set(keep)
     rows = [
         {"answered_by": label, **asdict(line)}
-        for label, lines in answerers.items()
+        for label, lines in series.items()
         for line in lines
         if (line.by, line.value) in chosen
     ]
-    return pd.DataFrame(rows, columns=["answered_by", *(one.name for one in fields(Line))])
+    return pd.DataFrame(rows, columns=["answered_by", *(one.name for one in fields(MetricRow))])
 
 
 COVERAGE = "total = scored + missing + unreadable + failed"
@@ -62,54 +63,54 @@ COLUMNS = (
     ("pairs", "same sentence %"),
     ("pairs", "decisive %"),
 )
-COINS = 50.0  # percent of items that tossing coins has right
-FIRST = 4  # columns that are there even if they are empty, as others are not
-BESIDE = (4, 5, 6, 7, 12, 13)  # the columns of floors, which a table of floors has not
+COINS = 50.0  # percent of items right by chance
+FIRST = 4  # columns that are shown even if they are empty
+BASELINE_COLUMNS = (4, 5, 6, 7, 12, 13)  # not in a table of baselines
 NOTES = (
     "Shares are of what was scored.",
     "Right: true sentences score above false ones; a tie is wrong. Tossing coins: 50 % of items, 25 % of pairs.",
     "Pairs: an item and its mirror, with the same sentences of which the other is true. Same sentence: preferred for "
     "both pictures, so that the text decided. Decisive: both right, of pairs that are both right or both wrong.",
-    "Detectable: how many points from a level a model must be to be told from it 4 times in 5.",
-    "Intervals take items that share a picture, and mirrors, as dependent: bootstrap over clusters of these; where "
+    "Detectable: the difference from a level, in points, that is detected with a power of 80 %.",
+    "Intervals treat items that share a picture, and mirrors, as dependent: bootstrap over clusters of these; where "
     "pictures and pairs cross, Wilson's interval with the two-way cluster-robust variance.",
 )
 OF_MODELS = (
-    "Blind rule: the most that a rule has right which reads the sentences alone, scored or not, and its name where no "
-    "other has as much. Salience rule: the same of two rules that see which words are shown large, or in the middle of "
-    "a picture of our scenes, and bind nothing. Blank picture, other pictures: what the model itself has right when it "
-    "is shown those.",
-    "Bold: the most that a model has right of these items, where its interval lies above what every blind rule, every "
-    "salience rule and tossing coins reach. By luck alone, one line in forty is bold.",
+    "Blind rule: the best accuracy of a rule that reads the sentences alone, on all items, and its name if it is the "
+    "only best one. Salience rule: the same for two rules that see which words are shown large or in the middle of a "
+    "picture of our scenes, but not which belong together. Blank picture, other pictures: the model's accuracy when it "
+    "sees these.",
+    "Bold: the best model on these items, if its interval lies above chance and above every blind and salience rule. "
+    "By chance alone, one row in forty is bold.",
 )
 
 
 def _rows(group: Group, keep: Sequence[tuple[str, str]]) -> Iterator[tuple[Cell, ...]]:
-    """A row for each line of each model, those of a value together."""
+    """The rows of all models, grouped by value."""
     blind, salient = group.blind_rules, group.salience_rules
     for by, value in keep:
-        best, told = _best(blind, by, value, "single")
+        best, best_text = _best(blind, by, value, "single")
         level = max(best or 0.0, _best(salient, by, value, "single")[0] or 0.0, COINS)
-        most = max((one.single or 0.0 for lines in group.answerers.values() for one in lines
+        highest = max((one.single or 0.0 for lines in group.models.values() for one in lines
                      if (one.by, one.value) == (by, value)), default=0.0)  # fmt: skip
-        for label, lines in group.answerers.items():
+        for label, lines in group.models.items():
             for line in (one for one in lines if (one.by, one.value) == (by, value)):
                 above = best is not None and line.single_low is not None and line.single_low > level
-                others = [_text(number(group.beside(floor, label), by, value, "single")) for floor in OTHERS]
-                cells = list(_cells(line, label, bold=above and line.single == most))
-                cells[4:4] = map(Cell, (told, _best(salient, by, value, "single")[1], *others))
+                others = [_text(number(group.with_other_pictures(name, label), by, value, "single")) for name in OTHERS]
+                cells = list(_cells(line, label, bold=above and line.single == highest))
+                cells[4:4] = map(Cell, (best_text, _best(salient, by, value, "single")[1], *others))
                 cells[12:12] = [Cell(_best(rules, by, value, "pair_accuracy")[1]) for rules in (blind, salient)]
                 yield tuple(cells)
 
 
-def _floor_rows(group: Group, keep: Sequence[tuple[str, str]]) -> Iterator[tuple[Cell, ...]]:
+def _baseline_rows(group: Group, keep: Sequence[tuple[str, str]]) -> Iterator[tuple[Cell, ...]]:
     for by, value in keep:
-        for label, lines in group.floors.items():
+        for label, lines in group.baselines.items():
             yield from (_cells(line, label) for line in lines if (line.by, line.value) == (by, value))
 
 
-def _cells(line: Line, label: str, bold: bool = False) -> tuple[Cell, ...]:
-    """The numbers of a line, without those beside it."""
+def _cells(line: MetricRow, label: str, bold: bool = False) -> tuple[Cell, ...]:
+    """The cells of a row, without the baseline columns."""
     parts = (line.total, line.scored, line.missing, line.unreadable, line.failed)
     return (
         Cell(value_text(line)),
@@ -125,94 +126,95 @@ def _cells(line: Line, label: str, bold: bool = False) -> tuple[Cell, ...]:
     )
 
 
-def value_text(line: Line) -> str:
-    """Which items a line is of, such as `subject: Man`, with what it mixes."""
-    named = line.by in ("all", "axis", "axis and source", AXIS_GRADE)
+def value_text(line: MetricRow) -> str:
+    """The group of a row, such as `subject: Man`, with the grades that it mixes."""
+    plain = line.by in ("all", "axis", "axis and source", AXIS_GRADE)
     mixed = f" (mixes {line.mixed.replace(' and ', ', ')})" if line.mixed else ""
-    return f"{'' if named else f'{line.by}: '}{line.value}{mixed}"
+    return f"{'' if plain else f'{line.by}: '}{line.value}{mixed}"
 
 
-def _best(rules: Mapping[str, Iterable[Line]], by: str, value: str, what: str) -> tuple[float | None, str]:
-    """The most that one of these rules reaches, and this as text, with the rule's name where it is the only one."""
-    found = {rule: reached for rule, lines in rules.items()
-             if (reached := number(lines, by, value, what)) is not None}  # fmt: skip
-    best = max(found.values(), default=None)
-    names = [rule for rule, reached in found.items() if reached == best]
-    return best, f"{_text(best)}{f' {names[0]}' if len(names) == 1 < len(found) else ''}"
+def _best(rules: Mapping[str, Iterable[MetricRow]], by: str, value: str, metric: str) -> tuple[float | None, str]:
+    """The best value of some rules, and this as text, with the rule's name if it is the only best one."""
+    values = {rule: reached for rule, lines in rules.items()
+             if (reached := number(lines, by, value, metric)) is not None}  # fmt: skip
+    best = max(values.values(), default=None)
+    names = [rule for rule, reached in values.items() if reached == best]
+    return best, f"{_text(best)}{f' {names[0]}' if len(names) == 1 < len(values) else ''}"
 
 
 def overview(groups: Sequence[Group]) -> Table | None:
-    """All models, or where there are none the floors, on all items of each corpus; None where nothing was measured."""
+    """All models (baselines of a corpus without any) on all items of each corpus; None without results."""
     keep = [("all", MICRO)]
     rows: list[tuple[Cell, ...]] = []
     for group in groups:
-        found = _rows(group, keep) if group.answerers else map(_with_room, _floor_rows(group, keep))
+        found = _rows(group, keep) if group.models else map(_add_empty_cells, _baseline_rows(group, keep))
         rows += [(Cell(group.title), *row[1:]) for row in found]
     columns = (("", "corpus"), *COLUMNS[1:])
-    kept = [n for n in range(len(columns)) if n < FIRST or any(row[n].text for row in rows)]
-    shown = tuple(tuple(row[n] for n in kept) for row in rows)
+    used = [n for n in range(len(columns)) if n < FIRST or any(row[n].text for row in rows)]
+    visible = tuple(tuple(row[n] for n in used) for row in rows)
     data = pd.concat([_frame(group.series, keep).assign(corpus=group.title) for group in groups]) if rows else None
     title = "Items and pairs right, of all items"
     if data is None:
         return None
-    return Table("scores", title, tuple(columns[n] for n in kept), shown, data, (*NOTES, *OF_MODELS))
+    return Table("scores", title, tuple(columns[n] for n in used), visible, data, (*NOTES, *OF_MODELS))
 
 
-def _with_room(row: Sequence[Cell]) -> tuple[Cell, ...]:
-    """A row of floors with the cells of `BESIDE`, empty."""
+def _add_empty_cells(row: Sequence[Cell]) -> tuple[Cell, ...]:
+    """A row of a baseline with empty cells in `BASELINE_COLUMNS`."""
     cells = list(row)
-    for place in BESIDE:
+    for place in BASELINE_COLUMNS:
         cells.insert(place, Cell())
     return tuple(cells)
 
 
 def tables(group: Group) -> list[Table]:
-    """Accuracies by axis, in detail, of floors; ITM and the released code's numbers; models compared."""
-    main = [(by, value) for by, value in group.kept if by in ("all", group.by)]
-    detail = [(by, value) for by, value in group.kept if by not in ("all", group.by)]
+    """Tables of accuracies by axis, in detail and of baselines; of ITM and the released code's counts; of
+    comparisons."""
+    main = [(by, value) for by, value in group.keys if by in ("all", group.by)]
+    detail = [(by, value) for by, value in group.keys if by not in ("all", group.by)]
     flagged = tuple(f"Flagged: {flag}." for flag in group.flags)
     corpus = tuple(f"Corpus: {note.removesuffix('.')}." for note in group.results[0].corpus["notes"])
-    made: list[Table | None] = []
+    result: list[Table | None] = []
 
     def add(kind: str, title: str, columns: Any, rows: Any, data: pd.DataFrame, notes: tuple[str, ...]) -> None:
         if found := tuple(rows):
-            kept = [n for n in range(len(columns)) if n < FIRST or any(row[n].text for row in found)]
-            heads, found = tuple(columns[n] for n in kept), tuple(tuple(row[n] for n in kept) for row in found)
-            made.append(Table(f"{group.slug}-{kind}", f"{group.title}: {title}", heads, found, data, notes))
+            used = [n for n in range(len(columns)) if n < FIRST or any(row[n].text for row in found)]
+            heads, found = tuple(columns[n] for n in used), tuple(tuple(row[n] for n in used) for row in found)
+            result.append(Table(f"{group.slug}-{kind}", f"{group.title}: {title}", heads, found, data, notes))
 
     notes = (*NOTES, *OF_MODELS, *flagged, *corpus)
-    add("accuracy", "accuracy", COLUMNS, _rows(group, main), _frame(group.answerers, main), notes)
-    made += [
+    add("accuracy", "accuracy", COLUMNS, _rows(group, main), _frame(group.models, main), notes)
+    result += [
         _matching(group, main),
-        _comparison(group, group.compared, "compared", "models compared", "Each two models on what both scored."),
+        _comparison(group, group.comparisons, "compared", "models compared", "Each two models on what both scored."),
         _comparison(group, group.cropped, "binding", "cropped pictures against whole ones", BINDING),
         _averages(group),
     ]
-    data = _frame(group.answerers, detail)
+    data = _frame(group.models, detail)
     add("details", "accuracy by source, grade and other labels", COLUMNS, _rows(group, detail), data, notes)
-    columns = tuple(column for n, column in enumerate(COLUMNS) if n not in BESIDE)
-    rows, data = _floor_rows(group, main), _frame(group.floors, group.kept)
+    columns = tuple(column for n, column in enumerate(COLUMNS) if n not in BASELINE_COLUMNS)
+    rows, data = _baseline_rows(group, main), _frame(group.baselines, group.keys)
     notes = (*NOTES, *_meanings(group), *flagged, *corpus)
-    add("floors", "floors, what is reached without a model or without the right picture", columns, rows, data, notes)
-    return [table for table in made if table]
+    add("floors", "baselines, without a model or without the right picture", columns, rows, data, notes)
+    return [table for table in result if table]
 
 
 def _meanings(group: Group) -> list[str]:
-    """What the floors are that no model gives."""
+    """Descriptions of the rules."""
     from analysis.probe.report.baselines import RULES
 
-    told = [
-        f"{rule}: {RULES[rule]}{' (a blind rule)' * (rule in group.blind)}" for rule in group.floors if rule in RULES
+    lines = [
+        f"{rule}: {RULES[rule]}{' (a blind rule)' * (rule in group.blind)}" for rule in group.baselines if rule in RULES
     ]
-    return [f"{'; '.join(told)}."] if told else []
+    return [f"{'; '.join(lines)}."] if lines else []
 
 
-BINDING = "The same pairs, with pictures cropped to what the sentence is about, and whole: what binding costs."
+BINDING = "The same pairs, with pictures cropped to the sentence's objects and with whole ones: the cost of binding."
 
 
 def _averages(group: Group) -> Table | None:
-    """VL-CheckList's averages of the accuracies of items, by the rules of its paper."""
-    models = zip(group.answerers, (result for result in group.results if result.model), strict=True)
+    """The averages of item accuracies in VL-CheckList's paper."""
+    models = zip(group.models, (result for result in group.results if result.model), strict=True)
     averages = [(label, one) for label, result in models for one in result.averages]
     rows = tuple(
         (Cell(label), Cell(one["name"]), Cell(one["rule"]), Cell(_text(one["value"], 2)))
@@ -221,11 +223,11 @@ def _averages(group: Group) -> Table | None:
     )
     if not rows:
         return None
-    notes = ["Of an axis with several sources: those of one dataset are averaged first, then datasets."]
+    notes = ["An axis with several sources: the mean over datasets of the mean over the sources of each."]
     if group.by != "axis":
-        notes.append("These averages mix grades of negatives, as the paper knows none.")
+        notes.append("These averages mix grades of negatives, which the paper does not have.")
     if without := dict.fromkeys(one["name"] for _, one in averages if one["value"] is None):
-        notes.append(f"Without a number, as axes are lacking (the CSV has which): {'; '.join(without)}.")
+        notes.append(f"Without a number, as axes are missing (listed in the CSV): {'; '.join(without)}.")
     columns = (("", "answered by"), ("", "average"), ("", "rule"), ("", "right %"))
     data = pd.DataFrame([{"answered_by": label, **one} for label, one in averages])
     title = f"{group.title}: averages of the VL-CheckList paper"
@@ -233,12 +235,12 @@ def _averages(group: Group) -> Table | None:
 
 
 def _matching(group: Group, keep: Sequence[tuple[str, str]]) -> Table | None:
-    """ITM, where a model has a threshold, and the released code's counts where these differ from ours."""
+    """ITM, if a model has a threshold, and the released code's counts, if they differ from ours."""
     found = [
         (label, line)
         for by, value in keep
         if value != MACRO
-        for label, lines in group.answerers.items()
+        for label, lines in group.models.items()
         for line in lines
         if (line.by, line.value) == (by, value)
     ]
@@ -248,8 +250,8 @@ def _matching(group: Group, keep: Sequence[tuple[str, str]]) -> Table | None:
         return None
     columns = [("", "items"), ("", "answered by"), ("", "scored")]
     columns += [("as released", "right %")] * released
-    whats = ("right % [95 %]", "precision %", "recall %", "F1 %")
-    columns += [("each sentence alone", what) for what in whats] * alone
+    metrics = ("right % [95 %]", "precision %", "recall %", "F1 %")
+    columns += [("each sentence alone", what) for what in metrics] * alone
     rows = []
     for label, line in found:
         texts = [value_text(line), label, f"{line.scored:,}", *([_text(line.published)] * released)]
@@ -257,17 +259,17 @@ def _matching(group: Group, keep: Sequence[tuple[str, str]]) -> Table | None:
             texts.append(interval_text(line.itm_accuracy, line.itm_low, line.itm_high))
             texts += map(_text, (line.itm_precision, line.itm_recall, line.itm_f1))
         rows.append(tuple(map(Cell, texts)))
-    notes = ["As released: the first true sentence scores above the first false one, however little."] * released
-    notes += ["Each sentence alone: it is said to match where its score is above the model's own threshold."] * alone
-    told = " and ".join(["as the released code counts"] * released + ["each sentence alone (ITM)"] * alone)
-    title = f"{group.title}: {told}"
-    data = _frame(group.answerers, keep)
+    notes = ["As released: the first true sentence scores above the first false one, by any margin."] * released
+    notes += ["Each sentence alone: it matches if its score is above the model's threshold."] * alone
+    what = " and ".join(["as the released code counts"] * released + ["each sentence alone (ITM)"] * alone)
+    title = f"{group.title}: {what}"
+    data = _frame(group.models, keep)
     of_table = ["answered_by", "by", "value", "total", "scored", "published"]
     data = data[[*of_table, *(name for name in data.columns if name.startswith("itm_"))]]
     return Table(f"{group.slug}-matching", title, tuple(columns), tuple(rows), data, tuple(notes))
 
 
-def _comparison(group: Group, compared: Sequence[Compared], kind: str, title: str, note: str) -> Table | None:
+def _comparison(group: Group, compared: Sequence[ModelComparison], kind: str, title: str, note: str) -> Table | None:
     if not compared:
         return None
     columns = tuple(
@@ -293,8 +295,8 @@ def _comparison(group: Group, compared: Sequence[Compared], kind: str, title: st
     )
     notes = (
         note,
-        "Pairs: both items right. Only first, only second: clusters of which one model has more right than the other; "
-        "where pictures and pairs cross, pairs or items that one model alone has right.",
+        "Pairs: both items right. Only first, only second: clusters of which this model has more right; where pictures "
+        "and pairs cross, pairs or items that only this model has right.",
         "p: two-sided exact McNemar test over clusters; where pictures and pairs cross, McNemar's test with the "
         "two-way cluster-robust variance. Holm: adjusted for the number of comparisons in this table. Differ: "
         "adjusted p below 0.01, and an interval without 0.",
@@ -306,18 +308,19 @@ def _comparison(group: Group, compared: Sequence[Compared], kind: str, title: st
 # For a terminal ------------------------------------------------------------------------------------------------------
 
 
-def printed(group: Group) -> str:
-    """The main numbers of a group as text for a terminal; of floors alone those of all items."""
-    keep = [(by, value) for by, value in group.kept if value == MICRO or (group.answerers and by in ("all", group.by))]
-    beside = {"blind rule": group.blind_rules, "salience rule": group.salience_rules} if group.answerers else {}
-    beside, matching = {head: rules for head, rules in beside.items() if rules}, group.matching
-    heads = ["", "", "items", "right % [95 %]", *beside, *(["sentences right % [95 %]"] * matching)]
-    rows = [[*heads, "pairs right % [95 %]", *beside, "ties"]]
+def terminal_summary(group: Group) -> str:
+    """The main metrics of a group as text for a terminal; without models those of the baselines on all items."""
+    keep = [(by, value) for by, value in group.keys if value == MICRO or (group.models and by in ("all", group.by))]
+    rule_columns = {"blind rule": group.blind_rules, "salience rule": group.salience_rules} if group.models else {}
+    rule_columns, matching = {head: rules for head, rules in rule_columns.items() if rules}, group.matching
+    heads = ["", "", "items", "right % [95 %]", *rule_columns, *(["sentences right % [95 %]"] * matching)]
+    rows = [[*heads, "pairs right % [95 %]", *rule_columns, "ties"]]
     for by, value in keep:
         single, pair = (
-            [_best(rules, by, value, what)[1] for rules in beside.values()] for what in ("single", "pair_accuracy")
+            [_best(rules, by, value, what)[1] for rules in rule_columns.values()]
+            for what in ("single", "pair_accuracy")
         )
-        shown = ""
+        previous = ""
         for label, lines in group.series.items():
             for line in (one for one in lines if (one.by, one.value) == (by, value)):
                 items = f"{line.scored:,}" if line.scored == line.total else f"{line.scored:,} of {line.total:,}"
@@ -326,42 +329,44 @@ def printed(group: Group) -> str:
                 right = interval_text(line.single, line.single_low, line.single_high)
                 pairs = interval_text(line.pair_accuracy, line.pair_low, line.pair_high)
                 ties = f"{line.ties:,}"
-                rows.append(["" if first == shown else first, label, items, right, *single, *alone, pairs, *pair, ties])
-                shown = first
+                rows.append(
+                    ["" if first == previous else first, label, items, right, *single, *alone, pairs, *pair, ties]
+                )
+                previous = first
     columns = [n for n in range(len(rows[0])) if n < 3 or any(row[n] for row in rows[1:])]
     widths = {n: max(len(row[n]) for row in rows) for n in columns}
-    told = ["  ".join(row[n].ljust(widths[n]) for n in columns).rstrip() for row in rows]
-    return "\n".join([group.title, *(f"  {line}" for line in said(group)), "", *told])
+    text_lines = ["  ".join(row[n].ljust(widths[n]) for n in columns).rstrip() for row in rows]
+    return "\n".join([group.title, *(f"  {line}" for line in warnings(group)), "", *text_lines])
 
 
-def said(group: Group) -> list[str]:
-    """What must be read before the numbers of a group: what was not scored, what a blind rule solves, notes."""
+def warnings(group: Group) -> list[str]:
+    """Caveats of a group: items that were not scored, axes that a blind rule solves, notes of the corpus."""
     lines = [f"FLAGGED as solvable without looking: {flag}" for flag in group.flags]
     lines += [f"Flagged is where {FLAG}."] if group.flags else []
     models = [one for one in group.results if one.model]
-    for label, result in zip(group.answerers, models, strict=True):
+    for label, result in zip(group.models, models, strict=True):
         if (all_items := result.coverage) and all_items.scored < all_items.total:
             why = f"; the first is {result.unscored}" if result.unscored else ""
             lines.append(f"{label}: {all_items.coverage}{why}")
-    for label, result in zip(group.answerers, models, strict=True):
+    for label, result in zip(group.models, models, strict=True):
         if (share := result.yes_or_no) is not None:
             lines.append(f"{label}: p(yes) + p(no) is {share:.3f} on average{RARE * (share < SMALL)}")
     if len({result.coverage.scored for result in group.results if result.model and result.coverage}) > 1:
         lines.append(
-            "Not every model scored the same items: their numbers are of different ones. Compared are they on "
-            "what both scored."
+            "The models did not all score the same items, so their numbers are of different items. Comparisons use the "
+            "items that both models scored."
         )
     if any(line.mixed for found in group.series.values() for line in found):
-        lines.append("Lines that mix grades of negatives say so, averages among them; read the grades one by one.")
+        lines.append("Rows and averages that mix grades of negatives are marked; compare grades one by one.")
     every = [line for found in group.series.values() for line in found if line.value == MICRO]
     if all_items := max(every, key=lambda line: line.largest, default=None):
         lines += _rough(all_items)
     return [*lines, *group.results[0].corpus["notes"]]
 
 
-def _rough(line: Line) -> Iterator[str]:
-    """Why intervals are rough, where they are."""
-    if line.largest > LARGE * line.scored and line.largest * line.clusters > 2 * line.scored:  # not where all are large
+def _rough(line: MetricRow) -> Iterator[str]:
+    """A warning if there are too few independent items for exact intervals."""
+    if line.largest > LARGE * line.scored and line.largest * line.clusters > 2 * line.scored:  # unless all are large
         yield (
             f"{line.largest:,} of {line.scored:,} items are one cluster, as they share a picture or a pair: where one "
             "holds so many, intervals are rough."

@@ -1,9 +1,9 @@
 """Corpora of both kinds from our own scenes, with exact truth: `build`, `read` and `truths`.
 
 A folder holds images/, the files that the published corpora have (a checklist: corpus/v1/<TYPE>/<name>.yaml and
-data/<TYPE>/<name>.json; predicates and nouns: eval_set.json, and crops beside their pictures), items.jsonl with what
-those do not say (ids, pairs, objects, logical forms, grades), and manifest.json. While it is unfinished it also has
-`.travlr`, and the command that began it goes on with it.
+data/<TYPE>/<name>.json; predicates and nouns: eval_set.json, and crops beside their pictures), items.jsonl with ids,
+pairs, objects, logical forms and grades, and manifest.json. An unfinished folder also has `.travlr`; the same command
+continues it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 from analysis.probe.corpora.items import KINDS, Corpus
 from analysis.probe.scenes import drawing, records
 from analysis.probe.scenes.drawing import CANVAS, CELL
-from analysis.probe.scenes.layouts import FORMAT_VERSION, UNITS, Unit
 from analysis.probe.scenes.records import IMAGES
+from analysis.probe.scenes.scene_pairs import FORMAT_VERSION, PAIR_KINDS, PairKind
 from travlr import files
 from travlr.cli import Log
 from travlr.files import WORK, put_file, regular
@@ -30,12 +30,12 @@ from travlr.workers import Progress, run
 
 T = TypeVar("T")
 COUNTS = {"checklist": 3600, "predicate_noun": 2584}  # records by default
-SMOKE = 500  # records that show quickly whether a scorer works at all
-LEAST = {"checklist": 144, "predicate_noun": 6}
-MOST = 1_000_000
-PAIRS = 64  # pairs made at a time
-FEW = 1000  # records that one process makes before others have started
-MANIFEST, ITEMS, JOB = "manifest.json", "items.jsonl", f"{WORK}/job.json"
+SMOKE = 500  # records for a quick test of a scorer
+MIN_COUNT = {"checklist": 144, "predicate_noun": 6}
+MAX_COUNT = 1_000_000
+CHUNK_PAIRS = 64  # pairs per chunk
+SINGLE_PROCESS_RECORDS = 1000  # records; for fewer, further processes do not pay off
+MANIFEST, ITEMS, CONFIG = "manifest.json", "items.jsonl", f"{WORK}/job.json"
 NOTES = {
     "checklist": (
         "Attribute/action, Attribute/material, Attribute/state and Relation/action are left out: static flat shapes "
@@ -56,8 +56,8 @@ NOTES = {
 
 
 @dataclass(frozen=True)
-class Config:
-    """All that determines a corpus. count: records, two for each pair. Raises `ValueError` for what cannot be made."""
+class ScenesConfig:
+    """The settings of a corpus. count: records, two for each pair. Raises `ValueError` for impossible settings."""
 
     kind: str = "checklist"
     seed: int = 0
@@ -66,22 +66,22 @@ class Config:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"kind={self.kind}: choose one of {', '.join(KINDS)}")
-        least = LEAST[self.kind]
-        if self.count % 2 or not least <= self.count <= MOST:
-            raise ValueError(f"count={self.count}: must be even (an item and its mirror), {least} to {MOST:,}")
+        least = MIN_COUNT[self.kind]
+        if self.count % 2 or not least <= self.count <= MAX_COUNT:
+            raise ValueError(f"count={self.count}: must be even (an item and its mirror), {least} to {MAX_COUNT:,}")
 
     @property
-    def identity(self) -> dict[str, Any]:
-        """As the manifest says it."""
+    def fingerprint(self) -> dict[str, Any]:
+        """The settings as the manifest has them."""
         return {"format": "travlr probe", "format_version": FORMAT_VERSION, **asdict(self)}
 
-    def pairs(self) -> list[tuple[Unit, int]]:
-        """How many pairs each unit has."""
-        units, total = UNITS[self.kind], self.count // 2
+    def pairs(self) -> list[tuple[PairKind, int]]:
+        """The number of pairs of each kind."""
+        units, total = PAIR_KINDS[self.kind], self.count // 2
         if self.kind == "predicate_noun":
             first = round(total * units[0].weight / sum(unit.weight for unit in units))
             return [(units[0], first), (units[1], total - first)]
-        # By threes for objects, so that the nine classes of location and size are equally many; the rest for others.
+        # A multiple of 3 for kinds of objects, so that the nine classes of location and size are balanced.
         each = 3 * (total // (3 * sum(unit.weight for unit in units)))
         others = [unit for unit in units if unit.weight > 1]
         rest = total - each * (len(units) - len(others))
@@ -97,19 +97,19 @@ def build(
     workers: int = 0,
     log: Log = print,
 ) -> Corpus:
-    """The corpus of a folder, made as far as it is not there yet. The same seed gives the same bytes.
+    """Build a corpus in a folder, or what is missing of it. The same seed gives the same bytes.
 
     workers: processes, 0 for one per core. Raises `ValueError` for a wrong setting, and for a folder that holds
-    something else or is being written by another process.
+    other files or is being written by another process.
     """
-    config = Config(kind, seed, COUNTS.get(kind, 0) if count is None else count)
+    config = ScenesConfig(kind, seed, COUNTS.get(kind, 0) if count is None else count)
     place = Path(folder)
     _check(place, config)
     if (place / WORK).exists() or not _is_whole(place):
         with files.locked(place):
             _check(place, config)
             if not _is_whole(place):
-                put_file(place, JOB, [_text(config.identity)])
+                put_file(place, CONFIG, [_text(config.fingerprint)])
                 _make(place, config, workers, log)
                 _finish(place, config)
             files.close(place)
@@ -120,12 +120,12 @@ def _text(value: Any) -> bytes:
     return json.dumps(value, indent=1).encode() + b"\n"
 
 
-def _check(folder: Path, config: Config) -> None:
-    """Raise `ValueError` where the folder is not for this corpus."""
-    for name in (MANIFEST, JOB):
+def _check(folder: Path, config: ScenesConfig) -> None:
+    """Raise `ValueError` where the folder holds something else than this corpus."""
+    for name in (MANIFEST, CONFIG):
         if (folder / name).is_file():
             held = _read_json(folder / name)
-            other = [f"{key}={held.get(key)}" for key, value in config.identity.items() if held.get(key) != value]
+            other = [f"{key}={held.get(key)}" for key, value in config.fingerprint.items() if held.get(key) != value]
             if other:
                 raise ValueError(
                     f"{folder} holds another corpus ({', '.join(other)}); remove it, or name another folder"
@@ -147,12 +147,13 @@ def _read_json(path: Path) -> dict[str, Any]:
     return read
 
 
-# Making --------------------------------------------------------------------------------------------------------------
+# Building ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Part:
-    """Some pairs of one unit. first: how many records come before its unit's in their file."""
+class Chunk:
+    """A range of pairs of one kind. unit: the kind's index. first: number of records of other kinds before it in the
+    file."""
 
     number: int
     unit: int
@@ -165,25 +166,25 @@ class Part:
         return f"{WORK}/parts/{self.number:06d}.jsonl"
 
 
-def _parts(config: Config) -> list[Part]:
-    parts: list[Part] = []
+def _parts(config: ScenesConfig) -> list[Chunk]:
+    parts: list[Chunk] = []
     first = 0
     for number, (_, pairs) in enumerate(config.pairs()):
-        for start in range(0, pairs, PAIRS):
-            parts.append(Part(len(parts), number, first, start, min(start + PAIRS, pairs)))
+        for start in range(0, pairs, CHUNK_PAIRS):
+            parts.append(Chunk(len(parts), number, first, start, min(start + CHUNK_PAIRS, pairs)))
         first += 2 * pairs * (config.kind == "predicate_noun")  # whose units share one file
     return parts
 
 
 @dataclass(frozen=True)
-class Maker:
-    """Writes the pictures of a part, and last its lines of `items.jsonl`, as the sign that it is finished."""
+class ChunkWriter:
+    """Writes the pictures of a chunk and, last, its lines of `items.jsonl`, which mark it as finished."""
 
     folder: Path
-    config: Config
+    config: ScenesConfig
 
-    def __call__(self, part: Part) -> int:
-        unit = UNITS[self.config.kind][part.unit]
+    def __call__(self, part: Chunk) -> int:
+        unit = PAIR_KINDS[self.config.kind][part.unit]
         lines = []
         for index in range(part.start, part.stop):
             pair = unit.pair(self.config.seed, index)
@@ -199,23 +200,23 @@ class Maker:
         return len(lines)
 
 
-def _make(folder: Path, config: Config, workers: int, log: Log) -> None:
+def _make(folder: Path, config: ScenesConfig, workers: int, log: Log) -> None:
     parts = _parts(config)
     (folder / WORK / "parts").mkdir(parents=True, exist_ok=True)
     missing = [part for part in parts if not _is_made(folder, part)]
     if len(missing) < len(parts):
-        log(f"{folder}: {len(parts) - len(missing)} of {len(parts)} parts are there; going on with the others")
+        log(f"{folder}: {len(parts) - len(missing)} of {len(parts)} parts are there; continuing with the others")
     total = 2 * sum(part.stop - part.start for part in missing)
-    workers = 1 if workers == 0 and total <= FEW else workers
+    workers = 1 if workers == 0 and total <= SINGLE_PROCESS_RECORDS else workers
     with (
         Progress(total, log, "records") as progress,
-        contextlib.closing(run(Maker(folder, config), missing, workers)) as made,
+        contextlib.closing(run(ChunkWriter(folder, config), missing, workers)) as results,
     ):
-        for _, lines in made:
+        for _, lines in results:
             progress.advance(lines)
 
 
-def _is_made(folder: Path, part: Part) -> bool:
+def _is_made(folder: Path, part: Chunk) -> bool:
     try:
         lines = _lines(folder / part.record)
     except (OSError, ValueError):
@@ -229,7 +230,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _has_pictures(folder: Path, lines: Sequence[dict[str, Any]]) -> bool:
-    """Whether all pictures are there, byte for byte."""
+    """Whether all pictures exist, with the right contents."""
     for line in lines:
         for name, digest in line["sha256"].items():
             try:
@@ -243,9 +244,9 @@ def _has_pictures(folder: Path, lines: Sequence[dict[str, Any]]) -> bool:
 # Finishing -----------------------------------------------------------------------------------------------------------
 
 
-def _finish(folder: Path, config: Config) -> None:
-    """The files that hold all records, and last the manifest."""
-    from travlr.formats.manifest import versions  # pyarrow takes a while to import, and no worker needs it
+def _finish(folder: Path, config: ScenesConfig) -> None:
+    """Write the files with all records and, last, the manifest."""
+    from travlr.formats.manifest import versions  # pyarrow is slow to import, and workers do not need it
 
     lines = [line for part in _parts(config) for line in _lines(folder / part.record)]
     written = {ITEMS: b"".join(json.dumps(line).encode() + b"\n" for line in lines)}
@@ -257,7 +258,7 @@ def _finish(folder: Path, config: Config) -> None:
     pictures = hashlib.sha256("".join(d for line in lines for d in line["sha256"].values()).encode())
     counts = Counter((item.axis, item.source) for item in corpus.items)
     manifest = {
-        **config.identity,
+        **config.fingerprint,
         "canvas": CANVAS,
         "cell": CELL,
         "sides": drawing.SIDES,
@@ -276,7 +277,7 @@ def _finish(folder: Path, config: Config) -> None:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether a finished corpus has all its files, byte for byte."""
+    """Whether a finished corpus has all its files, with the right contents."""
     if not (folder / MANIFEST).is_file():
         return False
     try:
@@ -289,18 +290,18 @@ def _is_whole(folder: Path) -> bool:
 
 
 def read(folder: str | os.PathLike[str]) -> Corpus:
-    """A corpus that `build` has finished. Raises `ValueError` for anything else."""
+    """Read a corpus that `build` has finished. Raises `ValueError` for any other folder."""
     place = Path(folder)
     if not (place / MANIFEST).is_file():
         raise ValueError(f"{folder}: no finished probe corpus; make it with build")
     manifest = _read_json(place / MANIFEST)
     if manifest.get("format") != "travlr probe" or manifest.get("kind") not in KINDS:
         raise ValueError(f"{folder}: not a probe corpus")
-    return _understood(place, lambda lines: _corpus(place, manifest["kind"], lines))
+    return _from_lines(place, lambda lines: _corpus(place, manifest["kind"], lines))
 
 
-def _understood(folder: Path, make: Callable[[list[dict[str, Any]]], T]) -> T:
-    """What is made of the lines of a corpus. Raises `ValueError` where they are missing or not such lines."""
+def _from_lines(folder: Path, make: Callable[[list[dict[str, Any]]], T]) -> T:
+    """Apply `make` to the lines of a corpus. Raises `ValueError` where they are missing or damaged."""
     try:
         return make(_lines(folder / ITEMS))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -308,16 +309,16 @@ def _understood(folder: Path, make: Callable[[list[dict[str, Any]]], T]) -> T:
 
 
 def _corpus(folder: Path, kind: str, lines: Sequence[dict[str, Any]]) -> Corpus:
-    """As `checklist.read_corpus` and `predicate_noun.read_set` read its files, with labels beside theirs."""
+    """The corpus of `checklist.read_corpus` and `predicate_noun.read_set`, with more labels."""
     pictures = folder if kind == "checklist" else folder / IMAGES
     return Corpus("scenes", kind, tuple(map(records.item_of, lines)), pictures, NOTES[kind])
 
 
-def truths(corpus: Corpus) -> dict[str, records.Truth]:
-    """By item, of a corpus from scenes, whoever read its files; empty for any other. Raises `ValueError` for damage."""
+def truths(corpus: Corpus) -> dict[str, records.SceneTruth]:
+    """Ground truth by item, for corpora from scenes; empty for others. Raises `ValueError` for a damaged file."""
     if corpus.pictures is None:
         return {}
     for folder in (corpus.pictures, corpus.pictures.parent):
         if (folder / MANIFEST).is_file() and (folder / ITEMS).is_file():
-            return _understood(folder, lambda lines: {line["id"]: records.truth_of(line) for line in lines})
+            return _from_lines(folder, lambda lines: {line["id"]: records.truth_of(line) for line in lines})
     return {}

@@ -1,6 +1,6 @@
-"""Pictures of scenes whose objects have many sizes and stand a little off the middle of their cells.
+"""Pictures of scenes with objects of many sizes, slightly off the centres of their cells.
 
-The shapes, colours and PNG files are the datasets' (`render.image`); their renderer shows few sizes, each centred.
+Shapes, colours and PNG files come from `render.image`, whose renderer has few sizes and centres all objects.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from render.image import LEVELS, OUTLINES, coverage, palette_of, png
 from travlr.scene import World
 
 WORLD = World()  # five colours, seven shapes, 6 x 6 cells
-CELL = 112  # pixels: the smallest multiple of 16 that holds an object which VL-CheckList calls large
+CELL = 112  # pixels: the smallest multiple of 16 that fits an object of VL-CheckList's class large
 CANVAS = CELL * WORLD.rows
-# Roots of the areas of bounding boxes, in pixels, by VL-CheckList's classes of size (limits: 32 and 96). A shape whose
-# box is not square is as much longer one way as it is shorter the other, so that no class prefers a shape.
+# Square roots of bounding-box areas, in pixels, by VL-CheckList's classes of size (limits: 32 and 96). Boxes of all
+# shapes have the same area, so that the class does not depend on the shape.
 SIDES = {"small": (22, 25, 28, 31), "medium": (46, 52, 58, 64, 70, 76, 82, 88), "large": (98, 100, 102)}
-JITTER = 6  # pixels, each way: so little that no object changes its class of location
-MARGIN = 8  # pixels around a crop, as far as its cell goes
+JITTER = 6  # pixels in each direction; too little to change an object's class of location
+MARGIN = 8  # pixels around a cropped object, within its cell
 PALETTE = palette_of(WORLD.colours)
 
 Box = tuple[int, int, int, int]
-"""Left, top, width and height in pixels, of all that is not white."""
+"""Left, top, width and height in pixels of an object's ink."""
 
 
 @dataclass(frozen=True)
-class Placed:
-    """An object where it stands. side: root of the area of its outline's box, in pixels. dx, dy: off the middle."""
+class PlacedObject:
+    """An object in a scene. side: square root of its box's area, in pixels. dx, dy: offset from the cell's centre."""
 
     colour: str
     shape: str
@@ -47,12 +47,12 @@ class Placed:
 
     @property
     def words(self) -> frozenset[str]:
-        """All that can be said of it alone."""
+        """Its attributes."""
         return frozenset((self.colour, self.shape, self.size))
 
     @functools.cached_property
     def box(self) -> Box:
-        """At least one pixel within its cell on all sides, so that two objects never touch."""
+        """Its box, at least one pixel inside its cell, so that objects never touch."""
         height, width = sprite(self.shape, self.side).shape
         left = min(max((CELL - width) // 2 + self.dx, 1), CELL - 1 - width)
         top = min(max((CELL - height) // 2 + self.dy, 1), CELL - 1 - height)
@@ -66,16 +66,16 @@ class Placed:
 
 @functools.cache
 def sprite(shape: str, side: int) -> np.ndarray:
-    """How strongly each pixel shows the shape, 0 to `LEVELS`, without white lines around it: (height, width) uint8."""
+    """Coverage of each pixel by the shape, 0 to `LEVELS`, cropped to its box: (height, width) uint8."""
     factor, ratio = 1.0, 1.0
     if shape in OUTLINES:
         factor, outline = OUTLINES[shape]
         across, down = (max(axis) - min(axis) for axis in zip(*outline, strict=True))
         ratio = min(across, down) / max(across, down)
     span = side / (factor * math.sqrt(ratio))
-    drawn = coverage(shape, span, 2 * math.ceil(span / 2) + 4)
-    rows, columns = np.flatnonzero(drawn.any(axis=1)), np.flatnonzero(drawn.any(axis=0))
-    return drawn[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    pixels = coverage(shape, span, 2 * math.ceil(span / 2) + 4)
+    rows, columns = np.flatnonzero(pixels.any(axis=1)), np.flatnonzero(pixels.any(axis=0))
+    return pixels[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
 
 
 @functools.cache
@@ -86,14 +86,14 @@ def ink(shape: str, side: int) -> int:
 
 @functools.cache
 def _coloured(colour: str, shape: str, side: int) -> np.ndarray:
-    """The sprite in entries of the palette."""
+    """A sprite as palette indices."""
     levels = sprite(shape, side)
     first = LEVELS * WORLD.colours.index(colour)
     return np.where(levels > 0, levels + first, 0).astype(np.uint8)
 
 
-def draw(objects: Iterable[Placed]) -> np.ndarray:
-    """A picture in entries of `PALETTE`, (CANVAS, CANVAS) uint8."""
+def draw(objects: Iterable[PlacedObject]) -> np.ndarray:
+    """A picture as indices into `PALETTE`, (CANVAS, CANVAS) uint8."""
     picture = np.zeros((CANVAS, CANVAS), np.uint8)
     for o in objects:
         left, top, width, height = o.box
@@ -101,8 +101,8 @@ def draw(objects: Iterable[Placed]) -> np.ndarray:
     return picture
 
 
-def crop_box(o: Placed) -> Box:
-    """The object's box and a margin, within its cell: nothing of another object."""
+def crop_box(o: PlacedObject) -> Box:
+    """The object's box with a margin, within its cell, so that no other object is visible."""
     left, top, width, height = o.box
     x, y = o.column * CELL, o.row * CELL
     from_x, from_y = max(left - MARGIN, x), max(top - MARGIN, y)

@@ -1,4 +1,4 @@
-"""Pictures made by hand: read from anywhere, drawn, and an object put on a background in any place and size."""
+"""Pictures from files, drawn shapes, and objects pasted on backgrounds at any place and size."""
 
 from __future__ import annotations
 
@@ -11,60 +11,61 @@ from PIL import Image
 
 from analysis.probe.corpora.items import Missing, Unreadable, on_white, open_picture
 from analysis.probe.scenes import drawing
-from analysis.probe.scenes.layouts import Board, Draws, unlike
+from analysis.probe.scenes.scene_pairs import Board, RandomChoices, unlike
 from render.image import LEVELS, coverage
+from travlr.config import check_choice
 from travlr.scene import COLOURS, SHAPES
 from travlr.streams import stream_key
 
-SHARP = 512  # pixels of a drawn shape that is then made smaller
+SHARP = 512  # pixels of a drawn shape before it is scaled down
 SIDE = drawing.CANVAS  # pixels of a plain background and of a scene
 
 
 def picture_from(path: Path) -> Image.Image:
-    """A user's picture, RGB, transparent parts on white, wherever it is. Raises ValueError, in one line without its
-    name, where it cannot be read."""
-    whole = path.resolve()  # a link may lead anywhere: this path is the user's own, not one that a corpus gives
+    """A user's picture, RGB, transparent parts on white. Raises ValueError, in one line without its name, where it
+    cannot be read."""
+    whole = path.resolve()  # links may lead anywhere, as the path comes from the user and not from a corpus
     try:
         image = open_picture(whole.parent, whole.name)
     except (Missing, Unreadable) as error:
         raise ValueError(str(error).removeprefix(whole.name).lstrip(": ")) from None
-    image.info["path"] = path.name  # regions made elsewhere are found by it
+    image.info["path"] = path.name  # regions of files are found by it
     return image
 
 
 def object_from(path: Path) -> Image.Image:
-    """A user's picture of an object, RGBA, without what is transparent around it. Raises ValueError as `picture_from`,
-    and where nothing is to be seen."""
-    opened = picture_from(path)  # refuses what is no picture, or too large
+    """A user's picture of an object, RGBA, cropped to its visible part. Raises ValueError as `picture_from`, and where
+    the picture is fully transparent."""
+    opened = picture_from(path)  # checks that it is a picture and not too large
     with Image.open(path) as picture:
         clear = picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info
-        thing = (picture if clear else opened).convert("RGBA")
-    box = thing.getchannel("A").getbbox()
+        cutout = (picture if clear else opened).convert("RGBA")
+    box = cutout.getchannel("A").getbbox()
     if box is None:
         raise ValueError("is transparent all over")
-    return thing.crop(box)
+    return cutout.crop(box)
 
 
 def scene(seed: int, without: Collection[str] = (), size: str = "small") -> Image.Image:
-    """A scene of eight objects of a size, `SIDE` pixels wide and high. without: words; what they name is not shown.
+    """A scene of eight objects of one size, `SIDE` pixels wide and high. without: colours and shapes that it must not
+    show.
 
-    Raises ValueError where that leaves no colour or no shape.
+    Raises ValueError where no colour or no shape is left.
     """
-    draws = Draws(stream_key("variation", seed), 0)
-    board = Board(draws)
+    choices = RandomChoices(stream_key("variation", seed), 0)
+    board = Board(choices)
     colours = [colour for colour in drawing.WORLD.colours if colour not in without]
     shapes = unlike(*(word for word in without if word in SHAPES))
     if not colours or not shapes:
         raise ValueError("object and sentences name all colours or shapes; choose another background")
-    objects = [board.put(draws.pick(colours), draws.pick(shapes), size=size) for _ in range(8)]
+    objects = [board.put(choices.pick(colours), choices.pick(shapes), size=size) for _ in range(8)]
     return Image.fromarray(drawing.PALETTE[drawing.draw(objects)])
 
 
 def shape_picture(shape: str, colour: str, side: int = SHARP) -> Image.Image:
-    """A shape of our scenes, RGBA, transparent around it. Raises ValueError for a shape or colour we do not have."""
-    for name, value, known in (("shape", shape, SHAPES), ("colour", colour, tuple(COLOURS))):
-        if value not in known:
-            raise ValueError(f"{name}={value}: choose one of {', '.join(known)}")
+    """A shape of our scenes, RGBA, on transparent ground. Raises ValueError for an unknown shape or colour."""
+    for name, value, valid in (("shape", shape, SHAPES), ("colour", colour, tuple(COLOURS))):
+        check_choice(name, value, valid)
     share = _share(shape, side)
     pixels = np.empty((side, side, 4), np.uint8)
     pixels[..., :3] = COLOURS[colour]
@@ -74,7 +75,7 @@ def shape_picture(shape: str, colour: str, side: int = SHARP) -> Image.Image:
 
 @functools.lru_cache(maxsize=16)
 def _share(shape: str, side: int) -> np.ndarray:
-    """(side, side), 0 .. LEVELS. Kept, as large ones take long."""
+    """(side, side), 0 .. LEVELS. Cached, as large ones are slow."""
     return coverage(shape, side, side)
 
 
@@ -82,22 +83,23 @@ def placed(background: Image.Image, thing: Image.Image | None, x: float, y: floa
     """A picture, RGB, with an object on it.
 
     x, y: the centre of the object, 0 to 1 of the background's width and height. scale: the longer side of the object,
-    above 0 to 1 of the background's shorter side. What lies outside is cut off. Raises ValueError for other values.
+    above 0 to 1 of the background's shorter side. Parts outside the background are cut off. Raises ValueError for other
+    values.
     """
     for name, value in (("x", x), ("y", y), ("scale", scale)):
         if not 0 <= value <= 1 or (name == "scale" and value == 0):
             raise ValueError(f"{name}={value}: must be {'above 0, to 1' if name == 'scale' else '0 to 1'}")
-    shown = on_white(background)
+    picture = on_white(background)
     if thing is None:
-        return shown
-    left, top, width, height = box_of(shown, thing, x, y, scale)
+        return picture
+    left, top, width, height = box_of(picture, thing, x, y, scale)
     small = thing.convert("RGBA").resize((width, height), Image.Resampling.LANCZOS)
-    shown.paste(small, (left, top), small)
-    return shown
+    picture.paste(small, (left, top), small)
+    return picture
 
 
 def box_of(background: Image.Image, thing: Image.Image, x: float, y: float, scale: float) -> tuple[int, int, int, int]:
-    """Left, top, width and height in pixels of an object that is put there."""
+    """Left, top, width and height in pixels of an object at this place; see `placed`."""
     factor = max(1, round(scale * min(background.size))) / max(thing.size)
     width, height = (max(1, round(length * factor)) for length in thing.size)
     return round(x * background.width - width / 2), round(y * background.height - height / 2), width, height

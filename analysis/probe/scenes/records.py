@@ -1,4 +1,4 @@
-"""What is written of a pair of scenes: its items, what their pictures show, and the files of the published corpora."""
+"""Records of pairs of scenes: items, ground truth, and the files of the published corpora."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 from analysis.probe.corpora import checklist
 from analysis.probe.corpora.items import Item
 from analysis.probe.scenes import drawing
-from analysis.probe.scenes.drawing import CANVAS, Placed
-from analysis.probe.scenes.layouts import Pair, Side, Unit
-from analysis.probe.scenes.statements import Form
+from analysis.probe.scenes.drawing import CANVAS, PlacedObject
+from analysis.probe.scenes.scene_pairs import PairKind, PairMember, ScenePair
+from analysis.probe.scenes.statements import Statement
 
 IMAGES = "images"
-ITEM, PLACED = (tuple(field.name for field in fields(kind)) for kind in (Item, Placed))
-Line = dict[str, Any]
-"""Of items.jsonl: all of an item, objects, the forms of its sentences, and for a triplet its published record."""
+ITEM, PLACED = (tuple(field.name for field in fields(kind)) for kind in (Item, PlacedObject))
+SceneRecord = dict[str, Any]
+"""A line of items.jsonl: an item with objects and logical forms and, for a triplet, its published record."""
 
 
-def describe(unit: Unit, pair: Pair, number: int) -> tuple[Line, dict[str, bytes]]:
-    """One side of a pair: its line, and pictures by path. number: its place in its file; an odd one is the mirror."""
+def describe(unit: PairKind, pair: ScenePair, number: int) -> tuple[SceneRecord, dict[str, bytes]]:
+    """The record of one scene of a pair, and pictures by path. number: index in its file; odd ones are mirrors."""
     side = pair.sides[number % 2]
     picture = drawing.draw(side.scene)
     if not unit.source:
@@ -29,7 +29,7 @@ def describe(unit: Unit, pair: Pair, number: int) -> tuple[Line, dict[str, bytes
     name = f"{unit.axis}/{unit.source}"
     item = Item(
         id=f"{name}/{number}",
-        image=f"{IMAGES}/{name}/{name.replace('/', '-')}-{number:06d}.png",  # features are found by a file's name alone
+        image=f"{IMAGES}/{name}/{name.replace('/', '-')}-{number:06d}.png",  # features are found by file name
         positives=(side.positive.sentence(pair.template),),
         negatives=(side.negative.sentence(pair.template),),
         axis=unit.axis,
@@ -40,8 +40,8 @@ def describe(unit: Unit, pair: Pair, number: int) -> tuple[Line, dict[str, bytes
     return {**vars(item), **_truth(side)}, {item.image: drawing.as_png(picture)}
 
 
-def _triplet(unit: Unit, pair: Pair, number: int, picture: Any) -> tuple[Line, dict[str, bytes]]:
-    """A triplet with its 15 published keys, and the crop to its target, under the published name."""
+def _triplet(unit: PairKind, pair: ScenePair, number: int, picture: Any) -> tuple[SceneRecord, dict[str, bytes]]:
+    """A triplet with its 15 published keys, and the crop to its target, with the published file name."""
     side = pair.sides[number % 2]
     target, lure = side.scene[side.subject], side.scene[side.other]
     noun, predicate = (word.capitalize() for word in side.positive.args)
@@ -81,7 +81,7 @@ def _triplet(unit: Unit, pair: Pair, number: int, picture: Any) -> tuple[Line, d
     return {**vars(item), **_truth(side), "record": record}, pictures
 
 
-def _relationship(name: str, o: Placed) -> dict[str, Any]:
+def _relationship(name: str, o: PlacedObject) -> dict[str, Any]:
     box = [length / CANVAS for length in o.box]
     return {
         "id": name,
@@ -92,40 +92,42 @@ def _relationship(name: str, o: Placed) -> dict[str, Any]:
     }
 
 
-def _truth(side: Side) -> Line:
-    shown = [
+def _truth(side: PairMember) -> SceneRecord:
+    objects = [
         {**{name: getattr(o, name) for name in PLACED}, "size": o.size, "box": o.box, "area": o.box[2] * o.box[3]}
         for o in side.scene
     ]
     forms = {"positive_form": vars(side.positive), "negative_form": vars(side.negative)}
-    return {"objects": shown, "subject": side.subject, **forms}
+    return {"objects": objects, "subject": side.subject, **forms}
 
 
-# And back ------------------------------------------------------------------------------------------------------------
+# Reading -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Truth:
-    """What an item's picture shows and its sentences say. subject: the number of the object that they are about."""
+class SceneTruth:
+    """Ground truth of an item: its scene and the logical forms of its sentences. subject: index of the target."""
 
-    scene: tuple[Placed, ...]
-    positive: Form
-    negative: Form
+    scene: tuple[PlacedObject, ...]
+    positive: Statement
+    negative: Statement
     subject: int
 
 
-def item_of(line: Line) -> Item:
+def item_of(line: SceneRecord) -> Item:
     values = {name: line[name] for name in ITEM}
     return Item(**{**values, "positives": tuple(values["positives"]), "negatives": tuple(values["negatives"])})
 
 
-def truth_of(line: Line) -> Truth:
-    scene = tuple(Placed(*(o[name] for name in PLACED)) for o in line["objects"])
-    true, false = (Form(line[name]["says"], tuple(line[name]["args"])) for name in ("positive_form", "negative_form"))
-    return Truth(scene, true, false, line["subject"])
+def truth_of(line: SceneRecord) -> SceneTruth:
+    scene = tuple(PlacedObject(*(o[name] for name in PLACED)) for o in line["objects"])
+    true, false = (
+        Statement(line[name]["says"], tuple(line[name]["args"])) for name in ("positive_form", "negative_form")
+    )
+    return SceneTruth(scene, true, false, line["subject"])
 
 
-def published(lines: Sequence[Line]) -> dict[str, bytes]:
+def published(lines: Sequence[SceneRecord]) -> dict[str, bytes]:
     """The files of the published corpora, by name: `eval_set.json`, or YAML and JSON for each axis and source."""
     if lines and "record" in lines[0]:
         return {"eval_set.json": json.dumps([line["record"] for line in lines]).encode()}

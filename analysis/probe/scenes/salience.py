@@ -1,8 +1,8 @@
-"""Two rules that look at a picture of ours and bind nothing: prefer the words of the largest, or most central, object.
+"""Salience rules for pictures of our scenes: prefer words of the largest, or most central, object.
 
-A salience rule takes the words that only one of the two sentences says, and prefers the sentence whose word is shown by
-the object with the most ink (or nearest to the centre). It never asks whether the words of a sentence belong to one
-object. `from_scene` serves the layouts, which must give these rules nothing; `from_pixels` serves the baselines.
+A salience rule compares the words that occur in only one of the two sentences, and prefers the sentence whose word is
+shown by the object with most ink (or nearest to the centre). It does not know which words belong to one object.
+`from_scene` is for the generation of scene pairs, which balances these rules; `from_pixels` is for the baselines.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from PIL import Image
 
 from analysis.probe.corpora.items import Unreadable
 from analysis.probe.corpora.taxonomy import size_class
-from analysis.probe.scenes.drawing import CANVAS, CELL, SIDES, WORLD, Box, Placed, ink, sprite
+from analysis.probe.scenes.drawing import CANVAS, CELL, SIDES, WORLD, Box, PlacedObject, ink, sprite
 from travlr.scene import COLOURS
 
-WORDS = frozenset((*WORLD.colours, *WORLD.shapes, *SIDES))  # that a sentence can say of one object
+WORDS = frozenset((*WORLD.colours, *WORLD.shapes, *SIDES))  # attributes of single objects
 
 
 @dataclass(frozen=True)
-class Shown:
-    """An object of a picture. words: all that is true of it alone. ink: its pixels that are not white. area: of its
-    box, in pixels. off_centre: squared distance of the centres of box and picture, in half pixels."""
+class VisibleObject:
+    """An object in a picture. words: its attributes. ink: number of pixels that are not white. area: of its box, in
+    pixels. off_centre: squared distance between the centres of box and picture, in half pixels."""
 
     words: frozenset[str]
     ink: int
@@ -34,17 +34,17 @@ class Shown:
     off_centre: int
 
 
-SALIENCE: dict[str, Callable[[Shown], int]] = {
+SALIENCE: dict[str, Callable[[VisibleObject], int]] = {
     "most_ink": lambda o: o.ink,
     "largest_box": lambda o: o.area,
     "most_central": lambda o: -o.off_centre,
 }
-"""How salient an object is, larger for more."""
+"""Measures of salience, larger for more salient objects."""
 
 
-def preferred(rule: str, objects: Collection[Shown], one: Collection[str], other: Collection[str]) -> int:
-    """The sentence that a rule of `SALIENCE` prefers, by the words of both: 1 for the first, -1 for the second, 0 for
-    neither. A word that nothing shows has less salience than any that something shows."""
+def preferred(rule: str, objects: Collection[VisibleObject], one: Collection[str], other: Collection[str]) -> int:
+    """Which sentence a rule of `SALIENCE` prefers, by the words of both: 1 the first, -1 the second, 0 neither. A word
+    that no object shows is less salient than any other."""
     measure = SALIENCE[rule]
     first, second = (
         max((measure(o) for o in objects if not o.words.isdisjoint(only)), default=None)
@@ -55,29 +55,29 @@ def preferred(rule: str, objects: Collection[Shown], one: Collection[str], other
     return (first > second) - (first < second)
 
 
-def from_scene(scene: Iterable[Placed]) -> list[Shown]:
-    """The objects of a scene, as its picture shows them."""
-    return [_shown(o.colour, o.shape, o.box, ink(o.shape, o.side), CANVAS, CANVAS) for o in scene]
+def from_scene(scene: Iterable[PlacedObject]) -> list[VisibleObject]:
+    """The objects of a scene as they appear in its picture."""
+    return [_visible(o.colour, o.shape, o.box, ink(o.shape, o.side), CANVAS, CANVAS) for o in scene]
 
 
-def _shown(colour: str, shape: str, box: Box, pixels: int, width: int, height: int) -> Shown:
+def _visible(colour: str, shape: str, box: Box, pixels: int, width: int, height: int) -> VisibleObject:
     x, y, w, h = box
     words = frozenset((colour, shape, size_class(box, width, height)))
-    return Shown(words, pixels, w * h, (2 * x + w - width) ** 2 + (2 * y + h - height) ** 2)
+    return VisibleObject(words, pixels, w * h, (2 * x + w - width) ** 2 + (2 * y + h - height) ** 2)
 
 
 # From pixels ---------------------------------------------------------------------------------------------------------
 
 
-def from_pixels(picture: Image.Image) -> list[Shown]:
+def from_pixels(picture: Image.Image) -> list[VisibleObject]:
     """The objects of a picture of a scene, or of a crop to one object, RGB. Raises `Unreadable` for another picture."""
-    inked = np.asarray(picture.getchannel("B")) < 255  # which only white has in full
+    inked = np.asarray(picture.getchannel("B")) < 255  # only white has a blue value of 255
     height, width = inked.shape
     corners = [(0, 0)]  # a crop shows one object
     if (height, width) == (CANVAS, CANVAS):  # each object is alone in its cell
         cells = inked.reshape(WORLD.rows, CELL, WORLD.columns, CELL).any(axis=(1, 3))
         corners = [(CELL * column, CELL * row) for row, column in np.argwhere(cells).tolist()]
-    found = []
+    objects = []
     for left, top in corners:
         cell = inked[top : top + CELL, left : left + CELL]
         columns, rows = np.flatnonzero(cell.any(axis=0)).tolist(), np.flatnonzero(cell.any(axis=1)).tolist()
@@ -88,19 +88,19 @@ def from_pixels(picture: Image.Image) -> list[Shown]:
         shape = _shapes().get((*box[2:], pixels))
         colour = _colours().get(picture.getpixel((box[0] + box[2] // 2, box[1] + box[3] // 2)))
         if shape is None or colour is None:
-            raise Unreadable("shows something that our scenes do not have")
-        found.append(_shown(colour, shape, box, pixels, width, height))
-    return found
+            raise Unreadable("shows an object that our scenes do not have")
+        objects.append(_visible(colour, shape, box, pixels, width, height))
+    return objects
 
 
 @functools.cache
 def _shapes() -> dict[tuple[int, int, int], str]:
-    """The shape of each sprite, by the sprite's width, height and ink, of which no two shapes have the same."""
+    """Shapes by the width, height and ink of their sprites, which identify them."""
     sprites = ((shape, sprite(shape, side)) for shape in WORLD.shapes for sides in SIDES.values() for side in sides)
     return {(one.shape[1], one.shape[0], int(np.count_nonzero(one))): shape for shape, one in sprites}
 
 
 @functools.cache
 def _colours() -> dict[Any, str]:
-    """Each colour by its RGB, which the middle of every shape has in full strength."""
+    """Colours by RGB, which the centre of every shape has exactly."""
     return {COLOURS[colour]: colour for colour in WORLD.colours}

@@ -1,11 +1,11 @@
-"""What can be said of a scene, as form and as sentence, and whether it is true."""
+"""Statements about scenes: logical form, sentence, and truth value."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.probe.scenes.drawing import Placed
+from analysis.probe.scenes.drawing import PlacedObject
 from travlr.tasks.spatiality import RELATIONS
 
 # By kind of statement; `a` before a number stands for "a" or "an".
@@ -18,12 +18,12 @@ TEMPLATES = {
 
 
 @dataclass(frozen=True)
-class Form:
-    """A statement. says: exists (attributes), is and binds (attributes, attribute), stands (attributes, relation,
-    attributes). Attributes are words with blanks between them, such as `red circle`.
+class Statement:
+    """A statement. says: its kind, with its arguments: exists (attributes), is and binds (attributes, attribute),
+    stands (attributes, relation, attributes). Attributes are words with blanks between them, such as `red circle`.
 
-    All but `exists` speak of objects that must be the only ones of their kind, so that "the" is right. `is` and
-    `binds` are true of the same scenes and have other templates.
+    All but `exists` need objects that are unique in the scene, so that "the" is correct. `is` and `binds` have the same
+    truth conditions and other templates.
     """
 
     says: str
@@ -36,8 +36,8 @@ class Form:
             text = text.replace(f"a {{{number}}}", f"{article} {words}").replace(f"{{{number}}}", words)
         return text
 
-    def holds(self, scene: Sequence[Placed]) -> bool:
-        """Whether it is true. Raises `ValueError` where it speaks of an object that is not there, or not alone."""
+    def holds(self, scene: Sequence[PlacedObject]) -> bool:
+        """Whether it is true of a scene. Raises `ValueError` where an object does not exist or is not unique."""
         if self.says == "exists":
             return any(o.words.issuperset(self.args[0].split()) for o in scene)
         if self.says == "stands":
@@ -49,22 +49,22 @@ class Form:
         return self.args[1] in _the(scene, self.args[0]).words
 
 
-def _the(scene: Sequence[Placed], attributes: str) -> Placed:
+def _the(scene: Sequence[PlacedObject], attributes: str) -> PlacedObject:
     found = [o for o in scene if o.words.issuperset(attributes.split())]
     if len(found) != 1:
         raise ValueError(f"'the {attributes}' of a scene with {len(found)}")
     return found[0]
 
 
-def visible_words(scene: Sequence[Placed]) -> frozenset[str]:
-    """Every word that is true of something in the scene: of an object alone, or of two of them."""
+def visible_words(scene: Sequence[PlacedObject]) -> frozenset[str]:
+    """All attributes and relations that are true of some objects in the scene."""
     words = {word for o in scene for word in o.words}
     for axis, dimension in (("horizontal", 0), ("vertical", 1)):
-        if len({o.centre[dimension] for o in scene}) > 1:  # then one stands before another, and the other after it
+        if len({o.centre[dimension] for o in scene}) > 1:  # then both relations of this axis are true of some objects
             words |= {relation for relation, (its, _) in RELATIONS.items() if its == axis}
     return frozenset(words)
 
 
-def content_words(form: Form) -> frozenset[str]:
-    """The words of a statement that can be seen or not; a relation counts as one."""
+def content_words(form: Statement) -> frozenset[str]:
+    """The content words of a statement; a relation counts as one word."""
     return frozenset(word for part in form.args for word in ([part] if part in RELATIONS else part.split()))

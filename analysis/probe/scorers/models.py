@@ -1,4 +1,4 @@
-"""The models of a probe, one after the other, and by what each one's weights are known, wherever they lie."""
+"""The models of a probe, loaded one after the other, and fingerprints of their weights."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.probe.config import GRID, OWN, Probe
+from analysis.probe.config import GRID, TRAVLR_MODELS, Probe
 from analysis.probe.corpora.items import Scorer
 from train.config import CHECKPOINT_FILES, RegionSettings
 from travlr.files import path_digest
 
 
 @dataclass(frozen=True)
-class Model:
-    """A scorer, its name, and by what its weights are known."""
+class LoadedModel:
+    """A scorer and its name. weights: fingerprint of its weights."""
 
     name: str
     scorer: Scorer
@@ -28,25 +28,25 @@ class Model:
 
     @property
     def threshold(self) -> float | None:
-        """The score above which a sentence matches, None without one. Raises `ValueError` for what is no number."""
-        given: Any = getattr(self.scorer, "threshold", None)
+        """The score above which a sentence matches, or None. Raises `ValueError` unless it is a finite number."""
+        value: Any = getattr(self.scorer, "threshold", None)
         try:
-            found = None if given is None else float(given)
+            threshold = None if value is None else float(value)
         except (TypeError, ValueError):
-            found = math.nan
-        if found is not None and not math.isfinite(found):
-            raise ValueError(f"{self.name}: its threshold is {given!r}; must be a number, or None")
-        return found
+            threshold = math.nan
+        if threshold is not None and not math.isfinite(threshold):
+            raise ValueError(f"{self.name}: its threshold is {value!r}; must be a number, or None")
+        return threshold
 
 
-def models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterator[Model]:
-    """Models one after the other, so that one is in memory at a time; what cannot be loaded is added to failures."""
+def load_models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterator[LoadedModel]:
+    """Load models one after the other, so that one is in memory at a time; append errors to `failures`."""
     if scorer is not None:
-        own, source = getattr(scorer, "name", ""), _source(scorer)
-        if not own and not source:
-            raise ValueError("scorer: has no code by which it could be known; give it an attribute `name`")
-        name = own or getattr(scorer, "__qualname__", type(scorer).__qualname__)
-        yield Model(str(name), scorer, source)
+        own_name, source = getattr(scorer, "name", ""), _source(scorer)
+        if not own_name and not source:
+            raise ValueError("scorer: has no source code to identify it by; give it an attribute `name`")
+        name = own_name or getattr(scorer, "__qualname__", type(scorer).__qualname__)
+        yield LoadedModel(str(name), scorer, source)
     if not config.model:
         return
     from analysis.probe.scorers.loading import load
@@ -56,24 +56,28 @@ def models(config: Probe, scorer: Scorer | None, failures: list[str]) -> Iterato
     if config.regions != GRID:
         options["regions"] = config.regions
     for name in config.model:
-        try:  # nothing here holds on to what is yielded, so that it can go before the next comes
-            yield Model(name, load(name, device=config.device, precision=config.precision, **options), weights_of(name))
+        try:  # no variable holds a model here, so that it can be freed before the next one is loaded
+            yield LoadedModel(
+                name, load(name, device=config.device, precision=config.precision, **options), weights_of(name)
+            )
         except ValueError as error:
             failures.append(str(error))
 
 
 def regions_of(settings: RegionSettings, name: str) -> dict[str, Any] | None:
-    """Settings of the regions that a model is shown, files by their content; None for the grid's cells alone."""
-    shown = settings.for_model(takes_boxes=name.partition(":")[0] != "visualbert")
-    if shown == replace(GRID, context="none"):
+    """The region settings of a model, with digests of files in place of paths; None for the default grid."""
+    resolved = settings.for_model(takes_boxes=name.partition(":")[0] != "visualbert")
+    if resolved == replace(GRID, context="none"):
         return None
-    detector = shown.detector and _content(shown.detector)
-    return asdict(replace(shown, detector=detector, file=path_digest(shown.file)))
+    detector = resolved.detector and _content(resolved.detector)
+    return asdict(replace(resolved, detector=detector, file=path_digest(resolved.file)))
 
 
 def _source(scorer: Scorer) -> str:
-    """A scorer from Python by its code, so that another one of that name is another run; "" where there is no code of
-    its own, as of what `functools.partial` made."""
+    """SHA-256 of a scorer's source code, so that another function of the same name is another run.
+
+    Empty where there is no source, and for `functools.partial`.
+    """
     try:
         code = inspect.getsource(scorer if inspect.isroutine(scorer) else type(scorer))
     except (OSError, TypeError):
@@ -84,18 +88,19 @@ def _source(scorer: Scorer) -> str:
 
 
 def weights_of(name: str) -> str:
-    """What a model's weights are known by: `_content`; of a function, the content of its module."""
+    """Fingerprint of a model's weights: see `_content`; for a function, the digest of its module."""
     kind, colon, rest = name.partition(":")
-    if colon and kind in OWN:
+    if colon and kind in TRAVLR_MODELS:
         return _content(rest)
     if colon and not Path(name).exists():
-        found = importlib.util.find_spec(kind)
-        return path_digest(found.origin if found else None) or name
+        spec = importlib.util.find_spec(kind)
+        return path_digest(spec.origin if spec else None) or name
     return _content(name)
 
 
 def _content(name: str) -> str:
-    """A folder by its files, a file by itself and what is read beside it, a hub id by the revision that was fetched."""
+    """Digest of a folder, or of a checkpoint file with the files read beside it; of a hub id, the revision in the
+    cache."""
     path = Path(name).expanduser()
     if path.is_file():
         beside = [
@@ -110,5 +115,5 @@ def _content(name: str) -> str:
 
     try:
         return Path(snapshot_download(name, local_files_only=True)).name
-    except Exception:  # of a cache in any state; a model that was not fetched as a repository
+    except Exception:  # the cache may be damaged, or hold the model in another form
         return name

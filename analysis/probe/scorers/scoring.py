@@ -1,7 +1,7 @@
-"""A scorer over a corpus: pictures are decoded once, failures stay where they arise, answers are kept as they come.
+"""A scorer over a corpus. Each picture is decoded once, a failure affects one item, answers are written at once.
 
-FOLDER/config.json     what determines the scores (`identity`), and with what they were made (`about`)
-FOLDER/answers.jsonl   a line for each item that was asked; what could not be scored is asked again the next time
+FOLDER/config.json     the settings that determine the scores (`identity`), and how they were computed (`about`)
+FOLDER/answers.jsonl   a line for each item; items that were not scored are tried again the next time
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from analysis.probe.corpora.items import (
     Missing,
     Scorer,
     Unreadable,
+    as_float64,
     find_picture,
-    numbers,
     open_picture,
 )
 from travlr.cli import Log
@@ -39,12 +39,13 @@ from travlr.files import close, locked, put_file
 from travlr.workers import Progress
 
 CONFIG, ANSWERS = "config.json", "answers.jsonl"
-LONGEST = 300  # characters of a reason
+MAX_REASON_LENGTH = 300  # characters of `Answer.why`
 
 
 @dataclass(frozen=True)
-class Record:
-    """An item and its answer. picture: SHA-256 of the picture's file, 16 digits; empty where none was read."""
+class ScoredItem:
+    """An item and its answer. picture: first 16 digits of the SHA-256 of the picture's file; empty if it was not
+    read."""
 
     item: Item
     answer: Answer
@@ -52,8 +53,8 @@ class Record:
 
     @property
     def line(self) -> bytes:
-        """As a line of answers.jsonl; margin: worst true sentence minus best false one; yes_or_no: as in `Answer`, of
-        generative models alone."""
+        """A line of answers.jsonl. margin: lowest score of a true sentence minus highest of a false one. yes_or_no: as
+        in `Answer`, for generative models only."""
         item, answer = self.item, self.answer
         margin = min(answer.positives) - max(answer.negatives) if answer.status == "scored" else None
         values = {
@@ -83,44 +84,46 @@ def score(
     folder: Path,
     *,
     batch_size: int = 64,
-    identity: Mapping[str, Any] | None = None,
+    fingerprint: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
     file: str = ANSWERS,
     log: Log = print,
 ) -> list[Answer]:
-    """What a scorer says of each item, in the order of the corpus; at the same time it is appended to FOLDER/FILE.
+    """Score all items of a corpus, in order, and append the answers to FOLDER/FILE.
 
-    A call has all sentences of some pictures, `batch_size` of them or those of one picture, each sentence once. Where
-    it raises, or returns what are not as many finite scores, its halves are tried, down to single items, so that no
-    other item fails. Stopped at any moment, the same call goes on. Raises `ValueError` for a folder of another
-    identity (by default: corpus and name of the scorer), and for a corpus in which an id occurs twice.
+    A call of the scorer gets all sentences of some pictures, up to `batch_size` sentences or those of one picture, each
+    sentence once. If it raises, or does not return one finite score per sentence, both halves of the batch are tried,
+    down to single items. After an interruption, the same call continues. Raises `ValueError` for a folder with
+    another fingerprint (by default the corpus and the scorer's name), and for a corpus in which an id occurs twice.
     """
-    wanted = dict(identity or {"corpus": corpus.digest, "model": getattr(scorer, "name", "")})
-    with kept(folder, wanted, about or {}):
+    wanted = dict(fingerprint or {"corpus": corpus.digest, "model": getattr(scorer, "name", "")})
+    with run_folder(folder, wanted, about or {}):
         path = folder / file
-        known = {record.item.id: record for record in _unchanged(corpus.pictures, read(path))}
-        waiting = [item for item in corpus.items if item.id not in known or known[item.id].answer.status != "scored"]
+        records = {record.item.id: record for record in _unchanged(corpus.pictures, read_answers(path))}
+        waiting = [
+            item for item in corpus.items if item.id not in records or records[item.id].answer.status != "scored"
+        ]
         if len({item.id for item in corpus.items}) < len(corpus.items):
             raise ValueError(f"{corpus.name}: an id occurs twice; each item needs its own")
         with _appending(path) as append, Progress(len(waiting), log, "items") as progress:
-            for records in _answered(corpus.pictures, waiting, scorer, batch_size):
-                append(record for record in records if known.get(record.item.id) != record)
-                known.update((record.item.id, record) for record in records)
-                progress.advance(len(records))
-    return [known[item.id].answer for item in corpus.items]
+            for batch in _answer_batches(corpus.pictures, waiting, scorer, batch_size):
+                append(record for record in batch if records.get(record.item.id) != record)
+                records.update((record.item.id, record) for record in batch)
+                progress.advance(len(batch))
+    return [records[item.id].answer for item in corpus.items]
 
 
-def keep(
-    corpus: Corpus, answers: Sequence[Answer], folder: Path, identity: Mapping[str, Any], about: Mapping[str, Any]
+def save_answers(
+    corpus: Corpus, answers: Sequence[Answer], folder: Path, fingerprint: Mapping[str, Any], about: Mapping[str, Any]
 ) -> None:
-    """Write answers that were made elsewhere as `score` does. Raises `ValueError` as it does."""
-    with kept(folder, identity, about):
-        lines = [Record(item, answer).line for item, answer in zip(corpus.items, answers, strict=True)]
+    """Write answers that were computed elsewhere, in the form of `score`. Raises `ValueError` as it does."""
+    with run_folder(folder, fingerprint, about):
+        lines = [ScoredItem(item, answer).line for item, answer in zip(corpus.items, answers, strict=True)]
         put_file(folder, ANSWERS, lines)
 
 
-def forget(folder: Path) -> None:
-    """Remove all answers of a run, and what says with what they were made. Raises `ValueError` where it is no run."""
+def delete_answers(folder: Path) -> None:
+    """Delete the answers and config of a run. Raises `ValueError` for a folder that holds no run."""
     if folder.exists():
         read_config(folder)
         with locked(folder):
@@ -130,24 +133,24 @@ def forget(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def kept(folder: Path, identity: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator[None]:
-    """Hold the lock of a run's folder, whose config.json says what is in it. Raises `ValueError` if that is another."""
+def run_folder(folder: Path, fingerprint: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator[None]:
+    """Lock a run's folder and write its config.json. Raises `ValueError` where the folder holds another run."""
     with locked(folder):
         path = folder / CONFIG
         if path.exists():
             before = read_config(folder)["identity"]
-            if before != json.loads(json.dumps(dict(identity))):
-                other = sorted(n for n in {*before, *identity} if before.get(n) != identity.get(n))
+            if before != json.loads(json.dumps(dict(fingerprint))):
+                other = sorted(n for n in {*before, *fingerprint} if before.get(n) != fingerprint.get(n))
                 raise ValueError(f"{folder}: holds answers of another {' and '.join(other)}; name another folder")
         else:
-            text = json.dumps({"identity": dict(identity), "about": dict(about)}, indent=1, ensure_ascii=False)
+            text = json.dumps({"identity": dict(fingerprint), "about": dict(about)}, indent=1, ensure_ascii=False)
             put_file(folder, CONFIG, [text.encode() + b"\n"])
         yield
         close(folder)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """`identity` and `about` of a run's folder. Raises `ValueError`, in one line, where it has none."""
+    """`identity` and `about` of a run's folder. Raises `ValueError`, in one line, where config.json is unreadable."""
     try:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         return {"identity": dict(config["identity"]), "about": dict(config["about"])}
@@ -158,20 +161,20 @@ def read_config(folder: Path) -> dict[str, Any]:
 # The file of answers -------------------------------------------------------------------------------------------------
 
 
-def read(path: Path) -> list[Record]:
-    """The last record of each item, in the order in which they were first asked. What is no record, such as the last
-    line of a run that was killed, is left out: it is asked again."""
+def read_answers(path: Path) -> list[ScoredItem]:
+    """The last record of each item, in the order of their first records. Damaged lines, such as the last line of a
+    run that was killed, are skipped: their items are scored again."""
     if not path.exists():
         return []
-    found: dict[str, Record] = {}
+    records: dict[str, ScoredItem] = {}
     with open(path, "rb") as file:
         for line in file:
-            if record := _parsed(line):
-                found[record.item.id] = record
-    return list(found.values())
+            if record := _parse(line):
+                records[record.item.id] = record
+    return list(records.values())
 
 
-def _parsed(line: bytes) -> Record | None:
+def _parse(line: bytes) -> ScoredItem | None:
     try:
         values = json.loads(line.decode("utf-8", "surrogatepass"))
         positives, negatives = (tuple(map(str, values[name])) for name in ("positives", "negatives"))
@@ -185,25 +188,25 @@ def _parsed(line: bytes) -> Record | None:
         picture = str(values["picture"])
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
-    complete = [len(found) for found in scores] == [len(positives), len(negatives)]
+    complete = [len(one) for one in scores] == [len(positives), len(negatives)]
     whole = answer.status != "scored" or (complete and all(map(math.isfinite, (*scores[0], *scores[1]))))
     whole &= len(answer.yes_or_no) in (0, len(positives) + len(negatives))
     whole &= all(map(math.isfinite, answer.yes_or_no))
     if answer.status not in STATUSES or not whole:
         return None
-    return Record(Item(positives=positives, negatives=negatives, labels=labels, **texts), answer, picture)
+    return ScoredItem(Item(positives=positives, negatives=negatives, labels=labels, **texts), answer, picture)
 
 
 @contextlib.contextmanager
-def _appending(path: Path) -> Iterator[Callable[[Iterable[Record]], None]]:
-    """A function that appends records, each batch at once on the disk but for a power failure."""
+def _appending(path: Path) -> Iterator[Callable[[Iterable[ScoredItem]], None]]:
+    """A function that appends records; each batch survives a kill, if not a power failure."""
     with open(path, "ab+") as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)
             if file.read(1) != b"\n":
-                file.write(b"\n")  # ends the line that a killed run has torn
+                file.write(b"\n")  # completes the partial line of a killed run
 
-        def append(records: Iterable[Record]) -> None:
+        def append(records: Iterable[ScoredItem]) -> None:
             if lines := b"".join(record.line for record in records):
                 file.write(lines)
                 file.flush()
@@ -212,12 +215,12 @@ def _appending(path: Path) -> Iterator[Callable[[Iterable[Record]], None]]:
         os.fsync(file.fileno())
 
 
-# Asking --------------------------------------------------------------------------------------------------------------
+# Calling the scorer --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Opened:
-    """A picture and its hash, or why there is none."""
+class _OpenedPicture:
+    """A picture and its hash, or status and reason of a failure."""
 
     picture: Image.Image | None
     hash: str = ""
@@ -225,53 +228,58 @@ class _Opened:
     why: str = ""
 
 
-def hash_of(folder: Path, path: str) -> str:
-    """SHA-256 of a picture's file, 16 digits. Raises as `find_picture`."""
+def picture_hash(folder: Path, path: str) -> str:
+    """First 16 digits of the SHA-256 of a picture's file. Raises as `find_picture`."""
     return hashlib.sha256(find_picture(folder, path).read_bytes()).hexdigest()[:16]
 
 
-def _unchanged(folder: Path | None, records: Sequence[Record]) -> list[Record]:
-    """Those whose picture is as it was when it was scored, or is there no more: `images` may now be another folder."""
+def _unchanged(folder: Path | None, records: Sequence[ScoredItem]) -> list[ScoredItem]:
+    """Records whose picture has not changed since it was scored, or is missing: `images` may now be another folder."""
     now: dict[str, str] = {}
     for path in {record.item.image for record in records if record.picture and folder}:
         assert folder is not None
         with contextlib.suppress(Missing, Unreadable, OSError):
-            now[path] = hash_of(folder, path)
+            now[path] = picture_hash(folder, path)
     return [record for record in records if now.get(record.item.image, record.picture) == record.picture]
 
 
-def _open(folder: Path | None, path: str) -> _Opened:
+def _open(folder: Path | None, path: str) -> _OpenedPicture:
     try:
         picture = open_picture(folder, path)
         assert folder is not None
-        return _Opened(picture, hash_of(folder, path))
+        return _OpenedPicture(picture, picture_hash(folder, path))
     except Missing as error:
-        return _Opened(None, status="missing", why=str(error))
+        return _OpenedPicture(None, status="missing", why=str(error))
     except (Unreadable, OSError) as error:
-        return _Opened(None, status="unreadable", why=str(error))
+        return _OpenedPicture(None, status="unreadable", why=str(error))
 
 
-def _answered(folder: Path | None, items: Sequence[Item], scorer: Scorer, batch_size: int) -> Iterator[list[Record]]:
-    """Records of batch after batch; the pictures of the next are decoded while the scorer is at one."""
-    asking = _Asking(scorer, batch_size)
-    ready: list[tuple[list[Item], dict[str, Future[_Opened]]]] = []
+def _answer_batches(
+    folder: Path | None, items: Sequence[Item], scorer: Scorer, batch_size: int
+) -> Iterator[list[ScoredItem]]:
+    """Batches of records. The pictures of the next batch are decoded while the scorer runs."""
+    batches = _BatchScorer(scorer, batch_size)
+    ready: list[tuple[list[Item], dict[str, Future[_OpenedPicture]]]] = []
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        for batch in asking.batches(items):
+        for batch in batches.split(items):
             ready.append((batch, {path: pool.submit(_open, folder, path) for path in {item.image for item in batch}}))
             if len(ready) > 1:
-                yield asking.records(*ready.pop(0))
+                yield batches.records(*ready.pop(0))
         for last in ready:
-            yield asking.records(*last)
+            yield batches.records(*last)
 
 
-class _Asking:
-    """A scorer, and how many sentences it is given in a call: after it has run out of memory, no more than the most
-    that it has managed since, so that one large picture does not slow down all that follow."""
+class _BatchScorer:
+    """A scorer, called with an adaptive number of sentences.
+
+    After it runs out of memory, a call gets half as many; the number rises again as larger calls succeed, so that one
+    large picture does not slow down all others.
+    """
 
     def __init__(self, scorer: Scorer, batch_size: int) -> None:
-        self._scorer, self._most, self._size = scorer, batch_size, batch_size
+        self._scorer, self._max_size, self._size = scorer, batch_size, batch_size
 
-    def batches(self, items: Iterable[Item]) -> Iterator[list[Item]]:
+    def split(self, items: Iterable[Item]) -> Iterator[list[Item]]:
         """Items of whole pictures whose sentences fit into a call, or those of one picture."""
         pictures: dict[str, list[Item]] = {}
         for item in items:
@@ -287,62 +295,62 @@ class _Asking:
         if batch:
             yield batch
 
-    def records(self, items: Sequence[Item], opened: Mapping[str, Future[_Opened]]) -> list[Record]:
-        found = {path: future.result() for path, future in opened.items()}
+    def records(self, items: Sequence[Item], opened: Mapping[str, Future[_OpenedPicture]]) -> list[ScoredItem]:
+        results = {path: future.result() for path, future in opened.items()}
         answers = {}
         for item in items:
             if not (item.positives and item.negatives):
                 answers[item.id] = Answer(item.id, "failed", why="an item needs true and false sentences")
-            elif found[item.image].picture is None:
-                answers[item.id] = Answer(item.id, found[item.image].status, why=found[item.image].why)
-        pictures = {path: one.picture for path, one in found.items() if one.picture is not None}
-        for part in self.batches([item for item in items if item.id not in answers]):  # it may be smaller by now
-            answers |= self._ask(part, pictures)
-        return [Record(item, answers[item.id], found[item.image].hash) for item in items]
+            elif results[item.image].picture is None:
+                answers[item.id] = Answer(item.id, results[item.image].status, why=results[item.image].why)
+        pictures = {path: one.picture for path, one in results.items() if one.picture is not None}
+        for batch in self.split([item for item in items if item.id not in answers]):  # sizes may have shrunk since
+            answers |= self._score(batch, pictures)
+        return [ScoredItem(item, answers[item.id], results[item.image].hash) for item in items]
 
-    def _ask(self, items: Sequence[Item], pictures: Mapping[str, Image.Image]) -> dict[str, Answer]:
+    def _score(self, items: Sequence[Item], pictures: Mapping[str, Image.Image]) -> dict[str, Answer]:
         why = ""
         try:
-            answers = _scored(self._scorer, items, pictures)
-            self._size = min(self._most, max(self._size, len(_sentences(items))))
+            answers = _call(self._scorer, items, pictures)
+            self._size = min(self._max_size, max(self._size, len(_sentences(items))))
             return answers
-        except (Exception, SystemExit) as error:  # whatever somebody else's scorer does, the others' answers are kept
+        except (Exception, SystemExit) as error:  # a user's scorer can raise anything
             why = _reason(error)
-            short = _lacks_memory(error)
-        if short:
+            out_of_memory = _is_out_of_memory(error)
+        if out_of_memory:
             _free_memory()
             self._size = min(self._size, max(1, len(_sentences(items)) // 2))
         if len(items) == 1:
             return {items[0].id: Answer(items[0].id, "failed", why=why)}
         half = _middle(items)
-        return self._ask(items[:half], pictures) | self._ask(items[half:], pictures)
+        return self._score(items[:half], pictures) | self._score(items[half:], pictures)
 
 
 def _sentences(items: Iterable[Item]) -> dict[tuple[str, str], None]:
-    """Pictures and sentences, each once, in order; those of a picture come one after the other."""
+    """Pairs of picture and sentence, each once, grouped by picture."""
     return dict.fromkeys((item.image, text) for item in items for text in (*item.positives, *item.negatives))
 
 
-def _scored(scorer: Scorer, items: Sequence[Item], pictures: Mapping[str, Image.Image]) -> dict[str, Answer]:
-    """The answers of one call. Raises `ValueError` where it does not return finite scores, one for each sentence."""
-    asked = list(_sentences(items))
-    images, texts = [pictures[path] for path, _ in asked], [text for _, text in asked]
+def _call(scorer: Scorer, items: Sequence[Item], pictures: Mapping[str, Image.Image]) -> dict[str, Answer]:
+    """The answers of one call. Raises `ValueError` unless it returns one finite score per sentence."""
+    pairs = list(_sentences(items))
+    images, texts = [pictures[path] for path, _ in pairs], [text for _, text in pairs]
     if with_probabilities := getattr(scorer, "with_probabilities", None):
-        scores, shares = map(numbers, with_probabilities(images, texts))
+        scores, shares = map(as_float64, with_probabilities(images, texts))
     else:
-        scores, shares = numbers(scorer(images, texts)), None
-    if scores.shape != (len(asked),):
-        raise ValueError(f"returned scores {scores.shape} for {len(asked)} sentences: needs ({len(asked)},)")
+        scores, shares = as_float64(scorer(images, texts)), None
+    if scores.shape != (len(pairs),):
+        raise ValueError(f"returned scores {scores.shape} for {len(pairs)} sentences: needs ({len(pairs)},)")
     if (wrong := np.flatnonzero(~np.isfinite(scores))).size:
-        raise ValueError(f"returned {scores[wrong[0]]} for {asked[wrong[0]][1]!r}")
-    of = dict(zip(asked, scores.tolist(), strict=True))
-    share_of = {} if shares is None else dict(zip(asked, shares.tolist(), strict=True))
+        raise ValueError(f"returned {scores[wrong[0]]} for {pairs[wrong[0]][1]!r}")
+    score_of = dict(zip(pairs, scores.tolist(), strict=True))
+    share_of = {} if shares is None else dict(zip(pairs, shares.tolist(), strict=True))
     return {
         item.id: Answer(
             item.id,
             "scored",
-            tuple(of[item.image, text] for text in item.positives),
-            tuple(of[item.image, text] for text in item.negatives),
+            tuple(score_of[item.image, text] for text in item.positives),
+            tuple(score_of[item.image, text] for text in item.negatives),
             yes_or_no=tuple(share_of[item.image, text] for text in (*item.positives, *item.negatives) if share_of),
         )
         for item in items
@@ -350,22 +358,22 @@ def _scored(scorer: Scorer, items: Sequence[Item], pictures: Mapping[str, Image.
 
 
 def _middle(items: Sequence[Item]) -> int:
-    """Where to part items: between pictures as long as there are several."""
+    """The place to split items in half: between two pictures if there are several."""
     between = [n for n in range(1, len(items)) if items[n].image != items[n - 1].image]
     half = len(items) // 2
     return min(between, key=lambda n: abs(n - half)) if between else half
 
 
 def _reason(error: BaseException) -> str:
-    said = " ".join(str(error).split())
-    if isinstance(error, ValueError) and said:
-        return said[:LONGEST]
-    return f"{type(error).__name__}: {said}"[:LONGEST]
+    message = " ".join(str(error).split())
+    if isinstance(error, ValueError) and message:
+        return message[:MAX_REASON_LENGTH]
+    return f"{type(error).__name__}: {message}"[:MAX_REASON_LENGTH]
 
 
-def _lacks_memory(error: BaseException) -> bool:
-    said = str(error).lower()
-    return isinstance(error, MemoryError) or "out of memory" in said or "can't allocate memory" in said
+def _is_out_of_memory(error: BaseException) -> bool:
+    message = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in message or "can't allocate memory" in message
 
 
 def _free_memory() -> None:

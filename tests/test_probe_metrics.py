@@ -13,16 +13,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
 from analysis.probe.corpora.items import Answer, Item
-from analysis.probe.report.metrics import (
-    MACRO,
-    MICRO,
-    Line,
-    clustering,
-    compare,
-    measure,
-    outcomes,
-    solved_blindly,
-)
+from analysis.probe.report.comparison import compare
+from analysis.probe.report.metrics import MACRO, MICRO, MetricRow, measure, solved_blindly
+from analysis.probe.report.outcomes import clustering, outcomes
 
 Answers = list[Answer]
 
@@ -46,7 +39,7 @@ def answers_of(items: list[Item], right: Any) -> Answers:
     return [Answer(item.id, "scored", (a,), (b,)) for item, (a, b) in zip(items, pairs, strict=True)]
 
 
-def line(lines: list[Line], value: str, by: str = "") -> Line:
+def line(lines: list[MetricRow], value: str, by: str = "") -> MetricRow:
     return next(one for one in lines if one.value == value and by in ("", one.by))
 
 
@@ -117,7 +110,7 @@ def test_axes_without_scores_are_no_part_of_the_mean() -> None:
 
 
 def test_empty_corpora_have_one_line() -> None:
-    assert measure([], []) == [Line("all", MICRO, 0, 0, 0, 0, 0, 0)]
+    assert measure([], []) == [MetricRow("all", MICRO, 0, 0, 0, 0, 0, 0)]
 
 
 def test_sources_grades_labels_and_crossings_have_lines_and_mixed_grades_say_so() -> None:

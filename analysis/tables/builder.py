@@ -10,21 +10,16 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import paper
-from analysis.averages import Trained, trained, weights_of
+from analysis.averages import RunSummary, run_summaries, weights_of
 from analysis.layout import BLANK, Cell, Table
-from analysis.paper import SETTINGS
 from analysis.runs import Runs
+from train.results.columns import TEST_SETTINGS
 from train.results.scores import TEST
 from train.results.tables import value_text
 
-TASKS = {task: letter for letter, task in paper.TASKS.items()}
-BIMODAL = ("visualbert", "uniter", "lxmert", "albef")
-TEXT_ONLY = ("bert", "roberta")
-SHORT = {"image": "Image", "caption": "Caption", "image+caption": "Img. + Cap."}
-LONG = SHORT | {"image+caption": "Image + Caption", "mixed": "Mixed"}
-HEAD = (("", "Task"), ("", "Model"), ("", "Source"))
-LETTERS = "S: spatiality, C: cardinality, Q: quantifiers, N: numerical comparison"
+SHORT_SETTINGS = {"image": "Image", "caption": "Caption", "image+caption": "Img. + Cap."}
+LONG_SETTINGS = SHORT_SETTINGS | {"image+caption": "Image + Caption", "mixed": "Mixed"}
+LABEL_COLUMNS = (("", "Task"), ("", "Model"), ("", "Source"))
 MARKS = (
     "Mean over the converged runs, or over all where none has converged; converged: above random on test_ind in its "
     "own setting (image+caption for mixed).",
@@ -65,16 +60,16 @@ def seeds_cell(count: int | None) -> Cell:
     return BLANK if count is None else Cell(str(count))
 
 
-def source_cell(runs: Iterable[Trained]) -> Cell:
+def source_cell(runs: Iterable[RunSummary]) -> Cell:
     told = weights_of(runs)
     return Cell(f"{OURS}, {told}" if told else OURS)
 
 
-PAPER = Cell("paper, pretrained")
+PAPER_SOURCE = Cell("paper, pretrained")
 
 
 @dataclass
-class Sheet:
+class TableBuilder:
     """A table in the making. `block` says where "best in a column" begins anew: a task. `marks`: notes on rows that
     hold only some of the runs that could stand there."""
 
@@ -93,7 +88,7 @@ class Sheet:
     def paper(self, labels: Iterable[str], cells: Sequence[Cell]) -> None:
         """A line of the paper's numbers, where it has any of them; what it lacks is blank and not counted."""
         if any(cell.text for cell in cells):
-            self.add([*map(Cell, labels), PAPER, *(replace(cell, missing=False, value=None) for cell in cells)])
+            self.add([*map(Cell, labels), PAPER_SOURCE, *(replace(cell, missing=False, value=None) for cell in cells)])
 
     def best(self) -> list[tuple[Cell, ...]]:
         """Rows with the highest value of each column of each block in bold, where it is above random (underlined): the
@@ -110,14 +105,19 @@ class Sheet:
         ]  # fmt: skip
 
     def table(
-        self, name: str, title: str, columns: Sequence[tuple[str, ...]], used: Sequence[Trained], notes: Iterable[str]
+        self,
+        name: str,
+        title: str,
+        columns: Sequence[tuple[str, ...]],
+        used: Sequence[RunSummary],
+        notes: Iterable[str],
     ) -> Table:
         told = [f"[{number}] {label}." for label, number in self.marks.items()]
         frame = pd.DataFrame(self.data)
-        return Table(name, title, tuple(columns), tuple(self.best()), frame, (*notes, *told, *about(used)))
+        return Table(name, title, tuple(columns), tuple(self.best()), frame, (*notes, *told, *run_notes(used)))
 
 
-def about(used: Sequence[Trained]) -> list[str]:
+def run_notes(used: Sequence[RunSummary]) -> list[str]:
     """What our runs of a table were: how many, how large, from which weights, how long trained, on what."""
     if not used:
         return []
@@ -148,7 +148,7 @@ def about(used: Sequence[Trained]) -> list[str]:
     return lines
 
 
-def left_out(runs: Runs, used: Iterable[Trained], every: Iterable[Trained]) -> list[str]:
+def omission_notes(runs: Runs, used: Iterable[RunSummary], every: Iterable[RunSummary]) -> list[str]:
     """How many runs of the folder a table is not about, by what sets them apart, and what could not be read at all."""
     names = {run.about["name"] for run in used}
     kinds = Counter(
@@ -163,7 +163,7 @@ def left_out(runs: Runs, used: Iterable[Trained], every: Iterable[Trained]) -> l
     return lines + [f"Left out: {line}." for line in runs.skipped]
 
 
-def size_text(runs: Runs, run: Trained) -> str:
+def size_text(runs: Runs, run: RunSummary) -> str:
     """How many examples a run was trained on; "" where that is not known. A stream never repeats an example, so its
     size is that of all it showed."""
     examples, dataset = run.about["train_examples"], runs.datasets.get(run.about["dataset"] or "")
@@ -177,7 +177,9 @@ def size_text(runs: Runs, run: Trained) -> str:
 # Which runs ----------------------------------------------------------------------------------------------------------
 
 
-def of(runs: Iterable[Trained], task: str, model: str, settings: Collection[str] = SETTINGS) -> list[Trained]:
+def runs_of(
+    runs: Iterable[RunSummary], task: str, model: str, settings: Collection[str] = TEST_SETTINGS
+) -> list[RunSummary]:
     """Those of a task and a model, trained in one of the settings."""
     wanted = (task, model)
     return [
@@ -185,6 +187,6 @@ def of(runs: Iterable[Trained], task: str, model: str, settings: Collection[str]
     ]
 
 
-def of_kind(runs: Runs, *kind: str) -> list[Trained]:
-    """Those that are set apart from the runs of Table 2 by this and nothing else: see `Trained.kind`."""
-    return [run for run in trained(runs) if run.kind == frozenset(kind)]
+def with_traits(runs: Runs, *kind: str) -> list[RunSummary]:
+    """Those that are set apart from the runs of Table 2 by this and nothing else: see `RunSummary.kind`."""
+    return [run for run in run_summaries(runs) if run.kind == frozenset(kind)]

@@ -1,6 +1,6 @@
 """Pages of figures: panels laid out in inches, cells with numbers, keys, floors, and files that are always the same.
 
-Nothing touches pyplot, and no layout engine runs: `page` knows how much room titles, keys and notes take. Colours are
+Nothing touches pyplot, and no layout engine runs: `panel_figure` knows how much room titles, keys and notes take. Colours are
 Okabe and Ito's, with hatches or markers, and cividis for cells: safe in print and for colour-blind readers.
 """
 
@@ -11,6 +11,7 @@ import math
 import os
 import textwrap
 from collections.abc import Iterable, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from train.results.columns import BASELINES
+
 BLUE, ORANGE, GREEN, RED, SKY, PURPLE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
 SPLIT_STYLE = {"test_ind": (SKY, ""), "test_ood": (ORANGE, "////")}
-MARKED = ((BLUE, "o"), (RED, "s"), (GREEN, "^"), (PURPLE, "D"), (ORANGE, "v"), (SKY, "P"), ("black", "X"))
-FLOORS = (  # column, words, and dashes and dots that are both seen where the lines coincide
-    ("floor_query", "query", (0, (6, 6))),
-    ("floor_query_objects", "query and number of objects", (4.5, (1.5, 1.5, 1.5, 7.5))),
+MARKERS = ((BLUE, "o"), (RED, "s"), (GREEN, "^"), (PURPLE, "D"), (ORANGE, "v"), (SKY, "P"), ("black", "X"))
+# Dashes and dots of which both are visible where two lines coincide.
+DASHES: tuple[Any, ...] = ((0, (6, 6)), (4.5, (1.5, 1.5, 1.5, 7.5)), (0, (3, 3)), (0, (9, 3)), (0, (1.5, 3)))
+BASELINE_STYLES = tuple(  # column, what the rule sees, line style
+    (f"floor_{name}", words, dashes) for (name, words), dashes in zip(BASELINES.items(), cycle(DASHES), strict=False)
 )
 TEXT, SMALL = 8.0, 6.0  # points
 LINE, NOTE_LINE = 0.165, 0.125  # inches that a line takes
@@ -41,7 +45,7 @@ FORMATS: dict[str, dict[str, Any]] = {
     "png": {},
 }  # and what else would tell of the day
 # Text stays text in SVG and PDF: it can be searched, and PDF has no Type 3 fonts, which publishers refuse.
-SAVED: dict[Any, Any] = {
+SAVE_SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "travlr",
     "pdf.fonttype": 42,
@@ -62,7 +66,7 @@ def save(
     for kind in formats:
         if kind not in FORMATS:
             raise ValueError(f"format {kind!r}: choose from {', '.join(FORMATS)}")
-        with matplotlib.rc_context(SAVED):
+        with matplotlib.rc_context(SAVE_SETTINGS):
             data = io.BytesIO()
             figure.savefig(data, format=kind, metadata=FORMATS[kind])
         paths.append(Path(folder) / f"{name}.{kind}")
@@ -73,7 +77,7 @@ def save(
 # Panels, their names and keys ----------------------------------------------------------------------------------------
 
 
-def page(
+def panel_figure(
     title: Sequence[str],
     rows: int,
     sizes: Sequence[tuple[float, float]],
@@ -118,7 +122,7 @@ def page(
         for n, wide in enumerate(widths):
             x = left + sum(widths[:n]) + n * gap[0]
             panels[row].append(figure.add_axes((x / width, y / tall, wide / width, height / tall)))
-            _plain(panels[row][-1])
+            _style_axes(panels[row][-1])
     return figure, panels
 
 
@@ -136,13 +140,13 @@ def _across(key: Sequence[Artist], width: float) -> int:
     return 1
 
 
-def _plain(axes: Axes) -> None:
+def _style_axes(axes: Axes) -> None:
     axes.tick_params(labelsize=TEXT - 1, length=2.5, pad=2)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
 
 
-def name(axes: Axes, title: str = "", across: str = "", up: str = "") -> None:
+def label_axes(axes: Axes, title: str = "", across: str = "", up: str = "") -> None:
     """Write a panel's title and what its axes are; nothing where empty."""
     if title:
         axes.set_title(title, fontsize=TEXT, pad=4, loc="left")
@@ -178,31 +182,26 @@ def whiskers(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray) -> No
     axes.plot(np.concatenate([x, x]), ends, linestyle="", marker="_", markersize=3, color="black", zorder=4)
 
 
-def split_key(splits: Iterable[str]) -> list[Artist]:
+def split_legend(splits: Iterable[str]) -> list[Artist]:
     styles = [(split, *SPLIT_STYLE[split]) for split in splits]
     return [
         Patch(facecolor=face, hatch=hatch, edgecolor="black", linewidth=0.5, label=of) for of, face, hatch in styles
     ]
 
 
-def in_order(frame: pd.DataFrame, column: str, order: Sequence[str]) -> list[str]:
-    found = set(frame[column].unique())
-    return [one for one in order if one in found]
-
-
 # What text alone reaches ---------------------------------------------------------------------------------------------
 
 
-def floors(axes: Axes, results: pd.DataFrame, of: str = "accuracy") -> None:
+def baseline_lines(axes: Axes, results: pd.DataFrame, of: str = "accuracy") -> None:
     """Lines at what text-only rules reach: their accuracy, their share of wrong answers (`error`), or `macro_f1`."""
-    for level, style, gid in floor_levels(results, of):
+    for level, style, gid in baseline_levels(results, of):
         axes.axhline(level, color="black", linewidth=1.1, linestyle=style, zorder=3, gid=gid)
 
 
-def floor_levels(results: pd.DataFrame, of: str) -> list[tuple[float, Any, str]]:
+def baseline_levels(results: pd.DataFrame, of: str) -> list[tuple[float, Any, str]]:
     """The level, the line's style and its name, of each rule and each level it has in these results."""
     found = []
-    for column, _, style in FLOORS:
+    for column, _, style in BASELINE_STYLES:
         values = results[column if of == "macro_f1" else f"{column}_accuracy"].dropna().unique()
         for value in sorted(values):
             level = float(100 - value if of == "error" else value)
@@ -210,11 +209,13 @@ def floor_levels(results: pd.DataFrame, of: str) -> list[tuple[float, Any, str]]
     return found
 
 
-def floor_key(results: pd.DataFrame, of: str = "accuracy") -> list[Artist]:
-    """What the lines of `floors` are, with their levels, in these results."""
+def baseline_legend(results: pd.DataFrame, of: str = "accuracy") -> list[Artist]:
+    """What the lines of `baseline_lines` are, with their levels, in these results."""
     key: list[Artist] = []
-    for column, words, style in FLOORS:
-        levels = sorted({f"{level:.1f}" for level, _, gid in floor_levels(results, of) if gid.startswith(f"{column}-")})
+    for column, words, style in BASELINE_STYLES:
+        levels = sorted(
+            {f"{level:.1f}" for level, _, gid in baseline_levels(results, of) if gid.startswith(f"{column}-")}
+        )
         if levels:
             label = f"text alone, {words}: {' and '.join(levels)}"
             key.append(Line2D([], [], color="black", linewidth=1.1, linestyle=style, label=label))
@@ -224,7 +225,7 @@ def floor_key(results: pd.DataFrame, of: str = "accuracy") -> list[Artist]:
 # Cells ---------------------------------------------------------------------------------------------------------------
 
 
-def grid(
+def cell_grid(
     axes: Axes, values: np.ndarray, across: Sequence[object], up: Sequence[object], low: float, high: float
 ) -> None:
     """Cells (Y, X) in colours from low to high, blank where not a number; names of columns (X,) and rows (Y,)."""
@@ -237,7 +238,7 @@ def grid(
         axes.spines[side].set_color("#bbb")
 
 
-def write(
+def write_cell(
     axes: Axes,
     x: float,
     y: float,
@@ -248,20 +249,20 @@ def write(
     small_points: float = SMALL - 0.5,
 ) -> None:
     """One or two lines in a cell whose colour is at `shade`, 0 to 1, in black or white, whichever stands out more."""
-    style: dict[str, Any] = {"ha": "center", "color": ink(shade), "parse_math": False}
+    style: dict[str, Any] = {"ha": "center", "color": text_colour(shade), "parse_math": False}
     axes.text(x, y + 0.02 * bool(small), big, va="bottom" if small else "center_baseline", fontsize=points, **style)
     if small:
         axes.text(x, y - 0.08, small, va="top", fontsize=small_points, **style)
 
 
-def ink(shade: float) -> str:
+def text_colour(shade: float) -> str:
     """Black or white: the one with more contrast (WCAG 2) to a cell's colour."""
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in CELLS(float(shade))[:3])
     bright = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return "white" if 1.05 / (bright + 0.05) > (bright + 0.05) / 0.05 else "black"
 
 
-def scale(figure: Figure, panel: Axes, low: float, high: float, label: str) -> Axes:
+def colour_scale(figure: Figure, panel: Axes, low: float, high: float, label: str) -> Axes:
     """The scale of colours, right of a panel."""
     box, (width, height) = panel.get_position(), figure.get_size_inches()
     axes = figure.add_axes((box.x1 + 0.12 / width, box.y0, 0.1 / width, min(box.height, 2.2 / height)))

@@ -1,8 +1,7 @@
-"""Our VisualBERT, UNITER, LXMERT and ALBEF as scorers, with the matching heads that their authors published.
+"""TraVLR's VisualBERT, UNITER, LXMERT and ALBEF as scorers, with the published weights of their matching heads.
 
-Scores are log-odds of a match, but for ALBEF's `itc`, a cosine. Texts are `[CLS] text [SEP]`. VisualBERT's head was
-trained on two captions, the first always of the picture, and the second asked about; a single sentence is not what it
-saw.
+Scores are log-odds of a match; for ALBEF's `itc`, cosines. Texts are `[CLS] text [SEP]`. VisualBERT's head was trained
+on two captions, of which the first always matches the picture; a single sentence is not what it was trained on.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from analysis.probe.scorers.base import Parts, Tensors, as_is, cosine, words_of
-from analysis.probe.scorers.families import folder_of, quiet
+from analysis.probe.scorers.base import ScorerParts, Tensors, cosine, unchanged, words_of
+from analysis.probe.scorers.hub import folder_of, quiet
 from train.config import ARCHITECTURES, RegionSettings
 from train.data.inputs import Inputs
 from train.data.pixels import normalise_pixels, scale_picture
@@ -30,10 +29,10 @@ from train.regions.recogniser import DIMENSION
 from train.regions.sources import make_regions
 
 ROWS = COLUMNS = 6  # of regions.source=grid
-PATH = "path"  # of a picture, in its `info`: `analysis.probe.corpora.items.open_picture` leaves it there
+PATH = "path"  # key of a picture's path in its `info`, see `analysis.probe.corpora.items.open_picture`
 
 Find = Callable[[Image.Image], tuple[np.ndarray, np.ndarray]]
-"""A picture to its regions: features (R, D) and boxes (R, 4), left, top, right, bottom as parts of the picture."""
+"""Picture -> features (R, D) and boxes (R, 4) of its regions: left, top, right, bottom as parts of the picture."""
 
 
 def parts(
@@ -43,17 +42,17 @@ def parts(
     head: str | None = None,
     regions: RegionSettings | None = None,
     size: str = "base",
-) -> Parts:
-    """The parts of a model of ours with published weights, its tokenizer and its pixel statistics.
+) -> ScorerParts:
+    """The parts of one of TraVLR's models with published weights.
 
-    regions: `grid` (the default; 6 x 6, with features of the recogniser of scenes), `detector`, or `file`, by the
-    picture's file name without its ending, a white one without a name by `blank`. Raises ValueError, in one line, where
-    the checkpoint cannot be read, is of another size or lacks the matching head, and where head or regions are not the
-    model's.
+    regions: `grid` (the default; 6 x 6, with the features that are used for scenes), `detector`, or `file`, found by
+    the stem of the picture's file name, or by `blank` for a white picture without a name. Raises ValueError, in one
+    line, where the checkpoint cannot be read, has another size or lacks the matching head, and where the model does not
+    have this head or takes no regions.
     """
     name = f"{kind}:{checkpoint}"
     if not checkpoint:
-        raise ValueError(f"model={name}: names no checkpoint; give {kind}:FILE, {kind}:FOLDER or {kind}:HUB-ID")
+        raise ValueError(f"model={name}: has no checkpoint; give {kind}:FILE, {kind}:FOLDER or {kind}:HUB-ID")
     sees = ARCHITECTURES[kind].sees
     if head == "itc" and kind != "albef":
         raise ValueError(f"head=itc: model={name} has itm only")
@@ -67,16 +66,18 @@ def parts(
             words = WordTokenizer(tokenizer_of(checkpoint, kind))
         model = make_model(kind, size, {"matching": True}, vocabulary=words.size, **changes)
         report = load_published(model, checkpoint)
-    except ValueError as error:  # of `train.py`, whose setting has another name
+    except ValueError as error:  # train.py has another name for this setting
         raise ValueError(str(error).replace("pretrained=", f"model={kind}:", 1)) from None
-    lacks = [key for key in report.missing if key.startswith("matching.")]
-    if lacks:
-        raise ValueError(f"model={name}: has no matching head ({lacks[0]}); it would score at random")
-    return built(name, model, words, checkpoint, find, head or "itm")
+    missing = [key for key in report.missing if key.startswith("matching.")]
+    if missing:
+        raise ValueError(f"model={name}: has no matching head ({missing[0]}); its scores would be random")
+    return build_parts(name, model, words, checkpoint, find, head or "itm")
 
 
-def built(name: str, model: Any, words: WordTokenizer, checkpoint: str, find: Find | None, head: str) -> Parts:
-    """The parts of a model that has its weights. find: None for ALBEF."""
+def build_parts(
+    name: str, model: Any, words: WordTokenizer, checkpoint: str, find: Find | None, head: str
+) -> ScorerParts:
+    """The parts of a model with loaded weights. find: its region source, None for ALBEF."""
 
     def tokens(text: str) -> Tensors:
         ids = [words.cls, *words.ids(text), words.sep]
@@ -84,15 +85,15 @@ def built(name: str, model: Any, words: WordTokenizer, checkpoint: str, find: Fi
             raise ValueError(f"model={name}: takes {model.shape.positions} tokens, not the {len(ids)} of {text!r}")
         return {"tokens": torch.tensor([ids]), "token_mask": torch.ones(1, len(ids), dtype=torch.bool)}
 
-    def said(text: str) -> list[tuple[str, list[int]]]:
+    def word_positions(text: str) -> list[tuple[str, list[int]]]:
         return [(word, [1 + n for n in places]) for word, places in words_of(words.tokenizer, text, special=False)]
 
     def judge(both: Tensors) -> Tensor:
-        given: dict[str, Any] = dict(both)
-        return model.match(Inputs(**given))
+        inputs: dict[str, Any] = dict(both)
+        return model.match(Inputs(**inputs))
 
     if find is not None:
-        return Parts(model, said, regions_with(find), tokens, as_is, as_is, judge, 0.0)
+        return ScorerParts(model, word_positions, regions_with(find), tokens, unchanged, unchanged, judge, 0.0)
     statistics = pixel_statistics(checkpoint)
 
     def prepare(image: Image.Image) -> Tensors:
@@ -103,9 +104,9 @@ def built(name: str, model: Any, words: WordTokenizer, checkpoint: str, find: Fi
         return {"vision_states": model.visual_encoder(x["pixels"])}
 
     if head == "itm":
-        return Parts(model, said, prepare, tokens, see, as_is, judge, 0.0)
+        return ScorerParts(model, word_positions, prepare, tokens, see, unchanged, judge, 0.0)
     projections = projections_of(name, checkpoint, model.shape.width)
-    model.projections = projections  # so that they move with it
+    model.projections = projections  # so that they move to the model's device
 
     def see_alone(x: Tensors) -> Tensors:
         return {"image": normalize(projections["image"](model.visual_encoder(x["pixels"])[:, 0]), dim=-1)}
@@ -114,20 +115,20 @@ def built(name: str, model: Any, words: WordTokenizer, checkpoint: str, find: Fi
         states = model.text_encoder(x["tokens"], x["token_mask"])
         return {"text": normalize(projections["text"](states[:, 0]), dim=-1)}
 
-    return Parts(model, said, prepare, tokens, see_alone, read_alone, cosine, None)
+    return ScorerParts(model, word_positions, prepare, tokens, see_alone, read_alone, cosine, None)
 
 
 def projections_of(name: str, checkpoint: str, width: int) -> nn.ModuleDict:
-    """ALBEF's projections for contrast, `vision_proj` and `text_proj`."""
+    """ALBEF's contrastive projections, `vision_proj` and `text_proj`."""
     content = {key.removeprefix("module."): value for key, value in read_checkpoint(checkpoint).items()}
-    made = {}
+    projections = {}
     for side, published in (("image", "vision_proj"), ("text", "text_proj")):
         weight, bias = content.get(f"{published}.weight"), content.get(f"{published}.bias")
         if weight is None or bias is None or weight.ndim != 2 or weight.shape[1] != width or len(bias) != len(weight):
             raise ValueError(f"head=itc: model={name} has no {published} that fits")
-        made[side] = nn.Linear(width, len(weight))
-        made[side].load_state_dict({"weight": weight, "bias": bias})
-    return nn.ModuleDict(made)
+        projections[side] = nn.Linear(width, len(weight))
+        projections[side].load_state_dict({"weight": weight, "bias": bias})
+    return nn.ModuleDict(projections)
 
 
 # Regions ----------------------------------------------------------------------------------------------------------
@@ -146,10 +147,10 @@ def regions_with(find: Find) -> Callable[[Image.Image], Tensors]:
 
 
 def finder(settings: RegionSettings) -> tuple[Find, int]:
-    """What finds the regions of a picture, and how many numbers each has. Raises ValueError for a source that pictures
-    alone do not have, or that cannot be read."""
+    """A function that finds the regions of a picture, and the width of their features. Raises ValueError for a source
+    that needs more than pictures, or cannot be read."""
     if settings.source not in FINDERS:
-        raise ValueError(f"regions.source={settings.source}: a probe has {', '.join(FINDERS)}")
+        raise ValueError(f"regions.source={settings.source}: choose one of {', '.join(FINDERS)}")
     return FINDERS[settings.source](settings)
 
 
@@ -157,8 +158,8 @@ def _grid(settings: RegionSettings) -> tuple[Find, int]:
     def find(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
         picture = np.asarray(image.convert("RGB"))
         cells = np.ones((1, ROWS * COLUMNS), np.int16)
-        found = make_regions(settings, PictureSet(["picture"], cells, ROWS, COLUMNS, decoded=lambda: [picture]))
-        features, boxes, _ = found.take([0])
+        table = make_regions(settings, PictureSet(["picture"], cells, ROWS, COLUMNS, decoded=lambda: [picture]))
+        features, boxes, _ = table.take([0])
         return features[0], boxes[0]
 
     return find, DIMENSION
@@ -167,19 +168,19 @@ def _grid(settings: RegionSettings) -> tuple[Find, int]:
 def _detector(settings: RegionSettings) -> tuple[Find, int]:
     from train.regions.detector import Detector
 
-    folder_of(str(settings.detector), "regions.detector")  # `transformers` would ask for each of its files, for minutes
+    folder_of(str(settings.detector), "regions.detector")  # else `transformers` would try each file for minutes
     with quiet():
         detector = Detector(str(settings.detector), settings.number)
 
     def find(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
-        found = detector.detect([np.asarray(image.convert("RGB"))])
-        return np.asarray(found["features"][0]), np.asarray(found["boxes"][0])
+        table = detector.detect([np.asarray(image.convert("RGB"))])
+        return np.asarray(table["features"][0]), np.asarray(table["boxes"][0])
 
     return find, detector.dimension
 
 
-class _Any(set[str]):
-    """Every image of a file is wanted."""
+class _AllImages(set[str]):
+    """A set that contains every image."""
 
     def __contains__(self, image: object) -> bool:
         return True
@@ -194,27 +195,27 @@ def _file(settings: RegionSettings) -> tuple[Find, int]:
         raise ValueError(f"regions.file={path}: {what} a file in {', '.join(FORMATS)}, or a folder of .npz files")
     try:
         file = NpzFolder(path) if path.is_dir() else FORMATS[path.suffix](path)
-        known = {npz.stem for npz in path.glob("*.npz")} if path.is_dir() else set(file.counts(_Any()))
-        if not known:
+        names = {npz.stem for npz in path.glob("*.npz")} if path.is_dir() else set(file.counts(_AllImages()))
+        if not names:
             raise ValueError("holds no features")
-        first = read_regions(path, file, min(known), None)[0]  # any tells how wide all are
+        first = read_regions(path, file, min(names), None)[0]  # all have the width of the first
     except (ValueError, OSError) as error:
         raise ValueError(f"regions.file={path}: {str(error).removeprefix(f'{path}: ')}") from None
 
     def find(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
         name = PurePosixPath(str(image.info.get(PATH, ""))).stem
-        if not name and set(image.convert("RGB").getextrema()) == {(255, 255)}:  # of the floors
+        if not name and set(image.convert("RGB").getextrema()) == {(255, 255)}:  # the blank-picture baseline
             name = BLANK
         if not name:
-            raise ValueError(f"regions.file={path}: this picture has no name to find its regions by")
-        if name not in known:
+            raise ValueError(f"regions.file={path}: regions are found by file name, which this picture lacks")
+        if name not in names:
             raise ValueError(f"regions.file={path}: lacks the picture {name}{' (white)' if name == BLANK else ''}")
         try:
             features, boxes = read_regions(path, file, name, None)
         except ValueError as error:
             raise ValueError(f"regions.file={error}") from None
-        most = len(boxes) if settings.number == "exact" else int(settings.number)
-        return features[:most], boxes[:most]
+        number = len(boxes) if settings.number == "exact" else int(settings.number)
+        return features[:number], boxes[:number]
 
     return find, first.shape[1]
 

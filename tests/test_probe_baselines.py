@@ -20,10 +20,19 @@ from PIL import Image
 
 from analysis.probe.corpora import predicate_noun
 from analysis.probe.corpora.items import Answer, Corpus, Item
-from analysis.probe.report.baselines import OF_SCENES, RULES, SALIENT, Texts, blank, floors, noisy_oracle, shuffled
+from analysis.probe.report.baselines import (
+    OF_SCENES,
+    RULES,
+    SALIENT,
+    SentenceTable,
+    baselines,
+    blank,
+    noisy_oracle,
+    shuffled,
+)
 from analysis.probe.report.baselines import _classifier as classifier
 from analysis.probe.report.baselines import _ngrams as ngrams
-from analysis.probe.report.metrics import clustering
+from analysis.probe.report.outcomes import clustering
 from analysis.probe.scenes.corpus import build
 
 TEXT = ("shorter", "longer", "ngrams", "classifier", "hash")
@@ -54,14 +63,14 @@ def shares(items: Sequence[Item], answers: Sequence[Answer]) -> tuple[float, flo
 @pytest.mark.parametrize("rule", TEXT)
 @pytest.mark.parametrize("seed", [0, 7])
 def test_text_alone_gets_exactly_half_and_no_pair(rule: str, seed: int, corpus: Corpus) -> None:
-    answers = floors(corpus, seed, [rule])[rule]
+    answers = baselines(corpus, seed, [rule])[rule]
     for axis, source in {(item.axis, item.source) for item in corpus.items}:
         of_axis = [item for item in corpus.items if (item.axis, item.source) == (axis, source)]
         assert shares(of_axis, answers) == (0.5, 0.0)
 
 
 def test_what_sees_gets_what_it_was_made_to_get(corpus: Corpus) -> None:
-    found = floors(corpus, 1)
+    found = baselines(corpus, 1)
     assert list(found) == list(RULES)
     assert shares(corpus.items, found["scene_oracle"]) == (1.0, 1.0)
     assert shares(corpus.items, found["constant"]) == (0.0, 0.0)
@@ -81,11 +90,11 @@ def test_salience_is_read_from_the_pictures(tmp_path: Path) -> None:
     first, second, *rest = (whole.pictures / item.image for item in whole.items)
     first.unlink()
     Image.new("RGB", (672, 672), "#123456").save(second)
-    for rule, answers in floors(whole, rules=SALIENT).items():
+    for rule, answers in baselines(whole, rules=SALIENT).items():
         assert [answer.status for answer in answers] == ["missing", "unreadable"] + ["scored"] * len(rest), rule
         assert all(answer.why for answer in answers[:2])
     crops = predicate_noun.read_set(tmp_path / "made", "normal", True)
-    assert all(shares(crops.items, answers) == (1.0, 1.0) for answers in floors(crops, rules=SALIENT).values())
+    assert all(shares(crops.items, answers) == (1.0, 1.0) for answers in baselines(crops, rules=SALIENT).values())
 
 
 def test_words_alone_solve_a_crop(corpus: Corpus) -> None:
@@ -93,8 +102,8 @@ def test_words_alone_solve_a_crop(corpus: Corpus) -> None:
         return
     items = [replace(item, labels={**item.labels, "cropped": "true"}) for item in corpus.items]
     cropped = replace(corpus, items=tuple(items))
-    assert shares(items, floors(cropped, rules=OF_SCENES)["visible_words"]) == (1.0, 1.0)
-    assert shares(items, floors(cropped, rules=OF_SCENES)["scene_oracle"]) == (1.0, 1.0)
+    assert shares(items, baselines(cropped, rules=OF_SCENES)["visible_words"]) == (1.0, 1.0)
+    assert shares(items, baselines(cropped, rules=OF_SCENES)["scene_oracle"]) == (1.0, 1.0)
 
 
 # Look-alikes of published data ---------------------------------------------------------------------------------------
@@ -115,7 +124,7 @@ def look_alike(number: int = 60) -> Corpus:
 
 
 def test_rules_solve_what_is_known_to_be_solvable() -> None:
-    found = floors(look_alike())
+    found = baselines(look_alike())
     assert not set(found) & set(OF_SCENES)
     accuracy = {rule: sum(right(answers).values()) / 60 for rule, answers in found.items()}
     assert accuracy["shorter"] == accuracy["ngrams"] == accuracy["classifier"] == 1.0
@@ -143,13 +152,13 @@ def crossed(seed: int, by_word: bool) -> Corpus:
 def test_fitted_rules_learn_where_all_items_are_connected(rule: str) -> None:
     corpus = crossed(0, by_word=True)
     assert len(set(clustering(corpus.items).connected.tolist())) == 1
-    assert shares(corpus.items, floors(corpus, rules=[rule])[rule]) == (1.0, 1.0)
+    assert shares(corpus.items, baselines(corpus, rules=[rule])[rule]) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize("rule", ["ngrams", "classifier"])
 def test_fitted_rules_are_near_chance_where_a_coin_decides(rule: str) -> None:
     corpora = [crossed(seed, by_word=False) for seed in range(20)]
-    found = np.mean([shares(corpus.items, floors(corpus, rules=[rule])[rule]) for corpus in corpora], axis=0)
+    found = np.mean([shares(corpus.items, baselines(corpus, rules=[rule])[rule]) for corpus in corpora], axis=0)
     assert np.abs(found - [0.5, 0.25]).max() < 0.04
 
 
@@ -159,25 +168,25 @@ def test_fitted_rules_have_half_of_mirrors_that_are_all_connected(rule: str) -> 
     mirrors = [replace(b, positives=a.negatives, negatives=a.positives) for a, b in zip(items[::2], items[1::2])]  # noqa: B905
     mirrored = [item for both in zip(items[::2], mirrors, strict=True) for item in both]
     corpus = Corpus("mirrored", "checklist", tuple(mirrored), None)
-    assert shares(corpus.items, floors(corpus, rules=[rule])[rule]) == (0.5, 0.0)
+    assert shares(corpus.items, baselines(corpus, rules=[rule])[rule]) == (0.5, 0.0)
 
 
 def test_several_captions_equal_ones_and_none() -> None:
     several = Item("a", "1.jpg", ("x y", "x y z", ""), ("x  y longer", "z", "é\ud800"), "Object/Size/small")
     same = Item("b", "2.jpg", ("x y",), ("x y",), "Object/Size/small")
     corpus = Corpus("odd", "checklist", (several, same), None)
-    for answers in floors(corpus).values():
+    for answers in baselines(corpus).values():
         assert [(len(a.positives), len(a.negatives)) for a in answers] == [(3, 3), (1, 1)]
         assert all(math.isfinite(score) for a in answers for score in (*a.positives, *a.negatives))
-    tied = floors(corpus, rules=[rule for rule in RULES if rule in TEXT])
+    tied = baselines(corpus, rules=[rule for rule in RULES if rule in TEXT])
     assert all(answers[1].positives == answers[1].negatives for answers in tied.values())
     nothing = Corpus("none", "checklist", (), None)
-    assert all(answers == [] for answers in floors(nothing).values())
+    assert all(answers == [] for answers in baselines(nothing).values())
 
 
 def test_an_unknown_rule_is_told() -> None:
     with pytest.raises(ValueError, match="floor 'short': choose from shorter"):
-        floors(look_alike(), rules=["short"])
+        baselines(look_alike(), rules=["short"])
 
 
 @pytest.mark.parametrize("corpus", [look_alike(), crossed(1, by_word=False)], ids=lambda corpus: corpus.name)
@@ -185,14 +194,17 @@ def test_an_unknown_rule_is_told() -> None:
 def test_the_order_of_items_does_not_matter(rule: str, corpus: Corpus) -> None:
     items = list(corpus.items)
     random.Random(1).shuffle(items)
-    one, other = floors(corpus, rules=[rule])[rule], floors(replace(corpus, items=tuple(items)), rules=[rule])[rule]
+    one, other = (
+        baselines(corpus, rules=[rule])[rule],
+        baselines(replace(corpus, items=tuple(items)), rules=[rule])[rule],
+    )
     assert right(one) == right(other)
 
 
 def test_seeds_matter_and_repeat() -> None:
     corpus = look_alike()
     for rule in ("hash", "random"):
-        one, again, other = (right(floors(corpus, seed, [rule])[rule]) for seed in (0, 0, 1))
+        one, again, other = (right(baselines(corpus, seed, [rule])[rule]) for seed in (0, 0, 1))
         assert one == again != other
 
 
@@ -223,7 +235,7 @@ def items_of(drawn: list[tuple[int, list[str], list[str], str, str]]) -> tuple[I
 @given(drawn=ITEMS)
 def test_ngrams_are_those_of_a_naive_model(drawn: list[tuple[int, list[str], list[str], str, str]]) -> None:
     items = items_of(drawn)
-    texts = Texts(Corpus("c", "checklist", items, None), 0)
+    texts = SentenceTable(Corpus("c", "checklist", items, None), 0)
     folds = texts.fold[np.flatnonzero(texts.place == 0)]
     scores = iter(ngrams(texts).tolist())
     vocabulary = len({word for s in texts.sentences for word in s.split()}) + 1
@@ -248,7 +260,7 @@ def test_ngrams_are_those_of_a_naive_model(drawn: list[tuple[int, list[str], lis
 @given(drawn=ITEMS)
 def test_the_classifier_is_a_naive_one(drawn: list[tuple[int, list[str], list[str], str, str]]) -> None:
     items = items_of(drawn)
-    texts = Texts(Corpus("c", "checklist", items, None), 0)
+    texts = SentenceTable(Corpus("c", "checklist", items, None), 0)
     folds = texts.fold[np.flatnonzero(texts.place == 0)]
     scores = iter(classifier(texts).tolist())
 
@@ -272,7 +284,7 @@ def test_the_classifier_is_a_naive_one(drawn: list[tuple[int, list[str], list[st
 @given(drawn=ITEMS)
 def test_what_hangs_together_is_in_one_fold(drawn: list[tuple[int, list[str], list[str], str, str]]) -> None:
     items = items_of(drawn)
-    texts = Texts(Corpus("c", "checklist", items, None), 0)
+    texts = SentenceTable(Corpus("c", "checklist", items, None), 0)
     fold = dict(zip(texts.item.tolist(), texts.fold.tolist(), strict=True))
     whole = clustering(items).connected.tolist()
     axes = Counter(item.axis for item in items)

@@ -14,12 +14,12 @@ from safetensors.torch import save_file
 from torch.nn.functional import normalize
 from transformers import BertTokenizer
 
-from analysis.probe.config import OWN
+from analysis.probe.config import TRAVLR_MODELS
 from analysis.probe.corpora.items import open_picture
-from analysis.probe.scorers.base import Matcher
+from analysis.probe.scorers.base import ModelScorer
 from analysis.probe.scorers.loading import load
 from analysis.probe.scorers.models import regions_of
-from analysis.probe.scorers.own import finder
+from analysis.probe.scorers.travlr_models import finder
 from tests.helpers import one_line
 from tests.test_models import fixture_shape, part
 from train import models
@@ -39,7 +39,7 @@ HEADS = {
     "lxmert": "module.cls.seq_relationship",
     "albef": "itm_head",
 }
-REGION_MODELS = [kind for kind in OWN if kind != "albef"]
+REGION_MODELS = [kind for kind in TRAVLR_MODELS if kind != "albef"]
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def seeded(one_thread: None) -> None:
 @pytest.fixture
 def checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """A published checkpoint of each model, and beside each a vocabulary of as many words."""
-    for kind in OWN:
+    for kind in TRAVLR_MODELS:
         shape = fixture_shape(kind)
         (tmp_path / kind).mkdir()
         save_file(part(kind, "ckpt/"), tmp_path / kind / "model.safetensors")
@@ -60,7 +60,7 @@ def checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
         sizes = {key: value for key, value in asdict(shape).items() if key not in ("vocabulary", "feature_width")}
         monkeypatch.setitem(models.MODEL_SIZES[kind], "fixture", sizes)
     monkeypatch.setitem(models.SIZES, "fixture", {})
-    return {kind: str(tmp_path / kind) for kind in OWN}
+    return {kind: str(tmp_path / kind) for kind in TRAVLR_MODELS}
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def direct(kind: str, checkpoint: str, image: Image.Image, text: str, folder: Pa
     return yes - no
 
 
-@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("kind", TRAVLR_MODELS)
 def test_scores_are_those_of_the_published_head(
     kind: str, checkpoints: dict[str, str], pictures: list[Image.Image], tmp_path: Path
 ) -> None:
@@ -130,7 +130,7 @@ def test_albefs_contrast_is_a_cosine_of_its_projections(
     checkpoints: dict[str, str], pictures: list[Image.Image]
 ) -> None:
     scorer = load(f"albef:{checkpoints['albef']}", head="itc", size="fixture", device="cpu")
-    assert isinstance(scorer, Matcher)
+    assert isinstance(scorer, ModelScorer)
     assert scorer.threshold is None
     scores = scorer(pictures, TEXTS[:3])
     model: Any = scorer.parts.model
@@ -147,7 +147,7 @@ def test_albefs_contrast_is_a_cosine_of_its_projections(
 
 def test_albef_sees_each_picture_once(checkpoints: dict[str, str], pictures: list[Image.Image]) -> None:
     scorer = load(f"albef:{checkpoints['albef']}", size="fixture", device="cpu")
-    assert isinstance(scorer, Matcher)
+    assert isinstance(scorer, ModelScorer)
     counted: list[int] = []
     tower = scorer.parts.model.get_submodule("visual_encoder")
     tower.register_forward_hook(lambda _, given, out: counted.append(len(out)))

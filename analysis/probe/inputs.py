@@ -1,0 +1,185 @@
+"""The corpora that the setting `corpus` names: built, read and sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from analysis.probe.config import SCENES, Probe
+from analysis.probe.corpora import checklist, predicate_noun
+from analysis.probe.corpora.items import KINDS, Answer, Corpus, Missing, Unreadable
+from analysis.probe.corpora.selection import answerable, count_text, first_sentences, head, is_there, sample
+from analysis.probe.scorers.scoring import picture_hash
+from travlr.cli import Log, as_written
+
+SCENES_FOLDER = "data/probes"  # of our own corpora
+
+
+@dataclass(frozen=True)
+class ProbeInput:
+    """A corpus, and the settings with which it is probed (a run file may change them).
+
+    triplets: the records of the predicate-noun study. answers, model: of corpora that hold answers already, the answers
+    and the name of the model.
+    """
+
+    corpus: Corpus
+    config: Probe
+    triplets: tuple[dict[str, Any], ...] = ()
+    answers: tuple[Answer, ...] | None = None
+    model: str = ""
+
+
+def probe_inputs(config: Probe, log: Log) -> Iterator[ProbeInput]:
+    """The inputs that `config.corpus` names, without unanswerable items, and sampled. Raises `ValueError`."""
+    for one in _read(config, log):
+        corpus = one.corpus
+        if not corpus.items:
+            raise ValueError(
+                f"corpus={config.corpus}: has no items; {'; '.join(corpus.notes) or 'is it the right one?'}"
+            )
+        limit = one.config.limit
+        if one.answers is None and config.rules == "corrected":
+            corpus = sample(answerable(corpus), limit, config.seed)
+        elif one.answers is None:
+            corpus = first_sentences(head(corpus, limit and 2 * limit, one.config.effective_task))
+        yield replace(one, corpus=corpus)
+
+
+def _read(config: Probe, log: Log) -> Iterator[ProbeInput]:
+    name, path = config.corpus, Path(config.corpus).expanduser()
+    if name in (SCENES, *KINDS):
+        for kind in KINDS if name == SCENES else (name,):
+            corpus = _scenes(kind, config, log)
+            folder = corpus.pictures.parent if corpus.pictures and kind == "predicate_noun" else None
+            yield ProbeInput(corpus, config, tuple(predicate_noun.read_records(folder)) if folder else ())
+    elif path.suffix in (".yaml", ".yml"):
+        folder = next((f for f in (Path(), *path.resolve().parents) if (f / checklist.TREE).is_dir()), Path())
+        config = _with_run_file(path, config, log)
+        yield ProbeInput(checklist.read_corpus(folder, config.types, config.data, config.images), config)
+    elif path.suffix == ".csv" and not path.is_dir():
+        yield from _of_results([path], config)
+    elif (path / checklist.TREE).is_dir():
+        yield ProbeInput(checklist.read_corpus(path, config.types, config.data, config.images), config)
+    elif path.suffix == ".json" or (path / predicate_noun.SET).is_file():
+        corpus = predicate_noun.read_set(path, config.template, config.cropped, config.images)
+        yield ProbeInput(corpus, config, tuple(predicate_noun.read_records(path)))
+    elif files := predicate_noun.result_files(path):
+        yield from _of_results(files, config)
+    else:
+        needs = f"is no corpus: it has neither {checklist.TREE} nor {predicate_noun.SET} nor result files (.csv)"
+        what = needs if path.exists() else "is not there"
+        raise ValueError(f"corpus={name}: {what}; give {SCENES}, {', '.join(KINDS)}, or a folder or file of a corpus")
+
+
+def _of_results(files: Sequence[Path], config: Probe) -> Iterator[ProbeInput]:
+    for one in predicate_noun.results_corpora(files):
+        yield ProbeInput(one.corpus, config, one.records, one.answers, one.model)
+
+
+def _with_run_file(path: Path, config: Probe, log: Log) -> Probe:
+    """The settings, with those of a published run file where they are not given."""
+    run = checklist.read_run_file(path)
+    for key in run.unknown:
+        log(f"{path}: {key}: means nothing in a run file")
+    log(f"{path}: OUTPUT and BATCH_SIZE are not read; results go to {config.out}")
+    of_file = {
+        "task": (run.task, "TASK"),
+        "limit": (run.most and max(1, run.most // 2), "MAX_NUM"),
+        "types": (list(run.types), "DATA.TYPES"),
+        "data": (list(run.data), "DATA.TEST_DATA"),
+    }
+    for name, (value, key) in of_file.items():
+        if (given := getattr(config, name)) is not None and given != value:
+            log(f"{path}: {key} is not read, as {name}={as_written(given)} is given")
+    missing: dict[str, Any] = {name: value for name, (value, _) in of_file.items() if getattr(config, name) is None}
+    return replace(config, **missing)
+
+
+def _scenes(kind: str, config: Probe, log: Log) -> Corpus:
+    """One of our own corpora, built where it is missing."""
+    from analysis.probe.scenes import corpus as scenes
+    from analysis.probe.scenes.scene_pairs import FORMAT_VERSION
+
+    count = config.count or scenes.COUNTS[kind]
+    folder = Path(SCENES_FOLDER) / f"{kind}-v{FORMAT_VERSION}-s{config.seed}-{count}"
+    corpus = scenes.build(folder, config.seed, count, kind, log=log)
+    if kind == "checklist" and (config.types or config.data):
+        corpus = replace(checklist.read_corpus(folder, config.types, config.data), notes=corpus.notes)
+    if kind == "predicate_noun" and (config.template != "normal" or config.cropped):
+        variant = predicate_noun.read_set(folder, config.template, config.cropped)
+        labels = {item.id: item.labels for item in corpus.items}
+        items = tuple(replace(item, labels={**labels[item.id], **item.labels}) for item in variant.items)
+        corpus = replace(variant, items=items, notes=corpus.notes)
+    condition = f"{', alt' * (config.template == 'alt')}{', cropped' * config.cropped}" * (kind == "predicate_noun")
+    return replace(corpus, name=f"{SCENES}-{kind}{condition}")
+
+
+# Checks --------------------------------------------------------------------------------------------------------------
+
+
+def check_inputs(config: Probe, inputs: Sequence[ProbeInput]) -> None:
+    """Raise `ValueError` for a setting that the corpora do not use, and for pictures whose regions are ambiguous."""
+    kinds = {one.corpus.kind for one in inputs}
+    own, answered = config.corpus in (SCENES, *KINDS), any(one.answers is not None for one in inputs)
+    for useless, names, why in (
+        (answered, ("model", "images", "limit", "template", "cropped"), "holds answers, measured as they are"),
+        ("checklist" not in kinds, ("types", "data"), "has no types and data"),
+        ("predicate_noun" not in kinds, ("template", "cropped"), "has no templates and crops"),
+        (own, ("images",), "is made with its pictures"),
+        (not own, ("count",), "is there already"),
+    ):
+        changed = [name for name in names if getattr(config, name) != getattr(Probe(), name)]
+        if useless and changed:
+            value = as_written(getattr(config, changed[0]))
+            raise ValueError(f"{changed[0]}={value}: corpus={config.corpus} {why}; leave it out")
+    if config.regions.source == "file":
+        for one in inputs:
+            _check_file_names(str(config.regions.file), one.corpus)
+
+
+def _check_file_names(file: str, corpus: Corpus) -> None:
+    """Raise `ValueError` where two different pictures would get the same regions, which are found by file name.
+
+    Equal pictures may share them: some of VL-CheckList's HAKE pictures are Visual Genome's, under the same number.
+    """
+    if corpus.pictures is None:
+        return
+    by_name: dict[str, str] = {}
+    for image in dict.fromkeys(item.image for item in corpus.items):
+        other = by_name.setdefault(PurePosixPath(image).stem, image)
+        if other != image and not _same_picture(corpus.pictures, other, image):
+            raise ValueError(
+                f"regions.file={file}: finds regions by the names of pictures, and {other} and {image} "
+                f"of {corpus.name} have one name; rename one"
+            )
+
+
+def _same_picture(folder: Path, one: str, other: str) -> bool:
+    """Whether two pictures are equal, or one of them cannot be read and so needs no regions."""
+    try:
+        return picture_hash(folder, one) == picture_hash(folder, other)
+    except (Missing, Unreadable, OSError):
+        return True
+
+
+def pictures_text(one: ProbeInput, needed: bool) -> str:
+    """How many pictures a corpus has, and how many of them exist. Raises `ValueError` if none exists but a model needs
+    them."""
+    images = {item.image for item in one.corpus.items}
+    if one.answers is not None:
+        return count_text(len(images), "picture")
+    there = sum(is_there(one.corpus.pictures, image) for image in images)
+    if needed and not there:
+        where = f"in {one.corpus.pictures}" if one.corpus.pictures else "with it"
+        raise ValueError(f"corpus={one.config.corpus}: none of its pictures is {where}; give images=FOLDER")
+    return count_text(len(images), "picture") + f", of which {there:,} are there" * (there < len(images))
+
+
+def corpus_facts(corpus: Corpus) -> Mapping[str, Any]:
+    """What a result says of its corpus. pictures: the folder in which the report finds the pictures of wrong items."""
+    facts = {"name": corpus.name, "kind": corpus.kind, "digest": corpus.digest, "items": len(corpus.items)}
+    pictures = str(corpus.pictures) if corpus.pictures else ""
+    return {**facts, "notes": list(corpus.notes), "pictures": pictures}

@@ -1,0 +1,120 @@
+"""Items and answers as arrays: which items are right, wrong or tied, and which depend on each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.probe.config import SENTENCES
+from analysis.probe.corpora.items import WHOLE, Answer, Item
+from analysis.probe.report.intervals import Clustering
+
+# Relative change of a score with the batch size: the rounding of sums, or of the score itself.
+TOLERANCES = {"float32": 1e-5, "float64": 1e-10, "bf16": 2**-8, "float16": 2**-11}
+
+
+def margins(answer: Answer, sentences: str) -> tuple[float, float]:
+    """The scores that are compared for an item: one of its true sentences, and one of its false ones."""
+    positives, negatives = answer.positives, answer.negatives
+    if sentences == "first":
+        return positives[0], negatives[0]
+    if sentences == "mean":
+        return sum(positives) / len(positives), sum(negatives) / len(negatives)
+    return (min(positives) if sentences == "all" else max(positives)), max(negatives)
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """Items and answers as arrays, all (N,). right, tie: False for items that were not scored. units: clusters of the
+    items by picture and by pair.
+
+    partner: index of an item's mirror, -1 without one. statuses: as `Answer.status`.
+    """
+
+    items: Sequence[Item]
+    statuses: np.ndarray
+    right: np.ndarray
+    tie: np.ndarray
+    published: np.ndarray
+    units: Clustering
+    partner: np.ndarray
+    itm: (
+        np.ndarray | None
+    )  # (N, 4): true positives, false negatives, false positives, true negatives among its sentences
+
+    @property
+    def scored(self) -> np.ndarray:
+        return self.statuses == "scored"
+
+
+def outcomes(
+    items: Sequence[Item],
+    answers: Sequence[Answer],
+    sentences: str = "mean",
+    tolerance: float = TOLERANCES["float32"],
+    threshold: float | None = None,
+) -> Outcomes:
+    """Items as right, wrong or tied.
+
+    tolerance: two scores tie if they differ by no more than this part of the larger one (of 1 if both are smaller).
+    Raises `ValueError` unless there is one answer for each item, in order.
+    """
+    if sentences not in SENTENCES:
+        raise ValueError(f"sentences={sentences}: choose one of {', '.join(SENTENCES)}")
+    if [item.id for item in items] != [answer.id for answer in answers]:
+        raise ValueError("answers: do not match the items; give one for each item, in order")
+    statuses = np.array([answer.status for answer in answers], object)
+    compared = np.zeros((2, len(items)))
+    first = np.zeros((2, len(items)))
+    for n in np.flatnonzero(statuses == "scored").tolist():
+        compared[:, n] = margins(answers[n], sentences)
+        first[:, n] = answers[n].positives[0], answers[n].negatives[0]
+    margin, largest = compared[0] - compared[1], np.maximum(1.0, np.abs(compared).max(axis=0))
+    scored = statuses == "scored"
+    tie = scored & (np.abs(margin) <= tolerance * largest)
+    return Outcomes(
+        items=items,
+        statuses=statuses,
+        right=scored & (margin > 0) & ~tie,
+        tie=tie,
+        published=scored & (first[0] > first[1]),
+        units=clustering(items),
+        partner=_partners(items),
+        itm=None if threshold is None else itm_counts(answers, threshold),
+    )
+
+
+def itm_counts(answers: Sequence[Answer], threshold: float) -> np.ndarray:
+    """(N, 4): of each answer, the true sentences above the threshold and not, and the false ones above it and not."""
+    counts = np.zeros((len(answers), 4), np.int64)
+    for n, answer in enumerate(answers):
+        true = sum(score > threshold for score in answer.positives)
+        false = sum(score > threshold for score in answer.negatives)
+        counts[n] = true, len(answer.positives) - true, false, len(answer.negatives) - false
+    return counts
+
+
+def clustering(items: Sequence[Item]) -> Clustering:
+    """Clusters of items by picture (crops belong to their whole picture) and by pair. Other items are pairs of one."""
+    numbers: dict[tuple[str, str], int] = {}
+    clusters = np.empty((len(items), 2), np.int64)
+    for n, item in enumerate(items):
+        picture, pair = ("picture", item.labels.get(WHOLE, item.image)), ("pair", item.pair)
+        clusters[n, 0] = numbers.setdefault(picture, len(numbers))
+        clusters[n, 1] = numbers.setdefault(pair if item.pair else ("item", str(n)), len(numbers))
+    return Clustering(clusters)
+
+
+def _partners(items: Sequence[Item]) -> np.ndarray:
+    """(N,) index of the other item of a pair; -1 unless there is exactly one."""
+    by_pair: dict[str, list[int]] = {}
+    for n, item in enumerate(items):
+        if item.pair:
+            by_pair.setdefault(item.pair, []).append(n)
+    partner = np.full(len(items), -1)
+    for places in by_pair.values():
+        if len(places) == 2:
+            partner[places] = places[::-1]
+    return partner

@@ -1,0 +1,164 @@
+"""Models of `transformers`: fetched from the hub or read from a folder, with their tokenizers and processors."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from analysis.probe.config import TRAVLR_MODELS
+from analysis.probe.scorers.base import one_line
+
+DOWNLOADED = ("*.json", "*.txt", "*.model", "*.jinja")  # files of a hub repository, beside its weights
+
+
+def folder_of(name: str, setting: str = "model") -> Path:
+    """The folder of a model: a local one, or that of a hub repository in the cache, downloaded if need be.
+
+    setting: its name in messages. Raises ValueError, in one line, where there is none.
+    """
+    local = Path(name).expanduser()
+    if local.is_dir():
+        return local
+    if name in TRAVLR_MODELS:
+        raise ValueError(f"model={name}: give its checkpoint, too: {name}:FILE, {name}:FOLDER or {name}:HUB-ID")
+    if local.exists() or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
+        what = "is a file" if local.exists() else "there is no such folder"
+        also = " or MODULE:FUNCTION" if setting == "model" else ""
+        raise ValueError(f"{setting}={name}: {what}; must be a folder that `transformers` saved, a hub id{also}")
+    from huggingface_hub import snapshot_download
+
+    try:
+        found = Path(snapshot_download(name, allow_patterns=[*DOWNLOADED, "*.safetensors"]))
+        if not any(found.glob("*.safetensors")):
+            found = Path(snapshot_download(name, allow_patterns=[*DOWNLOADED, "pytorch_model*.bin"]))
+    except Exception as error:  # the network can raise anything
+        raise ValueError(
+            f"{setting}={name}: no such folder, nor could it be fetched from the hub ({one_line(error)})"
+        ) from None
+    return found
+
+
+def config_of(name: str, folder: Path) -> dict[str, Any]:
+    from train.models.loading import read_json
+
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"model={name}: has no config.json; give a folder that `transformers` saved")
+    try:
+        return dict(read_json(folder / "config.json"))
+    except ValueError as error:
+        raise ValueError(f"model={name}: {str(error).partition('=')[2]}") from None
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Silence the warnings and progress bars of `transformers` and the hub while they load."""
+    from huggingface_hub.utils import logging as hub_logging
+    from transformers.utils import logging as transformers_logging
+
+    logging: Any = transformers_logging
+    hub: Any = hub_logging
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    hub_level = hub.get_verbosity()
+    logging.set_verbosity_error()
+    hub.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        hub.set_verbosity(hub_level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def first_sentence(error: BaseException) -> str:
+    """The first sentence of an error of `transformers`, without its advice to programmers."""
+    return one_line(error).partition(". ")[0].removesuffix(".")
+
+
+def load_model(
+    name: str,
+    folder: Path,
+    kind: str,
+    dtype: torch.dtype | str,
+    unused: tuple[str, ...] = (),
+    device_map: str | None = None,
+) -> Any:
+    """A model with its weights, from safetensors or from a file of tensors alone.
+
+    kind: class of `transformers`. unused: prefixes of weights that no score depends on. Raises ValueError where the
+    model cannot be read, lacks weights that a score depends on, or has weights for layers that its config does not
+    have. Weights of heads for other purposes are ignored.
+    """
+    import transformers
+
+    options: dict[str, Any] = {"init_codebook": False} if kind == "FlavaForPreTraining" else {}
+    options |= {"trust_remote_code": False} if kind.startswith("Auto") else {}
+    if device_map is not None:
+        if importlib.util.find_spec("accelerate") is None:
+            raise ValueError(f"device_map={device_map}: needs accelerate; install it with: pip install -e '.[vlm]'")
+        options["device_map"] = device_map
+    try:
+        with quiet():
+            model, report = getattr(transformers, kind).from_pretrained(
+                folder,
+                dtype=dtype,
+                weights_only=True,
+                output_loading_info=True,
+                local_files_only=True,
+                **options,
+            )
+    except Exception as error:  # a damaged folder can raise anything
+        raise ValueError(f"model={name}: cannot be loaded ({first_sentence(error)})") from None
+    missing = sorted(key for key in report["missing_keys"] if not key.startswith(unused))
+    if missing:
+        raise ValueError(
+            f"model={name}: lacks {len(missing)} weights that {kind} needs, such as {missing[0]}; its scores would be "
+            "random"
+        )
+    children = {key for key, _ in model.named_children()}
+    unexpected = sorted(
+        key
+        for key in report["unexpected_keys"]
+        if key.partition(".")[0] in children and not key.endswith(".position_ids") and not key.startswith(unused)
+    )
+    if unexpected:
+        raise ValueError(
+            f"model={name}: has {len(unexpected)} weights that {kind} with this config does not use, such as "
+            f"{unexpected[0]}"
+        )
+    return model
+
+
+def load_processors(name: str, folder: Path, *kinds: str) -> list[Any]:
+    """Tokenizers and processors of a folder. Image processors use Pillow, which gives the same pixels everywhere."""
+    import transformers
+
+    options = {"local_files_only": True, "trust_remote_code": False}  # else a terminal would be asked
+    try:
+        with quiet():
+            return [
+                getattr(transformers, kind).from_pretrained(
+                    folder, **options, **({"backend": "pil"} if kind == "AutoImageProcessor" else {})
+                )
+                for kind in kinds
+            ]
+    except Exception as error:  # a damaged file can raise anything
+        if "torchvision" in str(error).lower() and importlib.util.find_spec("torchvision") is None:
+            raise ValueError(
+                f"model={name}: its processor needs torchvision; install it with: pip install -e '.[vlm]'"
+            ) from None
+        why = first_sentence(error)
+        raise ValueError(f"model={name}: its tokenizer or processor cannot be loaded ({why})") from None
+
+
+def check_vocabulary(name: str, model: Any, tokenizer: Any) -> None:
+    config = getattr(model.config, "text_config", model.config)
+    if len(tokenizer) > config.vocab_size:
+        raise ValueError(f"model={name}: its tokenizer has {len(tokenizer)} tokens, its model only {config.vocab_size}")

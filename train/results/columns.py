@@ -1,0 +1,75 @@
+"""The names that results share: columns, test settings, splits and baselines. Training writes them, analysis reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from train.config import SETTINGS
+from travlr.scene import SPLITS
+
+Row = dict[str, Any]  # of results: the keys of `RESULT_COLUMNS`; None for an unknown value
+
+TEST_SETTINGS = tuple(setting for setting in SETTINGS if setting != "mixed")  # mixed exists in training only
+TEST_SPLITS = tuple(split for split in SPLITS if split.startswith("test_"))
+
+# Baseline -> what its rule sees. `floor_NAME` is the column of its macro-F1, `floor_NAME_accuracy` of its accuracy.
+BASELINES = {"query": "query", "query_objects": "query and number of objects"}
+
+RESULT_COLUMNS: dict[str, type] = {
+    "run": str,  # hash of the config
+    "name": str,  # of the run's folder
+    "experiment": str,
+    "model": str,
+    "size": str,
+    "setting": str,  # trained in
+    "task": str,
+    "seed": int,
+    "test_setting": str,
+    "split": str,
+    "macro_f1": float,  # percent, as are the next five
+    "accuracy": float,
+    "f1_true": float,
+    "f1_false": float,
+    "interval_low": float,  # 95 %, of macro_f1
+    "interval_high": float,
+    "p_value": float,
+    "above_random": bool,
+    "test": str,  # the significance test of above_random
+    **{f"floor_{name}": float for name in BASELINES},  # percent
+    **{f"floor_{name}_accuracy": float for name in BASELINES},
+    "couples_right": float,  # percent of couples with both answers right
+    "possible": bool,  # False where the model's input does not determine the answer, so that a score means nothing
+    "groups": str,  # JSON: first item of the pair -> its scores
+    "examples": int,
+    "parameters": int,  # trainable
+    "weights": str,  # "random", or the checkpoint's name and SHA-256
+    "regions": str,
+    "hardware": str,
+    "precision": str,
+    "steps": int,
+    "train_examples": int,  # labelled
+    "unlabelled_examples": int,  # pairs of image and caption without an answer, of consistency and of a reader
+    "train_seconds": float,
+    "evaluate_seconds": float,
+    "dataset": str,  # content digest
+    "versions": str,  # JSON
+    "commit": str,  # of the code, "-dirty" where files differed from it
+    "created": str,  # UTC, ISO 8601
+    "config": str,  # JSON
+}
+
+
+def main_test_setting(setting: str) -> str:
+    """The test setting that belongs to a training setting: the same one, and image+caption for mixed."""
+    return "image+caption" if setting == "mixed" else setting
+
+
+def has_converged(rows: Iterable[Row]) -> bool:
+    """Whether a run's main test setting is above random on test_ind (the paper's #sd counts such runs)."""
+    return any(
+        row["split"] == "test_ind"
+        and row["test_setting"] == main_test_setting(row["setting"] or "")
+        and row["above_random"]
+        for row in rows
+    )
