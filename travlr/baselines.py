@@ -10,9 +10,14 @@ A rule is fitted as a decision tree (scikit-learn). N examples, W words of the w
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    from travlr.start import start_command
+
+    start_command("baselines", "travlr.baselines")
+
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from travlr import cli
 from travlr.dataset import Dataset, open_dataset
 from travlr.scene import SPLITS
 from travlr.tasks import TASKS
@@ -186,7 +192,7 @@ def score_baselines(folder: str | Path) -> list[Result]:
     dataset = open_dataset(folder)
     if "train" not in dataset.splits:
         raise ValueError(f"{folder}: has no train split, on which baselines are fitted")
-    words = _words(dataset)
+    words = word_lists(dataset)
     task = TASKS[str(dataset["train"].columns("task")["task"][0])]
     splits = {split: examples_of(dataset, split, words) for split in SPLITS if split in dataset.splits}
     nouns = splits["train"].nouns.shape[1]
@@ -211,10 +217,13 @@ def _best(alternatives: list[list[Result]]) -> list[Result]:
 
 
 def _scores(name: str, blind: str, rules: Sequence[Baseline], splits: dict[str, Examples]) -> list[Result]:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from sklearn.metrics import f1_score
-    from sklearn.tree import DecisionTreeClassifier
-    from threadpoolctl import threadpool_limits
+    try:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+        from sklearn.metrics import f1_score
+        from sklearn.tree import DecisionTreeClassifier
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        raise ValueError("baselines need scikit-learn; install it with pip install -e .[train]") from None
 
     def features(examples: Examples) -> np.ndarray:
         return np.concatenate([_query(examples), *(rule.features(examples) for rule in rules)], 1)
@@ -240,7 +249,7 @@ def _scores(name: str, blind: str, rules: Sequence[Baseline], splits: dict[str, 
 # Reading --------------------------------------------------------------------------------------------------------------
 
 
-def _words(dataset: Dataset) -> tuple[list[str], list[str]]:
+def word_lists(dataset: Dataset) -> tuple[list[str], list[str]]:
     """Colours and shapes that the train split shows, sorted."""
     objects = dataset["train"].columns("objects")["objects"].combine_chunks().flatten()
     colours, shapes = (sorted(set(objects.field(name).unique().to_pylist())) for name in ("colour", "shape"))
@@ -332,3 +341,30 @@ def _places(nouns: np.ndarray, colours: int, example: np.ndarray, columns: np.nd
         rows = np.flatnonzero(match & one[example])
         places[example[rows], noun] = columns[rows, 2:]
     return places
+
+
+# Command line ---------------------------------------------------------------------------------------------------------
+
+
+def table(results: Sequence[Result]) -> str:
+    """The accuracy of each rule on each split, in percent, and what the rule cannot see."""
+    splits = list(dict.fromkeys(result.split for result in results))
+    accuracy = {(result.baseline, result.split): result.accuracy for result in results}
+    lines = [f"{'rule':<24}{''.join(f'{split:>12}' for split in splits)}  cannot see"]
+    for name, blind in dict.fromkeys((result.baseline, result.blind) for result in results):
+        scores = "".join(f"{accuracy[name, split]:>12.1f}" for split in splits)
+        lines.append(f"{name:<24}{scores}  {blind}")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> int:
+    parser = cli.Parser(
+        prog="python -m travlr.baselines",
+        description="Fit rules that do not reason on the train split, and print their accuracy on the other splits.",
+    )
+    parser.add_argument("dir", metavar="DIR", type=cli.folder, help="folder of a dataset, in any format")
+    parser.add_argument("--json", action="store_true", help="print the scores as JSON")
+    options = parser.parse_args(arguments)
+    results = score_baselines(options.dir)
+    print(json.dumps([asdict(result) for result in results], indent=1) if options.json else table(results))
+    return 0
