@@ -1,4 +1,4 @@
-"""Runs with their settings, which of them are seeds of one another, and what these reach on average."""
+"""Runs with their settings, and averages over seeds."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from travlr.cli import close
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run: the columns of results that all its rows share, its settings by dotted name (`training.steps`; none
-    where its results do not tell them), and by (test setting, split) its macro-F1 and whether it is above random.
-    impossible: test settings in which nothing that it is shown tells the answer."""
+    """One run.
 
-    about: dict[str, Any]
+    info: the columns of results that all rows of the run share. settings: by dotted name (`training.steps`); empty
+    where its results do not record them. rows: (test setting, split) -> macro-F1, whether it is above random.
+    impossible: test settings in which the model's input does not determine the answer.
+    """
+
+    info: dict[str, Any]
     settings: dict[str, Any]
     rows: dict[tuple[str, str], tuple[float, bool]]
     impossible: frozenset[str] = frozenset()
@@ -34,109 +37,111 @@ class RunSummary:
 
     @property
     def converged(self) -> bool:
-        return bool(self.about["converged"])
+        return bool(self.info["converged"])
 
     @property
-    def kind(self) -> frozenset[str]:
-        """What sets it apart from the runs of Table 2; empty for those (and for mixed and text-only ones)."""
+    def traits(self) -> frozenset[str]:
+        """How it differs from the runs of Table 2; empty for those, and for mixed and text-only ones."""
         if not self.settings:
             return frozenset(["settings unknown"])
-        kinds = {
+        traits = {
             "controlled": self.settings.get("controlled"),
             "frozen": self.settings.get("training.frozen"),
             "trained further": self.settings.get("start"),
             "with a reader": self.settings.get("reader.steps"),
             "with consistency": self.settings.get("training.consistency"),
             "answers shuffled": self.settings.get("training.shuffled"),
-            "subset": self.part != 1,
+            "subset": self.train_fraction != 1,
         }
-        return frozenset(name for name, found in kinds.items() if found)
+        return frozenset(name for name, value in traits.items() if value)
 
     @property
-    def part(self) -> float:
-        """How much of the train split it was trained on: a part up to 1, a number where the split's size is unknown."""
+    def train_fraction(self) -> float:
+        """The part of the train split that it was trained on, up to 1; a number of examples where the split's size is
+        unknown."""
         return float(self.settings.get("training.examples") or 1)
 
     @property
     def weights(self) -> str:
-        """What its weights started from: random, pretrained, or unknown; a run trained further, as the first one."""
-        if self.about["weights"] is None:
+        """What its weights started from: random, pretrained, or unknown; for a run trained further, those of the first
+        run."""
+        if self.info["weights"] is None:
             return "unknown"
-        first = self.settings.get("pretrained") if self.settings.get("start") else self.about["weights"] != "random"
-        started = "pretrained" if first else "random"
-        return f"{started}, then scenes" if self.settings.get("pretraining.steps") else started
+        pretrained = self.settings.get("pretrained") if self.settings.get("start") else self.info["weights"] != "random"
+        weights = "pretrained" if pretrained else "random"
+        return f"{weights}, then scenes" if self.settings.get("pretraining.steps") else weights
 
 
 def run_summaries(runs: Runs) -> list[RunSummary]:
     """The runs of a folder, in the order of their results."""
     results = runs.results
-    found: dict[str, RunSummary] = {}
     rows = results.drop_duplicates("name").to_dict("records")
-    columns_of = [{n: None if value is pd.NA or value != value else value for n, value in row.items()} for row in rows]
-    settings_of = comparable_settings([json.loads(about["config"] or "{}") for about in columns_of])
-    for about, settings in zip(columns_of, settings_of, strict=True):
-        found[str(about["name"])] = RunSummary(about, _with_train_fraction(settings, runs), {})
-    above = results["above_random"].fillna(False)
+    infos = [{name: None if value is pd.NA or value != value else value for name, value in row.items()} for row in rows]
+    settings = comparable_settings([json.loads(info["config"] or "{}") for info in infos])
+    summaries = {
+        str(info["name"]): RunSummary(info, _with_train_fraction(of_run, runs), {})
+        for info, of_run in zip(infos, settings, strict=True)
+    }
     columns = (results[name] for name in ("name", "test_setting", "split", "macro_f1"))
-    for name, test, split, score, is_above in zip(*columns, above, strict=True):
-        found[name].rows[test, split] = float(score), bool(is_above)
+    for name, test, split, score, above in zip(*columns, results["above_random"].fillna(False), strict=True):
+        summaries[name].rows[test, split] = float(score), bool(above)
     impossible = results[results["possible"].eq(False).fillna(False)]
     for name, tests in impossible.groupby("name")["test_setting"]:
-        found[name] = replace(found[name], impossible=frozenset(tests))
-    return list(found.values())
+        summaries[name] = replace(summaries[name], impossible=frozenset(tests))
+    return list(summaries.values())
 
 
 def _with_train_fraction(settings: dict[str, Any], runs: Runs) -> dict[str, Any]:
-    """Settings with `training.examples` as a part of the train split, where that is known: 8000 of 32,000 is 0.25."""
+    """Settings with `training.examples` as a fraction of the train split, if its size is known: 8000 of 32,000 is
+    0.25."""
     examples, dataset = settings.get("training.examples") or 1, runs.datasets.get(settings.get("dataset") or "")
     if examples > 1 and dataset is not None and "train" in dataset.manifest["splits"]:
-        part = examples / dataset.manifest["splits"]["train"]["rows"]
-        return settings | {"training.examples": 1 if part == 1 else part}
+        fraction = examples / dataset.manifest["splits"]["train"]["rows"]
+        return settings | {"training.examples": 1 if fraction == 1 else fraction}
     return settings
 
 
 def select(runs: Runs, **where: Any) -> Runs:
     """The runs where columns of results, or settings with dots as `__`, have these values (or one of a list):
     `select(runs, size="base", training__steps=[2000, 4000])`. Raises `ValueError` for a name that no run has."""
-    found = run_summaries(runs)
-    known = {name for run in found for name in (*run.about, *run.settings)} | set(runs.results.columns)
-    kept = set(run.about["name"] for run in found)
+    values_of = {run.info["name"]: run.settings | run.info for run in run_summaries(runs)}
+    choices = {name for values in values_of.values() for name in values} | set(runs.results.columns)
     for name, value in where.items():
         dotted = name.replace("__", ".")
-        if dotted not in known:
-            near = close(dotted, sorted(known)) or sorted(known)
+        if dotted not in choices:
+            near = close(dotted, sorted(choices)) or sorted(choices)
             raise ValueError(f"{dotted}: no column or setting of runs; choose from {', '.join(near)}")
-        values = list(value) if isinstance(value, list | tuple | set) else [value]
-        kept -= {run.about["name"] for run in found if {**run.settings, **run.about}.get(dotted) not in values}
-    return replace(runs, results=runs.results[runs.results["name"].isin(kept)].reset_index(drop=True))
+        accepted = list(value) if isinstance(value, list | tuple | set) else [value]
+        values_of = {run: values for run, values in values_of.items() if values.get(dotted) in accepted}
+    return replace(runs, results=runs.results[runs.results["name"].isin(values_of)].reset_index(drop=True))
 
 
-ROW_SETTINGS = ("seed", "model", "task", "setting")
+ROW_SETTINGS = ("seed", "model", "task", "setting")  # have rows, columns and means of their own in tables
 
 
-def variants(runs: Sequence[RunSummary], free: Collection[str] = ()) -> list[tuple[str, list[RunSummary]]]:
-    """Runs parted by their settings other than seed, model, task, setting and those in `free`; with each part, the
-    settings that tell it from the others ("" for one part alone). Most runs first."""
-    parts: dict[str, list[RunSummary]] = {}
+def variants(runs: Sequence[RunSummary], ignored: Collection[str] = ()) -> list[tuple[str, list[RunSummary]]]:
+    """Groups of runs with equal settings, but for `ROW_SETTINGS` and `ignored`, the largest first; with each group the
+    settings in which it differs from the others ("" for a single group)."""
+    groups: dict[str, list[RunSummary]] = {}
     for run in runs:
-        kept = {name: value for name, value in run.settings.items() if name not in (*ROW_SETTINGS, *free)}
-        kept = kept or {"run": run.about["run"]}
-        parts.setdefault(json.dumps(kept, sort_keys=True), []).append(run)
-    labels = map(settings_text, differing_settings([json.loads(key) for key in parts]))
-    return sorted(zip(labels, parts.values(), strict=True), key=lambda part: (-len(part[1]), part[0]))
+        settings = {name: value for name, value in run.settings.items() if name not in (*ROW_SETTINGS, *ignored)}
+        settings = settings or {"run": run.info["run"]}
+        groups.setdefault(json.dumps(settings, sort_keys=True), []).append(run)
+    labels = map(settings_text, differing_settings([json.loads(key) for key in groups]))
+    return sorted(zip(labels, groups.values(), strict=True), key=lambda group: (-len(group[1]), group[0]))
 
 
 @dataclass(frozen=True)
 class SeedAverage:
-    """Runs that differ in their seed alone; `used`: the converged ones, or all where none has converged."""
+    """Runs that differ in their seed alone. Raises `ValueError` where two have the same seed."""
 
     runs: Sequence[RunSummary]
 
     def __post_init__(self) -> None:
-        seeds = Counter(run.about["seed"] for run in self.runs)
+        seeds = Counter(run.info["seed"] for run in self.runs)
         for seed, count in seeds.items():
             if count > 1:
-                names = " and ".join(run.about["name"] for run in self.runs if run.about["seed"] == seed)
+                names = " and ".join(run.info["name"] for run in self.runs if run.info["seed"] == seed)
                 raise ValueError(f"seed {seed} twice in one cell: {names}; move one of the folders away")
 
     @property
@@ -144,30 +149,30 @@ class SeedAverage:
         return sum(run.converged for run in self.runs)
 
     @property
-    def used(self) -> list[RunSummary]:
+    def averaged(self) -> list[RunSummary]:
+        """The converged runs, or all where none has converged."""
         return [run for run in self.runs if run.converged] or list(self.runs)
 
     def mean(self, test: str, split: str) -> SeedMean | None:
-        """Over the runs used; None where there is none, or one was not tested there."""
-        scores = [run.score(test, split) for run in self.used]
-        known = [score for score in scores if score is not None]
-        return over_seeds(known) if known and len(known) == len(scores) else None
+        """Over the averaged runs; None where there is none, or one was not tested there."""
+        scores = [score for run in self.averaged if (score := run.score(test, split)) is not None]
+        return over_seeds(scores) if scores and len(scores) == len(self.averaged) else None
 
     def score(self, test: str, split: str) -> float | None:
-        found = self.mean(test, split)
-        return found.mean if found else None
+        mean = self.mean(test, split)
+        return mean.mean if mean else None
 
     def above_random(self, test: str, split: str) -> bool:
-        """Whether each of the runs used is, alone: a mean of seeds has no test of its own."""
-        rows = [run.rows.get((test, split)) for run in self.used]
+        """Whether each averaged run is: there is no test of the mean."""
+        rows = [run.rows.get((test, split)) for run in self.averaged]
         return bool(rows) and all(row is not None and row[1] for row in rows)
 
     def mark(self, test: str) -> str:
-        """! where nothing that one of the runs used is shown tells the answer."""
-        return "!" if any(test in run.impossible for run in self.used) else ""
+        """! where the test is impossible for an averaged run."""
+        return "!" if any(test in run.impossible for run in self.averaged) else ""
 
     def numbers(self, test: str, split: str = "test_ood") -> dict[str, Any]:
-        """What the data frame of a table says of a cell; all but `runs` missing where there are no runs."""
+        """Columns of the data frame of a table; all but `runs` are missing where there are no runs."""
         mean = self.mean(test, split) or SeedMean(0, math.nan)
         return {
             "macro_f1": mean.mean,

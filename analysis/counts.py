@@ -268,13 +268,13 @@ def losses(curves: Mapping[str, pd.DataFrame], results: pd.DataFrame) -> pd.Data
         which = "answer_loss" if "answer_loss" in curve else "loss"
         if which not in curve or not (curve := curve[curve[which].notna()]).size:
             continue
-        about = results[results["name"] == name].iloc[0]
-        batch, passes = _batch_and_epochs(about)
+        info = results[results["name"] == name].iloc[0]
+        batch, passes = _batch_and_epochs(info)
         frame = curve[["step"]].assign(loss=curve[which].astype(float), batch=batch)
         frame["smooth"] = frame["loss"].rolling(max(1, len(frame) // 50), center=True, min_periods=1).mean()
         frame["epoch"] = frame["step"] * passes
         for column in ("name", "model", "setting", "seed"):
-            frame[column] = about[column]
+            frame[column] = info[column]
         frame["label"] = called[name]
         found.append(frame)
     if not found:
@@ -282,18 +282,18 @@ def losses(curves: Mapping[str, pd.DataFrame], results: pd.DataFrame) -> pd.Data
     return pd.concat(found, ignore_index=True)
 
 
-def _batch_and_epochs(about: pd.Series) -> tuple[float, float]:
+def _batch_and_epochs(info: pd.Series) -> tuple[float, float]:
     """Examples of a step, and epochs of a step; NaN where not known, or where there are no epochs."""
-    if not isinstance(about["config"], str):
+    if not isinstance(info["config"], str):
         return np.nan, np.nan
-    told = json.loads(about["config"])
+    told = json.loads(info["config"])
     training, optimiser = told.get("training", {}), told.get("optimiser", {})
-    architecture = ARCHITECTURES.get(str(about["model"]))
+    architecture = ARCHITECTURES.get(str(info["model"]))
     table_5 = CONTROLLED[0] if told.get("controlled") else architecture.batch_size if architecture else np.nan
     batch, accumulate = optimiser.get("batch_size") or table_5, optimiser.get("accumulate", 1)
-    if training.get("stream", True) or pd.isna(about["train_examples"]) or np.isnan(batch):
+    if training.get("stream", True) or pd.isna(info["train_examples"]) or np.isnan(batch):
         return batch * accumulate, np.nan
-    examples = int(about["train_examples"])
+    examples = int(info["train_examples"])
     return batch * accumulate, 1 / max(
         1, examples // min(batch, examples) // accumulate
     )  # as train/learning/batches.py counts

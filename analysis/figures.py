@@ -1,8 +1,7 @@
-"""The paper's figures from saved runs, and some it lacks; `FIGURES`, at the end, names them all.
+"""The paper's figures from saved runs, and others; `FIGURES`, at the end, lists them all.
 
-Each is a function from a frame of predictions, examples or curves (which, `FigureKind.of` says) and the results it belongs
-to, to a `Figure`. `draw` gets these from `Runs`; `save` writes files. What is drawn is counted in `analysis.counts`.
-A figure that has nothing to draw raises `ValueError`, in a line that says what is missing.
+Each is a function of a frame (of the kind that `FigureKind.of` names) and of its results. `draw` takes both from
+`Runs`, `save` writes files, and `analysis.counts` makes the numbers. A figure without data raises `ValueError`.
 """
 
 from __future__ import annotations
@@ -77,9 +76,16 @@ def subsets(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
         f"none seen twice.{marks}"
     )
     used = results[results["name"].isin(table["name"].unique())]
-    figure, panels = panel_figure(["Macro-F1 by training-set size", *runs_title(used)], len(splits),
-                          [(2.1, 1.8)] * len(settings), note=note, key=[*key, *baseline_legend(used, "macro_f1")],
-                          left=0.5, gap=(0.25, 0.55), below=0.45)  # fmt: skip
+    figure, panels = panel_figure(
+        ["Macro-F1 by training-set size", *runs_title(used)],
+        len(splits),
+        [(2.1, 1.8)] * len(settings),
+        note=note,
+        key=[*key, *baseline_legend(used, "macro_f1")],
+        left=0.5,
+        gap=(0.25, 0.55),
+        below=0.45,
+    )
     low = min(30.0, 10 * math.floor(table["low"].min() / 10))
     ends = table["train_examples"].min() / 1.3, table["train_examples"].max() * 1.3  # of a single size, too
     for row, split in zip(panels, splits, strict=True):
@@ -91,8 +97,12 @@ def subsets(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
             percent_axis(axes, low, 101)
             if axes is not row[0]:
                 axes.set_yticklabels([])
-            label_axes(axes, f"{split}, {setting}", "training examples" if row is panels[-1] else "",
-                 "macro-F1" if axes is row[0] else "")  # fmt: skip
+            label_axes(
+                axes,
+                f"{split}, {setting}",
+                "training examples" if row is panels[-1] else "",
+                "macro-F1" if axes is row[0] else "",
+            )
     return figure
 
 
@@ -103,14 +113,14 @@ def _label_order(label: str) -> tuple[int, str]:
 
 
 def _number_labels(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """A table with short labels, "uniter small [1]", and what these numbers stand for: settings do not fit a panel."""
+    """A table with short labels, "uniter small [1]", and the legend of the numbers: settings do not fit a panel."""
     numbers: dict[str, int] = {}
     short = {}
     for label in sorted(table["label"].unique()):
         name, _, settings = label.partition(", ")
         short[label] = f"{name} [{numbers.setdefault(settings, len(numbers) + 1)}]" if settings else name
-    told = "".join(f" [{number}] {settings}." for settings, number in numbers.items())
-    return table.assign(label=table["label"].map(short)), told
+    legend = "".join(f" [{number}] {settings}." for settings, number in numbers.items())
+    return table.assign(label=table["label"].map(short)), legend
 
 
 def _size_lines(axes: Axes, table: pd.DataFrame, styles: dict[str, tuple[str, str]]) -> None:
@@ -131,8 +141,8 @@ def _size_lines(axes: Axes, table: pd.DataFrame, styles: dict[str, tuple[str, st
 
 
 def transfer(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
-    """Macro-F1 by training and test setting, of one task: a matrix for each model and split, and one of what text alone
-    reaches, models that see nothing else among it."""
+    """Macro-F1 by training and test setting, of one task: a matrix for each model and split, and one for text alone, of
+    text-only models and baselines."""
     _require_one(results, "task")
     table, marks = _number_labels(counts.transfer(results))
     splits = in_order(table["split"], TEST_SPLITS)
@@ -150,9 +160,17 @@ def transfer(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
         f"tested.{marks}"
     )
     most = max(len(trained) if matrices else 0, len(text))
-    figure, panels = panel_figure(["Transfer from training setting (rows) to test setting (columns)", *runs_title(results)],
-                          len(rows), [(0.84 * len(tested), 0.36 * most)] * across * len(splits), note=note,
-                          left=1.3, right=0.7, gap=(0.15, 0.6), above=0.48, below=0.2)  # fmt: skip
+    figure, panels = panel_figure(
+        ["Transfer from training setting (rows) to test setting (columns)", *runs_title(results)],
+        len(rows),
+        [(0.84 * len(tested), 0.36 * most)] * across * len(splits),
+        note=note,
+        left=1.3,
+        right=0.7,
+        gap=(0.15, 0.6),
+        above=0.48,
+        below=0.2,
+    )
     for row, labels in zip(panels, rows, strict=True):
         places = [(label, split) for label in labels for split in splits]
         for axes, (label, split) in zip(row, places, strict=False):
@@ -173,8 +191,8 @@ TEXT_ALONE, RULE = "text alone", "rule: "
 
 
 def _text_alone(table: pd.DataFrame, results: pd.DataFrame, names: list[str], tested: list[str]) -> pd.DataFrame:
-    """What models that see captions alone reach in the split of `results`, and what rules do, which is the same in all
-    test settings; as `counts.transfer` gives scores, with these as training settings."""
+    """Scores of text-only models and of baselines, which are the same in all test settings, in the split of `results`:
+    the columns of `counts.transfer`, with models and baselines as training settings."""
     own = table[table["label"].isin(names) & table["split"].isin(results["split"].unique())]
     parts = [own.assign(setting=own["label"])]
     for column, words, _ in BASELINE_STYLES:
@@ -186,14 +204,14 @@ def _text_alone(table: pd.DataFrame, results: pd.DataFrame, names: list[str], te
 
 
 def _matrix(axes: Axes, table: pd.DataFrame, trained: list[str], tested: list[str], most: int) -> None:
-    """Scores by training setting, from top to bottom, and test setting; there is room for `most` training settings."""
+    """Scores by training setting (down) and test setting (across), with room for `most` training settings."""
     values = np.full((len(trained), len(tested)), np.nan)
     for row in table.itertuples():
         x, y = tested.index(row.test_setting), len(trained) - 1 - trained.index(row.setting)
         values[y, x] = row.macro_f1
         several = f" {row.converged:.0f}/{row.runs}" if row.runs > 1 else ""
-        told = f"{row.low:.1f}–{row.high:.1f}{several}" if pd.notna(row.low) else ""
-        write_cell(axes, x + 0.5, y + 0.5, row.macro_f1 / 100, f"{row.macro_f1:.1f}", told, TEXT, SMALL + 0.5)
+        interval = f"{row.low:.1f}–{row.high:.1f}{several}" if pd.notna(row.low) else ""
+        write_cell(axes, x + 0.5, y + 0.5, row.macro_f1 / 100, f"{row.macro_f1:.1f}", interval, TEXT, SMALL + 0.5)
         if main_test_setting(row.setting) == row.test_setting:
             axes.add_patch(
                 Rectangle((x + 0.04, y + 0.04), 0.92, 0.92, fill=False, edgecolor=RED, linewidth=1.5, zorder=3)
@@ -207,8 +225,8 @@ def _matrix(axes: Axes, table: pd.DataFrame, trained: list[str], tested: list[st
 
 
 def loss(curves: pd.DataFrame, results: pd.DataFrame) -> Figure:
-    """Training loss by step and epoch: a panel for each model, or one of all where there is one setting (19-21); runs
-    with other settings have panels of their own."""
+    """Training loss by step and epoch (figures 19-21): a panel for each model, or one panel for all models of a single
+    setting; runs with other settings have panels of their own."""
     used = results[results["name"].isin(curves["name"].unique())]
     one = curves["setting"].nunique() == 1
     curves, marks = _number_labels(curves)
@@ -224,8 +242,16 @@ def loss(curves: pd.DataFrame, results: pd.DataFrame) -> Figure:
     across = min(2, len(shown))
     what = f"Training loss in the setting {curves['setting'].iloc[0]}" if one else "Training loss"
     note = f"Loss of the answer, in nats; lines: its mean over a fiftieth of the curve.{marks}"
-    figure, panels = panel_figure([what, *runs_title(used)], math.ceil(len(shown) / across), [(3.0, 1.8)] * across,
-                          note=note, key=key, left=0.55, gap=(0.45, 0.85), below=0.6)  # fmt: skip
+    figure, panels = panel_figure(
+        [what, *runs_title(used)],
+        math.ceil(len(shown) / across),
+        [(3.0, 1.8)] * across,
+        note=note,
+        key=key,
+        left=0.55,
+        gap=(0.45, 0.85),
+        below=0.6,
+    )
     flat = [axes for row in panels for axes in row]
     for axes, label in zip(flat, shown, strict=False):
         here = curves[panel == label]
@@ -233,8 +259,15 @@ def loss(curves: pd.DataFrame, results: pd.DataFrame) -> Figure:
             colour, marker = styles[str((run["model"] if one else run["setting"]).iloc[0])]
             axes.plot(run["step"], run["loss"], color=colour, linewidth=0.4, alpha=0.3)
             every = max(1, len(run) // 8)
-            axes.plot(run["step"], run["smooth"], color=colour, linewidth=1.2, marker=marker, markersize=3.5,
-                      markevery=(n * every // 4 % len(run), every))  # fmt: skip
+            axes.plot(
+                run["step"],
+                run["smooth"],
+                color=colour,
+                linewidth=1.2,
+                marker=marker,
+                markersize=3.5,
+                markevery=(n * every // 4 % len(run), every),
+            )
         axes.axhline(math.log(2), color="#666", linewidth=0.8, linestyle=(0, (4, 2)))
         axes.set_ylim(0, max(0.8, 1.05 * here["smooth"].max()))
         axes.locator_params("y", nbins=5)
@@ -246,28 +279,29 @@ def loss(curves: pd.DataFrame, results: pd.DataFrame) -> Figure:
 
 
 def _step_axis(axes: Axes, curves: pd.DataFrame) -> None:
-    """An axis of steps, with epochs below where the runs have them and they are equally long."""
+    """An axis of steps, with epochs below them where all runs have epochs of the same length."""
     last = float(curves["step"].max())
     axes.set_xlim(0, last)
     every = next(s * 10**e for e in range(9) for s in (1, 2, 5) if last / (s * 10**e) <= 5)
     ticks = np.arange(0, last + 1, every)
     batches = sorted({int(batch) for batch in curves["batch"].dropna().unique()})
-    told = f"step ({' or '.join(map(str, batches))} examples each)" if batches else "step"
+    label = f"step ({' or '.join(map(str, batches))} examples each)" if batches else "step"
     passes = (curves["epoch"] / curves["step"]).dropna().round(9).unique()
     if len(passes) == 1 and curves["epoch"].notna().all():
         axes.set_xticks(ticks, [f"{tick:g}\n{tick * passes[0]:.3g}" for tick in ticks])
-        label_axes(axes, "", f"{told}, below it epoch")
+        label_axes(axes, "", f"{label}, below it epoch")
     else:
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         streamed = curves["epoch"].isna().all()
-        label_axes(axes, "", f"{told}; {'streamed, so without epochs' if streamed else 'epochs differ in length'}")
+        label_axes(axes, "", f"{label}; {'streamed, so without epochs' if streamed else 'epochs differ in length'}")
 
 
 def _require_one(results: pd.DataFrame, column: str) -> None:
-    found = sorted(results[column].dropna().unique())
-    if len(found) != 1:
-        told = f"results of {len(found)} values of {column}: choose one, such as {column}={found[0]!r}" if found else ""
-        raise ValueError(told or "no results to draw: choose others, or see in `skipped` what could not be read")
+    values = sorted(results[column].dropna().unique())
+    if not values:
+        raise ValueError("no results to draw: choose others, or see in `skipped` what could not be read")
+    if len(values) > 1:
+        raise ValueError(f"results of {len(values)} values of {column}: choose one, such as {column}={values[0]!r}")
 
 
 # All of them ---------------------------------------------------------------------------------------------------------
@@ -310,7 +344,7 @@ FIGURES: dict[str, FigureKind] = {
 
 
 def _curves(runs: Runs, names: Iterable[str]) -> dict[str, pd.DataFrame]:
-    """The curves that can be read; of the others `runs.skipped` tells."""
+    """The readable curves; `runs.skipped` gets a line for each other one."""
     curves = {}
     for run in names:
         try:
@@ -335,9 +369,9 @@ def draw(figure: str, runs: Runs, **where: Any) -> Figure:
         return kind.draw(counts.losses(_curves(runs, results["name"].unique()), results), results)
     if kind.of == "examples":
         _require_one(results, "dataset")
-        found = runs.datasets.get(results["dataset"].iloc[0])
-        if found is None:
+        dataset = runs.datasets.get(results["dataset"].iloc[0])
+        if dataset is None:
             raise ValueError("the dataset of these runs was not found; say where it is with data=[FOLDER]")
-        parts = [examples_of(found, split) for split in ("train", *TEST_SPLITS)]
+        parts = [examples_of(dataset, split) for split in ("train", *TEST_SPLITS)]
         return kind.draw(pd.concat(parts, ignore_index=True), results)
     return kind.draw(runs.predictions(**where), runs.results)

@@ -1,7 +1,7 @@
-"""Pages of figures: panels laid out in inches, cells with numbers, keys, floors, and files that are always the same.
+"""Parts of figures: panels laid out in inches, legends, baselines, cells with numbers; and reproducible files.
 
-Nothing touches pyplot, and no layout engine runs: `panel_figure` knows how much room titles, keys and notes take. Colours are
-Okabe and Ito's, with hatches or markers, and cividis for cells: safe in print and for colour-blind readers.
+Without pyplot and layout engines: `panel_figure` computes the room for titles, legends and notes. Colours are Okabe and
+Ito's, with hatches or markers, and cividis for cells: they work in print and for colour-blind readers.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ FORMATS: dict[str, dict[str, Any]] = {
     "svg": {"Date": None},
     "pdf": {"CreationDate": None},
     "png": {},
-}  # and what else would tell of the day
-# Text stays text in SVG and PDF: it can be searched, and PDF has no Type 3 fonts, which publishers refuse.
+}  # metadata without the date
+# Text stays text in SVG and PDF, so it can be searched; PDF has no Type 3 fonts, which publishers refuse.
 SAVE_SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "travlr",
@@ -74,7 +74,7 @@ def save(
     return paths
 
 
-# Panels, their names and keys ----------------------------------------------------------------------------------------
+# Panels and legends ----------------------------------------------------------------------------------------
 
 
 def panel_figure(
@@ -90,10 +90,10 @@ def panel_figure(
     above: float = 0.28,
     below: float = 0.5,
 ) -> tuple[Figure, list[list[Axes]]]:
-    """A figure with rows of panels between its title and key above, and a note below. Its label is the title, whole.
+    """A figure with rows of panels, title and legend above them and a note below. The figure's label is its title.
 
-    sizes: width and height of the panels of each column. left, right, above, below: room for what is written there.
-    gap: between panels, across and down. All in inches. The first line of the title is larger.
+    sizes: width and height of the panels of each column. left, right, above, below: margins for labels. gap: between
+    panels, across and down. All in inches. key: the artists of the legend. The first line of the title is larger.
     """
     widths, height = [width for width, _ in sizes], sizes[0][1]
     width = max(5.0, left + sum(widths) + gap[0] * (len(sizes) - 1) + right)
@@ -127,12 +127,12 @@ def panel_figure(
 
 
 def _wrap(text: str, width: float, points: float) -> list[str]:
-    """Lines of a text that fit into a width in inches; letters are about 0.58 of their size wide."""
+    """Lines of a text that fit into a width in inches; the width of a letter is about 0.58 of its size."""
     return textwrap.wrap(text, int((width - 0.2) * 72 / (points * 0.58)), break_on_hyphens=False)
 
 
 def _across(key: Sequence[Artist], width: float) -> int:
-    """How many columns a key has: as many as fit, filled from top to bottom, the first with one more where needed."""
+    """The number of columns of a legend: as many as fit. Columns are filled from top to bottom."""
     lengths = [0.5 + 0.066 * len(str(artist.get_label())) for artist in key]  # inches
     for columns in range(len(key), 1, -1):
         if sum(part.max() for part in np.array_split(lengths, columns)) + 0.13 * columns < width - 0.2:
@@ -147,7 +147,7 @@ def _style_axes(axes: Axes) -> None:
 
 
 def label_axes(axes: Axes, title: str = "", across: str = "", up: str = "") -> None:
-    """Write a panel's title and what its axes are; nothing where empty."""
+    """Set a panel's title and the labels of its axes, unless empty."""
     if title:
         axes.set_title(title, fontsize=TEXT, pad=4, loc="left")
     if across:
@@ -189,28 +189,28 @@ def split_legend(splits: Iterable[str]) -> list[Artist]:
     ]
 
 
-# What text alone reaches ---------------------------------------------------------------------------------------------
+# Baselines ---------------------------------------------------------------------------------------------
 
 
 def baseline_lines(axes: Axes, results: pd.DataFrame, of: str = "accuracy") -> None:
-    """Lines at what text-only rules reach: their accuracy, their share of wrong answers (`error`), or `macro_f1`."""
+    """Lines at the scores of baselines: accuracy, share of wrong answers (`error`), or `macro_f1`."""
     for level, style, gid in baseline_levels(results, of):
         axes.axhline(level, color="black", linewidth=1.1, linestyle=style, zorder=3, gid=gid)
 
 
 def baseline_levels(results: pd.DataFrame, of: str) -> list[tuple[float, Any, str]]:
-    """The level, the line's style and its name, of each rule and each level it has in these results."""
-    found = []
+    """The levels of all baselines in these results, each with its line style and the line's id."""
+    levels = []
     for column, _, style in BASELINE_STYLES:
         values = results[column if of == "macro_f1" else f"{column}_accuracy"].dropna().unique()
         for value in sorted(values):
             level = float(100 - value if of == "error" else value)
-            found.append((level, style, f"{column}-{level:.2f}"))
-    return found
+            levels.append((level, style, f"{column}-{level:.2f}"))
+    return levels
 
 
 def baseline_legend(results: pd.DataFrame, of: str = "accuracy") -> list[Artist]:
-    """What the lines of `baseline_lines` are, with their levels, in these results."""
+    """The legend of `baseline_lines`, with the levels in these results."""
     key: list[Artist] = []
     for column, words, style in BASELINE_STYLES:
         levels = sorted(
@@ -228,7 +228,7 @@ def baseline_legend(results: pd.DataFrame, of: str = "accuracy") -> list[Artist]
 def cell_grid(
     axes: Axes, values: np.ndarray, across: Sequence[object], up: Sequence[object], low: float, high: float
 ) -> None:
-    """Cells (Y, X) in colours from low to high, blank where not a number; names of columns (X,) and rows (Y,)."""
+    """Cells (Y, X) in colours from low to high, blank for NaN, with the names of columns (X,) and rows (Y,)."""
     norm = Normalize(low, high)
     axes.pcolormesh(np.ma.masked_invalid(values), cmap=CELLS, norm=norm, edgecolors="white", linewidth=0.8)
     axes.set_xticks(np.arange(len(across)) + 0.5, [str(one) for one in across])
@@ -248,7 +248,7 @@ def write_cell(
     points: float = TEXT - 1,
     small_points: float = SMALL - 0.5,
 ) -> None:
-    """One or two lines in a cell whose colour is at `shade`, 0 to 1, in black or white, whichever stands out more."""
+    """Write one or two lines in a cell, in black or white; shade: of the cell's colour, 0 to 1."""
     style: dict[str, Any] = {"ha": "center", "color": text_colour(shade), "parse_math": False}
     axes.text(x, y + 0.02 * bool(small), big, va="bottom" if small else "center_baseline", fontsize=points, **style)
     if small:
@@ -256,14 +256,14 @@ def write_cell(
 
 
 def text_colour(shade: float) -> str:
-    """Black or white: the one with more contrast (WCAG 2) to a cell's colour."""
+    """Black or white, whichever has more contrast (WCAG 2) to the colour of a cell."""
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in CELLS(float(shade))[:3])
     bright = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return "white" if 1.05 / (bright + 0.05) > (bright + 0.05) / 0.05 else "black"
 
 
 def colour_scale(figure: Figure, panel: Axes, low: float, high: float, label: str) -> Axes:
-    """The scale of colours, right of a panel."""
+    """A colour scale, right of a panel."""
     box, (width, height) = panel.get_position(), figure.get_size_inches()
     axes = figure.add_axes((box.x1 + 0.12 / width, box.y0, 0.1 / width, min(box.height, 2.2 / height)))
     steps = np.linspace(low, high, 65)

@@ -56,7 +56,7 @@ INTERVAL = "Whiskers: 95 % intervals (Wilson; examples that share a scene count 
 
 
 def run_title(rows: pd.DataFrame, results: pd.DataFrame) -> list[str]:
-    """Title lines of one run: what it is, macro-F1 in its results `rows`, and which settings tell it from others."""
+    """Title lines of one run: its settings, macro-F1 in its results `rows`, and how it differs from other runs."""
     row = rows.iloc[0]
     settings = [setting for setting in TEST_SETTINGS if setting in set(rows["test_setting"])]
     size = f" ({row['size']})" if pd.notna(row["size"]) else ""
@@ -65,11 +65,11 @@ def run_title(rows: pd.DataFrame, results: pd.DataFrame) -> list[str]:
     for _, result in rows.iterrows():
         where = result["split"] if len(settings) == 1 else f"{result['test_setting']} {result['split']}"
         scores.append(f"{where} {result['macro_f1']:.2f}")
-    alike = results[(results["model"] == row["model"]) & (results["task"] == row["task"])]
-    apart = counts.distinguishing_settings(alike)[row.name]
+    others = results[(results["model"] == row["model"]) & (results["task"] == row["task"])]
+    differences = counts.distinguishing_settings(others)[row.name]
     return [
         f"{run}, seed {row['seed']}, {_origin(row['weights'])}",
-        f"macro-F1: {', '.join(scores)} · run {row['run']}{f' · {apart}' if apart else ''}",
+        f"macro-F1: {', '.join(scores)} · run {row['run']}{f' · {differences}' if differences else ''}",
     ]
 
 
@@ -86,13 +86,13 @@ def _origin(weights: Any) -> str:
 
 
 def results_of(predictions: pd.DataFrame, results: pd.DataFrame, one_setting: bool = True) -> pd.DataFrame:
-    """The results of predictions of one run (and one test setting). Raises `ValueError` for none, or of several."""
+    """The results that belong to predictions. Raises `ValueError` unless all are of one run (and setting)."""
     if not len(predictions):
         raise ValueError("no predictions to draw: choose other runs, or see in `skipped` what could not be read")
     for column in ("name", "test_setting")[: 1 + one_setting]:
-        if len(found := predictions[column].unique()) > 1:
+        if len(values := predictions[column].unique()) > 1:
             raise ValueError(
-                f"predictions of {len(found)} values of {column}: choose one, such as {column}={found[0]!r}"
+                f"predictions of {len(values)} values of {column}: choose one, such as {column}={values[0]!r}"
             )
     rows = results[results["name"] == predictions["name"].iloc[0]]
     for column in ("test_setting", "split"):
@@ -111,7 +111,7 @@ def _task_of(frame: pd.DataFrame) -> type[Task]:
 
 @dataclass(frozen=True)
 class PairGrid:
-    """The axes of a grid of pairs: their labels, the column with the values along y, and all values with their names."""
+    """The axes of a grid of pairs: their labels, the column of the y values, and the values with their names."""
 
     labels: tuple[str, str]
     y_column: str
@@ -158,7 +158,7 @@ def _pair_cells(axes: Axes, table: pd.DataFrame, grid: PairGrid, value: str) -> 
 
 
 def _percent(value: float) -> str:
-    """Whole percent; what is above 0 or below 100 does not read so."""
+    """Whole percent; only 0 itself reads 0, and only 100 reads 100."""
     return "<1" if 0 < value < 0.5 else ">99" if 99.5 <= value < 100 else f"{value:.0f}"
 
 
@@ -184,8 +184,9 @@ def cells(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     title = ["Wrong answers by pair", *run_title(rows, results)]
     gap = (0.8 if "" in grids else 0.5, 0.7)
     across = min(3 if len(grids) > 2 else 2, len(places))
-    figure, panels = _pair_panels(title, splits, grids, across, 0.36, note=note, gap=gap,
-                                  key=baseline_legend(rows, "error"))  # fmt: skip
+    figure, panels = _pair_panels(
+        title, splits, grids, across, 0.36, note=note, gap=gap, key=baseline_legend(rows, "error")
+    )
     flat = [axes for row in panels for axes in row]
     for axes, (split, kind) in zip(flat, places, strict=False):
         _pair_cells(axes, _of_panel(table, split, kind), grids[kind], "percent")
@@ -223,18 +224,25 @@ def dataset(examples: pd.DataFrame, results: pd.DataFrame | None = None) -> Figu
 
 
 def numbers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
-    """How often the model says that a query is true, by the scene's number and the query's (figure 4)."""
+    """How often the model answers true, by the scene's number and the query's (figure 4)."""
     rows = results_of(predictions, results)
     table = counts.by_number(predictions)
     splits = in_order(table["split"], SPLITS)
     every = list(range(1, int(max(table["actual"].max(), table["predicted"].max())) + 1))
     note = (
-        "In a cell: how many queries the model says are true, of how many that ask this; colour is the share. (The "
-        "paper's figure shows the larger number alone.) On the diagonal 'true' is right. Blank: no query asks this."
+        "In a cell: queries that the model answers with true, of all such queries; colour is the share. (The paper's "
+        "figure shows the larger number alone.) On the diagonal 'true' is right. Blank: there is no such query."
     )
     size = (0.42 * len(every), 0.42 * len(every))
-    figure, panels = panel_figure(["Numbers taken for others: queries that the model says are true", *run_title(rows, results)], 1,
-                          [size] * len(splits), note=note, left=0.55, right=0.75, gap=(0.5, 0))  # fmt: skip
+    figure, panels = panel_figure(
+        ["Numbers taken for others: queries that the model answers with true", *run_title(rows, results)],
+        1,
+        [size] * len(splits),
+        note=note,
+        left=0.55,
+        right=0.75,
+        gap=(0.5, 0),
+    )
     for axes, split in zip(panels[0], splits, strict=True):
         here = table[table["split"] == split]
         x, y = here["actual"].to_numpy(int), here["predicted"].to_numpy(int)
@@ -242,9 +250,9 @@ def numbers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
         values[y - 1, x - 1] = here["percent"]
         cell_grid(axes, values, every, every, 0, 100)
         label_axes(axes, split, "actual: number in the scene", "predicted: number in the query")
-        for across, up, share, true, asked in zip(x, y, here["percent"], here["true"], here["examples"], strict=True):
-            write_cell(axes, across - 0.5, up - 0.5, share / 100, str(true), f"of {asked}")
-    colour_scale(figure, panels[0][-1], 0, 100, "said to be true (%)")
+        for across, up, share, true, count in zip(x, y, here["percent"], here["true"], here["examples"], strict=True):
+            write_cell(axes, across - 0.5, up - 0.5, share / 100, str(true), f"of {count}")
+    colour_scale(figure, panels[0][-1], 0, 100, "answered true (%)")
     return figure
 
 
@@ -266,10 +274,16 @@ def pairs(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
         Patch(facecolor=BLUE, label="right"),
         Patch(facecolor=ORANGE, hatch="////", edgecolor="white", label="wrong"),
     ]
-    figure, panels = panel_figure(["Right and wrong answers by pair", *run_title(rows, results)], len(kinds),
-                          [(w, 1.5) for w in widths], key=[*key, *baseline_legend(rows)],
-                          note=f"{INTERVAL} In brackets: the number of examples.",
-                          left=0.5, gap=(0.15, 1.05), below=0.8)  # fmt: skip
+    figure, panels = panel_figure(
+        ["Right and wrong answers by pair", *run_title(rows, results)],
+        len(kinds),
+        [(w, 1.5) for w in widths],
+        key=[*key, *baseline_legend(rows)],
+        note=f"{INTERVAL} In brackets: the number of examples.",
+        left=0.5,
+        gap=(0.15, 1.05),
+        below=0.8,
+    )
     for row, kind in zip(panels, kinds, strict=True):
         for axes, split in zip(row, splits, strict=True):
             here = table[(table["split"] == split) & (table["kind"] == kind)]
@@ -312,7 +326,7 @@ def _bars(axes: Axes, table: pd.DataFrame, column: str, splits: Sequence[str], r
 
 
 def _highest(table: pd.DataFrame, rows: pd.DataFrame) -> float:
-    """Where an axis of error rates ends: above the highest interval and floor."""
+    """The end of an axis of error rates: above the highest interval and baseline."""
     levels = [table["high"].max(), *(level for level, _, _ in baseline_levels(rows, "error"))]
     return next(end for end in (10.0, 25.0, 60.0, 100.0) if end >= min(100.0, max(levels)))
 
@@ -323,9 +337,15 @@ def objects(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     table = counts.by_objects(predictions)
     splits = in_order(table["split"], SPLITS)
     width = max(3.5, 0.42 * table["objects"].nunique())
-    figure, [[axes]] = panel_figure(["Wrong answers by number of objects", *run_title(rows, results)], 1, [(width, 2.2)],
-                            note=f"{INTERVAL} {_below(splits)}", key=[*split_legend(splits), *baseline_legend(rows, "error")],
-                            left=0.6, below=0.7)  # fmt: skip
+    figure, [[axes]] = panel_figure(
+        ["Wrong answers by number of objects", *run_title(rows, results)],
+        1,
+        [(width, 2.2)],
+        note=f"{INTERVAL} {_below(splits)}",
+        key=[*split_legend(splits), *baseline_legend(rows, "error")],
+        left=0.6,
+        below=0.7,
+    )
     _bars(axes, table, "objects", splits, rows)
     percent_axis(axes, 0, _highest(table, rows))
     label_axes(axes, "", "", "wrong answers (%)")
@@ -338,24 +358,27 @@ def _below(splits: Sequence[str]) -> str:
 
 
 def quantifiers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
-    """Wrong answers by the number of objects that decides about a quantifier, in six panels (figure 23)."""
+    """Wrong answers by the size of the set that decides a quantifier, in six panels (figure 23)."""
     rows = results_of(predictions, results)
     table = counts.by_critical(predictions)
     splits = in_order(table["split"], SPLITS)
     title = ["Wrong answers by the number of objects that decide", *run_title(rows, results)]
     key = [*split_legend(splits), *baseline_legend(rows, "error")]
-    figure, panels = panel_figure(title, 2, [(2.0, 1.5)] * 3, note=f"{INTERVAL} {_below(splits)}", key=key, left=0.5,
-                          gap=(0.2, 0.95), below=0.7)  # fmt: skip
+    figure, panels = panel_figure(
+        title, 2, [(2.0, 1.5)] * 3, note=f"{INTERVAL} {_below(splits)}", key=key, left=0.5, gap=(0.2, 0.95), below=0.7
+    )
     order = [family[side] for side in (0, 1) for family in FAMILIES]
     top = _highest(table, rows)
-    for axes, said in zip([axes for row in panels for axes in row], order, strict=True):
-        family = next(regions for both, regions in FAMILIES.items() if said in both)
-        _bars(axes, table[table["said"] == said], "critical", splits, rows)
+    for axes, quantifier in zip([axes for row in panels for axes in row], order, strict=True):
+        family = next(regions for names, regions in FAMILIES.items() if quantifier in names)
+        _bars(axes, table[table["said"] == quantifier], "critical", splits, rows)
         percent_axis(axes, 0, top)
         if axes not in (panels[0][0], panels[1][0]):
             axes.set_yticklabels([])
-        answer = str(counts.DECIDED[said]).lower()
-        label_axes(axes, f"{said}: {answer}", "", "wrong answers (%)" if axes in (panels[0][0], panels[1][0]) else "")
+        answer = str(counts.DECIDED[quantifier]).lower()
+        label_axes(
+            axes, f"{quantifier}: {answer}", "", "wrong answers (%)" if axes in (panels[0][0], panels[1][0]) else ""
+        )
         sets = ("Xs that are Ys", "Xs that are not Ys", "Ys that are not Xs")
         axes.set_xlabel(f"number of {sets[family['decides']]}", fontsize=TEXT - 0.5, labelpad=3 + 8 * len(splits))
     return figure
@@ -376,10 +399,16 @@ def agreement(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
         "linestyle": "",
         "markerfacecolor": "white",
     }
-    key = [*split_legend(splits), Line2D([], [], label="if one told nothing of the other", **apart)]
+    key = [*split_legend(splits), Line2D([], [], label="if independent", **apart)]
     note = f"{INTERVAL} Numbers above: examples. The same answer from both: {', '.join(same)}."
-    figure, [[axes]] = panel_figure(["Answers from image and from caption to the same examples", *run_title(rows, results)], 1,
-                            [(4.6, 2.2)], note=note, key=key, below=0.3)  # fmt: skip
+    figure, [[axes]] = panel_figure(
+        ["Answers from image and from caption to the same examples", *run_title(rows, results)],
+        1,
+        [(4.6, 2.2)],
+        note=note,
+        key=key,
+        below=0.3,
+    )
     wide = 0.8 / len(splits)
     for n, split in enumerate(splits):
         here = table[table["split"] == split]
@@ -398,19 +427,27 @@ def agreement(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
 
 
 def calibration(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
-    """How often an answer is right by how sure the model is of it, and the expected calibration error (ECE)."""
+    """Right answers by the model's confidence, and the expected calibration error (ECE)."""
     rows = results_of(predictions, results, one_setting=False)
     table = counts.calibration(predictions)
     splits, settings = in_order(table["split"], SPLITS), in_order(table["test_setting"], TEST_SETTINGS)
-    key: list[Artist] = [Patch(facecolor=SKY, label="right answers"),
-                         Line2D([], [], color="#666", linewidth=1, label="confidence")]  # fmt: skip
+    key: list[Artist] = [
+        Patch(facecolor=SKY, label="right answers"),
+        Line2D([], [], color="#666", linewidth=1, label="confidence"),
+    ]
     note = (
         f"{INTERVAL} In the bars: the number of examples. ECE: expected calibration error, the mean distance of "
         "accuracy from confidence."
     )
-    figure, panels = panel_figure(["Right answers by the model's confidence", *run_title(rows, results)], len(splits),
-                          [(2.15, 1.7)] * len(settings), note=note, key=[*key, *baseline_legend(rows)], left=0.5,
-                          gap=(0.25, 0.6))  # fmt: skip
+    figure, panels = panel_figure(
+        ["Right answers by the model's confidence", *run_title(rows, results)],
+        len(splits),
+        [(2.15, 1.7)] * len(settings),
+        note=note,
+        key=[*key, *baseline_legend(rows)],
+        left=0.5,
+        gap=(0.25, 0.6),
+    )
     edges = 50 + 50 * np.arange(counts.BINS) / counts.BINS
     for row, split in zip(panels, splits, strict=True):
         for axes, setting in zip(row, settings, strict=True):
@@ -428,6 +465,10 @@ def calibration(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
                 axes.set_yticklabels([])
             baseline_lines(axes, rows[(rows["split"] == split) & (rows["test_setting"] == setting)])
             title = f"{split}, {setting}: ECE {counts.calibration_error(here):.1f} %"
-            label_axes(axes, title, "confidence in the answer (%)" if row is panels[-1] else "",
-                 "right answers (%)" if axes is row[0] else "")  # fmt: skip
+            label_axes(
+                axes,
+                title,
+                "confidence in the answer (%)" if row is panels[-1] else "",
+                "right answers (%)" if axes is row[0] else "",
+            )
     return figure

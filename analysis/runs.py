@@ -114,14 +114,14 @@ class Runs:
         return _concat(parts) if parts else pd.DataFrame(empty)
 
     def _of_run(self, name: str, rows: pd.DataFrame) -> pd.DataFrame:
-        about = rows.iloc[0]
-        examples = self.examples(about["dataset"])
+        info = rows.iloc[0]
+        examples = self.examples(info["dataset"])
         table = read_predictions(self.folder / name)
         wanted = pa.array((rows["test_setting"] + "/" + rows["split"]).to_list())
         table = table.filter(pc.is_in(pc.binary_join_element_wise(table["test_setting"], table["split"], "/"), wanted))
         frame = examples.iloc[_row_numbers(table["id"], examples["id"])].reset_index(drop=True)
         for column in ("run", "name", "model", "setting", "seed"):
-            frame[column] = pd.Categorical.from_codes(np.zeros(len(frame), np.int8), [about[column]])
+            frame[column] = pd.Categorical.from_codes(np.zeros(len(frame), np.int8), [info[column]])
         frame["test_setting"] = pd.Categorical(table["test_setting"].to_pandas())
         frame["logit"] = table["logit"].to_numpy()
         frame["prediction"] = table["prediction"].to_numpy()

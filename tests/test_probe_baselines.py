@@ -185,7 +185,7 @@ def test_several_captions_equal_ones_and_none() -> None:
 
 
 def test_an_unknown_rule_is_told() -> None:
-    with pytest.raises(ValueError, match="floor 'short': choose from shorter"):
+    with pytest.raises(ValueError, match="baseline 'short': choose from shorter"):
         baselines(look_alike(), rules=["short"])
 
 

@@ -127,7 +127,7 @@ def test_what_a_model_fails_at_is_counted_and_takes_nothing_with_it(checklist: P
     assert why["6"].startswith("vg/6.jpg: cannot identify image file")
     short = evaluate(checklist, Told(TOLD, rows=0), OUTPUT={"DIR": "short"})
     assert (short["failed"], short["unreadable"], short["total_acc"]) == (5, 1, None)
-    assert short["first_failure"] == "predict gave 0 rows for 2 pictures and texts"
+    assert short["first_failure"] == "predict returned 0 rows for 2 pictures and texts"
     nothing = evaluate(checklist, Told(TOLD), MAX_NUM=1, OUTPUT={"DIR": "nothing"})
     assert (nothing["total"], nothing["total_acc"]) == (0, None)
 
@@ -184,7 +184,7 @@ def test_pictures_outside_of_their_folder_are_not_given_to_a_model(checklist: Pa
     lines = [json.loads(line) for line in (checklist / "out/itc/Attribute_color_vg.jsonl").read_text().splitlines()]
     assert all(line["why"] and "\n" not in line["why"] for line in lines)
     assert [line["why"].split(" ", 1)[1] for line in lines[:3]] == ["leaves the folder of pictures"] * 2 + [
-        "is no name of a file"
+        "is not a file name"
     ]
 
 
@@ -204,7 +204,7 @@ def test_evaluate_needs_records_a_model_and_known_rules(checklist: Path) -> None
     with pytest.raises(ValueError, match="needs the path of a run file and a model"):
         Evaluate(config=run_file(checklist))
     publish(checklist, {"Attribute/color/vg": []})
-    with pytest.raises(ValueError, match="no records are there to score; empty data files: 1 of 1"):
+    with pytest.raises(ValueError, match="empty data files: 1 of 1"):
         Evaluate(config=run_file(checklist), model=Told(TOLD))
 
 

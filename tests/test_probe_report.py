@@ -87,7 +87,7 @@ def test_floors_are_folded_only_beside_models(tmp_path: Path) -> None:
     put(tmp_path, corpus, "", [], {"hash": answers_of(corpus, [True] * 26)})
     write(tmp_path)
     page = (tmp_path / "report.html").read_text()
-    assert "No model yet, floors alone, on 1 corpus" in page
+    assert "No model yet, only baselines, on 1 corpus" in page
     assert '<details id="made-up-floors" class="block" open>' in page
     put(tmp_path, corpus, "m", answers_of(corpus, [True] * 26), {})
     write(tmp_path)

@@ -507,7 +507,7 @@ def test_other_seeds_give_other_scenes(corpora: dict[str, Corpus], tmp_path: Pat
 
 def test_a_killed_build_goes_on_to_the_same_bytes(folders: dict[str, Path], tmp_path: Path) -> None:
     program = (
-        "import sys; from analysis.probe.scenes import build\n"
+        "import sys; from analysis.probe.scenes.corpus import build\n"
         "if __name__ == '__main__': build(sys.argv[1], count=288, workers=2, log=lambda _: None)"
     )
     (tmp_path / "make.py").write_text(program)

@@ -141,11 +141,11 @@ def test_the_answer_names_the_higher_score() -> None:
     a, b, verdict = compare_sentences(redness, picture, "a red square", "a blue square")
     assert a == -b > 0 and verdict == f"The first fits better, by {2 * a:.4g}."
     assert compare_sentences(redness, picture, "a blue one", "a red one")[2].startswith("The second fits better")
-    assert compare_sentences(redness, picture, "red", "a red one")[2] == "Both score alike."
+    assert compare_sentences(redness, picture, "red", "a red one")[2] == "Both have the same score."
     for first, second in (("", "red"), ("red", "  ")):
         with pytest.raises(ValueError, match="type two sentences"):
             compare_sentences(redness, picture, first, second)
-    with pytest.raises(ValueError, match=r"the model gave .nan, 1.0. for two sentences"):
+    with pytest.raises(ValueError, match=r"the model returned .nan, 1.0. for two sentences"):
         compare_sentences(lambda images, texts: np.array([np.nan, 1.0]), picture, "a", "b")
 
 
@@ -155,9 +155,9 @@ def test_a_threshold_tells_what_is_said_to_match() -> None:
 
     outputs.threshold = 0.0  # type: ignore[attr-defined]
     picture = composed("white", 0, None, "shape", "square", "red", None, 0.5, 0.5, 0.5)
-    assert compare_sentences(outputs, picture, "red", "blue")[2].endswith("Said to match: first.")
-    assert compare_sentences(outputs, picture, "blue", "green")[2] == "Both score alike."
-    assert compare_sentences(outputs, picture, "blue", "blue or so")[2] == "Both score alike."
+    assert compare_sentences(outputs, picture, "red", "blue")[2].endswith("Above the model's threshold: first.")
+    assert compare_sentences(outputs, picture, "blue", "green")[2] == "Both have the same score."
+    assert compare_sentences(outputs, picture, "blue", "blue or so")[2] == "Both have the same score."
 
 
 def test_heat_maps_of_both_sentences_stand_in_one_picture() -> None:
@@ -191,7 +191,7 @@ def test_no_picture_stays_when_it_ends(tmp_path: Path, monkeypatch: pytest.Monke
         assert kept.is_file() and kept.is_relative_to(tmp_path)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(try_it, "launched", served)
+    monkeypatch.setattr(try_it, "launch", served)
     with pytest.raises(KeyboardInterrupt):
         main(["--model", "redness"])
     assert not list(tmp_path.rglob("*"))

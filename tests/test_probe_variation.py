@@ -321,7 +321,7 @@ def test_the_command_takes_files_and_refuses_nonsense(injected: list[str], tmp_p
     Image.new("L", (90, 60), 255).save(tmp_path / "ground.png")
     pictures = ["--object", str(tmp_path / "thing.png"), "--background", str(tmp_path / "ground.png")]
     base = ["--model", "toy", "--grid", "2", "--sizes", "0.5", "--out", str(tmp_path / "out")]
-    with pytest.raises(cli.UsageError, match="--sentence: say what the object is"):
+    with pytest.raises(cli.UsageError, match=r"^--sentence: .*--sentence"):
         variation.main([*base, *pictures])
     with pytest.raises(
         ValueError, match="--object circle red: is not there; give a picture file, or a colour and a sh"

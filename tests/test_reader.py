@@ -180,7 +180,7 @@ def test_words_and_targets_spell_the_phrases() -> None:
 
 @pytest.mark.parametrize("captions", [["A. There is a b.", "B. There is a b."], ["no list"]])
 def test_captions_that_do_not_begin_alike_are_refused(captions: list[str]) -> None:
-    with pytest.raises(ValueError, match="begin alike"):
+    with pytest.raises(ValueError, match=r"^reader: "):
         phrase_words(captions)
 
 
@@ -340,7 +340,7 @@ def test_what_cannot_be_trained_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^model=bert: sees no images that could be read; choose one of visualbert"):
         train(steps=1, model="bert")
     for steps in (0, 10**6):
-        with pytest.raises(ValueError, match=rf"reader.steps={steps}: must be 1 to"):
+        with pytest.raises(ValueError, match=rf"reader.steps={steps}: must be"):
             train(steps=steps)
 
 
@@ -351,7 +351,7 @@ def test_a_saved_reader_reads_the_same(scene_reader: Reader, tmp_path: Path) -> 
     path = tmp_path / "readers" / "reader.safetensors"
     save(scene_reader, path)
     again = load(path)
-    assert again.about == scene_reader.about and equal(again, scene_reader) and not again.training
+    assert again.config == scene_reader.config and equal(again, scene_reader) and not again.training
     assert [found.name for found in path.parent.iterdir()] == [path.name]
     examples = Examples(stream_examples(MAKER, 0, 20, "test_ind"), WORDS, SCENE)
     assert again.captions(examples) == scene_reader.captions(examples)

@@ -22,6 +22,7 @@ from analysis import report as reports
 from analysis.averages import RunSummary
 from analysis.document import FigureFile, FigureSpec, ReportContent
 from analysis.document import escape_markdown as as_it_is
+from analysis.drawing import representative_runs
 from analysis.errors import errors_per_run
 from analysis.layout import Cell, Table
 from analysis.paper import BIMODAL, SPLITS, TEXT_ONLY
@@ -174,7 +175,7 @@ def test_a_report_that_breaks_off_leaves_nothing(error: type[BaseException], gri
         raise error
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(error):
-        patch.setattr(reports, "write", stop)
+        patch.setattr(reports, "write_files", stop)
         reports.main([str(grid), "--out", str(tmp_path / "out"), *options("--select", "model=bert")])
     assert list(tmp_path.iterdir()) == []
 
@@ -297,7 +298,7 @@ def test_which_runs_are_drawn() -> None:
 
     runs = [one("a", False, 0), one("b", True, 2), one("c", True, 1), one("d", True, 0, controlled=True),
             one("e", False, 1, "caption"), one("f", False, 0, "caption")]  # fmt: skip
-    assert [run.about["name"] for run in reports.representative_runs(runs)] == ["c", "f"]
+    assert [run.info["name"] for run in representative_runs(runs)] == ["c", "f"]
 
 
 def test_a_table_as_html_escapes_and_marks() -> None:
@@ -338,11 +339,11 @@ def full_grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     size = (1831, 1350)  # of a transfer figure of five models
     names = runs.results["name"].unique()[:204]
     png = data.getvalue()
-    drawn = [
+    drawings = [
         FigureFile(FigureSpec("cells", name, {"name": name}), f"Errors of {name}", "", png, size) for name in names
     ]
     made_up = ReportContent(
-        runs, overview=overview(runs), tables=[table(runs) for table in TABLES.values()], drawn=drawn
+        runs, overview=overview(runs), tables=[table(runs) for table in TABLES.values()], figures=drawings
     )
     path = tmp_path_factory.mktemp("full") / "report.html"
     path.write_text(document.html_page(made_up))

@@ -5,8 +5,6 @@ Rows keep all their columns. Pictures keep their bytes, but for PNG pictures tha
 
 from __future__ import annotations
 
-from travlr.cli import Log
-
 if __name__ == "__main__":
     from travlr.start import start_command
 
@@ -86,7 +84,7 @@ def convert_dataset(
     workers: int = 0,
     executor: str = "local",
     overwrite: bool = False,
-    log: Log = print,
+    log: cli.Log = print,
 ) -> dict[str, Any]:
     """Write the dataset `source` into `folder`, and return its manifest. `rows_per_file=None` keeps the source's.
 

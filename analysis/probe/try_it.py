@@ -138,6 +138,41 @@ def page(names: list[str], scorer_of: Callable[[str], Scorer]) -> Any:
     except ImportError:
         raise ValueError("this page needs Gradio; install it with: pip install -e .[page]") from None
 
+    show, ask = _handlers(scorer_of)
+    image = {"type": "pil", "format": "png", "interactive": False, "show_label": False}
+    image["buttons"] = ["download", "fullscreen"]  # no button that uploads it
+    with gradio.Blocks(title="Which sentence fits?", analytics_enabled=False) as blocks:
+        gradio.Markdown("# Which sentence fits?\nPut an object on a background, type two sentences, and ask a model.")
+        with gradio.Row():
+            with gradio.Column():
+                model = gradio.Dropdown(names, value=names[0], label="model", elem_id="model")
+                controls = _picture_controls()
+            with gradio.Column():
+                picture = gradio.Image(label="picture", elem_id="picture", **image)
+                first = gradio.Textbox(FIRST, label="first sentence", elem_id="first")
+                second = gradio.Textbox(SECOND, label="second sentence", elem_id="second")
+                looks = gradio.Checkbox(True, label="show where it looks, too, which takes longer", elem_id="looks")
+                button = gradio.Button("Which fits better?", variant="primary", elem_id="ask")
+                with gradio.Row():
+                    score_a = gradio.Textbox(label="score of the first", interactive=False, elem_id="score_first")
+                    score_b = gradio.Textbox(label="score of the second", interactive=False, elem_id="score_second")
+                verdict = gradio.Textbox(label="answer", interactive=False, elem_id="verdict")
+        gradio.Markdown("Where it looks, for each sentence and each of its words:")
+        where = gradio.Image(label="where it looks", elem_id="heat", **image)
+        for control in controls:
+            control.change(show, controls, picture, show_progress="hidden")
+        answer = [score_a, score_b, verdict, where]
+        for control in (model, first, second, *controls):  # clears the answer when an input changes
+            control.change(None, None, answer, js="() => ['', '', '', null]")
+        blocks.load(show, controls, picture, show_progress="hidden")
+        button.click(ask, [model, first, second, looks, *controls], [picture, *answer])
+    return blocks
+
+
+def _handlers(scorer_of: Callable[[str], Scorer]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The functions behind the controls (a new picture) and behind the button (scores and heat maps)."""
+    import gradio
+
     from analysis.probe.scorers.base import one_line
 
     def show(*controls: Any) -> Any:
@@ -162,56 +197,34 @@ def page(names: list[str], scorer_of: Callable[[str], Scorer]) -> Any:
             except Exception as error:
                 yield *answer, f"{verdict} No heat maps: {one_line(error)}", None
 
+    return show, ask
+
+
+def _picture_controls() -> list[Any]:
+    """The controls of the picture, in the order of the arguments of `composed`; some appear only for a choice."""
+    import gradio
+
+    upload = {"type": "filepath", "file_types": ["image"], "height": 140, "visible": False}
+    background = gradio.Radio(list(BACKGROUNDS), value="white", label="background", elem_id="background")
+    seed = gradio.Number(0, label="scene number", precision=0, minimum=0, visible=False, elem_id="seed")
+    uploaded = gradio.File(label="background to upload", elem_id="uploaded", **upload)
+    thing = gradio.Radio(list(OBJECTS), value="shape", label="object", elem_id="object")
+    shape = gradio.Dropdown(list(SHAPES), value="circle", label="shape", elem_id="shape")
+    colour = gradio.Dropdown(list(COLOURS), value="red", label="colour", elem_id="colour")
+    crop = gradio.File(label="object to upload", elem_id="crop", **upload)
+    x = gradio.Slider(0, 1, 0.5, step=0.01, label="from left to right")
+    y = gradio.Slider(0, 1, 0.5, step=0.01, label="from top to bottom")
+    scale = gradio.Slider(0.02, 1, 0.3, step=0.01, label="size")
+
     def only_for(choice: Any, value: str, control: Any) -> None:
         choice.change(lambda chosen: gradio.update(visible=chosen == value), choice, control, show_progress="hidden")
 
-    upload = {"type": "filepath", "file_types": ["image"], "height": 140, "visible": False}
-    shown = {"type": "pil", "format": "png", "interactive": False, "show_label": False}
-    shown["buttons"] = ["download", "fullscreen"]  # no button that uploads it
-    with gradio.Blocks(title="Which sentence fits?", analytics_enabled=False) as made:
-        gradio.Markdown("# Which sentence fits?\nPut an object on a background, type two sentences, and ask a model.")
-        with gradio.Row():
-            with gradio.Column():
-                model = gradio.Dropdown(names, value=names[0], label="model", elem_id="model")
-                background = gradio.Radio(list(BACKGROUNDS), value="white", label="background", elem_id="background")
-                seed = gradio.Number(0, label="scene number", precision=0, minimum=0, visible=False, elem_id="seed")
-                uploaded = gradio.File(label="background to upload", elem_id="uploaded", **upload)
-                thing = gradio.Radio(list(OBJECTS), value="shape", label="object", elem_id="object")
-                shape = gradio.Dropdown(list(SHAPES), value="circle", label="shape", elem_id="shape")
-                colour = gradio.Dropdown(list(COLOURS), value="red", label="colour", elem_id="colour")
-                crop = gradio.File(label="object to upload", elem_id="crop", **upload)
-                x = gradio.Slider(0, 1, 0.5, step=0.01, label="from left to right")
-                y = gradio.Slider(0, 1, 0.5, step=0.01, label="from top to bottom")
-                scale = gradio.Slider(0.02, 1, 0.3, step=0.01, label="size")
-            with gradio.Column():
-                picture = gradio.Image(label="picture", elem_id="picture", **shown)
-                first = gradio.Textbox(FIRST, label="first sentence", elem_id="first")
-                second = gradio.Textbox(SECOND, label="second sentence", elem_id="second")
-                looks = gradio.Checkbox(True, label="show where it looks, too, which takes longer", elem_id="looks")
-                button = gradio.Button("Which fits better?", variant="primary", elem_id="ask")
-                with gradio.Row():
-                    score_a = gradio.Textbox(label="score of the first", interactive=False, elem_id="score_first")
-                    score_b = gradio.Textbox(label="score of the second", interactive=False, elem_id="score_second")
-                verdict = gradio.Textbox(label="answer", interactive=False, elem_id="verdict")
-        gradio.Markdown("Where it looks, for each sentence and each of its words:")
-        where = gradio.Image(label="where it looks", elem_id="heat", **shown)
-        controls = [background, seed, uploaded, thing, shape, colour, crop, x, y, scale]
-        for choice, value, control in (
-            (background, "scene", seed),
-            (background, "upload", uploaded),
-            (thing, "shape", shape),
-            (thing, "shape", colour),
-            (thing, "upload", crop),
-        ):
-            only_for(choice, value, control)
-        for control in controls:
-            control.change(show, controls, picture, show_progress="hidden")
-        answer = [score_a, score_b, verdict, where]
-        for control in (model, first, second, *controls):  # clears the answer when an input changes
-            control.change(None, None, answer, js="() => ['', '', '', null]")
-        made.load(show, controls, picture, show_progress="hidden")
-        button.click(ask, [model, first, second, looks, *controls], [picture, *answer])
-    return made
+    only_for(background, "scene", seed)
+    only_for(background, "upload", uploaded)
+    only_for(thing, "shape", shape)
+    only_for(thing, "shape", colour)
+    only_for(thing, "upload", crop)
+    return [background, seed, uploaded, thing, shape, colour, crop, x, y, scale]
 
 
 def launch(made: Any, port: int | None, block: bool) -> str:

@@ -123,12 +123,12 @@ def run_notes(used: Sequence[RunSummary]) -> list[str]:
         return []
 
     def each(name: str, unit: str = "", between: str = " or ") -> list[str]:
-        values: list[Any] = sorted({run.about[name] for run in used} - {None})
+        values: list[Any] = sorted({run.info[name] for run in used} - {None})
         return [f"{unit}{between.join(map(value_text, values))}"] if values else []
 
     facts = [f"{len(used)} run{'s' * (len(used) > 1)}", *each("seed", "seeds ", ", "), *each("size", "size ")]
     facts += [f"{weights_of(used)} weights", *each("steps", "steps "), *each("train_examples", "training examples ")]
-    if any(run.about["unlabelled_examples"] for run in used):
+    if any(run.info["unlabelled_examples"] for run in used):
         facts += each("unlabelled_examples", "beside them unlabelled pairs of image and caption ")
     if any(run.settings.get("training.stream") for run in used):
         facts.append("those of training.stream=true never repeat an example")
@@ -150,11 +150,11 @@ def run_notes(used: Sequence[RunSummary]) -> list[str]:
 
 def omission_notes(runs: Runs, used: Iterable[RunSummary], every: Iterable[RunSummary]) -> list[str]:
     """How many runs of the folder a table is not about, by what sets them apart, and what could not be read at all."""
-    names = {run.about["name"] for run in used}
+    names = {run.info["name"] for run in used}
     kinds = Counter(
-        " and ".join([*sorted(run.kind), *(["mixed"] if run.about["setting"] == "mixed" else [])]) or "of other tables"
+        " and ".join([*sorted(run.traits), *(["mixed"] if run.info["setting"] == "mixed" else [])]) or "of other tables"
         for run in every
-        if run.about["name"] not in names
+        if run.info["name"] not in names
     )
     lines = []
     if kinds:
@@ -166,11 +166,11 @@ def omission_notes(runs: Runs, used: Iterable[RunSummary], every: Iterable[RunSu
 def size_text(runs: Runs, run: RunSummary) -> str:
     """How many examples a run was trained on; "" where that is not known. A stream never repeats an example, so its
     size is that of all it showed."""
-    examples, dataset = run.about["train_examples"], runs.datasets.get(run.about["dataset"] or "")
+    examples, dataset = run.info["train_examples"], runs.datasets.get(run.info["dataset"] or "")
     if run.settings.get("training.stream"):
         return f"{examples:,}, streamed" if examples is not None else "streamed"
     if examples is None and dataset is not None and "train" in dataset.manifest["splits"]:
-        examples = round(run.part * dataset.manifest["splits"]["train"]["rows"])
+        examples = round(run.train_fraction * dataset.manifest["splits"]["train"]["rows"])
     return "" if examples is None else f"{examples:,}"
 
 
@@ -182,11 +182,9 @@ def runs_of(
 ) -> list[RunSummary]:
     """Those of a task and a model, trained in one of the settings."""
     wanted = (task, model)
-    return [
-        run for run in runs if (run.about["task"], run.about["model"]) == wanted and run.about["setting"] in settings
-    ]
+    return [run for run in runs if (run.info["task"], run.info["model"]) == wanted and run.info["setting"] in settings]
 
 
 def with_traits(runs: Runs, *kind: str) -> list[RunSummary]:
-    """Those that are set apart from the runs of Table 2 by this and nothing else: see `RunSummary.kind`."""
-    return [run for run in run_summaries(runs) if run.kind == frozenset(kind)]
+    """Those that are set apart from the runs of Table 2 by this and nothing else: see `RunSummary.traits`."""
+    return [run for run in run_summaries(runs) if run.traits == frozenset(kind)]

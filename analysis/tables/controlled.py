@@ -41,8 +41,8 @@ def table12(runs: Runs) -> Table:
 
 
 def _controlled(runs: Runs, name: str, task: str, setting: str, sizes: Mapping[str, float]) -> Table:
-    sheet = TableBuilder()
-    chosen = [run for run in run_summaries(runs) if not run.kind - {"controlled", "subset"}]
+    builder = TableBuilder()
+    chosen = [run for run in run_summaries(runs) if not run.traits - {"controlled", "subset"}]
     used = []
     for size, part in sizes.items():
         for controlled in (True, False):
@@ -50,10 +50,10 @@ def _controlled(runs: Runs, name: str, task: str, setting: str, sizes: Mapping[s
                 found = [
                     run
                     for run in runs_of(chosen, task, model, (setting,))
-                    if ("controlled" in run.kind) == controlled and _is_size(run, part)
+                    if ("controlled" in run.traits) == controlled and _is_size(run, part)
                 ]
                 used += found
-                _controlled_line(sheet, runs, name, setting, (size, model, controlled), found)
+                _controlled_line(builder, runs, name, setting, (size, model, controlled), found)
     statistics = [(group, name) for group in ("OOD", "InD") for name in ("Mean", "Stdev.")]
     heads = (("", "Model"), ("", "Training examples"), ("", "Source"), *statistics, ("", "# Seeds"))
     title = (
@@ -69,16 +69,16 @@ def _controlled(runs: Runs, name: str, task: str, setting: str, sizes: Mapping[s
         "twice.",
         *omission_notes(runs, used, run_summaries(runs)),
     ]
-    return sheet.table(name, title, heads, used, notes)
+    return builder.table(name, title, heads, used, notes)
 
 
 def _is_size(run: RunSummary, part: float) -> bool:
     """A quarter of the train split of spatiality is the paper's 8k; where its size is unknown, so are 8,000."""
-    return run.part == part or (part == 0.25 and run.part == 8000)
+    return run.train_fraction == part or (part == 0.25 and run.train_fraction == 8000)
 
 
 def _controlled_line(
-    sheet: TableBuilder, runs: Runs, table: str, setting: str, key: tuple[str, str, bool], found: Sequence[RunSummary]
+    builder: TableBuilder, runs: Runs, table: str, setting: str, key: tuple[str, str, bool], found: Sequence[RunSummary]
 ) -> None:
     size, model, controlled = key
     label = ("Volta " if controlled else "") + MODEL_NAMES[model]
@@ -94,7 +94,7 @@ def _controlled_line(
             cells.append(
                 BLANK if mean is None else Cell("-") if mean.deviation is None else number_cell(mean.deviation)
             )
-            sheet.data.append(
+            builder.data.append(
                 {
                     "paper_size": size,
                     "train_examples": examples or None,
@@ -103,14 +103,14 @@ def _controlled_line(
                     "settings": settings or None,
                     "split": split,
                     **average.numbers(setting, split),
-                    "averaged": len(average.used),
+                    "averaged": len(average.averaged),
                     "paper_macro_f1": published[split].score,
                     "paper_deviation": or_nan(published[split].deviation),
                     "paper_averaged": published[split].seeds,
                 }
             )
-        cells.append(seeds_cell(len(average.used) or None))
-        sheet.add([Cell(label + sheet.mark(settings)), Cell(examples), source_cell(alike), *cells], size)
+        cells.append(seeds_cell(len(average.averaged) or None))
+        builder.add([Cell(label + builder.mark(settings)), Cell(examples), source_cell(alike), *cells], size)
     printed = []
     for split in SPLITS:
         found_here = published[split]
@@ -118,4 +118,4 @@ def _controlled_line(
             score_cell(found_here.score),
             number_cell(found_here.deviation) if found_here.deviation else Cell("-"),
         ]
-    sheet.paper((label, size), [*printed, seeds_cell(published["test_ood"].seeds)])
+    builder.paper((label, size), [*printed, seeds_cell(published["test_ood"].seeds)])

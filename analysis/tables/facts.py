@@ -19,7 +19,7 @@ from travlr.tasks import PAPER
 
 def table3(runs: Runs) -> Table:
     """Table 3: how many answers of each split are true and false, by the datasets' manifests."""
-    sheet = TableBuilder()
+    builder = TableBuilder()
     tasks = {digest: _task_of(runs, digest) for digest in runs.datasets}
     splits = {"train": "Train", "validation": "Val.", "test_ind": "InD Test", "test_ood": "OOD Test"}
     for task in PAPER:
@@ -27,18 +27,18 @@ def table3(runs: Runs) -> Table:
         for digest in digests or (None,):
             counts = {split: _true_false(runs, digest, split) for split in splits}
             label = digest[:8] if digest else ""
-            sheet.add(
+            builder.add(
                 [Cell(task), Cell(f"{OURS} {label}".strip()), *(_true_false_cell(found) for found in counts.values())]
             )
             for split, found in counts.items():
                 told = dict(zip(("true", "false"), found or (None, None), strict=True))
                 known = dict(zip(("paper_true", "paper_false"), paper.TABLE_3[task][split], strict=True))
-                sheet.data.append({"task": task, "dataset": digest, "split": split, **told, **known})
-        sheet.add([Cell(task), Cell("paper"), *(_true_false_cell(paper.TABLE_3[task][split]) for split in splits)])
+                builder.data.append({"task": task, "dataset": digest, "split": split, **told, **known})
+        builder.add([Cell(task), Cell("paper"), *(_true_false_cell(paper.TABLE_3[task][split]) for split in splits)])
     columns = [("", name) for name in ("Task", "Source", *splits.values())]
     notes = [f"{digest[:8]}: {dataset.folder}." for digest, dataset in runs.datasets.items()]
     title = "Table 3. Examples whose answer is true / false"
-    return sheet.table("table3", title, columns, [], [*notes, *(f"Left out: {line}." for line in runs.skipped)])
+    return builder.table("table3", title, columns, [], [*notes, *(f"Left out: {line}." for line in runs.skipped)])
 
 
 def _task_of(runs: Runs, digest: str) -> str | None:
@@ -69,22 +69,22 @@ def table6(runs: Runs, watts: float | None = None, grams_per_kwh: float | None =
             raise ValueError(f"{name}={value}: must be above 0")
     if grams_per_kwh is not None and watts is None:
         raise ValueError(f"grams_per_kwh={grams_per_kwh}: needs watts= too, what the hardware draws")
-    sheet = TableBuilder()
-    chosen = [_with_hardware(run) for run in with_traits(runs) if run.about["setting"] in TEST_SETTINGS]
+    builder = TableBuilder()
+    chosen = [_with_hardware(run) for run in with_traits(runs) if run.info["setting"] in TEST_SETTINGS]
     tasks = {"32k": ["spatiality"], "8k": [task for task in PAPER if task != "spatiality"]}  # the paper's sizes
     for (size, model), hours in paper.TABLE_6.items():
-        found = [run for run in chosen if run.about["model"] == model and run.about["task"] in tasks[size]]
+        found = [run for run in chosen if run.info["model"] == model and run.info["task"] in tasks[size]]
         trained_on: dict[str, list[RunSummary]] = {}
         for run in found:
             trained_on.setdefault(size_text(runs, run), []).append(run)
         for own_size, of_size in trained_on.items() or [("", [])]:
             for label, alike in variants(of_size, ("dataset",)) or [("", [])]:
-                names = _letters({run.about["task"] for run in alike} or tasks[size])
-                _hours_line(sheet, (size, model), (names, own_size), label, alike, (watts, grams_per_kwh))
+                names = _letters({run.info["task"] for run in alike} or tasks[size])
+                _hours_line(builder, (size, model), (names, own_size), label, alike, (watts, grams_per_kwh))
         known = [Cell("-" if value is None else f"{value:g}") for value in hours]
         carbon = paper.CARBON.get((size, model))
         labels = (_letters(tasks[size]), size, MODEL_NAMES[model])
-        sheet.paper(labels, [*known, Cell(), Cell(f"{carbon:g}" if carbon else "")])
+        builder.paper(labels, [*known, Cell(), Cell(f"{carbon:g}" if carbon else "")])
     heads = ("Task", "Training examples", "Model", "Source", "Image", "Caption", "Img.+Cap.", "Energy, kWh", "CO2e, kg")
     notes = [
         f"Tasks: {LEGEND}. Training examples: how many a run was trained on; streamed: none of them twice. Hours are "
@@ -97,7 +97,7 @@ def table6(runs: Runs, watts: float | None = None, grams_per_kwh: float | None =
         notes.append(f"Energy and CO2e: not measured, of one run in its slowest setting at {watts:g} W{electricity}.")
     title = "Table 6. Hours of training"
     told = [*notes, *omission_notes(runs, chosen, run_summaries(runs))]
-    return sheet.table("table6", title, [("", head) for head in heads], chosen, told)
+    return builder.table("table6", title, [("", head) for head in heads], chosen, told)
 
 
 def _letters(tasks: Collection[str]) -> str:
@@ -106,12 +106,12 @@ def _letters(tasks: Collection[str]) -> str:
 
 def _with_hardware(run: RunSummary) -> RunSummary:
     """With what it ran on among its settings, so that no mean is over different hardware."""
-    more = {name: run.about[name] for name in ("hardware", "precision")}
+    more = {name: run.info[name] for name in ("hardware", "precision")}
     return replace(run, settings=run.settings | more)
 
 
 def _hours_line(
-    sheet: TableBuilder,
+    builder: TableBuilder,
     key: tuple[str, str],
     trained_on: tuple[str, str],
     label: str,
@@ -123,11 +123,11 @@ def _hours_line(
     watts, grams = rates
     hours: dict[str, float | None] = {}
     for place, setting in enumerate(TEST_SETTINGS):
-        seconds = [run.about["train_seconds"] for run in runs if run.about["setting"] == setting]
+        seconds = [run.info["train_seconds"] for run in runs if run.info["setting"] == setting]
         known = [value for value in seconds if value is not None]
         hours[setting] = float(np.mean(known)) / 3600 if known else None
         published = paper.TABLE_6[key][place]
-        sheet.data.append(
+        builder.data.append(
             {
                 "paper_size": size,
                 "tasks": trained_on[0],
@@ -149,8 +149,8 @@ def _hours_line(
     estimates = [
         Cell(f"{value:.3g}") if value is not None else Cell() for value in (energy, _times(energy, grams, 1000))
     ]
-    labels = (*map(Cell, trained_on), Cell(MODEL_NAMES[model] + sheet.mark(label)))
-    sheet.add([*labels, source_cell(runs), *cells, *estimates])
+    labels = (*map(Cell, trained_on), Cell(MODEL_NAMES[model] + builder.mark(label)))
+    builder.add([*labels, source_cell(runs), *cells, *estimates])
 
 
 def _times(value: float | None, rate: float | None, per: float) -> float | None:
@@ -163,19 +163,19 @@ def _hours(value: float | None) -> Cell:
 
 def table8(runs: Runs) -> Table:
     """Table 8: trainable parameters of whole models, by size. Frozen runs train fewer and are left out."""
-    sheet = TableBuilder()
-    chosen = [run for run in run_summaries(runs) if not run.kind & {"frozen", "settings unknown"}]
+    builder = TableBuilder()
+    chosen = [run for run in run_summaries(runs) if not run.traits & {"frozen", "settings unknown"}]
     for (model, controlled), published in paper.TABLE_8.items():
-        found = [run for run in chosen if (run.about["model"], "controlled" in run.kind) == (model, controlled)]
+        found = [run for run in chosen if (run.info["model"], "controlled" in run.traits) == (model, controlled)]
         counted: dict[tuple[str, int | None], list[RunSummary]] = {}
         for run in found:
-            counted.setdefault((run.about["size"] or "", run.about["parameters"]), []).append(run)
+            counted.setdefault((run.info["size"] or "", run.info["parameters"]), []).append(run)
         label = ("Volta " if controlled else "") + MODEL_NAMES[model]
         for (size, parameters), alike in counted.items() or [(("", None), [])]:
             shown = BLANK if parameters is None else Cell(_millions(parameters))
             known = Cell(f"{published:.2f}")
-            sheet.add([Cell(label), Cell(size), source_cell(alike), shown, known])
-            sheet.data.append(
+            builder.add([Cell(label), Cell(size), source_cell(alike), shown, known])
+            builder.data.append(
                 {
                     "model": model,
                     "controlled": controlled,
@@ -188,7 +188,7 @@ def table8(runs: Runs) -> Table:
     heads = [("", name) for name in ("Model", "Size", "Source", "Parameters, M", "Paper's, M")]
     notes = ["Only size=base has the published architectures. Volta: the controlled ones."]
     title = "Table 8. Trainable parameters, millions"
-    return sheet.table("table8", title, heads, chosen, [*notes, *omission_notes(runs, chosen, run_summaries(runs))])
+    return builder.table("table8", title, heads, chosen, [*notes, *omission_notes(runs, chosen, run_summaries(runs))])
 
 
 def _millions(parameters: int) -> str:

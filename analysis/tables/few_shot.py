@@ -18,22 +18,22 @@ from travlr.tasks import PAPER
 def few_shot(runs: Runs) -> Table:
     """Table 9 and section 4.2: trained further on a few examples of the modality that had not been seen, and tested in
     it; before and after."""
-    sheet = TableBuilder()
+    builder = TableBuilder()
     every = run_summaries(runs)
-    by_run = {str(run.about["run"]): run for run in every}
+    by_run = {str(run.info["run"]): run for run in every}
     chosen: dict[tuple[str, str, str, str, int], list[RunSummary]] = {key: [] for key in paper.TABLE_9}
     for run in every:
-        if run.about["task"] not in PAPER or run.about["model"] not in MODEL_NAMES:
+        if run.info["task"] not in PAPER or run.info["model"] not in MODEL_NAMES:
             continue
         first = by_run.get(str(run.settings.get("start")))
-        if run.settings.get("start") and (first is None or first.about["setting"] != run.about["setting"]):
-            seen = str(first.about["setting"]) if first else _other(run.about["setting"])
-            about = run.about
-            chosen.setdefault((seen, about["setting"], about["task"], about["model"], about["seed"]), []).append(run)
+        if run.settings.get("start") and (first is None or first.info["setting"] != run.info["setting"]):
+            seen = str(first.info["setting"]) if first else _other(run.info["setting"])
+            info = run.info
+            chosen.setdefault((seen, info["setting"], info["task"], info["model"], info["seed"]), []).append(run)
     for key, found in chosen.items():
         for label, alike in variants(found, ("start",)) or [("", [])]:
             for found_run in alike or (None,):
-                _few_shot_line(sheet, key, label, found_run, by_run)
+                _few_shot_line(builder, key, label, found_run, by_run)
     heads = [("", name) for name in ("Setting", "Task", "Model", "Seed", "Source")]
     columns = [*heads, ("OOD", "Before"), ("OOD", "After"), ("InD", "After"), ("", "Above random in the paper")]
     title = (
@@ -44,7 +44,7 @@ def few_shot(runs: Runs) -> Table:
         f"Underlined: above random ({TEST}). The paper prints no scores here and says that none came above random.",
         *omission_notes(runs, used, every),
     ]
-    return sheet.table("few_shot", title, columns, used, notes)
+    return builder.table("few_shot", title, columns, used, notes)
 
 
 def _other(setting: str) -> str:
@@ -52,7 +52,7 @@ def _other(setting: str) -> str:
 
 
 def _few_shot_line(
-    sheet: TableBuilder,
+    builder: TableBuilder,
     key: tuple[str, str, str, str, int],
     label: str,
     run: RunSummary | None,
@@ -68,11 +68,11 @@ def _few_shot_line(
     ]
     published = "no" if key in paper.TABLE_9 else ""
     direction = f"{LONG_SETTINGS.get(seen, seen)} to {LONG_SETTINGS.get(setting, setting)}"
-    labels = (direction, LETTERS[task], MODEL_NAMES[model] + sheet.mark(label), str(seed))
+    labels = (direction, LETTERS[task], MODEL_NAMES[model] + builder.mark(label), str(seed))
     plain = [replace(cell, value=None) for cell in cells]
-    sheet.add([*map(Cell, labels), source_cell([run] if run else []), *plain, Cell(published)])
+    builder.add([*map(Cell, labels), source_cell([run] if run else []), *plain, Cell(published)])
     names = ("before_test_ood", "after_test_ood", "after_test_ind")
-    sheet.data.append(
+    builder.data.append(
         {
             "seen": seen,
             "trained_further_in": setting,
@@ -81,7 +81,7 @@ def _few_shot_line(
             "seed": seed,
             "settings": label or None,
             "weights": run.weights if run else None,
-            **{name: run.about[name] if run else None for name in ("train_examples", "unlabelled_examples")},
+            **{name: run.info[name] if run else None for name in ("train_examples", "unlabelled_examples")},
             **{name: or_nan(found.score(setting, split)) for name, (found, split) in zip(names, places, strict=True)},
             "above_random": after.above_random(setting, "test_ood") if run else None,
             "paper_above_random": False if published else None,

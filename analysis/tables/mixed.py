@@ -53,8 +53,8 @@ def table14(runs: Runs) -> Table:
         "Baselines: trained and tested in the column's setting, on 25, 25 and 50 % of the train split. #sd: how many "
         f"mixed runs converged. Arrows: differences above {LARGE:+.0f} and below {-LARGE:+.0f}, tested by nothing.",
     ]
-    chosen = [run for run in run_summaries(runs) if not run.kind - {"subset"}]
-    if any(run.settings.get("training.stream") for run in chosen if run.about["setting"] == "mixed"):
+    chosen = [run for run in run_summaries(runs) if not run.traits - {"subset"}]
+    if any(run.settings.get("training.stream") for run in chosen if run.info["setting"] == "mixed"):
         notes.append(
             "Mixed runs of training.stream=true saw other examples than the train split, of which the baselines saw a "
             "part: the paper's comparison needs training.stream=false for both."
@@ -67,39 +67,39 @@ PARTS = {"image": 0.25, "caption": 0.25, "image+caption": 0.5}  # of a mixed dat
 
 def _mixed(runs: Runs, name: str, title: str, chosen: Sequence[RunSummary], notes: Iterable[str]) -> Table:
     """Both tables: of each cell the mean of the mixed runs, and of what it is compared with."""
-    sheet = TableBuilder()
+    builder = TableBuilder()
     used: dict[str, RunSummary] = {}
     known = paper.TABLE_13 if name == "table13" else paper.TABLE_14
     for task in PAPER:
         for model in BIMODAL:
-            mixed = [run for run in runs_of(chosen, task, model, ("mixed",)) if not run.kind]
+            mixed = [run for run in runs_of(chosen, task, model, ("mixed",)) if not run.traits]
             others = runs_of(chosen, task, model)
             for label, found in variants(mixed) or [("", [])]:
                 cells = []
                 for split in SPLITS:
                     for test in TEST_SETTINGS:
                         base = [run for run in others if _is_baseline(name, run, test) and _alike(name, run, found)]
-                        used |= {run.about["name"]: run for run in (*found, *base)}
+                        used |= {run.info["name"]: run for run in (*found, *base)}
                         numbers = (SeedAverage(found), SeedAverage(base), split, test)
                         cells.append(_mixed_cell(name, *numbers))
                         key = {"task": task, "model": model, "settings": label or None}
-                        sheet.data.append(key | _mixed_record(known[task, model, split, test], *numbers))
+                        builder.data.append(key | _mixed_record(known[task, model, split, test], *numbers))
                 converged = seeds_cell(SeedAverage(found).converged if found else None)
-                labels = (Cell(LETTERS[task]), Cell(MODEL_NAMES[model] + sheet.mark(label)))
-                sheet.add([*labels, source_cell(found), *cells, converged], task)
+                labels = (Cell(LETTERS[task]), Cell(MODEL_NAMES[model] + builder.mark(label)))
+                builder.add([*labels, source_cell(found), *cells, converged], task)
             printed = [known[task, model, split, test] for split in SPLITS for test in TEST_SETTINGS]
             shown = [_mixed_text(found.score, found.difference) for found in printed]
-            sheet.paper((LETTERS[task], MODEL_NAMES[model]), [*shown, seeds_cell(printed[0].seeds)])
+            builder.paper((LETTERS[task], MODEL_NAMES[model]), [*shown, seeds_cell(printed[0].seeds)])
     tested = [(group, SHORT_SETTINGS[test]) for group in ("OOD", "InD") for test in TEST_SETTINGS]
     told = [*notes, *omission_notes(runs, used.values(), run_summaries(runs))]
-    return sheet.table(name, title, [*LABEL_COLUMNS, *tested, ("", "#sd")], list(used.values()), told)
+    return builder.table(name, title, [*LABEL_COLUMNS, *tested, ("", "#sd")], list(used.values()), told)
 
 
 def _is_baseline(table: str, run: RunSummary, test: str) -> bool:
     """Whether a mixed score in a test setting is compared with that run's."""
     if table == "table13":
-        return run.about["setting"] == "image+caption" and not run.kind
-    return run.about["setting"] == test and run.part == PARTS[test]
+        return run.info["setting"] == "image+caption" and not run.traits
+    return run.info["setting"] == test and run.train_fraction == PARTS[test]
 
 
 def _alike(table: str, run: RunSummary, mixed: Sequence[RunSummary]) -> bool:

@@ -1,4 +1,4 @@
-"""The answer in one table: every model, task, test setting and split, with what text alone reaches below."""
+"""All scores in one table: every model, task, test setting and split, with the baselines below."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ SHOWN = {"controlled": "Volta {}", "with a reader": "{} + reader", "with consist
 def overview(runs: Runs) -> Table:
     """Mean macro-F1 of each model and training setting, by task, test setting and split; baselines below.
 
-    Of runs that are set apart from those of Table 2 (see `RunSummary.kind`), those with a reader, with consistency and of
-    controlled architectures have lines of their own; others are left out, unless there is nothing else.
+    Runs with a reader, with consistency and of controlled architectures have lines of their own; other runs that differ
+    from those of Table 2 (see `RunSummary.traits`) are left out, unless there is nothing else.
     """
     every = _rank_by_task(_rank_by_task(run_summaries(runs), "dataset"), "inputs.vocabulary")
-    used = [run for run in every if run.kind <= SHOWN.keys()] or every
-    tasks = in_order((str(run.about["task"]) for run in used), TASKS)
+    used = [run for run in every if run.traits <= SHOWN.keys()] or every
+    tasks = in_order((str(run.info["task"]) for run in used), TASKS)
     places = [(task, test, split) for task in tasks for test in TEST_SETTINGS for split in TEST_SPLITS]
     columns = ["name", "test_setting", "split", "interval_low", "interval_high", "couples_right"]
     measured = {tuple(row[:3]): row[3:] for row in runs.results[columns].itertuples(index=False, name=None)}
-    sheet = TableBuilder()
-    for label, setting, line in _lines(sheet, used):
-        cells = [_cell(sheet, line, label, setting, place, measured) for place in places]
-        sheet.add([Cell(label), Cell(SHORT_SETTINGS.get(setting, setting.capitalize())), *cells])
+    builder = TableBuilder()
+    for label, setting, line in _lines(builder, used):
+        cells = [_cell(builder, line, label, setting, place, measured) for place in places]
+        builder.add([Cell(label), Cell(SHORT_SETTINGS.get(setting, setting.capitalize())), *cells])
     heads = [("", "", "Model"), ("", "", "Trained in")]
     heads += [(task, SHORT_SETTINGS[test], SPLITS[split]) for task, test, split in places]
     notes = [
@@ -54,15 +54,15 @@ def overview(runs: Runs) -> Table:
         *omission_notes(runs, used, every),
     ]
     title = "Macro-F1 by model, task, test setting and split"
-    table = sheet.table("overview", title, heads, used, notes)
-    baselines = tuple(_baseline(sheet, runs.results, name, places) for name in BASELINES)
-    return replace(table, rows=(*table.rows, *baselines), data=pd.DataFrame(sheet.data), shaded=True)
+    table = builder.table("overview", title, heads, used, notes)
+    baselines = tuple(_baseline(builder, runs.results, name, places) for name in BASELINES)
+    return replace(table, rows=(*table.rows, *baselines), data=pd.DataFrame(builder.data), shaded=True)
 
 
 def _rank_by_task(runs: Sequence[RunSummary], name: str) -> list[RunSummary]:
     """Runs with a rank in place of a setting whose values depend on the task: 1 for the most frequent value of a task,
     2 for the next, and so on. So runs on different tasks that were trained alike have equal settings."""
-    keys = [(str(run.about["task"]), str(run.settings.get(name))) for run in runs]
+    keys = [(str(run.info["task"]), str(run.settings.get(name))) for run in runs]
     counts, ranks = Counter(keys), dict[tuple[str, str], int]()
     for task, value in sorted(counts, key=lambda key: (-counts[key], key)):
         ranks[task, value] = 1 + sum(task == other for other, _ in ranks)
@@ -72,60 +72,60 @@ def _rank_by_task(runs: Sequence[RunSummary], name: str) -> list[RunSummary]:
     ]
 
 
-def _lines(sheet: TableBuilder, runs: Sequence[RunSummary]) -> Iterator[tuple[str, str, list[RunSummary]]]:
-    """What each line is called, its training setting, and its runs, which differ in task and seed alone."""
-    for model in in_order((str(run.about["model"]) for run in runs), MODEL_NAMES):
-        own = [run for run in runs if run.about["model"] == model]
-        for kind in sorted({run.kind for run in own}, key=lambda kind: (len(kind), sorted(kind))):
+def _lines(builder: TableBuilder, runs: Sequence[RunSummary]) -> Iterator[tuple[str, str, list[RunSummary]]]:
+    """The label of each line, its training setting, and its runs, which differ in task and seed alone."""
+    for model in in_order((str(run.info["model"]) for run in runs), MODEL_NAMES):
+        own = [run for run in runs if run.info["model"] == model]
+        for kind in sorted({run.traits for run in own}, key=lambda kind: (len(kind), sorted(kind))):
             label = MODEL_NAMES.get(model, model)
             for name in sorted(kind):
                 label = SHOWN.get(name, f"{{}}, {name}").format(label)
-            for settings, alike in variants([run for run in own if run.kind == kind]):
-                for setting in in_order((str(run.about["setting"]) for run in alike), SETTINGS):
-                    line = [run for run in alike if run.about["setting"] == setting]
-                    yield label + sheet.mark(settings), setting, line
+            for settings, alike in variants([run for run in own if run.traits == kind]):
+                for setting in in_order((str(run.info["setting"]) for run in alike), SETTINGS):
+                    line = [run for run in alike if run.info["setting"] == setting]
+                    yield label + builder.mark(settings), setting, line
 
 
 def _cell(
-    sheet: TableBuilder, line: Sequence[RunSummary], label: str, setting: str, place: Place, measured: Measured
+    builder: TableBuilder, line: Sequence[RunSummary], label: str, setting: str, place: Place, measured: Measured
 ) -> Cell:
     task, test, split = place
-    average = SeedAverage([run for run in line if run.about["task"] == task])
+    average = SeedAverage([run for run in line if run.info["task"] == task])
     key = {"model": label, "train_setting": setting, "task": task, "test_setting": test, "split": split}
-    sheet.data.append(key | average.numbers(test, split))
+    builder.data.append(key | average.numbers(test, split))
     score = average.score(test, split)
     if score is None:
         return Cell() if average.runs else BLANK  # a text-only model is not tested in image
-    told = [f"{label}, trained in {setting} on {task}, tested in {test}, {split}: {score:.2f}"]
-    for run in average.used:
-        numbers = measured[run.about["name"], test, split]
-        told.append(f"seed {run.about['seed']}: {run.score(test, split):.2f}{_more(*numbers)}")
-    told.append(f"{average.converged} of {len(average.runs)} converged")
-    where = {"task": task, "model": line[0].about["model"], "setting": setting, "test": test, "split": split}
+    lines = [f"{label}, trained in {setting} on {task}, tested in {test}, {split}: {score:.2f}"]
+    for run in average.averaged:
+        numbers = measured[run.info["name"], test, split]
+        lines.append(f"seed {run.info['seed']}: {run.score(test, split):.2f}{_more(*numbers)}")
+    lines.append(f"{average.converged} of {len(average.runs)} converged")
+    where = {"task": task, "model": line[0].info["model"], "setting": setting, "test": test, "split": split}
     above = average.above_random(test, split)
     classes = ["own"] * (main_test_setting(setting) == test) + ["chance"] * (not above)
-    return Cell(_text(score), score, underlined=above, hint="; ".join(told), link=urlencode(where),
+    return Cell(_text(score), score, underlined=above, hint="; ".join(lines), link=urlencode(where),
                 classes=" ".join(classes))  # fmt: skip
 
 
 def _text(score: float) -> str:
-    """One digit; what is below 100 does not read 100.0."""
+    """One digit; a score below 100 is not rounded up to 100.0."""
     return f"{min(score, 99.9) if score < 100 else score:.1f}"
 
 
 def _more(low: float, high: float, couples: float) -> str:
-    """The interval of a run's score, and couple accuracy, where they are known."""
+    """The interval of a run's score, and couple accuracy, where results have them."""
     interval = "" if pd.isna(low) or pd.isna(high) else f" [{low:.2f}, {high:.2f}]"
     return interval + ("" if pd.isna(couples) else f", couples right {couples:.1f} %")
 
 
-def _baseline(sheet: TableBuilder, results: pd.DataFrame, name: str, places: Sequence[Place]) -> tuple[Cell, ...]:
+def _baseline(builder: TableBuilder, results: pd.DataFrame, name: str, places: Sequence[Place]) -> tuple[Cell, ...]:
     words = BASELINES[name].replace(" and number of", ",")
     cells = [Cell(TEXT_ALONE), Cell(words)]
     for task, test, split in places:
         level = results.loc[(results["task"] == task) & (results["split"] == split), f"floor_{name}"].max()
-        known = pd.notna(level)
-        cells.append(Cell(_text(level), float(level), classes="baseline") if known else Cell())
-        told = {"task": task, "test_setting": test, "split": split, "macro_f1": float(level) if known else None}
-        sheet.data.append({"model": f"{TEXT_ALONE}: {words}", **told})
+        score = float(level) if pd.notna(level) else None
+        cells.append(Cell() if score is None else Cell(_text(score), score, classes="baseline"))
+        record = {"model": f"{TEXT_ALONE}: {words}", "task": task, "test_setting": test, "split": split}
+        builder.data.append(record | {"macro_f1": score})
     return tuple(cells)

@@ -40,7 +40,7 @@ class Column:
     more: tuple[tuple[str, Any], ...] = ()  # of the data frame, beside train_setting and test_setting
 
     def has(self, run: RunSummary) -> bool:
-        return run.about["setting"] == self.train and self.of(run)
+        return run.info["setting"] == self.train and self.of(run)
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ Lookup = Callable[[GridRow, Column], Published | None]
 
 
 def _fill_grid(
-    sheet: TableBuilder, lines: Iterable[GridRow], columns: Sequence[Column], known: Lookup, free: Sequence[str]
+    builder: TableBuilder, lines: Iterable[GridRow], columns: Sequence[Column], known: Lookup, free: Sequence[str]
 ) -> None:
-    """Fill a sheet: for each line one row for each variant of its runs, and one of what the paper has."""
+    """Fill a builder: for each line one row for each variant of its runs, and one of what the paper has."""
     for line in lines:
         for label, runs in variants(line.runs, free) or [("", [])]:
             cells = []
@@ -73,11 +73,11 @@ def _fill_grid(
                 published = known(line, column) or Published()
                 cells.append(_cell(average, column))
                 if column.test is not None:
-                    sheet.data.append(_record(line, column, label, average, published))
-            labels = (LETTERS[line.task], MODEL_NAMES[line.model] + sheet.mark(label), *line.labels)
-            sheet.add([*map(Cell, labels), source_cell(runs), *cells], line.task)
+                    builder.data.append(_record(line, column, label, average, published))
+            labels = (LETTERS[line.task], MODEL_NAMES[line.model] + builder.mark(label), *line.labels)
+            builder.add([*map(Cell, labels), source_cell(runs), *cells], line.task)
         published_cells = [_published_cell(known(line, column), column.test is None) for column in columns]
-        sheet.paper((LETTERS[line.task], MODEL_NAMES[line.model], *line.labels), published_cells)
+        builder.paper((LETTERS[line.task], MODEL_NAMES[line.model], *line.labels), published_cells)
 
 
 def _cell(average: SeedAverage, column: Column) -> Cell:
@@ -129,13 +129,13 @@ def _grid_table(
     free: Sequence[str] = (),
     notes: Iterable[str] = (),
 ) -> Table:
-    sheet = TableBuilder()
-    _fill_grid(sheet, lines, columns, known, free)
-    used = list({run.about["name"]: run for line in lines for run in line.runs if any(c.has(run) for c in columns)}
+    builder = TableBuilder()
+    _fill_grid(builder, lines, columns, known, free)
+    used = list({run.info["name"]: run for line in lines for run in line.runs if any(c.has(run) for c in columns)}
                 .values())  # fmt: skip
     names = [*heads, *((column.group, column.name) for column in columns)]
     told = [*MARKS, *notes, *omission_notes(runs, used, run_summaries(runs))]
-    return sheet.table(name, title, names, used, told)
+    return builder.table(name, title, names, used, told)
 
 
 def table2(runs: Runs) -> Table:
@@ -158,10 +158,10 @@ def _table2_score(line: GridRow, column: Column) -> Published | None:
 def _seed_notes(lines: Iterable[GridRow], seeds: int = 3) -> list[str]:
     """How many cells have fewer runs than the paper's three."""
     counts = [
-        sum(run.about["setting"] == setting for run in found)
+        sum(run.info["setting"] == setting for run in found)
         for line in lines
         for _, found in variants(line.runs)
-        for setting in {run.about["setting"] for run in found}
+        for setting in {run.info["setting"] for run in found}
     ]
     few = sum(count < seeds for count in counts)
     return [f"Fewer than {seeds} seeds: {few} of {len(counts)} groups of runs."] if few else []
@@ -203,7 +203,7 @@ def _with_text_only(chosen: Sequence[RunSummary]) -> list[GridRow]:
 
 def subsets(runs: Runs) -> Table:
     """Appendix C: how much of the train split a model needs; each tested in its own setting."""
-    chosen = [run for run in run_summaries(runs) if not run.kind - {"subset"}]
+    chosen = [run for run in run_summaries(runs) if not run.traits - {"subset"}]
     parts = {f"{part:.4g}": part / 100 for part in (12.5, 25, 50, 100)}
     lines, names = [], (*BIMODAL, *TEXT_ONLY)
     streams = any(run.settings.get("training.stream") for run in chosen)
@@ -242,7 +242,7 @@ def _is_part(part: float | None) -> Callable[[RunSummary], bool]:
 
     def fits(run: RunSummary) -> bool:
         stream = bool(run.settings.get("training.stream"))
-        return stream if part is None else not stream and run.part == part
+        return stream if part is None else not stream and run.train_fraction == part
 
     return fits
 
@@ -254,9 +254,9 @@ def transfer(runs: Runs) -> Table:
     for train, other in (("image", "caption"), ("caption", "image")):
         columns += [Column(LONG_SETTINGS[train], SHORT_SETTINGS[test], train, test) for test in (train, other)]
         columns.append(Column(LONG_SETTINGS[train], "#sd", train, None))
-    chosen = [run for run in run_summaries(runs) if not run.kind - {"with a reader", "with consistency"}]
-    helped = [run for run in chosen if run.kind]
-    models = [model for model in BIMODAL if model == "uniter" or any(run.about["model"] == model for run in helped)]
+    chosen = [run for run in run_summaries(runs) if not run.traits - {"with a reader", "with consistency"}]
+    helped = [run for run in chosen if run.traits]
+    models = [model for model in BIMODAL if model == "uniter" or any(run.info["model"] == model for run in helped)]
     ways = {(500, False), (0, True)} - ({(500, False)} if any(_help(run)[0] for run in helped) else set())
     lines = []
     for task in PAPER:

@@ -24,13 +24,13 @@ def compare(runs: Runs, name_a: str, name_b: str) -> Table:
     dataset was not found, examples stand for themselves, and a note says so. Raises `ValueError` for a name that is
     not there, and for runs on different datasets.
     """
-    found = {run.about["name"]: run for run in run_summaries(runs)}
+    found = {run.info["name"]: run for run in run_summaries(runs)}
     for name in (name_a, name_b):
         if name not in found:
             raise ValueError(f"{name}: no finished run has this name; choose from {', '.join(found)}")
     one, other = found[name_a], found[name_b]
-    digest = one.about["dataset"]
-    if digest is None or digest != other.about["dataset"]:
+    digest = one.info["dataset"]
+    if digest is None or digest != other.info["dataset"]:
         raise ValueError(f"{name_a} and {name_b}: tested on different datasets; compare two runs on the same one")
     scenes = runs.examples(digest).set_index("id")["scene"] if digest in runs.datasets else None
     predictions = [read_predictions(runs.folder / name).to_pandas() for name in (name_a, name_b)]
@@ -54,13 +54,13 @@ def _compare_table(
     adjusted: Mapping[tuple[str, str], float],
     clustered: bool,
 ) -> Table:
-    sheet = TableBuilder()
+    builder = TableBuilder()
     for place in places:
         result = results.get(place)
         told: dict[str, Any] = {"split": place[0], "test_setting": place[1]}
         if result is None:
-            sheet.add([*map(Cell, (place[0], SHORT_SETTINGS[place[1]])), *[BLANK] * 8])
-            sheet.data.append(told)
+            builder.add([*map(Cell, (place[0], SHORT_SETTINGS[place[1]])), *[BLANK] * 8])
+            builder.data.append(told)
             continue
         differs = adjusted[place] < LEVEL and not result.interval_low <= 0 <= result.interval_high
         higher = ("A" if result.difference > 0 else "B") if differs else "no difference shown"
@@ -72,12 +72,12 @@ def _compare_table(
             f"{adjusted[place]:.2g}",
             higher,
         ]
-        sheet.add(map(Cell, (place[0], SHORT_SETTINGS[place[1]], *texts)))
-        sheet.data.append(told | vars(result) | {"p_adjusted": adjusted[place], "differs": differs})
+        builder.add(map(Cell, (place[0], SHORT_SETTINGS[place[1]], *texts)))
+        builder.data.append(told | vars(result) | {"p_adjusted": adjusted[place], "differs": differs})
     heads = ("Split", "Tested in", "Examples", "A", "B", "A - B [95 %]", "A right", "B right", "p", "Higher")
     apart = map(settings_text, differing_settings([run.settings for run in runs]))
     names = [
-        f"{letter}: {run.about['name']}, {run.weights} weights" + f"; {settings}" * bool(settings)
+        f"{letter}: {run.info['name']}, {run.weights} weights" + f"; {settings}" * bool(settings)
         for letter, run, settings in zip("AB", runs, apart, strict=True)
     ]
     unit = "scenes (all examples of a scene together)" if clustered else "examples; the dataset was not found"
@@ -87,5 +87,5 @@ def _compare_table(
         "A right, B right: how many of these one run has more right of than the other. p: two-sided exact McNemar "
         f"test, Holm-adjusted for the {len(results)} rows. Higher: told if p < {LEVEL} and the interval is without 0.",
     ]
-    title = f"{runs[0].about['name']} (A) and {runs[1].about['name']} (B) on the same examples"
-    return sheet.table("compare", title, [("", head) for head in heads], [], notes)
+    title = f"{runs[0].info['name']} (A) and {runs[1].info['name']} (B) on the same examples"
+    return builder.table("compare", title, [("", head) for head in heads], [], notes)

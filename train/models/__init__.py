@@ -52,9 +52,7 @@ MODEL_SIZES: dict[str, dict[str, dict[str, Any]]] = {
     "bert": {"": {"vocabulary": 28996}},
     "roberta": {"": {"vocabulary": 50265, "positions": 514, "types": 1, "epsilon": 1e-5}},
 }
-CONTROLLED = {
-    "vocabulary": 30522
-}  # of all controlled models: in Volta, UNITER too has the vocabulary of bert-base-uncased
+CONTROLLED = {"vocabulary": 30522}  # of bert-base-uncased: in Volta, UNITER too has it
 
 
 def shape_of(name: str, size: str = "base", **changes: Any) -> Shape:

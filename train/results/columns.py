@@ -1,4 +1,4 @@
-"""The names that results share: columns, test settings, splits and baselines. Training writes them, analysis reads them."""
+"""The names that results share: columns, test settings, splits and baselines, for training and analysis."""
 
 from __future__ import annotations
 

@@ -97,8 +97,16 @@ def bar_chart(group: Group, series: Mapping[str, Sequence[MetricRow]]) -> Figure
     across = math.ceil(len(axes_names) / max(1, rows))
     parts = [axes_names[n : n + across] for n in range(0, len(axes_names), across)]
     note = "Whiskers: 95 % intervals over clusters of items. Items that were not scored are left out."
-    figure, panels = panel_figure([f"Accuracy: {group.title}"], len(measures) * len(parts), [(max(4.5, across * each), 1.7)],
-                          note=note, key=key, left=0.5, gap=(0.3, 0.75), below=0.75)  # fmt: skip
+    figure, panels = panel_figure(
+        [f"Accuracy: {group.title}"],
+        len(measures) * len(parts),
+        [(max(4.5, across * each), 1.7)],
+        note=note,
+        key=key,
+        left=0.5,
+        gap=(0.3, 0.75),
+        below=0.75,
+    )
     for n, (axes,) in enumerate(panels):
         _bars(axes, group, series, measures[n // len(parts)], parts[n % len(parts)])
         axes.set_xlim(-0.5, across - 0.5)

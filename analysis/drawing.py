@@ -1,0 +1,204 @@
+"""The figures of a report: which ones there are, and drawing them in several processes, one run at a time."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import io
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.averages import RunSummary, run_summaries
+from analysis.document import FigureFile, FigureSpec
+from analysis.errors import RunErrors, run_errors
+from analysis.runs import Runs
+from train.results.columns import main_test_setting
+from travlr.cli import Log
+from travlr.tasks import TASKS
+from travlr.workers import Progress, end_with_parent
+
+COLOURS = 128  # of a figure on the page; the files have all
+BIMODAL_FIGURES = ("agreement", "calibration")  # are drawn of one run of each task and model, see `_bimodal_runs`
+BY_MODALITIES = ("image+caption", "mixed", "image", "caption")  # training settings, most informative first
+
+
+@dataclass(frozen=True)
+class WorkItem:
+    """The figures of several runs; or `run`, whose predictions are read once, and its figures."""
+
+    figures: list[FigureSpec]
+    run: str | None = None
+
+    @property
+    def steps(self) -> int:
+        return len(self.figures) + (self.run is not None)
+
+
+@dataclass(frozen=True)
+class WorkResult:
+    figures: list[FigureFile]
+    errors: RunErrors | None
+    skipped: list[str]
+
+
+# Which figures -------------------------------------------------------------------------------------------------------
+
+
+def work_items(runs: Runs) -> list[WorkItem]:
+    """All figures and runs of a report, in its order: by task, figures of several runs first."""
+    from analysis.figures import FIGURES
+
+    summaries = run_summaries(runs)
+    for run in summaries:
+        if run.info["task"] not in TASKS:
+            runs.skipped.append(f"{run.info['name']}: unknown task {run.info['task']!r}")
+    representative = representative_runs([run for run in summaries if run.info["task"] in TASKS])
+    items = []
+    for task in TASKS:
+        of_task = [run for run in summaries if run.info["task"] == task]
+        for kind in (name for name, kind in FIGURES.items() if kind.of in ("results", "curves") and of_task):
+            items.append(WorkItem([FigureSpec(kind, f"{kind}-{task}", {"task": task})]))
+        readable = [run for run in of_task if run.info["dataset"] in runs.datasets]
+        for digest in sorted({run.info["dataset"] for run in readable}):
+            where = {"dataset": digest, "task": task}
+            items.append(WorkItem([FigureSpec("dataset", f"dataset-{task}-{digest[:8]}", where)]))
+        items += [WorkItem(list(_figures_of(run, representative)), run.info["name"]) for run in readable]
+    return items
+
+
+def representative_runs(runs: Sequence[RunSummary]) -> list[RunSummary]:
+    """One run of each task, model and setting: converged if any has, of Table 2 if any is; then the lowest seed."""
+    order = sorted(runs, key=lambda run: (not run.converged, bool(run.traits), run.info["seed"] or 0, run.info["name"]))
+    first: dict[tuple[str, ...], RunSummary] = {}
+    for run in order:
+        first.setdefault(tuple(str(run.info[name]) for name in ("task", "model", "setting")), run)
+    return [run for run in runs if run in first.values()]
+
+
+def _figures_of(run: RunSummary, representative: Sequence[RunSummary]) -> Iterator[FigureSpec]:
+    """The figures of a run: none, unless it stands for its task, model and setting."""
+    from analysis.figures import FIGURES
+
+    name, tests = run.info["name"], {test for test, _ in run.rows}
+    for kind, figure in FIGURES.items():
+        if figure.of != "predictions" or run.info["task"] not in figure.tasks or not tests >= set(figure.tests):
+            continue
+        if run in (_bimodal_runs(representative) if kind in BIMODAL_FIGURES else representative):
+            test = {} if figure.tests else {"test_setting": main_test_setting(run.info["setting"] or "")}
+            yield FigureSpec(kind, f"{kind}-{name}", {"name": name} | test)
+
+
+def _bimodal_runs(runs: Iterable[RunSummary]) -> list[RunSummary]:
+    """Of each task and model, the run that was trained on most of both modalities."""
+    places = {setting: place for place, setting in enumerate(BY_MODALITIES)}
+    first: dict[tuple[str, str], RunSummary] = {}
+    for run in sorted(runs, key=lambda run: places.get(run.info["setting"], len(places))):
+        first.setdefault((run.info["task"], run.info["model"]), run)
+    return list(first.values())
+
+
+# Drawing -------------------------------------------------------------------------------------------------------------
+
+_worker_state: dict[str, Any] = {}  # of a process that draws: runs, folder, formats
+
+
+def _begin(runs: Runs, folder: Path, formats: Sequence[str]) -> None:
+    _worker_state.update(runs=runs, folder=folder, formats=formats)
+
+
+def _begin_worker(runs: Runs, folder: Path, formats: Sequence[str]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent alone answers Ctrl-C
+    end_with_parent()
+    _begin(runs, folder, formats)
+
+
+def draw_all(
+    items: Sequence[WorkItem], runs: Runs, folder: Path, formats: Sequence[str], workers: int, log: Log
+) -> list[WorkResult]:
+    """The result of each work item, in their order; figures are written to `folder`.
+
+    workers: processes, 0 for one per core. Raises `ValueError` where a process dies.
+    """
+    results: dict[int, WorkResult] = {}
+    total = sum(item.steps for item in items)
+    with Progress(total, log, "runs and figures") as progress, _pool(workers, (runs, folder, formats)) as compute:
+        for number, result in compute(items):
+            results[number] = result
+            progress.advance(items[number].steps)
+    return [results[number] for number in range(len(items))]
+
+
+Compute = Callable[[Sequence[WorkItem]], Iterator[tuple[int, WorkResult]]]
+
+
+@contextlib.contextmanager
+def _pool(workers: int, state: tuple[Runs, Path, Sequence[str]]) -> Iterator[Compute]:
+    """A function that computes work items, in this process or in several, in any order."""
+    workers = workers or len(os.sched_getaffinity(0))
+    if workers == 1:
+        _begin(*state)
+        yield lambda items: ((number, process_item(item)) for number, item in enumerate(items))
+        return
+    context = multiprocessing.get_context("spawn")  # threads of pyarrow do not survive a fork
+    pool = concurrent.futures.ProcessPoolExecutor(workers, context, _begin_worker, state)
+
+    def compute(items: Sequence[WorkItem]) -> Iterator[tuple[int, WorkResult]]:
+        numbers = {pool.submit(process_item, item): number for number, item in enumerate(items)}
+        for future in concurrent.futures.as_completed(numbers):
+            yield numbers[future], future.result()
+
+    try:
+        yield compute
+    except BrokenProcessPool:
+        raise ValueError("a process that draws died (out of memory?); try --workers 1") from None
+    finally:
+        for process in list((pool._processes or {}).values()):  # without waiting: the folder is not in place yet
+            process.kill()
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def process_item(item: WorkItem) -> WorkResult:
+    """Read a run's predictions, once, and draw its figures. What cannot be read or drawn is a line in `skipped`."""
+    from analysis.figures import FIGURES, draw
+
+    runs: Runs = _worker_state["runs"]
+    before, figures, skipped, errors, predictions = list(runs.skipped), [], list[str](), None, None
+    if item.run is not None:
+        predictions = runs.predictions(name=item.run)
+        if not len(predictions):
+            return WorkResult([], None, [line for line in runs.skipped if line not in before])
+        digest = runs.results.loc[runs.results["name"] == item.run, "dataset"].iloc[0]
+        errors = run_errors(item.run, predictions, runs.examples(digest))
+    for spec in item.figures:
+        try:
+            if predictions is None:
+                figure = draw(spec.kind, runs, **spec.where)
+            else:
+                test = spec.where.get("test_setting")
+                rows = predictions if test is None else predictions[predictions["test_setting"] == test]
+                figure = FIGURES[spec.kind].draw(rows, runs.results)
+        except ValueError as error:
+            skipped.append(f"figure {spec.name}: {error}")
+            continue
+        figures.append(_save(spec, figure))
+    return WorkResult(figures, errors, [*(line for line in runs.skipped if line not in before), *skipped])
+
+
+def _save(spec: FigureSpec, figure: Any) -> FigureFile:
+    """Write the files of a figure. On the page it is a PNG of few colours, a third as large."""
+    from PIL import Image
+
+    from analysis.figures import save
+
+    save(figure, _worker_state["folder"], spec.name, _worker_state["formats"])
+    alt = " ".join(text.get_text() for text in figure.texts)
+    with Image.open(_worker_state["folder"] / f"{spec.name}.png") as image:
+        small, method = io.BytesIO(), Image.Quantize.FASTOCTREE
+        image.convert("RGB").quantize(COLOURS, method=method, dither=Image.Dither.NONE).save(small, "PNG")
+        return FigureFile(spec, figure.get_label(), alt, small.getvalue(), image.size)
