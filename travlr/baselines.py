@@ -324,10 +324,12 @@ def _first(
     example: np.ndarray, starts: np.ndarray, words: tuple[np.ndarray, ...], shape: tuple[int, ...]
 ) -> np.ndarray:
     """(N, W): the position in its caption of the first object that a word describes, -1 if there is none."""
-    first = np.full(shape, -1)
+    none = len(example) + 1
+    first = np.full(shape, none)
     position = np.arange(len(example)) - starts[example]
     for word in words:
-        first[example[::-1], word[::-1]] = position[::-1]  # later assignments win: those of the first objects
+        np.minimum.at(first, (example, word), position)
+    first[first == none] = -1
     return first
 
 
