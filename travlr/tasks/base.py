@@ -70,6 +70,9 @@ class Task(ABC):
     name: ClassVar[str]
     title: ClassVar[str]  # one line, for the dataset card
     Config: ClassVar[type[Config]]  # the settings of the task
+    # What an answer follows from: the `place` of two objects, the `count` of one noun, the `counts` of two, or the
+    # `binding` of attributes in single objects. A baseline must not see all of it (travlr/baselines.py).
+    decided_by: ClassVar[str] = "binding"
     object_arguments: ClassVar[tuple[int, ...]]  # positions of the query arguments that describe objects
     pattern: ClassVar[re.Pattern[str]]  # matches every query text; `parse` reads its groups
     vocabulary_arguments: ClassVar[tuple[tuple[Any, ...], ...]]  # of queries that together use every word of the task

@@ -50,6 +50,7 @@ class CardinalityTask(Task):
 
     name, title, Config = "cardinality", "how many objects there are", Cardinality
     object_arguments = (1,)
+    decided_by = "count"
     pattern = re.compile(r"There (is|are) ([0-9]+) ([\w ]+?) object(s?)\.")
     vocabulary_arguments = ((1, "circle"), (2, "circle"))
     presets = {"released": {"scope": "queried", "total": "released", "held_out": {"pentagon": [4, 6]}}}

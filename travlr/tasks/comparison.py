@@ -52,6 +52,7 @@ class ComparisonTask(Task):
 
     name, title, Config = "comparison", "which of two kinds of objects are more", Comparison
     object_arguments = (1, 2)
+    decided_by = "counts"
     pattern = re.compile(rf"There are ({'|'.join(COMPARISONS)}) ([\w ]+?) than ([\w ]+?)\.")
     vocabulary_arguments = tuple((comparison, "red", "circle") for comparison in COMPARISONS)
     axes = {"comparison": ("number of the first", "number of the second")}

@@ -135,6 +135,7 @@ class QuantifiersTask(Task):
 
     name, title, Config = "quantifiers", "all, not all, some, none, only, not only", Quantifiers
     object_arguments = (1, 2)
+    decided_by = "binding"
     pattern = re.compile(rf"({'|'.join(WORDS.values())}) ([\w ]+?) objects are ([\w ]+?) objects\.")
     vocabulary_arguments = tuple((quantifier, "red", "circle") for quantifier in QUANTIFIERS)
     presets = {"released": {"third_region": "empty", "total": "released"}}

@@ -61,6 +61,7 @@ class SpatialityTask(Task):
     name, title, Config = "spatiality", "spatial relations between two objects", Spatiality
     object_arguments = (0, 2)
     uses_positions = True
+    decided_by = "place"
     pattern = re.compile(rf"The ([\w ]+?) is ({'|'.join(RELATIONS)}) the ([\w ]+)\.")
     vocabulary_arguments = tuple(("red circle", relation, "blue square") for relation in RELATIONS)
     axes = {

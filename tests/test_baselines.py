@@ -1,0 +1,93 @@
+"""Baselines: what rules without binding reach, and that no rule sees what decides."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from travlr import Count, GenerateArguments, Image, generate_dataset, open_dataset
+from travlr.baselines import ALL, BASELINES, Result, examples_of, main, score_baselines, word_lists
+from travlr.tasks import TASKS
+
+COUNT = Count(train=4000, validation=0, test_ind=2000, test_ood=2000)
+
+
+@pytest.fixture(scope="module", params=sorted(TASKS))
+def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / request.param
+    config: Any = TASKS[request.param].Config(count=COUNT, image=Image(cell=8))
+    generate_dataset(config, GenerateArguments(str(folder), workers=1), log=lambda line: None)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(data: Path) -> list[Result]:
+    return score_baselines(data)
+
+
+def test_arrays_agree_with_the_objects_of_each_example(data: Path) -> None:
+    dataset = open_dataset(data)
+    colours, shapes = words = word_lists(dataset)
+    arrays = examples_of(dataset, "test_ood", words)
+    table = dataset["test_ood"].columns("task", "query_form", "caption", "objects", "answer").slice(0, 200)
+    for i, row in enumerate(table.to_pylist()):
+        objects = row["objects"]
+        shown = [{one["colour"], one["shape"]} for one in objects]
+        every = (*colours, *shapes)
+        assert arrays.counts[i].tolist() == [sum(word in one for one in shown) for word in every]
+        assert arrays.first[i].tolist() == [next((n for n, o in enumerate(shown) if word in o), -1) for word in every]
+        assert (arrays.total[i], arrays.length[i]) == (len(objects), len(row["caption"]))
+        assert arrays.answers[i] == row["answer"] and arrays.cells[i].sum() == len(objects)
+        for end, one in enumerate((objects[0], objects[-1])):
+            words_of = [colours.index(one["colour"]), shapes.index(one["shape"])]
+            assert arrays.ends[i, end].tolist() == [*words_of, one["row"], one["column"]]
+        arguments = json.loads(row["query_form"])["args"]
+        for noun, number in enumerate(TASKS[row["task"]].object_arguments):
+            described = [o for o, has in zip(objects, shown, strict=True) if set(arguments[number].split()) <= has]
+            place = [described[0]["row"], described[0]["column"]] if len(described) == 1 else [-1, -1]
+            assert arrays.places[i, noun].tolist() == place
+
+
+def test_rules_that_see_no_scene_are_at_chance_and_unbound_ones_are_not(results: list[Result]) -> None:
+    accuracy = {(result.baseline, result.split): result.accuracy for result in results}
+    for split in ("test_ind", "test_ood"):
+        assert abs(accuracy["query", split] - 50) < 3
+        assert accuracy[ALL, split] > 65  # the paper's pairs leave room for rules without binding
+        assert all(0 <= value <= 100 for value in accuracy.values())
+
+
+def test_no_rule_sees_what_decides(data: Path, results: list[Result]) -> None:
+    task = TASKS[str(open_dataset(data)["train"].columns("task")["task"][0])]
+    allowed = {rule.name for rule in BASELINES if task.decided_by not in rule.bound_for}
+    assert {result.baseline for result in results} == allowed | {ALL}
+    if task.decided_by in ("count", "counts"):
+        assert "word counts" not in allowed
+
+
+def test_answers_that_are_drawn_at_random_are_not_learned(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import travlr.baselines as module
+
+    def shuffled(dataset: Any, split: str, words: Any) -> Any:
+        arrays = examples_of(dataset, split, words)
+        answers = np.random.default_rng(0).permutation(arrays.answers)
+        return type(arrays)(**{**vars(arrays), "answers": answers})
+
+    monkeypatch.setattr(module, "examples_of", shuffled)
+    assert all(abs(result.accuracy - 50) < 5 for result in score_baselines(data))
+
+
+def test_command(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(data)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["rule", "test_ind", "test_ood", "cannot", "see"] and lines[-1].startswith(ALL)
+
+
+def test_a_dataset_without_train_is_one_line(data: Path, tmp_path: Path) -> None:
+    config: Any = TASKS["cardinality"].Config(count=Count(0, 0, 10, 10), image=Image(cell=8))
+    generate_dataset(config, GenerateArguments(str(tmp_path / "d"), workers=1), log=lambda line: None)
+    with pytest.raises(ValueError, match="no train split"):
+        score_baselines(tmp_path / "d")
