@@ -62,7 +62,7 @@ class Examples:
     colours: int  # the first words are colours, then come shapes
 
     def noun_counts(self, noun: int) -> np.ndarray:
-        """(N, 2): how many objects the colour and the shape of a noun describe, each word alone; -1 where it lacks one."""
+        """(N, 2): how many objects the colour and the shape of a noun describe, each word alone; -1 for none."""
         words = self.nouns[:, noun]
         return np.where(words < 0, -1, np.take_along_axis(self.counts, np.maximum(words, 0), 1))
 

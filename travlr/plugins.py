@@ -32,7 +32,8 @@ def import_name(setting: str, text: str) -> Any:
         why = "in the current folder or among the packages" if ours else " ".join(str(error).split())
         raise ValueError(f"{setting}={text}: there is no module {error.name} ({why})") from None
     except (Exception, SystemExit) as error:  # a user's module can fail in any way
-        raise ValueError(f"{setting}={text}: {module} cannot be imported ({' '.join(str(error).split())})") from None
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ValueError(f"{setting}={text}: {module} cannot be imported ({reason})") from None
     if not callable(found):
         raise ValueError(f"{setting}={text}: {module} has no class or function {name}")
     return found
