@@ -141,7 +141,7 @@ def _words_present(e: Examples) -> np.ndarray:
 def _other_attributes(e: Examples) -> np.ndarray:
     """Counts of the colours where the nouns name shapes alone, of the shapes where they name colours alone."""
     colours, shapes = e.counts[:, : e.colours], e.counts[:, e.colours :]
-    names_colour, names_shape = (((e.nouns[:, :, kind] >= 0).any(1))[:, None] for kind in (0, 1))
+    names_colour, names_shape = (np.any(e.nouns[:, :, [kind]] >= 0, axis=1) for kind in (0, 1))
     return np.concatenate([np.where(names_colour, -1, colours), np.where(names_shape, -1, shapes)], 1)
 
 
@@ -150,7 +150,7 @@ def _another_word(e: Examples) -> np.ndarray:
     word = e.nouns[:, 0].max(1)
     first, number = np.where(word < e.colours, 0, e.colours), np.where(word < e.colours, e.colours, e.counts.shape[1])
     after = first + (word + 1 - first) % np.maximum(number - first, 1)
-    described = (e.nouns == after[:, None, None]).any((1, 2))
+    described = np.any(e.nouns == after[:, None, None], axis=(1, 2))
     return np.where(described, -1, np.take_along_axis(e.counts, np.maximum(after, 0)[:, None], 1)[:, 0])[:, None]
 
 

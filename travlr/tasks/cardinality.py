@@ -152,7 +152,8 @@ class CardinalityTask(Task):
         self.most_objects = self._totals(numbers[-1])[1]
         if len(self._attributes) < 2 and config.distractors[1]:
             raise ValueError("world: no kind of object is left for a distractor; add colours or shapes")
-        self._ways = self._count_ways() if config.scope == "scene" else None
+        self._in_scene = config.scope == "scene"
+        self._ways = self._count_ways() if self._in_scene else np.zeros((0, 0, 0, 0), np.uint64)
         if self.exchanged:
             self._options = self._exchanges([pairs for _, pairs, _ in templates])
         else:
@@ -200,7 +201,7 @@ class CardinalityTask(Task):
                             f"total_objects={self.config.total_objects}: a total of {total} with {n} queried objects "
                             f"leaves {total - n} distractors, outside distractors={self.config.distractors}"
                         )
-                    if self._ways is not None and not self._ways[q, 0, 0, total - n]:
+                    if self._in_scene and not self._ways[q, 0, 0, total - n]:
                         raise ValueError(
                             f"scope=scene: no numbers of distractors that are in the training pairs add up to "
                             f"{total - n} beside {n} {attribute} objects; change total_objects, held_out or the world"
@@ -281,7 +282,7 @@ class CardinalityTask(Task):
             rest = choose_from(self.config.total_objects, draw.words[:, 1]) - number
         else:
             rest = choose_from(self.config.distractors, draw.words[:, 1])
-        if self._ways is None:
+        if not self._in_scene:
             return np.stack([number, rest], axis=1)
         counts = self._other_numbers(queried, None, rest, draw.words[:, 2])
         counts[np.arange(len(queried)), queried] = number
