@@ -149,7 +149,9 @@ def iterate(config: Config, split: str, start: int = 0, stop: int | None = None)
     """Examples from `start` to `stop`, made as they are asked for; without `stop`, all that `count` gives the split.
 
     `stop` may lie beyond: `iterate(config, "train", config.count.train, 10**6)` streams more training examples.
+    Raises `ValueError` for an unknown split.
     """
+    check_choice("split", split, SPLITS)
     end = getattr(config.count, split) if stop is None else stop
     for begin in range(start, end, 256):
         yield from examples_of(generator(config).table(split, begin, min(begin + 256, end)))
