@@ -50,9 +50,13 @@ def write_card(folder: Path, manifest: dict[str, Any]) -> None:
     """Write README.md and example.png into a dataset that is otherwise finished."""
     split = next(iter(manifest["splits"]))
     table = next(LAYOUTS[manifest["layout"]].read(folder, manifest, split, 0, 1))
-    row = table.to_pylist()[0]
-    put_file(folder, "example.png", [_png(row["image"]["bytes"])])
-    put_file(folder, "README.md", [_text(manifest, row).encode()])
+    for name, data in card_files(manifest, table.to_pylist()[0]).items():
+        put_file(folder, name, [data])
+
+
+def card_files(manifest: dict[str, Any], row: dict[str, Any]) -> dict[str, bytes]:
+    """The files of the card of a dataset with this first row."""
+    return {"example.png": _png(row["image"]["bytes"]), "README.md": _text(manifest, row).encode()}
 
 
 def _png(data: bytes) -> bytes:
