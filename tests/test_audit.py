@@ -684,5 +684,7 @@ def test_config_of_other_makers(tmp_path: Path) -> None:
     source = published(tmp_path / "source", dataclasses.replace(CONFIGS["cardinality"], image=Image(cell=16)))
     convert_dataset(source, tmp_path / "d", "parquet", workers=1, log=lambda line: None)
     checks = audit(tmp_path / "d", workers=1)
-    assert {check.name: check.status for check in checks if check.status != "ok"} == {"regeneration: not proved": "note"}
+    assert {check.name: check.status for check in checks if check.status != "ok"} == {
+        "regeneration: not proved": "note"
+    }
     assert "which cells" in named(checks, "image").detail and named(checks, "held-out pairs").checked == 400

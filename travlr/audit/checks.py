@@ -34,7 +34,10 @@ from travlr.scene import IN_DISTRIBUTION
 from travlr.tasks import TASKS
 from travlr.workers import Progress, run
 
-DATA_ENDINGS = {f".{name}" for name in "arrow csv gz jpeg jpg json jsonl npy parquet png py tar tsv webp zip".split()}
+DATA_ENDINGS = {  # of files that loaders of a folder read
+    *(".arrow", ".csv", ".gz", ".jpeg", ".jpg", ".json", ".jsonl", ".npy", ".parquet", ".png", ".py"),
+    *(".tar", ".tsv", ".webp", ".zip"),
+}
 BOUND, Z = 0.51, 3.0902  # a rule fails where the lower 99.9 % bound of its accuracy lies above BOUND
 
 
@@ -74,7 +77,9 @@ def file_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
             )
         if info.rules.config and rows != (asked := getattr(info.rules.config.count, split)):
             problems.append(f"{split} has {rows:,} rows, but count.{split} is {asked:,}")
-    checks.append(checked("rows", findings.rows.total(), problems, "as many rows and true answers as the manifest says"))
+    checks.append(
+        checked("rows", findings.rows.total(), problems, "as many rows and true answers as the manifest says")
+    )
     if info.digest:
         sums = {split: findings.digests[split] % (1 << 256) for split in info.splits}
         digest = content_digest(sums, sprites_digest(info) if info.pixels else None)
@@ -245,4 +250,3 @@ def lower_bound(right: float, total: int) -> float:
     """Wilson's lower 99.9 % bound of a share."""
     share, spread = right / total, Z * Z / total
     return (share + spread / 2 - math.sqrt(share * (1 - share) * spread + spread * spread / 4)) / (1 + spread)
-

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 from typing import Any
 
 from travlr.audit.examine import ENCODING, FILES, PICTURES, ROWS, DatasetInfo, Findings, parts_in
@@ -58,24 +57,28 @@ def source_digests(info: DatasetInfo, findings: Findings) -> dict[str, str | Non
 
 
 def picture_check(origin: Origin, findings: Findings) -> Check:
-    """Picture files that are not those made again must at least be encoded in one way, whatever the answer."""
+    """Picture files against those made again: the same bytes, or all of one other encoder, whatever the answer."""
     check = counted(findings, PICTURES, "made again: the same bytes")
-    ways: dict[tuple[str, tuple[str, Any]], list[int]] = {}
+    ways: dict[tuple[str, str, Any], list[int]] = {}
     for (split, rule, feature, answer), n in findings.tally.items():
         if rule == ENCODING:
-            ways.setdefault((split, feature), [0, 0])[answer] += n
-    headers = {feature for _, feature in ways if feature[0] == "header"} - {("header", "as here")}
-    if check.status == "FAIL" or not headers:
+            ways.setdefault((split, *feature), [0, 0])[answer] += n
+    if check.status == "FAIL" or not ways:
         return check
-    others = sum(sum(n) for (_, feature), n in ways.items() if feature in headers)
-    for (split, (how, value)), n in sorted(ways.items(), key=str):
-        if max(n) > SHARE * sum(n) and abs(n[1] - n[0]) > DEVIATIONS * sum(n) ** 0.5:
-            detail = f"the encoding tells the answer: of {split} pictures with {how} {value}, {n[1]} are true, {n[0]} not"
-            return dataclasses.replace(check, status="FAIL", detail=detail)
-    if len(headers) > 1:
-        detail = f"encoded in {len(headers)} ways, such as by several programs"
+    for (split, how, value), (false, true) in sorted(ways.items(), key=str):
+        all_ = false + true
+        if max(false, true) > SHARE * all_ and abs(true - false) > DEVIATIONS * all_**0.5:
+            what = f"{all_} {split} pictures of one encoding ({how} {value})"
+            return dataclasses.replace(check, status="FAIL", detail=f"{what}: {true} true, {false} false")
+    headers = {(how, value): 0 for _, how, value in ways if how == "header"}
+    for (_, how, value), answers in ways.items():
+        if how == "header":
+            headers[how, value] += sum(answers)
+    others = sum(headers.values())
+    if len(headers) > 1 or (others < check.checked and ("header", "as here") not in headers):
+        detail = f"encoded by several programs: {others:,} are not as here, with {len(headers)} kinds of header"
         return dataclasses.replace(check, status="FAIL", detail=detail)
-    detail = f"{others:,} of another {'Pillow' if origin.jpeg else 'compressor'}; nothing else in any file"
+    detail = f"{others:,} by another {'Pillow' if origin.jpeg else 'compressor'}; nothing else in any file"
     return dataclasses.replace(check, status="note", detail=detail)
 
 
@@ -157,5 +160,6 @@ def rest(origin: Origin, checks: list[Check]) -> list[Check]:
         return [Check(name, "note", 0, detail)]
     if all(check.status == "ok" for check in checks):
         return []
-    versions = "; ".join(origin.differing) or "those of its source"
-    return [Check(name, "note", 0, f"what other versions may write otherwise; it rests on SHA-256s ({versions})")]
+    versions = ", ".join(origin.differing[:2]) or "of its source"
+    detail = f"how other versions ({versions}) encode the same pixels, columns and words; the notes above say where"
+    return [Check(name, "note", 0, detail)]

@@ -11,6 +11,7 @@ Pillow, and those of a Parquet file on pyarrow; where other versions wrote them,
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import json
@@ -30,7 +31,7 @@ from travlr.formats.columns import DAMAGE, IMAGE, SCHEMA, damage
 from travlr.formats.manifest import FORMAT_VERSION, MANIFEST, config_dict
 from travlr.formats.original import jpeg
 from travlr.formats.writing import all_versions
-from travlr.generate import generator, sprites_digest
+from travlr.generate import Generator, generator, sprites_digest
 from travlr.scene import SPLITS
 from travlr.tasks import config_from_dict
 
@@ -91,6 +92,8 @@ def source_problem(manifest: dict[str, Any], digests: dict[str, str | None]) -> 
     last = (sources[-1] if sources else manifest).get("source")
     if manifest["config"] and last is not None:
         return f"source: {shown(last)} is not what a conversion writes"
+    if not manifest["config"] and not (isinstance(last, dict) and set(map(type, last.values())) == {str}):
+        return "config: no settings, and no source of another program"
     for number, source in enumerate(sources):
         jpeg = any(one["layout"] == "original" for one in sources[number:])
         if source["layout"] not in LAYOUTS:
@@ -108,10 +111,10 @@ def due_manifest(manifest: dict[str, Any], origin: Origin) -> dict[str, Any]:
 
     Raises `ValueError` where the config cannot be satisfied.
     """
-    due: dict[str, Any] = {"format": "travlr", "format_version": FORMAT_VERSION}
+    due: dict[str, Any] = {"format": "travlr", "format_version": FORMAT_VERSION, "pixels": None, "held_out": None}
     counts = {split: manifest["splits"][split]["rows"] for split in SPLITS if split in manifest["splits"]}
     if origin.config:
-        maker = generator(config_from_dict(json.loads(origin.config)))
+        maker = maker_of(origin.config)
         count = maker.config.count
         counts = {split: getattr(count, split) for split in SPLITS if getattr(count, split)}
         due["pixels"] = None if origin.jpeg else sprites_digest(maker.renderer)
@@ -173,9 +176,15 @@ def shown(value: Any) -> str:
 # Rows and pictures --------------------------------------------------------------------------------------------------
 
 
+@functools.lru_cache(maxsize=1)
+def maker_of(config: str) -> Generator:
+    """The generator of a config in JSON. Raises `ValueError` where it cannot be satisfied."""
+    return generator(config_from_dict(json.loads(config)))
+
+
 def made_again(origin: Origin, split: str, start: int, stop: int) -> pa.Table:
     """Rows start to stop of a split, from the config. Raises `ValueError` past the last row that there can be."""
-    table = generator(config_from_dict(json.loads(origin.config))).table(split, start, stop)
+    table = maker_of(origin.config).table(split, start, stop)
     if not origin.jpeg:
         return table
     images = table["image"].combine_chunks()
@@ -190,9 +199,7 @@ def differing_rows(table: pa.Table, made: pa.Table) -> Iterator[tuple[int, str]]
 
     def columns(rows: pa.Table) -> list[tuple[str, list[Any]]]:
         paths = rows["image"].combine_chunks().field("path").to_pylist()
-        return [
-            ("image.path", paths) if name == "image" else (name, rows[name].to_pylist()) for name in SCHEMA.names
-        ]
+        return [("image.path", paths) if name == "image" else (name, rows[name].to_pylist()) for name in SCHEMA.names]
 
     there, due = columns(table), columns(made)
     for row in range(table.num_rows):
@@ -290,9 +297,7 @@ def shared_problem(folder: Path, file: Shared, fragments: dict[str, tuple[int, s
         with open(regular(folder / file.name), "rb") as there:
             for piece in file.pieces():
                 size, digest = (
-                    fragments[piece]
-                    if isinstance(piece, str)
-                    else (len(piece), hashlib.sha256(piece).hexdigest())
+                    fragments[piece] if isinstance(piece, str) else (len(piece), hashlib.sha256(piece).hexdigest())
                 )
                 if hashlib.sha256(there.read(size)).hexdigest() != digest:
                     part = f"the rows of {Path(piece).stem}" if isinstance(piece, str) else "what joins its parts"

@@ -97,12 +97,20 @@ def jpeg_header(data: bytes) -> bytes:
 
 def encoding(data: bytes, due: bytes) -> list[tuple[str, Any]]:
     """What shows in a sound picture file how it was encoded: its header, and how much larger it is than the due one."""
+    header, larger = stream_header(data), len(data) - len(due)
+    same = header == stream_header(due)
+    return [
+        ("header", "as here" if same else hashlib.sha256(header).hexdigest()[:8]),
+        ("larger", (larger > 0) - (larger < 0)),
+        ("bytes more", larger),
+    ]
+
+
+def stream_header(data: bytes) -> bytes:
+    """What a program chooses once for all pictures: how it compresses a PNG, or the tables of a JPEG."""
     if data.startswith(SIGNATURE):
-        header = next(body[:2].hex() for name, body in png_chunks(data) if name == b"IDAT")
-    else:
-        header = hashlib.sha256(jpeg_header(data)).hexdigest()[:8]
-    larger = len(data) - len(due)
-    return [("header", header), ("larger", (larger > 0) - (larger < 0)), ("by bytes", larger)]
+        return next(body[:2] for name, body in png_chunks(data) if name == b"IDAT")
+    return jpeg_header(data)
 
 
 # Parquet files ------------------------------------------------------------------------------------------------------
@@ -117,8 +125,9 @@ def parquet_problem(path: Path) -> str:
     schema, about = file.schema_arrow, file.metadata
     if extra := [name for name in schema.names if name not in SCHEMA.names]:
         return f"{path.name}: has a column {extra[0]}"
-    if wrong := [field for field, due in zip(schema, SCHEMA, strict=False) if not field.equals(due) or described(field)]:
-        return f"{path.name}: column {wrong[0].name} is not in its place, or of another type, or has metadata"
+    fields = zip(schema, SCHEMA, strict=False)
+    if wrong := next((field for field, due in fields if not field.equals(due) or described(field)), None):
+        return f"{path.name}: column {wrong.name} is not in its place, or of another type, or has metadata"
     if extra := sorted(set(about.metadata or {}) - {b"ARROW:schema", b"huggingface"}):
         return f"{path.name}: has metadata {extra[0].decode(errors='replace')}"
     if not declares(schema.metadata or {}):

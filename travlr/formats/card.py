@@ -60,14 +60,14 @@ def card_files(manifest: dict[str, Any], row: dict[str, Any]) -> dict[str, bytes
 
 
 def header_of(text: str) -> Any:
-    """The YAML header of a card, None where it has none; pictures without their mode, which earlier versions left out."""
+    """The YAML header of a card, None where it has none; without the mode of pictures, as earlier versions wrote it."""
     import yaml
 
     def without_mode(value: Any) -> Any:
         if isinstance(value, dict):
-            kind = value.get("dtype")
-            image = isinstance(kind, dict) and set(kind) == {"image"} and kind["image"] in ({"mode": "RGB"}, {"decode": True})
-            return value | {"dtype": "image"} if image else {name: without_mode(inner) for name, inner in value.items()}
+            if value.get("dtype") in ({"image": {"mode": "RGB"}}, {"image": {"decode": True}}):
+                return value | {"dtype": "image"}
+            return {name: without_mode(inner) for name, inner in value.items()}
         return [without_mode(inner) for inner in value] if isinstance(value, list) else value
 
     start, _, rest = text.partition("---\n")
