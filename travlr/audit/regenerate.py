@@ -14,6 +14,7 @@ import contextlib
 import functools
 import hashlib
 import io
+import itertools
 import json
 import tarfile
 from collections.abc import Iterator
@@ -168,9 +169,18 @@ def difference(there: Any, due: Any) -> str:
     return f"{shown(there)}, not {shown(due)}"
 
 
-def shown(value: Any) -> str:
+def where_differing(there: Any, due: Any) -> tuple[str, str]:
+    """Two values as text, from shortly before their first difference on."""
+    texts = [shown(value, 10**6) for value in (there, due)]
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))
+    cut = max(0, sum(1 for _ in same) - 20)
+    a, b = (("..." if cut else "") + shown(text[cut:]) for text in texts)
+    return f"{a},", b
+
+
+def shown(value: Any, most: int = 80) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 # Rows and pictures --------------------------------------------------------------------------------------------------
@@ -205,7 +215,7 @@ def differing_rows(table: pa.Table, made: pa.Table) -> Iterator[tuple[int, str]]
     for row in range(table.num_rows):
         for (name, values), (_, others) in zip(there, due, strict=True):
             if values[row] != others[row]:
-                yield row, f"{name} is {shown(values[row])}, not {shown(others[row])}"
+                yield row, f"{name} is {' not '.join(where_differing(values[row], others[row]))}"
                 break
 
 
