@@ -24,13 +24,12 @@ import pyarrow as pa
 from render.image import CONTENT_VERSION, Renderer
 from render.text import Captioner
 from travlr import cli
-from travlr.config import Config, check_choice, option
+from travlr.config import Config, check_choice, config_dict, option
 from travlr.dataset import Example, examples_of
 from travlr.formats import LAYOUTS
 from travlr.formats.base import Part
 from travlr.formats.card import write_card
 from travlr.formats.columns import IMAGE, OBJECT, ROW_GROUP, SCHEMA, example_id, query_form
-from travlr.formats.manifest import config_dict
 from travlr.formats.writing import Plan, write_dataset
 from travlr.sampler import Sampler
 from travlr.scene import SPLITS, Batch, check_types
