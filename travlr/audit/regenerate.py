@@ -25,11 +25,12 @@ from typing import IO, Any
 import pyarrow as pa
 
 from travlr.audit.structure import encoding, jpeg_header, png_problem
+from travlr.config import config_dict
 from travlr.files import read_chunks, regular
 from travlr.formats import LAYOUTS
 from travlr.formats.base import PARTS, Part, Shared, parts_of
 from travlr.formats.columns import DAMAGE, IMAGE, SCHEMA, damage
-from travlr.formats.manifest import FORMAT_VERSION, MANIFEST, config_dict
+from travlr.formats.manifest import FORMAT_VERSION, MANIFEST
 from travlr.formats.original import jpeg
 from travlr.formats.writing import all_versions
 from travlr.generate import Generator, generator, sprites_digest
