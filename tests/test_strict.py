@@ -132,6 +132,24 @@ def test_unbound_rules_stay_within_their_bounds(task: str, tmp_path: Path) -> No
     assert all(best.accuracy < BOUNDS[task] + 3 for best in best_unbound(results).values())
 
 
+def test_one_number_and_all_numbers_say_what_the_docs_say_of_the_other() -> None:
+    """The best rule that sees one compared number and the sorted numbers of all shapes, counted over all chains."""
+    task: Any = generator(settings(CONFIGS["comparison"])[0]).task
+    for side, due, third_leads in (("in", 0.7222, 0.7111), ("out", 0.7333, 0.8)):
+        pairs = [pair for pair in task.pairs if (list(pair) in task.held_out()["pairs"]) == (side == "out")]
+        seen: dict[Any, list[float]] = {}
+        leads = 0.0
+        for _, first, second in pairs:
+            a, b = int(first), int(second)
+            chains = task._chain_of_pair[task.pair_number(("comparison", a, b))].tolist()
+            for chain in chains:
+                share = 1 / len(chains) / len(pairs)
+                seen.setdefault((a, *sorted([a, b, *chain])), [0, 0])[a < b] += share
+                leads += share * (max(chain) > max(a, b))
+        assert sum(map(max, seen.values())) == pytest.approx(due, abs=1e-4)
+        assert leads == pytest.approx(third_leads, abs=1e-4)
+
+
 @pytest.mark.parametrize("length", range(4, 27))
 def test_balanced_pairs(length: int) -> None:
     """Nearly every number is as often the smaller as the larger one; the bound of docs/strict.md holds."""
@@ -173,6 +191,9 @@ def test_no_division_of_six_columns_says_less_on_both_sides() -> None:
         (["task=spatiality", "preset=strict", "world.columns=8"], "distractor_places"),
         (["task=spatiality", "held_out.pairs=best"], "held_out.pairs"),
         (["task=cardinality", "couples=both"], "couples"),
+        (["task=cardinality", "held_out=[]"], "held_out"),
+        (["task=cardinality", "numbers=[1,99999999999999999999]"], "numbers"),
+        (["task=spatiality", "distractors=[1,1000000000]"], "distractors"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(arguments: list[str], setting: str) -> None:

@@ -83,16 +83,16 @@ class Baseline:
     """A rule. blind: what it cannot see. features: (N, F) numbers that it sees beside the words of the query.
 
     bound_for: kinds of task (`Task.decided_by`) for which these features hold what decides, so that the rule is no
-    baseline. noun: the only noun that the features are about, if there is one. alone: whether the rule is unbound only
-    without the features of others.
+    baseline. alone_for: kinds of task for which it is unbound only without the features of other rules. noun: the only
+    noun that the features are about, if there is one.
     """
 
     name: str
     blind: str
     features: Features
     bound_for: tuple[str, ...] = ()
+    alone_for: tuple[str, ...] = ()
     noun: int | None = None
-    alone: bool = False
 
 
 def _query(e: Examples) -> np.ndarray:
@@ -195,14 +195,14 @@ BASELINES = (
     Baseline("length", "all but the length of the caption", _length),
     Baseline("size of the picture file", "what the picture shows", _picture),
     Baseline("occupied cells", "colours and shapes", _cells),
-    Baseline("first and last object", "the other objects", _ends),
+    Baseline("first and last object", "the other objects", _ends, alone_for=("place",)),
     Baseline("order of mention", "counts and places", _order),
     Baseline("words present", "how many objects have a colour or shape", _words_present),
     Baseline("sorted counts", "which count belongs to which colour or shape", _sorted_counts),
     Baseline("counts of other attributes", "the attributes that the query names", _other_attributes),
     Baseline("count of another word", "the objects that the query describes", _another_word),
-    Baseline("other objects", "the objects that the query describes", _others, ("count",), alone=True),
-    Baseline("distractors", "the objects that the query describes", _distractors, ("count", "counts"), alone=True),
+    Baseline("other objects", "the objects that the query describes", _others, ("count",), alone_for=("counts",)),
+    Baseline("distractors", "the objects that the query describes", _distractors, ("count", "counts"), ("binding",)),
     Baseline("count of first noun", "the other noun", _count_of(0), bound_for=("count",), noun=0),
     Baseline("count of second noun", "the first noun", _count_of(1), bound_for=("count",), noun=1),
     Baseline("word counts", "which colour belongs to which shape", _word_counts, bound_for=("count", "counts")),
@@ -281,7 +281,7 @@ ALL = "all unbound features"
 
 def _groups(rules: Sequence[Baseline], decided_by: str, nouns: int) -> list[list[Baseline]]:
     """Rules whose features together are unbound still: of a task that compares two nouns, those about one noun."""
-    together = [rule for rule in rules if not rule.alone]
+    together = [rule for rule in rules if decided_by not in rule.alone_for]
     if decided_by == "binding":
         return [together]
     return [[rule for rule in together if rule.noun in (None, noun)] for noun in range(nouns)]

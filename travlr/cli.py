@@ -233,7 +233,7 @@ def check_choice(name: str, value: Any, valid: Collection[str], arguments: Seque
 
 def slip(missing: str, arguments: Sequence[str]) -> str:
     """A hint where an argument looks like a misspelling of a setting that is missing."""
-    near = difflib.get_close_matches(missing, [argument.partition("=")[0] for argument in arguments], 1)
+    near = difflib.get_close_matches(missing, [argument.partition("=")[0].lstrip("+") for argument in arguments], 1)
     return f" (there is no setting {near[0]!r})" if near and near[0] != missing else ""
 
 
@@ -306,6 +306,9 @@ def typed(kind: type, values: dict[str, Any]) -> Any:
             if group in values and not isinstance(values[group], dict):
                 inner = ", ".join(name for name in names if name.startswith(f"{group}."))
                 raise UsageError(f"{group}={values[group]}: is a group of settings; choose from {inner}") from None
+        if "DictConfig with ListConfig" in message:  # the error names no key
+            name = next(name for name, value in values.items() if str(value).startswith("["))
+            raise UsageError(f"{name}={values[name]}: needs names and values, such as {name}.NAME=VALUE") from None
         raise UsageError(f"{error.full_key or 'a setting'}: {message}") from None
     except ValueError as error:
         raise UsageError(str(error)) from None

@@ -81,7 +81,7 @@ class Task(ABC):
     axes: ClassVar[dict[str, tuple[str, str]]]
     uses_positions: ClassVar[bool] = False  # whether answers depend on the positions of objects
     pair_note: ClassVar[str] = ""  # explains the pairs on the browse page
-    best_unbound: ClassVar[str] = ""  # accuracy of the best unbound rule on the default settings, for the dataset card
+    best_unbound: ClassVar[dict[str, str]] = {}  # preset -> accuracy of the best unbound rule, for the dataset card
     shortcut_note: ClassVar[str] = ""  # more about shortcuts, for the dataset card
     shortcuts: ClassVar[dict[str, str]] = {}  # rules that the audit scores: name -> explanation
     reported_shortcuts: ClassVar[tuple[str, ...]] = ()  # those that arithmetic makes unavoidable: reported, no failure
