@@ -21,6 +21,7 @@ import numpy as np
 
 from render.image import CONTENT_VERSION
 from render.text import parse_caption
+from travlr import baselines
 from travlr.audit.examine import DatasetInfo, Findings, chunks_of, examine, read_info
 from travlr.audit.pictures import renderer_of
 from travlr.audit.proof import regeneration_checks
@@ -97,7 +98,7 @@ def sprites_digest(info: DatasetInfo) -> str | None:
 
 def other_files(info: DatasetInfo) -> Check:
     """Files that the manifest does not list; a failure only where other programs would read them as part of a split."""
-    ours = {MANIFEST, *CARD, *names_present(info.folder, info.files)}
+    ours = {MANIFEST, *CARD, baselines.FILE, *names_present(info.folder, info.files)}
     there = (Path(parent, name).relative_to(info.folder) for parent, _, names in os.walk(info.folder) for name in names)
     others = sorted({str(path) for path in there} - ours)
     read = [name for name in others if is_read(name, info.data_files)]
