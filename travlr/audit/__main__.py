@@ -11,7 +11,8 @@ import json
 from dataclasses import asdict
 
 from travlr import cli
-from travlr.audit.checks import Check, audit
+from travlr.audit.checks import audit
+from travlr.audit.report import Check
 from travlr.baselines import Result, dataset_baselines, table
 
 
