@@ -28,7 +28,7 @@ from analysis.probe.config import Probe
 from analysis.probe.corpora import predicate_noun
 from analysis.probe.corpora.items import KINDS, Answer
 from analysis.probe.inputs import SCENES_FOLDER
-from analysis.probe.report import report
+from analysis.probe.report import mistakes, report
 from analysis.probe.report.metrics import MACRO, MICRO
 from analysis.probe.report.results import Result, load_results
 from analysis.probe.run import probe
@@ -94,11 +94,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built: Path) -> Path:
-    """A folder of its own to be in, with our own corpora, and scorers in a module. Figures are not drawn: they take
-    most of the time, and tests of the report draw them."""
+    """A folder of its own to be in, with our own corpora, and scorers in a module. Figures and thumbnails are not
+    made: they take most of the time, and tests of the report make them."""
     (tmp_path / "my_scorers.py").write_text(SCORERS)
     shutil.copytree(built, tmp_path / SCENES_FOLDER)
     monkeypatch.setattr(report, "figures", lambda _: {})
+    monkeypatch.setattr(mistakes, "data_uri", lambda *_: "data:")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     sys.modules.pop("my_scorers", None)
