@@ -37,6 +37,7 @@ from analysis.probe.scenes.scene_pairs import FORMAT_VERSION
 from analysis.probe.scorers.models import weights_of
 from analysis.probe.scorers.scoring import ANSWERS, read_answers
 from tests.helpers import command, one_line, start, wait_for
+from tests.predicate_noun import accuracies
 from train.config import RegionSettings
 from train.data.text import SPECIAL
 from train.models import make_model
@@ -398,7 +399,7 @@ def test_result_files_are_measured_without_a_model(here: Path) -> None:
     answers = [Answer(str(r["id"]), "scored", (random.random(),), (random.random(),)) for r in records]
     predicate_noun.write_results(here / "LXMERT/results.csv", records, answers, "LXMERT", False)
     (result,) = probe(Probe(corpus=str(here / "LXMERT/results.csv"), floors=False), **QUIET)
-    wanted = predicate_noun.accuracies(records, answers)
+    wanted = accuracies(records, answers)
     line = by_line(result, MICRO)
     for ours, theirs in (
         (line.pair_accuracy, wanted.pair), (line.single, wanted.single), (line.same, wanted.same),
@@ -477,7 +478,7 @@ def test_scores_of_an_evaluation_set_are_written_in_the_published_columns(here: 
         rows = list(csv.DictReader(file))
     assert tuple(rows[0]) == predicate_noun.COLUMNS and len(rows) == 144
     records, answers = predicate_noun.read_results(path)
-    found = predicate_noun.accuracies(records, answers)
+    found = accuracies(records, answers)
     assert found.single is not None and found.pair == 0
     assert 100 * found.single == by_line(result, MICRO).single
     assert all(0 <= float(row["prob_target_match"]) <= 1 for row in rows)
