@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from analysis import load, overview
+from analysis import figures, load, overview
 from analysis.figures import draw
 from analysis.report import main as report
 from analysis.run_figures import _pair_grids
@@ -106,7 +106,8 @@ def test_the_page_and_every_format(data: Path, tmp_path: Path) -> None:
         assert open_dataset(back)["train"].columns("query")["query"].to_pylist() == queries
 
 
-def test_training_in_every_setting_and_report(data: Path, tmp_path: Path) -> None:
+def test_training_in_every_setting_and_report(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one kind of figures; all kinds of a fifth task have a test below."""
     for setting in SETTINGS:
         config = Run(
             model="uniter",
@@ -121,7 +122,8 @@ def test_training_in_every_setting_and_report(data: Path, tmp_path: Path) -> Non
         )
         results = run(config, log=lambda *_: None)
         assert {result["test_setting"] for result in results} == {"image", "caption", "image+caption"}
-    assert report([str(tmp_path / "runs"), "--select", "setting=mixed"]) == 0
+    monkeypatch.setattr(figures, "FIGURES", {"cells": figures.FIGURES["cells"]})
+    assert report([str(tmp_path / "runs"), "--workers", "1"]) == 0
     assert "parity" in (tmp_path / "runs" / "report" / "report.md").read_text(encoding="utf-8")
 
 
