@@ -41,7 +41,7 @@ from analysis.errors import (
 )
 from analysis.layout import Table
 from analysis.runs import Runs, load
-from analysis.tables import TABLES, overview
+from analysis.tables import TABLES, couples, overview
 from analysis.tables.facts import table6
 from train.results.store import REPORT
 from travlr import cli
@@ -50,8 +50,8 @@ from travlr.files import WORK, Locked, close, hashed, locked
 
 PAGE, TEXT = "report.html", "report.md"
 # The column of a table's data that holds numbers of ours, where it is not macro_f1.
-NUMBER_COLUMNS = {"table3": "true", "table6": "hours", "table8": "parameters", "few_shot": "after_test_ood",
-                  "table14": "difference"}  # fmt: skip
+NUMBER_COLUMNS = {"couples": "couples_right", "table3": "true", "table6": "hours", "table8": "parameters",
+                  "few_shot": "after_test_ood", "table14": "difference"}  # fmt: skip
 
 
 # Content -------------------------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ def tables_of(
 ) -> tuple[list[Table], list[str]]:
     """The tables with a number of ours, and the titles of the others. Errors are added to `skipped`."""
     tables, empty = [], []
-    makers = TABLES | {"table6": partial(table6, watts=watts, grams_per_kwh=grams)}
+    makers = {"couples": couples} | TABLES | {"table6": partial(table6, watts=watts, grams_per_kwh=grams)}
     for name, make in makers.items():
         try:
             table = make(runs)

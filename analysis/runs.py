@@ -173,7 +173,7 @@ def _datasets(folder: Path, results: pd.DataFrame, places: list[Path], skipped: 
         found.setdefault(dataset.manifest["content_digest"], dataset)
         return None
 
-    skipped += [f"given data: {why}" for why in map(look, places) if why]
+    skipped += [f"data: {why}" for why in map(look, places) if why]
     for digest, rows in results.groupby("dataset", dropna=False):
         why = "its runs do not say where it is"
         for name in rows["name"].unique():

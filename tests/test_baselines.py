@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,21 @@ import numpy as np
 import pytest
 
 from travlr import Count, GenerateArguments, Image, generate_dataset, open_dataset
-from travlr.baselines import ALL, BASELINES, Result, examples_of, main, score_baselines, word_lists
+from travlr.baselines import (
+    ALL,
+    BASELINES,
+    FILE,
+    Examples,
+    Result,
+    _scores,
+    best_unbound,
+    dataset_baselines,
+    examples_of,
+    main,
+    read_split,
+    score_baselines,
+    word_lists,
+)
 from travlr.tasks import TASKS
 
 COUNT = Count(train=4000, validation=0, test_ind=2000, test_ood=2000)
@@ -31,9 +47,9 @@ def results(data: Path) -> list[Result]:
 
 def test_arrays_agree_with_the_objects_of_each_example(data: Path) -> None:
     dataset = open_dataset(data)
-    colours, shapes = words = word_lists(dataset)
-    arrays = examples_of(dataset, "test_ood", words)
-    table = dataset["test_ood"].columns("task", "query_form", "caption", "objects", "answer").slice(0, 200)
+    colours, shapes = words = word_lists(read_split(data, dataset.manifest, "train"))
+    arrays = examples_of(read_split(data, dataset.manifest, "test_ood"), words)
+    table = dataset["test_ood"].columns("image", "task", "query_form", "caption", "objects", "answer").slice(0, 200)
     for i, row in enumerate(table.to_pylist()):
         objects = row["objects"]
         shown = [{one["colour"], one["shape"]} for one in objects]
@@ -42,6 +58,8 @@ def test_arrays_agree_with_the_objects_of_each_example(data: Path) -> None:
         assert arrays.first[i].tolist() == [next((n for n, o in enumerate(shown) if word in o), -1) for word in every]
         assert (arrays.total[i], arrays.length[i]) == (len(objects), len(row["caption"]))
         assert arrays.answers[i] == row["answer"] and arrays.cells[i].sum() == len(objects)
+        assert arrays.picture[i] == len(row["image"]["bytes"])
+        assert arrays.described[i] == sum(one["queried"] for one in objects)
         for end, one in enumerate((objects[0], objects[-1])):
             words_of = [colours.index(one["colour"]), shapes.index(one["shape"])]
             assert arrays.ends[i, end].tolist() == [*words_of, one["row"], one["column"]]
@@ -71,13 +89,54 @@ def test_no_rule_sees_what_decides(data: Path, results: list[Result]) -> None:
 def test_answers_that_are_drawn_at_random_are_not_learned(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import travlr.baselines as module
 
-    def shuffled(dataset: Any, split: str, words: Any) -> Any:
-        arrays = examples_of(dataset, split, words)
+    def shuffled(table: Any, words: Any) -> Any:
+        arrays = examples_of(table, words)
         answers = np.random.default_rng(0).permutation(arrays.answers)
         return type(arrays)(**{**vars(arrays), "answers": answers})
 
     monkeypatch.setattr(module, "examples_of", shuffled)
     assert all(abs(result.accuracy - 50) < 5 for result in score_baselines(data))
+
+
+def test_the_file_of_baselines_is_read_until_the_content_changes(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import travlr.baselines as module
+
+    results = dataset_baselines(data)
+    monkeypatch.setattr(module, "score_baselines", lambda folder: [])
+    assert dataset_baselines(data) == results
+    path = data / FILE
+    path.write_text(path.read_text().replace('"content_digest": "', '"content_digest": "0'))
+    assert dataset_baselines(data) == []
+    path.unlink()
+
+
+def test_the_best_rule_of_each_split(results: list[Result]) -> None:
+    for split, best in best_unbound(results).items():
+        assert best.accuracy == max(result.accuracy for result in results if result.split == split)
+        assert best.interval[0] <= best.accuracy <= best.interval[1] and best.couples is not None
+
+
+def test_rules_that_are_planted_are_found(data: Path) -> None:
+    """Answers that follow from one thing that a rule sees: the rule learns them."""
+    dataset = open_dataset(data)
+    words = word_lists(read_split(data, dataset.manifest, "train"))
+    arrays = {split: examples_of(read_split(data, dataset.manifest, split), words) for split in ("train", "test_ind")}
+    planted: dict[str, Callable[[Examples], np.ndarray]] = {
+        "occupied cells": lambda e: e.cells[:, 0, 0],
+        "first and last object": lambda e: e.ends[:, 0, 0] == 0,
+        "counts of other attributes": lambda e: 3 * e.counts[:, 0] > e.total,
+        "size of the picture file": lambda e: e.picture > np.median(e.picture),
+        "total": lambda e: e.total % 2 == 1,
+    }
+    for name, answers_of in planted.items():
+        if name == "counts of other attributes" and (arrays["train"].nouns[:, :, 0] >= 0).any():
+            continue  # the queries name colours
+        rule = next(rule for rule in BASELINES if rule.name == name)
+        splits = {split: replace(e, answers=answers_of(e)) for split, e in arrays.items()}
+        if len(set(splits["train"].answers)) < 2:
+            continue
+        (result,) = _scores(name, rule.blind, [rule], splits)
+        assert result.accuracy > 90, name
 
 
 def test_command(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

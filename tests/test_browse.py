@@ -21,6 +21,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from travlr import Cardinality, Comparison, Quantifiers, Spatiality, browse, cli
+from travlr.baselines import best_unbound, score_baselines
 from travlr.config import Config, Count, Image
 from travlr.formats import LAYOUTS
 from travlr.generate import GenerateArguments, generate_dataset
@@ -367,6 +368,8 @@ def test_baselines_are_shown_for_each_split_but_train(tmp_path: Path, open_page:
         split: {name: reached(rows, split, look) for name, look in LOOKS.items()}
         for split in ("validation", "test_ind", "test_ood")
     }
+    for split, best in best_unbound(score_baselines(folder)).items():
+        due[split]["best unbound rule"] = best.accuracy
     assert due["test_ind"]["query and number of objects"] > 60 > 51 > due["test_ind"]["query alone"]
     assert browse.main([str(folder), "--examples", "4"]) == 0
     driver = open_page(folder / browse.NAME)

@@ -73,6 +73,8 @@ def test_make_example_counts_from_the_end_as_a_written_split_does(folder: Path) 
         make_example(SMALL, "train", 1.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="split=dev: choose one of train, validation"):
         make_example(SMALL, "dev", 0)
+    with pytest.raises(ValueError, match="split=dev: choose one of train, validation"):
+        next(iterate(SMALL, "dev"))
 
 
 def test_what_is_printed_says_what_is_held_and_no_bytes(folder: Path) -> None:

@@ -17,7 +17,7 @@ from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-unty
 
 from train.results import scores as evaluate
 from train.results.baselines import QueryTexts, text_baselines
-from train.results.scores import binomial_p_value, bootstrap_counts, by_group, couples_right, score
+from train.results.scores import binomial_p_value, bootstrap_counts, by_group, couple_scores, score
 from travlr import Cardinality, Comparison, Generator, Quantifiers, Spatiality
 from travlr.config import Config
 
@@ -196,6 +196,11 @@ def test_groups_show_that_one_axis_was_learned_and_the_other_was_not() -> None:
         by_group(answers, logits, groups[1:])
 
 
+def couples_right(answers: np.ndarray, logits: np.ndarray) -> float | None:
+    scores = couple_scores(answers, logits)
+    return scores.couples_right if scores else None
+
+
 def test_couples_count_only_where_both_are_right() -> None:
     answers = np.array([True, False, False, True, True, False, False, True])
     assert couples_right(answers, np.where(answers, 1.0, -1.0)) == 100
@@ -203,6 +208,18 @@ def test_couples_count_only_where_both_are_right() -> None:
     assert couples_right(answers, np.array([1.0, -1, -1, 1, 1, 1, 1, -1])) == 50
     assert couples_right(answers[:7], np.ones(7)) is None
     assert couples_right(np.array([True, True, False, False]), np.ones(4)) is None
+
+
+def test_the_interval_of_couples_holds_for_independent_couples() -> None:
+    random = np.random.default_rng(0)
+    answers = np.tile([True, False], 200)
+    inside = 0
+    for _ in range(300):
+        right = random.random(400) < 0.7  # a couple is right with probability 0.49
+        scores = couple_scores(answers, np.where(right == answers, 1.0, -1.0))
+        assert scores
+        inside += scores.couples_low <= 49 <= scores.couples_high
+    assert 0.92 <= inside / 300 <= 0.98
 
 
 @pytest.mark.parametrize("config", [Spatiality(), Cardinality(), Quantifiers(), Comparison()], ids=lambda c: c.task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,18 @@ def test_a_model_trains_and_is_tested_on_it(foreign: Path, model: str, tmp_path:
 def test_a_stream_needs_the_settings_that_it_lacks(foreign: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"training\.stream=false") as error:
         run(Run(data=str(foreign), task=SMALL.task, size="tiny", device="cpu", audit=False, runs=str(tmp_path / "r")))
-    one_line(f"{error.value}\n")
+    assert one_line(f"{error.value}\n").startswith(f"data={foreign}: nothing says with which settings")
+
+
+def test_a_caption_in_other_words_is_refused_with_the_dataset_that_has_it(source: Path, tmp_path: Path) -> None:
+    for split, path in shards(source).items():
+        table = pq.read_table(path)
+        pq.write_table(replaced("caption", pa.string(), "A red circle.")(table), tmp_path / f"{split}.parquet")
+    training = Training(steps=2, stream=False)
+    config = Run(data=str(tmp_path), task=SMALL.task, size="tiny", device="cpu", precision="float32", audit=False)
+    with pytest.raises(ValueError, match=r"a caption of \w+ cannot be read \(") as error:
+        run(replace(config, runs=str(tmp_path / "r"), training=training), log=lambda line: None)
+    assert one_line(f"{error.value}\n").startswith(f"data={tmp_path}: ")
 
 
 def test_it_is_audited_converted_and_browsed(foreign: Path, source: Path, tmp_path: Path) -> None:

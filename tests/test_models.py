@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import BertConfig, BertForPreTraining, LxmertModel, RobertaConfig, RobertaForMaskedLM, VisualBertModel
 
-from train.config import RegionSettings
+from train.config import MODEL_SETTINGS, RegionSettings, Run
 from train.data.batching import visible_modalities
 from train.data.examples import Examples, VisualSettings
 from train.data.inputs import Inputs
@@ -28,7 +28,7 @@ from train.data.pixels import PUBLISHED
 from train.data.sources import stream_examples
 from train.data.text import WordTokenizer, grammar_tokenizer
 from train.learning.testing import predict
-from train.models import MODELS, make_model, shape_of
+from train.models import MODELS, class_of, make_model, shape_of
 from train.models.albef import Albef, fit_positions
 from train.models.layers import Model, Shape, fast_dropout
 from train.models.loading import (
@@ -41,6 +41,7 @@ from train.models.loading import (
 from train.models.lxmert import Lxmert, lxmert_config
 from train.models.uniter import Uniter
 from train.models.visualbert import VisualBert, visualbert_config
+from train.run import tokenizer_for
 from travlr import Cardinality
 from travlr.generate import Generator
 
@@ -1027,6 +1028,19 @@ def test_pixel_statistics_are_the_checkpoints_own(tmp_path: Path) -> None:
 
 
 # --- Mistakes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_settings_of_a_model_are_the_options_of_its_class(name: str) -> None:
+    options = class_of(name).__init__.__kwdefaults__ or {}
+    assert sorted(class_of(name).architecture.settings) == sorted(set(MODEL_SETTINGS) & set(options))
+
+
+def test_a_tokenizer_that_is_not_there_is_refused_by_the_setting_that_names_it(tmp_path: Path) -> None:
+    for setting in ("tokenizer", "pretrained"):
+        values: dict[str, Any] = {setting: str(tmp_path / "none")}
+        with pytest.raises(ValueError, match=f"^{setting}={tmp_path / 'none'}: no such file or folder"):
+            tokenizer_for(Run(**values))
 
 
 def test_wrong_names_and_values_are_refused() -> None:

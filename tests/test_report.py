@@ -372,7 +372,7 @@ def test_the_first_screen_has_every_score(full_grid: Path, open_page: Open) -> N
     table = driver.find_element(By.CSS_SELECTOR, "#overview table")
     assert table.rect["y"] + table.rect["height"] <= SCREEN[1]
     lines = [row.text for row in table.find_elements(By.CSS_SELECTOR, "tbody tr")]
-    assert len(lines) == 4 * 4 + 2 + 2 and lines[-1].startswith("Text alone query, objects 61.2")
+    assert len(lines) == 4 * 4 + 2 + 2 and lines[-1].startswith("Baseline query, objects 61.2")
     sections = [one.get_attribute("id") for one in driver.find_elements(By.CSS_SELECTOR, "main > section")]
     assert sections[:4] == ["overview", "figures", "errors", "tables"]
 

@@ -22,7 +22,7 @@ from train.results.baselines import Baseline
 from train.results.columns import RESULT_COLUMNS, TEST_SETTINGS
 from train.results.predictions import predictions_table, read_predictions, write_predictions
 from train.results.provenance import commit, environment, hardware, provenance
-from train.results.scores import by_group, score
+from train.results.scores import CoupleScores, by_group, score
 from train.results.store import (
     collect_results,
     finish_run,
@@ -49,7 +49,17 @@ CONFIG: dict[str, Any] = {
 }
 BASELINES = {"query": Baseline(50.0, 50.0), "query_objects": Baseline(61.5, 62.25)}
 SIZES = {"test_ind": 200, "test_ood": 400}
-NEWER = ("couples_right", "possible", "unlabelled_examples")  # columns that not all results have
+COUPLES = CoupleScores(25.0, 20.0, 30.0)
+# Columns that not all results have.
+NEWER = (
+    "couples_right",
+    "couples_low",
+    "couples_high",
+    "possible",
+    "unlabelled_examples",
+    "floor_unbound",
+    "floor_unbound_accuracy",
+)
 
 
 def predict(setting: str, split: str, seed: int, trained: str = "caption") -> tuple[list[str], Any, Any]:
@@ -72,7 +82,7 @@ def run(runs: Path, **changed: Any) -> Path:
         for split in SIZES:
             ids, logits, answers = predict(setting, split, config["seed"], config["setting"])
             groups = by_group(answers, logits, ["circle", "star"] * (len(ids) // 2))
-            rows.append(result_row(shared, setting, split, score(answers, logits), BASELINES, groups, 25.0))
+            rows.append(result_row(shared, setting, split, score(answers, logits), BASELINES, groups, COUPLES))
             tables.append(predictions_table(ids, split, setting, logits, answers))
     finish_run(folder, rows, tables)
     return folder
@@ -116,7 +126,7 @@ def test_rows_come_back_from_the_folder_the_table_and_pandas(tmp_path: Path) -> 
     expected = score(answers, logits)
     assert [row[name] for name in expected.__dataclass_fields__] == list(vars(expected).values())
     assert row["run"] == run_id(CONFIG) and row["name"] == folder.name and json.loads(row["config"]) == CONFIG
-    assert (row["floor_query_objects"], row["floor_query_objects_accuracy"], row["couples_right"]) == (61.5, 62.25, 25)
+    assert (row["floor_query_objects"], row["floor_query_objects_accuracy"], row["couples_high"]) == (61.5, 62.25, 30)
     assert json.loads(row["groups"])["star"]["examples"] == 200
     assert row["regions"] is None and row["train_examples"] is None
     assert "0.01" in row["test"] and row["above_random"] is True

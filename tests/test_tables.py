@@ -21,7 +21,8 @@ from analysis import Runs, load, paper
 from analysis.averages import select
 from analysis.layout import Cell, Table
 from analysis.paper import BIMODAL, SPLITS, TEXT_ONLY
-from analysis.tables import TABLES, compare, overview
+from analysis.tables import TABLES, compare, couples, overview
+from analysis.tables.builder import SHORT_SETTINGS
 from analysis.tables.facts import table6
 from analysis.tables.scores import table2
 from tests.grid import make_run, merged
@@ -709,6 +710,24 @@ def test_the_overview_has_every_score_once(saved: Runs) -> None:
     latex_rows(table.latex())
 
 
+def test_couples_stand_as_in_the_results(saved: Runs) -> None:
+    table = couples(saved)
+    one = saved.results.groupby(["model", "setting"])["name"].nunique()
+    assert [row[:2] for row in table.rows] == [row[:2] for row in overview(saved).rows[:-2]]
+    checked = 0
+    for row in table.rows:
+        model = next(model for model, name in paper.MODEL_NAMES.items() if name == row[0].text)
+        for cell, (_, test, split) in zip(row[2:], table.columns[2:], strict=True):
+            where = (saved.results["model"] == model) & (saved.results["setting"] == row[1].text.lower())
+            where &= saved.results["test_setting"].map(SHORT_SETTINGS) == test
+            where &= saved.results["split"] == {"InD": "test_ind", "OOD": "test_ood"}[split]
+            found = saved.results[where]
+            if one[model, row[1].text.lower()] == 1 and len(found):
+                assert cell.text == f"{found['couples_right'].iloc[0]:.1f}" and "[" in cell.hint
+                checked += 1
+    assert checked
+
+
 def test_the_overview_keeps_other_settings_and_other_data_apart() -> None:
     about: dict[str, Any] = {"model": "uniter", "setting": "image", "seed": 0}
     rows = [row for task in PAPER for row in made(flat(80), task=task, **about)]
@@ -718,7 +737,7 @@ def test_the_overview_keeps_other_settings_and_other_data_apart() -> None:
     rows += made(flat(90), task="quantifiers", config={"training": {"steps": 4000}}, **about)
     table = overview(runs_of(rows))
     first = {row[0].text: {column[0]: cell.text for column, cell in zip(table.columns, row, strict=True) if cell.text}
-             for row in table.rows[:-2]}  # fmt: skip
+             for row in table.rows}  # fmt: skip
     plain = next(label for label, cells in first.items() if len(cells) == 5)
     assert [text for name, text in first[plain].items() if name] == ["80.0"] * 4
     others = {label: [text for name, text in cells.items() if name] for label, cells in first.items() if label != plain}
@@ -728,7 +747,7 @@ def test_the_overview_keeps_other_settings_and_other_data_apart() -> None:
         "training.steps=4000" in note for note in table.notes
     )
     assert any("1 frozen" in note for note in table.notes)
-    (alone,) = [row for row in overview(runs_of(rows[-6:])).rows[:-2]]
+    (alone,) = overview(runs_of(rows[-6:])).rows
     assert alone[2].text == "90.0"
 
 

@@ -198,7 +198,16 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "setting": (["setting=images"], "setting=images: choose one of image, caption, image+caption, mixed"),
     "task": (["task=spatial"], "task=spatial: choose one of "),
     "experiment": (["experiment=table3"], "experiment=table3: choose one of few_shot, frozen, mixed, subsets, table2"),
-    "scale": (["+scale=papre"], "scale=papre: choose one of paper"),
+    "scale": (["+scale=papre"], "scale=papre: choose one of paper\n"),
+    "controlled": (
+        ["model=albef", "controlled=true"],
+        "controlled=true: model=albef has none; leave it out, or give model=visualbert or model=uniter or model=lxmert",
+    ),
+    "boxes": (
+        ["model=lxmert", "boxes=pixels_y_first"],
+        "boxes=pixels_y_first: model=lxmert has none; leave it out, or",
+    ),
+    "token type": (["visual_token_type=1"], "visual_token_type=1: model=uniter has none; leave it out, or"),
     "another command's group": (["preset=paper"], "there is no setting 'preset'"),
     "near miss": (["modle=uniter"], "there is no setting 'modle'; did you mean model"),
     "near miss inside": (["optimiser.learningrate=1"], "did you mean optimiser.learning_rate"),
@@ -601,6 +610,25 @@ def test_failures_have_their_line_and_code(
     assert called(monkeypatch, *many) == code
     out, err = capsys.readouterr()
     assert message in (out if many and code == 1 else err) and "Traceback" not in out + one_line(err)
+
+
+CANNOT: dict[str, tuple[list[str], str]] = {
+    "runs": (["runs=file"], "runs=file: cannot be made (File exists); name another folder"),
+    "runs in a file": (["runs=file/runs"], "runs=file/runs: cannot be made (Not a directory); name another folder"),
+    "data": (["data=file"], "data=file: is a file; give the folder of a dataset"),
+    "strategy": (["strategy=dpp"], "strategy=dpp: give one of Lightning's, such as auto, ddp"),
+}
+
+
+@pytest.mark.parametrize("case", CANNOT)
+def test_what_cannot_be_done_here_is_one_line_with_the_setting(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments, message = CANNOT[case]
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    assert called(monkeypatch, *arguments, "device=cpu") == 1
+    assert one_line(capsys.readouterr().err).startswith(f"train: {message}")
 
 
 def test_a_run_that_another_process_has_is_tried_again_at_the_end(

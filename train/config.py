@@ -25,7 +25,7 @@ class Architecture:
     whether their boxes are part of its input; else only their features can tell where they are (`regions.context`).
     teacher: it has a momentum teacher, for `training.loss=distillation`. separate_vision: `Model.encode_vision` gives
     the states of pictures alone, so that each picture is computed once for all texts. first_position: of a text.
-    batch_size, learning_rate: the paper's (Table 5).
+    settings: of `MODEL_SETTINGS`, those that it has. batch_size, learning_rate: the paper's (Table 5).
     """
 
     sees: str
@@ -33,6 +33,7 @@ class Architecture:
     teacher: bool = False
     separate_vision: bool = False
     first_position: int = 0
+    settings: tuple[str, ...] = ()
     batch_size: int = 32
     learning_rate: float = 2e-5
 
@@ -42,14 +43,15 @@ class Architecture:
 
 
 ARCHITECTURES = {
-    "visualbert": Architecture("regions", batch_size=64),
-    "uniter": Architecture("regions", takes_boxes=True, learning_rate=5e-6),
-    "lxmert": Architecture("regions", takes_boxes=True, learning_rate=5e-6),
+    "visualbert": Architecture("regions", settings=("controlled", "visual_token_type"), batch_size=64),
+    "uniter": Architecture("regions", takes_boxes=True, settings=("controlled", "boxes"), learning_rate=5e-6),
+    "lxmert": Architecture("regions", takes_boxes=True, settings=("controlled",), learning_rate=5e-6),
     "albef": Architecture("pixels", teacher=True, separate_vision=True, batch_size=256),
     # The paper does not give the text-only models' batch size and rate; these are BERT's own.
     "bert": Architecture("nothing"),
     "roberta": Architecture("nothing", first_position=2),
 }
+MODEL_SETTINGS = ("controlled", "boxes", "visual_token_type")  # settings of a run that some models have
 LXMERT_SPATIALITY = 5e-5  # Table 5: LXMERT needs a larger learning rate for spatiality only
 CONTROLLED = (32, 5e-6)  # batch size and learning rate of the controlled architectures
 
@@ -366,6 +368,11 @@ class Run:
             raise ValueError(f"training.augment=true: model={model} sees no pixels; leave it out, or model=albef")
         if self.reader.steps and sees == "nothing":
             raise ValueError(f"reader.steps={self.reader.steps}: model={model} sees no images that could be read")
+        for name in MODEL_SETTINGS:
+            value = getattr(self, name)
+            if value not in (None, False) and model in ARCHITECTURES and name not in architecture.settings:
+                having = " or ".join(f"model={one}" for one, other in ARCHITECTURES.items() if name in other.settings)
+                raise ValueError(f"{name}={str(value).lower()}: model={model} has none; leave it out, or give {having}")
         if self.regions.source == "file" and sees == "regions":
             streams = (("training.stream", "false", self.training.stream), ("reader.steps", "0", self.reader.steps))
             for name, none, streamed in streams:

@@ -45,6 +45,8 @@ def prepare_dataset(config: Run, log: Log) -> Path:
 
 def check_files(folder: Path, task: str) -> None:
     """Raises `ValueError` if a file is missing or differs from the manifest, or if the manifest is damaged."""
+    if folder.is_file():
+        raise ValueError(f"data={folder}: is a file; give the folder of a dataset")
     try:
         manifest = read_manifest(folder)
     except ValueError as error:

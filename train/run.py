@@ -50,6 +50,7 @@ def run(config: Run, log: Log = print) -> list[Row]:
     """
     device = accelerator(config)
     log = log if is_main_process() else _no_log
+    check_runs_folder(config)
     source = TrainingDataset(prepare_dataset(config, log) if is_main_process() else dataset_folder(config))
     if source.task != config.task:
         raise ValueError(f"data={source.folder}: holds task={source.task}, not task={config.task}")
@@ -62,6 +63,14 @@ def run(config: Run, log: Log = print) -> list[Row]:
         if is_finished(folder):  # by another process, in between
             return read_results(folder)
         return train_and_test(config, source, folder, device, log)
+
+
+def check_runs_folder(config: Run) -> None:
+    """Make the folder of runs. Raises `ValueError` where that cannot be done."""
+    try:
+        Path(config.runs).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"runs={config.runs}: cannot be made ({error.strerror}); name another folder") from None
 
 
 def _no_log(line: str) -> None:
@@ -189,7 +198,12 @@ def tokenizer_for(config: Run) -> WordTokenizer:
     """The checkpoint's own tokenizer, or the grammar's."""
     if config.pretrained is None and config.tokenizer is None:
         return WordTokenizer(grammar_tokenizer(config.task))
-    return WordTokenizer(tokenizer_of(config.tokenizer or str(config.pretrained), config.model))
+    if config.tokenizer is None:
+        return WordTokenizer(tokenizer_of(str(config.pretrained), config.model))
+    try:
+        return WordTokenizer(tokenizer_of(config.tokenizer, config.model))
+    except ValueError as error:
+        raise ValueError(str(error).replace("pretrained=", "tokenizer=", 1)) from None
 
 
 def build(

@@ -200,7 +200,10 @@ def job_list(jobs: Mapping[str, Job]) -> str:
     states = {name: _state(job) for name, job in jobs.items()}
     counts = [f"{list(states.values()).count(state)} {state}" for state in dict.fromkeys(states.values())]
     return "\n".join(
-        [*(f"{state:<9} {name}" for name, state in states.items()), f"{len(jobs)} runs: {', '.join(counts)}"]
+        [
+            *(f"{state:<9} {name}" for name, state in states.items()),
+            f"{len(jobs)} run{'s' * (len(jobs) != 1)}: {', '.join(counts)}",
+        ]
     )
 
 

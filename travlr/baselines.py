@@ -15,6 +15,7 @@ if __name__ == "__main__":
 
     start_command("baselines", "travlr.baselines")
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -26,13 +27,17 @@ import pyarrow as pa
 import pyarrow.compute
 
 from travlr import cli
-from travlr.dataset import Dataset, open_dataset
+from travlr.files import regular, replacing
+from travlr.formats import LAYOUTS
+from travlr.formats.manifest import read_manifest
 from travlr.scene import SPLITS
 from travlr.tasks import TASKS
 
-COLUMNS = ("query_form", "caption", "objects", "answer")
-FITTED_ON = 32_000  # examples of the train split, at most
+COLUMNS = ("query_form", "caption", "objects", "answer", "task")
+ROWS = 32_000  # of each split, at most
+FILE = "baselines.json"  # in the dataset's folder
 DEPTH = 12  # of a decision tree
+VERSION = 1  # of the rules; another one computes them again
 LEAST = 20  # examples in a leaf of a decision tree
 
 
@@ -44,9 +49,10 @@ class Examples:
     below -1, -1 for none.
     nouns: (N, D, 2) words of the arguments that describe objects, a colour and a shape, -1 where a noun lacks one.
     counts: (N, W), how many objects each word describes. first: (N, W), the first object in caption order that a word
-    describes, -1 if there is none. cells: (N, cells) bool, occupied. total: (N,). places: (N, D, 2), row and column of
-    the object that a noun describes, -1 unless there is exactly one. ends: (N, 2, 4), colour, shape, row and column of
-    the first and the last object. length: (N,), characters of the caption. answers: (N,) bool.
+    describes, -1 if there is none. cells: (N, rows, columns) bool, occupied. total: (N,). described: (N,), how many
+    objects any noun describes. places: (N, D, 2), row and column of the object that a noun describes, -1 unless there
+    is exactly one. ends: (N, 2, 4), colour, shape, row and column of the first and the last object. length, picture:
+    (N,), characters of the caption and bytes of the picture file. answers: (N,) bool.
     """
 
     operators: np.ndarray
@@ -55,9 +61,11 @@ class Examples:
     first: np.ndarray
     cells: np.ndarray
     total: np.ndarray
+    described: np.ndarray
     places: np.ndarray
     ends: np.ndarray
     length: np.ndarray
+    picture: np.ndarray
     answers: np.ndarray
     colours: int  # the first words are colours, then come shapes
 
@@ -75,13 +83,15 @@ class Baseline:
     """A rule. blind: what it cannot see. features: (N, F) numbers that it sees beside the words of the query.
 
     bound_for: kinds of task (`Task.decided_by`) for which these features hold what decides, so that the rule is no
-    baseline. noun: the only noun that the features are about, if there is one.
+    baseline. alone_for: kinds of task for which it is unbound only without the features of other rules. noun: the only
+    noun that the features are about, if there is one.
     """
 
     name: str
     blind: str
     features: Features
     bound_for: tuple[str, ...] = ()
+    alone_for: tuple[str, ...] = ()
     noun: int | None = None
 
 
@@ -128,6 +138,26 @@ def _words_present(e: Examples) -> np.ndarray:
     )
 
 
+def _other_attributes(e: Examples) -> np.ndarray:
+    """Counts of the colours where the nouns name shapes alone, of the shapes where they name colours alone."""
+    colours, shapes = e.counts[:, : e.colours], e.counts[:, e.colours :]
+    names_colour, names_shape = (np.any(e.nouns[:, :, [kind]] >= 0, axis=1) for kind in (0, 1))
+    return np.concatenate([np.where(names_colour, -1, colours), np.where(names_shape, -1, shapes)], 1)
+
+
+def _another_word(e: Examples) -> np.ndarray:
+    """The count of the word after the first noun's in the list of its kind; -1 where the second noun names it."""
+    word = e.nouns[:, 0].max(1)
+    first, number = np.where(word < e.colours, 0, e.colours), np.where(word < e.colours, e.colours, e.counts.shape[1])
+    after = first + (word + 1 - first) % np.maximum(number - first, 1)
+    described = np.any(e.nouns == after[:, None, None], axis=(1, 2))
+    return np.where(described, -1, np.take_along_axis(e.counts, np.maximum(after, 0)[:, None], 1)[:, 0])[:, None]
+
+
+def _distractors(e: Examples) -> np.ndarray:
+    return (e.total - e.described)[:, None]
+
+
 def _order(e: Examples) -> np.ndarray:
     """Which noun the caption mentions first, and the position of each."""
     words = e.nouns.max(2)  # the shape, or the colour where there is no shape
@@ -141,7 +171,10 @@ def _place_of(noun: int) -> Features:
 
 
 def _cells(e: Examples) -> np.ndarray:
-    return e.cells
+    """The occupied cells, and how many there are in each row, each column and each half."""
+    rows, columns = e.cells.sum(2), e.cells.sum(1)
+    halves = [part[:, : part.shape[1] // 2].sum(1, keepdims=True) for part in (rows, columns)]
+    return np.concatenate([e.cells.reshape(len(e.total), -1), rows, columns, *halves], 1)
 
 
 def _ends(e: Examples) -> np.ndarray:
@@ -152,16 +185,24 @@ def _length(e: Examples) -> np.ndarray:
     return e.length[:, None]
 
 
+def _picture(e: Examples) -> np.ndarray:
+    return e.picture[:, None]
+
+
 BASELINES = (
     Baseline("query", "the scene", lambda e: np.zeros((len(e.total), 0), np.int64)),
     Baseline("total", "all but the number of objects", _total),
     Baseline("length", "all but the length of the caption", _length),
+    Baseline("size of the picture file", "what the picture shows", _picture),
     Baseline("occupied cells", "colours and shapes", _cells),
-    Baseline("first and last object", "the other objects", _ends),
+    Baseline("first and last object", "the other objects", _ends, alone_for=("place",)),
     Baseline("order of mention", "counts and places", _order),
     Baseline("words present", "how many objects have a colour or shape", _words_present),
     Baseline("sorted counts", "which count belongs to which colour or shape", _sorted_counts),
-    Baseline("other objects", "the objects that the query describes", _others, bound_for=("count",)),
+    Baseline("counts of other attributes", "the attributes that the query names", _other_attributes),
+    Baseline("count of another word", "the objects that the query describes", _another_word),
+    Baseline("other objects", "the objects that the query describes", _others, ("count",), alone_for=("counts",)),
+    Baseline("distractors", "the objects that the query describes", _distractors, ("count", "counts"), ("binding",)),
     Baseline("count of first noun", "the other noun", _count_of(0), bound_for=("count",), noun=0),
     Baseline("count of second noun", "the first noun", _count_of(1), bound_for=("count",), noun=1),
     Baseline("word counts", "which colour belongs to which shape", _word_counts, bound_for=("count", "counts")),
@@ -174,13 +215,19 @@ BASELINES = (
 
 @dataclass(frozen=True)
 class Result:
-    """The score of a rule on a split: accuracy and macro-F1 in percent, of N examples."""
+    """The score of a rule on a split, in percent.
+
+    interval: 95 % of the accuracy, over couples. couples: percent of couples with both answers right; None where the
+    examples are not in couples.
+    """
 
     baseline: str
     blind: str
     split: str
     accuracy: float
+    interval: tuple[float, float]
     macro_f1: float
+    couples: float | None
     examples: int
 
 
@@ -189,16 +236,44 @@ def score_baselines(folder: str | Path) -> list[Result]:
 
     Raises `ValueError` if the folder is not a dataset, or lacks its train split.
     """
-    dataset = open_dataset(folder)
-    if "train" not in dataset.splits:
+    manifest = read_manifest(folder)
+    if "train" not in manifest["splits"]:
         raise ValueError(f"{folder}: has no train split, on which baselines are fitted")
-    words = word_lists(dataset)
-    task = TASKS[str(dataset["train"].columns("task")["task"][0])]
-    splits = {split: examples_of(dataset, split, words) for split in SPLITS if split in dataset.splits}
+    tables = {split: read_split(Path(folder), manifest, split) for split in SPLITS if split in manifest["splits"]}
+    words = word_lists(tables["train"])
+    task = TASKS[str(tables["train"]["task"][0])]
+    splits = {split: examples_of(table, words) for split, table in tables.items()}
     nouns = splits["train"].nouns.shape[1]
     rules = [r for r in BASELINES if task.decided_by not in r.bound_for and (r.noun or 0) < nouns]
     found = [result for rule in rules for result in _scores(rule.name, rule.blind, [rule], splits)]
     return found + _best([_scores(ALL, "binding", group, splits) for group in _groups(rules, task.decided_by, nouns)])
+
+
+def dataset_baselines(folder: str | Path) -> list[Result]:
+    """As `score_baselines`; from the file in the dataset's folder where there is one, else computed and written there.
+
+    Raises `ValueError` as `score_baselines` does.
+    """
+    path, digest = Path(folder) / FILE, read_manifest(folder)["content_digest"]
+    identity = {"content_digest": digest, "version": VERSION}
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        held = json.loads(regular(path).read_text(encoding="utf-8"))
+        if {name: held[name] for name in identity} == identity:
+            return [Result(**entry | {"interval": tuple(entry["interval"])}) for entry in held["results"]]
+    results = score_baselines(folder)
+    text = json.dumps(identity | {"results": [asdict(result) for result in results]}, indent=1)
+    with contextlib.suppress(OSError), replacing(path) as temporary:  # some folders cannot be written
+        temporary.write_text(text, encoding="utf-8")
+    return results
+
+
+def best_unbound(results: Sequence[Result]) -> dict[str, Result]:
+    """split -> the rule with the highest accuracy there."""
+    best: dict[str, Result] = {}
+    for result in results:
+        if result.split not in best or result.accuracy > best[result.split].accuracy:
+            best[result.split] = result
+    return best
 
 
 ALL = "all unbound features"
@@ -206,9 +281,10 @@ ALL = "all unbound features"
 
 def _groups(rules: Sequence[Baseline], decided_by: str, nouns: int) -> list[list[Baseline]]:
     """Rules whose features together are unbound still: of a task that compares two nouns, those about one noun."""
+    together = [rule for rule in rules if decided_by not in rule.alone_for]
     if decided_by == "binding":
-        return [list(rules)]
-    return [[rule for rule in rules if rule.noun in (None, noun)] for noun in range(nouns)]
+        return [together]
+    return [[rule for rule in together if rule.noun in (None, noun)] for noun in range(nouns)]
 
 
 def _best(alternatives: list[list[Result]]) -> list[Result]:
@@ -229,36 +305,55 @@ def _scores(name: str, blind: str, rules: Sequence[Baseline], splits: dict[str, 
         return np.concatenate([_query(examples), *(rule.features(examples) for rule in rules)], 1)
 
     train = splits["train"]
-    rows = slice(0, FITTED_ON)
     tree: Any = DecisionTreeClassifier(max_depth=DEPTH, min_samples_leaf=LEAST, random_state=0)
     if len(rules) > 1:  # one tree on many features is a poor learner
         tree = HistGradientBoostingClassifier(max_iter=100, early_stopping=False, random_state=0)
     with threadpool_limits(1):  # the threads of several processes wait for each other
-        tree.fit(features(train)[rows], train.answers[rows])
+        tree.fit(features(train), train.answers)
     results = []
     for split, examples in splits.items():
         if split == "train" or not len(examples.answers):
             continue
         predictions = tree.predict(features(examples))
-        accuracy = float((predictions == examples.answers).mean())
         f1 = float(f1_score(examples.answers, predictions, average="macro"))
-        results.append(Result(name, blind, split, 100 * accuracy, 100 * f1, len(predictions)))
+        accuracy, interval, couples = _accuracy(predictions == examples.answers, examples.answers)
+        results.append(Result(name, blind, split, accuracy, interval, 100 * f1, couples, len(predictions)))
     return results
+
+
+def _accuracy(right: np.ndarray, answers: np.ndarray) -> tuple[float, tuple[float, float], float | None]:
+    """Accuracy, its 95 % interval over couples (over examples where there are none), and couples right, percent."""
+    units, couples = right[:, None], None
+    if len(right) % 2 == 0 and (answers[0::2] != answers[1::2]).all():
+        units = right.reshape(-1, 2)
+        couples = 100 * float(units.all(axis=1).mean())
+    accuracy = 100 * float(right.mean())
+    half = 196 * float(units.mean(axis=1).std() / np.sqrt(len(units)))
+    return accuracy, (max(accuracy - half, 0.0), min(accuracy + half, 100.0)), couples
 
 
 # Reading --------------------------------------------------------------------------------------------------------------
 
 
-def word_lists(dataset: Dataset) -> tuple[list[str], list[str]]:
+def read_split(folder: Path, manifest: dict[str, Any], split: str) -> pa.Table:
+    """The first rows of a split: `COLUMNS`, and `picture`, the bytes of each picture file."""
+    layout, rows = LAYOUTS[manifest["layout"]], min(ROWS, manifest["splits"][split]["rows"])
+    parts = []
+    for table in layout.read(folder, manifest, split, 0, rows):
+        sizes = pa.compute.binary_length(table["image"].combine_chunks().field("bytes"))
+        parts.append(table.select(COLUMNS).append_column("picture", sizes))
+    return pa.concat_tables(parts)
+
+
+def word_lists(train: pa.Table) -> tuple[list[str], list[str]]:
     """Colours and shapes that the train split shows, sorted."""
-    objects = dataset["train"].columns("objects")["objects"].combine_chunks().flatten()
+    objects = train["objects"].combine_chunks().flatten()
     colours, shapes = (sorted(set(objects.field(name).unique().to_pylist())) for name in ("colour", "shape"))
     return colours, shapes
 
 
-def examples_of(dataset: Dataset, split: str, words: tuple[list[str], list[str]]) -> Examples:
-    """A split as arrays. words: colours and shapes."""
-    table = dataset[split].columns(*COLUMNS)
+def examples_of(table: pa.Table, words: tuple[list[str], list[str]]) -> Examples:
+    """A split, as `read_split` returns it, as arrays. words: colours and shapes."""
     colours, shapes = words
     objects = table["objects"].combine_chunks()
     starts = objects.offsets.to_numpy() - objects.offsets[0].as_py()
@@ -282,11 +377,13 @@ def examples_of(dataset: Dataset, split: str, words: tuple[list[str], list[str]]
         nouns,
         counts,
         _first(example, starts, (colour, len(colours) + shape), counts.shape),
-        cells.reshape(len(table), -1),
+        cells,
         total,
+        _described(nouns, len(colours), example, columns),
         _places(nouns, len(colours), example, columns),
         np.stack([columns[starts[:-1]], columns[starts[1:] - 1]], 1),
         pa.compute.utf8_length(table["caption"].combine_chunks()).to_numpy(),
+        table["picture"].to_numpy(),
         table["answer"].to_numpy(),
         len(colours),
     )
@@ -333,12 +430,25 @@ def _first(
     return first
 
 
+def _matches(nouns: np.ndarray, noun: int, colours: int, example: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """(objects,) bool, whether a noun of its example describes each object."""
+    colour, shape = nouns[example, noun].T
+    return ((colour < 0) | (colour == columns[:, 0])) & ((shape < 0) | (shape - colours == columns[:, 1]))
+
+
+def _described(nouns: np.ndarray, colours: int, example: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """`Examples.described`."""
+    any_noun = np.zeros(len(example), bool)
+    for noun in range(nouns.shape[1]):
+        any_noun |= _matches(nouns, noun, colours, example, columns)
+    return np.bincount(example[any_noun], minlength=len(nouns))
+
+
 def _places(nouns: np.ndarray, colours: int, example: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """`Examples.places`. columns: (objects, 4), colour, shape, row and column of each."""
     places = np.full((len(nouns), nouns.shape[1], 2), -1)
     for noun in range(nouns.shape[1]):
-        colour, shape = nouns[example, noun].T
-        match = ((colour < 0) | (colour == columns[:, 0])) & ((shape < 0) | (shape - colours == columns[:, 1]))
+        match = _matches(nouns, noun, colours, example, columns)
         one = np.bincount(example[match], minlength=len(nouns)) == 1
         rows = np.flatnonzero(match & one[example])
         places[example[rows], noun] = columns[rows, 2:]
@@ -367,6 +477,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("dir", metavar="DIR", type=cli.folder, help="folder of a dataset, in any format")
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
     options = parser.parse_args(arguments)
-    results = score_baselines(options.dir)
+    results = dataset_baselines(options.dir)
     print(json.dumps([asdict(result) for result in results], indent=1) if options.json else table(results))
     return 0

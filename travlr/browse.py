@@ -13,6 +13,7 @@ if __name__ == "__main__":
 
 import argparse
 import base64
+import contextlib
 import hashlib
 import html
 import io
@@ -31,6 +32,7 @@ import pyarrow.compute as pc
 from render.image import decode
 from travlr import cli
 from travlr.audit.rows import QUERY, TOTAL, score
+from travlr.baselines import best_unbound, dataset_baselines
 from travlr.files import replacing
 from travlr.formats import LAYOUTS
 from travlr.formats.columns import OBJECT, damage
@@ -178,7 +180,7 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
         "facts": facts_of(manifest, settings),
         "settings": list(settings.items()),
         "splits": [{"name": name, "counts": list(map(_joined, s.counts.items()))} for name, s in surveys.items()],
-        "baselines": list(baselines(surveys)),
+        "baselines": [*baselines(surveys), *unbound(folder)],
         "note": f"{COUNTS_NOTE} {TASKS[task].pair_note}",
         "maps": list(heat_maps(task, {pair for s in surveys.values() for pair in s.counts})),
         "examples": [
@@ -194,6 +196,13 @@ def baselines(surveys: dict[str, Survey]) -> Iterator[tuple[str, dict[str, float
     for rule, name in BASELINES.items() if "train" in surveys else ():
         scores = {split: score(surveys["train"].seen[rule], s.seen[rule]) for split, s in surveys.items()}
         yield name, {split: 100 * right / total for split, (right, total) in scores.items() if split != "train"}
+
+
+def unbound(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
+    """The best unbound rule, as `baselines`; nothing without a train split or scikit-learn."""
+    with contextlib.suppress(ValueError):
+        best = best_unbound(dataset_baselines(folder))
+        yield "best unbound rule", {split: result.accuracy for split, result in best.items()}
 
 
 def _joined(item: tuple[Pair, list[int]]) -> tuple[str, list[int]]:

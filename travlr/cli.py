@@ -233,7 +233,7 @@ def check_choice(name: str, value: Any, valid: Collection[str], arguments: Seque
 
 def slip(missing: str, arguments: Sequence[str]) -> str:
     """A hint where an argument looks like a misspelling of a setting that is missing."""
-    near = difflib.get_close_matches(missing, [argument.partition("=")[0] for argument in arguments], 1)
+    near = difflib.get_close_matches(missing, [argument.partition("=")[0].lstrip("+") for argument in arguments], 1)
     return f" (there is no setting {near[0]!r})" if near and near[0] != missing else ""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,13 +17,30 @@ from typing import Any
 from travlr.scene import SPLITS, World, check_types
 
 QUERY_BY = ("shape", "colour", "both")
+COUPLES = ("independent", "exchanged")
 
 
-def option(default: Any, help: str) -> Any:
-    """A field of a config with its default (copied where it is a list or a dict) and its line of `--help`."""
+def option(default: Any, help: str, added: bool = False) -> Any:
+    """A field of a config with its default (copied where it is a list or a dict) and its line of `--help`.
+
+    added: a setting that earlier versions lack. Manifests leave it out where it has its default, so that datasets of
+    earlier versions stay the same.
+    """
+    metadata = {"help": help, "added": added}
     if isinstance(default, list | dict):
-        return field(default_factory=lambda: copy.deepcopy(default), metadata={"help": help})
-    return field(default=default, metadata={"help": help})
+        return field(default_factory=lambda: copy.deepcopy(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def config_dict(config: Any) -> dict[str, Any]:
+    """A config as the JSON of a manifest."""
+    values = {}
+    for item in dataclasses.fields(config):
+        value = getattr(config, item.name)
+        if item.metadata.get("added") and value == item.default:
+            continue
+        values[item.name] = config_dict(value) if dataclasses.is_dataclass(value) else value
+    return json.loads(json.dumps(values))
 
 
 def check_choice(name: str, value: str, valid: Collection[str]) -> None:
@@ -82,9 +100,15 @@ class Config:
     world: World = field(default_factory=World)
     image: Image = field(default_factory=Image)
     count: Count = field(default_factory=Count)
+    couples: str = option(
+        "independent",
+        "independent: the true and the false scene of a query are drawn apart; exchanged: they differ by one exchange",
+        added=True,
+    )
 
     def __post_init__(self) -> None:
         check_types(self)
         check_choice("query_by", self.query_by, QUERY_BY)
+        check_choice("couples", self.couples, COUPLES)
         if self.world.cells * self.image.cell**2 > 1 << 26:
             raise ValueError(f"image.cell={self.image.cell}: pictures of this grid would pass 64 million pixels")

@@ -24,13 +24,12 @@ import pyarrow as pa
 from render.image import CONTENT_VERSION, Renderer
 from render.text import Captioner
 from travlr import cli
-from travlr.config import Config, check_choice, option
+from travlr.config import Config, check_choice, config_dict, option
 from travlr.dataset import Example, examples_of
 from travlr.formats import LAYOUTS
 from travlr.formats.base import Part
 from travlr.formats.card import write_card
 from travlr.formats.columns import IMAGE, OBJECT, ROW_GROUP, SCHEMA, example_id, query_form
-from travlr.formats.manifest import config_dict
 from travlr.formats.writing import Plan, write_dataset
 from travlr.sampler import Sampler
 from travlr.scene import SPLITS, Batch, check_types
@@ -150,7 +149,9 @@ def iterate(config: Config, split: str, start: int = 0, stop: int | None = None)
     """Examples from `start` to `stop`, made as they are asked for; without `stop`, all that `count` gives the split.
 
     `stop` may lie beyond: `iterate(config, "train", config.count.train, 10**6)` streams more training examples.
+    Raises `ValueError` for an unknown split.
     """
+    check_choice("split", split, SPLITS)
     end = getattr(config.count, split) if stop is None else stop
     for begin in range(start, end, 256):
         yield from examples_of(generator(config).table(split, begin, min(begin + 256, end)))

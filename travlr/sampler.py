@@ -48,13 +48,33 @@ class Sampler:
         draw, answer, occurrence = self._draw(split, side, index)
         share = np.uint64(IN_DISTRIBUTION.index(split) if side == "in" else 0)
         number = occurrence * np.uint64(3 if side == "in" else 1) + share
-        name = draw.query.astype(np.uint64) * np.uint64(2) + answer
-        secret = streams.mix(name + np.uint64(self.task.key(side, "scenes") & 0xFFFFFFFFFFFFFFFF))
-        grid = self._scenes(draw, number, secret, self._words(split, "scenes", start, stop, self._width))
-        order = _shuffled_cells(
-            grid, self._words(split, "captions", start, stop, self.world.cells), self.task.most_objects
-        )
+        make = self._exchanged if self.task.exchanged else self._independent
+        grid, keys = make(split, index, draw, answer, number, self.task.key(side, "scenes"))
+        order = _shuffled_cells(grid, keys, self.task.most_objects)
         return Batch(grid, order, draw.query, draw.pair, answer, self.task.queries, self.task.pairs, start)
+
+    def _independent(
+        self, split: str, index: np.ndarray, draw: Draw, answer: np.ndarray, number: np.ndarray, key: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Scenes that are drawn apart, and the keys by which their captions order the objects, (N, cells) each."""
+        start, stop = int(index[0]), int(index[-1]) + 1
+        name = draw.query.astype(np.uint64) * np.uint64(2) + answer
+        grid = self._scenes(draw, number, _secret(name, key), self._words(split, "scenes", start, stop, self._width))
+        return grid, self._words(split, "captions", start, stop, self.world.cells)
+
+    def _exchanged(
+        self, split: str, index: np.ndarray, draw: Draw, answer: np.ndarray, number: np.ndarray, key: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As `_independent`. The true scene of a couple is drawn for both examples; the task makes each of it."""
+        couple = index // 2
+        first, last = int(couple[0]), int(couple[-1]) + 1
+        random = {
+            name: self._words(split, name, first, last, width)[couple - first]
+            for name, width in (("scenes", self._width), ("captions", self.world.cells), ("exchange", self.world.cells))
+        }
+        true = Draw(draw.query, *_ordered(answer, draw.pair, draw.partner), draw.words)
+        grid = self._scenes(true, number, _secret(draw.query.astype(np.uint64), key), random["scenes"])
+        return self.task.exchange(true, grid, answer, random["captions"], random["exchange"])
 
     def _words(self, split: str, name: str, start: int, stop: int, width: int) -> np.ndarray:
         return streams.words(self.task.key(split, name), start, stop, width)
@@ -81,7 +101,7 @@ class Sampler:
 
         words = self._words(split, "couples", int(couple[0]), int(couple[-1]) + 1, 8)[couple - couple[0]]
         answer = (index % 2 == 1) == (words[:, 0] % np.uint64(2) == 1)
-        pair, partner = np.where(answer, (true_pair, false_pair), (false_pair, true_pair))
+        pair, partner = _ordered(answer, true_pair, false_pair)
         return Draw(query, pair, partner, words), answer, occurrence
 
     def _scenes(self, draw: Draw, number: np.ndarray, secret: np.ndarray, random: np.ndarray) -> np.ndarray:
@@ -226,6 +246,16 @@ def _padded(rows: list[np.ndarray]) -> np.ndarray:
     for target, row in zip(table, rows, strict=True):
         target[: len(row)] = row
     return table
+
+
+def _secret(name: np.ndarray, key: int) -> np.ndarray:
+    """The key of the permutation of the scenes of each name (N,) uint64."""
+    return streams.mix(name + np.uint64(key & 0xFFFFFFFFFFFFFFFF))
+
+
+def _ordered(condition: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two arrays, exchanged where the condition does not hold."""
+    return np.where(condition, first, second), np.where(condition, second, first)
 
 
 def _shuffled_cells(grid: np.ndarray, random: np.ndarray, most: int) -> np.ndarray:

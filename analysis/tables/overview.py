@@ -1,7 +1,9 @@
-"""All scores in one table: every model, task, test setting and split, with the baselines below."""
+"""All scores in one table: every model, task, test setting and split, with the baselines below; and couple accuracy."""
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +24,7 @@ from travlr.tasks import TASKS
 Place = tuple[str, str, str]  # task, test setting, split
 Measured = Mapping[tuple[str, str, str], Sequence[float]]  # name, test setting, split -> interval, couples right
 SPLITS = dict(zip(TEST_SPLITS, ("InD", "OOD"), strict=True))
-TEXT_ALONE = "Text alone"
+BASELINE = "Baseline"
 SHOWN = {"controlled": "Volta {}", "with a reader": "{} + reader", "with consistency": "{} + consistency"}
 
 
@@ -32,31 +34,80 @@ def overview(runs: Runs) -> Table:
     Runs with a reader, with consistency and of controlled architectures have lines of their own; other runs that differ
     from those of Table 2 (see `RunSummary.traits`) are left out, unless there is nothing else.
     """
-    every = _rank_by_task(_rank_by_task(run_summaries(runs), "dataset"), "inputs.vocabulary")
-    used = [run for run in every if run.traits <= SHOWN.keys()] or every
-    tasks = in_order((str(run.info["task"]) for run in used), TASKS)
-    places = [(task, test, split) for task in tasks for test in TEST_SETTINGS for split in TEST_SPLITS]
+    every, used, places = _shown(runs)
     columns = ["name", "test_setting", "split", "interval_low", "interval_high", "couples_right"]
     measured = {tuple(row[:3]): row[3:] for row in runs.results[columns].itertuples(index=False, name=None)}
     builder = TableBuilder()
     for label, setting, line in _lines(builder, used):
         cells = [_cell(builder, line, label, setting, place, measured) for place in places]
         builder.add([Cell(label), Cell(SHORT_SETTINGS.get(setting, setting.capitalize())), *cells])
-    heads = [("", "", "Model"), ("", "", "Trained in")]
-    heads += [(task, SHORT_SETTINGS[test], SPLITS[split]) for task, test, split in places]
     notes = [
-        f"Groups of columns: tasks, tested in; InD: {TEST_SPLITS[0]}, OOD: {TEST_SPLITS[1]}.",
+        GROUPS,
         MARKS[0],
         f"Underlined (on the page: black, not grey): each run averaged is above random by itself ({TEST}). Bold: the "
         "highest mean of a column, where it is underlined. On the page, framed: tested as trained.",
-        "Text alone: what rules reach that see the query, or the query and the number of objects; the highest of "
+        "Baselines: what rules reach that see the query, or the query and the number of objects, and the best of the "
+        "rules that bind no colour to a shape or see one object only (python -m travlr.baselines); the highest of "
         "several datasets.",
         *omission_notes(runs, used, every),
     ]
     title = "Macro-F1 by model, task, test setting and split"
-    table = builder.table("overview", title, heads, used, notes)
-    baselines = tuple(_baseline(builder, runs.results, name, places) for name in BASELINES)
+    table = builder.table("overview", title, _heads(places), used, notes)
+    measured_rules = [name for name in BASELINES if runs.results[f"floor_{name}"].notna().any()]
+    baselines = tuple(_baseline(builder, runs.results, name, places) for name in measured_rules)
     return replace(table, rows=(*table.rows, *baselines), data=pd.DataFrame(builder.data), shaded=True)
+
+
+def couples(runs: Runs) -> Table:
+    """As `overview`, with the couples of which both answers are right, percent, in place of macro-F1."""
+    every, used, places = _shown(runs)
+    columns = ["name", "test_setting", "split", "couples_right", "couples_low", "couples_high"]
+    measured = {tuple(row[:3]): row[3:] for row in runs.results[columns].itertuples(index=False, name=None)}
+    builder = TableBuilder()
+    for label, setting, line in _lines(builder, used):
+        cells = [_couple_cell(builder, line, label, setting, place, measured) for place in places]
+        builder.add([Cell(label), Cell(SHORT_SETTINGS.get(setting, setting.capitalize())), *cells])
+    notes = [
+        GROUPS,
+        MARKS[0],
+        "A couple is one query, true of one scene and false of another. A coin has 25 % of couples right; a rule that "
+        "sees what the two scenes share has none. Point at a cell for the 95 % interval of each run, over couples.",
+        *omission_notes(runs, used, every),
+    ]
+    title = "Couples with both answers right, percent"
+    return replace(builder.table("couples", title, _heads(places), used, notes), shaded=True)
+
+
+GROUPS = f"Groups of columns: tasks, tested in; InD: {TEST_SPLITS[0]}, OOD: {TEST_SPLITS[1]}."
+
+
+def _shown(runs: Runs) -> tuple[list[RunSummary], list[RunSummary], list[Place]]:
+    """All runs, those of the table, and its columns."""
+    every = _rank_by_task(_rank_by_task(run_summaries(runs), "dataset"), "inputs.vocabulary")
+    used = [run for run in every if run.traits <= SHOWN.keys()] or every
+    tasks = in_order((str(run.info["task"]) for run in used), TASKS)
+    return every, used, [(task, test, split) for task in tasks for test in TEST_SETTINGS for split in TEST_SPLITS]
+
+
+def _heads(places: Sequence[Place]) -> list[tuple[str, str, str]]:
+    heads = [("", "", "Model"), ("", "", "Trained in")]
+    return heads + [(task, SHORT_SETTINGS[test], SPLITS[split]) for task, test, split in places]
+
+
+def _couple_cell(
+    builder: TableBuilder, line: Sequence[RunSummary], label: str, setting: str, place: Place, measured: Measured
+) -> Cell:
+    task, test, split = place
+    average = SeedAverage([run for run in line if run.info["task"] == task])
+    of_runs = [measured.get((run.info["name"], test, split), (math.nan,) * 3) for run in average.averaged]
+    right = [couples for couples, _, _ in of_runs if pd.notna(couples)]
+    score = statistics.fmean(right) if right and len(right) == len(of_runs) else None
+    key = {"model": label, "train_setting": setting, "task": task, "test_setting": test, "split": split}
+    builder.data.append(key | {"couples_right": score, "runs": len(right)})
+    if score is None:
+        return Cell()
+    hints = [f"{couples:.1f} [{low:.1f}, {high:.1f}]" for couples, low, high in of_runs]
+    return Cell(_text(score), score, hint="; ".join(hints), classes="own" if main_test_setting(setting) == test else "")
 
 
 def _rank_by_task(runs: Sequence[RunSummary], name: str) -> list[RunSummary]:
@@ -121,11 +172,11 @@ def _more(low: float, high: float, couples: float) -> str:
 
 def _baseline(builder: TableBuilder, results: pd.DataFrame, name: str, places: Sequence[Place]) -> tuple[Cell, ...]:
     words = BASELINES[name].replace(" and number of", ",")
-    cells = [Cell(TEXT_ALONE), Cell(words)]
+    cells = [Cell(BASELINE), Cell(words)]
     for task, test, split in places:
         level = results.loc[(results["task"] == task) & (results["split"] == split), f"floor_{name}"].max()
         score = float(level) if pd.notna(level) else None
         cells.append(Cell() if score is None else Cell(_text(score), score, classes="baseline"))
-        record = {"model": f"{TEXT_ALONE}: {words}", "task": task, "test_setting": test, "split": split}
+        record = {"model": f"{BASELINE}: {words}", "task": task, "test_setting": test, "split": split}
         builder.data.append(record | {"macro_f1": score})
     return tuple(cells)

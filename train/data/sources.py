@@ -49,14 +49,23 @@ class TrainingDataset:
     @property
     def generator(self) -> Generator:
         if self.config is None:
-            raise ValueError(f"data={self.folder}: its manifest has no configuration; use training.stream=false")
+            raise ValueError(
+                f"data={self.folder}: nothing says with which settings it was generated, so no examples can be "
+                "streamed; use training.stream=false (and reader.steps=0)"
+            )
         return generator(self.config)
 
     def raw(self, split: str, limit: int | None = None) -> RawExamples:
         """The first `limit` examples of a split, or all."""
         reader = self.dataset[split]
         table = reader.columns("id", "caption", "query", "answer", "pair", "objects").slice(0, limit)
-        world = self.config.world if self.config else _world_of(table)
+        try:
+            world = self.config.world if self.config else _world_of(table)
+        except ValueError as error:
+            raise ValueError(
+                f"data={self.folder}: a caption of {split} cannot be read ({error}); check the dataset with "
+                f"python -m travlr.audit {self.folder}"
+            ) from None
         return RawExamples(
             ids=table["id"].to_pylist(),
             captions=table["caption"].to_pylist(),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 from lightning.fabric.utilities.rank_zero import rank_zero_only
+from lightning.pytorch.strategies import StrategyRegistry
 
 from train.config import PRECISIONS, Run
 from travlr.files import locked
@@ -33,7 +34,9 @@ def locked_by_main_process(folder: Path) -> Iterator[None]:
 
 
 def accelerator(run: Run) -> str:
-    """`gpu` or `cpu`. Raises `ValueError` for `device=gpu` without a GPU."""
+    """`gpu` or `cpu`. Raises `ValueError` for `device=gpu` without a GPU, and for an unknown strategy."""
+    if run.strategy not in ("auto", *StrategyRegistry.available_strategies()):
+        raise ValueError(f"strategy={run.strategy}: give one of Lightning's, such as auto, ddp, fsdp or deepspeed")
     if run.device == "gpu" and not torch.cuda.is_available():
         raise ValueError("device=gpu: torch finds no GPU; use device=auto or device=cpu")
     if run.device == "gpu" or (run.device == "auto" and torch.cuda.is_available()):

@@ -35,8 +35,8 @@ from train.data.text import LIST_START, WordTokenizer, split_caption
 from train.models import make_model
 from train.regions.recogniser import weights_digest
 from travlr.cli import Log
+from travlr.config import config_dict
 from travlr.files import replacing
-from travlr.formats.manifest import config_dict
 from travlr.generate import Generator
 
 VERSION = 1  # of the training procedure; saved readers of another version are not used

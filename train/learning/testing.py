@@ -17,10 +17,11 @@ from train.data.inputs import Inputs
 from train.learning.batches import TOKENS, RunData, test_rows
 from train.learning.reader import distinct
 from train.models.layers import Model
-from train.results.baselines import QueryTexts, text_baselines
+from train.results.baselines import Baseline, QueryTexts, text_baselines
 from train.results.columns import TEST_SPLITS
 from train.results.predictions import predictions_table
-from train.results.scores import Scores, by_group, couples_right, score
+from train.results.scores import Scores, by_group, couple_scores, score
+from travlr.baselines import best_unbound, dataset_baselines
 from travlr.tasks import TASKS
 
 MAX_VISION = 1 << 26  # numbers of image states in memory at a time: 256 MiB
@@ -42,18 +43,21 @@ def test_matrix(data: RunData, model: Model, device: str, precision: str) -> Tes
     model.to(where).eval()
     train = data.source.raw("train")
     seen = QueryTexts(train.queries, train.answers, (train.grid > 0).sum(axis=1))
+    unbound = best_unbound(dataset_baselines(data.source.folder))
     tested = TestResults([], [])
     for split in TEST_SPLITS:
         examples = data.examples(split)
-        floor = text_baselines(seen, QueryTexts(examples.queries, examples.answers, examples.objects))
+        baselines = text_baselines(seen, QueryTexts(examples.queries, examples.answers, examples.objects))
+        if split in unbound:
+            baselines["unbound"] = Baseline(unbound[split].macro_f1, unbound[split].accuracy)
         scenes = np.unique(examples.grid, axis=0, return_inverse=True)[1]  # clusters for intervals
         for setting, logits in predict(model, examples, data.run.test_settings, where, precision).items():
             found = {
                 "groups": by_group(examples.answers, logits, examples.groups.tolist(), scenes),
-                "couples_right": couples_right(examples.answers, logits),
+                "couples": couple_scores(examples.answers, logits),
                 "possible": possible(data.run, setting),
             }
-            tested.rows.append(((setting, split, score(examples.answers, logits, scenes), floor), found))
+            tested.rows.append(((setting, split, score(examples.answers, logits, scenes), baselines), found))
             tested.predictions.append(predictions_table(examples.ids, split, setting, logits, examples.answers))
     return tested
 

@@ -14,7 +14,8 @@ TEST_SETTINGS = tuple(setting for setting in SETTINGS if setting != "mixed")  # 
 TEST_SPLITS = tuple(split for split in SPLITS if split.startswith("test_"))
 
 # Baseline -> what its rule sees. `floor_NAME` is the column of its macro-F1, `floor_NAME_accuracy` of its accuracy.
-BASELINES = {"query": "query", "query_objects": "query and number of objects"}
+# The last is the best of the rules in `travlr.baselines`.
+BASELINES = {"query": "query", "query_objects": "query and number of objects", "unbound": "best unbound rule"}
 
 RESULT_COLUMNS: dict[str, type] = {
     "run": str,  # hash of the config
@@ -39,6 +40,8 @@ RESULT_COLUMNS: dict[str, type] = {
     **{f"floor_{name}": float for name in BASELINES},  # percent
     **{f"floor_{name}_accuracy": float for name in BASELINES},
     "couples_right": float,  # percent of couples with both answers right
+    "couples_low": float,  # 95 %, of couples_right
+    "couples_high": float,
     "possible": bool,  # False where the model's input does not determine the answer, so that a score means nothing
     "groups": str,  # JSON: first item of the pair -> its scores
     "examples": int,

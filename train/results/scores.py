@@ -142,14 +142,28 @@ def by_group(
     return scores
 
 
-def couples_right(answers: np.ndarray, logits: np.ndarray) -> float | None:
-    """Percent of couples with both answers right; None where examples 2k and 2k + 1 do not all differ in answer.
+@dataclass(frozen=True)
+class CoupleScores:
+    """couples_right: percent of couples with both answers right; couples_low, couples_high: its 95 % interval."""
+
+    couples_right: float
+    couples_low: float
+    couples_high: float
+
+
+def couple_scores(answers: np.ndarray, logits: np.ndarray) -> CoupleScores | None:
+    """Couple accuracy; None where examples 2k and 2k + 1 do not all differ in answer.
 
     A couple is one query text, true in one scene and false in another (`travlr.sampler`): a coin gets 25 %, and an
     answer that depends on the query alone 0 %. Examples must be in order and in whole couples; published data has none.
+    The interval is Wilson's, over couples.
     """
     answers = np.asarray(answers, bool)
     if len(answers) % 2 or not len(answers) or (answers[0::2] == answers[1::2]).any():
         return None
+    from scipy.stats import binomtest  # takes long to import
+
     right = predictions_of(logits) == answers
-    return 100 * float(np.mean(right[0::2] & right[1::2]))
+    both = right[0::2] & right[1::2]
+    interval = binomtest(int(both.sum()), len(both)).proportion_ci(method="wilson")
+    return CoupleScores(100 * float(both.mean()), 100 * float(interval.low), 100 * float(interval.high))

@@ -18,7 +18,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ import pyarrow as pa
 from train.results.baselines import Baseline
 from train.results.columns import RESULT_COLUMNS, Row
 from train.results.predictions import write_predictions
-from train.results.scores import TEST, Scores
+from train.results.scores import TEST, CoupleScores, Scores
 from travlr.cli import Log
 from travlr.files import regular, replacing, waiting_lock
 from travlr.formats.columns import damage
@@ -36,7 +36,8 @@ VERSION = 1  # of a run's folder; a newer one is refused
 CONFIG, RESULTS, CURVE = "config.json", "results.csv", "curve.csv"
 REPORT = "report.json"  # marks a folder of `analysis.report`, which may stand among the folders of runs
 # Columns that `result_row` fills; the other columns are the same in all rows of a run.
-SCORE_COLUMNS = ("test_setting", "split", "groups", "test", "possible", *Scores.__dataclass_fields__)
+_SCORES = (*fields(Scores), *fields(CoupleScores))
+SCORE_COLUMNS = ("test_setting", "split", "groups", "test", "possible", *(field.name for field in _SCORES))
 
 
 # Names ---------------------------------------------------------------------------------------------------------------
@@ -138,19 +139,20 @@ def result_row(
     scores: Scores,
     baselines: Mapping[str, Baseline],
     groups: Mapping[str, Scores] | None = None,
-    couples_right: float | None = None,
+    couples: CoupleScores | None = None,
     possible: bool | None = None,
 ) -> Row:
     """One row. run: the columns that all rows of the run share; those that it lacks stay empty.
 
-    baselines: of this split, as `train.results.baselines.text_baselines` returns them. groups: as
-    `train.results.scores.by_group` does.
+    baselines: of this split, by the names of `train.results.columns.BASELINES`. groups: as
+    `train.results.scores.by_group` returns them.
     """
     if wrong := [name for name in run if name not in RESULT_COLUMNS or name in SCORE_COLUMNS]:
         raise ValueError(f"{wrong[0]!r} is not a column that holds for a whole run")
     by_group = {name: asdict(part) for name, part in (groups or {}).items()}
     row = {"test_setting": test_setting, "split": split, "test": TEST, **asdict(scores)}
-    row |= {"groups": json.dumps(by_group) if by_group else None, "couples_right": couples_right, "possible": possible}
+    row |= {"groups": json.dumps(by_group) if by_group else None, "possible": possible}
+    row |= asdict(couples) if couples else {}
     for name, baseline in baselines.items():
         row |= {f"floor_{name}": baseline.macro_f1, f"floor_{name}_accuracy": baseline.accuracy}
     return dict.fromkeys(RESULT_COLUMNS) | dict(run) | row

@@ -11,7 +11,7 @@ import re
 import statistics
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from train.config import SETTINGS
@@ -124,18 +124,39 @@ def transfer_table(rows: Sequence[Row]) -> str:
     ]
     lines = [_fill(f"{run}, {origin(first)}"), _fill("; ".join(facts)), ""]
     lines.append(f"{'macro-F1 [95 %] tested in':<27}{'test_ind':<28}test_ood".rstrip())
-    for setting in (s for s in TEST_SETTINGS if any((s, split) in by_test for split in TEST_SPLITS)):
-        label = setting + " (own)" * (setting == main)
-        cells = [f"{_score_text(by_test.get((setting, split))):<28}" for split in TEST_SPLITS]
-        lines.append(f"{label:<27}{''.join(cells)}".rstrip())
+    settings = [s for s in TEST_SETTINGS if any((s, split) in by_test for split in TEST_SPLITS)]
+    lines += _setting_lines(by_test, settings, main, _score_text)
     for name, words in BASELINES.items():
         cells = [f"{_baseline_text(rows, split, name):<28}" for split in TEST_SPLITS]
         lines.append(f"{'baseline: ' + words.replace(' and number of', ','):<27}{''.join(cells)}".rstrip())
+    if any(row["couples_right"] is not None for row in rows):
+        lines += ["", "both of a couple right, % [95 %]"]
+        lines += _setting_lines(by_test, settings, main, _couples_text)
     lines += _group_lines(by_test, main)
     tests = sorted({row["test"] for row in rows if row["test"]})
-    lines += ["", _fill(f"* above random: {' or '.join(tests) or 'test not recorded'}. Baselines: rules that see text "
-                        f"only, fitted on the training split.{_impossible_note(rows)}")]  # fmt: skip
+    lines += ["", _fill(f"* above random: {' or '.join(tests) or 'test not recorded'}. Baselines: rules fitted on the "
+                        f"training split; unbound: python -m travlr.baselines. A coin has 25 % of couples."
+                        f"{_impossible_note(rows)}")]  # fmt: skip
     return "\n".join(lines)
+
+
+def _setting_lines(
+    by_test: Mapping[tuple[str, str], Row], settings: Iterable[str], main: str, text: Callable[[Row | None], str]
+) -> list[str]:
+    """A line for each test setting, with a text for each split."""
+    lines = []
+    for setting in settings:
+        cells = "".join(f"{text(by_test.get((setting, split))):<28}" for split in TEST_SPLITS)
+        lines.append(f"{setting + ' (own)' * (setting == main):<27}{cells}".rstrip())
+    return lines
+
+
+def _couples_text(row: Row | None) -> str:
+    if row is None or row["couples_right"] is None:
+        return ""
+    low, high = row["couples_low"], row["couples_high"]
+    interval = "" if low is None else f"  [{_two_digits(low)}, {high:.2f}]"
+    return f"{_two_digits(row['couples_right'])}{interval}"
 
 
 def _group_lines(by_test: Mapping[tuple[str, str], Row], setting: str) -> list[str]:

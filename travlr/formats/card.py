@@ -172,20 +172,26 @@ def _shortcuts(config: dict[str, Any] | None) -> str:
     title = "\n## Known shortcuts\n"
     if not config:
         return f"{title}\n`python -m travlr.audit` measures what the query text and the number of objects tell.\n"
-    task = TASKS[config["task"]]
-    default: Any = task.Config()
-    same = {name: getattr(default, name) for name in ("seed", "count", "image")}
-    if dataclasses.replace(config_from_dict(config), **same) != default or not task.best_unbound:
+    task, own = TASKS[config["task"]], config_from_dict(config)
+
+    def is_preset(name: str) -> bool:
+        usual: Any = config_from_dict({"task": task.name} | task.presets.get(name, {}))
+        same = {setting: getattr(usual, setting) for setting in ("seed", "count", "image")}
+        return dataclasses.replace(own, **same) == usual
+
+    accuracy = next((text for preset, text in task.best_unbound.items() if is_preset(preset)), "")
+    if not accuracy:
         return f"""{title}
-Shortcuts are known of the paper's tasks with their default settings; these are others.
-`python -m travlr.audit` measures what the query text and the number of objects tell.
+Shortcuts are known of the paper's tasks with the settings of a preset; these are others.
+`python -m travlr.baselines` measures them.
 """
+    note = "" if own.couples == "exchanged" else task.shortcut_note
     return f"""{title}
 The query text alone, and the query text with the number of objects, predict the answer no better than chance, 50 %
-(`python -m travlr.audit` measures it). But rules that see numbers of words, totals, places or orders, and not which
+(`python -m travlr.audit` measures it). Rules that see numbers of words, totals, places or orders, and not which
 colour, shape and place belong together, or that look at only one of the objects or numbers that a query compares, are
-right up to {task.best_unbound} of the time. A model's accuracy says something about reasoning where it is above that.
-{task.shortcut_note}"""
+right up to {accuracy} of the time. A model's accuracy says something about reasoning where it is above that.
+{note}"""
 
 
 def _origin(manifest: dict[str, Any]) -> str:

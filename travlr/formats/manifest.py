@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import platform
@@ -109,8 +108,3 @@ def _check_file(file: dict[str, Any]) -> None:
         raise ValueError(f"wrong split or rows of {name}")
     if "*" in file["name"] and not ("rows" in file and _is_count(file["start"]) and file["digits"] in ("d", "08d")):
         raise ValueError(f"wrong numbers of {name}")
-
-
-def config_dict(config: Any) -> dict[str, Any]:
-    """A config as the JSON of a manifest."""
-    return json.loads(json.dumps(dataclasses.asdict(config)))

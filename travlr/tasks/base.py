@@ -81,7 +81,7 @@ class Task(ABC):
     axes: ClassVar[dict[str, tuple[str, str]]]
     uses_positions: ClassVar[bool] = False  # whether answers depend on the positions of objects
     pair_note: ClassVar[str] = ""  # explains the pairs on the browse page
-    best_unbound: ClassVar[str] = ""  # accuracy of the best unbound rule on the default settings, for the dataset card
+    best_unbound: ClassVar[dict[str, str]] = {}  # preset -> accuracy of the best unbound rule, for the dataset card
     shortcut_note: ClassVar[str] = ""  # more about shortcuts, for the dataset card
     shortcuts: ClassVar[dict[str, str]] = {}  # rules that the audit scores: name -> explanation
     reported_shortcuts: ClassVar[tuple[str, ...]] = ()  # those that arithmetic makes unavoidable: reported, no failure
@@ -162,6 +162,9 @@ class Task(ABC):
         self.kind_lists: dict[tuple[int, ...], int] = {}  # kinds -> number of the list
         self._kinds_in_list: list[int] = []
         self._pair_numbers: dict[Pair, int] = {}
+        self.exchanged = config.couples == "exchanged"
+        if self.exchanged and type(self).exchange is Task.exchange:
+            raise ValueError(f"couples=exchanged: the task {config.task} has no exchange; set couples=independent")
         self.build()
 
     @abstractmethod
@@ -187,6 +190,18 @@ class Task(ABC):
 
     def anchor_cells(self, draw: Draw, places: np.ndarray) -> np.ndarray:
         """(N, anchors): the cell of each anchor, from the number of its place, (N, anchors)."""
+        raise NotImplementedError
+
+    def exchange(
+        self, draw: Draw, grid: np.ndarray, answer: np.ndarray, keys: np.ndarray, words: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """For couples=exchanged: (N, cells) the scenes, and the keys by which captions order their objects.
+
+        draw, grid: of the true scene of each couple, (N, cells), as `group_counts` and `group_kinds` describe it. What
+        distinguishes two grids here must distinguish the two scenes that are made of each, so that none occurs twice.
+        answer: (N,) bool, which scene of its couple each example is. keys, words: (N, cells) random uint64, the same
+        for both. A task without this method cannot be set to couples=exchanged.
+        """
         raise NotImplementedError
 
     # Helpers for `build` and `capacity` ---------------------------------------------------------------------------
@@ -222,6 +237,11 @@ class Task(ABC):
     def kinds_in_group(self, query: int, group: int) -> int:
         """How many kinds a group of a query draws from, at least 1."""
         return self._kinds_in_list[int(self.group_kinds[query, group])]
+
+    def reversed_pairs(self, true_pairs: list[int], false_pairs: list[int]) -> np.ndarray:
+        """(1, L): the matching that gives each true pair (dimension, a, b) the false pair (dimension, b, a)."""
+        of_pair = {self.pairs[number]: place for place, number in enumerate(false_pairs)}
+        return np.array([[of_pair[d, b, a] for d, a, b in (self.pairs[number] for number in true_pairs)]], np.intp)
 
     def add_template(
         self,

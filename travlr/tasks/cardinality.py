@@ -5,6 +5,7 @@ The pair is an attribute and its number in the scene (section 3 and appendix A o
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ import splits
 from render.text import parse_noun
 from travlr.config import Config, check_choice, check_range, option
 from travlr.scene import COLOURS, SHAPES, Object, Scene, objects_of
-from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
+from travlr.tasks.base import MATCHINGS, SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
+from travlr.tasks.exchange import exchange_numbers
 
 
 @dataclass(frozen=True)
@@ -43,20 +45,28 @@ class Cardinality(Config):
         check_range("total_objects", self.total_objects, 1)
         check_choice("scope", self.scope, ("scene", "queried"))
         check_choice("total", self.total, ("independent", "released"))
+        if self.couples == "exchanged" and (self.scope, self.total) != ("scene", "independent"):
+            raise ValueError("couples=exchanged: needs scope=scene and total=independent")
 
 
 class CardinalityTask(Task):
-    """Groups: with scope=scene the objects of each attribute, with scope=queried the queried objects and the others."""
+    """Groups: with scope=scene the objects of each attribute, with scope=queried the queried objects and the others.
+
+    With couples=exchanged there is one group of all objects; `exchange` adds the attribute that queries name.
+    """
 
     name, title, Config = "cardinality", "how many objects there are", Cardinality
     object_arguments = (1,)
     decided_by = "count"
     pattern = re.compile(r"There (is|are) ([0-9]+) ([\w ]+?) object(s?)\.")
     vocabulary_arguments = ((1, "circle"), (2, "circle"))
-    presets = {"released": {"scope": "queried", "total": "released", "held_out": {"pentagon": [4, 6]}}}
+    presets = {
+        "released": {"scope": "queried", "total": "released", "held_out": {"pentagon": [4, 6]}},
+        "strict": {"couples": "exchanged"},
+    }
     axes = {"": ("queried objects", "their number in the scene")}
     pair_note = "The pair is of the objects that the query names; the scene's other objects are not counted here."
-    best_unbound = "84 %"
+    best_unbound = {"paper": "89 %", "strict": "58 %"}
 
     @staticmethod
     def text(args: Sequence[Any]) -> str:
@@ -120,6 +130,7 @@ class CardinalityTask(Task):
         self._held_out_numbers = self._read_held_out(numbers)
         self._allowed = {a: [n for n in numbers if n not in self._held_out_numbers[a]] for a in self._attributes}
         groups: list[list[int]] = []
+        templates: list[tuple[str, list[int], list[int]]] = []
         of_pair: dict[int, tuple[int, int]] = {}
         for side in SIDES:
             for attribute in self._attributes:
@@ -135,17 +146,24 @@ class CardinalityTask(Task):
                         f"held_out: {attribute} has one number {'to train on' if side == 'in' else 'held out'}, so no "
                         "false query can name another; give it none or at least two"
                     )
-                shifts = [np.roll(np.arange(len(pairs)), -shift) for shift in range(1, len(pairs))]
-                self.add_template(side, pairs, pairs, texts, np.array(shifts), by_pair=True)
+                templates.append((side, pairs, texts))
         self.group_kinds = np.array(groups)
         self._of_pair = np.array([of_pair[i] for i in range(len(self.pairs))])  # (attribute, number)
         self.most_objects = self._totals(numbers[-1])[1]
         if len(self._attributes) < 2 and config.distractors[1]:
             raise ValueError("world: no kind of object is left for a distractor; add colours or shapes")
-        self._ways = self._count_ways() if config.scope == "scene" else None
-        self._check_totals(numbers)
+        self._in_scene = config.scope == "scene"
+        self._ways = self._count_ways() if self._in_scene else np.zeros((0, 0, 0, 0), np.uint64)
+        if self.exchanged:
+            self._options = self._exchanges([pairs for _, pairs, _ in templates])
+        else:
+            self._check_totals(numbers)
+        for side, pairs, texts in templates:
+            self.add_template(side, pairs, pairs, texts, self._matchings(pairs), by_pair=True)
 
     def _kind_lists_of(self, attribute: str) -> list[int]:
+        if self.exchanged:
+            return [self.kind_list(range(1, 1 + len(self.world.matching(attribute))))]
         if self.config.scope == "scene":
             groups = [self.world.matching(a) for a in self._attributes]
         else:
@@ -183,52 +201,140 @@ class CardinalityTask(Task):
                             f"total_objects={self.config.total_objects}: a total of {total} with {n} queried objects "
                             f"leaves {total - n} distractors, outside distractors={self.config.distractors}"
                         )
-                    if self._ways is not None and not self._ways[q, 0, total - n]:
+                    if self._in_scene and not self._ways[q, 0, 0, total - n]:
                         raise ValueError(
                             f"scope=scene: no numbers of distractors that are in the training pairs add up to "
                             f"{total - n} beside {n} {attribute} objects; change total_objects, held_out or the world"
                         )
 
     def _count_ways(self) -> np.ndarray:
-        """ways[q, j, d]: in how many ways attributes from the j-th on, but not the q-th, can number d in all."""
-        most = self.config.distractors[1]
+        """ways[q, p, j, d]: in how many ways attributes from the j-th on, but not q-th and p-th, can number d in all.
+
+        Without exchanges, p = q alone is counted; its axis has length 1.
+        """
+        most = max(self.config.distractors[1], self.config.total_objects[1])
         count = len(self._attributes)
-        ways = np.zeros((count, count + 1, most + 1), np.uint64)
-        ways[:, count, 0] = 1
-        for q in range(count):
-            for j in range(count - 1, -1, -1):
-                for n in [0] if j == q else [0, *self._allowed[self._attributes[j]]]:
-                    if n <= most:
-                        ways[q, j, n:] += ways[q, j + 1, : most + 1 - n]
+        attribute = np.arange(count)
+        partners = attribute if self.exchanged else attribute[:1]
+        ways = np.zeros((count, len(partners), count + 1, most + 1), np.uint64)
+        ways[:, :, count, 0] = 1
+        for j in range(count - 1, -1, -1):
+            ways[:, :, j] = ways[:, :, j + 1]
+            free = attribute[:, None] != j
+            if self.exchanged:
+                free = free & (partners[None, :] != j)
+            for n in self._allowed[self._attributes[j]]:
+                if n <= most:
+                    ways[:, :, j, n:] += free[..., None] * ways[:, :, j + 1, : most + 1 - n]
         return ways
+
+    def _matchings(self, pairs: list[int]) -> np.ndarray:
+        """(R, L): ways to give each number of an attribute another one; with exchanges, one that it can exchange."""
+        places = np.arange(len(pairs))
+        shifts = np.array([np.roll(places, -shift) for shift in range(1, len(pairs))], np.intp)
+        if not self.exchanged or not pairs:
+            return shifts
+        orders = np.array(list(itertools.permutations(places))) if len(pairs) <= 6 else shifts
+        possible = self._options["number"][np.array(pairs)[:, None], np.array(pairs)[None, :]] > 0
+        orders = orders[possible[places, orders].all(axis=1)]
+        if not len(orders):
+            attribute, _ = self.pairs[pairs[0]]
+            numbers = ", ".join(self.pairs[pair][1] for pair in pairs)
+            raise ValueError(
+                f"couples=exchanged: not all of the numbers {numbers} of {attribute} objects can be exchanged with "
+                f"those of another {self.config.query_by}; change total_objects, held_out or the world"
+            )
+        return orders[:: -(-len(orders) // MATCHINGS)]
+
+    def _exchanges(self, attributes: list[list[int]]) -> dict[str, np.ndarray]:
+        """For each true and false pair: the partners and totals that an exchange may have, and how many there are.
+
+        The partner must have both numbers in training. attributes: the pairs of each attribute on each side.
+        """
+        low, high = self.config.distractors
+        found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for true, false in itertools.chain.from_iterable(itertools.permutations(pairs, 2) for pairs in attributes):
+            (q, n), (_, m) = self._of_pair[true].tolist(), self._of_pair[false].tolist()
+            found[true, false] = [
+                (p, total)
+                for p, partner in enumerate(self._attributes)
+                for total in numbers_of(self.config.total_objects)
+                if p != q
+                and {n, m} <= set(self._allowed[partner])
+                and total - n - m >= (min(n, m) == 1)  # the captions need an object that does not change
+                and low <= total - max(n, m)
+                and total - min(n, m) <= high
+                and self._ways[q, p, 0, total - n - m]
+            ]
+        most = max(1, *map(len, found.values()))
+        number = np.zeros((len(self.pairs), len(self.pairs)), np.intp)
+        choices = np.zeros((len(self.pairs), len(self.pairs), most, 2), np.intp)
+        for (true, false), listed in found.items():
+            number[true, false] = len(listed)
+            choices[true, false, : len(listed)] = np.array(listed).reshape(-1, 2)
+        return {"number": number, "choices": choices}
 
     def group_counts(self, draw: Draw) -> np.ndarray:
         queried, number = self._of_pair[draw.pair].T
+        if self.exchanged:
+            return self._exchange_of(draw)[:, 1:]
         if self.config.total == "independent":
             rest = choose_from(self.config.total_objects, draw.words[:, 1]) - number
         else:
             rest = choose_from(self.config.distractors, draw.words[:, 1])
-        if self._ways is None:
+        if not self._in_scene:
             return np.stack([number, rest], axis=1)
+        counts = self._other_numbers(queried, None, rest, draw.words[:, 2])
+        counts[np.arange(len(queried)), queried] = number
+        return counts
+
+    def _other_numbers(
+        self, queried: np.ndarray, partner: np.ndarray | None, rest: np.ndarray, word: np.ndarray
+    ) -> np.ndarray:
+        """(N, attributes): numbers of the attributes but the queried one and its partner, which add up to `rest`."""
         counts = np.zeros((len(queried), len(self._attributes)), np.intp)
+        second = np.zeros_like(queried) if partner is None else partner
         # Both examples of a couple have the same word here; what they make of it differs with their rests.
-        rank = draw.words[:, 2] % self._ways[queried, 0, rest]
+        rank = word % self._ways[queried, second, 0, rest]
         for j, attribute in enumerate(self._attributes):
             undecided = np.ones(len(queried), bool)
+            free = queried != j if partner is None else (queried != j) & (partner != j)
             for n in [0, *self._allowed[attribute]]:
-                possible = undecided & (n <= rest) & ((n == 0) | (queried != j))
-                ways = np.where(possible, self._ways[queried, j + 1, np.maximum(rest - n, 0)], 0)
+                possible = undecided & (n <= rest) & ((n == 0) | free)
+                ways = np.where(possible, self._ways[queried, second, j + 1, np.maximum(rest - n, 0)], 0)
                 here = possible & (rank < ways)
                 counts[here, j] = n
                 undecided &= ~here
                 rank = np.where(undecided, rank - ways, rank)
             rest = rest - counts[:, j]
-        counts[np.arange(len(queried)), queried] = number
         return counts
+
+    def _exchange_of(self, draw: Draw) -> np.ndarray:
+        """(N, 2): the partner of each couple's exchange, and the total number of objects."""
+        number = self._options["number"][draw.pair, draw.partner]
+        choice = choose_from((0, number - 1), draw.words[:, 1])
+        return self._options["choices"][draw.pair, draw.partner, choice]
+
+    def exchange(
+        self, draw: Draw, grid: np.ndarray, answer: np.ndarray, keys: np.ndarray, words: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The queried attribute exchanges its number with another (circle 3 and star 4, circle 4 and star 3)."""
+        rows = np.arange(len(grid))
+        (queried, number), (_, other) = self._of_pair[draw.pair].T, self._of_pair[draw.partner].T
+        partner, total = self._exchange_of(draw).T
+        numbers = self._other_numbers(queried, partner, total - number - other, draw.words[:, 2])
+        numbers[rows, queried], numbers[rows, partner] = number, other
+        kinds = np.array([self.world.matching(a) for a in self._attributes])
+        exchanged = np.stack([queried, partner], axis=1)
+        return exchange_numbers(kinds, numbers, exchanged, grid, answer, keys, words)
 
     def capacity(self, template: Template) -> int:
         """Without the ways to share the cells out among attributes: never more than there are."""
         least = []
+        if self.exchanged:
+            kinds = self.kinds_in_group(int(template.texts[0]), 0)
+            totals = {int(total) for q in template.true_pairs for total in self._options["choices"][q, :, :, 1].ravel()}
+            return min(self.placements(self.world.cells, total) * kinds**total for total in totals - {0})
         for q in template.texts:
             number, attribute = self.queries[q].args
             others: list[Sequence[int]] = [self.others(attribute)]

@@ -33,6 +33,7 @@ from travlr.tasks.base import (
     choose_from,
     numbers_of,
 )
+from travlr.tasks.exchange import mentioned_later, rank_among
 
 # Table 1 by regions of X and Y. A quantifier and its complement share the first part of their pairs; the second part of
 # the *vacant* one (all, none, only) is `spare`, that of the other is `decides`, which is empty exactly when the vacant
@@ -66,6 +67,18 @@ def region_counts(scene: Scene, first: str, second: str) -> list[int]:
 def region_of(o: Object, first: str, second: str) -> int:
     """Which of `REGIONS` an object is in."""
     return 3 - 2 * o.matches(first) - o.matches(second)
+
+
+def _exchanged_pair(vacant: str, shared: int, decides: int, numbers: Sequence[int]) -> tuple[int, int]:
+    """The pair of the scene in which `decides` exchanges have emptied the deciding region (couples=exchanged).
+
+    Its first number is the sum of the two. The second is drawn from `numbers`, different for all pairs of equal sums;
+    for *none* the exchange adds to it.
+    """
+    total = shared + decides
+    if vacant == "none":
+        return total, numbers[total % len(numbers)] + decides
+    return total, numbers[(total + decides) % len(numbers)]
 
 
 # For the recount: what each quantifier says of the sets X and Y, and the two sets that Table 1 counts for it.
@@ -126,11 +139,17 @@ class Quantifiers(Config):
         check_range("distractors", self.distractors, 0)
         check_choice("third_region", self.third_region, ("matched", "empty"))
         check_choice("total", self.total, ("independent", "released"))
+        if self.couples == "exchanged" and (self.third_region, self.total) != ("matched", "independent"):
+            raise ValueError("couples=exchanged: needs third_region=matched and total=independent")
 
 
 class QuantifiersTask(Task):
     """Groups: `REGIONS`. The two scenes of a couple share the size of the region that both their pairs count, as far as
     the held-out pairs allow, the size of the third region, and the total number of objects.
+
+    With couples=exchanged as many objects as the deciding region holds exchange colours with as many others, which
+    empties it, and the regions change by so many; the groups are the objects of the query's shape and the others, and
+    `exchange` adds colours. The held-out numbers are those of *not all*, *some* and *not only*.
     """
 
     name, title, Config = "quantifiers", "all, not all, some, none, only, not only", Quantifiers
@@ -138,7 +157,10 @@ class QuantifiersTask(Task):
     decided_by = "binding"
     pattern = re.compile(rf"({'|'.join(WORDS.values())}) ([\w ]+?) objects are ([\w ]+?) objects\.")
     vocabulary_arguments = tuple((quantifier, "red", "circle") for quantifier in QUANTIFIERS)
-    presets = {"released": {"third_region": "empty", "total": "released"}}
+    presets = {
+        "released": {"third_region": "empty", "total": "released"},
+        "strict": {"couples": "exchanged", "distractors": [5, 18]},
+    }
     axes = {q: (REGIONS[table_1(q)[0]], REGIONS[table_1(q)[1]]) for q in QUANTIFIERS}
     pair_note = (
         "A scene counts in the map of the quantifier that is true of it; the first and the second set are "
@@ -152,7 +174,7 @@ class QuantifiersTask(Task):
         REST: "at equal totals they make up for the set that is empty where a quantifier, or its opposite, is true",
     }
     reported_shortcuts = (REVERSED, REST)
-    best_unbound = "91 %"
+    best_unbound = {"paper": "93 %", "strict": "63 %"}
     shortcut_note = """
 The number of objects that neither set holds gives 80 % of the answers: it makes up for the set that is empty when a
 quantifier, or its opposite, is true. The number of objects in the first set alone tells *some* from *none* 60 % of the
@@ -187,11 +209,12 @@ time, as the paper's held-out pairs of one of them are reversed.
     def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
         rest = total - len(cells[args[1]] | cells[args[2]])
         parts = [int(part) for part in pair[1:]]
+        numbers = [config.numbers[0], config.numbers[1] * (2 if config.couples == "exchanged" else 1)]
         yield "distractors", rest, config.distractors
         for part in parts:
-            yield "numbers", part, config.numbers
+            yield "numbers", part, numbers
         filled = pair[0] not in ("all", "none", "only") and config.third_region == "matched"
-        yield "third_region", total - rest - sum(parts), config.numbers if filled else (0, 0)
+        yield "third_region", total - rest - sum(parts), numbers if filled else (0, 0)
 
     @staticmethod
     def shortcut_features(args: Sequence[Any], cells: CellsOf, total: int) -> Iterator[tuple[str, Any]]:
@@ -236,6 +259,13 @@ time, as the paper's held-out pairs of one of them are reversed.
             self.most_objects -= numbers[-1]
         if config.total == "independent":  # a couple's smaller scene has as many: with the most distractors
             self.most_objects = min(self.most_objects, 2 * numbers[-1] + config.distractors[1])
+        if self.exchanged:
+            self.most_objects = 3 * numbers[-1] + config.distractors[1]
+            if config.distractors[1] - config.distractors[0] < numbers[-1]:
+                raise ValueError(
+                    f"couples=exchanged: distractors={config.distractors} must span at least {numbers[-1]}, as an "
+                    "exchange changes their number by up to so many"
+                )
         names = [(s, c) for s in self.world.shapes for c in self.world.colours]
         self._held_out = (self._read_numbers(numbers), self._read_attributes(names))
         self._groups: list[list[int]] = []
@@ -244,7 +274,14 @@ time, as the paper's held-out pairs of one of them are reversed.
             described = [n for n in names if (n in self._held_out[1]) == (side == "out")]
             for vacant, other in FAMILIES:
                 self._add_family(side, vacant, other, numbers, described)
-        self.group_kinds = np.array(self._groups).reshape(-1, 4)
+        self.group_kinds = np.array(self._groups).reshape(-1, 2 if self.exchanged else 4)
+        shapes, colours = (np.array(self.world.attributes(by)) for by in ("shape", "colour"))
+        named = [query.args[1:] for query in self.queries]
+        self._colour_first = np.array([first in colours for first, _ in named], bool)
+        self._colour = np.array([np.flatnonzero([c in words for c in colours])[0] for words in named], np.intp)
+        self._of_shape = np.zeros((len(named), len(self.world.kinds) + 1), bool)  # by query and kind
+        for row, words in zip(self._of_shape, named, strict=True):
+            row[list(self.world.matching(next(s for s in shapes if s in words)))] = True
         self._pair_table = np.array([self._of_pair[i] for i in range(len(self.pairs))]).reshape(-1, 5)
 
     def _add_family(
@@ -252,15 +289,21 @@ time, as the paper's held-out pairs of one of them are reversed.
     ) -> None:
         """The templates of a quantifier and its complement on one side."""
         roles, ids, pairs = FAMILIES[vacant, other], {}, {}
-        for quantifier in (vacant, other):
+        for quantifier in (other, vacant):
             held_out = self._held_out_of(quantifier)
             pairs[quantifier] = [p for p in itertools.product(numbers, numbers) if (p in held_out) == (side == "out")]
+            if quantifier == vacant and self.exchanged:
+                pairs[vacant] = [_exchanged_pair(vacant, *p, numbers) for p in pairs[other]]
+        for quantifier in (vacant, other):
             ids[quantifier] = [self.pair_number((quantifier, *p)) for p in pairs[quantifier]]
             for number, (a, b) in zip(ids[quantifier], pairs[quantifier], strict=True):
                 self._of_pair[number] = (quantifier == vacant, a, b, roles["shared"], roles["decides"])
         if not ids[vacant]:
             return
-        matchings = self._matchings(side, vacant, pairs[vacant], pairs[other])
+        if self.exchanged:
+            matchings = np.arange(len(ids[vacant]))[None]
+        else:
+            matchings = self._matchings(side, vacant, pairs[vacant], pairs[other])
         for quantifier, opposite, matching in ((vacant, other, matchings), (other, vacant, matchings.argsort(axis=1))):
             texts = []
             for shape, colour in described:
@@ -294,6 +337,13 @@ time, as the paper's held-out pairs of one of them are reversed.
 
     def held_out(self) -> dict[str, Any]:
         pairs = [[q, str(a), str(b)] for family in FAMILIES for q in family for a, b in self._held_out_of(q)]
+        if self.exchanged:
+            numbers = numbers_of(self.config.numbers)
+            pairs = []
+            for vacant, other in FAMILIES:
+                held_out = self._held_out_of(other)
+                pairs += [[vacant, *map(str, _exchanged_pair(vacant, a, b, numbers))] for a, b in held_out]
+                pairs += [[other, str(a), str(b)] for a, b in held_out]
         return {"pairs": pairs, "queries": [list(names) for names in self._held_out[1]]}
 
     def _region_lists(self, first: str, second: str) -> list[int]:
@@ -301,6 +351,11 @@ time, as the paper's held-out pairs of one of them are reversed.
         rest = self.others(first, second)
         if not x - y or not y - x or (self.config.distractors[1] and not rest):
             raise ValueError("world: quantifiers need at least two colours and two shapes")
+        if self.exchanged:  # the shapes alone; the colour is that of kind number 1
+            shape = first if first in self.world.shapes else second
+            plain = self.world.matching(self.world.colours[0])
+            described = set(self.world.matching(shape))
+            return [self.kind_list(k for k in plain if (k in described) == of_shape) for of_shape in (True, False)]
         return [self.kind_list(sorted(kinds)) for kinds in (x & y, x - y, y - x, rest)]
 
     def _matchings(
@@ -344,7 +399,50 @@ time, as the paper's held-out pairs of one of them are reversed.
         low, high = max(sizes) + self.config.distractors[0], min(sizes) + self.config.distractors[1]
         return (low, high) if low <= high else None
 
+    def _colour_counts(self, draw: Draw) -> np.ndarray:
+        """(N, 5): how many objects of the query's shape exchange colours with as many others, and how many objects keep
+        theirs: of the query's shape and colour, of its shape only, of its colour only, of neither."""
+        own, partner = self._pair_table[draw.pair], self._pair_table[draw.partner]
+        is_vacant = own[:, :1] == 1
+        vacant, other = np.where(is_vacant, own, partner), np.where(is_vacant, partner, own)
+        _, shared, decides, shared_region, deciding_region = other.T
+        low, high = self.config.distractors
+        rest = choose_from((low, high - decides), draw.words[:, 1])  # in both scenes neither set holds these
+        kept = np.zeros((len(own), 4), np.intp)
+        rows = np.arange(len(own))
+        kept[rows, shared_region] = shared
+        # Where both sets share no object in the vacant scene (none), the exchange adds to its spare region.
+        spare = np.where(deciding_region == 0, vacant[:, 2] - decides, vacant[:, 2])
+        kept[rows, 3 - shared_region - deciding_region] = spare
+        kept[:, 3] = rest
+        swap = self._colour_first[draw.query]  # region 1 is that of the first set
+        kept[swap] = kept[swap][:, [0, 2, 1, 3]]
+        return np.concatenate([decides[:, None], kept], axis=1)
+
+    def exchange(
+        self, draw: Draw, grid: np.ndarray, answer: np.ndarray, keys: np.ndarray, words: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Some objects of the query's shape exchange colours with as many others; one of each two has its colour."""
+        number, both, _, colour_only, _ = self._colour_counts(draw).T[..., None]
+        occupied, of_shape = grid > 0, np.take_along_axis(self._of_shape[draw.query], grid.astype(np.intp), axis=1)
+        rank = np.where(of_shape, rank_among(occupied & of_shape, words), rank_among(occupied & ~of_shape, words))
+        changed = occupied & (rank < number)
+        keeps = occupied & ~changed & (rank < number + np.where(of_shape, both, colour_only))
+        # In the scene in which no object is in the deciding region: all objects of the shape have the colour, or none.
+        vacant = (self._pair_table[draw.pair, 0] == 1) == answer
+        shape_has_colour = (vacant == (self._pair_table[draw.pair, 4] != 0))[:, None]
+        coloured = keeps | (changed & (of_shape == shape_has_colour))
+        colours = len(self.world.colours)
+        random, shared = (streams.mix(words + np.uint64(i)) % np.uint64(colours - 1) for i in (1, 2))
+        offset = 1 + np.where(changed, np.take_along_axis(shared, rank, axis=1), random).astype(np.intp)
+        colour = (self._colour[draw.query][:, None] + np.where(coloured, 0, offset)) % colours
+        scenes = np.where(occupied, grid + colour, 0).astype(grid.dtype)
+        return scenes, mentioned_later(keys, grid, changed, [keeps])
+
     def group_counts(self, draw: Draw) -> np.ndarray:
+        if self.exchanged:
+            number, both, shape_only, colour_only, neither = self._colour_counts(draw).T
+            return np.stack([number + both + shape_only, number + colour_only + neither], axis=1)
         own, partner = self._pair_table[draw.pair], self._pair_table[draw.partner]
         is_vacant = own[:, 0] == 1
         vacant = np.where(is_vacant[:, None], own, partner)
@@ -365,6 +463,11 @@ time, as the paper's held-out pairs of one of them are reversed.
         return counts
 
     def capacity(self, template: Template) -> int:
+        if self.exchanged:  # at least so many objects are of other shapes than the query's
+            others = self.config.distractors[0] + self.config.numbers[0]
+            kinds = self.kinds_in_group(int(template.texts[0]), 1) ** others
+            totals = range(3 * self.config.numbers[0] + self.config.distractors[0], self.most_objects + 1)
+            return kinds * min(self.placements(self.world.cells, total) for total in totals)
         least = []
         for number in {*template.true_pairs.tolist(), *template.false_pairs.tolist()}:
             vacant, a, b, shared, decides = self._pair_table[number].tolist()

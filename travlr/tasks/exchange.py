@@ -1,0 +1,102 @@
+"""Helpers for tasks whose couples exchange numbers or colours (couples=exchanged).
+
+The two scenes of such a couple show the same number of objects in the same cells. The captions mention the objects in
+the order of the same cells, and what is exchanged is never mentioned first or last, so that neither the first nor the
+last object, nor the first mention of a word of the query, tells the scenes apart.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+EMPTY = np.uint64(2**64 - 1)
+
+
+def shuffled(cells: np.ndarray, words: np.ndarray, most: int) -> np.ndarray:
+    """(N, most): the numbers of the marked cells of each row in random order, then other cells.
+
+    cells: (N, cells) bool. words: (N, cells) random uint64.
+    """
+    return np.where(cells, words >> np.uint64(1), EMPTY).argsort(axis=1)[:, :most]
+
+
+def rank_among(cells: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """(N, cells): the place of each marked cell in a random order of them, from 0."""
+    order = shuffled(cells, words, cells.shape[1])
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.arange(cells.shape[1])[None, :], axis=1)
+    return rank
+
+
+def groups_of(counts: np.ndarray, most: int) -> np.ndarray:
+    """(N, most): the group of each of the first objects, by the groups' counts (N, G); G past the last object."""
+    return (np.arange(most)[None, :, None] >= np.cumsum(counts, axis=1)[:, None, :]).sum(axis=2)
+
+
+def mentioned_later(keys: np.ndarray, grid: np.ndarray, changed: np.ndarray, before: list[np.ndarray]) -> np.ndarray:
+    """Keys (N, cells) that order the objects in a caption: those of changed cells are moved between others.
+
+    They come after the first cell of each of `before`, and before the last that does not change.
+    keys: (N, cells) random uint64. changed, before: (N, cells) bool; `before` marks unchanged cells, at least one of
+    each row in each.
+    """
+    rows = np.arange(len(keys))
+    place = (keys >> np.uint64(1)).astype(np.float64) / 2.0**63
+    unchanged = (grid > 0) & ~changed
+    first = np.stack([np.where(mask, place, 2.0).argmin(axis=1) for mask in before])  # (masks, N) cells
+    later = first[place[rows, first].argmax(axis=0), rows]
+    others = unchanged.copy()
+    others[rows, first] = False
+    last = np.where(unchanged, place, -1.0).argmax(axis=1)
+    spare = np.where(others, place, -1.0).argmax(axis=1)
+    wrong = (last == later) & others.any(axis=1)  # nothing unchanged comes after it: exchange it with another
+    place[rows[wrong], last[wrong]], place[rows[wrong], spare[wrong]] = (
+        place[rows[wrong], spare[wrong]],
+        place[rows[wrong], last[wrong]],
+    )
+    low = np.max([np.where(mask, place, 2.0).min(axis=1) for mask in before], axis=0)[:, None]
+    high = np.where(unchanged, place, -1.0).max(axis=1)[:, None]
+    place = np.where(changed, low + place * (high - low), place)
+    return (place * 2.0**62).astype(np.uint64)
+
+
+def exchange_numbers(
+    kinds: np.ndarray,
+    numbers: np.ndarray,
+    exchanged: np.ndarray,
+    grid: np.ndarray,
+    answer: np.ndarray,
+    keys: np.ndarray,
+    words: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The scenes of couples in which two attributes exchange their numbers, and their keys, as `Task.exchange`.
+
+    As many objects as the numbers differ by have one attribute in the true scene and the other in the false one; all
+    else is the same.
+
+    kinds: (A, R), kind numbers of each attribute, in the same order of the remaining attributes. numbers: (N, A), how
+    many objects have each attribute in the true scene. exchanged: (N, 2), the two attributes. grid: (N, cells), 0 or
+    the remaining attributes of an object, from 1.
+    """
+    rows = np.arange(len(grid))
+    most = int(numbers.sum(axis=1).max())
+    a, b = (np.take_along_axis(numbers, exchanged, axis=1)).T
+    larger, smaller = np.where(a > b, exchanged.T, exchanged.T[::-1])
+    counts = np.concatenate([abs(a - b)[:, None], numbers], axis=1)
+    counts[rows, larger + 1] = np.minimum(a, b)
+    cells = shuffled(grid > 0, words, most)
+    group = groups_of(counts, most)
+    attribute = np.where(group == 0, np.where(answer, larger, smaller)[:, None], group - 1)
+    there = np.take_along_axis(grid, cells, axis=1) > 0
+    remaining = np.maximum(np.take_along_axis(grid, cells, axis=1).astype(np.intp) - 1, 0)
+    drawn = np.where(there, kinds[np.minimum(attribute, len(kinds) - 1), remaining], 0)
+    scenes = np.zeros_like(grid)
+    np.put_along_axis(scenes, cells, drawn.astype(grid.dtype), axis=1)
+
+    def marked(which: np.ndarray) -> np.ndarray:
+        mask = np.zeros(grid.shape, bool)
+        np.put_along_axis(mask, cells, which & there, axis=1)
+        return mask
+
+    before = [marked(group == 1 + attribute[:, None]) for attribute in exchanged.T]
+    return scenes, mentioned_later(keys, grid, marked(group == 0), before)
