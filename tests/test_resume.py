@@ -294,9 +294,9 @@ def test_a_process_that_is_killed(
     if devices == 1:
         assert_alike(killed, whole)
     else:
-        logits = [read_predictions(folder)["logit"].to_numpy() for folder in (killed, whole)]
-        assert not np.array_equal(*logits)  # equal sums would mean that one process did all
-        np.testing.assert_allclose(*logits, atol=1e-3)  # 0.1 or more where a state is lost
+        one, other = (read_predictions(folder)["logit"].to_numpy() for folder in (killed, whole))
+        assert not np.array_equal(one, other)  # equal sums would mean that one process did all
+        np.testing.assert_allclose(one, other, atol=1e-3)  # 0.1 or more where a state is lost
 
 
 # Damage --------------------------------------------------------------------------------------------------------------

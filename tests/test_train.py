@@ -333,7 +333,7 @@ def test_shuffled_answers_cannot_be_learned_and_others_can(tmp_path: Path) -> No
     count = Count(train=16, validation=100, test_ind=400, test_ood=60)
     small: dict[str, Any] = {"numbers": [1, 4], "distractors": [1, 1], "total": "released", "scope": "queried"}
     small["held_out"] = {"square": [1, 4], "circle": [2, 3], "triangle": []}
-    world = World(shapes=["square", "circle", "triangle"])
+    world = World(shapes=("square", "circle", "triangle"))
     config = Cardinality(count=count, world=world, image=Image(cell=8), **small)
     folder = str(tmp_path / "data")
     generate_dataset(config, GenerateArguments(out=folder, workers=1), log=lambda line: None)
