@@ -339,7 +339,7 @@ def test_shuffled_answers_cannot_be_learned_and_others_can(tmp_path: Path) -> No
     generate_dataset(config, GenerateArguments(out=folder, workers=1), log=lambda line: None)
     chance = {}
     for shuffled in (True, False):
-        training = Training(steps=110, check_every=110, validation=100, shortest_first=0.0, shuffled=shuffled)
+        training = Training(steps=150, check_every=150, validation=100, shortest_first=0.0, shuffled=shuffled)
         optimiser = Optimiser(learning_rate=2e-3)
         changes: dict[str, Any] = {"setting": "image", "training": training}
         settings = replace(tiny(folder, tmp_path / "runs", **changes), optimiser=optimiser)
