@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from travlr import Count, GenerateArguments, Image, generate_dataset, open_dataset
+from travlr.audit.__main__ import main as audit_command
 from travlr.baselines import (
     ALL,
     BASELINES,
@@ -143,6 +144,18 @@ def test_command(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(data)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["rule", "test_ind", "test_ood", "cannot", "see"] and lines[-1].startswith(ALL)
+
+
+def test_the_audit_prints_and_keeps_the_rules(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (data / FILE).unlink(missing_ok=True)
+    assert audit_command([str(data), "--no-baselines", "--workers", "1"]) == 0 and not (data / FILE).exists()
+    assert ALL not in capsys.readouterr().out
+    assert audit_command([str(data), "--workers", "1"]) == 0 and (data / FILE).exists()
+    assert ALL in capsys.readouterr().out
+    assert audit_command([str(data), "--workers", "1", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert {rule["baseline"] for rule in report["baselines"]} >= {"query", ALL}
+    assert not [check for check in report["checks"] if FILE in check["detail"]]  # it is no stray file
 
 
 def test_a_dataset_without_train_is_one_line(data: Path, tmp_path: Path) -> None:

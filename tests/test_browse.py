@@ -369,7 +369,7 @@ def test_baselines_are_shown_for_each_split_but_train(tmp_path: Path, open_page:
         for split in ("validation", "test_ind", "test_ood")
     }
     for split, best in best_unbound(score_baselines(folder)).items():
-        due[split]["best unbound rule"] = best.accuracy
+        due[split]["best unbound"] = best.accuracy
     assert due["test_ind"]["query and number of objects"] > 60 > 51 > due["test_ind"]["query alone"]
     assert browse.main([str(folder), "--examples", "4"]) == 0
     driver = open_page(folder / browse.NAME)

@@ -18,7 +18,8 @@ from torch.utils.data import DataLoader
 
 from tests.helpers import SMALL, hashes, unfinish, write
 from travlr import make_example, open_dataset
-from travlr.audit.checks import Check, audit
+from travlr.audit.checks import audit
+from travlr.audit.report import Check
 from travlr.files import WORK
 from travlr.formats import LAYOUTS, parquet
 from travlr.formats.columns import FEATURES, SCHEMA
@@ -64,10 +65,15 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with monkeypatch.context() as patch:
         patch.setattr(parquet, "SCHEMA", old_schema())
         write(tmp_path / "old")
-    manifest = json.loads((tmp_path / "old" / MANIFEST).read_text())
-    del manifest["versions"]["schema"]
-    (tmp_path / "old" / MANIFEST).write_text(json.dumps(manifest))
+    of_old_versions(tmp_path / "old")
     return tmp_path / "old"
+
+
+def of_old_versions(folder: Path) -> None:
+    """Make a manifest that of versions which did not write a picture mode, nor say so."""
+    manifest = json.loads((folder / MANIFEST).read_text())
+    del manifest["versions"]["schema"]
+    (folder / MANIFEST).write_text(json.dumps(manifest))
 
 
 def picture_mode(folder: Path) -> Check:
@@ -191,6 +197,7 @@ def test_a_card_without_a_mode_is_noted_and_made_again(layout: str, folders: dic
     card = tmp_path / "d" / "README.md"
     text = card.read_text()
     assert picture_mode(tmp_path / "d").status == "ok"
+    of_old_versions(tmp_path / "d")
     card.write_text(text.replace("mode: RGB", "decode: true"))
     note = picture_mode(tmp_path / "d")
     assert note.status == "note" and "README.md" in note.detail and "\n" not in note.detail

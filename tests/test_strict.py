@@ -191,6 +191,9 @@ def test_no_division_of_six_columns_says_less_on_both_sides() -> None:
         (["task=spatiality", "preset=strict", "world.columns=8"], "distractor_places"),
         (["task=spatiality", "held_out.pairs=best"], "held_out.pairs"),
         (["task=cardinality", "couples=both"], "couples"),
+        (["task=cardinality", "held_out=[]"], "held_out"),
+        (["task=cardinality", "numbers=[1,99999999999999999999]"], "numbers"),
+        (["task=spatiality", "distractors=[1,1000000000]"], "distractors"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(arguments: list[str], setting: str) -> None:

@@ -459,14 +459,19 @@ def _places(nouns: np.ndarray, colours: int, example: np.ndarray, columns: np.nd
 
 
 def table(results: Sequence[Result]) -> str:
-    """The accuracy of each rule on each split, in percent, and what the rule cannot see."""
+    """The accuracy of each rule on each split with half its 95 % interval, in percent, and what the rule cannot see."""
     splits = list(dict.fromkeys(result.split for result in results))
-    accuracy = {(result.baseline, result.split): result.accuracy for result in results}
-    lines = [f"{'rule':<24}{''.join(f'{split:>12}' for split in splits)}  cannot see"]
+    by_place = {(result.baseline, result.split): result for result in results}
+    width = max(len(result.baseline) for result in results) + 1
+    lines = [f"{'rule':<{width}}{''.join(f'{split:>14}' for split in splits)}  cannot see"]
     for name, blind in dict.fromkeys((result.baseline, result.blind) for result in results):
-        scores = "".join(f"{accuracy[name, split]:>12.1f}" for split in splits)
-        lines.append(f"{name:<24}{scores}  {blind}")
+        scores = "".join(f"{_score_text(by_place[name, split]):>14}" for split in splits)
+        lines.append(f"{name:<{width}}{scores}  {blind}")
     return "\n".join(lines)
+
+
+def _score_text(result: Result) -> str:
+    return f"{result.accuracy:.1f} ± {(result.interval[1] - result.interval[0]) / 2:.1f}"
 
 
 def main(arguments: list[str]) -> int:

@@ -202,7 +202,7 @@ def unbound(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
     """The best unbound rule, as `baselines`; nothing without a train split or scikit-learn."""
     with contextlib.suppress(ValueError):
         best = best_unbound(dataset_baselines(folder))
-        yield "best unbound rule", {split: result.accuracy for split, result in best.items()}
+        yield "best unbound", {split: result.accuracy for split, result in best.items()}
 
 
 def _joined(item: tuple[Pair, list[int]]) -> tuple[str, list[int]]:

@@ -306,6 +306,9 @@ def typed(kind: type, values: dict[str, Any]) -> Any:
             if group in values and not isinstance(values[group], dict):
                 inner = ", ".join(name for name in names if name.startswith(f"{group}."))
                 raise UsageError(f"{group}={values[group]}: is a group of settings; choose from {inner}") from None
+        if "DictConfig with ListConfig" in message:  # the error names no key
+            name = next(name for name, value in values.items() if str(value).startswith("["))
+            raise UsageError(f"{name}={values[name]}: needs names and values, such as {name}.NAME=VALUE") from None
         raise UsageError(f"{error.full_key or 'a setting'}: {message}") from None
     except ValueError as error:
         raise UsageError(str(error)) from None

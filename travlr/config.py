@@ -17,6 +17,7 @@ from typing import Any
 from travlr.scene import SPLITS, World, check_types
 
 QUERY_BY = ("shape", "colour", "both")
+MOST_OBJECTS = 26 * 99  # cells of the largest grid
 COUPLES = ("independent", "exchanged")
 
 
@@ -50,9 +51,11 @@ def check_choice(name: str, value: str, valid: Collection[str]) -> None:
 
 
 def check_range(name: str, value: list[int], lowest: int) -> None:
-    """Raise `ValueError` where a setting is not a range [lowest, highest] of numbers from `lowest` on."""
-    if len(value) != 2 or value[0] > value[1] or value[0] < lowest:
-        raise ValueError(f"{name}={value}: needs [lowest, highest] with {lowest} <= lowest <= highest")
+    """Raise `ValueError` where a setting is not a range [lowest, highest] of numbers of objects from `lowest` on."""
+    if len(value) != 2 or not lowest <= value[0] <= value[1] <= MOST_OBJECTS:
+        raise ValueError(
+            f"{name}={value}: needs [lowest, highest] with {lowest} <= lowest <= highest <= {MOST_OBJECTS:,}"
+        )
 
 
 @dataclass(frozen=True)

@@ -219,6 +219,11 @@ def generate_dataset(
 
 PRESETS = ("paper", *dict.fromkeys(preset for task in TASKS.values() for preset in task.presets))
 
+PRESET_HELP = (
+    "preset=paper  # paper; strict: data that only reasoning solves (docs/strict.md); released: the shortcuts of the",
+    "              # published generator",
+)
+
 HELP = """\
 python -m travlr.generate task=TASK [NAME=VALUE ...]
 
@@ -230,7 +235,7 @@ Run the same command again to resume after a stop. Settings and their defaults:
 examples
   python -m travlr.generate task=spatiality
   python -m travlr.generate task=cardinality out=data/small count.train=1000 count.validation=200 workers=2
-  python -m travlr.generate task=quantifiers preset=released
+  python -m travlr.generate task=quantifiers preset=strict
   python -m travlr.generate task=comparison world.columns=8 world.rows=8 'numbers=[1,12]'
 """
 
@@ -268,7 +273,7 @@ def main(arguments: list[str]) -> int:
 
 def _help_settings() -> str:
     """Every setting with its default: of writing, of all tasks, and the changes and additions of each task."""
-    lines = [f"task=  # one of {', '.join(TASKS)}", f"preset=paper  # one of {', '.join(PRESETS)}"]
+    lines = [f"task=  # one of {', '.join(TASKS)}", *PRESET_HELP]
     lines += [*cli.help_lines(GenerateArguments), "", "of every task, where its own list below does not say otherwise"]
     common = cli.help_lines(Config, leave_out=("task",))
     lines += common

@@ -15,7 +15,7 @@ TEST_SPLITS = tuple(split for split in SPLITS if split.startswith("test_"))
 
 # Baseline -> what its rule sees. `floor_NAME` is the column of its macro-F1, `floor_NAME_accuracy` of its accuracy.
 # The last is the best of the rules in `travlr.baselines`.
-BASELINES = {"query": "query", "query_objects": "query and number of objects", "unbound": "best unbound rule"}
+BASELINES = {"query": "query", "query_objects": "query and number of objects", "unbound": "best unbound"}
 
 RESULT_COLUMNS: dict[str, type] = {
     "run": str,  # hash of the config

@@ -11,7 +11,8 @@ import json
 from dataclasses import asdict
 
 from travlr import cli
-from travlr.audit.checks import audit
+from travlr.audit.checks import Check, audit
+from travlr.baselines import Result, dataset_baselines, table
 
 
 def main(arguments: list[str]) -> int:
@@ -19,18 +20,30 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("dir", metavar="DIR", type=cli.folder, help="folder of a dataset, in any format")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--workers", type=int, default=0, metavar="N", help="processes (default: one per core)")
+    parser.add_argument(
+        "--no-baselines", action="store_true", help="do not score rules that answer without reasoning (saves seconds)"
+    )
     options = parser.parse_args(arguments)
     if options.workers < 0:
         raise cli.UsageError(f"--workers {options.workers}: must be 0 (one per core) or more")
     cli.without_pandas()
     checks = audit(options.dir, options.workers)
     failed = sum(check.status == "FAIL" for check in checks)
+    rules: list[Result] = []
+    if not failed and not options.no_baselines:
+        try:
+            rules = dataset_baselines(options.dir)
+        except ValueError as error:  # no train split, no scikit-learn, or rows that cannot be read
+            checks.append(Check("baselines", "note", 0, str(error)))
     if options.json:
         report = {"dataset": str(options.dir), "ok": not failed, "checks": [asdict(check) for check in checks]}
+        report["baselines"] = [asdict(rule) for rule in rules]
         print(json.dumps(report, indent=1, ensure_ascii=False))
     else:
         width = max(len(check.name) for check in checks)
         for c in checks:
             print(f"{c.status:<4}  {c.name:<{width}}  {c.checked:>9,}  {c.detail}")
+        if rules:
+            print(f"\nRules that do not reason, fitted on train; accuracy in percent, chance is 50:\n{table(rules)}\n")
         print(f"{options.dir}: {f'{failed} of {len(checks)} checks FAILED' if failed else 'every check passed'}")
     return 1 if failed else 0

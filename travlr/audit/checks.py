@@ -13,7 +13,7 @@ import json
 import math
 import os
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,28 +21,25 @@ import numpy as np
 
 from render.image import CONTENT_VERSION
 from render.text import parse_caption
+from travlr import baselines
 from travlr.audit.examine import DatasetInfo, Findings, chunks_of, examine, read_info
 from travlr.audit.pictures import renderer_of
+from travlr.audit.proof import regeneration_checks
+from travlr.audit.report import Check, checked, counted
 from travlr.audit.rows import QUERY, ROW_CHECKS, TOTAL, score
 from travlr.files import regular
 from travlr.formats.base import CARD, names_present
 from travlr.formats.columns import content_digest, damage, open_parquet
 from travlr.formats.manifest import MANIFEST
-from travlr.scene import IN_DISTRIBUTION, SPLITS
+from travlr.scene import IN_DISTRIBUTION
 from travlr.tasks import TASKS
 from travlr.workers import Progress, run
 
+DATA_ENDINGS = {  # of files that loaders of a folder read
+    *(".arrow", ".csv", ".gz", ".jpeg", ".jpg", ".json", ".jsonl", ".npy", ".parquet", ".png", ".py"),
+    *(".tar", ".tsv", ".webp", ".zip"),
+}
 BOUND, Z = 0.51, 3.0902  # a rule fails where the lower 99.9 % bound of its accuracy lies above BOUND
-
-
-@dataclass(frozen=True)
-class Check:
-    """A line of the report. status: ok, FAIL or note. checked: how many rows, files, pairs or texts."""
-
-    name: str
-    status: str
-    checked: int
-    detail: str
 
 
 def audit(folder: str | os.PathLike[str], workers: int = 0) -> list[Check]:
@@ -56,20 +53,21 @@ def audit(folder: str | os.PathLike[str], workers: int = 0) -> list[Check]:
             progress.advance(chunk.rows.total())
     checks = []
     if findings.done["columns"]:
-        checks.append(_counted(info, findings, "columns", "as they should be, no null in any row"))
+        checks.append(counted(findings, "columns", "as they should be, no null in any row"))
     checks += [*file_checks(info, findings), *row_checks(info, findings), *split_checks(findings)]
-    return [*checks, *balance_checks(findings), *shortcut_checks(findings)]
+    checks += [*balance_checks(findings), *shortcut_checks(info, findings)]
+    return [*checks, *regeneration_checks(info, findings)]
 
 
 def file_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
     """The manifest against the files, and what only metadata.jsonl of the published layout holds."""
     checks = [
-        Check("manifest", "note", 0, "none: another program wrote the dataset, so settings and hashes are not checked")
+        Check("manifest", "note", 0, "none: no settings and hashes to check, and nothing to make the rows again from")
     ]
     if info.has_manifest:
         wrong = sum(n for (check, _), n in findings.wrong.items() if check == "files")
         problems = [f"{wrong} of them; first {findings.first['files'][1]}"] if wrong else []
-        checks = [_check("files", findings.done["files"], problems, "SHA-256 as in the manifest"), other_files(info)]
+        checks = [checked("files", findings.done["files"], problems, "SHA-256 as in the manifest"), other_files(info)]
         checks += [picture_mode(info)] if info.layout != "original" else []
     problems = [findings.first["rows"][1]] if "rows" in findings.first else []
     for split, n in ({key: {"rows": 0, "true": 0} for key in findings.rows} | info.splits).items():
@@ -80,12 +78,14 @@ def file_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
             )
         if info.rules.config and rows != (asked := getattr(info.rules.config.count, split)):
             problems.append(f"{split} has {rows:,} rows, but count.{split} is {asked:,}")
-    checks.append(_check("rows", findings.rows.total(), problems, "as many rows and true answers as the manifest says"))
+    checks.append(
+        checked("rows", findings.rows.total(), problems, "as many rows and true answers as the manifest says")
+    )
     if info.digest:
         sums = {split: findings.digests[split] % (1 << 256) for split in info.splits}
         digest = content_digest(sums, sprites_digest(info) if info.pixels else None)
         problems = [f"{digest[:16]} is not {info.digest[:16]}, the manifest's"] if digest != info.digest else []
-        checks.append(_check("content digest", findings.rows.total(), problems, digest[:16]))
+        checks.append(checked("content digest", findings.rows.total(), problems, digest[:16]))
     return checks + (metadata_checks(info.folder) if info.layout == "original" else [])
 
 
@@ -98,15 +98,22 @@ def sprites_digest(info: DatasetInfo) -> str | None:
 
 def other_files(info: DatasetInfo) -> Check:
     """Files that the manifest does not list; a failure only where other programs would read them as part of a split."""
-    ours = {MANIFEST, *CARD, *names_present(info.folder, info.files)}
+    ours = {MANIFEST, *CARD, baselines.FILE, *names_present(info.folder, info.files)}
     there = (Path(parent, name).relative_to(info.folder) for parent, _, names in os.walk(info.folder) for name in names)
     others = sorted({str(path) for path in there} - ours)
-    read = [name for name in others if any(fnmatch.fnmatch(name, glob) for glob in info.data_files)]
+    read = [name for name in others if is_read(name, info.data_files)]
     if read or not others:
-        return _check(
+        return checked(
             "other files", len(others), [f"{read[0]} would be read as part of a split"] if read else [], "none"
         )
     return Check("other files", "note", len(others), f"not of the dataset: {', '.join(others[:3])}")
+
+
+def is_read(name: str, globs: Sequence[str]) -> bool:
+    """Whether Hugging Face `datasets` would read a file of a folder: by the card's globs, or by its ending without."""
+    hidden = any(part.startswith((".", "__")) for part in Path(name).parts)  # by those that it leaves out
+    ending = Path(name).suffix.lower()
+    return any(fnmatch.fnmatch(name, glob) for glob in globs) or (ending in DATA_ENDINGS and not hidden)
 
 
 def picture_mode(info: DatasetInfo) -> Check:
@@ -158,7 +165,7 @@ def metadata_checks(folder: Path) -> list[Check]:
     except ValueError as error:
         wrong["metadata.jsonl"].append(str(error))
     good = ("query, answer and split as in index.csv", "the order in which the caption names the objects")
-    return [_check(name, count, wrong[name], text, "row") for name, text in zip(wrong, good, strict=True)]
+    return [checked(name, count, wrong[name], text, "row") for name, text in zip(wrong, good, strict=True)]
 
 
 def row_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
@@ -168,7 +175,7 @@ def row_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
         good["image"] = "only which cells are empty is compared: another program drew it"
     elif info.pixels is None:
         good["image"] = "read back: every pixel is as the objects column says, but for what JPEG loses"
-    return [_counted(info, findings, name, detail) for name, detail in good.items() if findings.done[name]]
+    return [counted(findings, name, detail) for name, detail in good.items() if findings.done[name]]
 
 
 def split_checks(findings: Findings) -> list[Check]:
@@ -189,8 +196,8 @@ def split_checks(findings: Findings) -> list[Check]:
 
     twins = [f"{row(order[i])} = {row(order[i + 1])}" for i in again]
     return [
-        _check("query texts", len(texts[True]), sorted(texts[True] & texts[False]), "of test_ood are its own", "text"),
-        _check("duplicates", len(hashes), twins, "no example occurs twice", "row"),
+        checked("query texts", len(texts[True]), sorted(texts[True] & texts[False]), "of test_ood are its own", "text"),
+        checked("duplicates", len(hashes), twins, "no example occurs twice", "row"),
     ]
 
 
@@ -210,23 +217,28 @@ def balance_checks(findings: Findings) -> list[Check]:
     for name, rule, what in (("balance by pair", "pair", "pair"), ("balance by query text", QUERY, "text")):
         groups = [(s, f, n) for s, counts in by_feature(findings, rule).items() for f, n in counts.items()]
         wrong = [f"{s} {f}: {n[1]} true, {n[0]} false" for s, f, n in groups if abs(n[1] - n[0]) != sum(n) % 2]
-        checks.append(_check(name, len(groups), sorted(wrong), "as many true as false, give or take one", what))
+        checks.append(checked(name, len(groups), sorted(wrong), "as many true as false, give or take one", what))
     totals = {split: {f: sum(n) for f, n in counts.items()} for split, counts in by_feature(findings, "pair").items()}
     wrong = []
     for split, n in sorted(totals.items()):
         least, most = min(n, key=n.__getitem__), max(n, key=n.__getitem__)
         if n[most] - n[least] > 2:
             wrong.append(f"{split}: {n[least]} of {least}, {n[most]} of {most}")
-    return [*checks, _check("pair totals", sum(map(len, totals.values())), wrong, "within 2 in each split", "split")]
+    return [*checks, checked("pair totals", sum(map(len, totals.values())), wrong, "within 2 in each split", "split")]
 
 
-def shortcut_checks(findings: Findings) -> list[Check]:
-    """Accuracy of rules that ignore the decisive objects: fitted on train, scored on validation and test_ind."""
+def shortcut_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
+    """Accuracy of rules that ignore the decisive objects: fitted on train, scored on validation and test_ind.
+
+    Rules of a task are only reported where couples are exchanged: an exchange changes all sets of a query alike, so
+    that a rule that counts the objects of another set sees it, too (docs/strict.md).
+    """
     checks = []
     shortcuts = {QUERY: "", TOTAL: ""} | {
         name: about for task in TASKS.values() for name, about in task.shortcuts.items()
     }
-    reported = {name for task in TASKS.values() for name in task.reported_shortcuts}
+    exchanged = info.rules.config is not None and info.rules.config.couples == "exchanged"
+    reported = {name for task in TASKS.values() for name in (task.shortcuts if exchanged else task.reported_shortcuts)}
     for rule, about in shortcuts.items():
         counts = by_feature(findings, rule)
         scores = [score(counts["train"], counts[split]) for split in IN_DISTRIBUTION[1:]]
@@ -244,18 +256,3 @@ def lower_bound(right: float, total: int) -> float:
     """Wilson's lower 99.9 % bound of a share."""
     share, spread = right / total, Z * Z / total
     return (share + spread / 2 - math.sqrt(share * (1 - share) * spread + spread * spread / 4)) / (1 + spread)
-
-
-def _counted(info: DatasetInfo, findings: Findings, name: str, good: str) -> Check:
-    """A check of rows or files: the number of failures in each split, and the first of them."""
-    wrong = {split: n for (check, split), n in findings.wrong.items() if check == name}
-    counts = [f"{wrong[split]:,} of {findings.rows[split]:,} {split}" for split in SPLITS if split in wrong]
-    problem = f"{', '.join(counts)}; first {findings.first[name][1]}" if wrong else ""
-    return _check(name, findings.done[name], [problem] if problem else [], good)
-
-
-def _check(name: str, checked: int, problems: list[str], good: str, what: str = "") -> Check:
-    """A check that fails where there are problems; with `what` the report counts them and shows the first."""
-    counted = f"{len(problems):,} {what}{'s' * (len(problems) != 1)}; first " if what else ""
-    shown = problems[:1] if what else problems
-    return Check(name, "FAIL" if problems else "ok", checked, counted + "; ".join(shown) if problems else good)

@@ -13,14 +13,29 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from render.text import parse_caption
+from travlr.audit.regenerate import (
+    Origin,
+    differing_rows,
+    due_parts,
+    made_again,
+    origin_of,
+    picture_difference,
+    write_again,
+)
 from travlr.audit.rows import Rules, examine_row, recount, rows_of
+from travlr.audit.structure import parquet_problem
 from travlr.files import hashed
 from travlr.formats import LAYOUTS
-from travlr.formats.base import names_of
+from travlr.formats.base import Part, names_of
 from travlr.formats.columns import damage, malformed, rows_digest
 from travlr.formats.manifest import MANIFEST, has_manifest, read_manifest
+from travlr.scene import SPLITS
 from travlr.tasks import config_from_dict, parse_query
 from travlr.tasks.base import Pair
+
+# Checks that compare a dataset with what is made again, or written again (`regenerate.py`).
+ROWS, PICTURES, FILES = "regeneration: rows", "regeneration: pictures", "regeneration: files"
+ENCODING = "encoding"  # a rule whose features are how the picture was encoded, where not as here
 
 
 @dataclass(frozen=True)
@@ -28,7 +43,8 @@ class DatasetInfo:
     """What is known of a dataset before its rows are read: its manifest, as far as it has one.
 
     splits: rows, and with a manifest true answers, of each split. files: with rows, empty for the published layout.
-    data_files: globs that other programs read. pixels, digest: of the manifest.
+    data_files: globs that other programs read. pixels, digest, rows_per_file: of the manifest. origin: None where
+    there is no manifest.
     """
 
     folder: Path
@@ -40,16 +56,22 @@ class DatasetInfo:
     data_files: tuple[str, ...]
     pixels: str | None
     digest: str
+    rows_per_file: int
+    origin: Origin | None
 
 
 class Chunk(NamedTuple):
-    """A file, or the files of some rows: rows start to stop of a split, or (None) to the end; no rows without split."""
+    """A file, or the files of some rows: rows start to stop of a split, or (None) to the end; no rows without split.
+
+    part: in which it was written, None where the manifest names none such.
+    """
 
     number: int
     split: str
     start: int
     stop: int | None
     file: dict[str, Any]
+    part: Part | None = None
 
 
 @dataclass
@@ -67,12 +89,16 @@ class Findings:
     true: Counter[str] = field(default_factory=Counter)  # split -> answers
     digests: Counter[str] = field(default_factory=Counter)  # split -> sum of rows_digest
     hashes: list[tuple[str, int, bytes]] = field(default_factory=list)  # split, first row, 16 bytes for each row
+    fragments: dict[str, tuple[int, str]] = field(default_factory=dict)  # of shared files, written again: size, SHA-256
 
     def check(self, name: str, split: str, problem: str) -> None:
         self.done[name] += 1
         if problem:
-            self.wrong[name, split] += 1
-            self.first.setdefault(name, (self.number, problem))
+            self.fail(name, split, problem)
+
+    def fail(self, name: str, split: str, problem: str) -> None:
+        self.wrong[name, split] += 1
+        self.first.setdefault(name, (self.number, problem))
 
     def add(self, other: Findings) -> None:
         for name in ("done", "wrong", "tally", "rows", "true", "digests"):
@@ -80,6 +106,7 @@ class Findings:
         for check, first in other.first.items():
             self.first[check] = min(first, self.first.get(check, first))
         self.hashes += other.hashes
+        self.fragments |= other.fragments
 
 
 def read_info(folder: Path) -> DatasetInfo:
@@ -112,6 +139,8 @@ def info_of(folder: Path, manifest: dict[str, Any]) -> DatasetInfo:
         tuple(map(str, manifest["data_files"].values())) if ours else (),
         pixels,
         str(manifest["content_digest"]) if ours else "",
+        manifest.get("rows_per_file", 1),
+        origin_of(folder, manifest) if ours else None,
     )
 
 
@@ -120,13 +149,29 @@ def chunks_of(info: DatasetInfo) -> list[Chunk]:
     if not info.files:
         return [Chunk(number, split, 0, None, {}) for number, split in enumerate(info.splits)]
     chunks, starts = [], Counter[str]()
+    parts = parts_in(info)
     last = {file["split"]: number for number, file in enumerate(info.files) if "rows" in file}
     for number, file in enumerate(info.files):
         split = file["split"] or "" if "rows" in file else ""
         stop = None if number == last.get(split) else starts[split] + file.get("rows", 0)
-        chunks.append(Chunk(number, split, starts[split], stop, file))
+        part = parts.get((file["name"], file.get("start"), file.get("rows")))
+        chunks.append(Chunk(number, split, starts[split], stop, file, part))
         starts[split] += file.get("rows", 0)
     return chunks
+
+
+def parts_in(info: DatasetInfo) -> dict[tuple[Any, ...], Part]:
+    """The parts in which a dataset was written, by name, start and rows of their entries in the manifest."""
+    if info.origin is None:
+        return {}
+    manifest = {"rows_per_file": info.rows_per_file, "files": info.files}
+    counts = {split: info.splits[split]["rows"] for split in SPLITS if split in info.splits}
+    try:
+        parts = due_parts(manifest, counts, info.origin)
+    except ValueError:  # more files than a split can have
+        return {}
+    entries = ((part, LAYOUTS[info.layout].entry(part)) for part in parts)
+    return {(entry["name"], entry.get("start"), entry["rows"]): part for part, entry in entries}
 
 
 def tables_of(info: DatasetInfo, chunk: Chunk) -> Iterator[pa.Table]:
@@ -153,9 +198,25 @@ def examine(info: DatasetInfo, chunk: Chunk) -> Findings:
     findings = Findings(chunk.number)
     if info.has_manifest and chunk.file:
         findings.check("files", chunk.split, file_problem(info.folder, chunk.file))
+    tables = examined(info, chunk, findings)
+    if info.origin and chunk.part:
+        problem, findings.fragments = write_again(info.folder, info.layout, chunk.part, tables)
+        if problem and info.layout == "parquet":
+            name = parquet_problem(info.folder / chunk.file["name"])
+            problem = name or (problem if info.origin.files_here else "")
+            findings.done[f"{FILES} of other versions"] += not problem
+        findings.check(FILES, chunk.split, problem)
+    for _ in tables:  # those left where writing failed
+        pass
+    return findings
+
+
+def examined(info: DatasetInfo, chunk: Chunk, findings: Findings) -> Iterator[pa.Table]:
+    """The tables of a chunk, each examined before it is given; malformed ones are left out."""
     try:
         for table in tables_of(info, chunk) if chunk.split else ():
-            examine_table(info, chunk, table, findings)
+            if examine_table(info, chunk, table, findings):
+                yield table
         digest = f"{findings.digests[chunk.split] % (1 << 256):064x}"
         there = {"rows": findings.rows[chunk.split], "true": findings.true[chunk.split], "rows_digest": digest}
         wrong = [key for key in there if chunk.split and there[key] != chunk.file.get(key, there[key])]
@@ -163,7 +224,6 @@ def examine(info: DatasetInfo, chunk: Chunk) -> Findings:
     except ValueError as error:
         problem = str(error)
     findings.check("rows", chunk.split, problem and f"{chunk.file.get('name', chunk.split)}: {problem}")
-    return findings
 
 
 def file_problem(folder: Path, file: dict[str, Any]) -> str:
@@ -174,12 +234,13 @@ def file_problem(folder: Path, file: dict[str, Any]) -> str:
     return "" if there.items() <= file.items() else f"{file['name']}: not the bytes that were written"
 
 
-def examine_table(info: DatasetInfo, chunk: Chunk, table: pa.Table, findings: Findings) -> None:
+def examine_table(info: DatasetInfo, chunk: Chunk, table: pa.Table, findings: Findings) -> bool:
+    """Whether the rows of a table are sound enough to be examined."""
     split, start = chunk.split, chunk.start + findings.rows[chunk.split]
     findings.rows[split] += table.num_rows
     if problem := malformed(table):  # its rows are left out of all other checks, which may fail for that
         findings.check("columns", split, f"{chunk.file.get('name', split)}, rows from {start} on: {problem}")
-        return
+        return False
     findings.done["columns"] += table.num_rows
     findings.digests[split] += rows_digest(table)
     hashes = []
@@ -192,3 +253,27 @@ def examine_table(info: DatasetInfo, chunk: Chunk, table: pa.Table, findings: Fi
         for rule, feature in looks:
             findings.tally[split, rule, feature, row.answer] += 1
     findings.hashes.append((split, start, b"".join(hashes)))
+    if info.origin and info.origin.config:
+        compare_again(info.origin, table, split, start, findings)
+    return True
+
+
+def compare_again(origin: Origin, table: pa.Table, split: str, start: int, findings: Findings) -> None:
+    """Compare rows and picture files with those made again."""
+    try:
+        made = made_again(origin, split, start, start + table.num_rows)
+    except ValueError as error:
+        findings.check(ROWS, split, f"rows from {start} on: {error}")
+        return
+    findings.done.update({ROWS: table.num_rows, PICTURES: table.num_rows})
+    if table.equals(made):
+        return
+    for row, problem in differing_rows(table, made):
+        findings.fail(ROWS, split, f"{split} row {start + row}: {problem}")
+    files, due = (rows["image"].combine_chunks().field("bytes").to_pylist() for rows in (table, made))
+    for row, answer in enumerate(table["answer"].to_pylist()):
+        problem, features = picture_difference(files[row], due[row], origin)
+        if problem:
+            findings.fail(PICTURES, split, f"{split} row {start + row}: {problem}")
+        for feature in features:
+            findings.tally[split, ENCODING, feature, answer] += 1

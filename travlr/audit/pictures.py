@@ -72,7 +72,8 @@ def differing_cells(renderer: Renderer, picture: Any, grid: np.ndarray) -> Cells
 
 def inked_cells(picture: np.ndarray, columns: int, rows: int) -> Cells:
     """Cells of a picture (height, width, 3) that are not empty."""
-    ink = (picture.min(axis=2) < WHITE).astype(np.int64)
+    dark = picture < WHITE
+    ink = (dark[..., 0] | dark[..., 1] | dark[..., 2]).astype(np.int64)  # twice as fast as `any` over channels
     tops, lefts = (np.arange(n) * length // n for n, length in zip((rows, columns), ink.shape, strict=True))
     share = np.add.reduceat(np.add.reduceat(ink, tops, axis=0), lefts, axis=1) * rows * columns / ink.size
     return _cells(share > INK)

@@ -6,10 +6,10 @@ on sets of cells and shares no code with `truth`.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow as pa
 from render.text import caption_of, parse_caption
 from travlr.audit.pictures import ObjectRow, picture_problem
 from travlr.config import Config
+from travlr.formats.base import suffix_of
 from travlr.formats.columns import example_id, parse_query_form
 from travlr.scene import Query, Scene, World
 from travlr.tasks import TASKS, parse_query
@@ -90,7 +91,8 @@ def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[s
     config = rules.config
     name = config.task if config else row.task
     expected = example_id(name, split, number)
-    numbered = (row.id, Path(row.image["path"]).stem, row.task) == (expected, expected, name)
+    path = f"{expected}.{suffix_of(row.image['bytes'])}"
+    numbered = (row.id, row.image["path"], row.task) == (expected, path, name)
     problems = {"ids": "" if numbered else f"id, picture or task is not that of {expected}"} if rules.numbered else {}
     try:
         columns, rows, scene = parse_caption(row.caption, config.world.sizes[0] if config else "medium")
@@ -103,7 +105,8 @@ def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[s
         query, form = parse_query(row.query), parse_query_form(row.form)
     except ValueError as error:
         return problems | {"query": str(error)}, []
-    problems["query"] = "" if query == form and query.task == name else f"{row.query} is not {row.form}"
+    same = query == form and query.task == name and json.loads(row.form).keys() == {"task", "args"}
+    problems["query"] = "" if same else f"{row.query} is not {row.form}"
     task, cells = TASKS[query.task], cells_of(scene)
     queried = set().union(*(cells[query.args[i]] for i in task.object_arguments))
     marked = {thing[3:] for thing, flag in zip(row.objects, row.queried, strict=True) if flag}

@@ -7,21 +7,25 @@ parts share a file, each writes a fragment to `.travlr/parts`, and the fragments
 from __future__ import annotations
 
 import bisect
+import contextlib
+import functools
 import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import pyarrow as pa
 
-from travlr.files import WORK, put_file, read_chunks
+from travlr.files import WORK, placed, put_file, read_chunks
 from travlr.formats.columns import ROW_GROUP, SCHEMA, damage, sound
 from travlr.formats.manifest import MANIFEST
 
 T = TypeVar("T")
+Open = Callable[[str, bool], AbstractContextManager[IO[bytes]]]  # name, sync -> a file to write to
 PARTS = f"{WORK}/parts"  # records and fragments of finished parts
 CARD = ("README.md", "example.png")
 LARGEST = 99_999  # files of a split: five digits in their names keep them in order
@@ -75,14 +79,16 @@ class Shared:
     after: bytes = b""
 
     def join(self, folder: Path) -> None:
-        put_file(folder, self.name, self._chunks(folder / PARTS))
+        chunks = (read_chunks(folder / PARTS / piece) if isinstance(piece, str) else [piece] for piece in self.pieces())
+        put_file(folder, self.name, itertools.chain.from_iterable(chunks))
 
-    def _chunks(self, parts: Path) -> Iterator[bytes]:
+    def pieces(self) -> Iterator[bytes | str]:
+        """What the file consists of: bytes, and names of fragments."""
         yield self.before
         for i, fragment in enumerate(self.fragments):
             if i:
                 yield self.between
-            yield from read_chunks(parts / fragment)
+            yield fragment
         yield self.after
 
 
@@ -92,6 +98,10 @@ class Layout:
     name: str
 
     def write(self, folder: Path, part: Part, tables: Iterator[pa.Table]) -> None:
+        self.put(functools.partial(opened, folder), part, tables)
+
+    def put(self, open_file: Open, part: Part, tables: Iterator[pa.Table]) -> None:
+        """Write the files of a part, which `open_file` opens: in a folder, or for the audit to compare."""
         raise NotImplementedError
 
     def entry(self, part: Part) -> dict[str, Any]:
@@ -123,6 +133,14 @@ class Layout:
     ) -> Iterator[pa.Table]:
         """Rows start to stop of a split in order. Raises `ValueError` where files are damaged or have a null."""
         return (sound(table, path) for path, table in self.tables(folder, manifest, split, start, stop))
+
+
+@contextlib.contextmanager
+def opened(folder: Path, name: str, sync: bool = True) -> Iterator[IO[bytes]]:
+    """A file to write to, which is at its place when it is complete (`placed`)."""
+    (folder / name).parent.mkdir(exist_ok=True)
+    with placed(folder, name, sync) as path, open(path, "wb") as file:
+        yield file
 
 
 # Rows and tables --------------------------------------------------------------------------------------------------

@@ -50,9 +50,40 @@ def write_card(folder: Path, manifest: dict[str, Any]) -> None:
     """Write README.md and example.png into a dataset that is otherwise finished."""
     split = next(iter(manifest["splits"]))
     table = next(LAYOUTS[manifest["layout"]].read(folder, manifest, split, 0, 1))
-    row = table.to_pylist()[0]
-    put_file(folder, "example.png", [_png(row["image"]["bytes"])])
-    put_file(folder, "README.md", [_text(manifest, row).encode()])
+    for name, data in card_files(manifest, table.to_pylist()[0]).items():
+        put_file(folder, name, [data])
+
+
+def card_files(manifest: dict[str, Any], row: dict[str, Any]) -> dict[str, bytes]:
+    """The files of the card of a dataset with this first row."""
+    return {"example.png": _png(row["image"]["bytes"]), "README.md": _text(manifest, row).encode()}
+
+
+def header_of(text: str) -> Any:
+    """The YAML header of a card, None where it has none; without the mode of pictures, as earlier versions wrote it."""
+    import yaml
+
+    def without_mode(value: Any) -> Any:
+        if isinstance(value, dict):
+            if value.get("dtype") in ({"image": {"mode": "RGB"}}, {"image": {"decode": True}}):
+                return value | {"dtype": "image"}
+            return {name: without_mode(inner) for name, inner in value.items()}
+        return [without_mode(inner) for inner in value] if isinstance(value, list) else value
+
+    start, _, rest = text.partition("---\n")
+    try:
+        return None if start else without_mode(yaml.safe_load(rest.partition("\n---\n")[0]))
+    except yaml.YAMLError:
+        return None
+
+
+def facts(manifest: dict[str, Any], row: dict[str, Any]) -> list[str]:
+    """What a card says of its dataset, whatever the wording around it."""
+    answer = f"**{row['query']}** {row['answer']}."
+    lines = [row["caption"], answer, _counts(manifest["splits"])]
+    if manifest.get("held_out"):
+        lines += _lists(manifest["held_out"])
+    return lines + ([_made_with(manifest)] if manifest["config"] else [])
 
 
 def _png(data: bytes) -> bytes:
@@ -155,8 +186,7 @@ def _counts(splits: dict[str, dict[str, int]]) -> str:
 
 
 def _held_out(held_out: dict[str, Any]) -> str:
-    pairs = ", ".join(f"`{' '.join(map(str, pair))}`" for pair in held_out["pairs"])
-    queries = "; ".join(" ".join(map(str, query)) for query in held_out["queries"])
+    pairs, queries = _lists(held_out)
     return f"""
 ## Held out
 
@@ -165,6 +195,12 @@ Only `test_ood` shows these pairs; `train`, `validation` and `test_ind` show all
 {pairs}.
 
 Only its queries name: {queries}."""
+
+
+def _lists(held_out: dict[str, Any]) -> list[str]:
+    """The held-out pairs and queries as text."""
+    pairs = ", ".join(f"`{' '.join(map(str, pair))}`" for pair in held_out["pairs"])
+    return [pairs, "; ".join(" ".join(map(str, query)) for query in held_out["queries"])]
 
 
 def _shortcuts(config: dict[str, Any] | None) -> str:
@@ -198,13 +234,16 @@ def _origin(manifest: dict[str, Any]) -> str:
     """The section on the origin: the config, or that another program wrote the source."""
     if not manifest["config"]:
         return "Converted from a dataset that another program wrote, which does not say how it was made.\n"
-    made = json.dumps({key: manifest[key] for key in ("config", "content_digest")}, indent=1)
     return f"""\
 Examples 2k and 2k + 1 of a split ask the same question, once true and once false.
 
 ## Made with
 
 ```json
-{made}
+{_made_with(manifest)}
 ```
 """
+
+
+def _made_with(manifest: dict[str, Any]) -> str:
+    return json.dumps({key: manifest[key] for key in ("config", "content_digest")}, indent=1)

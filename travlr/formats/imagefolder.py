@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from travlr.files import put_file, regular
-from travlr.formats.base import PARTS, Layout, Part, Shared, entry_of, rows_of, tables_of_rows, take_picture
+from travlr.files import regular
+from travlr.formats.base import PARTS, Layout, Open, Part, Shared, entry_of, rows_of, tables_of_rows, take_picture
 from travlr.formats.columns import example_id
 
 
@@ -20,16 +20,17 @@ class ImageFolder(Layout):
 
     name = "imagefolder"
 
-    def write(self, folder: Path, part: Part, tables: Iterator[pa.Table]) -> None:
-        (folder / part.split).mkdir(exist_ok=True)
+    def put(self, open_file: Open, part: Part, tables: Iterator[pa.Table]) -> None:
         lines = []
         for row in rows_of(tables):
             picture, name = take_picture(row)
             if not name.endswith(part.suffix):
                 raise ValueError(f"{row['id']}: its picture is no {part.suffix}, unlike the first of the dataset")
-            put_file(folder, f"{part.split}/{name}", [picture], sync=False)
+            with open_file(f"{part.split}/{name}", False) as file:
+                file.write(picture)
             lines.append(json.dumps({"file_name": name, **row}).encode() + b"\n")
-        put_file(folder, f"{PARTS}/{part.name}.jsonl", lines, sync=False)
+        with open_file(f"{PARTS}/{part.name}.jsonl", False) as file:
+            file.writelines(lines)
 
     def fragments(self, part: Part) -> list[str]:
         return [f"{part.name}.jsonl"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import platform
@@ -23,13 +24,17 @@ MOST_ROWS = 10**12  # of a split: more mean a damaged manifest, and do not fit `
 
 def versions() -> dict[str, str]:
     """Versions that the bytes of a dataset may depend on."""
-    found = {"python": platform.python_version(), "machine": platform.machine()}
-    for package in ("travlr", "numpy", "pyarrow", "isal", "pillow"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "unknown"
-    return found
+    packages = ("travlr", "numpy", "pyarrow", "isal", "pillow")
+    python = {"python": platform.python_version(), "machine": platform.machine()}
+    return python | {package: _version(package) for package in packages}
+
+
+@functools.cache
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def has_manifest(folder: Path) -> bool:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from travlr.files import put_file, regular
-from travlr.formats.base import PARTS, Layout, Part, Shared, entry_of, rows_of, suffix_of, tables_of_rows
+from travlr.files import regular
+from travlr.formats.base import PARTS, Layout, Open, Part, Shared, entry_of, rows_of, suffix_of, tables_of_rows
 from travlr.formats.columns import example_id, parse_query_form, query_form
 from travlr.formats.foreign import PUBLISHED_COLUMNS, PUBLISHED_SPLITS, read_index
 from travlr.scene import Object
@@ -26,17 +26,18 @@ class Original(Layout):
 
     name = "original"
 
-    def write(self, folder: Path, part: Part, tables: Iterator[pa.Table]) -> None:
-        (folder / "images").mkdir(exist_ok=True)
+    def put(self, open_file: Open, part: Part, tables: Iterator[pa.Table]) -> None:
         split = PUBLISHED_SPLITS[part.split]
         lines, entries = io.StringIO(), []
         writer = csv.writer(lines, lineterminator="\n")
         for number, row in enumerate(rows_of(tables), part.offset + part.start):
-            put_file(folder, f"images/{number}.jpg", [_jpeg(row)], sync=False)
+            with open_file(f"images/{number}.jpg", False) as file:
+                file.write(_jpeg(row))
             writer.writerow([number, row["caption"], row["query"], row["answer"], number, split])
             entries.append(f'"{number}": {json.dumps(_published(row, split))}')
-        put_file(folder, f"{PARTS}/{part.name}.csv", [lines.getvalue().encode()], sync=False)
-        put_file(folder, f"{PARTS}/{part.name}.jsonl", [", ".join(entries).encode()], sync=False)
+        for suffix, text in (("csv", lines.getvalue()), ("jsonl", ", ".join(entries))):
+            with open_file(f"{PARTS}/{part.name}.{suffix}", False) as file:
+                file.write(text.encode())
 
     def fragments(self, part: Part) -> list[str]:
         return [f"{part.name}.csv", f"{part.name}.jsonl"]
@@ -79,17 +80,21 @@ class Original(Layout):
 
 def _jpeg(row: dict[str, Any]) -> bytes:
     """Take the picture out of a row, as JPEG."""
-    from render.image import decode
-
     picture: bytes = row.pop("image")["bytes"]
     if suffix_of(picture) == "jpg":
         return picture
     try:
-        image = decode(picture)
+        return jpeg(picture)
     except ValueError as error:
         raise ValueError(f"{row['id']}: {error}") from None
+
+
+def jpeg(picture: bytes) -> bytes:
+    """A picture as the JPEG file of the published layout."""
+    from render.image import decode
+
     buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=95, subsampling=0)
+    decode(picture).save(buffer, "JPEG", quality=95, subsampling=0)
     return buffer.getvalue()
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from travlr.files import placed
-from travlr.formats.base import Layout, Part, entry_of, shards
+from travlr.formats.base import Layout, Open, Part, entry_of, shards
 from travlr.formats.columns import ROW_GROUP, SCHEMA, open_parquet, read_table
 
 
@@ -19,14 +18,13 @@ class Parquet(Layout):
 
     name = "parquet"
 
-    def write(self, folder: Path, part: Part, tables: Iterator[pa.Table]) -> None:
+    def put(self, open_file: Open, part: Part, tables: Iterator[pa.Table]) -> None:
         text = ("query", "task", "query_form", "pair.list.element", "objects.list.element.colour")
         dictionaries = [*text, "objects.list.element.shape", "objects.list.element.size"]
         compression = {name: "zstd" for name in _leaves() if name != "image.bytes"} | {"image.bytes": "none"}
         plain = ("id", "image.bytes", "image.path", "caption")
         with (
-            placed(folder, f"{part.name}.parquet") as path,
-            open(path, "wb") as file,
+            open_file(f"{part.name}.parquet", True) as file,
             pq.ParquetWriter(
                 file,
                 SCHEMA,

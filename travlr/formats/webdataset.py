@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from travlr.files import placed, regular
-from travlr.formats.base import Layout, Part, entry_of, rows_of, shards, tables_of_rows, take_picture
+from travlr.files import regular
+from travlr.formats.base import Layout, Open, Part, entry_of, rows_of, shards, tables_of_rows, take_picture
 
 
 class WebDataset(Layout):
@@ -21,10 +21,10 @@ class WebDataset(Layout):
 
     name = "webdataset"
 
-    def write(self, folder: Path, part: Part, tables: Iterator[pa.Table]) -> None:
+    def put(self, open_file: Open, part: Part, tables: Iterator[pa.Table]) -> None:
         with (
-            placed(folder, f"{part.name}.tar") as path,
-            tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar,
+            open_file(f"{part.name}.tar", True) as file,
+            tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar,
         ):
             for row in rows_of(tables):
                 picture, name = take_picture(row)

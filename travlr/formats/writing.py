@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from render.image import encoder_digest
 from travlr import files
 from travlr.cli import Log
 from travlr.files import KEPT, WORK, hashed, put_file, regular
@@ -175,15 +176,15 @@ def _hashed(folder: Path, file: dict[str, Any]) -> dict[str, Any]:
 # Parts -------------------------------------------------------------------------------------------------------------
 
 
-def _versions() -> dict[str, str]:
+def all_versions() -> dict[str, str]:
     """What the bytes of files depend on beside the plan; parts of other versions are written again."""
-    return {**versions(), "schema": SCHEMA_DIGEST}
+    return {**versions(), "schema": SCHEMA_DIGEST, "encoder": encoder_digest()}
 
 
 def _begin(plan: Plan, held: dict[str, Any] | None, damaged: list[str], log: Log) -> None:
     """Write the job to `.travlr`, and remove what this run cannot reuse from an earlier one."""
     folder, layout, parts = plan.folder, LAYOUTS[plan.layout], parts_of(plan)
-    now = _versions()
+    now = all_versions()
     reusable = held is not None and held.get("versions") == now
     if damaged:
         _log_damaged(folder, damaged, log)
@@ -305,7 +306,7 @@ def _finish(plan: Plan, records: dict[str, Any], card: Callable[[Path, dict[str,
         "data_files": layout.data_files(parts),
         "splits": splits,
         "content_digest": content_digest(digests, plan.pixels),
-        "versions": _versions(),
+        "versions": all_versions(),
         "files": listed,
     }
     card(folder, manifest)
