@@ -1,7 +1,7 @@
 """What the figures draw, as tidy frames: counts, rates and intervals from predictions, results, curves and examples.
 
 Rates are percent, 0 to 100. `low` and `high` bound a 95 % interval: Wilson's score interval of a share of examples (see
-`shares`), or where said that of a result, a bootstrap (see `train.results.scores.score`). Frames of predictions are
+`shares`), or, where noted, that of a result, a bootstrap (see `train.results.scores.score`). Frames of predictions are
 those of `analysis.runs.Runs.predictions`; a `ValueError` says in one line what is missing.
 """
 
@@ -70,9 +70,9 @@ def by_number(predictions: pd.DataFrame) -> pd.DataFrame:
     """How often a number is taken for another (figure 4), of cardinality: split, actual (the scene's number), predicted
     (the query's), examples that ask this, `true` (how many of them the model says are true), percent, low, high.
     """
-    asked = _of_task(predictions, "cardinality").rename(columns={"x": "actual"})
-    asked["predicted"] = asked["said"].astype(str).astype(int)
-    return shares(asked, ["split", "actual", "predicted"], asked["prediction"].to_numpy(), "true")
+    frame = _of_task(predictions, "cardinality").rename(columns={"x": "actual"})
+    frame["predicted"] = frame["said"].astype(str).astype(int)
+    return shares(frame, ["split", "actual", "predicted"], frame["prediction"].to_numpy(), "true")
 
 
 def by_objects(predictions: pd.DataFrame) -> pd.DataFrame:
@@ -92,7 +92,7 @@ def by_critical(predictions: pd.DataFrame) -> pd.DataFrame:
 
 def agreement(predictions: pd.DataFrame) -> pd.DataFrame:
     """How the answers from image and from caption to the same example go together: split, outcome (one of `OUTCOMES`),
-    examples, count, percent, low, high, and `independent`, the percent if one told nothing of the other.
+    examples, count, percent, low, high, and `independent`, the percent if they were independent.
     """
     found = []
     columns = ["split", "test_setting", "row", "scene", "right"]
@@ -222,7 +222,7 @@ def distinguishing_settings(rows: pd.DataFrame, but: Sequence[str] = ()) -> pd.S
     """In which settings runs depart from what others with their model, size and task do, in words; "" in none.
 
     From the default where any of these runs has it, else from what most have: equal words mean equal settings.
-    but: settings that are not told of.
+    but: settings that are not reported.
     """
     found = {}
     defaults = flat_settings(json.loads(canonical(asdict(Run()))))
@@ -286,10 +286,10 @@ def _batch_and_epochs(info: pd.Series) -> tuple[float, float]:
     """Examples of a step, and epochs of a step; NaN where not known, or where there are no epochs."""
     if not isinstance(info["config"], str):
         return np.nan, np.nan
-    told = json.loads(info["config"])
-    training, optimiser = told.get("training", {}), told.get("optimiser", {})
+    config = json.loads(info["config"])
+    training, optimiser = config.get("training", {}), config.get("optimiser", {})
     architecture = ARCHITECTURES.get(str(info["model"]))
-    table_5 = CONTROLLED[0] if told.get("controlled") else architecture.batch_size if architecture else np.nan
+    table_5 = CONTROLLED[0] if config.get("controlled") else architecture.batch_size if architecture else np.nan
     batch, accumulate = optimiser.get("batch_size") or table_5, optimiser.get("accumulate", 1)
     if training.get("stream", True) or pd.isna(info["train_examples"]) or np.isnan(batch):
         return batch * accumulate, np.nan

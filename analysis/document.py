@@ -167,7 +167,7 @@ def _table(table: Table, open_at_first: bool) -> str:
 def _table_block(table: Table) -> str:
     """A table with its notes folded, and links to its files."""
     files = " ".join(f'<a href="tables/{table.name}.{s}">{s}</a>' for s in ("md", "tex", "csv"))
-    notes = f"<details><summary>Notes</summary>{html_list(table.said)}</details>" if table.said else ""
+    notes = f"<details><summary>Notes</summary>{html_list(table.all_notes)}</details>" if table.all_notes else ""
     title = html.escape(table.title)
     region = f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">{table.html()}</div>'
     return f'{region}{notes}<p class="files">{files}</p>'

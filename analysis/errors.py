@@ -26,8 +26,8 @@ MIN_PER_RUN, MAX_PER_RUN = 24, 480
 
 @dataclass(frozen=True)
 class RunErrors:
-    """What a run said to the N examples of both test splits: (3, N) uint8, by test setting. 0: right. 50 to 100: wrong,
-    and so many percent sure. 255: not tested."""
+    """The answers of a run to the N examples of both test splits: (3, N) uint8, by test setting. 0: right. 50 to 100:
+    wrong, and so many percent sure. 255: not tested."""
 
     name: str
     sure: np.ndarray
@@ -80,10 +80,10 @@ def dataset_errors(
     stack = np.stack([one.sure for one in answers])[:, :, rows] if answers else np.zeros((0, 3, 0))  # (R, 3, shown)
     shown = _shown(dataset, examples, rows)
     for number, (row, example) in enumerate(zip(rows, shown, strict=True)):
-        said = stack[:, :, number]
-        found = np.argwhere((said != RIGHT) & (said != UNTESTED)).tolist()
+        replies = stack[:, :, number]
+        found = np.argwhere((replies != RIGHT) & (replies != UNTESTED)).tolist()
         example["cell"] = int(place[row])
-        example["errors"] = [(answers[run].name, test, int(said[run, test])) for run, test in found]
+        example["errors"] = [(answers[run].name, test, int(replies[run, test])) for run, test in found]
     return {"cells": cells, "wrong": wrong, "examples": shown}
 
 

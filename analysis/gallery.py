@@ -1,4 +1,4 @@
-"""What notebooks show: examples with picture, query, answer, what the model said, and caption; and figures."""
+"""What notebooks show: examples with picture, query, answer, the model's answer, and caption; and figures."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def gallery(dataset: Dataset, rows: pd.DataFrame) -> str:
     for row in rows.to_dict("records"):
         example = dataset[row["split"]][int(row["row"])]
         data, _ = picture(example.image, example.id)
-        said = f"answer {example.answer}"
+        answers = f"answer {example.answer}"
         if "prediction" in row:
-            said += f", the model says {bool(row['prediction'])} (log-odds {row['logit']:+.1f})"
+            answers += f", the model says {bool(row['prediction'])} (log-odds {row['logit']:+.1f})"
         cards.append(
             f'<figure style="width: 260px; margin: 0 12px 12px 0; display: inline-block; vertical-align: top">'
             f'<img width="260" alt="{html.escape(example.caption)}" style="border: 1px solid #ccc" '
             f'src="data:image/png;base64,{base64.b64encode(data).decode()}">'
-            f"<figcaption><b>{html.escape(example.query)}</b><br>{said}; {row['split']}, "
+            f"<figcaption><b>{html.escape(example.query)}</b><br>{answers}; {row['split']}, "
             f"{html.escape(' '.join(example.pair))}<br><small>{html.escape(example.caption)}</small>"
             "</figcaption></figure>"
         )

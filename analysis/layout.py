@@ -78,7 +78,7 @@ class Table:
         return sum(cell.missing for row in self.rows for cell in row)
 
     @property
-    def said(self) -> tuple[str, ...]:
+    def all_notes(self) -> tuple[str, ...]:
         """The notes, and how many cells are blank."""
         count = self.missing
         blank = f"{count} cell{'s are' if count > 1 else ' is'} blank: no finished run gives the number."
@@ -89,7 +89,7 @@ class Table:
         heads = [": ".join(filter(None, column)) for column in self.columns]
         lines = [[_markdown(Cell(head)) for head in heads], [":--"] * len(heads)]
         lines += [[_markdown(cell) for cell in row] for row in self.rows]
-        notes = "".join(f"- {_markdown(Cell(note))}\n" for note in self.said)
+        notes = "".join(f"- {_markdown(Cell(note))}\n" for note in self.all_notes)
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         return f"**{_markdown(Cell(self.title))}**\n\n{table}\n" + (f"\n{notes}" if notes else "")
 
@@ -108,7 +108,7 @@ class Table:
             if number and row[0].text != self.rows[number - 1][0].text:
                 lines.append(r"\addlinespace")
             lines.append(" & ".join(_latex(cell) for cell in row) + r" \\")
-        notes = [f"\\par\\smallskip\\footnotesize {' '.join(_latex(Cell(note)) for note in self.said)}"]
+        notes = [f"\\par\\smallskip\\footnotesize {' '.join(_latex(Cell(note)) for note in self.all_notes)}"]
         return "\n".join(
             [
                 r"\begin{table*}",
@@ -121,7 +121,7 @@ class Table:
                 *lines,
                 r"\bottomrule",
                 r"\end{tabular}}",
-                *(notes if self.said else []),
+                *(notes if self.all_notes else []),
                 "\\end{table*}\n",
             ]
         )
@@ -146,8 +146,8 @@ class Table:
         head, body = "\n".join(lines), "\n".join(rows)
         caption = f"<caption>{html.escape(self.title)}</caption>"
         kinds = ["dense"] * (len(self.columns) > DENSE) + ["shaded"] * self.shaded
-        named = f' class="{" ".join(kinds)}"' if kinds else ""
-        return f"<table{named}>{caption}\n<thead>\n{head}\n</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n"
+        classes = f' class="{" ".join(kinds)}"' if kinds else ""
+        return f"<table{classes}>{caption}\n<thead>\n{head}\n</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n"
 
     def csv(self) -> str:
         """`data`, a number to a column, every digit of it; empty where there is none."""
@@ -168,10 +168,10 @@ def _html(cell: Cell, shaded: bool = False) -> str:
     text = f"<u>{text}</u>" if cell.underlined else text
     text = f"<b>{text}</b>" if cell.bold else text
     text = f'<a href="#{html.escape(cell.link)}">{text}</a>' if cell.link else text
-    told = {"class": cell.classes, "title": cell.hint}
-    told["style"] = f"--value:{cell.value:.1f}" if shaded and cell.value is not None else ""
-    attributes = "".join(f' {name}="{html.escape(value)}"' for name, value in told.items() if value)
-    return f"<td{attributes}>{text}</td>"
+    attributes = {"class": cell.classes, "title": cell.hint}
+    attributes["style"] = f"--value:{cell.value:.1f}" if shaded and cell.value is not None else ""
+    in_tag = "".join(f' {name}="{html.escape(value)}"' for name, value in attributes.items() if value)
+    return f"<td{in_tag}>{text}</td>"
 
 
 def _latex(cell: Cell) -> str:

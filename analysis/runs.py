@@ -138,7 +138,7 @@ class Runs:
 def load(runs: str | os.PathLike[str], data: Iterable[str | os.PathLike[str]] = ()) -> Runs:
     """All finished runs below a folder. data: where to look for datasets that have been moved.
 
-    What cannot be read is left out and told of in `skipped`. Raises `ValueError` where there is no such folder.
+    What cannot be read is left out and listed in `skipped`. Raises `ValueError` where there is no such folder.
     """
     folder = Path(runs)
     if not folder.is_dir():
@@ -177,11 +177,11 @@ def _datasets(folder: Path, results: pd.DataFrame, places: list[Path], skipped: 
     for digest, rows in results.groupby("dataset", dropna=False):
         why = "its runs do not say where it is"
         for name in rows["name"].unique():
-            told = read_config(folder / name).get("data")
-            if digest in found or not told:
+            place_of_run = read_config(folder / name).get("data")
+            if digest in found or not place_of_run:
                 continue
-            for place in (Path(told), folder.parent / told):
-                if digest not in found and (place.is_dir() or place == Path(told)):
+            for place in (Path(place_of_run), folder.parent / place_of_run):
+                if digest not in found and (place.is_dir() or place == Path(place_of_run)):
                     why = look(place) or f"{place}: holds other data by now"
         if digest not in found:
             count = rows["name"].nunique()
@@ -224,9 +224,9 @@ def examples_of(dataset: Dataset, split: str) -> pd.DataFrame:
     frame["couple"] = (frame["row"] // 2).astype(np.int32)
     frame["scene"] = _scenes(flat, which, len(frame))
     frame = frame.join(_pairs(table["pair"].combine_chunks()))
-    asked = _query_columns(table["query_form"].combine_chunks())
-    frame = frame.join(asked)
-    critical = _deciding_counts(flat, which, asked, frame["task"])
+    queries = _query_columns(table["query_form"].combine_chunks())
+    frame = frame.join(queries)
+    critical = _deciding_counts(flat, which, queries, frame["task"])
     frame["critical"] = pd.array(critical, dtype="Int16")
     return frame
 
@@ -282,17 +282,17 @@ def _query_columns(forms: pa.StringArray) -> pd.DataFrame:
     return pd.DataFrame({name: pd.Categorical(values).take(codes) for name, values in columns.items()})
 
 
-def _deciding_counts(flat: pa.StructArray, which: np.ndarray, asked: pd.DataFrame, task: pd.Series) -> np.ndarray:
+def _deciding_counts(flat: pa.StructArray, which: np.ndarray, queries: pd.DataFrame, task: pd.Series) -> np.ndarray:
     """(N,) of quantifiers, how many objects are in the region whose emptiness decides; NaN elsewhere."""
     regions = {name: family["decides"] for names, family in FAMILIES.items() for name in names}
-    deciding = asked["said"].map(regions).astype(float).to_numpy()  # an index into REGIONS: X and Y, X alone, Y alone
+    deciding = queries["said"].map(regions).astype(float).to_numpy()  # an index into REGIONS: X and Y, X alone, Y alone
     holds = []
     for name in ("first", "second"):
-        wanted = asked[name].astype(object).to_numpy()[which]
+        wanted = queries[name].astype(object).to_numpy()[which]
         shape, colour = (flat.field(part).to_numpy(zero_copy_only=False) for part in ("shape", "colour"))
         holds.append((shape == wanted) | (colour == wanted))
     region = np.where(holds[0], np.where(holds[1], 0, 1), np.where(holds[1], 2, 3))
-    found = np.bincount(which[region == deciding[which]], minlength=len(asked)).astype(float)
+    found = np.bincount(which[region == deciding[which]], minlength=len(queries)).astype(float)
     return np.where((task == "quantifiers").to_numpy(), found, np.nan)
 
 

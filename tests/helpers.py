@@ -148,12 +148,15 @@ def last_of(arguments: Iterable[str]) -> list[str]:
     return list({argument.partition("=")[0]: argument for argument in arguments}.values())
 
 
-def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """Exit code of `python train.py ARGUMENTS`, run in this process. Later arguments replace earlier ones."""
-    monkeypatch.setattr("sys.argv", ["train.py", *last_of(arguments)])
+def called(
+    monkeypatch: pytest.MonkeyPatch, *arguments: str, name: str = "train", main: Callable[[list[str]], Any] = train_main
+) -> int:
+    """Exit code of a command, by default `python train.py ARGUMENTS`, run in this process. Later arguments replace
+    earlier ones."""
+    monkeypatch.setattr("sys.argv", [name, *last_of(arguments)])
     monkeypatch.setattr("signal.signal", lambda *_: None)  # this process goes on
     with pytest.raises(SystemExit) as caught:
-        cli.run("train", train_main)
+        cli.run(name, main)
     assert isinstance(caught.value.code, int)
     return caught.value.code
 

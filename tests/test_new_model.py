@@ -7,18 +7,23 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from tests.helpers import ROOT
-from train.config import Run
+from analysis.report import main as report
+from tests.helpers import ROOT, called, one_line
+from train.config import Run, architecture_of
 from travlr import Cardinality, Count, GenerateArguments, Image, generate_dataset
 
 CODE = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "adding-a-model.md").read_text(encoding="utf-8"), re.DOTALL)
 TINY = ("size=tiny", "training.steps=4", "training.check_every=2", "training.validation=20", "optimiser.batch_size=8",
         "audit=false", "data=data", "precision=float32", "device=cpu")  # fmt: skip
+
+Train = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -33,70 +38,77 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def train(work: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "train.py"), *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, timeout=300)
-
-
 @pytest.fixture(scope="module")
-def trained(work: Path) -> subprocess.CompletedProcess[str]:
-    done = train(work, "model=my_models:LateFusion", "setting=image+caption", *TINY)
+def trained(work: Path) -> str:
+    """What `python train.py` prints, in a process of its own: it has the current folder's modules."""
+    command = [sys.executable, str(ROOT / "train.py"), "model=my_models:LateFusion", "setting=image+caption", *TINY]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    return done
+    return done.stdout
 
 
-def test_it_is_tested_in_every_setting(work: Path, trained: subprocess.CompletedProcess[str]) -> None:
+@pytest.fixture
+def train(work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Train:
+    """The command in this process, which imports the models anew: its status, output and errors."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        architecture_of.cache_clear()
+        for name in ("my_models", "broken", "others"):
+            sys.modules.pop(name, None)
+        status = called(monkeypatch, *TINY, *arguments)
+        return status, *capsys.readouterr()
+
+    monkeypatch.chdir(work)
+    monkeypatch.syspath_prepend(str(work))
+    return run
+
+
+def test_it_is_tested_in_every_setting(work: Path, trained: str) -> None:
     rows = pd.read_csv(work / "runs" / "results.csv")
     assert set(rows["model"]) == {"my_models:LateFusion"} and len(rows) == 6
     assert set(rows["test_setting"]) == {"image", "caption", "image+caption"}
-    assert "my_models:LateFusion (tiny) trained in image+caption on cardinality" in trained.stdout
+    assert "my_models:LateFusion (tiny) trained in image+caption on cardinality" in trained
     assert rows["possible"].all()
 
 
-def test_a_finished_run_is_read_until_its_code_changes(work: Path, trained: object) -> None:
-    command = ("model=my_models:LateFusion", "setting=image+caption", *TINY)
-    assert "finished before" in train(work, *command).stdout
+def test_a_finished_run_is_read_until_its_code_changes(work: Path, trained: str, train: Train) -> None:
+    command = ("model=my_models:LateFusion", "setting=image+caption")
+    assert "finished before" in train(*command)[1]
     path = work / "my_models.py"
     path.write_text(path.read_text().replace("nn.GELU()", "nn.ReLU()"))
-    assert "finished before" not in train(work, *command).stdout
+    assert "finished before" not in train(*command)[1]
     assert len(list((work / "runs").glob("*/results.csv"))) == 2
 
 
-def test_it_is_in_the_report(work: Path, trained: object) -> None:
-    command = [sys.executable, "-m", "analysis.report", "runs", "--out", "report"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+def test_it_is_in_the_report(work: Path, trained: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(work)
+    assert report(["runs", "--out", "report", "--workers", "1"]) == 0
     assert "my_models:LateFusion" in (work / "report" / "report.md").read_text(encoding="utf-8")
 
 
-def test_consistency_and_epochs_work_with_it(work: Path) -> None:
-    done = train(work, "model=my_models:LateFusion", "setting=caption", "training.consistency=true", *TINY)
-    assert done.returncode == 0, done.stderr
+def test_consistency_and_epochs_work_with_it(work: Path, train: Train) -> None:
+    status, _, err = train("model=my_models:LateFusion", "setting=caption", "training.consistency=true")
+    assert status == 0, err
     (folder,) = (p for p in (work / "runs").glob("my_models_LateFusion-caption-*"))
     assert json.loads((folder / "config.json").read_text())["config"]["training"]["consistency"] is True
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("model", "setting", "message"),
     [
-        ("vilbert", "choose one of visualbert"),
-        ("my_models:Missing", "my_models has no class or function Missing"),
-        ("nowhere:Model", "there is no module nowhere"),
-        ("broken:Model", "broken cannot be imported"),
-        ("others:Plain", "needs a class attribute `architecture`"),
+        ("vilbert", "", "choose one of visualbert"),
+        ("my_models:Missing", "", "my_models has no class or function Missing"),
+        ("nowhere:Model", "", "there is no module nowhere"),
+        ("broken:Model", "", "broken cannot be imported"),
+        ("others:Plain", "", "needs a class attribute `architecture`"),
+        ("my_models:LateFusion", "training.loss=distillation", "training.loss=distillation"),
     ],
 )
-def test_what_is_no_model_is_one_line(work: Path, name: str, message: str) -> None:
-    done = train(work, f"model={name}", *TINY)
-    (line,) = done.stderr.splitlines()
-    assert done.returncode == 2 and f"model={name}: " in line and message in line
-
-
-def test_a_setting_that_it_does_not_have_is_refused(work: Path) -> None:
-    done = train(work, "model=my_models:LateFusion", "training.loss=distillation", *TINY)
-    assert done.returncode == 2 and "training.loss=distillation" in done.stderr and len(done.stderr.splitlines()) == 1
+def test_what_is_no_model_or_lacks_a_setting_is_one_line(model: str, setting: str, message: str, train: Train) -> None:
+    status, _, err = train(f"model={model}", *filter(None, [setting]))
+    line = one_line(err)
+    assert status == 2 and message in line and (setting or f"model={model}: ") in line
 
 
 def test_ours_need_no_import() -> None:

@@ -27,7 +27,6 @@ from analysis.probe.report.baselines import (
     SentenceTable,
     baselines,
     blank,
-    noisy_oracle,
     shuffled,
 )
 from analysis.probe.report.baselines import _classifier as classifier
@@ -302,15 +301,6 @@ def test_what_hangs_together_is_in_one_fold(drawn: list[tuple[int, list[str], li
 
 
 # Answers and pictures of other kinds ---------------------------------------------------------------------------------
-
-
-def test_a_noisy_oracle_is_as_good_as_it_says() -> None:
-    corpus = Corpus("c", "checklist", tuple(Item(str(n), "1.jpg", ("a",), ("b", "c"), "x") for n in range(4000)), None)
-    for accuracy in (0.0, 0.7, 1.0):
-        share = np.mean(list(right(noisy_oracle(corpus, accuracy)).values()))
-        assert abs(share - accuracy) <= 4 * math.sqrt(accuracy * (1 - accuracy) / 4000)
-    one, other = (right(noisy_oracle(corpus, 0.7, seed)) for seed in (0, 1))
-    assert 0.5 < np.mean([one[key] == other[key] for key in one]) < 0.66  # independent: 0.58
 
 
 def test_blank_pictures_are_white_and_each_size_is_one() -> None:

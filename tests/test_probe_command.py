@@ -28,7 +28,7 @@ from analysis.probe.config import Probe
 from analysis.probe.corpora import predicate_noun
 from analysis.probe.corpora.items import KINDS, Answer
 from analysis.probe.inputs import SCENES_FOLDER
-from analysis.probe.report import report
+from analysis.probe.report import mistakes, report
 from analysis.probe.report.metrics import MACRO, MICRO
 from analysis.probe.report.results import Result, load_results
 from analysis.probe.run import probe
@@ -36,7 +36,8 @@ from analysis.probe.scenes import corpus as scenes
 from analysis.probe.scenes.scene_pairs import FORMAT_VERSION
 from analysis.probe.scorers.models import weights_of
 from analysis.probe.scorers.scoring import ANSWERS, read_answers
-from tests.helpers import command, one_line, start, wait_for
+from tests.helpers import called, command, one_line, start, wait_for
+from tests.predicate_noun import accuracies
 from train.config import RegionSettings
 from train.data.text import SPECIAL
 from train.models import make_model
@@ -94,11 +95,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built: Path) -> Path:
-    """A folder of its own to be in, with our own corpora, and scorers in a module. Figures are not drawn: they take
-    most of the time, and tests of the report draw them."""
+    """A folder of its own to be in, with our own corpora, and scorers in a module. Figures and thumbnails are not
+    made: they take most of the time, and tests of the report make them."""
     (tmp_path / "my_scorers.py").write_text(SCORERS)
     shutil.copytree(built, tmp_path / SCENES_FOLDER)
     monkeypatch.setattr(report, "figures", lambda _: {})
+    monkeypatch.setattr(mistakes, "data_uri", lambda *_: "data:")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     sys.modules.pop("my_scorers", None)
@@ -140,10 +142,6 @@ def test_wrong_settings_are_usage_in_one_line(argument: str) -> None:
     assert WRONG[argument] in one_line(str(error.value))
 
 
-def run_command(*arguments: str, **options: Any) -> tuple[int, str, str]:
-    return command("", *arguments, code=CODE, **options)
-
-
 def test_help_is_quick_and_whole_and_nothing_heavy_is_loaded_for_mistakes(tmp_path: Path) -> None:
     code = (
         "import sys; from analysis.probe.command import main\n"
@@ -166,7 +164,7 @@ def small(**changed: Any) -> Probe:
     return Probe(**{"count": SMALL, **changed})
 
 
-def test_without_a_model_the_floors_answer(here: Path) -> None:
+def test_without_a_model_the_baselines_answer(here: Path) -> None:
     results = probe(small(), **QUIET)
     assert [result.corpus["name"] for result in results] == ["scenes-checklist", "scenes-predicate_noun"]
     for result in results:
@@ -238,7 +236,7 @@ def test_a_scorer_without_code_needs_a_name(here: Path) -> None:
     assert probe(small(corpus="checklist"), scorer=named, **QUIET)[-1].model == "long"
 
 
-def test_overwriting_asks_the_floors_again_too(here: Path) -> None:
+def test_overwriting_measures_the_baselines_again_too(here: Path) -> None:
     sign = [1.0]
 
     def scorer(images: Any, texts: Sequence[str]) -> np.ndarray:
@@ -397,7 +395,7 @@ def test_result_files_are_measured_without_a_model(here: Path) -> None:
     answers = [Answer(str(r["id"]), "scored", (random.random(),), (random.random(),)) for r in records]
     predicate_noun.write_results(here / "LXMERT/results.csv", records, answers, "LXMERT", False)
     (result,) = probe(Probe(corpus=str(here / "LXMERT/results.csv"), floors=False), **QUIET)
-    wanted = predicate_noun.accuracies(records, answers)
+    wanted = accuracies(records, answers)
     line = by_line(result, MICRO)
     for ours, theirs in (
         (line.pair_accuracy, wanted.pair), (line.single, wanted.single), (line.same, wanted.same),
@@ -476,7 +474,7 @@ def test_scores_of_an_evaluation_set_are_written_in_the_published_columns(here: 
         rows = list(csv.DictReader(file))
     assert tuple(rows[0]) == predicate_noun.COLUMNS and len(rows) == 144
     records, answers = predicate_noun.read_results(path)
-    found = predicate_noun.accuracies(records, answers)
+    found = accuracies(records, answers)
     assert found.single is not None and found.pair == 0
     assert 100 * found.single == by_line(result, MICRO).single
     assert all(0 <= float(row["prob_target_match"]) <= 1 for row in rows)
@@ -626,7 +624,7 @@ def test_regions_made_elsewhere_are_part_of_what_a_run_is(here: Path, one_thread
     assert scored[0][0] != scored[1][0] and scored[0][2:] == scored[1][2:]
 
 
-def test_a_checklist_of_scenes_has_regions_of_a_file_for_each_picture_and_floor(here: Path, one_thread: None) -> None:
+def test_a_checklist_of_scenes_needs_regions_of_each_picture_and_the_blank_one(here: Path, one_thread: None) -> None:
     """Pictures are found by their names alone, so no two of a corpus may have one; the blank one has a name, too."""
     (here / "features").mkdir()
     random = np.random.default_rng(0)
@@ -756,11 +754,15 @@ def test_the_command_goes_on_after_ctrl_c(here: Path, capsys: pytest.CaptureFixt
     assert "scenes-predicate_noun" in out and "Report: probes/report.html" in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status"), [(["tusk=itc"], 2), (["corpus=nowhere"], 1), (["model=nowhere:it"], 1)]
-)
-def test_failures_are_one_line_with_a_status(arguments: list[str], status: int, tmp_path: Path) -> None:
-    code, _, err = run_command(*arguments, cwd=tmp_path)
-    assert code == status
-    assert one_line(err).startswith("analysis.probe: ")
+@pytest.mark.parametrize(("argument", "status"), [("tusk=itc", 2), ("corpus=nowhere", 1), ("model=nowhere:it", 1)])
+def test_failures_are_one_line_with_a_status(
+    argument: str,
+    status: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert called(monkeypatch, argument, name="analysis.probe", main=main) == status
+    assert one_line(capsys.readouterr().err).startswith("analysis.probe: ")
     assert not list(tmp_path.iterdir())

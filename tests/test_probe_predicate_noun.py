@@ -18,13 +18,13 @@ from analysis.probe.corpora.items import Answer
 from analysis.probe.corpora.predicate_noun import (
     COLUMNS,
     KEYS,
-    accuracies,
     cropped_name,
     read_records,
     read_results,
     read_set,
     write_results,
 )
+from tests.predicate_noun import accuracies
 
 CHECKED = [column for column in COLUMNS if column.startswith("result")]
 

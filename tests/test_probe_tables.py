@@ -116,8 +116,8 @@ def test_floors_stand_beside_every_number(out: Path) -> None:
     assert found[AXES[3], "first"][rule].text == "50.0"  # both rules have as much
     assert found[AXES[3], "first"][blank].text == "0.0" and found[AXES[3], "second"][blank].text == ""
     assert names.count("blind rule") == 2 and "other pictures" not in names  # nobody was shown those
-    assert "read the sentences alone" not in "".join(table.said) and "reads the sentences alone" not in names
-    assert any("Blind rule:" in note for note in table.said)
+    assert "read the sentences alone" not in "".join(table.all_notes) and "reads the sentences alone" not in names
+    assert any("Blind rule:" in note for note in table.all_notes)
 
 
 def test_salience_rules_stand_beside_every_number(out: Path) -> None:
@@ -135,7 +135,7 @@ def test_salience_rules_stand_beside_every_number(out: Path) -> None:
     both = interval_text(line.pair_accuracy, line.pair_low, line.pair_high)
     assert row[names.index("both right % [95 %]")].text == both
     assert terminal_summary(group).count("salience rule") == 2 and "salience" not in terminal_summary(of(out))
-    assert any("Salience rule:" in note for note in table.said)
+    assert any("Salience rule:" in note for note in table.all_notes)
     floors = next(table for table in tables(group) if table.name == "made-up-floors")
     assert {"most_ink", "most_central"} <= set(column(floors, "answered by"))
 
@@ -174,7 +174,7 @@ def test_averages_without_a_number_are_named_in_a_note(tmp_path: Path) -> None:
     (group,) = groups([replace(result, averages=averages)])
     table = next(table for table in tables(group) if table.name == "made-up-averages")
     assert column(table, "average") == ["Object"] and column(table, "right %") == ["61.50"]
-    assert any("Relation" in note for note in table.said) and "Relation/action" in table.csv()
+    assert any("Relation" in note for note in table.all_notes) and "Relation/action" in table.csv()
 
 
 def test_a_group_is_printed_with_its_floors(out: Path) -> None:

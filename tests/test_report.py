@@ -28,6 +28,7 @@ from analysis.layout import Cell, Table
 from analysis.paper import BIMODAL, SPLITS, TEXT_ONLY
 from analysis.tables import TABLES, overview
 from tests.grid import make_run
+from tests.helpers import called, one_line
 from tests.test_browse import Open, chrome, open_page, until  # noqa: F401
 from tests.test_tables import like_table2, made, runs_of
 from train.results.columns import TEST_SETTINGS
@@ -267,18 +268,18 @@ def test_no_runs(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_command(grid: Path, tmp_path: Path) -> None:
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "analysis.report", *arguments], capture_output=True, text=True)
-
-    out = str(tmp_path / "out")
-    done = run(str(grid), "--out", out, "--watts", "250", "--co2", "400", "--select", "model=bert", "--workers", "1")
+def test_command(
+    grid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--out", str(tmp_path / "out"), "--watts", "250", "--co2", "400", "--select", "model=bert"]
+    command = [sys.executable, "-m", "analysis.report", str(grid), *arguments, "--workers", "1"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "") and "in a browser" in done.stdout.splitlines()[-1]
     assert "at 250 W, 400 g of CO2" in (tmp_path / "out" / "tables" / "table6.md").read_text()
-    failed = run(str(tmp_path / "nothing"))
-    assert (failed.returncode, failed.stdout) == (1, "") and failed.stderr.count("\n") == 1
-    wrong = run()
-    assert (wrong.returncode, wrong.stdout) == (2, "") and wrong.stderr.count("\n") == 1
+    for wrong, status in (([str(tmp_path / "nothing")], 1), ([], 2)):
+        assert called(monkeypatch, *wrong, name="analysis.report", main=reports.main) == status
+        out, err = capsys.readouterr()
+        assert out == "" and one_line(err)
 
 
 def test_importing_analysis_loads_nothing() -> None:

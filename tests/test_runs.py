@@ -173,8 +173,8 @@ def test_a_dataset_that_moved(data: Path, tmp_path: Path) -> None:
         found.examples(found.results["dataset"].iloc[0])
     moved = load(tmp_path / "runs", data=[tmp_path / "there"])
     assert len(moved.predictions()) == 3 * 240 and moved.skipped == []
-    told = load(tmp_path / "runs", data=[tmp_path / "nowhere", tmp_path / "there"]).skipped
-    assert told == [f"data: {tmp_path / 'nowhere'}: there is no such folder"]
+    skipped = load(tmp_path / "runs", data=[tmp_path / "nowhere", tmp_path / "there"]).skipped
+    assert skipped == [f"data: {tmp_path / 'nowhere'}: there is no such folder"]
     shutil.copytree(data / "cardinality", tmp_path / "here")
     (line,) = load(tmp_path / "runs").skipped
     assert line.endswith("here: holds other data by now")

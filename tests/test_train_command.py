@@ -15,7 +15,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -26,7 +25,6 @@ from train import config, sweep
 from train.command import main as train_main
 from train.config import Run
 from train.fingerprint import fingerprint
-from train.results.predictions import read_predictions
 from train.results.store import collect_results, read_results, start_run
 from train.settings import Arguments, Job, settings
 from train.sweep import combinations, expand, job_list, run_all
@@ -404,19 +402,6 @@ def test_a_run_from_the_command_line(finished: tuple[Path, str]) -> None:
     }
     assert len(rows) == 6 and "image+caption (own)" in out and f"my runs/{folder.name}" in out
     assert sorted(path.name for path in runs.parent.iterdir()) == ["my runs", NAME]  # no outputs/, no lightning_logs/
-
-
-def test_two_processes_learn_what_one_does(finished: tuple[Path, str], work: Path) -> None:
-    arguments = [f"data={NAME}", "setting=image+caption", "seed=0", *TINY]
-    done = process(work, *arguments, "runs=two", "devices=2")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("trained in image+caption") == 1 and done.stdout.count("step      3") == 1
-    (one,), (two,) = (list((work / runs).glob("uniter-*")) for runs in ("my runs", "two"))
-    assert one.name == two.name
-    logits = [read_predictions(folder)["logit"].to_numpy() for folder in (one, two)]
-    assert not np.array_equal(*logits)  # sums of other parts: were they equal, there would have been one process
-    np.testing.assert_allclose(logits[0], logits[1], atol=1e-5)
-    shutil.rmtree(work / "two")
 
 
 def here(work: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:

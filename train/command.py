@@ -8,17 +8,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from train.settings import Arguments, Job, settings
 from travlr import cli
-
-if TYPE_CHECKING:
-    pass
-
-
-# One run -------------------------------------------------------------------------------------------------------------
-
 
 # Command line --------------------------------------------------------------------------------------------------------
 
@@ -98,5 +90,5 @@ def _help() -> str:
 
 def _first_lines(group: str) -> str:
     """The description of each file of a group, from its second line."""
-    said = {path.stem: path.read_text(encoding="utf-8").splitlines()[1] for path in (cli.CONF / group).glob("*.yaml")}
-    return "\n".join(f"  {name:<10} {said[name].removeprefix('# ')}" for name in sorted(said))
+    lines = {path.stem: path.read_text(encoding="utf-8").splitlines()[1] for path in (cli.CONF / group).glob("*.yaml")}
+    return "\n".join(f"  {name:<10} {lines[name].removeprefix('# ')}" for name in sorted(lines))

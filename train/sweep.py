@@ -39,16 +39,16 @@ def expand(arguments: Sequence[str]) -> dict[str, Job]:
         else:
             given[name] = cli.values_of(argument)
     chosen = [[f"{name}={value}" for value in given.pop(name)] for name in groups if name in given]
-    asked: list[tuple[list[str], dict[str, Any]]] = []
+    requested: list[tuple[list[str], dict[str, Any]]] = []
     for choices in itertools.product(*chosen):
         grid = cli.compose("train", [*fixed, *choices], FREE_TEXT, defaults=asdict(Arguments())).get("grid") or [{}]
-        runs = itertools.islice(combinations(grid, given), MAX_RUNS + 1 - len(asked))
-        asked += [([*fixed, *choices], changes) for changes in runs]
-        if len(asked) > MAX_RUNS:
+        runs = itertools.islice(combinations(grid, given), MAX_RUNS + 1 - len(requested))
+        requested += [([*fixed, *choices], changes) for changes in runs]
+        if len(requested) > MAX_RUNS:
             longest = max(given, key=lambda name: len(given[name]), default="experiment")
             raise cli.UsageError(f"-m: more than {MAX_RUNS:,} runs; give {longest} fewer values")
     jobs: dict[str, tuple[dict[str, Any], Job]] = {}
-    for chosen_arguments, changes in asked:
+    for chosen_arguments, changes in requested:
         job = _checked(chosen_arguments, changes)
         jobs.setdefault(repr(job), (changes, job))
     if len(jobs) > 1 and (several := [job.config.devices for _, job in jobs.values() if job.config.devices > 1]):
@@ -81,8 +81,8 @@ def _checked(arguments: Sequence[str], changes: Mapping[str, Any]) -> Job:
     try:
         return settings(arguments, changes)
     except cli.UsageError as error:
-        named = " ".join(f"{name}={value}" for name, value in changes.items() if name in IN_NAME)
-        raise cli.UsageError(f"{error} (in {named})" if named else str(error)) from None
+        line = " ".join(f"{name}={value}" for name, value in changes.items() if name in IN_NAME)
+        raise cli.UsageError(f"{error} (in {line})" if line else str(error)) from None
 
 
 def _with_names(jobs: Sequence[tuple[Mapping[str, Any], Job]]) -> dict[str, Job]:
@@ -92,13 +92,13 @@ def _with_names(jobs: Sequence[tuple[Mapping[str, Any], Job]]) -> dict[str, Job]
     names = dict.fromkeys(name for changes, _ in jobs for name in changes)
     varied = [n for n in names if len({repr(changes.get(n)) for changes, _ in jobs}) > 1 and n not in IN_NAME]
     experiments = {job.config.experiment for _, job in jobs}
-    named: dict[str, Job] = {}
+    jobs_by_name: dict[str, Job] = {}
     for changes, job in jobs:
         words = [f"{name}={getattr(job.config, name)}" for name in IN_NAME]
         words += [f"{name}={value_text(changes[name])}" for name in varied if name in changes]
         words += [f"experiment={job.config.experiment}"] if len(experiments) > 1 else []
-        named[" ".join(words)] = job
-    return named
+        jobs_by_name[" ".join(words)] = job
+    return jobs_by_name
 
 
 # Running it ----------------------------------------------------------------------------------------------------------

@@ -61,8 +61,8 @@ def seeds_cell(count: int | None) -> Cell:
 
 
 def source_cell(runs: Iterable[RunSummary]) -> Cell:
-    told = weights_of(runs)
-    return Cell(f"{OURS}, {told}" if told else OURS)
+    weights = weights_of(runs)
+    return Cell(f"{OURS}, {weights}" if weights else OURS)
 
 
 PAPER_SOURCE = Cell("paper, pretrained")
@@ -112,9 +112,9 @@ class TableBuilder:
         used: Sequence[RunSummary],
         notes: Iterable[str],
     ) -> Table:
-        told = [f"[{number}] {label}." for label, number in self.marks.items()]
+        marks = [f"[{number}] {label}." for label, number in self.marks.items()]
         frame = pd.DataFrame(self.data)
-        return Table(name, title, tuple(columns), tuple(self.best()), frame, (*notes, *told, *run_notes(used)))
+        return Table(name, title, tuple(columns), tuple(self.best()), frame, (*notes, *marks, *run_notes(used)))
 
 
 def run_notes(used: Sequence[RunSummary]) -> list[str]:
@@ -158,8 +158,8 @@ def omission_notes(runs: Runs, used: Iterable[RunSummary], every: Iterable[RunSu
     )
     lines = []
     if kinds:
-        told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-        lines.append(f"Runs of the folder that this table is not about: {told}.")
+        others = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        lines.append(f"Runs of the folder that this table is not about: {others}.")
     return lines + [f"Left out: {line}." for line in runs.skipped]
 
 

@@ -31,9 +31,9 @@ def table3(runs: Runs) -> Table:
                 [Cell(task), Cell(f"{OURS} {label}".strip()), *(_true_false_cell(found) for found in counts.values())]
             )
             for split, found in counts.items():
-                told = dict(zip(("true", "false"), found or (None, None), strict=True))
-                known = dict(zip(("paper_true", "paper_false"), paper.TABLE_3[task][split], strict=True))
-                builder.data.append({"task": task, "dataset": digest, "split": split, **told, **known})
+                ours = dict(zip(("true", "false"), found or (None, None), strict=True))
+                theirs = dict(zip(("paper_true", "paper_false"), paper.TABLE_3[task][split], strict=True))
+                builder.data.append({"task": task, "dataset": digest, "split": split, **ours, **theirs})
         builder.add([Cell(task), Cell("paper"), *(_true_false_cell(paper.TABLE_3[task][split]) for split in splits)])
     columns = [("", name) for name in ("Task", "Source", *splits.values())]
     notes = [f"{digest[:8]}: {dataset.folder}." for digest, dataset in runs.datasets.items()]
@@ -43,9 +43,9 @@ def table3(runs: Runs) -> Table:
 
 def _task_of(runs: Runs, digest: str) -> str | None:
     """What a dataset says, or the runs on it do."""
-    told = (runs.datasets[digest].manifest.get("config") or {}).get("task")
+    task = (runs.datasets[digest].manifest.get("config") or {}).get("task")
     found = runs.results.loc[runs.results["dataset"] == digest, "task"].dropna()
-    return str(told) if told else str(found.iloc[0]) if len(found) else None
+    return str(task) if task else str(found.iloc[0]) if len(found) else None
 
 
 def _true_false(runs: Runs, digest: str | None, split: str) -> tuple[int, int] | None:
@@ -96,8 +96,8 @@ def table6(runs: Runs, watts: float | None = None, grams_per_kwh: float | None =
         electricity = f", {grams_per_kwh:g} g of CO2-equivalent per kWh" if grams_per_kwh else ""
         notes.append(f"Energy and CO2e: not measured, of one run in its slowest setting at {watts:g} W{electricity}.")
     title = "Table 6. Hours of training"
-    told = [*notes, *omission_notes(runs, chosen, run_summaries(runs))]
-    return builder.table("table6", title, [("", head) for head in heads], chosen, told)
+    all_notes = [*notes, *omission_notes(runs, chosen, run_summaries(runs))]
+    return builder.table("table6", title, [("", head) for head in heads], chosen, all_notes)
 
 
 def _letters(tasks: Collection[str]) -> str:

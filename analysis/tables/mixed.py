@@ -91,8 +91,8 @@ def _mixed(runs: Runs, name: str, title: str, chosen: Sequence[RunSummary], note
             shown = [_mixed_text(found.score, found.difference) for found in printed]
             builder.paper((LETTERS[task], MODEL_NAMES[model]), [*shown, seeds_cell(printed[0].seeds)])
     tested = [(group, SHORT_SETTINGS[test]) for group in ("OOD", "InD") for test in TEST_SETTINGS]
-    told = [*notes, *omission_notes(runs, used.values(), run_summaries(runs))]
-    return builder.table(name, title, [*LABEL_COLUMNS, *tested, ("", "#sd")], list(used.values()), told)
+    all_notes = [*notes, *omission_notes(runs, used.values(), run_summaries(runs))]
+    return builder.table(name, title, [*LABEL_COLUMNS, *tested, ("", "#sd")], list(used.values()), all_notes)
 
 
 def _is_baseline(table: str, run: RunSummary, test: str) -> bool:

@@ -134,8 +134,8 @@ def _grid_table(
     used = list({run.info["name"]: run for line in lines for run in line.runs if any(c.has(run) for c in columns)}
                 .values())  # fmt: skip
     names = [*heads, *((column.group, column.name) for column in columns)]
-    told = [*MARKS, *notes, *omission_notes(runs, used, run_summaries(runs))]
-    return builder.table(name, title, names, used, told)
+    all_notes = [*MARKS, *notes, *omission_notes(runs, used, run_summaries(runs))]
+    return builder.table(name, title, names, used, all_notes)
 
 
 def table2(runs: Runs) -> Table:
@@ -289,5 +289,5 @@ def _help(run: RunSummary) -> tuple[int, bool]:
 
 
 def _help_text(steps: int, consistency: bool) -> str:
-    told = [f"reader, {steps:,} steps"] * bool(steps) + ["consistency"] * consistency
-    return " and ".join(told) or "none"
+    methods = [f"reader, {steps:,} steps"] * bool(steps) + ["consistency"] * consistency
+    return " and ".join(methods) or "none"

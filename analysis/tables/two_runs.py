@@ -57,10 +57,10 @@ def _compare_table(
     builder = TableBuilder()
     for place in places:
         result = results.get(place)
-        told: dict[str, Any] = {"split": place[0], "test_setting": place[1]}
+        columns: dict[str, Any] = {"split": place[0], "test_setting": place[1]}
         if result is None:
             builder.add([*map(Cell, (place[0], SHORT_SETTINGS[place[1]])), *[BLANK] * 8])
-            builder.data.append(told)
+            builder.data.append(columns)
             continue
         differs = adjusted[place] < LEVEL and not result.interval_low <= 0 <= result.interval_high
         higher = ("A" if result.difference > 0 else "B") if differs else "no difference shown"
@@ -73,7 +73,7 @@ def _compare_table(
             higher,
         ]
         builder.add(map(Cell, (place[0], SHORT_SETTINGS[place[1]], *texts)))
-        builder.data.append(told | vars(result) | {"p_adjusted": adjusted[place], "differs": differs})
+        builder.data.append(columns | vars(result) | {"p_adjusted": adjusted[place], "differs": differs})
     heads = ("Split", "Tested in", "Examples", "A", "B", "A - B [95 %]", "A right", "B right", "p", "Higher")
     apart = map(settings_text, differing_settings([run.settings for run in runs]))
     names = [
@@ -85,7 +85,7 @@ def _compare_table(
         *(f"{name}." for name in names),
         f"A, B, A - B: macro-F1 and its difference, with a paired bootstrap interval over {unit}.",
         "A right, B right: how many of these one run has more right of than the other. p: two-sided exact McNemar "
-        f"test, Holm-adjusted for the {len(results)} rows. Higher: told if p < {LEVEL} and the interval is without 0.",
+        f"test, Holm-adjusted for the {len(results)} rows. Higher: given if p < {LEVEL} and the interval is without 0.",
     ]
     title = f"{runs[0].info['name']} (A) and {runs[1].info['name']} (B) on the same examples"
     return builder.table("compare", title, [("", head) for head in heads], [], notes)

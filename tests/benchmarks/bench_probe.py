@@ -21,10 +21,12 @@ import transformers
 from analysis.probe.corpora.items import Corpus
 from analysis.probe.report.baselines import RULES, baselines
 from analysis.probe.report.metrics import measure
-from analysis.probe.scenes.corpus import SMOKE, build
+from analysis.probe.scenes.corpus import build
 from analysis.probe.scorers.loading import load
 from analysis.probe.scorers.scoring import score
 from tests.benchmarks.bench_generate import table
+
+SMOKE = 500  # records of a quick test
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -294,16 +294,6 @@ def _of_scenes(corpus: Corpus, truths: dict[str, SceneTruth], rule: str, seed: i
     return found
 
 
-def noisy_oracle(corpus: Corpus, accuracy: float, seed: int = 0) -> list[Answer]:
-    """Answers that are right with this probability, to check intervals with."""
-    found = []
-    for item in corpus.items:
-        right = noise(seed, "oracle", item.id) < accuracy
-        true, false = (1.0, 0.0) if right else (0.0, 1.0)
-        found.append(Answer(item.id, "scored", (true,) * len(item.positives), (false,) * len(item.negatives)))
-    return found
-
-
 # Models that see another picture -------------------------------------------------------------------------------------
 
 

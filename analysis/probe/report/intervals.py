@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -53,17 +53,9 @@ class Clustering:
         """(N, 2) clusters, numbered from 0 without gaps."""
         return np.unique(self.clusters, return_inverse=True)[1].reshape(-1, 2)
 
-    @cached_property
+    @property
     def _connected(self) -> tuple[np.ndarray, bool]:
-        first, second = self._dense.T
-        number = int(self._dense.max(initial=-1)) + 1
-        links = coo_array((np.ones(len(self), bool), (first, second)), shape=(number, number))
-        part = connected_components(links, directed=False)[1] if number else np.zeros(0, np.int64)
-        units = np.bincount(part[first], minlength=number)
-        sizes = np.bincount(first, minlength=number) + np.bincount(second[second != first], minlength=number)
-        largest = np.zeros(number, np.int64)
-        np.maximum.at(largest, part, sizes)
-        return part[first], bool((largest < units).any())
+        return _components(np.ascontiguousarray(self.clusters, np.int64).tobytes())
 
     @property
     def connected(self) -> np.ndarray:
@@ -115,6 +107,21 @@ class Clustering:
         terms, both = [variance(*grouping) for grouping in self.groupings], variance(*self.intersections)
         total = sum(terms) - both
         return total if total > ROUNDING * sum(terms) else max(both, *(term / (1 + self.dyadic) for term in terms))
+
+
+@lru_cache(maxsize=256)  # all rules and models have the same groups of items
+def _components(clusters: bytes) -> tuple[np.ndarray, bool]:
+    """`connected` and `crossed` of a `Clustering`. clusters: (N, 2) int64."""
+    dense = np.unique(np.frombuffer(clusters, np.int64), return_inverse=True)[1].reshape(-1, 2)
+    first, second = dense.T
+    number = int(dense.max(initial=-1)) + 1
+    links = coo_array((np.ones(len(dense), bool), (first, second)), shape=(number, number))
+    part = connected_components(links, directed=False)[1] if number else np.zeros(0, np.int64)
+    units = np.bincount(part[first], minlength=number)
+    sizes = np.bincount(first, minlength=number) + np.bincount(second[second != first], minlength=number)
+    largest = np.zeros(number, np.int64)
+    np.maximum.at(largest, part, sizes)
+    return part[first], bool((largest < units).any())
 
 
 @dataclass(frozen=True)

@@ -152,11 +152,11 @@ def _groups(items: Sequence[Item], of: Callable[[Item], str]) -> dict[str, np.nd
 
 def _line(by: str, value: str, found: Outcomes, places: np.ndarray, seed: int) -> MetricRow:
     scored = places[found.scored[places]]
+    both, units = scored_pairs(found, scored), found.units.take(scored)
     values: dict[str, Any] = {}
     if len(scored):
-        values |= _share("single", found.right[scored], found.units.take(scored), seed)
+        values |= _share("single", found.right[scored], units, seed)
         values["published"] = 100 * float(found.published[scored].mean())
-    both = scored_pairs(found, scored)
     if len(both):
         values |= _pair_values(found, both, seed)
     if found.itm is not None and len(scored):
@@ -164,22 +164,21 @@ def _line(by: str, value: str, found: Outcomes, places: np.ndarray, seed: int) -
         share = _share("itm", right, found.units.take(item), seed)
         values |= itm_shares(found.itm[scored].sum(axis=0))
         values |= {"itm_low": share["itm_low"], "itm_high": share["itm_high"]}
-    return MetricRow(by=by, value=value, **_counts(found, places), **values)
+    return MetricRow(by=by, value=value, **_counts(found, places, units, len(both)), **values)
 
 
-def _counts(found: Outcomes, places: np.ndarray) -> dict[str, Any]:
-    """The counts of a row."""
+def _counts(found: Outcomes, places: np.ndarray, units: Clustering, pairs: int) -> dict[str, Any]:
+    """The counts of a row. units: of the scored items."""
     statuses = found.statuses[places]
-    scored = places[statuses == "scored"]
     grades = sorted({grade for n in places.tolist() if (grade := found.items[n].labels.get(GRADE, ""))})
-    sizes = found.units.take(scored).sizes()
+    sizes = units.sizes()
     return {
         "total": len(places),
         **{status: int((statuses == status).sum()) for status in STATUSES},
         "clusters": min(map(len, sizes)),
         "largest": max(int(counts.max(initial=0)) for counts in sizes),
-        "ties": int(found.tie[scored].sum()),
-        "pairs": len(scored_pairs(found, scored)),
+        "ties": int(found.tie[places].sum()),
+        "pairs": pairs,
         "mixed": " and ".join(grades) if len(grades) > 1 else "",
     }
 
@@ -254,10 +253,10 @@ def _mean_of_axes(found: Outcomes, axes: dict[str, np.ndarray], seed: int) -> Me
     for n, places in enumerate(axes.values()):
         code[places] = 2 * n
     scored = np.sort(every[found.scored[every]])
+    both, units = scored_pairs(found, scored), found.units.take(scored)
     values: dict[str, Any] = {}
     if len(scored):
-        values = _means("single", code[scored] + found.right[scored], len(axes), found.units.take(scored), seed)
-    both = scored_pairs(found, scored)
+        values = _means("single", code[scored] + found.right[scored], len(axes), units, seed)
     if len(both):
         codes = code[both[:, 0]] + found.right[both].all(axis=1)
         pair = _means("pair", codes, len(axes), pair_clusters(found, both), seed)
@@ -266,7 +265,7 @@ def _mean_of_axes(found: Outcomes, axes: dict[str, np.ndarray], seed: int) -> Me
         right, item = _sentences(found.itm, scored)
         itm = _means("itm", code[item] + right, len(axes), found.units.take(item), seed)
         values |= {"itm_accuracy": itm["itm"], "itm_low": itm["itm_low"], "itm_high": itm["itm_high"]}
-    return MetricRow(by="all", value=MACRO, **_counts(found, every), **values)
+    return MetricRow(by="all", value=MACRO, **_counts(found, every, units, len(both)), **values)
 
 
 def _means(name: str, codes: np.ndarray, groups: int, units: Clustering, seed: int) -> dict[str, float | None]:

@@ -182,7 +182,7 @@ def _lead(contents: Sequence[GroupReport]) -> str:
 
 
 def _scrolled(table: Table) -> str:
-    notes = f"<details><summary>Notes</summary>{html_list(table.said)}</details>" if table.said else ""
+    notes = f"<details><summary>Notes</summary>{html_list(table.all_notes)}</details>" if table.all_notes else ""
     title = html.escape(table.title)
     return f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">{table.html()}</div>{notes}'
 

@@ -30,7 +30,6 @@ from travlr.workers import Progress, run
 
 T = TypeVar("T")
 COUNTS = {"checklist": 3600, "predicate_noun": 2584}  # records by default
-SMOKE = 500  # records for a quick test of a scorer
 MIN_COUNT = {"checklist": 144, "predicate_noun": 6}
 MAX_COUNT = 1_000_000
 CHUNK_PAIRS = 64  # pairs per chunk

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -69,31 +70,13 @@ def clip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> Sc
 def siglip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> ScorerParts:
     """Log-odds of a match. SigLIP was trained on texts padded to full length, without a mask."""
     longest = model.config.text_config.max_position_embeddings
-    tokens = tokenizer_function(
-        name,
-        tokenizer,
-        longest,
-        padding="max_length",
-        max_length=longest,
-        truncation=False,
-        return_attention_mask=False,
-    )
+    options = {"padding": "max_length", "max_length": longest, "truncation": False, "return_attention_mask": False}
 
     def judge(both: Tensors) -> Tensor:
         return cosine(both) * model.logit_scale.exp() + model.logit_bias
 
-    parts = clip(name, model, tokenizer, processor, head)
-    return ScorerParts(
-        model,
-        partial(words_of, tokenizer),
-        parts.prepare,
-        tokens,
-        parts.see,
-        parts.read,
-        judge,
-        0.0,
-        processor=processor,
-    )
+    tokens = tokenizer_function(name, tokenizer, longest, **options)
+    return replace(clip(name, model, tokenizer, processor, head), tokens=tokens, judge=judge, threshold=0.0)
 
 
 def blip(name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> ScorerParts:
