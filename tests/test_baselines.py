@@ -15,10 +15,10 @@ from travlr import Count, GenerateArguments, Image, generate_dataset, open_datas
 from travlr.audit.__main__ import main as audit_command
 from travlr.baselines import (
     ALL,
-    BASELINES,
     FILE,
-    Examples,
-    Result,
+    RULES,
+    RuleScore,
+    SplitArrays,
     _scores,
     best_unbound,
     dataset_baselines,
@@ -42,7 +42,7 @@ def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="module")
-def results(data: Path) -> list[Result]:
+def results(data: Path) -> list[RuleScore]:
     return score_baselines(data)
 
 
@@ -71,7 +71,7 @@ def test_arrays_agree_with_the_objects_of_each_example(data: Path) -> None:
             assert arrays.places[i, noun].tolist() == place
 
 
-def test_rules_that_see_no_scene_are_at_chance_and_unbound_ones_are_not(results: list[Result]) -> None:
+def test_rules_that_see_no_scene_are_at_chance_and_unbound_ones_are_not(results: list[RuleScore]) -> None:
     accuracy = {(result.baseline, result.split): result.accuracy for result in results}
     for split in ("test_ind", "test_ood"):
         assert abs(accuracy["query", split] - 50) < 3
@@ -79,9 +79,9 @@ def test_rules_that_see_no_scene_are_at_chance_and_unbound_ones_are_not(results:
         assert all(0 <= value <= 100 for value in accuracy.values())
 
 
-def test_no_rule_sees_what_decides(data: Path, results: list[Result]) -> None:
+def test_no_rule_sees_what_decides(data: Path, results: list[RuleScore]) -> None:
     task = TASKS[str(open_dataset(data)["train"].columns("task")["task"][0])]
-    allowed = {rule.name for rule in BASELINES if task.decided_by not in rule.bound_for}
+    allowed = {rule.name for rule in RULES if task.decided_by not in rule.bound_for}
     assert {result.baseline for result in results} == allowed | {ALL}
     if task.decided_by in ("count", "counts"):
         assert "word counts" not in allowed
@@ -111,7 +111,7 @@ def test_the_file_of_baselines_is_read_until_the_content_changes(data: Path, mon
     path.unlink()
 
 
-def test_the_best_rule_of_each_split(results: list[Result]) -> None:
+def test_the_best_rule_of_each_split(results: list[RuleScore]) -> None:
     for split, best in best_unbound(results).items():
         assert best.accuracy == max(result.accuracy for result in results if result.split == split)
         assert best.interval[0] <= best.accuracy <= best.interval[1] and best.couples is not None
@@ -122,7 +122,7 @@ def test_rules_that_are_planted_are_found(data: Path) -> None:
     dataset = open_dataset(data)
     words = word_lists(read_split(data, dataset.manifest, "train"))
     arrays = {split: examples_of(read_split(data, dataset.manifest, split), words) for split in ("train", "test_ind")}
-    planted: dict[str, Callable[[Examples], np.ndarray]] = {
+    planted: dict[str, Callable[[SplitArrays], np.ndarray]] = {
         "occupied cells": lambda e: e.cells[:, 0, 0],
         "first and last object": lambda e: e.ends[:, 0, 0] == 0,
         "counts of other attributes": lambda e: 3 * e.counts[:, 0] > e.total,
@@ -132,7 +132,7 @@ def test_rules_that_are_planted_are_found(data: Path) -> None:
     for name, answers_of in planted.items():
         if name == "counts of other attributes" and (arrays["train"].nouns[:, :, 0] >= 0).any():
             continue  # the queries name colours
-        rule = next(rule for rule in BASELINES if rule.name == name)
+        rule = next(rule for rule in RULES if rule.name == name)
         splits = {split: replace(e, answers=answers_of(e)) for split, e in arrays.items()}
         if len(set(splits["train"].answers)) < 2:
             continue
@@ -146,8 +146,10 @@ def test_command(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0].split() == ["rule", "test_ind", "test_ood", "cannot", "see"] and lines[-1].startswith(ALL)
 
 
-def test_the_audit_prints_and_keeps_the_rules(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (data / FILE).unlink(missing_ok=True)
+def test_the_audit_prints_the_rules_and_writes_them_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "d"
+    config: Any = TASKS["cardinality"].Config(count=Count(400, 0, 100, 100), image=Image(cell=8))
+    generate_dataset(config, GenerateArguments(str(data), workers=1), log=lambda line: None)
     assert audit_command([str(data), "--no-baselines", "--workers", "1"]) == 0 and not (data / FILE).exists()
     assert ALL not in capsys.readouterr().out
     assert audit_command([str(data), "--workers", "1"]) == 0 and (data / FILE).exists()

@@ -85,7 +85,7 @@ C = "task=cardinality"
 USAGE: dict[str, tuple[list[str], str]] = {
     "no task": ([], "task= is missing; choose one of spatiality, cardinality, quantifiers, comparison"),
     "unknown task": (["task=spatial"], "task=spatial: choose one of spatiality, cardinality"),
-    "unknown preset": ([C, "preset=papre"], "preset=papre: choose one of paper, released"),
+    "unknown preset": ([C, "preset=papre"], "preset=papre: choose one of paper, strict, released"),
     "near miss": ([C, "sed=3"], "there is no setting 'sed'; did you mean seed?"),
     "near miss inside": ([C, "world.colums=3"], "there is no setting 'world.colums'; did you mean world.columns"),
     "another task's": ([C, "third_region=empty"], "there is no setting 'third_region'"),

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers import ROOT, flip, one_line, wait_for
-from train.results.baselines import Baseline
+from train.results.baselines import BaselineScore
 from train.results.columns import RESULT_COLUMNS, TEST_SETTINGS
 from train.results.predictions import predictions_table, read_predictions, write_predictions
 from train.results.provenance import commit, environment, hardware, provenance
@@ -47,7 +47,7 @@ CONFIG: dict[str, Any] = {
     "seed": 0,
     "rate": 1e-3,
 }
-BASELINES = {"query": Baseline(50.0, 50.0), "query_objects": Baseline(61.5, 62.25)}
+BASELINES = {"query": BaselineScore(50.0, 50.0), "query_objects": BaselineScore(61.5, 62.25)}
 SIZES = {"test_ind": 200, "test_ood": 400}
 COUPLES = CoupleScores(25.0, 20.0, 30.0)
 # Columns that not all results have.

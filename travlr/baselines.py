@@ -42,7 +42,7 @@ LEAST = 20  # examples in a leaf of a decision tree
 
 
 @dataclass(frozen=True)
-class Examples:
+class SplitArrays:
     """N examples as arrays.
 
     operators: (N, O), the arguments of a query that describe no objects: a number itself, a word ("left") as a number
@@ -75,11 +75,11 @@ class Examples:
         return np.where(words < 0, -1, np.take_along_axis(self.counts, np.maximum(words, 0), 1))
 
 
-Features = Callable[[Examples], np.ndarray]
+Features = Callable[[SplitArrays], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Baseline:
+class Rule:
     """A rule. blind: what it cannot see. features: (N, F) numbers that it sees beside the words of the query.
 
     bound_for: kinds of task (`Task.decided_by`) for which these features hold what decides, so that the rule is no
@@ -95,15 +95,15 @@ class Baseline:
     noun: int | None = None
 
 
-def _query(e: Examples) -> np.ndarray:
+def _query(e: SplitArrays) -> np.ndarray:
     return np.concatenate([e.operators, e.nouns.reshape(len(e.total), -1)], 1)
 
 
-def _total(e: Examples) -> np.ndarray:
+def _total(e: SplitArrays) -> np.ndarray:
     return e.total[:, None]
 
 
-def _sorted_counts(e: Examples) -> np.ndarray:
+def _sorted_counts(e: SplitArrays) -> np.ndarray:
     """Counts of colours and of shapes, each in descending order; how many shapes have the number that a query names."""
     colours, shapes = e.counts[:, : e.colours], e.counts[:, e.colours :]
     named = (shapes == e.operators[:, -1:]).sum(1, keepdims=True)
@@ -111,7 +111,7 @@ def _sorted_counts(e: Examples) -> np.ndarray:
 
 
 def _count_of(noun: int) -> Features:
-    def features(e: Examples) -> np.ndarray:
+    def features(e: SplitArrays) -> np.ndarray:
         counts = e.noun_counts(noun)
         rest = e.total[:, None] - counts
         largest = e.counts[:, e.colours :].max(1, keepdims=True)
@@ -120,32 +120,32 @@ def _count_of(noun: int) -> Features:
     return features
 
 
-def _word_counts(e: Examples) -> np.ndarray:
+def _word_counts(e: SplitArrays) -> np.ndarray:
     """Counts of the words of both nouns, each word alone, and the total."""
     return np.concatenate([*(e.noun_counts(noun) for noun in range(e.nouns.shape[1])), _total(e)], 1)
 
 
-def _others(e: Examples) -> np.ndarray:
+def _others(e: SplitArrays) -> np.ndarray:
     """Objects that no word of the query describes, at least: the total without the counts of its words."""
     counts = np.concatenate([e.noun_counts(noun) for noun in range(e.nouns.shape[1])], 1)
     return (e.total - np.maximum(counts, 0).sum(1))[:, None]
 
 
-def _words_present(e: Examples) -> np.ndarray:
+def _words_present(e: SplitArrays) -> np.ndarray:
     present = (e.counts > 0).astype(np.int64)
     return np.concatenate(
         [present[:, : e.colours].sum(1, keepdims=True), present[:, e.colours :].sum(1, keepdims=True)], 1
     )
 
 
-def _other_attributes(e: Examples) -> np.ndarray:
+def _other_attributes(e: SplitArrays) -> np.ndarray:
     """Counts of the colours where the nouns name shapes alone, of the shapes where they name colours alone."""
     colours, shapes = e.counts[:, : e.colours], e.counts[:, e.colours :]
     names_colour, names_shape = (np.any(e.nouns[:, :, [kind]] >= 0, axis=1) for kind in (0, 1))
     return np.concatenate([np.where(names_colour, -1, colours), np.where(names_shape, -1, shapes)], 1)
 
 
-def _another_word(e: Examples) -> np.ndarray:
+def _another_word(e: SplitArrays) -> np.ndarray:
     """The count of the word after the first noun's in the list of its kind; -1 where the second noun names it."""
     word = e.nouns[:, 0].max(1)
     first, number = np.where(word < e.colours, 0, e.colours), np.where(word < e.colours, e.colours, e.counts.shape[1])
@@ -154,11 +154,11 @@ def _another_word(e: Examples) -> np.ndarray:
     return np.where(described, -1, np.take_along_axis(e.counts, np.maximum(after, 0)[:, None], 1)[:, 0])[:, None]
 
 
-def _distractors(e: Examples) -> np.ndarray:
+def _distractors(e: SplitArrays) -> np.ndarray:
     return (e.total - e.described)[:, None]
 
 
-def _order(e: Examples) -> np.ndarray:
+def _order(e: SplitArrays) -> np.ndarray:
     """Which noun the caption mentions first, and the position of each."""
     words = e.nouns.max(2)  # the shape, or the colour where there is no shape
     position = np.where(words < 0, -1, np.take_along_axis(e.first, np.maximum(words, 0), 1))
@@ -170,51 +170,49 @@ def _place_of(noun: int) -> Features:
     return lambda e: e.places[:, noun]
 
 
-def _cells(e: Examples) -> np.ndarray:
+def _cells(e: SplitArrays) -> np.ndarray:
     """The occupied cells, and how many there are in each row, each column and each half."""
     rows, columns = e.cells.sum(2), e.cells.sum(1)
     halves = [part[:, : part.shape[1] // 2].sum(1, keepdims=True) for part in (rows, columns)]
     return np.concatenate([e.cells.reshape(len(e.total), -1), rows, columns, *halves], 1)
 
 
-def _ends(e: Examples) -> np.ndarray:
+def _ends(e: SplitArrays) -> np.ndarray:
     return e.ends.reshape(len(e.total), -1)
 
 
-def _length(e: Examples) -> np.ndarray:
+def _length(e: SplitArrays) -> np.ndarray:
     return e.length[:, None]
 
 
-def _picture(e: Examples) -> np.ndarray:
+def _picture(e: SplitArrays) -> np.ndarray:
     return e.picture[:, None]
 
 
-BASELINES = (
-    Baseline("query", "the scene", lambda e: np.zeros((len(e.total), 0), np.int64)),
-    Baseline("total", "all but the number of objects", _total),
-    Baseline("length", "all but the length of the caption", _length),
-    Baseline("size of the picture file", "what the picture shows", _picture),
-    Baseline("occupied cells", "colours and shapes", _cells),
-    Baseline("first and last object", "the other objects", _ends, alone_for=("place",)),
-    Baseline("order of mention", "counts and places", _order),
-    Baseline("words present", "how many objects have a colour or shape", _words_present),
-    Baseline("sorted counts", "which count belongs to which colour or shape", _sorted_counts),
-    Baseline("counts of other attributes", "the attributes that the query names", _other_attributes),
-    Baseline("count of another word", "the objects that the query describes", _another_word),
-    Baseline("other objects", "the objects that the query describes", _others, ("count",), alone_for=("counts",)),
-    Baseline("distractors", "the objects that the query describes", _distractors, ("count", "counts"), ("binding",)),
-    Baseline("count of first noun", "the other noun", _count_of(0), bound_for=("count",), noun=0),
-    Baseline("count of second noun", "the first noun", _count_of(1), bound_for=("count",), noun=1),
-    Baseline("word counts", "which colour belongs to which shape", _word_counts, bound_for=("count", "counts")),
-    Baseline("place of first noun", "the other object", _place_of(0), bound_for=("count", "counts", "binding"), noun=0),
-    Baseline(
-        "place of second noun", "the first object", _place_of(1), bound_for=("count", "counts", "binding"), noun=1
-    ),
+RULES = (
+    Rule("query", "the scene", lambda e: np.zeros((len(e.total), 0), np.int64)),
+    Rule("total", "all but the number of objects", _total),
+    Rule("length", "all but the length of the caption", _length),
+    Rule("size of the picture file", "what the picture shows", _picture),
+    Rule("occupied cells", "colours and shapes", _cells),
+    Rule("first and last object", "the other objects", _ends, alone_for=("place",)),
+    Rule("order of mention", "counts and places", _order),
+    Rule("words present", "how many objects have a colour or shape", _words_present),
+    Rule("sorted counts", "which count belongs to which colour or shape", _sorted_counts),
+    Rule("counts of other attributes", "the attributes that the query names", _other_attributes),
+    Rule("count of another word", "the objects that the query describes", _another_word),
+    Rule("other objects", "the objects that the query describes", _others, ("count",), alone_for=("counts",)),
+    Rule("distractors", "the objects that the query describes", _distractors, ("count", "counts"), ("binding",)),
+    Rule("count of first noun", "the other noun", _count_of(0), bound_for=("count",), noun=0),
+    Rule("count of second noun", "the first noun", _count_of(1), bound_for=("count",), noun=1),
+    Rule("word counts", "which colour belongs to which shape", _word_counts, bound_for=("count", "counts")),
+    Rule("place of first noun", "the other object", _place_of(0), bound_for=("count", "counts", "binding"), noun=0),
+    Rule("place of second noun", "the first object", _place_of(1), bound_for=("count", "counts", "binding"), noun=1),
 )
 
 
 @dataclass(frozen=True)
-class Result:
+class RuleScore:
     """The score of a rule on a split, in percent.
 
     interval: 95 % of the accuracy, over couples. couples: percent of couples with both answers right; None where the
@@ -231,7 +229,7 @@ class Result:
     examples: int
 
 
-def score_baselines(folder: str | Path) -> list[Result]:
+def score_baselines(folder: str | Path) -> list[RuleScore]:
     """Fit every unbound rule on train and score it on the other splits; the last is a tree on all features together.
 
     Raises `ValueError` if the folder is not a dataset, or lacks its train split.
@@ -244,12 +242,12 @@ def score_baselines(folder: str | Path) -> list[Result]:
     task = TASKS[str(tables["train"]["task"][0])]
     splits = {split: examples_of(table, words) for split, table in tables.items()}
     nouns = splits["train"].nouns.shape[1]
-    rules = [r for r in BASELINES if task.decided_by not in r.bound_for and (r.noun or 0) < nouns]
+    rules = [r for r in RULES if task.decided_by not in r.bound_for and (r.noun or 0) < nouns]
     found = [result for rule in rules for result in _scores(rule.name, rule.blind, [rule], splits)]
     return found + _best([_scores(ALL, "binding", group, splits) for group in _groups(rules, task.decided_by, nouns)])
 
 
-def dataset_baselines(folder: str | Path) -> list[Result]:
+def dataset_baselines(folder: str | Path) -> list[RuleScore]:
     """As `score_baselines`; from the file in the dataset's folder where there is one, else computed and written there.
 
     Raises `ValueError` as `score_baselines` does.
@@ -259,7 +257,7 @@ def dataset_baselines(folder: str | Path) -> list[Result]:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         held = json.loads(regular(path).read_text(encoding="utf-8"))
         if {name: held[name] for name in identity} == identity:
-            return [Result(**entry | {"interval": tuple(entry["interval"])}) for entry in held["results"]]
+            return [RuleScore(**entry | {"interval": tuple(entry["interval"])}) for entry in held["results"]]
     results = score_baselines(folder)
     text = json.dumps(identity | {"results": [asdict(result) for result in results]}, indent=1)
     with contextlib.suppress(OSError), replacing(path) as temporary:  # some folders cannot be written
@@ -267,9 +265,9 @@ def dataset_baselines(folder: str | Path) -> list[Result]:
     return results
 
 
-def best_unbound(results: Sequence[Result]) -> dict[str, Result]:
+def best_unbound(results: Sequence[RuleScore]) -> dict[str, RuleScore]:
     """split -> the rule with the highest accuracy there."""
-    best: dict[str, Result] = {}
+    best: dict[str, RuleScore] = {}
     for result in results:
         if result.split not in best or result.accuracy > best[result.split].accuracy:
             best[result.split] = result
@@ -279,7 +277,7 @@ def best_unbound(results: Sequence[Result]) -> dict[str, Result]:
 ALL = "all unbound features"
 
 
-def _groups(rules: Sequence[Baseline], decided_by: str, nouns: int) -> list[list[Baseline]]:
+def _groups(rules: Sequence[Rule], decided_by: str, nouns: int) -> list[list[Rule]]:
     """Rules whose features together are unbound still: of a task that compares two nouns, those about one noun."""
     together = [rule for rule in rules if decided_by not in rule.alone_for]
     if decided_by == "binding":
@@ -287,12 +285,12 @@ def _groups(rules: Sequence[Baseline], decided_by: str, nouns: int) -> list[list
     return [[rule for rule in together if rule.noun in (None, noun)] for noun in range(nouns)]
 
 
-def _best(alternatives: list[list[Result]]) -> list[Result]:
+def _best(alternatives: list[list[RuleScore]]) -> list[RuleScore]:
     """Of each split the best of some rules."""
     return [max(results, key=lambda result: result.accuracy) for results in zip(*alternatives, strict=True)]
 
 
-def _scores(name: str, blind: str, rules: Sequence[Baseline], splits: dict[str, Examples]) -> list[Result]:
+def _scores(name: str, blind: str, rules: Sequence[Rule], splits: dict[str, SplitArrays]) -> list[RuleScore]:
     try:
         from sklearn.ensemble import HistGradientBoostingClassifier
         from sklearn.metrics import f1_score
@@ -301,7 +299,7 @@ def _scores(name: str, blind: str, rules: Sequence[Baseline], splits: dict[str, 
     except ImportError:
         raise ValueError("baselines need scikit-learn; install it with pip install -e .[train]") from None
 
-    def features(examples: Examples) -> np.ndarray:
+    def features(examples: SplitArrays) -> np.ndarray:
         return np.concatenate([_query(examples), *(rule.features(examples) for rule in rules)], 1)
 
     train = splits["train"]
@@ -317,7 +315,7 @@ def _scores(name: str, blind: str, rules: Sequence[Baseline], splits: dict[str, 
         predictions = tree.predict(features(examples))
         f1 = float(f1_score(examples.answers, predictions, average="macro"))
         accuracy, interval, couples = _accuracy(predictions == examples.answers, examples.answers)
-        results.append(Result(name, blind, split, accuracy, interval, 100 * f1, couples, len(predictions)))
+        results.append(RuleScore(name, blind, split, accuracy, interval, 100 * f1, couples, len(predictions)))
     return results
 
 
@@ -352,7 +350,7 @@ def word_lists(train: pa.Table) -> tuple[list[str], list[str]]:
     return colours, shapes
 
 
-def examples_of(table: pa.Table, words: tuple[list[str], list[str]]) -> Examples:
+def examples_of(table: pa.Table, words: tuple[list[str], list[str]]) -> SplitArrays:
     """A split, as `read_split` returns it, as arrays. words: colours and shapes."""
     colours, shapes = words
     objects = table["objects"].combine_chunks()
@@ -372,7 +370,7 @@ def examples_of(table: pa.Table, words: tuple[list[str], list[str]]) -> Examples
     cells = np.zeros((len(table), int(row.max()) + 1, int(column.max()) + 1), bool)
     cells[example, row, column] = True
     columns = np.stack([colour, shape, row, column], 1)
-    return Examples(
+    return SplitArrays(
         operators,
         nouns,
         counts,
@@ -390,7 +388,7 @@ def examples_of(table: pa.Table, words: tuple[list[str], list[str]]) -> Examples
 
 
 def _queries(forms: Sequence[str], words: tuple[list[str], list[str]]) -> tuple[np.ndarray, np.ndarray]:
-    """`Examples.operators` and `Examples.nouns` of queries."""
+    """`SplitArrays.operators` and `SplitArrays.nouns` of queries."""
     colours, shapes = words
     operators = _operators(forms)
     rows: dict[str, tuple[list[int], list[tuple[int, int]]]] = {}
@@ -437,7 +435,7 @@ def _matches(nouns: np.ndarray, noun: int, colours: int, example: np.ndarray, co
 
 
 def _described(nouns: np.ndarray, colours: int, example: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """`Examples.described`."""
+    """`SplitArrays.described`."""
     any_noun = np.zeros(len(example), bool)
     for noun in range(nouns.shape[1]):
         any_noun |= _matches(nouns, noun, colours, example, columns)
@@ -445,7 +443,7 @@ def _described(nouns: np.ndarray, colours: int, example: np.ndarray, columns: np
 
 
 def _places(nouns: np.ndarray, colours: int, example: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """`Examples.places`. columns: (objects, 4), colour, shape, row and column of each."""
+    """`SplitArrays.places`. columns: (objects, 4), colour, shape, row and column of each."""
     places = np.full((len(nouns), nouns.shape[1], 2), -1)
     for noun in range(nouns.shape[1]):
         match = _matches(nouns, noun, colours, example, columns)
@@ -458,7 +456,7 @@ def _places(nouns: np.ndarray, colours: int, example: np.ndarray, columns: np.nd
 # Command line ---------------------------------------------------------------------------------------------------------
 
 
-def table(results: Sequence[Result]) -> str:
+def table(results: Sequence[RuleScore]) -> str:
     """The accuracy of each rule on each split with half its 95 % interval, in percent, and what the rule cannot see."""
     splits = list(dict.fromkeys(result.split for result in results))
     by_place = {(result.baseline, result.split): result for result in results}
@@ -470,7 +468,7 @@ def table(results: Sequence[Result]) -> str:
     return "\n".join(lines)
 
 
-def _score_text(result: Result) -> str:
+def _score_text(result: RuleScore) -> str:
     return f"{result.accuracy:.1f} ± {(result.interval[1] - result.interval[0]) / 2:.1f}"
 
 

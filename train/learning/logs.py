@@ -67,11 +67,13 @@ class Wandb(WandbLogger):
     """
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
-        import wandb
-
         mode = os.environ.get("WANDB_MODE") or "offline"
         if mode not in MODES:
             raise ValueError(f"WANDB_MODE={mode}: choose one of {', '.join(MODES)}")
+        if mode != "online":
+            os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # it would report to its makers over the network
+        import wandb
+
         wandb_run = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or "travlr",
             name=folder.name,

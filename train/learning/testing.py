@@ -17,7 +17,7 @@ from train.data.inputs import Inputs
 from train.learning.batches import TOKENS, RunData, test_rows
 from train.learning.reader import distinct
 from train.models.layers import Model
-from train.results.baselines import Baseline, QueryTexts, text_baselines
+from train.results.baselines import BaselineScore, QueryTexts, text_baselines
 from train.results.columns import TEST_SPLITS
 from train.results.predictions import predictions_table
 from train.results.scores import Scores, by_group, couple_scores, score
@@ -49,7 +49,7 @@ def test_matrix(data: RunData, model: Model, device: str, precision: str) -> Tes
         examples = data.examples(split)
         baselines = text_baselines(seen, QueryTexts(examples.queries, examples.answers, examples.objects))
         if split in unbound:
-            baselines["unbound"] = Baseline(unbound[split].macro_f1, unbound[split].accuracy)
+            baselines["unbound"] = BaselineScore(unbound[split].macro_f1, unbound[split].accuracy)
         scenes = np.unique(examples.grid, axis=0, return_inverse=True)[1]  # clusters for intervals
         for setting, logits in predict(model, examples, data.run.test_settings, where, precision).items():
             found = {

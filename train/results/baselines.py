@@ -22,7 +22,7 @@ class QueryTexts:
 
 
 @dataclass(frozen=True)
-class Baseline:
+class BaselineScore:
     """Scores of a rule, percent. Where the rule tosses a coin, half an example counts for either answer."""
 
     macro_f1: float
@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"\d+")
 _ATTRIBUTE = re.compile(rf"\b(?:{'|'.join((*COLOURS, *SHAPES))})s?\b")
 
 
-def text_baselines(train: QueryTexts, test: QueryTexts) -> dict[str, Baseline]:
+def text_baselines(train: QueryTexts, test: QueryTexts) -> dict[str, BaselineScore]:
     """The baselines `query` and `query_objects`, fitted on `train` and applied to `test`.
 
     Each answers as the majority of training examples with the same query text (and number of objects). Where that
@@ -88,7 +88,7 @@ def _votes(levels: list[np.ndarray], answers: np.ndarray) -> np.ndarray:
     return votes
 
 
-def _baseline(answers: np.ndarray, votes: np.ndarray) -> Baseline:
+def _baseline(answers: np.ndarray, votes: np.ndarray) -> BaselineScore:
     hits, false_alarms = votes[answers].sum(), votes[~answers].sum()
     counts = np.array([hits, answers.sum() - hits, false_alarms, (~answers).sum() - false_alarms])
-    return Baseline(100 * float(f1_scores(counts).mean()), 100 * float(counts[0] + counts[3]) / len(answers))
+    return BaselineScore(100 * float(f1_scores(counts).mean()), 100 * float(counts[0] + counts[3]) / len(answers))

@@ -24,7 +24,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from train.results.baselines import Baseline
+from train.results.baselines import BaselineScore
 from train.results.columns import RESULT_COLUMNS, Row
 from train.results.predictions import write_predictions
 from train.results.scores import TEST, CoupleScores, Scores
@@ -137,7 +137,7 @@ def result_row(
     test_setting: str,
     split: str,
     scores: Scores,
-    baselines: Mapping[str, Baseline],
+    baselines: Mapping[str, BaselineScore],
     groups: Mapping[str, Scores] | None = None,
     couples: CoupleScores | None = None,
     possible: bool | None = None,

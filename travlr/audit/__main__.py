@@ -13,7 +13,7 @@ from dataclasses import asdict
 from travlr import cli
 from travlr.audit.checks import audit
 from travlr.audit.report import Check
-from travlr.baselines import Result, dataset_baselines, table
+from travlr.baselines import RuleScore, dataset_baselines, table
 
 
 def main(arguments: list[str]) -> int:
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     cli.without_pandas()
     checks = audit(options.dir, options.workers)
     failed = sum(check.status == "FAIL" for check in checks)
-    rules: list[Result] = []
+    rules: list[RuleScore] = []
     if not failed and not options.no_baselines:
         try:
             rules = dataset_baselines(options.dir)

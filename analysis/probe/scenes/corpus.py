@@ -150,7 +150,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Chunk:
+class CorpusPart:
     """A range of pairs of one kind. unit: the kind's index. first: number of records of other kinds before it in the
     file."""
 
@@ -165,12 +165,12 @@ class Chunk:
         return f"{WORK}/parts/{self.number:06d}.jsonl"
 
 
-def _parts(config: ScenesConfig) -> list[Chunk]:
-    parts: list[Chunk] = []
+def _parts(config: ScenesConfig) -> list[CorpusPart]:
+    parts: list[CorpusPart] = []
     first = 0
     for number, (_, pairs) in enumerate(config.pairs()):
         for start in range(0, pairs, CHUNK_PAIRS):
-            parts.append(Chunk(len(parts), number, first, start, min(start + CHUNK_PAIRS, pairs)))
+            parts.append(CorpusPart(len(parts), number, first, start, min(start + CHUNK_PAIRS, pairs)))
         first += 2 * pairs * (config.kind == "predicate_noun")  # whose units share one file
     return parts
 
@@ -182,7 +182,7 @@ class ChunkWriter:
     folder: Path
     config: ScenesConfig
 
-    def __call__(self, part: Chunk) -> int:
+    def __call__(self, part: CorpusPart) -> int:
         unit = PAIR_KINDS[self.config.kind][part.unit]
         lines = []
         for index in range(part.start, part.stop):
@@ -215,7 +215,7 @@ def _make(folder: Path, config: ScenesConfig, workers: int, log: Log) -> None:
             progress.advance(lines)
 
 
-def _is_made(folder: Path, part: Chunk) -> bool:
+def _is_made(folder: Path, part: CorpusPart) -> bool:
     try:
         lines = _lines(folder / part.record)
     except (OSError, ValueError):
