@@ -106,16 +106,17 @@ def _total(e: SplitArrays) -> np.ndarray:
 def _sorted_counts(e: SplitArrays) -> np.ndarray:
     """Counts of colours and of shapes, each in descending order; how many shapes have the number that a query names."""
     colours, shapes = e.counts[:, : e.colours], e.counts[:, e.colours :]
-    named = (shapes == e.operators[:, -1:]).sum(1, keepdims=True)
-    return np.concatenate([-np.sort(-colours, 1), -np.sort(-shapes, 1), named, _total(e)], 1)
+    asked = [(counts == e.operators[:, -1:]).sum(1, keepdims=True) for counts in (colours, shapes)]
+    return np.concatenate([-np.sort(-colours, 1), -np.sort(-shapes, 1), *asked, _total(e)], 1)
 
 
 def _count_of(noun: int) -> Features:
     def features(e: SplitArrays) -> np.ndarray:
         counts = e.noun_counts(noun)
         rest = e.total[:, None] - counts
-        largest = e.counts[:, e.colours :].max(1, keepdims=True)
-        return np.concatenate([counts, rest, counts.max(1, keepdims=True) == largest, _total(e)], 1)
+        highest = [part.max(1, keepdims=True) for part in (e.counts[:, : e.colours], e.counts[:, e.colours :])]
+        leads = [counts.max(1, keepdims=True) == number for number in highest]
+        return np.concatenate([counts, rest, *leads, _total(e)], 1)
 
     return features
 
@@ -195,7 +196,7 @@ RULES = (
     Rule("length", "all but the length of the caption", _length),
     Rule("size of the picture file", "what the picture shows", _picture),
     Rule("occupied cells", "colours and shapes", _cells),
-    Rule("first and last object", "the other objects", _ends, alone_for=("place",)),
+    Rule("first and last object", "the other objects", _ends, bound_for=("place",)),
     Rule("order of mention", "counts and places", _order),
     Rule("words present", "how many objects have a colour or shape", _words_present),
     Rule("sorted counts", "which count belongs to which colour or shape", _sorted_counts),
@@ -241,10 +242,12 @@ def score_baselines(folder: str | Path) -> list[RuleScore]:
     words = word_lists(tables["train"])
     task = TASKS[str(tables["train"]["task"][0])]
     splits = {split: examples_of(table, words) for split, table in tables.items()}
-    nouns = splits["train"].nouns.shape[1]
-    rules = [r for r in RULES if task.decided_by not in r.bound_for and (r.noun or 0) < nouns]
+    nouns, decided_by = splits["train"].nouns.shape[1], task.decided_by
+    if decided_by in ("count", "counts") and np.all(splits["train"].nouns >= 0, axis=2).any():
+        decided_by = "binding"  # nouns of two words: the counts of single words do not decide
+    rules = [r for r in RULES if decided_by not in r.bound_for and (r.noun or 0) < nouns]
     found = [result for rule in rules for result in _scores(rule.name, rule.blind, [rule], splits)]
-    return found + _best([_scores(ALL, "binding", group, splits) for group in _groups(rules, task.decided_by, nouns)])
+    return found + _best([_scores(ALL, "binding", group, splits) for group in _groups(rules, decided_by, nouns)])
 
 
 def dataset_baselines(folder: str | Path) -> list[RuleScore]:

@@ -306,12 +306,27 @@ def typed(kind: type, values: dict[str, Any]) -> Any:
             if group in values and not isinstance(values[group], dict):
                 inner = ", ".join(name for name in names if name.startswith(f"{group}."))
                 raise UsageError(f"{group}={values[group]}: is a group of settings; choose from {inner}") from None
-        if "DictConfig with ListConfig" in message:  # the error names no key
-            name = next(name for name, value in values.items() if str(value).startswith("["))
-            raise UsageError(f"{name}={values[name]}: needs names and values, such as {name}.NAME=VALUE") from None
+        if "Config with " in message and (wrong_kind := _wrong_kind(OmegaConf.structured(kind), values, "")):
+            raise UsageError(wrong_kind) from None  # the error names no setting
         raise UsageError(f"{error.full_key or 'a setting'}: {message}") from None
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def _wrong_kind(schema: Any, values: dict[str, Any], prefix: str) -> str:
+    """What is wrong with the first list that stands for named values, or named values for a list; empty if nothing."""
+    from omegaconf import OmegaConf
+
+    for name, value in values.items():
+        node = schema._get_node(name)
+        if OmegaConf.is_dict(node) and isinstance(value, dict):
+            if problem := _wrong_kind(node, value, f"{prefix}{name}."):
+                return problem
+        elif OmegaConf.is_dict(node) and str(value).startswith("["):
+            return f"{prefix}{name}={value}: needs names and values, such as {prefix}{name}.NAME=VALUE"
+        elif OmegaConf.is_list(node) and isinstance(value, dict):
+            return f"{prefix}{name}: needs a list, such as [a,b]"
+    return ""
 
 
 @functools.cache

@@ -38,7 +38,9 @@ def config_dict(config: Any) -> dict[str, Any]:
     values = {}
     for item in dataclasses.fields(config):
         value = getattr(config, item.name)
-        if item.metadata.get("added") and value == item.default:
+        factory = item.default_factory
+        default = item.default if factory is dataclasses.MISSING else factory()
+        if item.metadata.get("added") and value == default:
             continue
         values[item.name] = config_dict(value) if dataclasses.is_dataclass(value) else value
     return json.loads(json.dumps(values))

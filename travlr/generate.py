@@ -220,7 +220,7 @@ def generate_dataset(
 PRESETS = ("paper", *dict.fromkeys(preset for task in TASKS.values() for preset in task.presets))
 
 PRESET_HELP = (
-    "preset=paper  # paper; strict: data that only reasoning solves (docs/strict.md); released: the shortcuts of the",
+    "preset=paper  # paper; strict: rules without reasoning fail (docs/strict.md); released: the shortcuts of the",
     "              # published generator",
 )
 

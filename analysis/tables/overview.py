@@ -106,7 +106,7 @@ def _couple_cell(
     builder.data.append(key | {"couples_right": score, "runs": len(right)})
     if score is None:
         return Cell()
-    hints = [f"{couples:.1f} [{low:.1f}, {high:.1f}]" for couples, low, high in of_runs]
+    hints = [f"{right:.1f}" + (f" [{low:.1f}, {high:.1f}]" if pd.notna(low) else "") for right, low, high in of_runs]
     return Cell(_text(score), score, hint="; ".join(hints), classes="own" if main_test_setting(setting) == test else "")
 
 

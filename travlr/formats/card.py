@@ -218,8 +218,8 @@ def _shortcuts(config: dict[str, Any] | None) -> str:
     accuracy = next((text for preset, text in task.best_unbound.items() if is_preset(preset)), "")
     if not accuracy:
         return f"""{title}
-Shortcuts are known of the paper's tasks with the settings of a preset; these are others.
-`python -m travlr.baselines` measures them.
+The accuracy of rules that do not reason is known for `preset=paper` and `preset=strict`; these settings are others.
+`python -m travlr.baselines` measures it.
 """
     note = "" if own.couples == "exchanged" else task.shortcut_note
     return f"""{title}

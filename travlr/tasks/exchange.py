@@ -1,15 +1,21 @@
-"""Helpers for tasks whose couples exchange numbers or colours (couples=exchanged).
-
-The two scenes of such a couple show the same number of objects in the same cells. The captions mention the objects in
-the order of the same cells, and what is exchanged is never mentioned first or last, so that neither the first nor the
-last object, nor the first mention of a word of the query, tells the scenes apart.
-"""
+"""Helpers for tasks whose couples exchange numbers or colours (couples=exchanged, docs/strict.md)."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from travlr.config import Config
+
 EMPTY = np.uint64(2**64 - 1)
+
+
+def check_one_word(config: Config) -> None:
+    """Raise `ValueError` for an exchange of numbers where queries name objects by two words.
+
+    The exchange would change how often each of the two words occurs, so that a rule that counts single words sees it.
+    """
+    if config.couples == "exchanged" and config.query_by == "both":
+        raise ValueError("couples=exchanged: needs query_by=shape or query_by=colour in this task")
 
 
 def shuffled(cells: np.ndarray, words: np.ndarray, most: int) -> np.ndarray:
