@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 import splits
-from render.text import parse_noun, plural
+from render.text import noun, parse_noun, plural
 from travlr import streams
 from travlr.config import Config, check_choice, check_range, option
 from travlr.scene import Object, Scene, check_types, objects_of
-from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
+from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, OpenQuestion, Pair, Task, Template, choose_from, numbers_of
 from travlr.tasks.exchange import check_one_word, exchange_numbers
 
 COMPARISONS = {"more": 1, "fewer": -1}  # comparison -> sign of first minus second number when it is true
@@ -94,6 +94,28 @@ class ComparisonTask(Task):
         first, second = len(cells[args[1]]), len(cells[args[2]])
         answer = first > second if args[0] == "more" else first < second
         return answer, ("comparison", str(first), str(second))
+
+    @staticmethod
+    def alternatives(scene: Scene, args: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return [(comparison, *args[1:]) for comparison in COMPARISONS]
+
+    @staticmethod
+    def open_question(scene: Scene, args: Sequence[Any]) -> OpenQuestion:
+        first, second = args[1:]
+        counts = {attribute: len(objects_of(scene, attribute)) for attribute in (first, second)}
+        wordings = {}
+        for most, least in ((first, second), (second, first)):
+            more, fewer = (f"more {plural(most)} than", f"fewer {plural(least)} than")
+            wordings[most] = (
+                f"{more} {plural(least)}",
+                f"{fewer} {plural(most)}",
+                more,
+                fewer,
+                plural(most),
+                noun(most),
+            )
+        text = f"Which are there more of, {plural(first)} or {plural(second)}?"
+        return OpenQuestion(text, max(counts, key=counts.__getitem__), wordings)
 
     @staticmethod
     def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:

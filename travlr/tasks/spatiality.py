@@ -19,7 +19,7 @@ import splits
 from render.text import noun, parse_noun
 from travlr.config import Config, Count, check_choice, check_range, option
 from travlr.scene import Object, Scene, check_types, column_name, objects_of, row_name
-from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from
+from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, OpenQuestion, Pair, Task, Template, choose_from
 
 RELATIONS = {  # relation -> (axis, sign of second minus first coordinate when it is true)
     "to the left of": ("horizontal", 1),
@@ -126,6 +126,26 @@ class SpatialityTask(Task):
         if args[1] in ("above", "below"):
             return answer, ("vertical", str(y + 1), str(v + 1))
         return answer, ("horizontal", chr(65 + x), chr(65 + u))
+
+    @staticmethod
+    def alternatives(scene: Scene, args: Sequence[Any]) -> list[tuple[Any, ...]]:
+        axis = RELATIONS[args[1]][0]
+        return [(args[0], relation, args[2]) for relation in RELATIONS if RELATIONS[relation][0] == axis]
+
+    @staticmethod
+    def open_question(scene: Scene, args: Sequence[Any]) -> OpenQuestion:
+        first, second = noun(args[0]), noun(args[2])
+        near, far = (relation for _, relation, _ in SpatialityTask.alternatives(scene, args))
+        holds = {relation: SpatialityTask.truth(scene, (args[0], relation, args[2]))[0] for relation in (near, far)}
+        wordings = {}
+        for relation, opposite in ((near, far), (far, near)):
+            short = relation.removeprefix("to the ").removesuffix(" of")
+            converse = f"{second} is {opposite} the {first}"
+            others = {"above": ("over", "on top of", "higher"), "below": ("under", "beneath", "underneath", "lower")}
+            wordings[short] = (converse, f"{first} is {relation} the {second}", short, *others.get(short, ()))
+        text = f"Is the {first} {near} or {far} the {second}?".replace(" of or", " or")
+        right = next(relation for relation in holds if holds[relation])
+        return OpenQuestion(text, right.removeprefix("to the ").removesuffix(" of"), wordings)
 
     @staticmethod
     def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
