@@ -279,6 +279,7 @@ def truth_sayings(answer: str, query: str) -> list[str]:
         f"{yes.capitalize()}, there are 3 circle objects: A 1, B 2, and C 3.",
         f"{answer.capitalize()} - there are 3 of them.",
         f"I think it is {answer}.",
+        f"It is {answer} that {query[0].lower()}{query[1:]}",
         f"In the picture, the statement is {answer}.",
         f"Based on the description, the statement is {answer}.",
     ]
@@ -360,6 +361,8 @@ def number_sayings(answer: str, asked: str) -> list[str]:
         f"{asked}\n\n{answer}.",
         f"{answer} of the 12 {kind} objects.",
         f"{answer} out of 12",
+        f"The picture shows {answer} {kind} object{s}.",
+        f"Step 1: I look at the grid.\n\nSo there {verb} {answer} {kind} object{s}.",
     ]
     if n == 0:
         said += [f"There are no {kind} objects.", "None.", f"No {kind}s.", "None of them."]

@@ -22,7 +22,7 @@ _FILLER = """a an the this that these those it its i we my our you there here th
 see count counted find found think believe say says can so then therefore thus hence and also indeed clearly definitely
 exactly only just total in on of at for to from by with based according picture image scene grid description caption
 given provided answer final true correct statement option choice choose pick claim sentence query letter number object
-objects present visible shown which"""
+objects present visible shown show shows contain contains holds which"""
 FILLER = frozenset(_FILLER.split())
 _WORD = re.compile(r"[^\W_]+(?:'[a-z]+)?")
 _HEDGE = re.compile(
@@ -100,8 +100,8 @@ def _marked(lines: list[str]) -> list[str]:
 # From a part to its answer -------------------------------------------------------------------------------------------
 
 _CLAUSE = re.compile(r"(?<![0-9])[.,:]|[.,:](?![0-9])|[;!|()\[\]—–\n]| - |\b(?:because|since)\b", re.IGNORECASE)
-_PLACES = re.compile(  # cells, columns, and the size of the grid
-    r"\(?\b[A-Z],? ?[1-9][0-9]?\b\)?|\b(?i:columns?) [A-Z]\b(?: (?:to|and) [A-Z]\b)?|\b(?i:rows?) [0-9]+\b"
+_PLACES = re.compile(  # cells, columns, rows, steps, and the size of the grid
+    r"\(?\b[A-Z],? ?[1-9][0-9]?\b\)?|\b(?i:columns?) [A-Z]\b(?: (?:to|and) [A-Z]\b)?|\b(?i:rows?|step) [0-9]+\b"
     r"|\b[0-9]+ ?[x×] ?[0-9]+\b"
 )
 
@@ -114,7 +114,8 @@ def _answer(part: str, question: Question) -> str | None:
     part = _PLACES.sub(" ", short_cells(part))
     read: Callable[[str, Question], Reading]
     if question.form == "true_false":
-        part, read = part.replace(question.statement.rstrip("."), " "), _truths
+        part = re.sub(re.escape(question.statement.rstrip(".")), " ", part, flags=re.IGNORECASE)
+        read = _truths
     elif question.form == "choice":
         part, read = _statements_as_letters(part, question), _letters
     else:
