@@ -36,14 +36,15 @@ class Question:
     """One example in one answer form.
 
     answer: the right answer, as `parse` returns it: `true` or `false`, a letter, digits or a word; "" for `read`.
-    wordings: each valid answer -> the phrases that mean it; empty for numbers and for `read`. scene: of `read`, what
-    the objects of a reply are compared with.
+    wordings: each valid answer of `choice` and of questions that want a word -> the phrases that mean it. statement:
+    what `true_false` asks about. scene: what the objects of a reply to `read` are compared with.
     """
 
     form: str
     text: str
     answer: str
     wordings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    statement: str = ""
     scene: Scene = ()
 
 
@@ -54,7 +55,8 @@ def make_question(example: Example, form: str = "true_false") -> Question:
     if form == "read":
         return Question(form, template, "", scene=example.scene)
     if form == "true_false":
-        return Question(form, template.format(query=example.query), str(example.answer).lower())
+        text, answer = template.format(query=example.query), str(example.answer).lower()
+        return Question(form, text, answer, statement=example.query)
     query = parse_query_form(example.query_form)
     task = task_class(query.task)
     if form == "open":

@@ -1,38 +1,38 @@
 """Reads a model's reply: the answer that it gives, or None where it gives none or more than one.
 
-A reply is read strictly, so that a wrong answer never counts as a right one, and kindly: thoughts, Markdown, LaTeX
-boxes, whole sentences, and yes and no for true and false are accepted. Where a reply marks its answer (`Answer: ...`,
-`\\boxed{...}`), the marked part alone is read.
+1. Thoughts, Markdown and LaTeX are removed.
+2. Where the reply marks its answer (`Answer: ...`, `\\boxed{...}`, `{"answer": ...}`), only the marked parts are read.
+3. A part is read clause by clause. A clause that gives an answer may hold, beside it, only words that change nothing
+   (`FILLER`) and words of the question; another word may negate the answer or weaken it, so the reply is not parsed.
+4. All answers must agree.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable
 
 from travlr.questions.forms import Question
-from travlr.questions.objects import parse_objects
-from travlr.scene import Scene
+from travlr.questions.objects import parse_objects, short_cells
+from travlr.scene import SHAPES, Scene
 
 LONGEST = 100_000  # characters; a longer reply is endless
-NUMBERS = (
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
-    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
+_FILLER = """a an the this that these those it its i we my our you there here they them is are was were be has have
+see count counted find found think believe say says can so then therefore thus hence and also indeed clearly definitely
+exactly only just total in on of at for to from by with based according picture image scene grid description caption
+given provided answer final true correct statement option choice choose pick claim sentence query letter number object
+objects present visible shown show shows contain contains holds which"""
+FILLER = frozenset(_FILLER.split())
+_WORD = re.compile(r"[^\W_]+(?:'[a-z]+)?")
+_HEDGE = re.compile(
+    r"\b(?:cannot|can not|can't|could not|couldn't|unable|not able|impossible|not possible|know|not sure|unsure|"
+    r"uncertain|unclear|not clear|not enough|insufficient|sorry|guess|perhaps|maybe|possibly|depends|unless|assuming|"
+    r"provided that|only if)\b|, (?:but )?if\b",
+    re.IGNORECASE,
 )
 
-
-def _words(*words: str) -> re.Pattern[str]:
-    return re.compile(rf"\b(?:{'|'.join(words)})\b", re.IGNORECASE)
-
-
-_HEDGE = _words(
-    *("cannot", "can't", "can not", "unable", "impossible", "not possible", "don't know", "do not know", "not sure"),
-    *("unsure", "uncertain", "unclear", "not clear", "not enough", "insufficient", "sorry", "either", "neither"),
-    *("depends", "if", "whether", "unless", "might", "may", "perhaps", "maybe", "possibly", "but", "however"),
-    *("although", "though", "while"),
-)
-_NOT = _words("not", "never", "nor", r"\w+n't")
-_ROUGHLY = _words("about", "around", "approximately", "roughly", "at least", "at most", "between", "than", "over", "or")
+Reading = tuple[set[str], list[str]]  # the answers of a clause, and its words that are neither answers nor filler
 
 
 def parse(reply: str, question: Question) -> str | Scene | None:
@@ -40,133 +40,177 @@ def parse(reply: str, question: Question) -> str | Scene | None:
 
     None where the reply gives no answer, several that differ, or does not end.
     """
-    text = final_text(reply)
-    if text is None:
-        return None
+    lines = final_lines(reply)
     if question.form == "read":
-        return parse_objects(re.split(r"^\W*list\W*$", text, flags=re.MULTILINE | re.IGNORECASE)[-1])
-    return _only(_answer(_clean(part), question) for part in _marked(text) or [text])
+        starts = [number for number, line in enumerate(lines) if _LIST.search(line)]
+        listed = lines[starts[-1] + 1 :] if starts else lines
+        return parse_objects("\n".join(line for line in listed if not _HEDGE.search(line)))
+    answers = {_answer(part, question) for part in _marked(lines) or ["\n".join(lines)]}
+    return answers.pop() if len(answers) == 1 else None
 
 
-def final_text(reply: str) -> str | None:
-    """A reply without its thoughts and Markdown; None where nothing remains, or where it does not end."""
+# From a reply to the parts that give its answer ----------------------------------------------------------------------
+
+_THOUGHTS = re.compile(r"[<\[◁](/?)(?:\w+:)?(?:think(?:ing)?|thoughts?|reasoning)[>\]▷]", re.IGNORECASE)
+_TOKEN = re.compile(r"<\|(?!begin_of_box|end_of_box)[^|<>]{1,40}\|>|</?s>|[\u200b\u2060\ufeff]")
+_EMPHASIS = re.compile(r"(?<!\w)[*_`#]+(?=\S)|(?<=\S)[*_`]+(?!\w)|^[*#]+ ")
+_LATEX_TEXT = re.compile(r"\\(?:text|math)\w* ?\{([^{}]*)\}")
+_LIST = re.compile(r"^.{0,60}\blist\W*$", re.IGNORECASE)  # the line before a list
+_MARK = re.compile(
+    r"(?:^|[^\w\s]) ?(?:(?:so|therefore|thus|hence|and|then|my|our|the|final|correct|right|here is),? ){0,6}"
+    r"answer\b[\"']? ?(?:[:=]|(?P<weak>(?:is|would be)\b:?)|$)",
+    re.IGNORECASE,
+)
+_BOX = re.compile(
+    r"\\f?boxed ?\{([^{}]*)\}|<answer>([^<>]*)</answer>|<\|begin_of_box\|>([^<>]*)<\|end_of_box\|>", re.IGNORECASE
+)
+
+
+def final_lines(reply: str) -> list[str]:
+    """The lines of a reply without thoughts, Markdown and LaTeX commands; none where the reply does not end."""
     if len(reply) > LONGEST:
+        return []
+    tags = list(_THOUGHTS.finditer(reply))
+    if tags and not tags[-1][1]:  # the thoughts do not end
+        return []
+    text = reply[tags[-1].end() :] if tags else reply
+    text = re.sub("[‘’]", "'", _TOKEN.sub("", text))
+    lines = [_EMPHASIS.sub("", " ".join(line.split())) for line in text.splitlines()]
+    return [_without_latex(line) for line in lines if line and not re.fullmatch(r"`*\w*`*(?<=`)|json", line)]
+
+
+def _without_latex(line: str) -> str:
+    for _ in range(3):  # \boxed{\mathbf{\text{true}}}
+        line = _LATEX_TEXT.sub(r"\1", line)
+    return re.sub(r"\\[()\[\]]|[$\"“”]|(?<!\w)'|'(?!\w)", "", line).replace("\\boxed", " \\boxed")
+
+
+def _marked(lines: list[str]) -> list[str]:
+    """The parts of a reply that it marks as its answer: boxes and `Answer: ...`, or else `the answer is ...`."""
+    marked = [next(filter(None, found), "") for found in _BOX.findall("\n".join(lines))]
+    weakly: list[str] = []
+    for line, after in itertools.pairwise([*lines, ""]):
+        for mark in _MARK.finditer(line):
+            part = line[mark.end() :]
+            if "\\boxed" not in part:
+                (weakly if mark["weak"] else marked).append(part if _WORD.search(part) else after)
+    return marked or [part for part in weakly if part]
+
+
+# From a part to its answer -------------------------------------------------------------------------------------------
+
+_CLAUSE = re.compile(r"(?<![0-9])[.,:]|[.,:](?![0-9])|[;!|()\[\]—–\n]| - |\b(?:because|since)\b", re.IGNORECASE)
+_PLACES = re.compile(  # cells, columns, rows, steps, and the size of the grid
+    r"\(?\b[A-Z],? ?[1-9][0-9]?\b\)?|\b(?i:columns?) [A-Z]\b(?: (?:to|and) [A-Z]\b)?|\b(?i:rows?|step) [0-9]+\b"
+    r"|\b[0-9]+ ?[x×] ?[0-9]+\b"
+)
+
+
+def _answer(part: str, question: Question) -> str | None:
+    """The answer on which all clauses of a part agree."""
+    if _HEDGE.search(part) or any(c.isalpha() and not c.isascii() for c in part):
         return None
-    text = re.sub(r"<(think(?:ing)?|reasoning)>.*?</\1>", " ", reply, flags=re.DOTALL | re.IGNORECASE)
-    # The template of some models opens the thoughts, so that the reply only closes them.
-    text = re.split(r"</(?:think(?:ing)?|reasoning)>", text, flags=re.IGNORECASE)[-1]
-    if re.search(r"<(?:think(?:ing)?|reasoning)>", text, re.IGNORECASE):
-        return None
-    text = re.sub(r"^\s*```\w*\s*$", "", text, flags=re.MULTILINE)
-    return re.sub(r"\*\*|__|`", "", text.replace("’", "'")).strip() or None
-
-
-def _marked(text: str) -> list[str]:
-    """The parts of a text that it marks as its answer."""
-    boxes = re.findall(r"\\boxed\s*\{((?:[^{}]|\{[^{}]*\})*)\}", text)
-    markers = re.finditer(r"\banswer\s*(?:is\b\s*:?|:|=)\s*([^\n]+)", text, re.IGNORECASE)
-    return boxes or [marker[1] for marker in markers if re.search(r"\w", marker[1])]
-
-
-def _clean(text: str) -> str:
-    """One line without LaTeX and quotation marks; line ends become bars."""
-    text = re.sub(r"\\(?:text\w*|math\w*)\s*\{([^{}]*)\}", r"\1", text)
-    text = re.sub(r"\\[()\[\]]|[$*#\"“”]", " ", text)
-    text = re.sub(r"\s*\n\s*", " | ", text.strip())
-    return re.sub(r"[ \t]+", " ", text).strip(" '")
-
-
-def _answer(text: str, question: Question) -> str | None:
+    part = "".join(sentence for sentence in re.split(r"(?<=[.!?\n])", part) if not sentence.endswith("?"))
+    part = _PLACES.sub(" ", short_cells(part))
+    read: Callable[[str, Question], Reading]
     if question.form == "true_false":
-        return _true_or_false(text)
-    if question.form == "choice":
-        return _letter(text, question.wordings)
-    return _word(text, question.wordings) if question.wordings else _number(text)
+        part = re.sub(re.escape(question.statement.rstrip(".")), " ", part, flags=re.IGNORECASE)
+        read = _truths
+    elif question.form == "choice":
+        part, read = _statements_as_letters(part, question), _letters
+    else:
+        read = _phrases if question.wordings else _numbers
+    answers = set[str]()
+    for clause in set(_CLAUSE.split(part)):
+        found, others = read(clause, question)
+        if found and others:
+            return None
+        answers |= found
+    return answers.pop() if len(answers) == 1 else None
 
 
-def _only(values: Iterable[str | None]) -> str | None:
-    """The value, where all are the same."""
-    distinct = set(values)
-    return distinct.pop() if len(distinct) == 1 else None
+def _words(text: str) -> list[str]:
+    """The words of a text, in lower case, shapes in the singular."""
+    words = [word.removesuffix("'s") for word in _WORD.findall(text.lower())]
+    return [word[:-1] if word[:-1] in SHAPES else word for word in words]
 
 
-# True or false -------------------------------------------------------------------------------------------------------
+def _others(text: str, *known: str) -> list[str]:
+    """The words of a text that are no filler and not known."""
+    return [word for word in _words(text) if word not in FILLER and word not in known]
 
-_TRUTH = {"true": True, "yes": True, "correct": True, "false": False, "no": False, "incorrect": False}
-_SENTENCE = re.compile(  # an answer that is a sentence, or begins one
-    r"(?:^|[.,!:;|(\[—–]\s*)(not )?(true|false|yes|no|correct|incorrect)\b(?=\s*(?:$|[.,!:;|)\]—–]|- ))", re.IGNORECASE
+
+_TRUTH = {"true": True, "yes": True, "correct": True, "false": False, "no": False, "incorrect": False, "wrong": False}
+_TRUTHS = re.compile(rf"\b(not |isn't )?({'|'.join(_TRUTH)})\b")
+
+
+def _truths(clause: str, question: Question) -> Reading:
+    """`true` and `false`, wherever they stand; `yes`, `no`, `correct` and the like, where they are all that is said."""
+    clause = " ".join(_words(re.sub(r"\b(?:whether|if)\b.*", "if", clause, flags=re.IGNORECASE)))
+    found = list(_TRUTHS.finditer(clause))
+    others = _others(_TRUTHS.sub(" ", clause), "above", "not so")
+    if not any(match[2] in ("true", "false") for match in found) and (others or re.search(r"\bno ", clause)):
+        return set(), []
+    answers = {str(_TRUTH[match[2]] is not bool(match[1])).lower() for match in found}
+    return answers, others if len(found) < 2 else ["it is false that it is false"]
+
+
+_SMALL_LETTER = re.compile(r"\W*(?:(?i:the|option|statement|choice|letter|is) )*\(?([a-h])\W*")
+_REJECTED = re.compile(r"\b[A-H]\)? (?:is|are) (?:false|incorrect|wrong|not (?:true|correct))\b")
+
+
+def _statements_as_letters(part: str, question: Question) -> str:
+    """A part with the letters of statements that it repeats, without statements that it rejects."""
+    if alone := _SMALL_LETTER.fullmatch(part):
+        return alone[1].upper()
+    for letter, (statement,) in sorted(question.wordings.items(), key=lambda item: -len(item[1][0])):
+        part = re.sub(rf"\b{re.escape(statement)}\b", letter, part, flags=re.IGNORECASE)
+    return _REJECTED.sub(" ", part)
+
+
+def _letters(clause: str, question: Question) -> Reading:
+    letters = "".join(question.wordings)
+    letter = rf"(?<![\w'-])([{letters}])(?![\w'-])(?!(?<=A) (?!is\b|and\b|or\b)[a-z])"
+    return set(re.findall(letter, clause)), _others(re.sub(letter, " ", clause), "right")
+
+
+def _phrases(clause: str, question: Question) -> Reading:
+    """The answer whose phrase is the whole clause, filler left out."""
+
+    def bare(text: str) -> str:
+        return " ".join(_others(text, "side", "than", "located", "positioned", "placed", "directly"))
+
+    phrases = {bare(phrase): answer for answer, listed in question.wordings.items() for phrase in listed}
+    said = bare(_COUNTED.sub(" ", clause))
+    if said in phrases:
+        return {phrases[said]}, []
+    part_of_it = [answer for phrase, answer in phrases.items() if f" {phrase} " in f" {said} "]
+    return set(part_of_it), ["other words"] if part_of_it else []
+
+
+NUMBERS = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
 )
-_VERDICT = re.compile(
-    r"\b(?:statement|claim|sentence|query|it|this|that)(?: above| given)? (?:is|was) "
-    r"(?:(?:therefore|thus|hence|indeed|clearly|definitely) )?(not )?(true|false|correct|incorrect)\b(?! that)",
-    re.IGNORECASE,
-)
-_MENTION = re.compile(r"\b(not )?(true|false|yes)\b(?! that)", re.IGNORECASE)
+_NUMBER = re.compile(rf"(?<![\w.,:+−-])(?:[0-9]+|{'|'.join(NUMBERS)})(?![\w+%]|[.,:−-]\w)", re.IGNORECASE)
+_COUNTED = re.compile(rf"{_NUMBER.pattern} (?:\w+ )?(?:{'|'.join(SHAPES)}|object)s?\b", re.IGNORECASE)  # 5 red circles
+_NUMBER_OF = re.compile(
+    rf"({_NUMBER.pattern}) (?:out )?of (?:the |all )?{_NUMBER.pattern}", re.IGNORECASE
+)  # 3 of the 5
+_ARITHMETIC = re.compile(r"[0-9+*/\\^%~≈<>≤≥±×÷√−]|-(?=\S)")
 
 
-def _true_or_false(text: str) -> str | None:
-    """The sentences and verdicts of a text, which must agree; without them its only mention of an answer.
-
-    Where the text does not begin with its answer, no word may weaken it.
-    """
-    sentences = list(_SENTENCE.finditer(text))
-    found = [*sentences, *_VERDICT.finditer(text)]
-    begins = bool(sentences) and sentences[0].start() == 0
-    if not begins and (
-        _HEDGE.search(text) or re.search(r"\b(?:true|yes) (?:or|and) (?:false|no)\b", text, re.IGNORECASE)
-    ):
-        return None
-    if begins and re.match(r"\W*(?:or|and)\b", text[sentences[0].end() :]):
-        return None
-    return _only(_truth(match) for match in found or _MENTION.finditer(text))
-
-
-def _truth(match: re.Match[str]) -> str:
-    return str(_TRUTH[match[2].lower()] is not bool(match[1])).lower()
-
-
-# Letters, words and numbers ------------------------------------------------------------------------------------------
-
-
-def _phrases(text: str, wordings: Mapping[str, tuple[str, ...]]) -> tuple[set[str], str]:
-    """The answers whose phrases occur in a text, longer phrases first, and the text without them."""
-    found = set()
-    for phrase, answer in sorted(((p, a) for a, listed in wordings.items() for p in listed), key=lambda x: -len(x[0])):
-        text, times = re.subn(rf"\b{re.escape(phrase)}\b", " ", text, flags=re.IGNORECASE)
-        if times:
-            found.add(answer)
-    return found, text
-
-
-def _letter(text: str, wordings: Mapping[str, tuple[str, ...]]) -> str | None:
-    """The letters that stand alone, and the letters of statements that the text repeats: all must be the same."""
-    found, rest = _phrases(text, wordings)
-    letters = "".join(wordings)
-    if alone := re.fullmatch(rf"\W*([{letters.lower()}])\W*", rest):
-        return _only({*found, alone[1].upper()})
-    found |= set(re.findall(rf"\b([{letters}])\b(?! ?[0-9])(?!(?<=A) (?!or\b|and\b|is\b)[a-z])(?!')", rest))
-    return None if _HEDGE.search(rest) or _NOT.search(rest) else _only(found)
-
-
-def _word(text: str, wordings: Mapping[str, tuple[str, ...]]) -> str | None:
-    found, rest = _phrases(text, wordings)
-    return None if _HEDGE.search(rest) or _NOT.search(rest) else _only(found)
-
-
-_NUMBER = re.compile(
-    rf"(?<![\w.,/+−-])(?<!(?-i:[A-Z]) )(?<!row )(?:[0-9]+|{'|'.join(NUMBERS)})(?![\w/+%]|[.,:][0-9]|\s*[-–—−]\s*[0-9])",
-    re.IGNORECASE,
-)
-_NONE = re.compile(r"(?:none|no [\w ]+|(?:there are|i see) no(?:ne| [\w ]+)|none of [\w ]+)[.!]?", re.IGNORECASE)
-
-
-def _number(text: str) -> str | None:
-    """The only number of a text. Ranges, fractions and rough numbers are none."""
-    if _HEDGE.search(text) or _ROUGHLY.search(text) or re.search(r"[0-9]\s*[-–—−/]\s*[0-9]|\bnot \w*\s?[0-9]", text):
-        return None
-    numbers = [found.lower() for found in _NUMBER.findall(text)]
-    if not numbers:
-        return "0" if _NONE.fullmatch(text) and not re.search(r"[0-9]", text) else None
-    if re.search(r"[−-][0-9]|[0-9][.,][0-9]", text):
-        return None
-    return _only(str(NUMBERS.index(n) if n in NUMBERS else int(n)) for n in numbers)
+def _numbers(clause: str, question: Question) -> Reading:
+    """Numbers in digits or words; `none`, and `no` before a word of the question, are 0."""
+    known = _words(question.text)
+    for negated in re.findall(r"\bnot \w+", question.text):  # How many of the circle objects are not red objects?
+        clause = clause.replace(negated, " ")
+    clause = _NUMBER_OF.sub(r"\1 ", clause)
+    clause = re.sub(rf"\bnone\b|\bno(?= (?:{'|'.join(known)})s?\b)", " zero ", clause, flags=re.IGNORECASE)
+    found = [number.lower() for number in _NUMBER.findall(clause)]
+    rest = _NUMBER.sub(" ", clause)
+    numbers = {str(NUMBERS.index(n)) if n in NUMBERS else n.lstrip("0") or "0" for n in found}
+    return numbers, [
+        *_others(rest, *(word for word in known if word not in ("not", "many"))),
+        *_ARITHMETIC.findall(rest),
+    ]

@@ -28,7 +28,8 @@ class Summary:
 
     macro_f1: mean over the right answers that occur of the F1 of each; for `read` the F1 of objects. unparsed: replies
     that give no answer. bias: by how many points the answer `bias_answer` is given more often than it is right, over
-    parsed replies; the answer with the largest excess. chance: accuracy of the best constant answer, 0 for `read`.
+    parsed replies; the answer with the largest excess, None without one. chance: accuracy of the best constant
+    answer, 0 for `read`.
     """
 
     examples: int
@@ -90,4 +91,5 @@ def _bias(pairs: Sequence[tuple[str, str]]) -> tuple[float, str | None]:
         return 0.0, None
     right, given = (Counter(values) for values in zip(*pairs, strict=True))
     answer = max(sorted({*right, *given}), key=lambda a: given[a] - right[a])
-    return 100 * (given[answer] - right[answer]) / len(pairs), answer
+    excess = 100 * (given[answer] - right[answer]) / len(pairs)
+    return excess, answer if excess else None

@@ -48,8 +48,8 @@ class Template:
 class OpenQuestion:
     """A question without given answers, about one scene.
 
-    wordings: each valid answer -> the phrases that mean it, for a reply that is a sentence; empty where the answer is a
-    number, which stands in `answer` as digits.
+    wordings: each valid answer -> the phrases that mean it, compared without articles, `is`, `to`, `of` and
+    `objects`. Empty where the answer is a number, which stands in `answer` as digits.
     """
 
     text: str

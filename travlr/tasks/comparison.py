@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import splits
-from render.text import noun, parse_noun, plural
+from render.text import parse_noun, plural
 from travlr import streams
 from travlr.config import Config, check_choice, check_range, option
 from travlr.scene import Object, Scene, check_types, objects_of
@@ -103,17 +103,14 @@ class ComparisonTask(Task):
     def open_question(scene: Scene, args: Sequence[Any]) -> OpenQuestion:
         first, second = args[1:]
         counts = {attribute: len(objects_of(scene, attribute)) for attribute in (first, second)}
+        if counts[first] == counts[second]:
+            raise ValueError(f"there are as many {plural(first)} as {plural(second)}: {counts[first]}")
         wordings = {}
         for most, least in ((first, second), (second, first)):
-            more, fewer = (f"more {plural(most)} than", f"fewer {plural(least)} than")
-            wordings[most] = (
-                f"{more} {plural(least)}",
-                f"{fewer} {plural(most)}",
-                more,
-                fewer,
-                plural(most),
-                noun(most),
-            )
+            more = ("{0}", "more {0}", "most {0}", "more {0} than {1}", "{0} more than {1}", "{0} outnumber {1}")
+            fewer = [f"{less} {form}" for less in ("fewer", "less") for form in ("{1}", "{1} than {0}")]
+            forms = [*more, *fewer, "{1} fewer than {0}"]
+            wordings[most] = tuple(form.format(plural(most), plural(least)) for form in forms)
         text = f"Which are there more of, {plural(first)} or {plural(second)}?"
         return OpenQuestion(text, max(counts, key=counts.__getitem__), wordings)
 

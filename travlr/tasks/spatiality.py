@@ -27,6 +27,12 @@ RELATIONS = {  # relation -> (axis, sign of second minus first coordinate when i
     "above": ("vertical", 1),
     "below": ("vertical", -1),
 }
+ANSWERS = {  # relation -> its word as an answer, and other words for it
+    "to the left of": ("left",),
+    "to the right of": ("right",),
+    "above": ("above", "over", "on top of", "higher"),
+    "below": ("below", "under", "beneath", "underneath", "lower"),
+}
 SPREAD = {"distractor_places": "spread", "distractors": [4, 4]}
 
 
@@ -136,16 +142,17 @@ class SpatialityTask(Task):
     def open_question(scene: Scene, args: Sequence[Any]) -> OpenQuestion:
         first, second = noun(args[0]), noun(args[2])
         near, far = (relation for _, relation, _ in SpatialityTask.alternatives(scene, args))
-        holds = {relation: SpatialityTask.truth(scene, (args[0], relation, args[2]))[0] for relation in (near, far)}
+        holds = [r for r in (near, far) if SpatialityTask.truth(scene, (args[0], r, args[2]))[0]]
+        if not holds:
+            raise ValueError(f"the {first} is neither {near} nor {far} the {second}")
         wordings = {}
         for relation, opposite in ((near, far), (far, near)):
-            short = relation.removeprefix("to the ").removesuffix(" of")
-            converse = f"{second} is {opposite} the {first}"
-            others = {"above": ("over", "on top of", "higher"), "below": ("under", "beneath", "underneath", "lower")}
-            wordings[short] = (converse, f"{first} is {relation} the {second}", short, *others.get(short, ()))
+            forward = ("{0}", "{1} is {0}", "{0} {2}", "{1} is {0} {2}", "{0} {2} is {1}")
+            phrases = [form.format(word, first, second) for word in ANSWERS[relation] for form in forward]
+            phrases += [form.format(word, second, first) for word in ANSWERS[opposite] for form in forward[1:]]
+            wordings[ANSWERS[relation][0]] = tuple(phrases)
         text = f"Is the {first} {near} or {far} the {second}?".replace(" of or", " or")
-        right = next(relation for relation in holds if holds[relation])
-        return OpenQuestion(text, right.removeprefix("to the ").removesuffix(" of"), wordings)
+        return OpenQuestion(text, ANSWERS[holds[0]][0], wordings)
 
     @staticmethod
     def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
