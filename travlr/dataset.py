@@ -179,6 +179,12 @@ class Dataset:
         task = f"{self.manifest['config']['task']} " if self.manifest["config"] else ""
         return f"<{task}dataset in {self.folder}: {held} examples>"
 
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """Columns and rows of its pictures; None where no manifest says so."""
+        world = (self.manifest["config"] or {}).get("world")
+        return (world["columns"], world["rows"]) if world else None
+
     def __getitem__(self, split: str) -> SplitReader:
         if split not in self.splits:
             raise KeyError(f"no split {split!r}; there are {', '.join(self.splits)}")

@@ -7,14 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from travlr.config import check_choice, option
-from travlr.questions import FORMS, PROMPTS
+from travlr.questions import FORMS, PROMPTS, most_tokens
 from travlr.questions.forms import SETTINGS
 from travlr.scene import SPLITS, check_types
 from travlr.tasks import TASKS
 
-# Tokens of a reply, by prompt; `read` and `describe` list up to some 20 objects.
-MOST_TOKENS = {"direct": 32, "reason": 4096, "describe": 1024}
-READ_TOKENS = 1024
 ANSWERS = ("generate", "likelihood")
 FIXED_ANSWERS = ("true_false", "choice")  # the forms that answers=likelihood is for
 
@@ -111,7 +108,7 @@ class Evaluation:
         """Of a reply."""
         if self.max_tokens is not None:
             return self.max_tokens
-        return max(MOST_TOKENS[self.prompt], READ_TOKENS if self.form == "read" else 0)
+        return most_tokens(self.form, self.prompt)
 
 
 # Settings that change no reply: where files lie, what computes, how fast, and which examples are asked about.

@@ -22,7 +22,7 @@ from travlr.baselines import best_unbound, dataset_baselines
 from travlr.cli import Log
 from travlr.dataset import Dataset, Example, open_dataset
 from travlr.files import locked
-from travlr.questions import WORDING_VERSION, make_question, messages, parse, score
+from travlr.questions import WORDING_VERSION, make_question, messages, score_reply
 from travlr.workers import Progress
 
 IMAGE_TOKENS = 1500  # of a picture, and CHARACTERS for a token: a guess until a server has counted
@@ -97,12 +97,10 @@ def chosen(config: Evaluation, dataset: Dataset, split: str) -> range:
 
 def requests(config: Evaluation, dataset: Dataset) -> Iterator[Request]:
     """Every request, made as it is needed."""
-    world = (dataset.manifest["config"] or {}).get("world")
-    grid = (world["columns"], world["rows"]) if world else None
     for split in config.split:
         for setting in config.setting:
             for number in chosen(config, dataset, split):
-                yield request_of(dataset[split][number], split, setting, config, grid)
+                yield request_of(dataset[split][number], split, setting, config, dataset.grid)
 
 
 def request_of(example: Example, split: str, setting: str, config: Evaluation, grid: tuple[int, int] | None) -> Request:
@@ -195,9 +193,7 @@ def ask(config: Evaluation, model: Model, dataset: Dataset, folder: Path, log: L
 
 def answer_of(request: Request, reply: Reply) -> Answer:
     """A reply with what it says. A reply that ran out of tokens before its end has no answer, unless it is a list."""
-    question = request.question
-    unfinished = reply.finish == "length" and question.form != "read" and _still_thinking(reply.text)
-    outcome = score(None if unfinished else parse(reply.text, question), question)
+    outcome = score_reply(reply.text, request.question, cut_off=reply.finish == "length")
     return Answer(
         request.id,
         request.split,
@@ -213,11 +209,6 @@ def answer_of(request: Request, reply: Reply) -> Answer:
         reply.input_tokens,
         reply.output_tokens,
     )
-
-
-def _still_thinking(text: str) -> bool:
-    """Whether a reply that was cut off had not come to its answer: it has several lines, and marks no answer."""
-    return "\n" in text.strip() and "answer" not in text.lower()
 
 
 # Results -------------------------------------------------------------------------------------------------------------

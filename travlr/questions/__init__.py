@@ -7,9 +7,9 @@ Read `forms` (questions and their right answers) first, then `parsing`, `objects
 `scoring`. All wording is in `wording.toml`.
 """
 
-from travlr.questions.forms import FORMS, PROMPTS, WORDING_VERSION, Question, make_question, messages
+from travlr.questions.forms import FORMS, PROMPTS, WORDING_VERSION, Question, make_question, messages, most_tokens
 from travlr.questions.parsing import parse
-from travlr.questions.scoring import Outcome, Summary, score, summary
+from travlr.questions.scoring import Outcome, Summary, score, score_reply, summary
 
 __all__ = [
     "FORMS",
@@ -20,7 +20,9 @@ __all__ = [
     "Summary",
     "make_question",
     "messages",
+    "most_tokens",
     "parse",
     "score",
+    "score_reply",
     "summary",
 ]

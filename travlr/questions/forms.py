@@ -27,6 +27,9 @@ FORMS = tuple(WORDING["question"])
 PROMPTS = tuple(WORDING["prompt"])
 SETTINGS = ("image", "caption", "image+caption")
 LETTERS = "ABCDEFGH"
+# Tokens of a reply, by prompt; `read` and `describe` list up to some 20 objects.
+MOST_TOKENS = {"direct": 32, "reason": 4096, "describe": 1024}
+READ_TOKENS = 1024
 
 Message = dict[str, Any]  # {"role": "user", "content": [{"type": "image", "image": PNG bytes}, {"type": "text", ...}]}
 
@@ -107,6 +110,11 @@ def instruction(question: Question, prompt: str) -> str:
     answers = _listed(list(question.wordings))
     answer = WORDING["answer"][kind].format(letters=answers, answers=answers)
     return str(WORDING["prompt"][prompt].format(answer=answer))
+
+
+def most_tokens(form: str, prompt: str) -> int:
+    """How many tokens a reply needs at most."""
+    return max(MOST_TOKENS[prompt], READ_TOKENS if form == "read" else 0)
 
 
 def _listed(words: Sequence[str]) -> str:

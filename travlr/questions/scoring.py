@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from travlr.questions.forms import Question
 from travlr.questions.objects import ObjectErrors, compare_objects, objects_text
+from travlr.questions.parsing import parse
 from travlr.scene import Scene
 
 
@@ -51,6 +52,17 @@ def score(parsed: str | Scene | None, question: Question) -> Outcome:
     assert not isinstance(parsed, str)
     errors = compare_objects(question.scene, parsed)
     return Outcome(objects_text(question.scene), objects_text(parsed), errors.exact, errors)
+
+
+def score_reply(reply: str, question: Question, cut_off: bool = False) -> Outcome:
+    """Read a reply and score it. cut_off: it ran out of tokens; one that had not come to its answer then has none."""
+    unfinished = cut_off and question.form != "read" and _still_thinking(reply)
+    return score(None if unfinished else parse(reply, question), question)
+
+
+def _still_thinking(reply: str) -> bool:
+    """Whether a reply that was cut off had not come to its answer: it has several lines, and marks no answer."""
+    return "\n" in reply.strip() and "answer" not in reply.lower()
 
 
 def summary(outcomes: Sequence[Outcome]) -> Summary:
