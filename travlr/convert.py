@@ -1,5 +1,7 @@
 """Write a dataset again in another format: `python -m travlr.convert SRC DST format=imagefolder`.
 
+Formats for other programs that ask models, lmms_eval and vlmevalkit, are in `travlr.harness.exports`.
+
 Rows keep all their columns. Pictures keep their bytes, but for PNG pictures that go to `original`, which has JPEG.
 """
 
@@ -27,6 +29,7 @@ from travlr.formats.columns import IMAGE, damage, example_id
 from travlr.formats.manifest import MANIFEST, has_manifest, read_manifest
 from travlr.formats.writing import Plan, damaged_files, write_dataset
 from travlr.generate import GenerateArguments
+from travlr.harness.exports import EXPORTS, Export, export_dataset
 from travlr.scene import SPLITS
 from travlr.tasks import config_from_dict
 
@@ -34,11 +37,15 @@ HELP = """\
 Write a dataset again in another format. SRC is not changed. Run the same command again to resume after a stop.
 
 settings
-  format=         parquet, imagefolder, webdataset or original (the published layout)
+  format=         parquet, imagefolder, webdataset or original (the published layout); for other programs that ask
+                  models: lmms_eval or vlmevalkit
   workers=0       processes, 0 for one per core
   rows_per_file=  as in SRC, or 8000
   executor=local  local or ray (an optional extra, for more than one machine)
   overwrite=false replace another dataset in DST
+
+settings of the formats for other programs that ask models
+{export}
 """
 
 
@@ -145,14 +152,19 @@ def _first_row(folder: Path, manifest: dict[str, Any], split: str) -> dict[str, 
 
 
 def main(arguments: list[str]) -> int:
+    about = HELP.format(export="\n".join(f"  {line}" for line in cli.help_lines(Export, ("format", "overwrite"))))
     parser = cli.Parser(
-        prog="python -m travlr.convert", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m travlr.convert", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("source", metavar="SRC", type=cli.folder, help="folder of a dataset, in any format")
     parser.add_argument("folder", metavar="DST", type=cli.folder, help="folder to write")
     parser.add_argument("settings", metavar="NAME=VALUE", nargs="*", help="format= is needed; see above")
     options = parser.parse_args(arguments)
     cli.without_pandas()
+    if (export := export_settings(options.settings)) is not None:
+        names = export_dataset(options.source, options.folder, export)
+        print(f"{options.folder}: {', '.join(names)}")
+        return 0
     job, rows_per_file = _generate_arguments(options.settings)
     manifest = convert_dataset(
         options.source,
@@ -172,6 +184,23 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def export_settings(settings: list[str]) -> Export | None:
+    """The settings of a format for another program, None for other formats. Raises `cli.UsageError`."""
+    name = next((s.partition("=")[2] for s in settings if s.startswith("format=")), None)
+    if name not in EXPORTS:
+        return None
+    values: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or key not in Export.__dataclass_fields__:
+            raise cli.UsageError(
+                f"{setting!r} is not a setting of format={name}; choose from {'=, '.join(Export.__dataclass_fields__)}="
+            )
+        values[key] = value.strip("[]").split(",") if key in ("setting", "split") else value
+    export: Export = cli.typed(Export, values)
+    return export
+
+
 def _generate_arguments(settings: list[str]) -> tuple[GenerateArguments, int | None]:
     """The settings, and `rows_per_file` or None. Raises `cli.UsageError` for an unknown name or a wrong value."""
     values = {}
@@ -181,6 +210,6 @@ def _generate_arguments(settings: list[str]) -> tuple[GenerateArguments, int | N
         if not equals or name not in names:
             raise cli.UsageError(f"{setting!r} is not a setting; choose from {'=, '.join(names)}=")
         values[name] = value
-    cli.check_choice("format", values.get("format"), LAYOUTS, settings)
+    cli.check_choice("format", values.get("format"), [*LAYOUTS, *EXPORTS], settings)
     job: GenerateArguments = cli.typed(GenerateArguments, values)
     return job, job.rows_per_file if "rows_per_file" in values else None

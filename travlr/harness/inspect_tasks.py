@@ -89,7 +89,9 @@ object_counts = _of_records("object_counts", _object_counts)
 
 def _by_group(values: dict[str, Metric]) -> list[Metric]:
     """Each metric for every setting and split."""
-    return [grouped(value, "group", all=False, name_template=f"{name}, {{group_name}}") for name, value in values.items()]
+    return [
+        grouped(value, "group", all=False, name_template=f"{name}, {{group_name}}") for name, value in values.items()
+    ]
 
 
 METRICS = [
@@ -194,9 +196,7 @@ def _samples(
                     yield _sample(example, setting, split, form, prompt, dataset.grid)
 
 
-def _sample(
-    example: Example, setting: str, split: str, form: str, prompt: str, grid: tuple[int, int] | None
-) -> Sample:
+def _sample(example: Example, setting: str, split: str, form: str, prompt: str, grid: tuple[int, int] | None) -> Sample:
     question = make_question(example, form)
     facts = {"id": example.id, "setting": setting, "split": split, "pair": example.pair[0]}
     facts |= {"group": f"{setting}, {split}", **records.example_facts(example)}

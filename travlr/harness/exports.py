@@ -1,0 +1,234 @@
+"""Files for programs that read no dataset of ours as it is: `python -m travlr.convert SRC DST format=lmms_eval`.
+
+lmms_eval: a folder with a YAML for each setting and split, one for their group, and `utils.py`; the examples stay in
+SRC. vlmevalkit: a TSV for each setting and split, with the pictures in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from travlr.config import check_choice, option
+from travlr.dataset import Dataset, Example, open_dataset
+from travlr.files import replacing
+from travlr.harness.lmms import METRICS, OBJECTS
+from travlr.questions import FORMS, PROMPTS, WORDING_VERSION, make_question, most_tokens
+from travlr.questions.forms import SETTINGS, WORDING
+from travlr.scene import SPLITS, check_types
+
+
+@dataclass(frozen=True)
+class Export:
+    """The settings of an export."""
+
+    format: str = "lmms_eval"
+    setting: list[str] = option(list(SETTINGS), "one or several of image, caption, image+caption")
+    split: list[str] = option(["test_ind", "test_ood"], "one or several splits of SRC")
+    form: str | None = option(None, "the answer form, such as true_false (lmms_eval) and choice (vlmevalkit)")
+    prompt: str = option("direct", "direct, reason or describe")
+    overwrite: bool = option(False, "write into a folder that is not empty")
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        for name, values, valid in (("setting", self.setting, SETTINGS), ("split", self.split, SPLITS)):
+            for value in values:
+                check_choice(name, value, valid)
+            if not values or len(set(values)) < len(values):
+                raise ValueError(f"{name}={values}: needs at least one value, and each only once")
+        if self.form is not None:
+            check_choice("form", self.form, FORMS)
+        check_choice("prompt", self.prompt, PROMPTS)
+        if self.format == "vlmevalkit" and (self.form not in (None, "choice") or self.prompt != "direct"):
+            raise ValueError("format=vlmevalkit: has multiple choice alone, so form=choice and prompt=direct")
+
+
+def export_dataset(source: Path, folder: Path, export: Export) -> list[str]:
+    """Write the files of an export; returns their names. Raises `ValueError` for what cannot be exported."""
+    here, there = source.resolve(), folder.resolve()
+    if here == there or here in there.parents or there in here.parents:
+        raise ValueError(f"{folder}: is, holds or lies in {source}; name another folder")
+    dataset = open_dataset(source)
+    for split in export.split:
+        if split not in dataset.splits or not len(dataset[split]):
+            raise ValueError(f"split={split}: {source} has {', '.join(dataset.splits)}")
+    if folder.is_dir() and any(folder.iterdir()) and not export.overwrite:
+        raise ValueError(f"{folder}: is not empty; name another folder, or give overwrite=true")
+    folder.mkdir(parents=True, exist_ok=True)
+    names = []
+    for name, lines in EXPORTS[export.format](dataset, export):
+        with replacing(folder / name) as path, open(path, "w", encoding="utf-8", newline="") as file:
+            file.writelines(lines)
+        names.append(name)
+    return names
+
+
+Files = Iterator[tuple[str, Iterator[str]]]  # names, and the pieces of their text
+
+
+def _name(dataset: Dataset, setting: str, split: str) -> str:
+    """Such as `travlr_cardinality_image_and_caption_test_ood`."""
+    return f"travlr_{dataset[split][0].task}_{setting.replace('+', '_and_')}_{split}"
+
+
+# lmms-eval -----------------------------------------------------------------------------------------------------------
+
+_YAML = """\
+# Made by travlr.convert; needs travlr beside lmms-eval.
+task: {name}
+tag: travlr
+dataset_path: {path}
+dataset_kwargs:
+  token: false
+  data_files: {files}
+test_split: {split}
+output_type: generate_until
+doc_to_visual: !function utils.{visual}
+doc_to_text: !function utils.text
+doc_to_messages: !function utils.messages
+doc_to_target: !function utils.target
+generation_kwargs:
+  max_new_tokens: {tokens}
+  temperature: 0
+  do_sample: false
+process_results: !function utils.results
+metric_list:
+{metrics}
+cluster_key: scene
+score_key: score
+lmms_eval_specific_kwargs:
+  default:
+    setting: {setting}
+metadata:
+  - version: {version}
+    form: {form}
+    prompt: {prompt}
+    dataset: {digest}
+"""
+
+_GROUP = """\
+# Made by travlr.convert: all settings and splits.
+group: travlr_{task}
+task:
+{names}
+"""
+
+_UTILS = '''\
+"""What the YAML files beside this one name. Made by travlr.convert; needs travlr beside lmms-eval."""
+
+from travlr.harness import lmms
+
+FORM = {form}
+PROMPT = {prompt}
+GRID = {grid}  # columns and rows
+
+
+def picture(doc):
+    return lmms.pictures(doc)
+
+
+def no_picture(doc):
+    return []
+
+
+def text(doc, lmms_eval_specific_kwargs):
+    return lmms.text(doc, lmms_eval_specific_kwargs["setting"], FORM, PROMPT, GRID)
+
+
+def messages(doc, lmms_eval_specific_kwargs):
+    return lmms.messages(doc, lmms_eval_specific_kwargs["setting"], FORM, PROMPT, GRID)
+
+
+def target(doc):
+    return lmms.target(doc, FORM)
+
+
+def results(doc, replies):
+    return lmms.results(doc, replies[0], FORM)
+
+
+'''
+
+
+def lmms_eval(dataset: Dataset, export: Export) -> Files:
+    """The YAML files name the folder of the dataset, because lmms-eval does not expand paths."""
+    form = export.form or "true_false"
+    names = {(setting, split): _name(dataset, setting, split) for split in export.split for setting in export.setting}
+    for (setting, split), name in names.items():
+        metrics = [(name, "true" if name not in ("unparsed", *OBJECTS[1:]) else "false") for name in _metrics(form)]
+        lines = [
+            f"  - metric: {metric}\n    aggregation: !function utils.{metric}\n    higher_is_better: {higher}"
+            for metric, higher in metrics
+        ]
+        files = [file["name"] for file in dataset.manifest["files"] if file["split"] == split]
+        text = _YAML.format(
+            name=name,
+            path=json.dumps(str(dataset.folder.absolute())),
+            files=json.dumps({split: files}),
+            split=split,
+            visual="no_picture" if setting == "caption" else "picture",
+            tokens=most_tokens(form, export.prompt),
+            metrics="\n".join(lines),
+            setting=setting,
+            version=json.dumps(WORDING_VERSION),
+            form=form,
+            prompt=export.prompt,
+            digest=json.dumps(dataset.manifest["content_digest"]),
+        )
+        yield f"{name}.yaml", iter([text])
+    task = dataset[export.split[0]][0].task
+    listed = "\n".join(f"  - {name}" for name in names.values())
+    yield f"travlr_{task}.yaml", iter([_GROUP.format(task=task, names=listed)])
+    utils = _UTILS.format(form=json.dumps(form), prompt=json.dumps(export.prompt), grid=dataset.grid)
+    lines = [f"{name} = lmms.{name}\n" for name in METRICS]
+    lines += [f'{name} = lmms.objects("{name}")\n' for name in _metrics(form) if name in OBJECTS]
+    yield "utils.py", iter([utils, *lines])
+
+
+def _metrics(form: str) -> tuple[str, ...]:
+    return METRICS + (OBJECTS if form == "read" else ())
+
+
+# VLMEvalKit ----------------------------------------------------------------------------------------------------------
+
+
+def vlmevalkit(dataset: Dataset, export: Export) -> Files:
+    """Multiple choice. Without pictures there is no column for them, so that VLMEvalKit asks in text alone."""
+    for split in export.split:
+        for setting in export.setting:
+            yield f"{_name(dataset, setting, split)}.tsv", _tsv_lines(dataset, setting, split)
+
+
+def _tsv_lines(dataset: Dataset, setting: str, split: str) -> Iterator[str]:
+    letters = list(make_question(dataset[split][0], "choice").wordings)
+    pictures = [] if setting == "caption" else ["image"]
+    columns = ["index", "id", "question", *letters, "answer", "category", "split", *pictures]
+    yield _tsv(columns)
+    for index, example in enumerate(dataset[split]):
+        question = make_question(example, "choice")
+        if list(question.wordings) != letters:
+            raise ValueError(f"{example.id}: has the choices {', '.join(question.wordings)}, not {', '.join(letters)}")
+        statements = [phrases[0] for phrases in question.wordings.values()]
+        cells = [str(index), example.id, question_text(example, setting), *statements]
+        cells += [question.answer, example.pair[0], split]
+        yield _tsv(cells + [base64.b64encode(example.image).decode() for _ in pictures])
+
+
+def question_text(example: Example, setting: str) -> str:
+    """The scene and the question, without the choices, which are in columns of their own."""
+    scene = WORDING["scene"][setting].format(caption=example.caption)
+    return f"{scene}\n\n{WORDING['question']['choice'].format(options='').strip()}"
+
+
+def _tsv(cells: list[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, delimiter="\t", lineterminator="\n").writerow(cells)
+    return text.getvalue()
+
+
+EXPORTS: dict[str, Callable[[Dataset, Export], Files]] = {"lmms_eval": lmms_eval, "vlmevalkit": vlmevalkit}

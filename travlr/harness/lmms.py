@@ -1,0 +1,89 @@
+"""What the `utils.py` of an export for lmms-eval calls. A doc is a row of a dataset, with its picture as a Pillow image.
+
+Scores are those of `travlr.questions`. lmms-eval does not say which replies were cut off, so such replies are read like
+others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from travlr import questions
+from travlr.dataset import Example
+from travlr.formats.columns import scene_of
+from travlr.harness import records
+from travlr.harness.records import Record
+
+Doc = Mapping[str, Any]
+Grid = tuple[int, int] | None
+METRICS = ("accuracy", "macro_f1", "unparsed", "couples_right")
+OBJECTS = ("found", "missed", "invented", "misplaced", "miscoloured", "misshaped")  # metrics of the form `read`
+
+
+def example_of(doc: Doc) -> Example:
+    """The example of a row, without its picture."""
+    return Example(
+        doc["id"],
+        b"",
+        doc["caption"],
+        doc["query"],
+        doc["answer"],
+        doc["task"],
+        tuple(doc["pair"]),
+        doc["query_form"],
+        scene_of(doc["objects"]),
+    )
+
+
+def pictures(doc: Doc) -> list[Any]:
+    return [doc["image"].convert("RGB")]
+
+
+def messages(doc: Doc, setting: str, form: str, prompt: str, grid: Grid) -> list[dict[str, Any]]:
+    """The request, as chat models of lmms-eval take it."""
+    made = questions.messages(example_of(doc), setting, form, prompt, grid)
+    return [
+        {
+            "role": message["role"],
+            "content": [
+                {"type": "image", "url": pictures(doc)[0]} if part["type"] == "image" else part
+                for part in message["content"]
+            ],
+        }
+        for message in made
+    ]
+
+
+def text(doc: Doc, setting: str, form: str, prompt: str, grid: Grid) -> str:
+    """The text of the request, for models that take the pictures apart."""
+    (message,) = questions.messages(example_of(doc), setting, form, prompt, grid)
+    return "\n\n".join(part["text"] for part in message["content"] if part["type"] == "text")
+
+
+def target(doc: Doc, form: str) -> str:
+    return questions.score(None, questions.make_question(example_of(doc), form)).answer
+
+
+def results(doc: Doc, reply: str, form: str) -> dict[str, Record]:
+    """What each metric aggregates. The scores in those of `accuracy` give its standard error, clustered by scene."""
+    example = example_of(doc)
+    outcome = questions.score_reply(reply, questions.make_question(example, form))
+    record = {"id": example.id, **records.example_facts(example), **records.outcome_facts(outcome)}
+    names = METRICS + (OBJECTS if form == "read" else ())
+    return {name: record for name in names} | {"accuracy": record | {"score": float(outcome.right)}}
+
+
+accuracy = records.accuracy
+macro_f1 = records.macro_f1
+unparsed = records.unparsed
+couples_right = records.couples_right
+
+
+def objects(name: str) -> Any:
+    """The aggregation of a metric of `OBJECTS`: how many objects there are of this kind."""
+
+    def count(items: Sequence[Record]) -> int:
+        return records.object_counts(items)[name]
+
+    return count
