@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from train.settings import is_ours
-from train.vlm.config import Evaluation
+from train.vlm.config import Evaluation, LogSettings
 from travlr import cli
 from travlr.files import Locked
 
@@ -30,12 +30,17 @@ arrives; after an interruption, the same command asks what is missing. Settings 
 
 {settings}
 
+Or make such an evaluation of a log of Inspect, with log=FILE instead of model=:
+
+{log_settings}
+
 examples
   python evaluate.py model=HuggingFaceTB/SmolVLM-256M-Instruct task=cardinality
   python evaluate.py model=Qwen/Qwen3-VL-2B-Instruct task=spatiality setting=image form=read limit=100
   python evaluate.py server=http://localhost:8000/v1 model=NAME task=quantifiers prompt=reason
   python evaluate.py model=https://api.openai.com/v1#NAME price.input=1.25 price.output=10 max_cost=5
   python evaluate.py model=runs/uniter-caption-cardinality-s0-1a2b3c4d data=data/strict limit=null
+  python evaluate.py log=logs/2026-11-22T17-29-14_cardinality.eval
 """
 
 
@@ -52,6 +57,14 @@ def settings(arguments: Sequence[str]) -> Evaluation:
     return config
 
 
+def log_settings(arguments: Sequence[str]) -> LogSettings:
+    """The settings of `log=FILE`. Raises `cli.UsageError` for a wrong name or value."""
+    cli.refuse_repeated(arguments, ())
+    values = dict(cli.name_and_value(argument, ()) for argument in arguments)
+    found: LogSettings = cli.typed(LogSettings, values)
+    return found
+
+
 def _listed(argument: str) -> str:
     """`setting=image,caption` as `setting=[image,caption]`."""
     name, _, value = argument.partition("=")
@@ -60,14 +73,21 @@ def _listed(argument: str) -> str:
 
 def main(arguments: list[str]) -> int:
     if {"-h", "--help"} & set(arguments):
-        lines = (f"  {line}" for line in cli.help_lines(Evaluation))
-        print(HELP.format(settings="\n".join(lines)), end="")
+        kinds = {"settings": Evaluation, "log_settings": LogSettings}
+        lines = {name: "\n".join(f"  {line}" for line in cli.help_lines(kind)) for name, kind in kinds.items()}
+        print(HELP.format(**lines), end="")
         return 0
-    config = settings(arguments)
+    if any(argument.startswith("log=") for argument in arguments):
+        from train.vlm.logs import import_log
+
+        log = log_settings(arguments)
+        runs, rows = log.runs, import_log(log)
+    else:
+        config = settings(arguments)
+        runs, rows = config.runs, attempt(config)
     from train.vlm.tables import evaluation_table
 
-    rows = attempt(config)
-    folder = Path(config.runs) / rows[0]["name"]
+    folder = Path(runs) / rows[0]["name"]
     print(f"\n{evaluation_table(folder, rows)}\n\nEvery reply: {folder / 'answers.jsonl'}")
     return 0
 

@@ -111,6 +111,18 @@ class Evaluation:
         return most_tokens(self.form, self.prompt)
 
 
+@dataclass(frozen=True)
+class LogSettings:
+    """The settings of `evaluate.py log=FILE`."""
+
+    log: str = option("", "a log of Inspect (.eval or .json) to make an evaluation of; needs no model=")
+    data: str | None = option(None, "folder of the dataset; null for the one that the log names")
+    runs: str = option("runs", "folder with a folder for each evaluation and run, and the table of all results")
+
+    def __post_init__(self) -> None:
+        check_types(self)
+
+
 # Settings that change no reply: where files lie, what computes, how fast, and which examples are asked about.
 EXCLUDED = (
     *("data", "audit", "setting", "split", "limit", "runs", "device", "batch_size", "key", "concurrency", "retries"),

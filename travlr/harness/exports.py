@@ -76,6 +76,11 @@ def _name(dataset: Dataset, setting: str, split: str) -> str:
     return f"travlr_{dataset[split][0].task}_{setting.replace('+', '_and_')}_{split}"
 
 
+def _how(form: str, prompt: str) -> str:
+    """What tells the names of different forms and prompts apart, such as `_read`; "" for the default."""
+    return (f"_{form}" if form != "true_false" else "") + (f"_{prompt}" if prompt != "direct" else "")
+
+
 # lmms-eval -----------------------------------------------------------------------------------------------------------
 
 _YAML = """\
@@ -113,7 +118,7 @@ metadata:
 
 _GROUP = """\
 # Made by travlr.convert: all settings and splits.
-group: travlr_{task}
+group: {group}
 task:
 {names}
 """
@@ -158,7 +163,9 @@ def results(doc, replies):
 def lmms_eval(dataset: Dataset, export: Export) -> Files:
     """The YAML files name the folder of the dataset, because lmms-eval does not expand paths."""
     form = export.form or "true_false"
-    names = {(setting, split): _name(dataset, setting, split) for split in export.split for setting in export.setting}
+    how = _how(form, export.prompt)
+    cells = [(setting, split) for split in export.split for setting in export.setting]
+    names = {(setting, split): _name(dataset, setting, split) + how for setting, split in cells}
     for (setting, split), name in names.items():
         metrics = [(name, "true" if name not in ("unparsed", *OBJECTS[1:]) else "false") for name in _metrics(form)]
         lines = [
@@ -183,7 +190,7 @@ def lmms_eval(dataset: Dataset, export: Export) -> Files:
         yield f"{name}.yaml", iter([text])
     task = dataset[export.split[0]][0].task
     listed = "\n".join(f"  - {name}" for name in names.values())
-    yield f"travlr_{task}.yaml", iter([_GROUP.format(task=task, names=listed)])
+    yield f"travlr_{task}{how}.yaml", iter([_GROUP.format(group=f"travlr_{task}{how}", names=listed)])
     utils = _UTILS.format(form=json.dumps(form), prompt=json.dumps(export.prompt), grid=dataset.grid)
     lines = [f"{name} = lmms.{name}\n" for name in METRICS]
     lines += [f'{name} = lmms.objects("{name}")\n' for name in _metrics(form) if name in OBJECTS]

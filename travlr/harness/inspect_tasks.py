@@ -51,7 +51,7 @@ from travlr.questions.forms import SETTINGS, Message
 from travlr.scene import SPLITS, Object
 from travlr.tasks import TASKS
 
-Names = str | list[str]
+Names = str | Sequence[str]
 
 
 # Scores --------------------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ METRICS = [
 ]
 
 
-@scorer(metrics=METRICS)
+@scorer(metrics=METRICS)  # type: ignore[untyped-decorator, unused-ignore]
 def reply_scorer() -> Scorer:
     """Reads replies with `travlr.questions`. A reply without an answer counts as wrong, and as unparsed."""
 
@@ -198,7 +198,7 @@ def _samples(
 
 def _sample(example: Example, setting: str, split: str, form: str, prompt: str, grid: tuple[int, int] | None) -> Sample:
     question = make_question(example, form)
-    facts = {"id": example.id, "setting": setting, "split": split, "pair": example.pair[0]}
+    facts: dict[str, Any] = {"id": example.id, "setting": setting, "split": split, "pair": example.pair[0]}
     facts |= {"group": f"{setting}, {split}", **records.example_facts(example)}
     facts["question"] = asdict(question) | {"text": ""}  # the text is in the input
     return Sample(
@@ -226,8 +226,8 @@ def _data_uri(picture: bytes) -> str:
 
 def _register(name: str) -> Callable[..., InspectTask]:
     def make(
-        setting: Names = list(SETTINGS),  # noqa: B006, B008
-        split: Names = ["test_ind", "test_ood"],  # noqa: B006
+        setting: Names = SETTINGS,
+        split: Names = ("test_ind", "test_ood"),
         form: str = "true_false",
         prompt: str = "direct",
         data: str | None = None,

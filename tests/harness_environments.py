@@ -1,0 +1,50 @@
+"""Environments for harnesses that need other versions of packages than requirements.lock has.
+
+Each is made once, in .venv/harnesses: it sees the packages of .venv, and tests/harnesses/NAME.txt lists what comes
+before them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from tests.helpers import ROOT
+from travlr.files import waiting_lock
+
+
+def environment(name: str) -> Path:
+    """The folder of the programs of a harness. Installs it, with pip, where that has not been done."""
+    packages = ROOT / "tests" / "harnesses" / f"{name}.txt"
+    made_of = [packages.read_bytes(), (ROOT / "pyproject.toml").read_bytes(), str(ROOT).encode(), sys.version.encode()]
+    folder = Path(sys.prefix) / "harnesses" / f"{name}-{hashlib.sha256(b' '.join(made_of)).hexdigest()[:8]}"
+    folder.parent.mkdir(exist_ok=True)
+    with waiting_lock(folder.parent / f".{folder.name}.lock"):
+        if not (folder / "finished").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            _run(sys.executable, "-m", "venv", str(folder))
+            site = folder / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
+            (site / "packages_of_the_project.pth").write_text(sysconfig.get_path("purelib") + "\n")
+            install = (str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps")
+            _run(*install, "-r", str(packages))
+            _run(*install, "-e", str(ROOT))  # for its entry points
+            (folder / "finished").touch()
+    return folder / "bin"
+
+
+def run_in(programs: Path, *command: str, folder: Path, **variables: str) -> str:
+    """Run a program of an environment in a folder, without the hub; what it prints. Fails where it does."""
+    settings = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub"), "COLUMNS": "120", "NO_COLOR": "1", **variables}
+    program = str(programs / command[0])
+    return _run(program, *command[1:], cwd=str(folder), env={**os.environ, **settings})
+
+
+def _run(*command: str, cwd: str | None = None, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, timeout=900)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    return done.stdout + done.stderr

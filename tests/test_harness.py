@@ -1,0 +1,382 @@
+"""The same replies have the same scores in evaluate.py, Inspect, lmms-eval and VLMEvalKit's files."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from render.image import decode
+from tests.chat_server import ChatServer, text_and_picture
+from tests.harness_environments import environment, run_in
+from tests.helpers import called, command
+from tests.oracle import answer
+from train.results.columns import Row
+from train.vlm.answers import read_answers
+from train.vlm.command import main as evaluate_main
+from train.vlm.config import Evaluation, LogSettings
+from train.vlm.evaluation import evaluate
+from train.vlm.logs import import_log
+from travlr import Cardinality
+from travlr.config import Config, Count
+from travlr.dataset import open_dataset
+from travlr.formats.base import suffix_of
+from travlr.generate import GenerateArguments, generate_dataset
+from travlr.harness import lmms, records
+from travlr.questions import FORMS, make_question, score_reply, summary
+from travlr.questions.forms import Question
+from travlr.tasks import TASKS
+
+SETTINGS = ("image", "caption", "image+caption")
+SPLITS = ("test_ind", "test_ood")
+METRICS = ("accuracy", "macro_f1", "unparsed", "couples_right")
+ASKED = ("true_false", "choice", "read")  # the forms that all harnesses are asked in
+OBJECTS = ("found", "missed", "invented", "misplaced", "miscoloured", "misshaped")
+SILENT: dict[str, Any] = {"log": lambda _: None}
+
+
+def write_data(folder: Path, config: Config) -> Path:
+    generate_dataset(config, GenerateArguments(out=str(folder), workers=1), **SILENT)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = Cardinality(count=Count(train=50, validation=10, test_ind=20, test_ood=20))
+    return write_data(tmp_path_factory.mktemp("data") / "cardinality", config)
+
+
+def respond(body: dict[str, Any]) -> str:
+    """A right, a wrong or no answer, as the request's text and picture decide; some in a sentence."""
+    text, picture = text_and_picture(body)
+    right = answer(text, picture)
+    kind = hashlib.sha256(f"{text} {right} {picture is None}".encode()).digest()[0] % 6
+    if kind == 0:
+        return "I cannot tell."
+    if kind == 1:
+        wrong = {"true": "false", "false": "True.", "A": "B", "B": "D", "C": "A", "D": "C"}
+        return wrong.get(right) or right.rpartition("\n")[0]
+    return f"The answer is **{right}**." if kind == 2 and "\n" not in right else right
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ChatServer]:
+    with ChatServer(respond) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def ours(data: Path, server: ChatServer, runs: Path) -> dict[str, list[Row]]:
+    """The rows of evaluate.py, by form."""
+    found = {}
+    for form in ASKED:
+        config = Evaluation(
+            model="m", server=server.url, data=str(data), audit=False, runs=str(runs), form=form, limit=None
+        )
+        found[form] = evaluate(config, **SILENT)
+    return found
+
+
+def of_cell(rows: list[Row], setting: str, split: str) -> Row:
+    return next(row for row in rows if (row["test_setting"], row["split"]) == (setting, split))
+
+
+def fractions(row: Row) -> dict[str, float]:
+    """The scores of a row as harnesses give them."""
+    approximately: Any = pytest.approx
+    return {name: approximately(row[name] / 100, abs=1e-12) for name in METRICS}
+
+
+def test_the_replies_are_of_all_kinds(ours: dict[str, list[Row]]) -> None:
+    for rows in ours.values():
+        assert all(0 < row["accuracy"] < 100 and row["couples_right"] < row["accuracy"] for row in rows)
+        assert sum(row["unparsed"] > 0 for row in rows) >= 3
+        assert sum(row["unparsed"] + row["accuracy"] < 100 for row in rows) >= 3
+        assert len({row["macro_f1"] for row in rows} - {row["accuracy"] for row in rows}) >= 3
+
+
+# Inspect -------------------------------------------------------------------------------------------------------------
+
+SEVERAL = """
+import sys
+from inspect_ai import eval
+from travlr.harness.inspect_tasks import tasks
+made = [tasks["cardinality"](form=form, data=sys.argv[1], examples=None) for form in ("true_false", "read")]
+eval(made, model="openai-api/local/m", display="none", log_dir="logs", log_format="json")
+"""
+
+
+@pytest.fixture(scope="module")
+def logs(data: Path, server: ChatServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The logs of Inspect, by form."""
+    folder = tmp_path_factory.mktemp("inspect")
+    programs = environment("inspect")
+    variables = {"LOCAL_API_KEY": "none", "LOCAL_BASE_URL": server.url}
+    arguments = ["eval", "travlr/cardinality", "--model", "openai-api/local/m", "--display", "plain"]
+    arguments += ["-T", "form=choice", "-T", f"data={data}", "-T", "setting=image,caption,image+caption"]
+    run_in(programs, "inspect", *arguments, "--log-format", "json", "--log-dir", "logs", folder=folder, **variables)
+    run_in(programs, "python", "-c", SEVERAL, str(data), folder=folder, **variables)
+    found = {json.loads(path.read_text())["eval"]["metadata"]["form"]: path for path in folder.glob("logs/*.json")}
+    assert set(found) == set(ASKED)
+    return found
+
+
+@pytest.mark.parametrize("form", ASKED)
+def test_inspect_gives_our_scores(form: str, logs: dict[str, Path], ours: dict[str, list[Row]]) -> None:
+    (scores,) = json.loads(logs[form].read_text())["results"]["scores"]
+    values = {name: metric["value"] for name, metric in scores["metrics"].items()}
+    for row in ours[form]:
+        where = f"{row['test_setting']}, {row['split']}"
+        assert {name: values[f"{name}, {where}"] for name in METRICS} == fractions(row)
+        if form == "read":
+            counts = {name: values[f"{name}, {where}"] for name in OBJECTS}
+            assert {name: n for name, n in counts.items() if n} == json.loads(row["objects"])
+    assert values["accuracy"] == pytest.approx(sum(row["accuracy"] for row in ours[form]) / len(ours[form]) / 100)
+
+
+@pytest.mark.parametrize("form", ASKED)
+def test_a_log_becomes_the_evaluation_that_we_would_have_made(
+    form: str, logs: dict[str, Path], ours: dict[str, list[Row]], tmp_path: Path
+) -> None:
+    rows = import_log(LogSettings(log=str(logs[form]), runs=str(tmp_path)), **SILENT)
+    other = {"run", "name", "config", "model", "weights", "created"}
+    keys = {(row["test_setting"], row["split"]) for row in rows}
+    assert keys == {(row["test_setting"], row["split"]) for row in ours[form]}
+    for row in rows:
+        same = of_cell(ours[form], row["test_setting"], row["split"])
+        assert {k: v for k, v in row.items() if k not in other} == {k: v for k, v in same.items() if k not in other}
+    again = import_log(LogSettings(log=str(logs[form]), runs=str(tmp_path)), **SILENT)
+    assert [row["name"] for row in again] == [row["name"] for row in rows]
+    assert len(read_answers(tmp_path / rows[0]["name"])) == 120
+
+
+def changed_log(path: Path, folder: Path, change: Any) -> Path:
+    record = json.loads(path.read_text())
+    change(record)
+    (folder / "log.json").write_text(json.dumps(record))
+    return folder / "log.json"
+
+
+def without_reply(record: dict[str, Any]) -> None:
+    record["samples"][5]["output"]["choices"] = []
+
+
+def of_another_task(record: dict[str, Any]) -> None:
+    record["eval"]["metadata"] = {"other": 1}
+
+
+def of_another_wording(record: dict[str, Any]) -> None:
+    record["eval"]["metadata"]["wording"] = "0"
+
+
+def of_another_dataset(record: dict[str, Any]) -> None:
+    record["eval"]["metadata"]["dataset"] = "0"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (without_reply, "has no reply"),
+        (of_another_task, "not one of travlr/TASK"),
+        (of_another_wording, "wording 0"),
+        (of_another_dataset, "another dataset"),
+        (lambda record: record["samples"].clear(), "has no samples"),
+        (lambda record: record["samples"].append(record["samples"][0]), "several times"),
+        (lambda record: record.pop("eval"), "no log of Inspect"),
+    ],
+)
+def test_a_log_that_cannot_be_read_is_refused(change: Any, problem: str, logs: dict[str, Path], tmp_path: Path) -> None:
+    path = changed_log(logs["choice"], tmp_path, change)
+    with pytest.raises(ValueError, match=problem) as caught:
+        import_log(LogSettings(log=str(path), runs=str(tmp_path / "runs")), **SILENT)
+    assert str(caught.value).startswith(("log=", "data=")) and "\n" not in str(caught.value)
+
+
+def test_evaluate_reads_a_log(
+    logs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*arguments: str) -> int:
+        return called(monkeypatch, *arguments, f"runs={tmp_path}", name="evaluate", main=evaluate_main)
+
+    assert run(f"log={logs['choice']}") == 0
+    assert "accuracy, %" in capsys.readouterr().out
+    for arguments, problem in [
+        (("log=nowhere.json",), "there is no such file"),
+        ((f"log={logs['choice']}", "model=m"), "no setting 'model'"),
+        ((f"log={Path(__file__)}",), "is no log of Inspect"),
+    ]:
+        assert run(*arguments) != 0
+        assert problem in capsys.readouterr().err
+
+
+def test_inspect_refuses_wrong_settings(data: Path, tmp_path: Path) -> None:
+    program = (
+        "import sys\nfrom travlr.harness.inspect_tasks import tasks\n"
+        "for name, value in (s.split('=') for s in sys.argv[2:]):\n"
+        "    try:\n        tasks['cardinality'](**{'data': sys.argv[1], name: value})\n"
+        "    except ValueError as error:\n        print(error)\n"
+        "print(sorted(tasks))\n"
+    )
+    wrong = ("setting=picture", "split=test", "form=essay", "prompt=none", f"data={tmp_path}")
+    out = run_in(environment("inspect"), "python", "-c", program, str(data), *wrong, folder=tmp_path)
+    lines = [line for line in out.splitlines() if line.strip()]
+    assert [line.partition(":")[0] for line in lines[:4]] == list(wrong[:4])
+    assert str(tmp_path) in lines[4] and lines[5] == str(sorted(TASKS))
+
+
+# lmms-eval -----------------------------------------------------------------------------------------------------------
+
+
+def export(data: Path, folder: Path, *settings: str) -> Path:
+    code, _, problem = command("convert", str(data), str(folder), *settings)
+    assert code == 0, problem
+    return folder
+
+
+def lmms_results(folder: Path, *arguments: str, **variables: str) -> dict[str, dict[str, Any]]:
+    """The scores of lmms-eval by the names of its tasks."""
+    common = ["-m", "lmms_eval", "--include_path", str(folder), "--batch_size", "1", "--output_path", str(folder)]
+    run_in(environment("lmms_eval"), "python", *common, *arguments, folder=folder, **variables)
+    (path,) = folder.rglob("*_results.json")
+    found = json.loads(path.read_text())["results"]
+    return {name: {key.removesuffix(",none"): v for key, v in values.items()} for name, values in found.items()}
+
+
+def lmms_name(row: Row) -> str:
+    form = "" if row["form"] == "true_false" else f"_{row['form']}"
+    return f"travlr_cardinality_{row['test_setting'].replace('+', '_and_')}_{row['split']}{form}"
+
+
+def test_lmms_eval_gives_our_scores(data: Path, server: ChatServer, ours: dict[str, list[Row]], tmp_path: Path) -> None:
+    for form in ASKED:
+        export(data, tmp_path / form, "format=lmms_eval", f"form={form}")
+    tasks = "travlr_cardinality,travlr_cardinality_choice,travlr_cardinality_read"
+    model = ["--model", "async_openai", "--model_args", f"model_version=m,base_url={server.url},api_key=none"]
+    found = lmms_results(tmp_path, *model, "--tasks", tasks)
+    for rows in ours.values():
+        for row in rows:
+            scores = found[lmms_name(row)]
+            assert {name: scores[name] for name in METRICS} == fractions(row)
+            assert scores["accuracy_stderr_clustered"] > 0
+            if row["form"] == "read":
+                assert {name: scores[name] for name in OBJECTS if scores[name]} == json.loads(row["objects"])
+
+
+def test_lmms_eval_runs_with_its_dummy_model(data: Path, tmp_path: Path) -> None:
+    export(data, tmp_path / "tasks", "format=lmms_eval", "setting=[image,caption]", "split=test_ood")
+    model = ["--model", "dummy", "--model_args", "response=true", "--tasks", "travlr_cardinality", "--limit", "10"]
+    found = lmms_results(tmp_path, *model)
+    outcomes = [score_reply("true", make_question(e)) for e in open_dataset(data)["test_ood"][:10]]
+    for setting in ("image", "caption"):
+        scores = found[f"travlr_cardinality_{setting}_test_ood"]
+        assert scores["accuracy"] == 0.5 and scores["couples_right"] == 0 == scores["unparsed"]
+        assert scores["macro_f1"] == summary(outcomes).macro_f1 / 100
+
+
+def doc_of(data: Path, number: int) -> dict[str, Any]:
+    """A row as lmms-eval gets it."""
+    row = open_dataset(data)["test_ood"].columns().slice(number, 1).to_pylist()[0]
+    return {**row, "image": decode(row["image"]["bytes"])}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_and_form_can_be_asked_by_lmms_eval(task: str, tmp_path: Path) -> None:
+    count = Count(train=20, validation=0, test_ind=0, test_ood=2)
+    data = write_data(tmp_path / task, TASKS[task].Config(count=count))
+    for form in FORMS:
+        folder = export(data, tmp_path / form, "format=lmms_eval", f"form={form}", "split=test_ood", "prompt=reason")
+        loader: Any = type("Loader", (yaml.SafeLoader,), {})
+        loader.add_constructor("!function", lambda _, node: node.value)
+        for path in folder.glob("*.yaml"):
+            values = yaml.load(path.read_text(), loader)
+            assert path.stem == values.get("task") or path.stem == values["group"]
+        doc = doc_of(data, 0)
+        example = open_dataset(data)["test_ood"][0]
+        for setting in SETTINGS:
+            (message,) = lmms.messages(doc, setting, form, "reason", (6, 6))
+            assert (
+                [part["type"] for part in message["content"]] == ["text"] if setting == "caption" else ["image", "text"]
+            )
+            assert message["content"][-1]["text"] == lmms.text(doc, setting, form, "reason", (6, 6))
+        reply = answer(lmms.text(doc, "caption", form, "reason", (6, 6)), None)
+        found = lmms.results(doc, reply, form)
+        assert found["accuracy"]["right"] and found["accuracy"]["answer"] == lmms.target(doc, form)
+        assert found["macro_f1"]["scene"] == records.scene_key(example.scene)
+
+
+# VLMEvalKit ----------------------------------------------------------------------------------------------------------
+
+
+def read_tsv(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def test_the_files_of_vlmevalkit_hold_the_same_questions_and_give_our_scores(
+    data: Path, runs: Path, ours: dict[str, list[Row]], tmp_path: Path
+) -> None:
+    export(data, tmp_path / "tsv", "format=vlmevalkit")
+    replies = {(a.split, a.setting, a.id): a for a in read_answers(runs / ours["choice"][0]["name"])}
+    for row in ours["choice"]:
+        name = f"travlr_cardinality_{row['test_setting'].replace('+', '_and_')}_{row['split']}.tsv"
+        lines = read_tsv(tmp_path / "tsv" / name)
+        examples = list(open_dataset(data)[row["split"]])
+        assert [line["index"] for line in lines] == [str(n) for n in range(len(examples))]
+        outcomes = []
+        for line, example in zip(lines, examples, strict=True):
+            question = Question("choice", "", line["answer"], {letter: (line[letter],) for letter in "ABCD"})
+            outcomes.append(score_reply(replies[row["split"], row["test_setting"], line["id"]].reply, question))
+            assert (line["id"], line["category"]) == (example.id, example.pair[0])
+            assert (example.caption in line["question"]) is (row["test_setting"] != "image")
+            if row["test_setting"] != "caption":
+                assert suffix_of(base64.b64decode(line["image"])) == "png"
+                assert base64.b64decode(line["image"]) == example.image
+            assert ("image" in line) is (row["test_setting"] != "caption")
+        found = summary(outcomes)
+        assert [getattr(found, n) for n in METRICS[:3]] == [row[n] for n in METRICS[:3]]
+        both = [a.right and b.right for a, b in zip(outcomes[0::2], outcomes[1::2], strict=True)]
+        assert 100 * sum(both) / len(both) == row["couples_right"]
+
+
+# Wrong use -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (("format=lmms",), "choose one of parquet"),
+        (("format=lmms_eval", "form=essay"), "form=essay: choose one of true_false"),
+        (("format=lmms_eval", "setting=picture"), "setting=picture: choose one of image"),
+        (("format=lmms_eval", "split=[test_ood,test_ood]"), "each only once"),
+        (("format=lmms_eval", "workers=2"), "'workers=2' is not a setting of format=lmms_eval"),
+        (("format=vlmevalkit", "form=read"), "form=choice"),
+        (("format=vlmevalkit", "prompt=reason"), "prompt=direct"),
+        (("format=parquet", "form=read"), "'form=read' is not a setting"),
+    ],
+)
+def test_wrong_settings_of_an_export_are_refused(
+    settings: tuple[str, ...], problem: str, data: Path, tmp_path: Path
+) -> None:
+    code, _, text = command("convert", str(data), str(tmp_path / "out"), *settings)
+    assert code in (1, 2) and problem in text and len(text.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_export_replaces_nothing_unless_told_to(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    code, _, text = command("convert", str(data), str(tmp_path), "format=vlmevalkit", "split=test_ind")
+    assert code == 1 and "is not empty" in text
+    export(data, tmp_path, "format=vlmevalkit", "split=test_ind", "overwrite=true")
+    assert (tmp_path / "mine.txt").read_text() == "mine"

@@ -1,0 +1,155 @@
+"""Logs of Inspect as evaluations: `python evaluate.py log=FILE` makes the folder that asking the model would have made.
+
+Replies are read and scored anew by `travlr.questions`, so that they stand in the same tables as other evaluations.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from train.results.columns import Row
+from train.results.store import read_results, start_run, write_results
+from train.vlm.answers import Answer, AnswerFile
+from train.vlm.config import Evaluation, LogSettings, fingerprint
+from train.vlm.evaluation import answer_of, request_of, result_rows
+from train.vlm.requests import Reply
+from travlr.cli import Log
+from travlr.dataset import Dataset, open_dataset
+from travlr.files import locked, regular
+from travlr.questions import WORDING_VERSION
+from travlr.questions.forms import SETTINGS
+from travlr.scene import SPLITS
+
+FINISH = {"max_tokens": "length"}  # Inspect's reasons why a reply ended, where ours differ
+FACTS = ("task", "form", "prompt", "wording", "dataset", "data")  # of the metadata of our tasks
+
+
+def import_log(settings: LogSettings, log: Log = print) -> list[Row]:
+    """Make an evaluation of a log: one row for each setting and split. Raises `ValueError`, in one line."""
+    record = read_log(Path(settings.log))
+    facts = _facts(settings.log, record)
+    dataset = open_dataset(settings.data or facts["data"])
+    if dataset.manifest["content_digest"] != facts["dataset"]:
+        raise ValueError(f"data={dataset.folder}: is another dataset than that of log={settings.log}; give data=FOLDER")
+    replies = _replies(settings.log, record)
+    config, identity = _evaluation(settings, record, facts, dataset, replies)
+    kept = fingerprint(config, **identity, wording=WORDING_VERSION, dataset=facts["dataset"], setting=None)
+    kept["harness"] = f"inspect_ai {record['eval'].get('packages', {}).get('inspect_ai', '')}".strip()
+    folder = start_run(Path(settings.runs), kept, data=str(dataset.folder))
+    with locked(folder):
+        answers = list(_answers(config, dataset, replies))
+        with AnswerFile(folder) as saved:
+            for answer in answers:
+                if saved.answers.get((answer.split, answer.setting, answer.id)) != answer:
+                    saved.append(answer)
+        write_results(folder, result_rows(config, identity, dataset, folder), log)
+    log(f"{folder}: {len(answers):,} replies of {settings.log}")
+    return read_results(folder)
+
+
+def read_log(path: Path) -> dict[str, Any]:
+    """A log as a dictionary. Raises `ValueError` where it is no log; a log in the format .eval needs Inspect."""
+    if not path.is_file():
+        raise ValueError(f"log={path}: there is no such file")
+    if path.suffix not in (".eval", ".json"):
+        raise ValueError(f"log={path}: is no log of Inspect, which end in .eval or .json")
+    try:
+        if path.suffix == ".json":
+            record = json.loads(regular(path).read_text(encoding="utf-8"))
+        else:
+            from inspect_ai.log import read_eval_log
+
+            record = json.loads(read_eval_log(str(path)).model_dump_json())
+    except ImportError:
+        raise ValueError(
+            f"log={path}: this format needs inspect-ai; install it, or: inspect log dump {path} > LOG.json"
+        ) from None
+    except Exception as error:  # Inspect's reader can fail in any way
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"log={path}: is no log of Inspect ({type(error).__name__}: {reason})") from None
+    if not isinstance(record, dict) or not isinstance(record.get("eval"), dict):
+        raise ValueError(f"log={path}: is no log of Inspect")
+    return record
+
+
+def _facts(path: str, record: dict[str, Any]) -> dict[str, Any]:
+    """What our task wrote into the log about itself."""
+    facts = record["eval"].get("metadata") or {}
+    if not set(FACTS) <= facts.keys():
+        raise ValueError(f"log={path}: is of task {record['eval'].get('task')}, not one of travlr/TASK")
+    if facts["wording"] != WORDING_VERSION:
+        raise ValueError(
+            f"log={path}: has the questions of wording {facts['wording']}, not this version's {WORDING_VERSION}; "
+            "use the version of TraVLR that asked"
+        )
+    return facts
+
+
+LoggedReplies = dict[tuple[str, str], dict[str, Reply]]  # (split, setting) -> id -> reply
+
+
+def _replies(path: str, record: dict[str, Any]) -> LoggedReplies:
+    replies: LoggedReplies = {}
+    for sample in record.get("samples") or ():
+        where = sample["metadata"]
+        if sample.get("error") is not None or not sample["output"]["choices"]:
+            raise ValueError(f"log={path}: sample {sample['id']} has no reply; run inspect eval-retry on it first")
+        of_cell = replies.setdefault((where["split"], where["setting"]), {})
+        if where["id"] in of_cell:
+            raise ValueError(f"log={path}: asks sample {sample['id']} several times; use epochs=1")
+        of_cell[where["id"]] = _reply(sample["output"])
+    if not replies:
+        raise ValueError(f"log={path}: has no samples")
+    return replies
+
+
+def _reply(output: dict[str, Any]) -> Reply:
+    reason, usage = output["choices"][0].get("stop_reason"), output.get("usage") or {}
+    text = output.get("completion") or ""
+    return Reply(text, FINISH.get(reason, reason), usage.get("input_tokens"), usage.get("output_tokens"))
+
+
+def _evaluation(
+    settings: LogSettings, record: dict[str, Any], facts: dict[str, Any], dataset: Dataset, replies: LoggedReplies
+) -> tuple[Evaluation, dict[str, Any]]:
+    """The evaluation that a log is of, and what identifies its model."""
+    splits = sorted({split for split, _ in replies}, key=SPLITS.index)
+    names = sorted({setting for _, setting in replies}, key=SETTINGS.index)
+    limit = min(_asked(dataset, split, replies.get((split, name), {})) for split in splits for name in names)
+    if limit < 2:
+        raise ValueError(f"log={settings.log}: has no whole couple of examples in every setting and split")
+    asked = {**(record.get("plan", {}).get("config") or {}), **(record["eval"].get("model_generate_config") or {})}
+    config = Evaluation(
+        model=record["eval"]["model"],
+        task=facts["task"],
+        data=str(dataset.folder),
+        setting=names,
+        split=splits,
+        limit=limit,
+        form=facts["form"],
+        prompt=facts["prompt"],
+        max_tokens=asked.get("max_tokens"),
+        temperature=float(asked.get("temperature") or 0.0),
+        seed=asked.get("seed") or 0,
+        runs=settings.runs,
+    )
+    weights = record["eval"].get("model_base_url") or record["eval"]["model"]
+    return config, {"origin": "zero-shot", "weights": weights}
+
+
+def _asked(dataset: Dataset, split: str, replies: dict[str, Reply]) -> int:
+    """How many of the first examples of a split have replies, in whole couples."""
+    ids = dataset[split].columns("id")["id"].to_pylist()
+    count = next((number for number, name in enumerate(ids) if name not in replies), len(ids))
+    return count - count % 2
+
+
+def _answers(config: Evaluation, dataset: Dataset, replies: LoggedReplies) -> Iterator[Answer]:
+    for split in config.split:
+        for setting in config.setting:
+            for example in dataset[split][: config.limit]:
+                request = request_of(example, split, setting, config, dataset.grid)
+                yield answer_of(request, replies[split, setting][example.id])
