@@ -25,7 +25,7 @@ from train.vlm.config import Evaluation, LogSettings
 from train.vlm.evaluation import evaluate
 from train.vlm.logs import import_log
 from travlr import Cardinality
-from travlr.config import Config, Count
+from travlr.config import Config, Count, Image
 from travlr.dataset import open_dataset
 from travlr.formats.base import suffix_of
 from travlr.generate import GenerateArguments, generate_dataset
@@ -49,7 +49,8 @@ def write_data(folder: Path, config: Config) -> Path:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config = Cardinality(count=Count(train=50, validation=10, test_ind=20, test_ood=20))
+    count = Count(train=50, validation=10, test_ind=20, test_ood=20)
+    config = Cardinality(count=count, image=Image(cell=16))
     return write_data(tmp_path_factory.mktemp("data") / "cardinality", config)
 
 
