@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 
@@ -25,7 +26,7 @@ def scene_of(text: str, picture: bytes | None, misread: Misread | None = None, w
         assert found, text
         return parse_caption(found[0])[2]
     image = np.asarray(decode(picture))
-    grid, error = Renderer(world, image.shape[1] // world.columns, {s: SPANS[s] for s in world.sizes}).read(image)
+    grid, error = _renderer(world, image.shape[1] // world.columns).read(image)
     assert error == 0
     objects = []
     for cell in np.flatnonzero(grid):
@@ -33,6 +34,11 @@ def scene_of(text: str, picture: bytes | None, misread: Misread | None = None, w
         seen = Object(colour, shape, size, *divmod(int(cell), world.columns))
         objects.append(misread(seen) if misread else seen)
     return tuple(objects)
+
+
+@functools.cache
+def _renderer(world: World, cell: int) -> Renderer:
+    return Renderer(world, cell, {size: SPANS[size] for size in world.sizes})
 
 
 def answer(text: str, picture: bytes | None, misread: Misread | None = None) -> str:

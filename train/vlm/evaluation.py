@@ -122,23 +122,22 @@ class Spent:
     replies: int = 0
     tokens: int = 0
     cost: float = 0.0
-    largest: int = 0  # tokens of one request and its reply
+    largest: tuple[int, int] = (0, 0)  # tokens of one request, and of one reply
     under_way: int = 0
 
     def add(self, given: Reply | Answer) -> None:
-        used = (given.input_tokens or 0) + (given.output_tokens or 0)
-        self.tokens += used
-        self.largest = max(self.largest, used)
+        used = (given.input_tokens or 0, given.output_tokens or 0)
+        self.tokens += sum(used)
+        self.largest = max(self.largest[0], used[0]), max(self.largest[1], used[1])
         self.cost += cost_of(self.config, given.input_tokens, given.output_tokens)
 
     def allows(self, request: Request) -> bool:
         """Whether the caps leave room for one more request, beside those under way."""
         config, next_ones = self.config, self.under_way + 1
-        guess = self.largest or _guess(request) + config.most_tokens
-        if config.max_tokens_total is not None and self.tokens + next_ones * guess > config.max_tokens_total:
+        guess = self.largest if any(self.largest) else (_guess(request), config.most_tokens)
+        if config.max_tokens_total is not None and self.tokens + next_ones * sum(guess) > config.max_tokens_total:
             return False
-        dearest = max(config.price.input, config.price.output) * guess / 1e6
-        return config.max_cost is None or self.cost + next_ones * dearest <= config.max_cost
+        return config.max_cost is None or self.cost + next_ones * cost_of(config, *guess) <= config.max_cost
 
     @property
     def text(self) -> str:
