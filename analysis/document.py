@@ -28,6 +28,7 @@ from train.results.tables import differing_settings, value_text
 from travlr.browse import filled
 from travlr.tasks import TASKS
 
+EVALUATED = ' Models that evaluate.py has asked: <a href="evaluations.html">evaluations</a>.'
 FORMATS = ("svg", "png")  # of figures; PDF takes as long again
 TEMPLATE = Path(__file__).with_name("report.html")
 
@@ -64,6 +65,7 @@ class ReportContent:
     empty: list[str] = field(default_factory=list)
     figures: list[FigureFile] = field(default_factory=list)
     errors: dict[str, dict[str, Any]] = field(default_factory=dict)
+    evaluations: list[Table] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
 
 
@@ -93,7 +95,13 @@ def versions(runs: Runs) -> list[str]:
 
 def markdown(report: ReportContent) -> str:
     """The report without its errors, for a reader of plain text."""
-    lines = ["# Report of runs", "", summary(report), "", "## Scores", ""]
+    lines = ["# Report of runs", ""]
+    if report.evaluations:
+        lines += ["## Evaluated models", "", *(table.markdown() for table in report.evaluations)]
+        lines += ["![Where evaluated models lose accuracy](figures/evaluations.png)", ""]
+    if not len(report.runs.results):
+        return "\n".join(lines) + "\n"
+    lines += [summary(report), "", "## Scores", ""]
     lines += [report.overview.markdown()] if report.overview else ["None."]
     lines += ["", "## Figures", ""]
     for figure in report.figures:
@@ -143,7 +151,7 @@ def html_page(report: ReportContent) -> str:
         TEMPLATE,
         _data(report),
         name=html.escape(report.runs.folder.resolve().name),
-        lead=html.escape(summary(report)),
+        lead=html.escape(summary(report)) + EVALUATED * bool(report.evaluations),
         overview=_table_block(report.overview) if report.overview else "<p>None.</p>",
         tables="".join(_table(table, open_at_first=not place) for place, table in enumerate(report.tables)),
         empty=html_list(report.empty),

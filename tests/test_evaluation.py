@@ -14,9 +14,9 @@ import pytest
 from tests import tiny_chat
 from tests.chat_server import ChatServer, text_and_picture
 from tests.oracle import answer
+from train.results.answers import ANSWERS, read_answers
 from train.results.store import read_results
 from train.vlm import evaluation
-from train.vlm.answers import ANSWERS, read_answers
 from train.vlm.command import main, settings
 from train.vlm.config import Evaluation, Price
 from train.vlm.evaluation import evaluate
@@ -386,3 +386,34 @@ def test_the_command_prints_a_table(data: dict[str, Path], tmp_path: Path, capsy
         ])  # fmt: skip
     out = capsys.readouterr().out
     assert "gap (caption minus image) +0.0 points" in out and "best unbound rule" in out
+
+
+# The report ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_report_shows_scores_losses_and_replies(
+    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from analysis.evaluations import losses
+    from analysis.report import main as report
+    from analysis.runs import load
+
+    def confused(text: str, picture: bytes | None) -> str:
+        return answer(text, picture, lambda o: replace(o, shape="circle") if o.shape == "octagon" else o)
+
+    for form in ("true_false", "read"):
+        ask(monkeypatch, Scripted(confused), data["comparison"], tmp_path, form=form)
+    report([str(tmp_path)])
+    out = tmp_path / "report"
+    page, text = ((out / name).read_text() for name in ("evaluations.html", "report.md"))
+    assert "scripted" in page and "Where evaluated models lose accuracy" in text
+    assert (out / "tables" / "evaluations.csv").is_file() and (out / "figures" / "evaluations.svg").is_file()
+    frame = load(tmp_path).evaluations
+    for line in losses(frame).to_dict("records"):
+        of_line = frame[(frame["form"] == "true_false") & (frame["split"] == line["split"])].set_index("test_setting")
+        image, caption = (of_line.loc[setting, "accuracy"] for setting in ("image", "caption"))
+        assert line["image"] == image and line["caption"] == caption == 100 and line["reasoning"] == 0
+        assert line["image"] + line["seeing"] + line["using"] + line["reasoning"] == pytest.approx(100)
+        assert line["seeing"] > 0 and line["gap"] == 0
+    replies = json.loads(page.partition('id="data">')[2].partition("</script>")[0])["replies"]
+    assert {reply["outcome"] for reply in replies} >= {"right", "wrong"}

@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
         print(HELP.format(settings="\n".join(lines)), end="")
         return 0
     config = settings(arguments)
-    from train.vlm.tables import evaluation_table
+    from train.results.evaluation_table import evaluation_table
 
     rows = attempt(config)
     folder = Path(config.runs) / rows[0]["name"]

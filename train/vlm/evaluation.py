@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from train.prepare import prepare_dataset
+from train.results.answers import Answer, AnswerFile, request_key
 from train.results.columns import Row
+from train.results.measures import ExampleFacts, result_columns
 from train.results.provenance import provenance
 from train.results.store import read_results, start_run, write_results
-from train.vlm.answers import Answer, AnswerFile, request_key
 from train.vlm.config import Evaluation, fingerprint
-from train.vlm.measures import ExampleFacts, result_columns
 from train.vlm.requests import Model, Reply, Request
 from travlr.baselines import best_unbound, dataset_baselines
 from travlr.cli import Log

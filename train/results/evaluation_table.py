@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from train.results.answers import Answer, read_answers
 from train.results.columns import Row
-from train.vlm.answers import Answer, read_answers
-from train.vlm.measures import Agreement, agreement
+from train.results.measures import Agreement, agreement
 
 WIDTH = 22  # of a column
 LINES: dict[str, Callable[[Row], str]] = {
