@@ -331,7 +331,7 @@ def test_a_model_that_sees_no_places_has_its_impossible_scores_marked(tmp_path: 
 
 def test_shuffled_answers_cannot_be_learned_and_others_can(tmp_path: Path) -> None:
     """In a small world, in which the number of objects gives the number that the query asks about."""
-    count = Count(train=16, validation=100, test_ind=400, test_ood=60)
+    count = Count(train=16, validation=20, test_ind=400, test_ood=20)
     small: dict[str, Any] = {"numbers": [1, 4], "distractors": [1, 1], "total": "released", "scope": "queried"}
     small["held_out"] = {"square": [1, 4], "circle": [2, 3], "triangle": []}
     world = World(shapes=("square", "circle", "triangle"))
@@ -340,7 +340,7 @@ def test_shuffled_answers_cannot_be_learned_and_others_can(tmp_path: Path) -> No
     generate_dataset(config, GenerateArguments(out=folder, workers=1), log=lambda line: None)
     chance = {}
     for shuffled in (True, False):
-        training = Training(steps=150, check_every=150, validation=100, shortest_first=0.0, shuffled=shuffled)
+        training = Training(steps=150, check_every=150, validation=20, shortest_first=0.0, shuffled=shuffled)
         optimiser = Optimiser(learning_rate=2e-3)
         changes: dict[str, Any] = {"setting": "image", "training": training}
         settings = replace(tiny(folder, tmp_path / "runs", **changes), optimiser=optimiser)
