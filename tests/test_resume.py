@@ -285,9 +285,9 @@ def test_processes_that_are_killed(data: str, tmp_path: Path, monkeypatch: pytes
     assert called(monkeypatch, *arguments, "runs=whole", "devices=1") == 0
     killed, whole = (next((tmp_path / runs).glob("uniter-*")) for runs in ("killed", "whole"))
     assert killed.name == whole.name
-    logits = [read_predictions(folder)["logit"].to_numpy() for folder in (killed, whole)]
-    assert not np.array_equal(*logits)  # equal sums would mean that one process did all
-    np.testing.assert_allclose(*logits, atol=1e-3)  # 0.1 or more where a state is lost
+    one, other = (read_predictions(folder)["logit"].to_numpy() for folder in (killed, whole))
+    assert not np.array_equal(one, other)  # equal sums would mean that one process did all
+    np.testing.assert_allclose(one, other, atol=1e-3)  # 0.1 or more where a state is lost
 
 
 # Damage --------------------------------------------------------------------------------------------------------------
