@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+
+# There is a process of tests on each core: threads of OpenMP (scikit-learn, torch, BLAS) would wait for each other. Set
+# before any of these is imported; processes that tests start inherit it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="module")
