@@ -53,7 +53,7 @@ case "${1-}" in
   generate) shift; install ""; exec .venv/bin/python -m travlr.generate "$@" ;;
   train) shift; install "[train,hdf5]"; exec .venv/bin/python train.py "$@" ;;
   probe) shift; install "[train,hdf5,analysis]"; exec .venv/bin/python -m analysis.probe "$@" ;;
-  test) shift; install "[dev,ray,train,hdf5,analysis,notebooks,page]"; browser; exec .venv/bin/python -m pytest -n logical --dist loadfile "$@" ;;
+  test) shift; install "[dev,ray,train,hdf5,analysis,notebooks,page]"; browser; exec .venv/bin/python -m pytest -n logical --dist loadfile --no-loadscope-reorder "$@" ;;
   check)
     install "[dev,ray,train,hdf5,analysis,notebooks,page]"
     .venv/bin/ruff check .
