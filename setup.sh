@@ -55,7 +55,7 @@ case "${1-}" in
   train) shift; install "[train,hdf5]"; exec .venv/bin/python train.py "$@" ;;
   probe) shift; install "[train,hdf5,analysis]"; exec .venv/bin/python -m analysis.probe "$@" ;;
   evaluate) shift; install "[train,server]"; exec .venv/bin/python evaluate.py "$@" ;;
-  test) shift; install "[dev,ray,train,hdf5,analysis,notebooks,page,server]"; browser; exec .venv/bin/python -m pytest -n logical --dist loadfile "$@" ;;
+  test) shift; install "[dev,ray,train,hdf5,analysis,notebooks,page,server]"; browser; exec .venv/bin/python -m pytest -n logical --dist loadfile --no-loadscope-reorder "$@" ;;
   check)
     install "[dev,ray,train,hdf5,analysis,notebooks,page,server]"
     .venv/bin/ruff check .

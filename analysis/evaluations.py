@@ -17,6 +17,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from analysis.document import TABLE_FILES, table_block
 from analysis.layout import BLANK, Cell, Table
 from analysis.panels import label_axes, panel_figure, save
 from analysis.runs import Runs, in_order
@@ -303,16 +304,9 @@ def write_page(runs: Runs, stage: Path, formats: Sequence[str]) -> list[Table]:
         {"replies": [asdict(reply) for reply in replies], "choices": choices(replies)},
         name=html.escape(runs.folder.resolve().name),
         lead=f"{count:,} evaluation{'s' * (count > 1)}, {len(frame):,} results.",
-        accuracy=_block(tables[0]),
-        details=_block(tables[1]),
+        accuracy=table_block(tables[0], TABLE_FILES),
+        details=table_block(tables[1], TABLE_FILES),
         figure=figure,
     )
     (stage / PAGE).write_text(page, encoding="utf-8", newline="")
     return tables
-
-
-def _block(table: Table) -> str:
-    """A table with its notes and links to its files."""
-    files = " ".join(f'<a href="tables/{table.name}.{suffix}">{suffix}</a>' for suffix in ("md", "tex", "csv"))
-    notes = "".join(f"<li>{html.escape(note)}</li>" for note in table.all_notes)
-    return f'<div class="scroll" tabindex="0">{table.html()}</div><ul>{notes}</ul><p class="files">{files}</p>'
