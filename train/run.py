@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from train.config import Run
-from train.data.examples import VisualSettings
+from train.data.examples import Examples, VisualSettings
 from train.data.pixels import PUBLISHED
 from train.data.sources import TrainingDataset
 from train.data.text import WordTokenizer, grammar_tokenizer
@@ -39,6 +40,7 @@ from train.results.columns import TEST_SPLITS, Row, main_test_setting
 from train.results.provenance import provenance
 from train.results.store import finish_run, is_finished, read_config, read_results, result_row, start_run
 from travlr.cli import Log
+from travlr.config import Style
 from travlr.files import path_digest
 
 
@@ -124,7 +126,12 @@ def load_data(config: Run, source: TrainingDataset, cache: Path, device: str, lo
 
     Raises `ValueError` where a file of features lacks a picture of the test splits, before any training.
     """
-    tokenizer = tokenizer_for(config)
+    if config.reader.steps and source.style.caption != Style.caption:
+        raise ValueError(
+            f"reader.steps={config.reader.steps}: a reader writes sentences, but the captions of {source.folder} have "
+            f"style.caption={source.style.caption}; use reader.steps=0, or another dataset"
+        )
+    tokenizer = tokenizer_for(config, source.style.caption)
     visual = visual_settings(config, cache)
     if config.reader.steps:
         visual = replace(visual, reader=reader_of(config, source, tokenizer, visual, device, log).captions)
@@ -141,6 +148,7 @@ def make_learner(config: Run, data: RunData, log: Log) -> tuple[Learner, str, in
     dimension = validation.regions.dimension if validation.regions is not None else 0
     torch.manual_seed(config.seed)  # only now: making features draws random numbers, looking them up does not
     model, weights = build(config, data.tokenizer, data.source.picture, dimension, log)
+    check_longest(model, validation, data.source)
     schedule, examples = fine_tuning(data)
     learner = Learner(
         model,
@@ -154,6 +162,15 @@ def make_learner(config: Run, data: RunData, log: Log) -> tuple[Learner, str, in
     if config.start:
         weights = start_from(config, learner)
     return learner, weights, examples
+
+
+def check_longest(model: Model, examples: Examples, source: TrainingDataset) -> None:
+    """Raise `ValueError`, before any training, where the model cannot take the longest text with a caption."""
+    longest, shown = np.array([examples.texts.lengths[: len(examples)].argmax()]), np.array([True])
+    try:
+        model.check(examples.inputs(longest, image=~shown, caption=shown))
+    except ValueError as error:
+        raise ValueError(f"data={source.folder}: with style.caption={source.style.caption}, {error}") from None
 
 
 def visual_settings(config: Run, cache: Path) -> VisualSettings:
@@ -194,10 +211,10 @@ def start_from(config: Run, learner: Learner) -> str:
     return f"run {folder.name}"
 
 
-def tokenizer_for(config: Run) -> WordTokenizer:
+def tokenizer_for(config: Run, caption_style: str = Style.caption) -> WordTokenizer:
     """The checkpoint's own tokenizer, or the grammar's."""
     if config.pretrained is None and config.tokenizer is None:
-        return WordTokenizer(grammar_tokenizer(config.task))
+        return WordTokenizer(grammar_tokenizer(config.task, caption_style))
     if config.tokenizer is None:
         return WordTokenizer(tokenizer_of(str(config.pretrained), config.model))
     try:

@@ -12,8 +12,8 @@ class JsonCaptioner(ListStyle):
     """Captions as JSON."""
 
     pieces = (
-        '{"columns": {"left": "A", "right": "F"}, "rows": {"top": 1, "bottom": 6}, "objects": [{"size": "",',
-        '"colour": "", "shape": "", "column": "A", "row": 1}]} ""]} "}]} "}, {" "}, "',
+        '{"columns": {"left": "A", "right": "F"}, "rows": {"top": 1, "bottom": 6}, "objects": [{"size": "small",',
+        '"colour": "red", "shape": "circle", "column": "A", "row": 1}]}',
     )
 
     def __init__(self, world: World) -> None:

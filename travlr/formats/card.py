@@ -169,7 +169,7 @@ def _yaml_feature(feature: dict[str, Any]) -> dict[str, Any]:
 def _example(row: dict[str, Any], style: str) -> str:
     caption = words = row["caption"]
     quoted = f"> {caption}"
-    if style != Style().caption:
+    if style != Style.caption:
         words, quoted = "The scene that the caption below describes", f"```text\n{caption}\n```"
     return f"""\
 # TraVLR {row["task"]}: {TASKS[row["task"]].title}
