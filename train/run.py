@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from train.config import Run
-from train.data.examples import Examples, VisualSettings
+from train.data.examples import VisualSettings
 from train.data.pixels import PUBLISHED
 from train.data.sources import TrainingDataset
 from train.data.text import WordTokenizer, grammar_tokenizer
@@ -148,7 +147,6 @@ def make_learner(config: Run, data: RunData, log: Log) -> tuple[Learner, str, in
     dimension = validation.regions.dimension if validation.regions is not None else 0
     torch.manual_seed(config.seed)  # only now: making features draws random numbers, looking them up does not
     model, weights = build(config, data.tokenizer, data.source.picture, dimension, log)
-    check_longest(model, validation, data.source)
     schedule, examples = fine_tuning(data)
     learner = Learner(
         model,
@@ -162,15 +160,6 @@ def make_learner(config: Run, data: RunData, log: Log) -> tuple[Learner, str, in
     if config.start:
         weights = start_from(config, learner)
     return learner, weights, examples
-
-
-def check_longest(model: Model, examples: Examples, source: TrainingDataset) -> None:
-    """Raise `ValueError`, before any training, where the model cannot take the longest text with a caption."""
-    longest, shown = np.array([examples.texts.lengths[: len(examples)].argmax()]), np.array([True])
-    try:
-        model.check(examples.inputs(longest, image=~shown, caption=shown))
-    except ValueError as error:
-        raise ValueError(f"data={source.folder}: with style.caption={source.style.caption}, {error}") from None
 
 
 def visual_settings(config: Run, cache: Path) -> VisualSettings:

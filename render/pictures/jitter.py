@@ -14,7 +14,7 @@ from render.pictures.look import Look, Spans, cells_on, first_entries
 from render.shapes import OUTLINES, UNIT, Points, box_of, disc_coverage, palette_of, polygon_coverage
 from travlr.scene import World
 
-FACTORS = (0.8, 0.86, 0.93, 1.0)  # of the span; sizes that are a third apart stay apart
+FACTORS = (0.86, 0.93, 1.0, 1.08)  # of the span; sizes that are a third apart stay apart
 ANGLES = (-16, -11, -6, -2, 2, 6, 11, 16)  # degrees
 PLACES = (-1.0, -0.6, -0.2, 0.2, 0.6, 1.0)  # of the way from the middle of the cell to its rim, down and right
 VARIANTS = (32, 16, 8)  # the most that fit into MOST_BYTES
