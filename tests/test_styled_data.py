@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
 from render.image import IMAGE_STYLES, decode, make_renderer
 from render.text import CAPTION_STYLES, make_captioner
@@ -272,6 +274,26 @@ def test_the_vocabulary_of_other_styles_follows_the_default_one() -> None:
         tokenise(WordTokenizer(grammar_tokenizer("cardinality", style)), [caption])
     with pytest.raises(ValueError, match="does not know the word"):
         tokenise(WordTokenizer(grammar_tokenizer("cardinality")), [caption, '{"columns": 1}'])
+
+
+@pytest.mark.parametrize("style", CAPTION_STYLES)
+def test_tokens_of_every_style_are_those_of_the_tokenizer(style: str) -> None:
+    maker = Generator(styled(Style(caption=style)))
+    captions = maker.captions(maker.batch("train", 0, 20))
+    for tokenizer in (grammar_tokenizer("cardinality", style), byte_tokenizer(captions)):
+        words = WordTokenizer(tokenizer)
+        for caption, tokens in zip(captions, tokenise(words, captions), strict=True):
+            assert tokens == tokenizer.encode(caption, add_special_tokens=False)
+            assert words.unknown not in tokens
+
+
+def byte_tokenizer(texts: list[str]) -> Any:
+    """A tokenizer of RoBERTa's kind."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    special = {f"{name}_token": f"<{name}>" for name in ("unk", "cls", "sep", "pad", "mask")}
+    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=600, special_tokens=list(special.values())))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)  # type: ignore[no-untyped-call]
 
 
 def thing(row: int, column: int) -> dict[str, Any]:

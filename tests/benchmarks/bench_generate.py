@@ -26,13 +26,15 @@ import pyarrow as pa
 from isal import isal_zlib
 from PIL import Image as pillow
 
+from render.image import IMAGE_STYLES
+from render.text import CAPTION_STYLES, make_captioner
 from travlr import Cardinality
-from travlr.config import Count, Image
+from travlr.config import Count, Image, Style
 from travlr.files import WORK
 from travlr.formats import LAYOUTS
 from travlr.formats.base import Part, parts_of
 from travlr.formats.columns import rows_digest
-from travlr.generate import GenerateArguments, Generator, generate_dataset, generator
+from travlr.generate import GenerateArguments, Generator, generate_dataset, generator, renderer_of
 from travlr.tasks import TASKS, config_from_dict
 
 TASK_ROWS = 8000
@@ -164,6 +166,32 @@ def batches() -> None:
     )
 
 
+def styles() -> None:
+    """Time and size of each style beside the default one, and the time until its first picture."""
+    batch = generator(Cardinality()).batch("train", 0, 4000)
+    rows, plain = [], 0.0
+    for style in IMAGE_STYLES:
+        config = Cardinality(style=Style(image=style))
+        begun = time.perf_counter()
+        renderer = renderer_of(config)
+        start = time.perf_counter() - begun
+        files = renderer.pngs(batch.grid)
+        took = seconds(functools.partial(renderer.pngs, batch.grid)) / len(files) * 1e6
+        plain = plain or took
+        ratio, size = f"{took / plain:.1f}", f"{statistics.mean(map(len, files)):,.0f}"
+        arrays = seconds(functools.partial(renderer.arrays, batch.grid[:500])) / 500 * 1e6
+        rows.append([style, f"{took:.0f}", ratio, f"{arrays:.0f}", size, f"{start:.2f}"])
+    head = ["pictures", "PNG, microseconds", "times plain", "array, microseconds", "bytes of a PNG", "start, seconds"]
+    table("Styles of pictures, 64 pixels for each cell", head, rows)
+    rows = []
+    for style in CAPTION_STYLES:
+        writer = make_captioner(style, Cardinality().world)
+        captions = writer.captions(batch)
+        took = seconds(functools.partial(writer.captions, batch)) / len(captions) * 1e6
+        rows.append([style, f"{took:.1f}", f"{statistics.mean(map(len, captions)):,.0f}"])
+    table("Styles of captions", ["captions", "microseconds", "characters"], rows)
+
+
 def start_up(folder: Path) -> None:
     """Seconds from start to end of the command, for --help and for ten examples."""
     ten = ["count.train=10", "count.validation=0", "count.test_ind=0", "count.test_ood=0"]
@@ -185,9 +213,13 @@ def start_up(folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.parse_args()
+    parser.add_argument("--styles", action="store_true", help="only the tables of styles")
+    options = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
     print(f"{platform.processor() or platform.machine()}, {cores} cores, Python {platform.python_version()}")
+    if options.styles:
+        styles()
+        return
     assert Count().train == TASK_ROWS
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -195,6 +227,7 @@ def main() -> None:
         breakdown(folder)
         deflates()
         batches()
+        styles()
         start_up(folder)
 
 

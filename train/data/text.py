@@ -1,7 +1,7 @@
 """Text to token ids: `[CLS] caption [SEP] query [SEP]`. Each distinct word is tokenised once.
 
-The tokenizers of BERT and RoBERTa never look beyond the next space, so the tokens of a text are those of its words
-(a test compares this with the tokenizers themselves).
+The tokenizers of BERT and RoBERTa never look beyond the next white space, so the tokens of a text are those of its
+words, each with the white space before it (a test compares this with the tokenizers themselves).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from travlr.tasks import PAPER, task_class
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LIST_START = "There is "  # comes before the objects of a caption
 SEPARATOR = re.compile(r", | and ")
+SPACED_WORD = re.compile(r"\s*\S+")
 WORDS_AND_MARKS = re.compile(r"\w+|[^\w\s]")
 
 
@@ -63,11 +64,7 @@ class WordTokenizer:
 
     def ids(self, text: str) -> list[int]:
         """Token ids of a text, without special tokens."""
-        first, *rest = text.split(" ")
-        ids = list(self._ids(first))
-        for word in rest:
-            ids += self._ids(f" {word}")
-        return ids
+        return [token for word in SPACED_WORD.findall(text) for token in self._ids(word)]
 
     def _ids(self, word: str) -> list[int]:
         if word not in self._cache:
@@ -96,7 +93,7 @@ def tokenise(tokenizer: WordTokenizer, texts: Sequence[str]) -> list[list[int]]:
     ids = {text: tokenizer.ids(text) for text in dict.fromkeys(texts)}
     for text, tokens in ids.items():
         if tokenizer.unknown in tokens:
-            word = next(word for word in text.split(" ") if tokenizer.unknown in tokenizer.ids(f" {word}"))
+            word = next(word for word in text.split() if tokenizer.unknown in tokenizer.ids(f" {word}"))
             raise ValueError(
                 f"tokenizer: does not know the word {word!r} in the text {text[:80]!r}; set tokenizer= to one that "
                 "knows it, or add the word to `samples` in the task's file"

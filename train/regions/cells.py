@@ -31,18 +31,19 @@ def cell_boxes(rows: int, columns: int, area: Box = WHOLE) -> np.ndarray:
 
 
 def cell_regions(
-    pictures: PictureSet, wanted: np.ndarray, cache: Path | None
+    pictures: PictureSet, wanted: np.ndarray, cache: Path | None, centred: bool = False
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Boxes (N, cells, 4), rows of the feature table (N, cells), and the table (K, D), with a white cell in row 0.
 
     The box of an occupied cell is the bounding box of its object, that of an empty one is the cell. The first
     `empty_rows` rows of the table are empty cells. wanted: (N, cells) bool; the other cells of decoded pictures count
-    as empty.
+    as empty. centred: features are those of crops with the object in the middle, as of a box around it, where the style
+    of rendered pictures moves objects within their cells.
     """
     if pictures.renderer is None:
         return _decoded_cell_regions(pictures, wanted, cache)
     tiles = pictures.renderer.tiles(pictures.grid)
-    inside, table = _sprite_regions(pictures.renderer)
+    inside, table = _sprite_regions(pictures.renderer, centred)
     boxes = _to_picture(cell_boxes(pictures.rows, pictures.columns, pictures.area), inside[tiles])
     return boxes, (tiles + len(table) - len(inside)).astype(np.int32), table
 
@@ -53,15 +54,26 @@ def empty_rows(renderer: Renderer | None) -> int:
 
 
 @functools.lru_cache(maxsize=4)
-def _sprite_regions(renderer: Renderer) -> tuple[np.ndarray, np.ndarray]:
+def _sprite_regions(renderer: Renderer, centred: bool) -> tuple[np.ndarray, np.ndarray]:
     """Box of the object in each sprite (T, 4), as fractions of the cell, and the features of a white cell, where no
     sprite is one, and of all sprites."""
     inside = np.array([bounding_box(sprite >= renderer.grounds) for sprite in renderer.sprites])
-    features = features_of(renderer.rgb_sprites)
+    features = features_of(_centred(renderer.rgb_sprites, inside) if centred else renderer.rgb_sprites)
     if _is_white(renderer):
         return inside, features
     white = np.full((1, renderer.cell, renderer.cell, 3), 255, np.uint8)
     return inside, np.concatenate([features_of(white), features])
+
+
+def _centred(crops: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Crops (T, cell, cell, 3) with the boxes `inside` (T, 4) moved to the middle by whole pixels."""
+    cell = crops.shape[1]
+    steps = np.trunc((1 - inside[:, :2] - inside[:, 2:]) * cell / 2).astype(int).tolist()  # right and down
+    moved = crops.copy()
+    for number, (right, down) in enumerate(steps):
+        if right or down:
+            moved[number] = np.roll(crops[number], (down, right), (0, 1))
+    return moved
 
 
 def _is_white(renderer: Renderer) -> bool:

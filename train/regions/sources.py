@@ -85,7 +85,7 @@ def _scene(settings: RegionSettings, pictures: PictureSet, cache: Path | None) -
     detected, noise = _imitate_detector(settings, pictures.grid)
     padding = np.zeros_like(occupied) if settings.number == "exact" else ~occupied
     order = np.argsort(np.where(detected, 0, np.where(padding, 1, 2)), axis=1, kind="stable")[:, :number]
-    boxes, index, table = cell_regions(pictures, occupied, cache)
+    boxes, index, table = cell_regions(pictures, occupied, cache, centred=True)
     if noise is not None:
         boxes = np.where(occupied[..., None], _move_edges(boxes, noise * settings.jitter), boxes)
     used = np.take_along_axis(detected | padding, order, axis=1)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from render.text import parse_caption
+from render.text import CAPTION_STYLES, parse_caption
 from travlr import baselines
 from travlr.audit.examine import DatasetInfo, Findings, chunks_of, examine, read_info
 from travlr.audit.pictures import renderer_of
@@ -167,6 +167,8 @@ def metadata_checks(folder: Path) -> list[Check]:
 def row_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
     """The checks of single rows that apply to this dataset."""
     good = ROW_CHECKS | {"held-out pairs": f"{len(info.rules.pairs)} {ROW_CHECKS['held-out pairs']}"}
+    if not CAPTION_STYLES[info.rules.style].ordered:
+        good["caption"] = "read back: the objects column, whose order it does not show"
     if info.rules.config is None:
         good["image"] = "only which cells are empty is compared: another program drew it"
     elif info.pixels is None:
