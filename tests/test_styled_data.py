@@ -24,6 +24,7 @@ from train.config import Optimiser, ReaderSettings, RegionSettings, Run, Trainin
 from train.data.pixels import Pictures, normalise_pixels, scale_picture
 from train.data.sources import TrainingDataset
 from train.data.text import WordTokenizer, grammar_tokenizer, tokenise, vocabulary
+from train.fingerprint import fingerprint
 from train.regions.pictures import PictureSet
 from train.regions.sources import make_regions
 from train.run import run
@@ -393,6 +394,21 @@ def test_what_cannot_be_trained_is_refused_in_a_line(clean: Path, tmp_path: Path
         run(config, log=lambda line: None)
 
 
+@pytest.mark.usefixtures("one_thread")
+def test_a_run_starts_from_one_that_knows_the_same_words(clean: Path, tmp_path: Path) -> None:
+    first = run(tiny(clean / "image-grid", tmp_path, model="bert", setting="caption"), log=lambda line: None)[0]
+    start = str(tmp_path / first["name"])
+    run(tiny(clean / "image-jitter", tmp_path, model="bert", setting="caption", start=start), log=lambda line: None)
+    with pytest.raises(ValueError, match=r"^start=.*: knows other words; give data of the same task"):
+        run(
+            tiny(clean / "caption-table", tmp_path, model="bert", setting="caption", start=start), log=lambda line: None
+        )
+
+
 def test_runs_on_other_styles_are_other_runs(clean: Path) -> None:
     digests = {TrainingDataset(clean / name).digest for name in STYLES}
     assert len(digests) == len(STYLES)
+    words = {style: fingerprint(Run(), style)["inputs"]["vocabulary"] for style in CAPTION_STYLES}
+    assert words.pop("ascii") == words["sentences"]  # it has no words of its own
+    assert len(set(words.values())) == len(words)
+    assert fingerprint(Run()) == fingerprint(Run(), "sentences")
