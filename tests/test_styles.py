@@ -155,7 +155,7 @@ def test_shapes_stay_what_they_are_under_jitter(shape: str) -> None:
     ]
     right = 0
     for variant in range(32):
-        look = fitted(jitter.moved(shape, 44, 64, variant) * 80)
+        look = fitted(jitter.moved_shape(shape, 44, 64, variant) * 80)
         right += min(known, key=lambda one: np.abs(one[1] - look).sum())[0] == shape
     assert right >= 31
 

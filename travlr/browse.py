@@ -177,7 +177,7 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
     task = task_of(list(surveys.values()))
     with damage(folder / MANIFEST):
         settings = dict(settings_of(manifest["config"] or {}))
-        styled = config_from_dict(manifest["config"]) if "style" in (manifest["config"] or {}) else None
+        style_config = config_from_dict(manifest["config"]) if "style" in (manifest["config"] or {}) else None
     return {
         "task": task,
         "facts": facts_of(manifest, settings),
@@ -185,10 +185,10 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
         "splits": [{"name": name, "counts": list(map(_joined, s.counts.items()))} for name, s in surveys.items()],
         "baselines": [*baselines(surveys), *unbound(folder)],
         "note": f"{COUNTS_NOTE} {TASKS[task].pair_note}",
-        "style": style_of(styled),
+        "style": style_of(style_config),
         "maps": list(heat_maps(task, {pair for s in surveys.values() for pair in s.counts})),
         "examples": [
-            example(split, row, styled) | {"couple": f"{split} {number // 2}" if s.couples else None}
+            example(split, row, style_config) | {"couple": f"{split} {number // 2}" if s.couples else None}
             for split, s in surveys.items()
             for number, row in enumerate(s.rows)
         ],

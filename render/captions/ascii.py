@@ -28,13 +28,13 @@ class AsciiCaptioner(CaptionStyle):
 
     def captions(self, batch: Batch) -> list[str]:
         words = self._words[batch.grid].reshape(-1, self.world.rows, self.world.columns)
-        return [self._drawn(cells) for cells in words.tolist()]
+        return [self._aligned_lines(cells) for cells in words.tolist()]
 
     def caption(self, scene: Scene) -> str:
         cells = [[EMPTY] * self.world.columns for _ in range(self.world.rows)]
         for o in scene:
             cells[o.row][o.column] = self._name(o.size, o.shape, o.colour)
-        return self._drawn(cells)
+        return self._aligned_lines(cells)
 
     def _name(self, size: str, shape: str, colour: str) -> str:
         return f"{size} {colour} {shape}" if self.names_size else f"{colour} {shape}"
@@ -44,7 +44,7 @@ class AsciiCaptioner(CaptionStyle):
         """The words of each kind number, (1 + kinds,) of str."""
         return np.array([EMPTY, *(self._name(*kind) for kind in self.world.kinds)], object)
 
-    def _drawn(self, cells: list[list[str]]) -> str:
+    def _aligned_lines(self, cells: list[list[str]]) -> str:
         """The caption of these words, row by row."""
         lines = [self._columns, *cells]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -57,7 +57,7 @@ class AsciiCaptioner(CaptionStyle):
     def parse(caption: str, size: str) -> Parsed:
         head, *lines = caption.split("\n")
         starts = [found.start() for found in re.finditer("[A-Z]", head)]
-        objects, sized = [], False
+        objects, names_size = [], False
         for row, line in enumerate(lines, 1):
             for number, (start, end) in enumerate(zip(starts, [*starts[1:], None], strict=True)):
                 words = line[start:end].split()
@@ -65,9 +65,9 @@ class AsciiCaptioner(CaptionStyle):
                     continue
                 if len(words) not in (2, 3) or number > 25:
                     refuse(caption)
-                sized = sized or (len(words) == 3 and words[0] in SIZES)
+                names_size = names_size or (len(words) == 3 and words[0] in SIZES)
                 colour, shape = words[-2:]
-                objects.append(object_of(words[0] if sized else size, colour, shape, column_name(number), row))
-        scene = tuple(objects)
-        check_written(AsciiCaptioner, caption, len(starts), len(lines), scene, sized)
-        return len(starts), len(lines), scene
+                objects.append(object_of(words[0] if names_size else size, colour, shape, column_name(number), row))
+        parsed = len(starts), len(lines), tuple(objects)
+        check_written(AsciiCaptioner, caption, parsed, names_size)
+        return parsed

@@ -28,7 +28,7 @@ class JsonCaptioner(ListStyle):
         words = {"size": size} if self.names_size else {}
         return json.dumps(words | {"colour": colour, "shape": shape, "column": column_name(column), "row": row + 1})
 
-    def joined(self, entries: list[str]) -> str:
+    def assemble(self, entries: list[str]) -> str:
         return f"{self._start}{', '.join(entries)}]}}"
 
     @staticmethod
@@ -36,13 +36,14 @@ class JsonCaptioner(ListStyle):
         try:
             value = json.loads(caption)
             columns, rows, entries = value["columns"]["right"], value["rows"]["bottom"], value["objects"]
-            sized = bool(entries) and "size" in entries[0]
+            names_size = bool(entries) and "size" in entries[0]
             words = [[entry[name] for name in ("colour", "shape", "column", "row")] for entry in entries]
-            sizes = [entry["size"] if sized else size for entry in entries]
+            sizes = [entry["size"] if names_size else size for entry in entries]
             scene = tuple(object_of(own, *rest) for own, rest in zip(sizes, words, strict=True))
             if not (isinstance(columns, str) and len(columns) == 1 and isinstance(rows, int)):
                 refuse(caption)
         except (KeyError, TypeError, IndexError, RecursionError, json.JSONDecodeError):
             raise ValueError(f"not a caption: {short(caption)}") from None
-        check_written(JsonCaptioner, caption, ord(columns) - ord("A") + 1, rows, scene, sized)
-        return ord(columns) - ord("A") + 1, rows, scene
+        parsed = ord(columns) - ord("A") + 1, rows, scene
+        check_written(JsonCaptioner, caption, parsed, names_size)
+        return parsed

@@ -24,7 +24,7 @@ class Captioner(ListStyle):
     def entry(self, size: str, shape: str, colour: str, row: int, column: int) -> str:
         return f"{phrase(self.world, size, shape, colour)} at {column_name(column)} {row_name(row)}"
 
-    def joined(self, entries: list[str]) -> str:
+    def assemble(self, entries: list[str]) -> str:
         listed = f"{', '.join(entries[:-1])} and {entries[-1]}" if len(entries) > 1 else entries[0]
         return f"{self._start}{listed}."
 

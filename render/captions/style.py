@@ -56,7 +56,7 @@ class ListStyle(CaptionStyle):
         """One object."""
 
     @abstractmethod
-    def joined(self, entries: list[str]) -> str:
+    def assemble(self, entries: list[str]) -> str:
         """The caption of these objects."""
 
     def captions(self, batch: Batch) -> list[str]:
@@ -65,12 +65,12 @@ class ListStyle(CaptionStyle):
         entries = self._entries[kinds[used], batch.order[used]].tolist()
         captions, start = [], 0
         for count in used.sum(axis=1).tolist():
-            captions.append(self.joined(entries[start : start + count]))
+            captions.append(self.assemble(entries[start : start + count]))
             start += count
         return captions
 
     def caption(self, scene: Scene) -> str:
-        return self.joined([self.entry(o.size, o.shape, o.colour, o.row, o.column) for o in scene])
+        return self.assemble([self.entry(o.size, o.shape, o.colour, o.row, o.column) for o in scene])
 
     @functools.cached_property
     def _entries(self) -> np.ndarray:
@@ -98,12 +98,13 @@ def object_of(size: str, colour: Any, shape: Any, column: Any, row: Any) -> Obje
     return Object(colour, shape, size, row - 1, ord(column) - ord("A"))
 
 
-def check_written(style: type[CaptionStyle], caption: str, columns: int, rows: int, scene: Scene, sized: bool) -> None:
-    """Raise `ValueError` where a style writes these objects on this grid otherwise. sized: whether it names sizes."""
+def check_written(style: type[CaptionStyle], caption: str, parsed: Parsed, names_size: bool) -> None:
+    """Raise `ValueError` where a style writes what was parsed otherwise. names_size: whether it writes sizes."""
+    columns, rows, scene = parsed
     if not (1 <= columns <= 26 and 1 <= rows <= 99):
         raise ValueError(f"not a grid of letters and numbers: {columns} columns, {rows} rows")
     check_places(columns, rows, scene)
-    if _writer(style, columns, rows, sized).caption(scene) != caption:
+    if _writer(style, columns, rows, names_size).caption(scene) != caption:
         refuse(caption)
 
 
@@ -120,8 +121,8 @@ def check_places(columns: int, rows: int, scene: Iterable[Object]) -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def _writer(style: type[CaptionStyle], columns: int, rows: int, sized: bool) -> CaptionStyle:
-    return style(World(columns=columns, rows=rows, sizes=SIZES if sized else SIZES[:1]))
+def _writer(style: type[CaptionStyle], columns: int, rows: int, names_size: bool) -> CaptionStyle:
+    return style(World(columns=columns, rows=rows, sizes=SIZES if names_size else SIZES[:1]))
 
 
 def refuse(caption: str) -> NoReturn:

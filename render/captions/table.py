@@ -21,7 +21,7 @@ class TableCaptioner(ListStyle):
     def entry(self, size: str, shape: str, colour: str, row: int, column: int) -> str:
         return _line([*[size] * self.names_size, colour, shape, column_name(column), row_name(row)])
 
-    def joined(self, entries: list[str]) -> str:
+    def assemble(self, entries: list[str]) -> str:
         return "\n".join([self._start, *entries])
 
     @staticmethod
@@ -31,16 +31,16 @@ class TableCaptioner(ListStyle):
         if not found or len(lines) < 3:
             refuse(caption)
         columns, rows, objects = ord(found[1]) - ord("A") + 1, int(found[2]), []
-        sized = lines[1].startswith("| size |")
+        names_size = lines[1].startswith("| size |")
         for line in lines[3:]:
             words = line.strip("| ").split(" | ")
-            if len(words) != 4 + sized or not re.fullmatch("[1-9][0-9]?", words[-1]):
+            if len(words) != 4 + names_size or not re.fullmatch("[1-9][0-9]?", words[-1]):
                 refuse(line)
             colour, shape, column, row = words[-4:]
-            objects.append(object_of(words[0] if sized else size, colour, shape, column, int(row)))
-        scene = tuple(objects)
-        check_written(TableCaptioner, caption, columns, rows, scene, sized)
-        return columns, rows, scene
+            objects.append(object_of(words[0] if names_size else size, colour, shape, column, int(row)))
+        parsed = columns, rows, tuple(objects)
+        check_written(TableCaptioner, caption, parsed, names_size)
+        return parsed
 
 
 def _line(words: list[str]) -> str:

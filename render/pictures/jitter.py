@@ -27,13 +27,13 @@ def jitter(world: World, cell: int, spans: Spans) -> Look:
     white, firsts = np.zeros((cell, cell), np.uint8), first_entries(world, 1)
     sprites = np.empty((1, count, len(world.kinds), cell, cell), np.uint8)
     for variant in range(count):
-        drawn = {(z, s): moved(s, spans[z] * cell, cell, variant) for z in world.sizes for s in world.shapes}
+        drawn = {(z, s): moved_shape(s, spans[z] * cell, cell, variant) for z in world.sizes for s in world.shapes}
         sprites[0, variant] = cells_on(white, [drawn[size, shape] for size, shape, _ in world.kinds], firsts)
     canvas = np.zeros((1, world.rows * cell, world.columns * cell), np.uint8)
     return Look(palette_of(world.colours), 1, canvas, sprites)
 
 
-def moved(shape: str, span: float, cell: int, variant: int) -> np.ndarray:
+def moved_shape(shape: str, span: float, cell: int, variant: int) -> np.ndarray:
     """Coverage of a shape in one of the variants, (cell, cell) uint8. It leaves the rim of the cell white."""
     factor, angle, across, down = choices(variant)
     half, room = factor * span * UNIT / 2, (cell - 2) * UNIT / 2
@@ -43,7 +43,7 @@ def moved(shape: str, span: float, cell: int, variant: int) -> np.ndarray:
     own, outline = OUTLINES[shape]
     (left, top), (right, bottom) = box_of(outline)
     scale = 2 * own * half / max(right - left, bottom - top)
-    points = turned(outline, angle)
+    points = turned_outline(outline, angle)
     (left, top), (right, bottom) = box_of(points)
     scale = min(scale, 2 * room / max(right - left, bottom - top))
     x = across * (room - scale * (right - left) / 2) - scale * (left + right) / 2
@@ -59,7 +59,7 @@ def choices(variant: int) -> tuple[float, float, float, float]:
     return factor, angle, across, down
 
 
-def turned(outline: Points, degrees: float) -> Points:
+def turned_outline(outline: Points, degrees: float) -> Points:
     """An outline, turned about its origin."""
     sine, cosine = math.sin(math.radians(degrees)), math.cos(math.radians(degrees))
     return [(x * cosine - y * sine, x * sine + y * cosine) for x, y in outline]

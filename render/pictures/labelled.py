@@ -6,7 +6,7 @@ import numpy as np
 
 from render.pictures.grid import LINE, lined_cell
 from render.pictures.look import Look, Spans, cells_on, first_entries
-from render.pictures.plain import centred
+from render.pictures.plain import centred_shapes
 from render.shapes import WHITE, Colour, palette_of
 from travlr.scene import World, column_name, row_name
 
@@ -34,7 +34,7 @@ GLYPHS = {
 def labelled(world: World, cell: int, spans: Spans) -> Look:
     grounds = (WHITE, LINE, INK)
     lined, edge = lined_cell(cell), margin(cell)
-    sprites = cells_on(lined, centred(world, cell, spans), first_entries(world, len(grounds)))
+    sprites = cells_on(lined, centred_shapes(world, cell, spans), first_entries(world, len(grounds)))
     canvas = np.zeros((edge + world.rows * cell, edge + world.columns * cell), np.uint8)
     canvas[edge:, edge:] = np.tile(lined, (world.rows, world.columns))
     columns, rows = list(map(column_name, range(world.columns))), list(map(row_name, range(world.rows)))

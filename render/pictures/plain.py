@@ -11,12 +11,12 @@ from travlr.scene import World
 
 def plain(world: World, cell: int, spans: Spans) -> Look:
     white = np.zeros((cell, cell), np.uint8)
-    sprites = cells_on(white, centred(world, cell, spans), first_entries(world, 1))
+    sprites = cells_on(white, centred_shapes(world, cell, spans), first_entries(world, 1))
     canvas = np.zeros((1, world.rows * cell, world.columns * cell), np.uint8)
     return Look(palette_of(world.colours), 1, canvas, sprites[None, None])
 
 
-def centred(world: World, cell: int, spans: Spans) -> list[np.ndarray]:
+def centred_shapes(world: World, cell: int, spans: Spans) -> list[np.ndarray]:
     """For each kind of a world: the coverage of its shape in the middle of a cell."""
     shapes = {(z, s): coverage(s, spans[z] * cell, cell) for z in world.sizes for s in world.shapes}
     return [shapes[size, shape] for size, shape, _ in world.kinds]

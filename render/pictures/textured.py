@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from render.pictures.look import Look, Spans
-from render.pictures.plain import centred
+from render.pictures.plain import centred_shapes
 from render.shapes import LEVELS, Colour, blend
 from travlr.scene import COLOURS, World
 
@@ -30,7 +30,7 @@ def textured(world: World, cell: int, spans: Spans) -> Look:
             for level in range(1, LEVELS):
                 partial[colour, tint, level] = len(entries)
                 entries.append(blend(COLOURS[colour], ground, level))
-    shares, sprites, canvases = centred(world, cell, spans), [], []
+    shares, sprites, canvases = centred_shapes(world, cell, spans), [], []
     for number, name in enumerate(PATTERNS):
         empty = (2 * number + pattern(name, cell)).astype(np.uint8)
         canvases.append(np.tile(empty, (world.rows, world.columns)))

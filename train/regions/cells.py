@@ -58,14 +58,14 @@ def _sprite_regions(renderer: Renderer, centred: bool) -> tuple[np.ndarray, np.n
     """Box of the object in each sprite (T, 4), as fractions of the cell, and the features of a white cell, where no
     sprite is one, and of all sprites."""
     inside = np.array([bounding_box(sprite >= renderer.grounds) for sprite in renderer.sprites])
-    features = features_of(_centred(renderer.rgb_sprites, inside) if centred else renderer.rgb_sprites)
+    features = features_of(_centred_crops(renderer.rgb_sprites, inside) if centred else renderer.rgb_sprites)
     if _is_white(renderer):
         return inside, features
     white = np.full((1, renderer.cell, renderer.cell, 3), 255, np.uint8)
     return inside, np.concatenate([features_of(white), features])
 
 
-def _centred(crops: np.ndarray, inside: np.ndarray) -> np.ndarray:
+def _centred_crops(crops: np.ndarray, inside: np.ndarray) -> np.ndarray:
     """Crops (T, cell, cell, 3) with the boxes `inside` (T, 4) moved to the middle by whole pixels."""
     cell = crops.shape[1]
     steps = np.trunc((1 - inside[:, :2] - inside[:, 2:]) * cell / 2).astype(int).tolist()  # right and down

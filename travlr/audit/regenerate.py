@@ -180,7 +180,7 @@ def where_differing(there: Any, due: Any) -> tuple[str, str]:
 
 
 def shown(value: Any, most: int = 80) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    text = value if isinstance(value, str) and value.isprintable() else json.dumps(value, default=str)
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
