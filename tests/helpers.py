@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -28,6 +30,7 @@ from travlr.formats.base import Part
 from travlr.formats.columns import COLUMNS, SCHEMA
 from travlr.formats.manifest import MANIFEST
 from travlr.generate import Tables
+from travlr.tasks.base import Task
 
 ROOT = Path(__file__).parent.parent
 FORMATS = tuple(LAYOUTS)
@@ -190,3 +193,19 @@ class Failing(Tables):
                 raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
             tables = (table.slice(1) for table in tables)
         yield from tables
+
+
+def task_of_the_page(folder: Path) -> type[Task]:
+    """The class whose file docs/adding-a-task.md shows."""
+    text = (ROOT / "docs" / "adding-a-task.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 1
+    path = folder / "parity.py"
+    path.write_text(blocks[0], encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("parity", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["parity"] = module  # a dataclass looks its types up by the name of its module
+    spec.loader.exec_module(module)
+    found: type[Task] = module.ParityTask
+    return found

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -21,7 +19,7 @@ from analysis.report import main as report
 from analysis.run_figures import _pair_grids
 from analysis.runs import _pairs
 from tests.grid import make_run
-from tests.helpers import ROOT
+from tests.helpers import task_of_the_page
 from train.config import SETTINGS, Run, Training
 from train.run import run
 from travlr import Count, GenerateArguments, Image, generate_dataset, open_dataset
@@ -34,22 +32,6 @@ from travlr.tasks.base import Task
 from travlr.tasks.cardinality import CardinalityTask
 
 COUNT = Count(train=96, validation=64, test_ind=64, test_ood=64)
-
-
-def task_of_the_page(folder: Path) -> type[Task]:
-    """The class whose file docs/adding-a-task.md shows."""
-    text = (ROOT / "docs" / "adding-a-task.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 1
-    path = folder / "parity.py"
-    path.write_text(blocks[0], encoding="utf-8")
-    spec = importlib.util.spec_from_file_location("parity", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["parity"] = module  # a dataclass looks its types up by the name of its module
-    spec.loader.exec_module(module)
-    found: type[Task] = module.ParityTask
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Protocol
 
-from train.config import Run
-from train.fingerprint import dataset_folder
 from travlr.audit.checks import audit
 from travlr.audit.examine import file_problem
 from travlr.cli import Log
@@ -17,13 +16,26 @@ from travlr.tasks import TASKS
 PASSED = ".audited"  # in the folder of runs: an empty file for each audited dataset, named by its manifest's digest
 
 
-def prepare_dataset(config: Run, log: Log) -> Path:
+class DatasetSettings(Protocol):
+    """The settings that name a dataset, of a run or of an evaluation."""
+
+    @property
+    def data(self) -> str | None: ...
+    @property
+    def task(self) -> str: ...
+    @property
+    def runs(self) -> str: ...
+    @property
+    def audit(self) -> bool: ...
+
+
+def prepare_dataset(config: DatasetSettings, log: Log) -> Path:
     """The folder of the dataset. data/TASK is generated if it is missing. Others are checked: their files against the
     manifest each time, and their audit (`travlr.audit`) once.
 
     Raises `ValueError` if a check fails.
     """
-    folder = dataset_folder(config)
+    folder = Path(config.data or f"data/{config.task}")
     if config.data is None and not has_manifest(folder):
         from travlr.generate import GenerateArguments, generate_dataset
 
@@ -62,9 +74,9 @@ def check_files(folder: Path, task: str) -> None:
         raise ValueError(f"data={folder}: {problem}; generate it again with python -m travlr.generate")
 
 
-def _passed(config: Run) -> Path:
+def _passed(config: DatasetSettings) -> Path:
     place = Path(config.runs) / PASSED
     place.mkdir(parents=True, exist_ok=True)
-    folder = dataset_folder(config)
+    folder = Path(config.data or f"data/{config.task}")
     digest = path_digest(str(folder / MANIFEST)) if has_manifest(folder) else read_manifest(folder)["content_digest"]
     return place / str(digest)[:16]

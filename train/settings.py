@@ -165,12 +165,12 @@ def attempt(config: Run, log: Log) -> list[Row]:
     except (OSError, Locked):
         raise
     except Exception as error:
-        if isinstance(error, ValueError) and _is_ours(error):
+        if isinstance(error, ValueError) and is_ours(error):
             raise
         raise ValueError(_explanation(error, config)) from None
 
 
-def _is_ours(error: BaseException) -> bool:
+def is_ours(error: BaseException) -> bool:
     """Whether our own code raised an exception, not a library."""
     last = traceback.extract_tb(error.__traceback__)[-1].filename
     return Path(last).is_relative_to(ROOT) and Path(last).relative_to(ROOT).parts[0] in OURS

@@ -38,8 +38,8 @@ from analysis.probe import model_options
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.scenes.pasting import picture_from
 from analysis.probe.scorers.base import WORD, ModelScorer, ScorerParts, Tensors
-from analysis.probe.scorers.hub import quiet
 from analysis.probe.scorers.loading import load
+from train.models.hub import quiet
 from travlr.browse import write
 from travlr.cli import Parser, UsageError
 

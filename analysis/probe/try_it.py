@@ -173,7 +173,7 @@ def _handlers(scorer_of: Callable[[str], Scorer]) -> tuple[Callable[..., Any], C
     """The functions behind the controls (a new picture) and behind the button (scores and heat maps)."""
     import gradio
 
-    from analysis.probe.scorers.base import one_line
+    from train.models.hub import one_line
 
     def show(*controls: Any) -> Any:
         try:

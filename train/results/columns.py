@@ -60,6 +60,23 @@ RESULT_COLUMNS: dict[str, type] = {
     "commit": str,  # of the code, "-dirty" where files differed from it
     "created": str,  # UTC, ISO 8601
     "config": str,  # JSON
+    # Of evaluations (`evaluate.py`) alone; None in the rows of training runs.
+    "origin": str,  # zero-shot, adapter or trained
+    "form": str,  # the answer form
+    "prompt": str,
+    "wording": str,  # version of travlr/questions/wording.toml
+    "answers": str,  # generate or likelihood
+    "image_style": str,
+    "caption_style": str,
+    "unparsed": float,  # percent of replies without an answer, as are the next four
+    "chance": float,  # accuracy of the best constant answer
+    "bias": float,  # by how much `bias_answer` is given more often than it is right, in points
+    "bias_answer": str,
+    "calibrated_accuracy": float,  # with answers=likelihood, after batch calibration
+    "objects": str,  # JSON: of form=read, objects found, missed, invented, misplaced, miscoloured, misshaped
+    "input_tokens": int,
+    "output_tokens": int,
+    "cost": float,
 }
 
 

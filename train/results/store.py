@@ -163,9 +163,14 @@ def finish_run(folder: Path, rows: Sequence[Row], predictions: Iterable[pa.Table
 
     `run`, `name` and `config` of every row are those of config.json.
     """
+    write_predictions(folder, predictions)
+    write_results(folder, rows, log)
+
+
+def write_results(folder: Path, rows: Sequence[Row], log: Log = print) -> None:
+    """Write the results of a run or an evaluation, then the table of all runs beside the folder."""
     record = read_config(folder)
     run = {"run": record["run"], "name": Path(folder).name, "config": canonical(record["config"])}
-    write_predictions(folder, predictions)
     _write_table(Path(folder) / RESULTS, list(RESULT_COLUMNS), [row | run for row in rows])
     rebuild_table(Path(folder).parent, log)
 

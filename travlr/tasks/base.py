@@ -11,7 +11,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,6 +42,19 @@ class Template:
     texts: np.ndarray
     matchings: np.ndarray
     by_pair: bool = False
+
+
+@dataclass(frozen=True)
+class OpenQuestion:
+    """A question without given answers, about one scene.
+
+    wordings: each valid answer -> the phrases that mean it, compared without articles, `is`, `to`, `of` and
+    `objects`. Empty where the answer is a number, which stands in `answer` as digits.
+    """
+
+    text: str
+    answer: str
+    wordings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,6 +120,21 @@ class Task(ABC):
     @abstractmethod
     def recount(args: Sequence[Any], cells: CellsOf) -> tuple[bool, Pair]:
         """Answer and pair for the audit, computed from sets of cells by code that `truth` does not share."""
+
+    # How other models are asked (`travlr.questions`) ----------------------------------------------------------------
+
+    @staticmethod
+    @abstractmethod
+    def alternatives(scene: Scene, args: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Arguments of queries of which exactly one is true in the scene, for multiple choice.
+
+        Which of them is true must not follow from the list; `args` need not be among them.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def open_question(scene: Scene, args: Sequence[Any]) -> OpenQuestion:
+        """A question whose answer decides the query."""
 
     # What the audit checks ----------------------------------------------------------------------------------------
 

@@ -15,9 +15,22 @@ import numpy as np
 
 import splits
 from render.text import parse_noun
+from travlr import streams
 from travlr.config import Config, check_choice, check_range, option
 from travlr.scene import COLOURS, SHAPES, Object, Scene, objects_of
-from travlr.tasks.base import MATCHINGS, SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
+from travlr.tasks.base import (
+    MATCHINGS,
+    SIDES,
+    CellsOf,
+    Draw,
+    Limit,
+    OpenQuestion,
+    Pair,
+    Task,
+    Template,
+    choose_from,
+    numbers_of,
+)
 from travlr.tasks.exchange import check_one_word, exchange_numbers
 
 
@@ -86,6 +99,19 @@ class CardinalityTask(Task):
     def recount(args: Sequence[Any], cells: CellsOf) -> tuple[bool, Pair]:
         queried = cells[args[1]]
         return len(queried) == args[0], (args[1], str(len(queried)))
+
+    @staticmethod
+    def alternatives(scene: Scene, args: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Four of the block of six numbers (1 to 6, 7 to 12, ...) that holds the right one."""
+        number = len(objects_of(scene, args[1]))
+        first = 6 * ((max(number, 1) - 1) // 6) + 1
+        others = [n for n in range(first, first + 6) if n != number]
+        draw = streams.words(streams.stream_key("alternatives", repr(scene), str(args)), 0, 1, len(others))[0]
+        return [(n, args[1]) for n in sorted([number, *(others[i] for i in draw.argsort()[:3])])]
+
+    @staticmethod
+    def open_question(scene: Scene, args: Sequence[Any]) -> OpenQuestion:
+        return OpenQuestion(f"How many {args[1]} objects are there?", str(len(objects_of(scene, args[1]))))
 
     @staticmethod
     def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:

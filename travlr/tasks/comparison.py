@@ -19,7 +19,7 @@ from render.text import parse_noun, plural
 from travlr import streams
 from travlr.config import Config, check_choice, check_range, option
 from travlr.scene import Object, Scene, check_types, objects_of
-from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from, numbers_of
+from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, OpenQuestion, Pair, Task, Template, choose_from, numbers_of
 from travlr.tasks.exchange import check_one_word, exchange_numbers
 
 COMPARISONS = {"more": 1, "fewer": -1}  # comparison -> sign of first minus second number when it is true
@@ -94,6 +94,25 @@ class ComparisonTask(Task):
         first, second = len(cells[args[1]]), len(cells[args[2]])
         answer = first > second if args[0] == "more" else first < second
         return answer, ("comparison", str(first), str(second))
+
+    @staticmethod
+    def alternatives(scene: Scene, args: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return [(comparison, *args[1:]) for comparison in COMPARISONS]
+
+    @staticmethod
+    def open_question(scene: Scene, args: Sequence[Any]) -> OpenQuestion:
+        first, second = args[1:]
+        counts = {attribute: len(objects_of(scene, attribute)) for attribute in (first, second)}
+        if counts[first] == counts[second]:
+            raise ValueError(f"there are as many {plural(first)} as {plural(second)}: {counts[first]}")
+        wordings = {}
+        for most, least in ((first, second), (second, first)):
+            more = ("{0}", "more {0}", "most {0}", "more {0} than {1}", "{0} more than {1}", "{0} outnumber {1}")
+            fewer = [f"{less} {form}" for less in ("fewer", "less") for form in ("{1}", "{1} than {0}")]
+            forms = [*more, *fewer, "{1} fewer than {0}"]
+            wordings[most] = tuple(form.format(plural(most), plural(least)) for form in forms)
+        text = f"Which are there more of, {plural(first)} or {plural(second)}?"
+        return OpenQuestion(text, max(counts, key=counts.__getitem__), wordings)
 
     @staticmethod
     def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:

@@ -27,6 +27,7 @@ from travlr.tasks.base import (
     CellsOf,
     Draw,
     Limit,
+    OpenQuestion,
     Pair,
     Task,
     Template,
@@ -204,6 +205,23 @@ time, as the paper's held-out pairs of one of them are reversed.
         answer = TRUE_WHEN[args[0]](x, y)
         true: str = args[0] if answer else OPPOSITE[args[0]]
         return answer, (true, *(str(len(part)) for part in COUNTED[true](x, y)))
+
+    @staticmethod
+    def alternatives(scene: Scene, args: Sequence[Any]) -> list[tuple[Any, ...]]:
+        family = next(names for names in FAMILIES if args[0] in names)
+        return [(quantifier, *args[1:]) for quantifier in family]
+
+    @staticmethod
+    def open_question(scene: Scene, args: Sequence[Any]) -> OpenQuestion:
+        """How many objects the region has that decides: none exactly where all, none or only is true."""
+        decides = next(family["decides"] for names, family in FAMILIES.items() if args[0] in names)
+        x, y = args[1:]
+        question = (
+            f"How many of the {x} objects are {y} objects?",
+            f"How many of the {x} objects are not {y} objects?",
+            f"How many of the {y} objects are not {x} objects?",
+        )[decides]
+        return OpenQuestion(question, str(region_counts(scene, x, y)[decides]))
 
     @staticmethod
     def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:

@@ -19,13 +19,19 @@ import splits
 from render.text import noun, parse_noun
 from travlr.config import Config, Count, check_choice, check_range, option
 from travlr.scene import Object, Scene, check_types, column_name, objects_of, row_name
-from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, Pair, Task, Template, choose_from
+from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, OpenQuestion, Pair, Task, Template, choose_from
 
 RELATIONS = {  # relation -> (axis, sign of second minus first coordinate when it is true)
     "to the left of": ("horizontal", 1),
     "to the right of": ("horizontal", -1),
     "above": ("vertical", 1),
     "below": ("vertical", -1),
+}
+ANSWERS = {  # relation -> its word as an answer, and other words for it
+    "to the left of": ("left",),
+    "to the right of": ("right",),
+    "above": ("above", "over", "on top of", "higher"),
+    "below": ("below", "under", "beneath", "underneath", "lower"),
 }
 SPREAD = {"distractor_places": "spread", "distractors": [4, 4]}
 
@@ -126,6 +132,27 @@ class SpatialityTask(Task):
         if args[1] in ("above", "below"):
             return answer, ("vertical", str(y + 1), str(v + 1))
         return answer, ("horizontal", chr(65 + x), chr(65 + u))
+
+    @staticmethod
+    def alternatives(scene: Scene, args: Sequence[Any]) -> list[tuple[Any, ...]]:
+        axis = RELATIONS[args[1]][0]
+        return [(args[0], relation, args[2]) for relation in RELATIONS if RELATIONS[relation][0] == axis]
+
+    @staticmethod
+    def open_question(scene: Scene, args: Sequence[Any]) -> OpenQuestion:
+        first, second = noun(args[0]), noun(args[2])
+        near, far = (relation for _, relation, _ in SpatialityTask.alternatives(scene, args))
+        holds = [r for r in (near, far) if SpatialityTask.truth(scene, (args[0], r, args[2]))[0]]
+        if not holds:
+            raise ValueError(f"the {first} is neither {near} nor {far} the {second}")
+        wordings = {}
+        for relation, opposite in ((near, far), (far, near)):
+            forward = ("{0}", "{1} is {0}", "{0} {2}", "{1} is {0} {2}", "{0} {2} is {1}")
+            phrases = [form.format(word, first, second) for word in ANSWERS[relation] for form in forward]
+            phrases += [form.format(word, second, first) for word in ANSWERS[opposite] for form in forward[1:]]
+            wordings[ANSWERS[relation][0]] = tuple(phrases)
+        text = f"Is the {first} {near} or {far} the {second}?".replace(" of or", " or")
+        return OpenQuestion(text, ANSWERS[holds[0]][0], wordings)
 
     @staticmethod
     def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:

@@ -129,13 +129,6 @@ def check_not_spread(name: str, device_map: str | None) -> None:
         )
 
 
-def one_line(error: BaseException) -> str:
-    """The first line of an error's message, with its type unless it was written for users."""
-    message = (str(error).strip().splitlines() or [""])[0]
-    expected = isinstance(error, OSError | ValueError) and message
-    return message if expected else f"{type(error).__name__}: {message}".rstrip(": ")
-
-
 def unchanged(tensors: Tensors) -> Tensors:
     return tensors
 

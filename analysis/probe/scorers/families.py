@@ -11,7 +11,7 @@ import torch
 from analysis.probe.scorers.base import ScorerParts, check_not_spread
 from analysis.probe.scorers.contrastive import blip, blip2, bridgetower, clip, flava, siglip, vilt
 from analysis.probe.scorers.generative import QUESTION, generative
-from analysis.probe.scorers.hub import check_vocabulary, config_of, folder_of, load_model, load_processors
+from train.models.hub import check_vocabulary, config_of, folder_of, load_model, load_processors
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ from PIL import Image
 from torch import Tensor
 
 from analysis.probe.scorers.base import ScorerParts, Tensors, words_of
-from analysis.probe.scorers.hub import load_processors, quiet
 from analysis.probe.scorers.vision_cache import CachedTower, find_vision_towers
+from train.models.hub import quiet
+from train.vlm.chat import answer_tokens, chat_inputs, chat_processor, keep_last_logits
 
 QUESTION = 'Does the sentence "{text}" describe this picture? Answer yes or no.'
 
@@ -32,7 +32,7 @@ def generative(name: str, model: Any, folder: Path, question: str) -> ScorerPart
     """
     if "{text}" not in question:
         raise ValueError(f"question={question!r}: must hold {{text}}, where the sentence goes")
-    processor = generative_processor(name, folder)
+    processor = chat_processor(name, folder)
     tokenizer = getattr(processor, "tokenizer", None)
     if tokenizer is None:
         raise ValueError(f"model={name}: its processor has no tokenizer")
@@ -43,8 +43,7 @@ def generative(name: str, model: Any, folder: Path, question: str) -> ScorerPart
     longest = getattr(config, "max_position_embeddings", None)
     begin = getattr(config, "decoder_start_token_id", None)
     begin = config.pad_token_id if begin is None else begin
-    # Only the logits of the last position: those of all positions are some 300 x 260,000 numbers per sentence.
-    last = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
+    last = keep_last_logits(model)
     with quiet():
         inputs = input_function(processor)
     towers = [CachedTower(module) for module in find_vision_towers(model)]
@@ -78,28 +77,6 @@ def generative(name: str, model: Any, folder: Path, question: str) -> ScorerPart
     )  # fmt: skip
 
 
-def generative_processor(name: str, folder: Path) -> Any:
-    """The processor of a folder, with its Pillow image processor where there is one.
-
-    So a score does not depend on whether torchvision, which resizes differently, is installed.
-    """
-    (processor,) = load_processors(name, folder, "AutoProcessor")
-    if hasattr(processor, "image_processor"):
-        (processor.image_processor,) = load_processors(name, folder, "AutoImageProcessor")
-    return processor
-
-
-def answer_tokens(tokenizer: Any, words: Sequence[str]) -> list[int]:
-    """The tokens that are one of some words, with or without a space before it."""
-    tokens = set()
-    for word in words:
-        for text in (word, f" {word}"):
-            ids = tokenizer.encode(text, add_special_tokens=False)
-            if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
-                tokens.add(ids[0])
-    return sorted(tokens)
-
-
 def input_function(processor: Any) -> Callable[[Image.Image, str], Mapping[str, Any]]:
     """A function that maps a picture and a question to a model's inputs, B = 1.
 
@@ -111,13 +88,7 @@ def input_function(processor: Any) -> Callable[[Image.Image, str], Mapping[str, 
 
         def chat(image: Image.Image, question: str) -> Mapping[str, Any]:
             content = [{"type": "image", "image": image}, {"type": "text", "text": question}]
-            return processor.apply_chat_template(
-                [{"role": "user", "content": content}],
-                add_generation_prompt=True,
-                tokenize=True,
-                return_dict=True,
-                return_tensors="pt",
-            )
+            return chat_inputs(processor, [[{"role": "user", "content": content}]])
 
         return chat
     token = str(getattr(processor, "image_token", None) or "")

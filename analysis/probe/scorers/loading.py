@@ -18,7 +18,8 @@ from PIL import Image
 
 from analysis.probe.config import DEVICE_MAPS, HEADS, PRECISIONS, TRAVLR_MODELS
 from analysis.probe.corpora.items import Scorer, as_float64
-from analysis.probe.scorers.base import DTYPES, GenerativeScorer, ModelScorer, check_not_spread, one_line
+from analysis.probe.scorers.base import DTYPES, GenerativeScorer, ModelScorer, check_not_spread
+from train.models.hub import one_line
 from travlr.config import check_choice
 from travlr.plugins import import_name, is_import
 
@@ -85,6 +86,8 @@ def load(
         raise ValueError(f"regions: model={name} takes no regions; only visualbert:, uniter: and lxmert: do")
     elif is_import(name) and not Path(name).exists():
         return FunctionScorer(name, import_name("model", name))
+    elif name in TRAVLR_MODELS and not Path(name).is_dir():
+        raise ValueError(f"model={name}: give its checkpoint, too: {name}:FILE, {name}:FOLDER or {name}:HUB-ID")
     else:
         from analysis.probe.scorers.families import hub_parts
 

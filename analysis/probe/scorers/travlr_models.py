@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from analysis.probe.scorers.base import ScorerParts, Tensors, cosine, unchanged, words_of
-from analysis.probe.scorers.hub import folder_of, quiet
 from train.config import ARCHITECTURES, RegionSettings
 from train.data.inputs import Inputs
 from train.data.pixels import normalise_pixels, scale_picture
 from train.data.text import WordTokenizer
 from train.models import make_model
+from train.models.hub import folder_of, quiet
 from train.models.loading import load_published, pixel_statistics, read_checkpoint, tokenizer_of
 from train.regions.pictures import PictureSet
 from train.regions.recogniser import DIMENSION

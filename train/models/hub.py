@@ -11,22 +11,27 @@ from typing import Any
 
 import torch
 
-from analysis.probe.config import TRAVLR_MODELS
-from analysis.probe.scorers.base import one_line
+from train.models.loading import read_json
 
 DOWNLOADED = ("*.json", "*.txt", "*.model", "*.jinja")  # files of a hub repository, beside its weights
 
 
-def folder_of(name: str, setting: str = "model") -> Path:
+def one_line(error: BaseException) -> str:
+    """The first line of an error's message, with its type unless it was written for users."""
+    message = (str(error).strip().splitlines() or [""])[0]
+    expected = isinstance(error, OSError | ValueError) and message
+    return message if expected else f"{type(error).__name__}: {message}".rstrip(": ")
+
+
+def folder_of(name: str, setting: str = "model", revision: str | None = None) -> Path:
     """The folder of a model: a local one, or that of a hub repository in the cache, downloaded if need be.
 
-    setting: its name in messages. Raises ValueError, in one line, where there is none.
+    setting: its name in messages. revision: a commit, tag or branch of the hub repository. Raises ValueError, in one
+    line, where there is none.
     """
     local = Path(name).expanduser()
     if local.is_dir():
         return local
-    if name in TRAVLR_MODELS:
-        raise ValueError(f"model={name}: give its checkpoint, too: {name}:FILE, {name}:FOLDER or {name}:HUB-ID")
     if local.exists() or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
         what = "is a file" if local.exists() else "there is no such folder"
         also = " or MODULE:FUNCTION" if setting == "model" else ""
@@ -34,9 +39,10 @@ def folder_of(name: str, setting: str = "model") -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        found = Path(snapshot_download(name, allow_patterns=[*DOWNLOADED, "*.safetensors"]))
+        found = Path(snapshot_download(name, revision=revision, allow_patterns=[*DOWNLOADED, "*.safetensors"]))
         if not any(found.glob("*.safetensors")):
-            found = Path(snapshot_download(name, allow_patterns=[*DOWNLOADED, "pytorch_model*.bin"]))
+            patterns = [*DOWNLOADED, "pytorch_model*.bin"]
+            found = Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
     except Exception as error:  # the network can raise anything
         raise ValueError(
             f"{setting}={name}: no such folder, nor could it be fetched from the hub ({one_line(error)})"
@@ -45,8 +51,6 @@ def folder_of(name: str, setting: str = "model") -> Path:
 
 
 def config_of(name: str, folder: Path) -> dict[str, Any]:
-    from train.models.loading import read_json
-
     if not (folder / "config.json").is_file():
         raise ValueError(f"model={name}: has no config.json; give a folder that `transformers` saved")
     try:

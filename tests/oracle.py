@@ -1,0 +1,80 @@
+"""A scripted model that answers from what it is shown: it reads the picture or the caption, and the question's text."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from render.image import Renderer, decode
+from render.text import parse_caption
+from travlr.scene import Object, Scene, World, objects_of
+from travlr.tasks import parse_query, truth
+
+SPANS = {"small": 0.45, "medium": 0.7, "large": 0.94}
+CAPTION = re.compile(r"Columns, left to right.*? There is [^\n]+")
+Misread = Callable[[Object], Object]
+WORLD = World()
+
+
+def scene_of(text: str, picture: bytes | None, misread: Misread | None = None, world: World = WORLD) -> Scene:
+    """The scene of a request: from its picture, if it has one, or else from its caption."""
+    if picture is None:
+        found = CAPTION.search(text)
+        assert found, text
+        return parse_caption(found[0])[2]
+    image = np.asarray(decode(picture))
+    grid, error = _renderer(world, image.shape[1] // world.columns).read(image)
+    assert error == 0
+    objects = []
+    for cell in np.flatnonzero(grid):
+        size, shape, colour = world.kinds[grid[cell] - 1]
+        seen = Object(colour, shape, size, *divmod(int(cell), world.columns))
+        objects.append(misread(seen) if misread else seen)
+    return tuple(objects)
+
+
+@functools.cache
+def _renderer(world: World, cell: int) -> Renderer:
+    return Renderer(world, cell, {size: SPANS[size] for size in world.sizes})
+
+
+def answer(text: str, picture: bytes | None, misread: Misread | None = None) -> str:
+    """A reply to a request in the words that it asks for, after some reasoning where it asks for that."""
+    scene = scene_of(text, picture, misread=misread)
+    if "List every object" in text:
+        listed = "\n".join(f"a {o.colour} {o.shape} at {'ABCDEF'[o.column]} {o.row + 1}" for o in scene)
+        return f"I see these.\nList:\n{listed}" if "step by step" in text else listed
+    found = _decide(text, scene)
+    return found if "nothing but" in text else f"It could be true or false, A or B, 1 or 2.\nAnswer: {found}"
+
+
+def _decide(text: str, scene: Scene) -> str:
+    if "true or false?" in text:
+        query = next(line for line in text.splitlines() if _is_query(line))
+        return str(truth(scene, parse_query(query))[0]).lower()
+    if options := re.findall(r"^([A-H])\. (.+)$", text, re.MULTILINE):
+        return next(letter for letter, statement in options if truth(scene, parse_query(statement))[0])
+    question = next(line for line in text.splitlines() if line.endswith("?"))
+    if found := re.fullmatch(r"How many ([\w ]+) objects are there\?", question):
+        return str(len(objects_of(scene, found[1])))
+    if found := re.fullmatch(r"How many of the ([\w ]+?) objects are (not )?([\w ]+?) objects\?", question):
+        return str(sum(o.matches(found[1]) and o.matches(found[3]) is not bool(found[2]) for o in scene))
+    if found := re.fullmatch(r"Which are there more of, (\w+)s or (\w+)s\?", question):
+        return max(found[1], found[2], key=lambda attribute: len(objects_of(scene, attribute)))
+    found = re.fullmatch(r"Is the ([\w ]+) (to the left|above) or (?:to the right of|below) the ([\w ]+)\?", question)
+    assert found, question
+    (first,), (second,) = objects_of(scene, found[1]), objects_of(scene, found[3])
+    if found[2] == "above":
+        return "above" if first.row < second.row else "below"
+    return "left" if first.column < second.column else "right"
+
+
+def _is_query(line: str) -> bool:
+    try:
+        parse_query(line)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,388 @@
+"""`evaluate.py`: scripted models with known scores, servers that fail, interruptions, tiny models."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import tiny_chat
+from tests.chat_server import ChatServer, text_and_picture
+from tests.oracle import answer
+from train.results.store import read_results
+from train.vlm import evaluation
+from train.vlm.answers import ANSWERS, read_answers
+from train.vlm.command import main, settings
+from train.vlm.config import Evaluation, Price
+from train.vlm.evaluation import evaluate
+from train.vlm.local import ChatModel
+from train.vlm.requests import Reply, Request
+from travlr import cli
+from travlr.config import Count, Image
+from travlr.generate import GenerateArguments, generate_dataset
+from travlr.questions import FORMS, PROMPTS
+from travlr.tasks import TASKS
+
+COUNT = Count(train=200, validation=20, test_ind=20, test_ood=20)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A small dataset of each task."""
+    folder = tmp_path_factory.mktemp("data")
+    for name, task in TASKS.items():
+        job = GenerateArguments(out=str(folder / name), workers=1)
+        generate_dataset(replace(task.Config(), count=COUNT, image=Image(cell=24)), job, log=lambda _: None)
+    return {name: folder / name for name in TASKS}
+
+
+class Scripted:
+    """A model whose replies a function makes from the text and the picture of a request."""
+
+    def __init__(self, respond: Any) -> None:
+        self.respond = respond
+        self.keys: list[tuple[str, str, str]] = []
+
+    def replies(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Reply]]:
+        for request in requests:
+            self.keys.append((request.split, request.setting, request.id))
+            content = request.messages[0]["content"]
+            texts = [part["text"] for part in content if part["type"] == "text"]
+            pictures = [part["image"] for part in content if part["type"] == "image"]
+            yield request, Reply(self.respond("\n\n".join(texts), pictures[0] if pictures else None))
+
+
+def ask(monkeypatch: pytest.MonkeyPatch, model: Any, data: Path, runs: Path, **changes: Any) -> list[dict[str, Any]]:
+    """The rows of an evaluation of a scripted model."""
+    identity = {"model": "scripted", "origin": "zero-shot", "weights": "none"}
+    monkeypatch.setattr(evaluation, "load", lambda *_: (model, identity))
+    config = Evaluation(model="scripted", task=data.name, data=str(data), runs=str(runs), audit=False, **changes)
+    return evaluate(config, log=lambda _: None)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("task", TASKS)
+def test_a_model_that_sees_and_reasons_scores_100(
+    task: str, form: str, data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for prompt in PROMPTS:
+        rows = ask(monkeypatch, Scripted(answer), data[task], tmp_path, form=form, prompt=prompt, limit=12)
+        assert {(row["test_setting"], row["split"]) for row in rows} == {
+            (setting, split) for setting in ("image", "caption", "image+caption") for split in ("test_ind", "test_ood")
+        }
+        for row in rows:
+            scores = [row[name] for name in ("accuracy", "macro_f1", "couples_right", "unparsed", "bias")]
+            assert scores == [100, 100, 100, 0, 0], row
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_model_that_reads_the_query_alone_is_at_its_baseline(
+    task: str, data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def blind(text: str, picture: bytes | None) -> str:
+        return "true" if "red" in text.partition("false?")[2] or len(text) % 2 else "false"
+
+    for row in ask(monkeypatch, Scripted(blind), data[task], tmp_path, setting=["image"]):
+        assert (row["accuracy"], row["chance"], row["couples_right"]) == (50, 50, 0)
+        assert not row["above_random"]
+
+
+def test_a_model_that_misreads_a_shape_is_found_out(
+    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def confused(text: str, picture: bytes | None) -> str:
+        return answer(text, picture, lambda o: replace(o, shape="circle") if o.shape == "octagon" else o)
+
+    rows = ask(monkeypatch, Scripted(confused), data["cardinality"], tmp_path, form="read")
+    for row in rows:
+        errors = json.loads(row["objects"])
+        if row["test_setting"] == "caption":
+            assert set(errors) == {"found"} and row["accuracy"] == 100
+        else:
+            assert set(errors) == {"found", "misshaped"} and row["accuracy"] < 100
+
+
+def test_unparsed_replies_are_counted_and_never_right(
+    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (row,) = ask(
+        monkeypatch, Scripted(lambda *_: "I cannot see it."), data["cardinality"], tmp_path,
+        setting=["image"], split=["test_ind"],
+    )  # fmt: skip
+    assert (row["unparsed"], row["accuracy"], row["macro_f1"], row["couples_right"]) == (100, 0, 0, 0)
+
+
+def test_nothing_is_asked_twice(data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = tmp_path / "whole"
+    ask(monkeypatch, Scripted(answer), data["spatiality"], whole, limit=10)
+
+    class Killed(Scripted):
+        def replies(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Reply]]:
+            for number, pair in enumerate(super().replies(requests)):
+                if number == 7:
+                    raise KeyboardInterrupt
+                yield pair
+
+    parts = tmp_path / "parts"
+    with pytest.raises(KeyboardInterrupt):
+        ask(monkeypatch, Killed(answer), data["spatiality"], parts, limit=10)
+    (folder,) = [path for path in parts.iterdir() if path.is_dir()]
+    with open(folder / ANSWERS, "ab") as file:
+        file.write(b'{"id": "cut o')  # a line that the kill cut off
+    second = Scripted(answer)
+    rows = ask(monkeypatch, second, data["spatiality"], parts, limit=10)
+    assert len(second.keys) == 60 - 7
+    more = Scripted(answer)
+    ask(monkeypatch, more, data["spatiality"], parts, limit=12)
+    assert len(more.keys) == 12
+    clock = ("created", "commit")
+    once = read_results(whole / folder.name)
+    assert [{k: v for k, v in row.items() if k not in clock} for row in rows] == [
+        {k: v for k, v in row.items() if k not in clock} for row in once
+    ]
+    lines = (folder / ANSWERS).read_text().splitlines()
+    assert len(lines) == 72 and all(json.loads(line)["right"] for line in lines)
+
+
+def test_scores_are_those_of_the_rows_by_other_code(
+    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sklearn.metrics import accuracy_score, f1_score
+
+    def sloppy(text: str, picture: bytes | None) -> str:
+        return "who knows" if len(text) % 3 == 0 else answer(text, picture) if len(text) % 3 == 1 else "2"
+
+    rows = ask(monkeypatch, Scripted(sloppy), data["cardinality"], tmp_path, form="open")
+    (folder,) = [path for path in tmp_path.iterdir() if path.is_dir()]
+    answers = read_answers(folder)
+    for row in rows:
+        these = [a for a in answers if (a.split, a.setting) == (row["split"], row["test_setting"])]
+        right, given = [a.answer for a in these], [a.parsed or "" for a in these]
+        assert row["accuracy"] == pytest.approx(100 * accuracy_score(right, given))
+        labels = sorted(set(right))
+        expected = f1_score(right, given, labels=labels, average="macro", zero_division=0)
+        assert row["macro_f1"] == pytest.approx(100 * expected)
+        assert row["interval_low"] <= row["macro_f1"] <= row["interval_high"]
+    with open(tmp_path / "results.csv", newline="") as file:
+        assert {line["form"] for line in csv.DictReader(file)} == {"open"}
+
+
+# Servers -------------------------------------------------------------------------------------------------------------
+
+
+def reply_of(body: dict[str, Any]) -> str:
+    return answer(*text_and_picture(body))
+
+
+def server_config(server: ChatServer, data: Path, runs: Path, **changes: Any) -> Evaluation:
+    values: dict[str, Any] = {"model": f"{server.url}#tiny", "limit": 6, "split": ["test_ood"], "concurrency": 3}
+    return Evaluation(**{**values, "task": data.name, "data": str(data), "runs": str(runs), "audit": False, **changes})
+
+
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    from train.vlm import server
+
+    monkeypatch.setattr(server, "LONGEST_PAUSE", 0.0)
+
+
+def test_a_server_that_fails_and_recovers(data: dict[str, Path], tmp_path: Path, no_pauses: None) -> None:
+    faults = ("429", "500", "half", "nonsense", "closed", "429")
+    with ChatServer(reply_of, faults) as server:
+        rows = evaluate(server_config(server, data["cardinality"], tmp_path), log=lambda _: None)
+        assert len(server.bodies) == 18 + len(faults) and server.answered == 18
+    assert all(row["accuracy"] == 100 and row["input_tokens"] == 600 for row in rows)
+    assert {row["weights"] for row in rows} == {server.url}
+
+
+def test_a_late_reply_is_asked_for_again(data: dict[str, Path], tmp_path: Path, no_pauses: None) -> None:
+    with ChatServer(reply_of, ("late",)) as server:
+        config = server_config(server, data["cardinality"], tmp_path, timeout=2.0, setting=["image"])
+        (row,) = evaluate(config, log=lambda _: None)
+    assert row["accuracy"] == 100
+
+
+def test_a_server_that_dies_and_comes_back_is_asked_nothing_twice(
+    data: dict[str, Path], tmp_path: Path, no_pauses: None
+) -> None:
+    with ChatServer(reply_of) as server:
+        server.faults = [""] * 7 + ["500"] * 100
+        config = server_config(server, data["quantifiers"], tmp_path, retries=1)
+        with pytest.raises(ValueError, match=r"server=.*status 500, 2 times") as error:
+            evaluate(config, log=lambda _: None)
+        assert "\n" not in str(error.value)
+        answered = server.answered
+        server.faults = []
+        rows = evaluate(config, log=lambda _: None)
+        assert server.answered == 18 and answered >= 7
+    assert [row["accuracy"] for row in rows] == [100] * 3
+
+
+@pytest.mark.parametrize(("status", "words"), [(401, "SECRET_KEY"), (404, "model=tiny"), (400, "status 400")])
+def test_a_refusal_is_one_line_without_the_key(
+    status: int, words: str, data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_KEY", "sk-very-secret")
+    with ChatServer(reply_of, refusal=status) as server:
+        config = server_config(server, data["cardinality"], tmp_path, key="SECRET_KEY", concurrency=1)
+        with pytest.raises(ValueError, match=words) as error:
+            evaluate(config, log=lambda _: None)
+        assert len(server.bodies) == 1 and server.keys == {"Bearer sk-very-secret"}
+    assert "\n" not in str(error.value) and "sk-very" not in str(error.value)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files and not any(b"sk-very" in path.read_bytes() for path in files)
+
+
+def test_log_probabilities_of_a_server(data: dict[str, Path], tmp_path: Path) -> None:
+    with ChatServer(reply_of) as server:
+        config = server_config(server, data["cardinality"], tmp_path / "a", answers="likelihood")
+        rows = evaluate(config, log=lambda _: None)
+        assert {body["top_logprobs"] for body in server.bodies} == {20}
+    assert all((row["accuracy"], row["calibrated_accuracy"]) == (100, 100) for row in rows)
+    with ChatServer(reply_of, logprobs=False) as server:
+        config = server_config(server, data["cardinality"], tmp_path / "b", answers="likelihood")
+        with pytest.raises(ValueError, match="gives no log-probabilities; use answers=generate"):
+            evaluate(config, log=lambda _: None)
+
+
+def test_caps_stop_before_they_are_passed(data: dict[str, Path], tmp_path: Path) -> None:
+    with ChatServer(reply_of) as server:
+        config = server_config(server, data["cardinality"], tmp_path, max_tokens_total=5000, setting=["caption"])
+        evaluate(config, log=lambda _: None)
+        tight = replace(config, max_tokens_total=1000, limit=20)
+        with pytest.raises(ValueError, match="max_tokens_total=1000: reached"):
+            evaluate(tight, log=lambda _: None)
+        assert 110 * len(server.bodies) <= 1000 and len(server.bodies) > 6
+        asked = len(server.bodies)
+        dear = replace(config, setting=["image"], max_tokens_total=None, max_cost=0.105, price=Price(output=1000.0))
+        with pytest.raises(ValueError, match=r"max_cost=0\.105: reached"):
+            evaluate(replace(dear, limit=20), log=lambda _: None)
+        assert asked < len(server.bodies) and 10 * len(server.bodies) * 1000 / 1e6 <= 0.105
+
+
+# Models of transformers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["llava", "idefics3", "gemma3", "qwen2_5_vl", "qwen3_vl", "llava_onevision"])
+def test_a_batch_gives_the_replies_of_single_requests(
+    kind: str, data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import transformers
+
+    from tests.test_probe_chat import NEED_TORCHVISION
+
+    processor = tiny_chat.saved(kind, tmp_path / kind)
+    if kind in NEED_TORCHVISION:
+        monkeypatch.setattr(transformers.AutoProcessor, "from_pretrained", lambda *_, **__: processor)
+    results = []
+    for batch_size in (1, 4):
+        config = Evaluation(
+            model=str(tmp_path / kind), task="cardinality", data=str(data["cardinality"]), audit=False, limit=4,
+            split=["test_ood"], runs=str(tmp_path / f"runs{batch_size}"), batch_size=batch_size, max_tokens=6,
+            precision="float32", answers="likelihood" if kind == "gemma3" else "generate",
+        )  # fmt: skip
+        rows = evaluate(config, log=lambda _: None)
+        results.append(
+            {(a.setting, a.id): a.reply for a in read_answers(tmp_path / f"runs{batch_size}" / rows[0]["name"])}
+        )
+        assert all(row["input_tokens"] > 0 and row["examples"] == 4 for row in rows)
+    assert results[0] == results[1] and len(results[0]) == 12
+
+
+def test_what_a_model_lacks_is_one_line(data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("train.vlm.local.SPELLINGS", {"true": "true", "false": "false"})  # no tokens of the tiny ones
+    tiny_chat.saved("paligemma", tmp_path / "paligemma")
+    tiny_chat.saved("llava", tmp_path / "llava")
+    config = Evaluation(model=str(tmp_path / "paligemma"), data=str(data["cardinality"]))
+    with pytest.raises(ValueError, match=r"has no chat template"):
+        ChatModel(config)
+    words = replace(config, model=str(tmp_path / "llava"), answers="likelihood")
+    with pytest.raises(ValueError, match="no single token for one of true, false"):
+        evaluate(replace(words, runs=str(tmp_path / "runs"), limit=2, audit=False), log=lambda _: None)
+    clip = tmp_path / "clip"
+    clip.mkdir()
+    (clip / "config.json").write_text('{"model_type": "clip"}')
+    with pytest.raises(ValueError, match="model_type=clip is no chat model"):
+        ChatModel(replace(config, model=str(clip)))
+
+
+def test_a_text_model_reads_captions_alone(data: dict[str, Path], tmp_path: Path) -> None:
+    import transformers
+
+    library: Any = transformers
+    words = tiny_chat.tokenizer("<s>", "</s>")
+    words.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}Answer:"
+    config = library.LlamaConfig(**tiny_chat.TEXT, vocab_size=len(words))
+    library.LlamaForCausalLM(config).save_pretrained(tmp_path / "llama")
+    words.save_pretrained(tmp_path / "llama")
+    asked = Evaluation(
+        model=str(tmp_path / "llama"), data=str(data["cardinality"]), audit=False, limit=4, setting=["caption"],
+        runs=str(tmp_path / "runs"), max_tokens=4,
+    )  # fmt: skip
+    assert [row["examples"] for row in evaluate(asked, log=lambda _: None)] == [4, 4]
+    with pytest.raises(ValueError, match=r"setting=image: .* takes text alone"):
+        evaluate(replace(asked, setting=["image"]), log=lambda _: None)
+
+
+def test_a_finished_run_is_tested_anew(data: dict[str, Path], tmp_path: Path) -> None:
+    from train.config import Run, Training
+    from train.run import run
+
+    training = Training(steps=2, check_every=2, validation=10)
+    trained = Run(
+        model="uniter", size="tiny", data=str(data["cardinality"]), runs=str(tmp_path), audit=False, training=training,
+        precision="float32",
+    )  # fmt: skip
+    expected = {(r["test_setting"], r["split"]): r for r in run(trained, log=lambda _: None)}
+    folder = tmp_path / next(iter(expected.values()))["name"]
+    again = Evaluation(
+        model=str(folder), data=str(data["cardinality"]), runs=str(tmp_path / "again"), limit=None, audit=False
+    )
+    rows = evaluate(again, log=lambda _: None)
+    assert len(rows) == len(expected) == 6
+    for row in rows:
+        before = expected[row["test_setting"], row["split"]]
+        assert row["origin"] == "trained" and row["examples"] == before["examples"]
+        for name in ("accuracy", "macro_f1", "couples_right", "floor_unbound"):
+            assert row[name] == pytest.approx(before[name]), name
+    with pytest.raises(ValueError, match="holds task=spatiality"):
+        evaluate(replace(again, data=str(data["spatiality"])), log=lambda _: None)
+    with pytest.raises(ValueError, match="form=choice"):
+        evaluate(replace(again, form="choice"), log=lambda _: None)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["model=x", "setting=images"],
+        ["model=x", "form=essay"],
+        ["model=x", "answers=likelihood", "form=read"],
+        ["model=x", "limit=0"],
+        ["model=x", "max_cost=1"],
+        ["model=x", "server=localhost"],
+        ["model=x", "split=dev"],
+        ["mdel=x"],
+        [],
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(arguments: list[str]) -> None:
+    with pytest.raises(cli.UsageError) as error:
+        settings(arguments)
+    wrong = arguments[-1].partition("=")[0] if arguments else "model"
+    assert wrong in str(error.value) and "\n" not in str(error.value)
+
+
+def test_the_command_prints_a_table(data: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert settings(["model=http://h/v1#m", "setting=image,caption"]).server == "http://h/v1"
+    with ChatServer(reply_of) as server:
+        main([
+            f"model={server.url}#tiny", f"data={data['cardinality']}", f"runs={tmp_path}", "limit=4", "audit=false",
+            "setting=image,caption",
+        ])  # fmt: skip
+    out = capsys.readouterr().out
+    assert "gap (caption minus image) +0.0 points" in out and "best unbound rule" in out

@@ -1,0 +1,891 @@
+"""What models are asked, and how their replies are read and scored: all tasks, answer forms, settings and prompts."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import random
+import sys
+import time
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score, f1_score
+
+from tests.helpers import task_of_the_page
+from travlr import Image
+from travlr.dataset import Example
+from travlr.formats.columns import parse_query_form, query_form
+from travlr.generate import iterate
+from travlr.questions import FORMS, PROMPTS, WORDING_VERSION, make_question, messages, parse, score, summary
+from travlr.questions.forms import SETTINGS, Question
+from travlr.questions.objects import ObjectErrors, compare_objects
+from travlr.scene import COLOURS, SHAPES, Object, Query, Scene
+from travlr.tasks import TASKS, query_text
+from travlr.tasks.base import Task
+
+NAMES = (*TASKS, "parity")
+FEW = 24
+LAX = settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def parity(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[Task]]:
+    """The task of docs/adding-a-task.md, registered beside ours."""
+    task = task_of_the_page(tmp_path_factory.mktemp("task"))
+    TASKS[task.name] = task
+    yield task
+    del TASKS[task.name]
+    del sys.modules["parity"]
+
+
+_EXAMPLES: dict[tuple[str, str], list[Example]] = {}
+
+
+def examples(name: str, number: int = FEW, split: str = "test_ind") -> list[Example]:
+    """Examples of a task, by shape or colour where the task has both."""
+    known = _EXAMPLES.setdefault((name, split), [])
+    if len(known) < number:
+        known[:] = iterate(TASKS[name].Config(image=Image(cell=8)), split, 0, number)
+    return known[:number]
+
+
+def text_of(message: list[dict[str, Any]]) -> str:
+    (text,) = (part["text"] for part in message[0]["content"] if part["type"] == "text")
+    return str(text)
+
+
+# Requests ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_request_shows_what_its_setting_shows(name: str, form: str, setting: str, prompt: str) -> None:
+    for example in examples(name):
+        message = messages(example, setting, form, prompt)
+        assert len(message) == 1 and message[0]["role"] == "user"
+        content = message[0]["content"]
+        assert [part["type"] for part in content] == (["text"] if setting == "caption" else ["image", "text"])
+        if setting != "caption":
+            assert content[0] == {"type": "image", "image": example.image}
+        text = text_of(message)
+        assert (example.caption in text) == (setting != "image")
+        objects = example.caption.partition("There is ")[2]
+        assert (objects in text) == (setting != "image")
+        assert make_question(example, form).text in text
+        assert "{" not in text and "}" not in text
+        assert ("Answer:" in text) == (form != "read" and prompt != "direct")
+        cells = form == "read" or prompt == "describe"
+        assert ("ordered A to F" in text) == (setting != "image" or cells)
+        assert example.id not in text and repr(example.pair) not in text
+        if form == "true_false":
+            assert example.query in text
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_request_does_not_depend_on_the_answer(name: str, form: str) -> None:
+    for example in examples(name):
+        other = dataclasses.replace(example, answer=not example.answer, pair=("?",))
+        for setting, prompt in itertools.product(SETTINGS, PROMPTS):
+            assert messages(example, setting, form, prompt) == messages(other, setting, form, prompt)
+        if form in ("true_false", "open"):  # nor, with a picture alone, on the scene
+            for one in examples(name, 200):
+                if one.query_form == example.query_form:
+                    texts = {text_of(messages(e, "image", form, "reason")) for e in (one, example)}
+                    assert len(texts) == 1
+
+
+def test_requests_keep_their_wording() -> None:
+    """Whoever changes a text raises `version` in wording.toml, and both values here."""
+    told = hashlib.sha256()
+    for name in ("spatiality", "cardinality", "quantifiers", "comparison"):
+        for form, setting, prompt in itertools.product(FORMS, SETTINGS, PROMPTS):
+            for example in examples(name, 4):
+                told.update(text_of(messages(example, setting, form, prompt)).encode())
+    assert (WORDING_VERSION, told.hexdigest()[:16]) == ("1", "96c4b7df2e9a7b99")
+
+
+def test_wrong_names_are_refused_with_the_valid_ones() -> None:
+    example = examples("cardinality")[0]
+    for wrong in ({"setting": "both"}, {"form": "essay"}, {"prompt": "shout"}):
+        with pytest.raises(ValueError, match=next(iter(wrong.values()))):
+            messages(example, **{"setting": "image", **wrong})  # type: ignore[arg-type]
+    bare = dataclasses.replace(example, caption="A grid.")
+    with pytest.raises(ValueError, match="grid="):
+        messages(bare, "image", "read")
+    assert "A to C" in text_of(messages(bare, "image", "read", grid=(3, 4)))
+
+
+def test_a_query_that_does_not_fit_its_scene_is_refused() -> None:
+    red, blue = Object("red", "circle", "medium", 0, 0), Object("blue", "square", "medium", 3, 0)
+    for args, task in (
+        (("red circle", "to the left of", "blue square"), "spatiality"),
+        (("more", "circle", "square"), "comparison"),
+    ):
+        example = dataclasses.replace(
+            examples(task)[0],
+            scene=(red, blue),
+            query_form=query_form(Query(task, args)),
+            query=query_text(Query(task, args)),
+        )
+        for form in ("choice", "open"):
+            with pytest.raises(ValueError):
+                make_question(example, form)
+
+
+# Answers -------------------------------------------------------------------------------------------------------------
+
+
+def counted(scene: Scene, words: str) -> int:
+    return sum(all(word in (o.colour, o.shape) for word in words.split()) for o in scene)
+
+
+def implied(task: str, args: tuple[Any, ...], answer: str) -> bool:
+    """Whether the query is true, from the answer to the open question alone."""
+    if task == "cardinality":
+        return int(answer) == args[0]
+    if task == "parity":
+        return (int(answer) % 2 == 1) is (args[0] == "odd")
+    if task == "comparison":
+        return answer == (args[1] if args[0] == "more" else args[2])
+    if task == "spatiality":
+        return answer in args[1].split()
+    return (int(answer) == 0) is (args[0] in ("all", "none", "only"))
+
+
+@pytest.mark.parametrize("split", ["test_ind", "test_ood"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_form_agrees_with_the_query(name: str, split: str) -> None:
+    for example in examples(name, 400, split):
+        query = parse_query_form(example.query_form)
+        assert make_question(example).answer == str(example.answer).lower()
+        asked = make_question(example, "open")
+        assert implied(name, query.args, asked.answer) == example.answer
+        assert not asked.wordings or asked.answer in asked.wordings
+        alternatives = TASKS[name].alternatives(example.scene, query.args)
+        cells: dict[str, set[tuple[int, int]]] = defaultdict(set)
+        for o in example.scene:
+            for words in (o.colour, o.shape, f"{o.colour} {o.shape}"):
+                cells[words].add((o.row, o.column))
+        true = [args for args in alternatives if TASKS[name].recount(args, cells)[0]]
+        assert len(true) == 1 and len(set(alternatives)) == len(alternatives) >= 2
+        chosen = make_question(example, "choice")
+        assert chosen.wordings[chosen.answer][0] + "." == query_text(Query(name, true[0]))
+        assert make_question(example, "read").scene == example.scene
+        if name == "cardinality":
+            assert asked.answer == str(counted(example.scene, query.args[1]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_right_letter_is_anywhere_as_often(name: str) -> None:
+    questions = [make_question(example, "choice") for example in examples(name, 2000)]
+    letters = Counter(question.answer for question in questions)
+    options = len(questions[0].wordings)
+    expected = len(questions) / options
+    statistic = sum((letters[letter] - expected) ** 2 / expected for letter in questions[0].wordings)
+    assert set(letters) == set(questions[0].wordings) and statistic < 20  # p < 0.0002 for up to 4 letters
+
+
+def test_the_right_number_does_not_follow_from_the_options() -> None:
+    """Of uniform numbers, each option of a list is right as often as the others."""
+    generator = random.Random(7)
+    right: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
+    cells = list(itertools.product(range(6), range(6)))
+    for _ in range(6000):
+        places = generator.sample(cells, generator.randint(1, 6))
+        scene = tuple(Object("red", "circle", "medium", row, column) for row, column in places)
+        listed = TASKS["cardinality"].alternatives(scene, (generator.randint(1, 6), "circle"))
+        right[tuple(args[0] for args in listed)][len(scene)] += 1
+    assert len(right) == 15
+    for numbers, times in right.items():
+        expected = times.total() / 4
+        assert sum((times[n] - expected) ** 2 / expected for n in numbers) < 24
+
+
+# Replies that give an answer ------------------------------------------------------------------------------------------
+
+UNUSUAL_SPACES = ("X\u00a0", "Answer:\u00a0X", "Answer:\u202fX", "Answer:\tX", "\ufeffX", "X\u200b", "\r\nX\r\n")
+
+
+def lines_of(text: str) -> list[str]:
+    return [line.replace("\\n", "\n") for line in text.splitlines() if line]
+
+
+REPLIES = tomllib.loads((Path(__file__).parent / "data" / "replies.toml").read_text(encoding="utf-8"))
+FRAMES = [*lines_of(REPLIES["frames"]), *UNUSUAL_SPACES]
+REFUSALS = lines_of(REPLIES["none"])
+TRICKS = {form: lines_of(text) for form, text in REPLIES["tricks"].items()}
+
+
+def opposite(question: Question) -> list[str]:
+    """Valid answers that are wrong."""
+    if question.form == "true_false":
+        return ["false" if question.answer == "true" else "true"]
+    if question.wordings:
+        return [answer for answer in question.wordings if answer != question.answer]
+    return [str(n) for n in range(13) if str(n) != question.answer]
+
+
+def sayings(example: Example, question: Question, answer: str) -> list[str]:
+    """Ways to give an answer, of this form and task alone."""
+    query = parse_query_form(example.query_form)
+    if question.form == "true_false":
+        return truth_sayings(answer, example.query)
+    if question.form == "choice":
+        return letter_sayings(answer, question.wordings[answer][0])
+    if not question.wordings:
+        return number_sayings(answer, question.text)
+    if query.task == "spatiality":
+        return relation_sayings(answer, query.args)
+    other = next(a for a in question.wordings if a != answer)
+    return comparison_sayings(plural(answer), plural(other), answer)
+
+
+def plural(words: str) -> str:
+    return f"{words}s" if words.split()[-1] in SHAPES else f"{words} objects"
+
+
+def truth_sayings(answer: str, query: str) -> list[str]:
+    yes, other = ("yes", "false") if answer == "true" else ("no", "true")
+    correct = "correct" if answer == "true" else "incorrect"
+    return [
+        *(answer, answer.upper(), answer.capitalize(), yes, yes.capitalize(), f"{yes.upper()}.", f"not {other}"),
+        *(f"It is {answer}.", f"It's {answer}.", f"That is {answer}.", f"That's {answer}.", f"This is {answer}"),
+        *(f"The statement is {answer}.", f"The given statement is {answer}.", f"The statement above is {answer}."),
+        *(f"The statement is therefore {answer}.", f"The statement is not {other}.", f"This statement is {correct}."),
+        *(f"The claim is {answer}.", f"So the statement is {answer}.", f"Therefore, the statement is **{answer}**."),
+        f"{yes.capitalize()}, the statement is {answer}.",
+        f"{yes.capitalize()}, that is {correct}.",
+        f"{answer.capitalize()}. The statement is {answer}.",
+        f'The statement "{query}" is {answer}.',
+        f"{query}\n\n{answer.capitalize()}",
+        f"{query} {answer.capitalize()}.",
+        f"Is this statement true or false?\n\n{query}\n\n{answer.capitalize()}.",
+        f"I need to check whether the statement is true or false. It is {answer}.",
+        f"To determine if the statement is true, I look at the grid. The statement is {answer}.",
+        f"{answer.capitalize()}. The red circle is in column A and the blue square is in column C.",
+        f"{answer.capitalize()}, because there are 3 circles at A 1, B 2 and C 3.",
+        f"{yes.capitalize()}, there are 3 circle objects: A 1, B 2, and C 3.",
+        f"{answer.capitalize()} - there are 3 of them.",
+        f"I think it is {answer}.",
+        f"It is {answer} that {query[0].lower()}{query[1:]}",
+        f"In the picture, the statement is {answer}.",
+        f"Based on the description, the statement is {answer}.",
+    ]
+
+
+def letter_sayings(answer: str, statement: str) -> list[str]:
+    return [
+        *(answer, answer.lower(), f"{answer}.", f"{answer})", f"({answer})", f"({answer.lower()})", f"{answer}:"),
+        *(
+            f"Option {answer}",
+            f"option {answer.lower()}",
+            f"Statement {answer}",
+            f"Option ({answer})",
+            f"Choice {answer}",
+        ),
+        *(
+            f"{answer} is true.",
+            f"Statement {answer} is true.",
+            f"Statement {answer} is correct",
+            f"{answer} is correct.",
+        ),
+        *(
+            f"The true statement is {answer}.",
+            f"The correct statement is {answer}.",
+            f"It's {answer}.",
+            f"I choose {answer}.",
+        ),
+        *(
+            f"{answer}. {statement}.",
+            f"{answer}. {statement}",
+            f"{answer}) {statement}.",
+            f"**{answer}. {statement}.**",
+        ),
+        *(f"({answer}) {statement}.", f"{answer}: {statement}.", f"{statement}.", statement, statement.lower()),
+        *(f"{answer} - {statement}", f"Option {answer}: {statement}.", f"Statement {answer}: {statement}"),
+        f"The correct option is {answer}.",
+        f"The right option is {answer}.",
+        f"{answer}\n\nA red circle is at A 1, and a blue square is at B 2.",
+        f"{answer}. The red circle is in column B, row 2.",
+        f"The red circle is at (B, 2). {answer} is true.",
+        f"The statement that is true is {answer}.",
+        f"The correct statement is:\n\n**{answer}. {statement}.**",
+    ]
+
+
+def number_sayings(answer: str, asked: str) -> list[str]:
+    kind = next(word for word in asked.split() if word in (*SHAPES, *COLOURS))
+    word, n = (NUMBERS[int(answer)], int(answer))
+    verb, s = ("is", "") if n == 1 else ("are", "s")
+    said = [
+        *(
+            answer,
+            f"{answer}.",
+            word,
+            word.capitalize(),
+            f"{word.upper()}!",
+            f"{word} ({answer})",
+            f"{answer} ({word})",
+        ),
+        *(f"{answer} {kind}{s}", f"{answer} {kind} object{s}", f"{word.capitalize()} {kind} object{s}.", f"0{answer}"),
+        *(f"There {verb} {answer}.", f"There {verb} {answer} {kind} object{s}.", f"There {verb} {word} {kind}{s}."),
+        *(
+            f"There {verb} **{answer}** {kind} objects.",
+            f"I count {answer}.",
+            f"I count {answer} {kind}{s}.",
+            f"I see {word}.",
+        ),
+        *(
+            f"I can see {answer} {kind}{s} in the picture.",
+            f"The number is {answer}.",
+            f"In total, there {verb} {answer}.",
+        ),
+        *(f"Number of {kind}{s}: {answer}", f"There {verb} a total of {answer} {kind} objects.", f"Total: {answer}"),
+        *(f"There {verb} exactly {answer} {kind} object{s} in the grid.", f"{answer} of the {kind} objects"),
+        f"There {verb} {answer} {kind} object{s}: A 1, B 2 and C 3.",
+        f"There {verb} {answer} {kind} object{s}, at A1, (B, 2) and column C, row 3.",
+        f"In the 6 x 6 grid there {verb} {answer} {kind} object{s}.",
+        f"{asked} {answer}",
+        f"{asked}\n\n{answer}.",
+        f"{answer} of the 12 {kind} objects.",
+        f"{answer} out of 12",
+        f"The picture shows {answer} {kind} object{s}.",
+        f"Step 1: I look at the grid.\n\nSo there {verb} {answer} {kind} object{s}.",
+    ]
+    if n == 0:
+        said += [f"There are no {kind} objects.", "None.", f"No {kind}s.", "None of them."]
+    if "not" in asked.split():
+        negated = asked[asked.index("not ") :].rstrip("?")
+        said += [
+            f"{answer} {kind} objects are {negated}.",
+            f"The number of {kind} objects that are {negated} is {answer}.",
+            f"There {verb} {answer} {kind} object{s} that {verb} {negated}.",
+        ]
+    return said
+
+
+def relation_sayings(answer: str, args: tuple[Any, ...]) -> list[str]:
+    first, second = (w if w.split()[-1] in SHAPES else f"{w} object" for w in (args[0], args[2]))
+    converse = {"left": "right", "right": "left", "above": "below", "below": "above"}[answer]
+    to, back = (f"to the {w} of" if w in ("left", "right") else w for w in (answer, converse))
+    short = {"left": "to the left", "right": "to the right", "above": "above", "below": "below"}[answer]
+    synonym = {"above": "over", "below": "under"}.get(answer, answer)
+    return [
+        *(answer, answer.upper(), answer.capitalize(), f"{answer}.", short, short.capitalize(), f"{synonym}."),
+        *(
+            f"It is {short}.",
+            f"{short.capitalize()} of the {second}."
+            if "to" in short
+            else f"Above the {second}".replace("Above", answer.capitalize()),
+        ),
+        *(f"The {first} is {short}.", f"The {first} is {to} the {second}.", f"the {first} is {to} the {second}"),
+        *(f"The {second} is {back} the {first}.", f"{to.capitalize()} the {second} is the {first}."),
+        *(f"{back.capitalize()} the {first} is the {second}.", f"The {first} is located {to} the {second}."),
+        *(f"{first} is {to} {second}", f"The **{first}** is **{to}** the **{second}**."),
+        f"{answer.capitalize()}. The {first} is {to} the {second}.",
+        f"{answer.capitalize()}: the {first} is at A 1 and the {second} is at C 3.",
+        f"The {first} is at A 1, and the {second} is at C 3, so the {first} is {to} the {second}.",
+        f"The {first} (A 1) is {to} the {second} (C 3).",
+        f"The {first} at A 1 is {to} the {second} at C 3.",
+        f"In the picture, the {first} is {to} the {second}.",
+    ]
+
+
+def comparison_sayings(most: str, least: str, answer: str) -> list[str]:
+    return [
+        *(
+            answer,
+            answer.upper(),
+            answer.capitalize(),
+            most,
+            most.capitalize(),
+            f"{most}.",
+            f"The {most}.",
+            f"More {most}.",
+        ),
+        *(
+            f"more {most}",
+            f"There are more {most}.",
+            f"There are more {most} than {least}.",
+            f"more {most} than {least}",
+        ),
+        *(
+            f"There are fewer {least} than {most}.",
+            f"fewer {least}",
+            f"There are fewer {least}.",
+            f"less {least} than {most}",
+        ),
+        *(f"There are **more {most}** than {least}.", f"Based on the picture, there are more {most} than {least}."),
+        f"{most.capitalize()}. There are more {most} than {least}.",
+        f"{most.capitalize()}: 5 {most} and 3 {least}.",
+        f"There are 5 {most} and 3 {least}, so there are more {most}.",
+        f"I see more {most} in the picture.",
+        f"There are more of the {most}.",
+        f"Which are there more of, {most} or {least}? {most.capitalize()}.",
+        f"The {most} outnumber the {least}.",
+    ]
+
+
+ASKING = ("true_false", "choice", "open")
+
+
+@pytest.mark.parametrize("form", ASKING)
+@pytest.mark.parametrize("name", NAMES)
+def test_an_answer_in_a_hundred_wordings_is_read_as_itself(name: str, form: str) -> None:
+    assert len(set(FRAMES)) > 100
+    wrong = []
+    for example in examples(name, 4):
+        question = make_question(example, form)
+        other = opposite(question)[0]
+        for answer in (question.answer, *opposite(question)):
+            said = sayings(example, question, answer)
+            replies = [frame.replace("OTHER", other).replace("X", answer) for frame in FRAMES]
+            replies += [*said, *(f"Let me see.\n\nAnswer: {saying}" for saying in said if "\n" not in saying)]
+            replies += [f"<think>\n{other}\n</think>\n\n**{saying}**" for saying in said if "\n" not in saying]
+            wrong += [(question.text, r, answer, parse(r, question)) for r in replies if parse(r, question) != answer]
+    assert wrong == []
+
+
+@LAX
+@given(st.data())
+def test_a_wrong_answer_is_never_read_as_the_right_one(data: st.DataObject) -> None:
+    """A frame around a wording, in a random case, after a random line that names the right answer."""
+    name, form = data.draw(st.sampled_from(NAMES)), data.draw(st.sampled_from(ASKING))
+    example = data.draw(st.sampled_from(examples(name)))
+    question = make_question(example, form)
+    wrong = data.draw(st.sampled_from(opposite(question)))
+    saying = data.draw(st.sampled_from(sayings(example, question, wrong)))
+    frame = data.draw(st.sampled_from(FRAMES))
+    case = data.draw(st.sampled_from(["strip", "upper", "lower", "title"]))
+    reply = frame.replace("OTHER", question.answer).replace("X", getattr(saying, case)())
+    assert parse(reply, question) in (wrong, None), reply
+
+
+SEPARATORS = (
+    " or ",
+    " and ",
+    ", ",
+    "\n",
+    "\nAnswer: ",
+    " / ",
+    "/",
+    "; ",
+    ". ",
+    ", no, ",
+    ". Wait, ",
+    " and also ",
+    " but also ",
+)
+
+
+@LAX
+@given(st.data())
+def test_two_answers_are_none(data: st.DataObject) -> None:
+    name, form = data.draw(st.sampled_from(NAMES)), data.draw(st.sampled_from(ASKING))
+    example = data.draw(st.sampled_from(examples(name)))
+    question = make_question(example, form)
+    both = data.draw(st.permutations([question.answer, data.draw(st.sampled_from(opposite(question)))]))
+    first, second = (data.draw(st.sampled_from([a, a.capitalize(), f"**{a}**"])) for a in both)
+    for separator in SEPARATORS[:4] + SEPARATORS[5:]:
+        assert parse(f"{first}{separator}{second}", question) is None, separator
+        assert parse(f"Answer: {first}{separator}{second}".replace("\n", " "), question) is None, separator
+    assert parse(f"Answer: {first}\nAnswer: {second}", question) is None
+    assert parse(f"\\boxed{{{first}}} \\boxed{{{second}}}", question) is None
+    assert parse(f"Either {first} or {second}.", question) is None
+    assert parse(f"The answer is {first}. The answer is {second}.", question) is None
+
+
+# Replies that give none ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ASKING)
+@pytest.mark.parametrize("name", NAMES)
+def test_refusals_and_other_languages_are_none(name: str, form: str) -> None:
+    question = make_question(examples(name)[0], form)
+    assert [(line, parse(line, question)) for line in REFUSALS if parse(line, question) is not None] == []
+
+
+LONG = {
+    "empty": "",
+    "whitespace": " \n\t\u00a0 " * 9,
+    "endless": "I count again. " * 10_000 + "Answer: {0}",
+    "endless word": "{0} " * 100_000,
+    "endless spaces": " " * 200_000 + "{0}",
+    "unclosed thoughts": "<think>" + "Hmm. " * 10_000 + "Answer: {0}",
+    "many thoughts": "<think>" * 14_000,
+    "long line": "a" * 99_000,
+    "long spaces": " " * 99_000 + "x",
+    "long newlines": "\n" * 99_000 + "x",
+    "long stars": "*" * 99_000 + "x",
+    "long boxes": "\\boxed{" * 14_000,
+    "long digits": "9" * 99_000,
+    "long commas": "the, " * 19_000,
+    "long brackets": "(" * 99_000,
+    "long not": "not " * 24_000,
+    "long column": "column " * 14_000,
+    "long answer": "answer " * 14_000,
+    "long so": "so " * 33_000,
+}
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_empty_and_long_replies_are_none_at_once(kind: str) -> None:
+    for name, form in (
+        ("cardinality", "open"),
+        ("spatiality", "true_false"),
+        ("spatiality", "open"),
+        ("comparison", "choice"),
+        ("comparison", "read"),
+    ):
+        question = make_question(examples(name)[0], form)
+        started = time.process_time()
+        assert parse(LONG[kind].replace("{0}", question.answer), question) in (None, "9" * 99_000)
+        assert time.process_time() - started < 2
+
+
+@LAX
+@given(st.text(max_size=300), st.sampled_from(NAMES), st.sampled_from(FORMS))
+def test_no_text_breaks_the_parser(text: str, name: str, form: str) -> None:
+    example = examples(name)[0]
+    question = make_question(example, form)
+    for reply in (text, f"Answer: {text}", f"\\boxed{{{text}}}", f"<think>{text}", f"</think>{text}", text * 50):
+        score(parse(reply, question), question)
+
+
+@pytest.mark.parametrize("form", TRICKS)
+@pytest.mark.parametrize("name", NAMES)
+def test_what_only_resembles_an_answer_is_none(name: str, form: str) -> None:
+    for example in examples(name, 6):
+        question = make_question(example, form)
+        if form == "open" and question.wordings:
+            continue
+        assert [(line, parse(line, question)) for line in TRICKS[form] if parse(line, question)] == []
+
+
+def test_numbers_of_other_objects_are_none() -> None:
+    for name in ("cardinality", "parity"):
+        question = make_question(examples(name)[0], "open")
+        other = next(shape for shape in SHAPES if shape not in question.text)
+        n = question.answer
+        for reply in (
+            f"{n} {other}s",
+            f"There are {n} {other} objects.",
+            f"There are {n} red ones",
+            f"Some {other}s: {n} {other}s",
+        ):
+            assert parse(reply, question) is None, reply
+
+
+def test_relations_and_comparisons_turned_around() -> None:
+    """What holds of the second object is the opposite of the first; what is not understood is none."""
+    for example in examples("spatiality"):
+        question, query = make_question(example, "open"), parse_query_form(example.query_form)
+        first, second = (w if w.split()[-1] in SHAPES else f"{w} object" for w in (query.args[0], query.args[2]))
+        answer = question.answer
+        (other,) = opposite(question)
+        for reply in (
+            f"The {second} is {answer}.",
+            f"{answer} of the {first}",
+            f"The {second} is {answer} of the {first}",
+            f"{answer} of the {first} is the {second}",
+        ):
+            assert parse(reply, question) == other, reply
+        for reply in (
+            f"not {answer}",
+            f"The {first} isn't {answer}",
+            f"{answer} or {other}",
+            "between",
+            "left right",
+            "same column",
+            f"The brown star is {answer} of the pink star.",
+            f"It is {answer} of the one I saw first",
+            f"far {answer}wards",
+            f"I doubt it is {answer}",
+            f"anything but {answer}",
+        ):
+            assert parse(reply, question) is None, reply
+    for example in examples("comparison"):
+        question = make_question(example, "open")
+        most = plural(question.answer)
+        (other,) = opposite(question)
+        least = plural(other)
+        for reply in (
+            f"fewer {most}",
+            f"There are fewer {most} than {least}",
+            f"more {least} than {most}",
+            f"less {most}",
+        ):
+            assert parse(reply, question) == other, reply
+        for reply in (
+            f"as many {most} as {least}",
+            f"{most} and {least}",
+            "neither",
+            "equal",
+            f"not {most}",
+            f"There aren't more {most}",
+            f"fewest {most}",
+            f"The {most} are outnumbered.",
+            f"fewer {most} than stars and {least}",
+            f"many {most}",
+            f"no {most}",
+            f"I doubt there are more {most}",
+        ):
+            assert parse(reply, question) is None, reply
+
+
+# Objects -------------------------------------------------------------------------------------------------------------
+
+SHAPED = ["circle", "square", "star", "hexagon", "pentagon", "octagon", "triangle"]
+CELLS = list(itertools.product(range(6), range(6)))
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> Scene:
+    cells = draw(st.lists(st.sampled_from(CELLS), min_size=1, max_size=14, unique=True))
+    kinds = [(draw(st.sampled_from(list(COLOURS)[:5])), draw(st.sampled_from(SHAPED))) for _ in cells]
+    return tuple(Object(*kind, "medium", *cell) for kind, cell in zip(kinds, cells, strict=True))
+
+
+def cell(o: Object) -> str:
+    return f"{'ABCDEFGHIJKLMNOPQRSTUVWXYZ'[o.column]} {o.row + 1}"
+
+
+LINES = (  # one object on a line: colour, shape, cell, column, row
+    "a {c} {s} at {a}",
+    "A {c} {s} at {a}.",
+    "{C} {S} at {a}",
+    "There is a {c} {s} at {a}.",
+    "{n}. a {c} {s} at {a}",
+    "{n}) {c} {s}: {a}",
+    "- a {c} {s} at {a}",
+    "* **{c} {s}** at {a}",
+    "• {c} {s} ({x}, {y})",
+    "{c} {s}, {a}",
+    "{c} {s} at {x}{y}",
+    "{c} {s} in {x}-{y}",
+    "{c} {s} at ({x},{y})",
+    "a medium {c} {s} at cell {a}",
+    "a {c} {s} in column {x}, row {y}",
+    "a {c} {s} in row {y}, column {x}",
+    "a {c} {s} at column {x} and row {y}",
+    "Column {x}, Row {y}: {c} {s}",
+    "Row {y}, Column {x}: {c} {s}",
+    "row {y} / column {x}: a {s} that is {c}",
+    "{a}: {c} {s}",
+    "{x}{y}: {C} {S}",
+    "- **{a}**: a {c} {s}",
+    "{n}. ({x}, {y}) - {c} {s}",
+    "{a} {c} {s}",
+    "{s} ({c}) at {a}",
+    "| {c} | {s} | {a} |",
+    "| {a} | {c} | {s} |",
+    "| {x} | {y} | {c} | {s} |",
+    "| {c:<8} | {s:<10} | {x:<4} | {y:<4} |",
+    '{{"colour": "{c}", "shape": "{s}", "cell": "{a}"}},',
+    '{{"cell": "{x}{y}", "color": "{c}", "shape": "{s}"}},',
+    '{{"color": "{c}", "shape": "{s}", "column": "{x}", "row": {y}}},',
+    '{{"color": "{c}", "shape": "{s}", "row": {y}, "column": "{x}"}},',
+    "{{'colour': '{c}', 'shape': '{s}', 'cell': ['{x}', {y}]}},",
+    '{{\n    "shape": "{s}",\n    "colour": "{c}",\n    "cell": {{\n'
+    '      "column": "{x}",\n      "row": {y}\n    }}\n  }},',
+    '["{c}", "{s}", "{a}"],',
+    "('{c}', '{s}', '{x}', {y}),",
+)
+AROUND = (
+    "{}",
+    "Here are the objects:\n\n{}",
+    "```\n{}\n```",
+    "```json\n[\n{}\n]\n```",
+    "I look at each row.\nA red thing is somewhere.\n\nList:\n{}",
+    "First a blue star at C 3, or is it a red star at C 4?\n\n**List:**\n\n{}",
+    "<think>a red circle at A 1</think>\n{}",
+    "Here is the list:\n{}",
+    "| Colour | Shape | Cell |\n|---|---|---|\n{}",
+    "I'm sorry, I cannot name a blue star at C 3.\n{}",
+    "{}\n\nThat is all.",
+)
+
+
+def listing(objects: Scene, line: str, around: str = "{}") -> str:
+    lines = []
+    for n, o in enumerate(objects, 1):
+        x, y = cell(o).split()
+        words = {"c": o.colour, "s": o.shape, "C": o.colour.capitalize(), "S": o.shape.capitalize()}
+        lines.append(line.format(n=n, a=cell(o), x=x, y=y, **words))
+    return around.format("\n".join(lines))
+
+
+def read(scene: Scene) -> Question:
+    return Question("read", "List every object.", "", scene=scene)
+
+
+@LAX
+@given(scenes(), st.sampled_from(AROUND), st.randoms(use_true_random=False))
+def test_a_list_is_read_in_any_layout_and_order(scene: Scene, around: str, generator: random.Random) -> None:
+    question = read(scene)
+    for line in LINES:
+        shuffled = tuple(generator.sample(scene, len(scene)))
+        reply = listing(shuffled, line, around)
+        outcome = score(parse(reply, question), question)
+        assert outcome.right and outcome.objects == ObjectErrors(len(scene), 0, 0, 0, 0, 0), reply
+        one_line = " ".join(listing(shuffled, line).split())
+        assert score(parse(one_line, question), question).right, one_line
+
+
+def test_objects_that_share_their_words() -> None:
+    scene = tuple(
+        Object(colour, shape, "medium", row, column)
+        for colour, shape, row, column in (
+            ("red", "circle", 0, 0),
+            ("red", "circle", 1, 1),
+            ("grey", "trapezium", 2, 2),
+            ("red", "circle", 9, 25),
+        )
+    )
+    for reply in (
+        "There are red circles at A 1, B 2 and Z 10, and a grey trapezium at C 3.",
+        "red circles at A1 and B2 and Z10; a gray trapezoid at C3",
+        "- Red circles: (A, 1), (B, 2), (Z, 10)\n- Grey trapezium: (C, 3)",
+    ):
+        assert score(parse(reply, read(scene)), read(scene)).right, reply
+
+
+def recounted(scene: Scene, objects: Scene) -> dict[str, int]:
+    """A second count of the errors, for scenes and replies that name a cell once each."""
+    truth = {(o.row, o.column): (o.colour, o.shape) for o in scene}
+    reply = {(o.row, o.column): (o.colour, o.shape) for o in objects}
+    errors = dict.fromkeys(("found", "missed", "invented", "misplaced", "miscoloured", "misshaped"), 0)
+    lost, odd = [], []
+    for at in truth.keys() | reply.keys():
+        a, b = truth.get(at), reply.get(at)
+        if a == b:
+            errors["found"] += 1
+        elif a and b and a[1] == b[1]:
+            errors["miscoloured"] += 1
+        elif a and b and a[0] == b[0]:
+            errors["misshaped"] += 1
+        else:
+            lost += [a] if a else []
+            odd += [b] if b else []
+    for kind in list(odd):
+        if kind in lost:
+            lost.remove(kind)
+            odd.remove(kind)
+            errors["misplaced"] += 1
+    return errors | {"missed": len(lost), "invented": len(odd)}
+
+
+@LAX
+@given(scenes(), scenes())
+def test_errors_are_those_of_a_second_count(scene: Scene, other: Scene) -> None:
+    half = scene[: len(scene) // 2]
+    taken = {(o.row, o.column) for o in half}
+    mixed = (*half, *(o for o in other if (o.row, o.column) not in taken))
+    for objects in (scene, other, mixed, scene[1:]):
+        parsed = parse(listing(objects, LINES[0]), read(scene)) or ()
+        assert not isinstance(parsed, str)
+        errors = compare_objects(scene, parsed)
+        assert dataclasses.asdict(errors) == recounted(scene, objects)
+        assert errors.exact == (recounted(scene, objects)["found"] == len(scene) == len(objects))
+
+
+@LAX
+@given(scenes(), st.data())
+def test_each_error_is_counted_as_itself(scene: Scene, data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, len(scene) - 1))
+    o, rest = scene[place], scene[:place] + scene[place + 1 :]
+    free = next(at for at in CELLS if at not in {(one.row, one.column) for one in scene})
+    n = len(scene)
+    changes = {
+        "missed": (rest, ObjectErrors(n - 1, 1, 0, 0, 0, 0)),
+        "invented": ((*scene, Object("purple", "parallelogram", "", *free)), ObjectErrors(n, 0, 1, 0, 0, 0)),
+        "misplaced": ((*rest, dataclasses.replace(o, row=free[0], column=free[1])), ObjectErrors(n - 1, 0, 0, 1, 0, 0)),
+        "outside the grid": ((*rest, dataclasses.replace(o, row=98, column=25)), ObjectErrors(n - 1, 0, 0, 1, 0, 0)),
+        "miscoloured": ((*rest, dataclasses.replace(o, colour="purple")), ObjectErrors(n - 1, 0, 0, 0, 1, 0)),
+        "misshaped": ((*rest, dataclasses.replace(o, shape="parallelogram")), ObjectErrors(n - 1, 0, 0, 0, 0, 1)),
+        "twice": ((*scene, o), ObjectErrors(n, 0, 1, 0, 0, 0)),
+    }
+    for line in LINES:
+        for what, (objects, errors) in changes.items():
+            if objects:
+                outcome = score(parse(listing(objects, line), read(scene)), read(scene))
+                assert outcome.objects == errors and not outcome.right, (what, line)
+
+
+def test_replies_without_objects() -> None:
+    scene = (Object("red", "circle", "medium", 0, 0), Object("blue", "star", "medium", 5, 5))
+    question = read(scene)
+    for reply in (
+        *REFUSALS,
+        "a red circle",
+        "A 1",
+        "red at A 1",
+        "circle at A 1",
+        "There is something red.",
+        "column A, row 1",
+        "I cannot see it, but a line would be: a red circle at A 1",
+        "<think>a red circle at A 1",
+        "ein roter Kreis in A 1",
+    ):
+        if reply not in ("[]",):
+            parsed = parse(reply, question)
+            assert parsed is None, reply
+            outcome = score(parsed, question)
+            assert not outcome.right and outcome.parsed is None and outcome.objects == ObjectErrors(0, 2, 0, 0, 0, 0)
+    for reply in ("[]", "There are no objects.", "None", "nothing", "```json\n[]\n```"):
+        assert parse(reply, question) == (), reply
+    assert score(parse("a red circle at A 0\na blue star at F 6", question), question).objects == ObjectErrors(
+        1, 1, 0, 0, 0, 0
+    )
+
+
+# Scores --------------------------------------------------------------------------------------------------------------
+
+
+@LAX
+@given(st.lists(st.tuples(st.sampled_from("ABCD"), st.sampled_from([*"ABCDE", None])), min_size=1, max_size=40))
+def test_the_summary_is_that_of_scikit_learn(pairs: list[tuple[str, str | None]]) -> None:
+    outcomes = [score(given, Question("choice", "?", answer, dict.fromkeys("ABCDE", ("",)))) for answer, given in pairs]
+    answers, replies = [answer for answer, _ in pairs], [given or "none" for _, given in pairs]
+    result = summary(outcomes)
+    assert result.examples == len(pairs)
+    assert result.accuracy == pytest.approx(100 * accuracy_score(answers, replies))
+    f1 = f1_score(answers, replies, labels=sorted(set(answers)), average="macro", zero_division=0)
+    assert result.macro_f1 == pytest.approx(100 * f1)
+    assert result.unparsed == pytest.approx(100 * replies.count("none") / len(pairs))
+    assert result.chance == pytest.approx(100 * max(accuracy_score(answers, [a] * len(pairs)) for a in answers))
+    parsed = [(answer, given) for answer, given in pairs if given]
+    excess = {a: sum(given == a for _, given in parsed) - sum(answer == a for answer, _ in parsed) for a in "ABCDE"}
+    if not parsed or max(excess.values()) == 0:
+        assert (result.bias, result.bias_answer) == (0, None)
+    else:
+        assert result.bias == pytest.approx(100 * max(excess.values()) / len(parsed))
+        assert result.bias_answer is not None and excess[result.bias_answer] == max(excess.values())
+
+
+def test_the_summary_of_lists_is_the_f1_of_objects() -> None:
+    scene = tuple(Object("red", "circle", "medium", row, 0) for row in range(4))
+    replies = (
+        "a red circle at A 1\na red circle at A 2\na blue circle at A 3",
+        "no idea",
+        "a red circle at A 1\na red star at F 6",
+    )
+    outcomes = [score(parse(reply, read(scene)), read(scene)) for reply in replies]
+    result = summary(outcomes)
+    assert result.macro_f1 == pytest.approx(100 * 2 * 3 / (12 + 5))  # 3 found, of 12 in the scenes and 5 in the replies
+    assert (result.accuracy, result.chance, result.bias_answer) == (0, 0, None)
+    assert result.unparsed == pytest.approx(100 / 3)
+    with pytest.raises(ValueError):
+        summary([])

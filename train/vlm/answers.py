@@ -1,0 +1,110 @@
+"""The answers of an evaluation: RUNS/NAME/answers.jsonl, one line for each reply, whole.
+
+Lines are appended as replies arrive, so that an evaluation that is killed loses at most the replies under way. A last
+line that was cut off is left out when the file is read, and removed before more is appended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from travlr.files import regular
+from travlr.questions.forms import Message
+
+ANSWERS = "answers.jsonl"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One reply and what it says.
+
+    request: digest of what was asked (`request_key`). answer: the right answer; parsed: the reply's, None where it has
+    none. objects: for the form `read`, see `travlr.questions.objects.ObjectErrors`. log_probabilities: of each fixed
+    answer, with answers=likelihood. finish: why the reply ended, such as stop or length.
+    """
+
+    id: str
+    split: str
+    setting: str
+    request: str
+    reply: str
+    answer: str
+    parsed: str | None
+    right: bool
+    objects: Mapping[str, int] | None = None
+    log_probabilities: Mapping[str, float] | None = None
+    finish: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+def request_key(messages: Sequence[Message]) -> str:
+    """Digest of a request's texts and pictures."""
+    digest = hashlib.sha256()
+    for message in messages:
+        for part in message["content"]:
+            digest.update(part["image"] if part["type"] == "image" else part["text"].encode())
+            digest.update(b"\0")
+    return digest.hexdigest()[:16]
+
+
+class AnswerFile:
+    """The answers of an evaluation. Use it as a context to append. Raises `ValueError` where the file is damaged."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = Path(folder) / ANSWERS
+        self.answers, self._end = _read(self.path)
+
+    def __enter__(self) -> AnswerFile:
+        self._file = open(self.path, "ab")
+        self._file.truncate(self._end)
+        return self
+
+    def append(self, answer: Answer) -> None:
+        """Append one answer, and pass it to the system at once."""
+        self.answers[answer.split, answer.setting, answer.id] = answer
+        self._file.write(json.dumps(asdict(answer), ensure_ascii=False).encode() + b"\n")
+        self._file.flush()
+
+    def __exit__(self, *_: object) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+
+def read_answers(folder: Path) -> list[Answer]:
+    """The answers of an evaluation, in the order of their replies. Raises `ValueError` where the file is damaged."""
+    return list(_read(Path(folder) / ANSWERS)[0].values())
+
+
+def _read(path: Path) -> tuple[dict[tuple[str, str, str], Answer], int]:
+    """Answers by (split, setting, id), the last of each, and where the last whole line ends."""
+    answers: dict[tuple[str, str, str], Answer] = {}
+    if not path.exists():
+        return answers, 0
+    end = 0
+    with open(regular(path), "rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                break
+            end += len(line)
+            try:
+                answer = _answer(json.loads(line))
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"{path}: line {number} is no answer ({error}); remove it to ask again") from None
+            answers[answer.split, answer.setting, answer.id] = answer
+    return answers, end
+
+
+def _answer(values: Any) -> Answer:
+    answer = Answer(**values)
+    texts = (answer.id, answer.split, answer.setting, answer.request, answer.reply, answer.answer)
+    if not all(isinstance(text, str) for text in texts) or not isinstance(answer.right, bool):
+        raise ValueError("a value has the wrong type")
+    return answer

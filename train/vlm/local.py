@@ -1,0 +1,212 @@
+"""Replies of a chat model of `transformers` on this machine.
+
+Requests of like length share a batch, and a thread prepares the next batch while the model computes. Models that take
+images and text are loaded with `AutoModelForImageTextToText`, text-only ones, for captions, as causal language models.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+
+from train.learning.devices import FASTER, matmul_rate
+from train.models.hub import config_of, first_sentence, folder_of, load_model, load_processors, quiet
+from train.vlm.chat import Conversation, answer_tokens, chat_inputs, chat_processor, keep_last_logits
+from train.vlm.config import Evaluation
+from train.vlm.requests import SPELLINGS, Reply, Request, best_answer, fixed_answers
+from travlr.cli import Log
+from travlr.questions import Question
+from travlr.questions.forms import Message
+
+WINDOW = 16  # batches among which requests are sorted by length
+
+
+class ChatModel:
+    """A chat model. seconds: spent in the model, and in all, since the first request.
+
+    Raises `ValueError`, in one line, where the model cannot be loaded, or has no chat template, or takes no images and
+    is to be asked about some.
+    """
+
+    def __init__(self, config: Evaluation, log: Log = print) -> None:
+        from transformers.models.auto import modeling_auto
+
+        self.config, self.name = config, config.model
+        self.folder = folder_of(self.name, revision=config.revision)
+        kind = str(config_of(self.name, self.folder).get("model_type"))
+        self.takes_images = kind in modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+        if not self.takes_images and kind not in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+            raise ValueError(f"model={self.name}: its model_type={kind} is no chat model of the installed transformers")
+        if not self.takes_images and (image := [s for s in config.setting if s != "caption"]):
+            raise ValueError(f"setting={image[0]}: model={self.name} takes text alone; use setting=caption")
+        self.processor = self._load_processor()
+        self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
+        self.tokenizer.padding_side = "left"
+        if self.tokenizer.pad_token is None:
+            self.tokenizer.pad_token = self.tokenizer.eos_token
+        self.device = torch_device(config.device)
+        self.precision, reason = precision_of(config.precision, self.device)
+        auto = "AutoModelForImageTextToText" if self.takes_images else "AutoModelForCausalLM"
+        dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
+        self.model = load_model(self.name, self.folder, auto, dtype).to(self.device).eval()
+        log(f"{self.name}: {self.device}, {self.precision} ({reason})")
+        self._last = keep_last_logits(self.model)
+        self._tokens: dict[tuple[str, ...], list[list[int]]] = {}
+        self.model_seconds = self.seconds = 0.0
+
+    def _load_processor(self) -> Any:
+        if self.takes_images:
+            processor = chat_processor(self.name, self.folder)
+        else:
+            (processor,) = load_processors(self.name, self.folder, "AutoTokenizer")
+        if not getattr(processor, "chat_template", None):
+            raise ValueError(
+                f"model={self.name}: has no chat template; give a model that was tuned to follow instructions"
+            )
+        return processor
+
+    def replies(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Reply]]:
+        """Replies, in the order of batches of like length."""
+        batches = self._batches(requests)
+        started = time.monotonic()
+        with ThreadPoolExecutor(1) as pool:  # one thread: tokenizers are not safe to share
+            first = next(batches, None)
+            pending = first and (first, pool.submit(self._inputs, first))
+            while pending:
+                batch, prepared = pending
+                inputs = prepared.result()
+                following = next(batches, None)
+                pending = following and (following, pool.submit(self._inputs, following))
+                yield from zip(batch, self._answer(batch, inputs), strict=True)
+                self.seconds = time.monotonic() - started
+
+    def _batches(self, requests: Iterable[Request]) -> Iterator[list[Request]]:
+        waiting, size = iter(requests), self.config.batch_size
+        while window := list(itertools.islice(waiting, WINDOW * size)):
+            window.sort(key=lambda request: (len(request.messages[0]["content"]), _length(request)))
+            yield from (window[start : start + size] for start in range(0, len(window), size))
+
+    def _inputs(self, batch: Sequence[Request]) -> Mapping[str, Any]:
+        conversations = [[self._message(m) for m in request.messages] for request in batch]
+        try:
+            with quiet():
+                inputs = chat_inputs(self.processor, conversations)
+        except Exception as error:  # templates and processors can raise anything
+            raise ValueError(f"model={self.name}: its processor refuses a request ({first_sentence(error)})") from None
+        return {key: value for key, value in inputs.items() if key != "labels"}
+
+    def _message(self, message: Message) -> dict[str, Any]:
+        if not self.takes_images:
+            return {"role": message["role"], "content": "\n\n".join(part["text"] for part in message["content"])}
+        return {"role": message["role"], "content": [_part(part) for part in message["content"]]}
+
+    @torch.inference_mode()
+    def _answer(self, batch: Sequence[Request], inputs: Mapping[str, Any]) -> list[Reply]:
+        started = time.monotonic()
+        moved = {key: self._moved(value) for key, value in inputs.items()}
+        answer = self._likelihoods if self.config.answers == "likelihood" else self._generate
+        replies = answer(batch, moved)
+        self.model_seconds += time.monotonic() - started
+        return replies
+
+    def _moved(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        return value.to(self.device, self.model.dtype if value.is_floating_point() else value.dtype)
+
+    def _generate(self, batch: Sequence[Request], inputs: Mapping[str, Any]) -> list[Reply]:
+        config = self.config
+        options: dict[str, Any] = {"do_sample": config.temperature > 0, "max_new_tokens": config.most_tokens}
+        if config.temperature:
+            options["temperature"] = config.temperature
+            torch.manual_seed(int(batch[0].key, 16) ^ config.seed)  # a reply does not depend on what was asked before
+        else:  # checkpoints bring settings for sampling, which transformers would warn about
+            options |= {"temperature": None, "top_p": None, "top_k": None}
+        with quiet():
+            output = self.model.generate(**inputs, **options, pad_token_id=self.tokenizer.pad_token_id)
+        length = inputs["input_ids"].shape[1]
+        ends = self.model.generation_config.eos_token_id
+        ends = {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id}
+        replies = []
+        for asked, row in zip(inputs["attention_mask"], output[:, length:].tolist(), strict=True):
+            end = next((i for i, token in enumerate(row) if token in ends), None)
+            tokens = row if end is None else row[:end]
+            text = self.tokenizer.decode(tokens, skip_special_tokens=True)
+            replies.append(Reply(text, "length" if end is None else "stop", int(asked.sum()), len(tokens)))
+        return replies
+
+    def _likelihoods(self, batch: Sequence[Request], inputs: Mapping[str, Any]) -> list[Reply]:
+        logs = self.model(**inputs, **self._last).logits[:, -1].float().log_softmax(-1).cpu()  # (B, V)
+        replies = []
+        for request, row, asked in zip(batch, logs, inputs["attention_mask"], strict=True):
+            answers = fixed_answers(request.question)
+            tokens = self._answer_tokens(request.question, answers)
+            found = {a: float(row[ids].logsumexp(0)) for a, ids in zip(answers, tokens, strict=True)}
+            replies.append(Reply(best_answer(found), None, int(asked.sum()), 0, found))
+        return replies
+
+    def _answer_tokens(self, question: Question, answers: Sequence[str]) -> list[list[int]]:
+        key = tuple(answers)
+        if key not in self._tokens:
+            spelled = {a: [a] for a in answers}
+            if question.form == "true_false":
+                spelled = {a: [w for w, means in SPELLINGS.items() if means == a] for a in answers}
+                spelled = {a: [*words, *(w.capitalize() for w in words)] for a, words in spelled.items()}
+            self._tokens[key] = [answer_tokens(self.tokenizer, words) for words in spelled.values()]
+            if not all(self._tokens[key]):
+                raise ValueError(
+                    f"answers=likelihood: the tokenizer of model={self.name} has no single token for one of "
+                    f"{', '.join(answers)}; use answers=generate"
+                )
+        return self._tokens[key]
+
+
+def _length(request: Request) -> int:
+    return sum(len(part.get("text", "")) for part in request.messages[0]["content"])
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any]:
+    if part["type"] == "text":
+        return dict(part)
+    return {"type": "image", "image": Image.open(io.BytesIO(part["image"])).convert("RGB")}
+
+
+def torch_device(name: str) -> torch.device:
+    """The device of a setting. Raises `ValueError` for one that cannot be used."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device("cuda" if name == "gpu" else name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device={name}: cannot be used here ({first_sentence(error)}); use auto or cpu") from None
+    return device
+
+
+def precision_of(name: str, device: torch.device) -> tuple[str, str]:
+    """`float32` or `bf16`, and the reason."""
+    if name != "auto":
+        return name, "as set"
+    if device.type != "cpu":
+        return "bf16", "on a GPU"
+    full, half = (matmul_rate(kind) for kind in (torch.float32, torch.bfloat16))
+    chosen = "bf16" if half >= FASTER * full else "float32"
+    return chosen, f"matrix products reach {full:,.0f} GFLOP/s in float32, {half:,.0f} in bf16"
+
+
+def weights_digest(folder: Path) -> str:
+    """What identifies the weights: the commit of a hub snapshot, or the digest of a folder's files."""
+    from travlr.files import path_digest
+
+    return folder.name if folder.parent.name == "snapshots" else str(path_digest(str(folder)))[:16]
+
+
+__all__ = ["ChatModel", "Conversation", "weights_digest"]

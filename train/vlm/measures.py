@@ -1,0 +1,164 @@
+"""Scores of an evaluation's answers, without torch: a row for each setting and split, and how settings compare.
+
+Intervals are 95 % percentiles of 1,000 bootstrap resamples of whole scenes, so that examples which share a scene count
+as one observation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from train.results.scores import LEVEL, bootstrap_counts, couple_scores, percentile_interval
+from train.vlm.answers import Answer
+from travlr.questions import Outcome, summary
+from travlr.questions.objects import ObjectErrors
+
+RESAMPLED = 200  # resamples of object scores that are in memory at a time
+
+
+@dataclass(frozen=True)
+class ExampleFacts:
+    """What scores need of the examples of one split, in order. answers: (N,) bool, whether the query is true. groups:
+    N first items of the pair. scenes: (N,) numbers of scenes, for clusters."""
+
+    ids: list[str]
+    answers: np.ndarray
+    groups: list[str]
+    scenes: np.ndarray
+
+
+def result_columns(answers: Sequence[Answer], facts: ExampleFacts) -> dict[str, Any]:
+    """Score columns of one setting and split (`RESULT_COLUMNS`); answers in the order of facts."""
+    outcomes = [outcome_of(answer) for answer in answers]
+    scores = summary(outcomes)
+    right = np.array([outcome.right for outcome in outcomes])
+    low, high = interval(outcomes, facts.scenes)
+    couples = couple_scores(facts.answers, np.where(right == facts.answers, 1.0, -1.0))
+    columns: dict[str, Any] = {**asdict(scores), **significance(int(right.sum()), len(right), scores.chance)}
+    columns |= {"interval_low": low, "interval_high": high, **(asdict(couples) if couples else {})}
+    columns["groups"] = json.dumps(group_scores(outcomes, facts.groups)) if len(set(facts.groups)) > 1 else None
+    columns["calibrated_accuracy"] = calibrated_accuracy(answers)
+    errors = [Counter(asdict(o.objects)) for o in outcomes if o.objects is not None]
+    columns["objects"] = json.dumps(dict(sum(errors, Counter()))) if errors else None
+    for name in ("input_tokens", "output_tokens"):
+        counts = [getattr(answer, name) for answer in answers]
+        columns[name] = None if None in counts else sum(counts)
+    if set(scores_of := {o.answer for o in outcomes}) <= {"true", "false"}:
+        columns |= {f"f1_{value}": _f1(outcomes, value) for value in sorted(scores_of)}
+    return columns
+
+
+def outcome_of(answer: Answer) -> Outcome:
+    objects = ObjectErrors(**answer.objects) if answer.objects is not None else None
+    return Outcome(answer.answer, answer.parsed, answer.right, objects)
+
+
+def _f1(outcomes: Sequence[Outcome], value: str) -> float:
+    hits = sum(o.answer == value == o.parsed for o in outcomes)
+    return 200 * hits / sum((o.answer == value) + (o.parsed == value) for o in outcomes)
+
+
+def significance(right: int, examples: int, chance: float) -> dict[str, Any]:
+    """One-sided exact binomial test that accuracy is above chance (percent); none where chance is 0."""
+    if not chance:
+        return {"p_value": None, "above_random": None, "test": None}
+    from scipy.stats import binomtest  # takes long to import
+
+    p_value = float(binomtest(right, examples, chance / 100, alternative="greater").pvalue)
+    test = f"exact binomial, accuracy > {chance:.4g} %, p < {LEVEL}"
+    return {"p_value": p_value, "above_random": p_value < LEVEL, "test": test}
+
+
+def group_scores(outcomes: Sequence[Outcome], groups: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The scores of the examples with the same first item of the pair."""
+    members: dict[str, list[Outcome]] = {}
+    for outcome, group in zip(outcomes, groups, strict=True):
+        members.setdefault(group, []).append(outcome)
+    return {group: asdict(summary(members[group])) for group in sorted(members)}
+
+
+def interval(outcomes: Sequence[Outcome], scenes: np.ndarray) -> tuple[float, float]:
+    """95 % interval of the macro-F1 of `travlr.questions.summary`."""
+    if outcomes[0].objects is not None:
+        return percentile_interval(_object_f1(outcomes, scenes))
+    answers = sorted({o.answer for o in outcomes})
+    given = [*answers, *sorted({o.parsed or "" for o in outcomes} - set(answers))]
+    codes = [answers.index(o.answer) * len(given) + given.index(o.parsed or "") for o in outcomes]
+    counts = bootstrap_counts(np.array(codes), len(answers) * len(given), scenes)
+    counts = counts.reshape(-1, len(answers), len(given))  # (resamples, right answer, reply's answer)
+    hits = counts[:, np.arange(len(answers)), np.arange(len(answers))]
+    true, replies = counts.sum(2), counts.sum(1)[:, : len(answers)]
+    f1 = np.divide(2.0 * hits, true + replies, out=np.zeros(hits.shape), where=true + replies > 0)
+    occurs = true > 0
+    return percentile_interval(100 * (f1 * occurs).sum(1) / np.maximum(occurs.sum(1), 1))
+
+
+def _object_f1(outcomes: Sequence[Outcome], scenes: np.ndarray) -> np.ndarray:
+    """F1 of objects in 1,000 resamples of scenes."""
+    sums = np.array([_object_counts(o.objects) for o in outcomes if o.objects is not None])  # (N, 2)
+    clusters = np.unique(scenes, return_inverse=True)[1]
+    totals = np.stack([np.bincount(clusters, column) for column in sums.T], axis=1)  # (scenes, 2)
+    generator, count = np.random.default_rng(0), len(totals)
+    values = []
+    for _ in range(1000 // RESAMPLED):
+        drawn = generator.multinomial(count, np.full(count, 1 / count), RESAMPLED) @ totals
+        values.append(100 * drawn[:, 0] / np.maximum(drawn[:, 1], 1))
+    return np.concatenate(values)
+
+
+def _object_counts(errors: ObjectErrors) -> tuple[int, int]:
+    """Twice the objects found, and objects of the scene plus objects of the reply."""
+    both = errors.found + errors.misplaced + errors.miscoloured + errors.misshaped
+    return 2 * errors.found, 2 * both + errors.missed + errors.invented
+
+
+def calibrated_accuracy(answers: Sequence[Answer]) -> float | None:
+    """Accuracy in percent after batch calibration (Zhou et al. 2024): from the log-probability of each answer its mean
+    over all examples is subtracted, so that a general preference for one answer has no effect. None without them."""
+    if not answers or any(answer.log_probabilities is None for answer in answers):
+        return None
+    names = sorted({name for answer in answers for name in answer.log_probabilities or ()})
+    table = np.array([[(a.log_probabilities or {}).get(name, np.nan) for name in names] for a in answers])
+    table -= np.nanmean(table, axis=0)
+    best = np.nanargmax(table, axis=1)
+    return 100 * float(np.mean([names[i] == answer.answer for i, answer in zip(best, answers, strict=True)]))
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Two settings on the same examples, in percent. gap: accuracy of the first minus that of the second, in points.
+    agreement: examples with the same parsed answer; expected: what independent answers with the same frequencies would
+    give. low, high: 95 % interval of the gap."""
+
+    examples: int
+    gap: float
+    low: float
+    high: float
+    agreement: float
+    expected: float
+
+
+def agreement(first: Sequence[Answer], second: Sequence[Answer], scenes: np.ndarray | None = None) -> Agreement:
+    """Compare two settings, such as caption and image; answers of the same examples in the same order. scenes: (N,)
+    numbers of scenes, None where each example has its own."""
+    if [a.id for a in first] != [a.id for a in second] or not first:
+        raise ValueError("agreement: needs answers of the same examples, and at least one")
+    differences = np.array([int(a.right) - int(b.right) for a, b in zip(first, second, strict=True)])
+    counts = bootstrap_counts(differences + 1, 3, scenes)
+    low, high = percentile_interval(100 * (counts[:, 2] - counts[:, 0]) / counts.sum(1))
+    same = [a.parsed is not None and a.parsed == b.parsed for a, b in zip(first, second, strict=True)]
+    return Agreement(
+        len(first), 100 * float(differences.mean()), low, high, 100 * sum(same) / len(same), _expected(first, second)
+    )
+
+
+def _expected(first: Sequence[Answer], second: Sequence[Answer]) -> float:
+    shares: list[Mapping[str | None, int]] = [Counter(a.parsed for a in answers) for answers in (first, second)]
+    both = sum(count * shares[1].get(parsed, 0) for parsed, count in shares[0].items() if parsed is not None)
+    return 100 * both / len(first) / len(second)

@@ -1,0 +1,153 @@
+"""Replies of an OpenAI-compatible server: a vendor's, vLLM, SGLang, `transformers serve`, a LiteLLM proxy."""
+
+from __future__ import annotations
+
+import base64
+import math
+import os
+import random
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any
+
+from train.vlm.config import Evaluation
+from train.vlm.requests import Reply, Request, answer_of_token, best_answer
+
+LONGEST_PAUSE = 60.0  # seconds between two attempts
+TOP = 20  # log-probabilities of a token that servers give at most
+
+
+class Server:
+    """A model of a server. Raises `ValueError`, in one line, for what asking again cannot mend."""
+
+    def __init__(self, config: Evaluation) -> None:
+        try:
+            from openai import OpenAI
+        except ImportError:
+            raise ValueError("server=: needs the openai client; install it with: pip install -e '.[server]'") from None
+        self.config = config
+        key = os.environ.get(config.key) or "none"  # servers of one's own often need no key
+        self._client = OpenAI(base_url=config.server, api_key=key, timeout=config.timeout, max_retries=0)
+        self._key = key
+        self._stop = threading.Event()
+
+    def replies(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Reply]]:
+        """Replies as they arrive, not in order. Close the iterator to stop; what is under way is then waited for."""
+        waiting = iter(requests)
+        pending: dict[Future[Reply], Request] = {}
+        failure: ValueError | None = None
+        with ThreadPoolExecutor(self.config.concurrency) as pool:
+            try:
+                while True:
+                    while failure is None and len(pending) < self.config.concurrency:
+                        if (request := next(waiting, None)) is None:
+                            break
+                        pending[pool.submit(self._ask, request)] = request
+                    if not pending:
+                        break
+                    for done in wait(pending, return_when=FIRST_COMPLETED).done:
+                        request = pending.pop(done)
+                        try:
+                            reply = done.result()
+                        except ValueError as error:  # others are under way, and their replies are paid for
+                            failure = failure or error
+                            self._stop.set()
+                        else:
+                            yield request, reply
+            finally:
+                self._stop.set()  # ends the pauses of requests that would be sent again
+        if failure is not None:
+            raise failure
+
+    def _ask(self, request: Request) -> Reply:
+        import openai
+
+        for attempt in range(self.config.retries + 1):
+            try:
+                return self._reply(request, self._client.chat.completions.create(**self._body(request)))
+            except openai.APIStatusError as error:
+                if error.status_code not in (408, 409, 429) and error.status_code < 500:
+                    raise ValueError(self._refusal(error)) from None
+                problem = f"status {error.status_code}"
+                pause = _retry_after(error.response.headers)
+            except openai.APITimeoutError:
+                problem, pause = f"no reply in {self.config.timeout:g} seconds", None
+            except openai.APIConnectionError:
+                problem, pause = "no connection", None
+            except (openai.OpenAIError, ValueError, TypeError, AttributeError, IndexError) as error:
+                if isinstance(error, NoLogProbabilities):
+                    raise
+                problem, pause = "a reply that is no chat completion", None
+            if attempt < self.config.retries:
+                grown = min(LONGEST_PAUSE, 0.5 * 2**attempt) * (1 + random.random()) / 2
+                self._stop.wait(min(LONGEST_PAUSE, pause) if pause is not None else grown)
+            if self._stop.is_set():
+                break
+        raise ValueError(
+            f"server={self.config.server}: {problem}, {attempt + 1} times; the answers so far are saved, and the same "
+            "command goes on"
+        )
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        config = self.config
+        body: dict[str, Any] = {"model": config.model, "messages": [_openai(m) for m in request.messages]}
+        body |= {"max_tokens": config.most_tokens, "temperature": config.temperature}
+        if config.temperature:
+            body["seed"] = config.seed
+        if config.answers == "likelihood":
+            body |= {"max_tokens": 1, "logprobs": True, "top_logprobs": TOP}
+        return body
+
+    def _reply(self, request: Request, completion: Any) -> Reply:
+        choice = completion.choices[0]
+        text = choice.message.content or ""
+        usage = completion.usage
+        input_tokens, output_tokens = (usage.prompt_tokens, usage.completion_tokens) if usage else (None, None)
+        if self.config.answers == "generate":
+            return Reply(text, choice.finish_reason, input_tokens, output_tokens)
+        given = choice.logprobs and choice.logprobs.content
+        if not given:
+            raise NoLogProbabilities(f"server={self.config.server}: gives no log-probabilities; use answers=generate")
+        found: dict[str, float] = {}
+        for token in given[0].top_logprobs:
+            if answer := answer_of_token(token.token, request.question):
+                found[answer] = (
+                    math.log(math.exp(found[answer]) + math.exp(token.logprob)) if answer in found else token.logprob
+                )
+        return Reply(best_answer(found), choice.finish_reason, input_tokens, output_tokens, found)
+
+    def _refusal(self, error: Any) -> str:
+        """One line for a request that the server refuses."""
+        message = str(error.message).replace(self._key, "[key]") if self._key != "none" else str(error.message)
+        message = " ".join(message.split())[:200]
+        if error.status_code in (401, 403):
+            return f"server={self.config.server}: refuses the key in {self.config.key} (status {error.status_code})"
+        if error.status_code == 404:
+            return f"server={self.config.server}: has no model={self.config.model}, or the URL is wrong ({message})"
+        return f"server={self.config.server}: refuses the request (status {error.status_code}: {message})"
+
+
+class NoLogProbabilities(ValueError):
+    """The server gives no log-probabilities."""
+
+
+def _openai(message: dict[str, Any]) -> dict[str, Any]:
+    """A message with pictures as data URIs."""
+    parts: list[dict[str, Any]] = []
+    for part in message["content"]:
+        if part["type"] == "image":
+            data = base64.b64encode(part["image"]).decode()
+            kind = "jpeg" if part["image"][:2] == b"\xff\xd8" else "png"
+            parts.append({"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{data}"}})
+        else:
+            parts.append(part)
+    text_only = all(part["type"] == "text" for part in parts)  # as text: some models take no lists of parts
+    return {"role": message["role"], "content": "\n\n".join(p["text"] for p in parts) if text_only else parts}
+
+
+def _retry_after(headers: Any) -> float | None:
+    try:
+        return max(0.0, float(headers.get("retry-after")))
+    except (TypeError, ValueError):
+        return None

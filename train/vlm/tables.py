@@ -1,0 +1,91 @@
+"""An evaluation's results as text: what `evaluate.py` prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from train.results.columns import Row
+from train.vlm.answers import Answer, read_answers
+from train.vlm.measures import Agreement, agreement
+
+WIDTH = 22  # of a column
+LINES: dict[str, Callable[[Row], str]] = {
+    "accuracy, %": lambda row: f"{row['accuracy']:.1f}{'*' if row['above_random'] else ''}",
+    "macro-F1 [95 %]": lambda row: f"{row['macro_f1']:.1f} [{row['interval_low']:.1f}, {row['interval_high']:.1f}]",
+    "both of a couple, %": lambda row: _percent(row["couples_right"]),
+    "no answer, %": lambda row: _percent(row["unparsed"]),
+    "bias": lambda row: f"{row['bias']:+.1f} {row['bias_answer']}" if row["bias_answer"] else "",
+    "calibrated, %": lambda row: _percent(row["calibrated_accuracy"]),
+    "chance, %": lambda row: _percent(row["chance"]),
+    "best unbound rule, %": lambda row: _percent(row["floor_unbound_accuracy"]),
+}
+OBJECTS = ("found", "missed", "invented", "misplaced", "miscoloured", "misshaped")
+
+
+def evaluation_table(folder: Path, rows: Sequence[Row]) -> str:
+    """The scores of every setting and split, and how settings compare. folder: of the evaluation."""
+    first = rows[0]
+    splits = list(dict.fromkeys(str(row["split"]) for row in rows))
+    settings = list(dict.fromkeys(str(row["test_setting"]) for row in rows))
+    how = [first["form"], first["prompt"]] + (["likelihood"] if first["answers"] == "likelihood" else [])
+    lines = [f"{first['model']} on {first['task']} ({', '.join(how)}), {first['origin']}", first["hardware"] or ""]
+    for split in splits:
+        of_split = {row["test_setting"]: row for row in rows if row["split"] == split}
+        examples = next(iter(of_split.values()))["examples"]
+        lines += ["", f"{f'{split}, {examples:,} examples':<28}" + "".join(f"{s:<{WIDTH}}" for s in settings).rstrip()]
+        for name, text in LINES.items():
+            cells = [text(of_split[setting]) for setting in settings]
+            if any(cells):
+                lines.append(f"{name:<28}{''.join(f'{cell:<{WIDTH}}' for cell in cells)}".rstrip())
+        lines += _object_lines([of_split[setting] for setting in settings])
+    lines += _comparisons(folder, rows)
+    tests = sorted({row["test"] for row in rows if row["test"]})
+    if tests:
+        lines += ["", f"* above chance: {' or '.join(tests)}."]
+    return "\n".join(lines)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
+
+
+def _object_lines(rows: Sequence[Row]) -> list[str]:
+    """Of the form `read`: percent of the objects in the scenes."""
+    if not all(row["objects"] for row in rows):
+        return []
+    counts = [json.loads(row["objects"]) for row in rows]
+    totals = [sum(c.get(name, 0) for name in OBJECTS if name != "invented") for c in counts]
+    lines = []
+    for name in OBJECTS:
+        cells = [f"{100 * c.get(name, 0) / max(total, 1):<{WIDTH}.1f}" for c, total in zip(counts, totals, strict=True)]
+        lines.append(f"{f'objects {name}, %':<28}{''.join(cells)}".rstrip())
+    return lines
+
+
+def _comparisons(folder: Path, rows: Sequence[Row]) -> list[str]:
+    """Gap and agreement of captions and images, where both were asked."""
+    answers = read_answers(folder)
+    lines = []
+    for split in dict.fromkeys(str(row["split"]) for row in rows):
+        examples = {row["test_setting"]: row["examples"] for row in rows if row["split"] == split}
+        if not {"image", "caption"} <= examples.keys():
+            continue
+        found = compare(answers, split, "caption", "image", examples["image"])
+        lines += [
+            "",
+            f"{split}: gap (caption minus image) {found.gap:+.1f} points [{found.low:+.1f}, {found.high:+.1f}]; same "
+            f"answer {found.agreement:.1f} % (independent answers: {found.expected:.1f} %)",
+        ]
+    return lines
+
+
+def compare(answers: Sequence[Answer], split: str, first: str, second: str, count: int) -> Agreement:
+    """Agreement of two settings on a split, on the first `count` examples that both were asked about."""
+    by_setting: dict[str, dict[str, Answer]] = {first: {}, second: {}}
+    for answer in answers:
+        if answer.split == split and answer.setting in by_setting:
+            by_setting[answer.setting][answer.id] = answer
+    ids = sorted(by_setting[first].keys() & by_setting[second].keys())[:count]
+    return agreement([by_setting[first][id] for id in ids], [by_setting[second][id] for id in ids], None)

@@ -1,0 +1,26 @@
+"""What a model is asked about an example, and what its reply says. Pure functions, without torch.
+
+`messages` makes the request, `parse` reads the reply, `score` compares it with the scene. Whatever asks a model goes
+through them: `evaluate.py`, the exports for other harnesses, and rewards.
+
+Read `forms` (questions and their right answers) first, then `parsing`, `objects` (scenes in a model's own words) and
+`scoring`. All wording is in `wording.toml`.
+"""
+
+from travlr.questions.forms import FORMS, PROMPTS, WORDING_VERSION, Question, make_question, messages
+from travlr.questions.parsing import parse
+from travlr.questions.scoring import Outcome, Summary, score, summary
+
+__all__ = [
+    "FORMS",
+    "PROMPTS",
+    "WORDING_VERSION",
+    "Outcome",
+    "Question",
+    "Summary",
+    "make_question",
+    "messages",
+    "parse",
+    "score",
+    "summary",
+]

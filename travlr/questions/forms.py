@@ -1,0 +1,128 @@
+"""The answer forms: the question that an example asks in each form, and its right answer.
+
+`true_false`: is the query true? `choice`: which of several statements is true? `open`: the task's own question, with a
+number or a word as its answer. `read`: list all objects. The first three ask for reasoning, `read` for seeing alone.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+from render.text import preface
+from travlr import streams
+from travlr.config import check_choice
+from travlr.dataset import Example
+from travlr.formats.columns import parse_query_form
+from travlr.scene import Query, Scene, World
+from travlr.tasks import query_text, task_class
+
+WORDING: dict[str, Any] = tomllib.loads(resources.files(__package__).joinpath("wording.toml").read_text("utf-8"))
+WORDING_VERSION: str = WORDING["version"]
+FORMS = tuple(WORDING["question"])
+PROMPTS = tuple(WORDING["prompt"])
+SETTINGS = ("image", "caption", "image+caption")
+LETTERS = "ABCDEFGH"
+
+Message = dict[str, Any]  # {"role": "user", "content": [{"type": "image", "image": PNG bytes}, {"type": "text", ...}]}
+
+
+@dataclass(frozen=True)
+class Question:
+    """One example in one answer form.
+
+    answer: the right answer, as `parse` returns it: `true` or `false`, a letter, digits or a word; "" for `read`.
+    wordings: each valid answer of `choice` and of questions that want a word -> the phrases that mean it. statement:
+    what `true_false` asks about. scene: what the objects of a reply to `read` are compared with.
+    """
+
+    form: str
+    text: str
+    answer: str
+    wordings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    statement: str = ""
+    scene: Scene = ()
+
+
+def make_question(example: Example, form: str = "true_false") -> Question:
+    """The question of an example. Raises `ValueError` for an unknown form or a query that does not fit the scene."""
+    check_choice("form", form, FORMS)
+    template = WORDING["question"][form]
+    if form == "read":
+        return Question(form, template, "", scene=example.scene)
+    if form == "true_false":
+        text, answer = template.format(query=example.query), str(example.answer).lower()
+        return Question(form, text, answer, statement=example.query)
+    query = parse_query_form(example.query_form)
+    task = task_class(query.task)
+    if form == "open":
+        asked = task.open_question(example.scene, query.args)
+        return Question(form, template.format(question=asked.text), asked.answer, asked.wordings)
+    options = [Query(query.task, args) for args in task.alternatives(example.scene, query.args)]
+    words = streams.words(streams.stream_key("choice", example.id, example.query_form), 0, 1, len(options))[0]
+    options = [options[i] for i in words.argsort()]
+    texts = {letter: query_text(option) for letter, option in zip(LETTERS, options, strict=False)}
+    right = [letter for letter, option in zip(texts, options, strict=True) if task.truth(example.scene, option.args)[0]]
+    if len(right) != 1:
+        raise ValueError(f"{example.id}: {len(right)} of the alternatives are true, not one")
+    listed = "\n".join(f"{letter}. {text}" for letter, text in texts.items())
+    statements = {letter: (text.removesuffix("."),) for letter, text in texts.items()}
+    return Question(form, template.format(options=listed), right[0], statements)
+
+
+def messages(
+    example: Example,
+    setting: str,
+    form: str = "true_false",
+    prompt: str = "direct",
+    grid: tuple[int, int] | None = None,
+) -> list[Message]:
+    """The request of an example: one message of a user, with the picture before the text.
+
+    grid: columns and rows, for the form `read` without a caption; None to read them from the example's caption.
+    Pictures are the bytes of `example.image`. Raises `ValueError` for an unknown setting, form or prompt.
+    """
+    check_choice("setting", setting, SETTINGS)
+    check_choice("prompt", prompt, PROMPTS)
+    question = make_question(example, form)
+    parts = [WORDING["scene"][setting].format(caption=example.caption)]
+    if setting == "image" and (form == "read" or prompt == "describe"):
+        parts.append(WORDING["scene"]["image_grid"].format(preface=_preface(example, grid)))
+    parts += [question.text, instruction(question, prompt)]
+    content: list[dict[str, Any]] = [{"type": "text", "text": "\n\n".join(parts)}]
+    if setting != "caption":
+        content.insert(0, {"type": "image", "image": example.image})
+    return [{"role": "user", "content": content}]
+
+
+def instruction(question: Question, prompt: str) -> str:
+    """How a question is to be answered."""
+    if question.form == "read":
+        return str(WORDING["read"][prompt])
+    kind = question.form if question.form != "open" else "word" if question.wordings else "number"
+    answers = _listed(list(question.wordings))
+    answer = WORDING["answer"][kind].format(letters=answers, answers=answers)
+    return str(WORDING["prompt"][prompt].format(answer=answer))
+
+
+def _listed(words: Sequence[str]) -> str:
+    """`A, B or C`."""
+    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else "".join(words)
+
+
+_GRID = re.compile(
+    r"Columns, left to right, are ordered A to ([A-Z])\. Rows, top to bottom, are ordered 1 to ([0-9]+)\."
+)
+
+
+def _preface(example: Example, grid: tuple[int, int] | None) -> str:
+    if grid is None:
+        found = _GRID.match(example.caption)
+        if not found:
+            raise ValueError(f"{example.id}: its caption does not give the size of the grid; give grid=(columns, rows)")
+        return found[0]
+    return preface(World(columns=grid[0], rows=grid[1]))

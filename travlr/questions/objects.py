@@ -1,0 +1,122 @@
+"""Scenes in a model's own words: reads the objects of a list, and compares them with those of the scene."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from travlr.scene import COLOURS, SHAPES, Object, Scene, column_name, row_name
+
+_COLUMN_ROW = re.compile(r"\bcolumn\W{0,6}([A-Z])\b\W{1,20}(?:and\s+)?row\W{0,6}([0-9]{1,2})\b", re.IGNORECASE)
+_ROW_COLUMN = re.compile(r"\brow\W{0,6}([0-9]{1,2})\b\W{1,20}(?:and\s+)?column\W{0,6}([A-Z])\b", re.IGNORECASE)
+_AMERICAN = {"gray": "grey", "trapezoid": "trapezium"}
+_TOKEN = re.compile(
+    rf"\b(?P<word>(?i:{'|'.join((*COLOURS, *SHAPES, *_AMERICAN))}))(?=s?\b)"
+    r"|\b(?P<column>[A-Z])[ \t,:|\"'-]*(?P<row>[1-9][0-9]?)\b"
+)
+_EMPTY = re.compile(
+    r"\W*(?:there are )?(?:no objects|none|nothing|empty)(?: (?:in|on) the \w+)?\W*|\[\s*\]", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class ObjectErrors:
+    """How the objects of a reply compare with those of a scene, in numbers of objects. Sizes are not compared.
+
+    found: right in colour, shape and cell. miscoloured, misshaped: at their cell, with that one error. misplaced: right
+    but for the cell. missed: in no way in the reply. invented: in the reply, and none of the above.
+    """
+
+    found: int
+    missed: int
+    invented: int
+    misplaced: int
+    miscoloured: int
+    misshaped: int
+
+    @property
+    def exact(self) -> bool:
+        return not (self.missed or self.invented or self.misplaced or self.miscoloured or self.misshaped)
+
+
+def short_cells(text: str) -> str:
+    """A text with `A 1` for `column A, row 1` and the like."""
+    text = _COLUMN_ROW.sub(lambda m: f"{m[1].upper()} {m[2]}", text)
+    return _ROW_COLUMN.sub(lambda m: f"{m[2].upper()} {m[1]}", text)
+
+
+def parse_objects(text: str) -> Scene | None:
+    """The objects that a text lists, in its order, without sizes; None where it lists none.
+
+    An object is a colour, a shape and a cell (`A 1`, `A1`, `column A, row 1`), in any order that stays the same. What
+    lacks one of the three is no object. `red circles at A 1 and B 2` are two objects, unless reading each cell with
+    what follows leaves fewer words over (`A 1: red circle, B 2: blue square`).
+    """
+    tokens = [_kind(token) for token in _TOKEN.finditer(short_cells(text))]
+    objects, _ = min((_collect(tokens, plurals) for plurals in (False, True)), key=lambda reading: reading[1])
+    return tuple(objects) or (() if _EMPTY.fullmatch(text) else None)
+
+
+Token = tuple[str, str]  # ("colour", "red"), ("shape", "circle") or ("cell", "A 1")
+
+
+def _kind(token: re.Match[str]) -> Token:
+    if token["word"] is None:
+        return "cell", f"{token['column']} {token['row']}"
+    word = token["word"].lower()
+    word = _AMERICAN.get(word, word)
+    return "colour" if word in COLOURS else "shape", word
+
+
+def _collect(tokens: Sequence[Token], plurals: bool) -> tuple[list[Object], int]:
+    """Objects of tokens, and the number of tokens left over. plurals: a further cell holds an object like the last."""
+    objects: list[Object] = []
+    parts: dict[str, str] = {}
+    left_over = 0
+    for kind, value in tokens:
+        if plurals and kind == "cell" and not parts and objects:
+            parts = {"colour": objects[-1].colour, "shape": objects[-1].shape}
+        elif kind in parts:  # the object before lacks something
+            left_over += len(parts)
+            parts = {}
+        parts[kind] = value
+        if len(parts) == 3:
+            column, _, row = parts["cell"].partition(" ")
+            objects.append(Object(parts["colour"], parts["shape"], "", int(row) - 1, ord(column) - ord("A")))
+            parts = {}
+    return objects, left_over + len(parts)
+
+
+Key = tuple[str, str, tuple[int, int]]  # colour, shape, (row, column)
+
+_ERRORS: dict[str, Callable[[Key], object]] = {  # error -> what of an object is right all the same
+    "miscoloured": lambda key: key[1:],
+    "misshaped": lambda key: (key[0], key[2]),
+    "misplaced": lambda key: key[:2],
+}
+
+
+def compare_objects(scene: Scene, objects: Scene) -> ObjectErrors:
+    """Compare the objects of a reply with those of the scene. Each object of either side counts once."""
+    truth, reply = (Counter[Key]((o.colour, o.shape, (o.row, o.column)) for o in side) for side in (scene, objects))
+    numbers = {"found": (truth & reply).total()}
+    truth, reply = truth - reply, reply - truth
+    for error, rest_of in _ERRORS.items():
+        numbers[error] = 0
+        for key in sorted(reply.elements()):
+            match = next((other for other in sorted(truth.elements()) if rest_of(other) == rest_of(key)), None)
+            if match is not None:
+                numbers[error] += 1
+                truth[match] -= 1
+                reply[key] -= 1
+    return ObjectErrors(missed=truth.total(), invented=reply.total(), **numbers)
+
+
+def objects_text(objects: Scene) -> str:
+    """Objects as a list of lines, in the form that the question asks for."""
+    return "\n".join(
+        f"{'an' if o.colour[0] in 'aeiou' else 'a'} {o.colour} {o.shape} at {column_name(o.column)} {row_name(o.row)}"
+        for o in objects
+    )
