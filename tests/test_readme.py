@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from analysis.probe import command as probe_command
-from docs.gallery import ROOT, gallery, markdown
+from docs.gallery import ROOT, gallery, markdown, styles_captions, styles_picture
+from render.image import decode
 from train.settings import settings as train_settings
 from train.sweep import expand
 from travlr import generate
@@ -47,6 +48,12 @@ def test_gallery_is_fresh() -> None:
     assert markdown(examples) in README.read_text(), "run python docs/gallery.py"
     for task, example in examples.items():
         assert (ROOT / "docs" / f"{task}.png").read_bytes() == example.image, "run python docs/gallery.py"
+
+
+def test_the_page_of_styles_is_fresh() -> None:
+    assert styles_captions() in (ROOT / "docs" / "styles.md").read_text(), "run python docs/gallery.py"
+    shown = decode((ROOT / "docs" / "styles.png").read_bytes())
+    assert shown.tobytes() == decode(styles_picture()).tobytes(), "run python docs/gallery.py"
 
 
 def test_readme_is_short() -> None:
