@@ -108,7 +108,8 @@ def _lines(frame: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list[dict[str,
 
 def _how(line: dict[str, Any]) -> str:
     """How a model was asked, such as `choice, reason`."""
-    styles = [line[name] for name in ("image_style", "caption_style") if isinstance(line[name], str)]
+    usual = {"image_style": "plain", "caption_style": "sentences"}
+    styles = [line[name] for name in usual if isinstance(line[name], str) and line[name] != usual[name]]
     words = [line["form"], line["prompt"], *(["likelihood"] if line["answers"] == "likelihood" else []), *styles]
     return ", ".join(words)
 

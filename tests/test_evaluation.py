@@ -11,19 +11,22 @@ from typing import Any
 
 import pytest
 
-from tests import tiny_chat
+from render.image import IMAGE_STYLES
+from render.text import CAPTION_STYLES
+from tests import oracle, tiny_chat
 from tests.chat_server import ChatServer, text_and_picture
 from tests.oracle import answer
 from train.results.answers import ANSWERS, read_answers
 from train.results.store import read_results
 from train.vlm import evaluation
 from train.vlm.command import main, settings
-from train.vlm.config import Evaluation, Price
+from train.vlm.config import Evaluation, Price, ShownStyle
 from train.vlm.evaluation import evaluate
 from train.vlm.local import ChatModel
 from train.vlm.requests import Reply, Request
 from travlr import cli
 from travlr.config import Count, Image
+from travlr.dataset import open_dataset
 from travlr.generate import GenerateArguments, generate_dataset
 from travlr.questions import FORMS, PROMPTS
 from travlr.tasks import TASKS
@@ -78,6 +81,29 @@ def test_a_model_that_sees_and_reasons_scores_100(
         for row in rows:
             scores = [row[name] for name in ("accuracy", "macro_f1", "couples_right", "unparsed", "bias")]
             assert scores == [100, 100, 100, 0, 0], row
+
+
+@pytest.mark.parametrize(
+    ("image", "caption"),
+    [*((image, "sentences") for image in IMAGE_STYLES), *(("plain", caption) for caption in CAPTION_STYLES)],
+)
+def test_every_style_shows_the_same(
+    image: str, caption: str, data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oracle, "IMAGE_STYLE", [image])
+    monkeypatch.setattr(oracle, "CAPTION_STYLE", [caption])
+    style = ShownStyle(image=image, caption=caption)
+    seen: set[bytes] = set()
+
+    def answer_and_note(text: str, picture: bytes | None) -> str:
+        seen.add(text.encode() if picture is None else picture)
+        return answer(text, picture)
+
+    for row in ask(monkeypatch, Scripted(answer_and_note), data["spatiality"], tmp_path, style=style, limit=4):
+        assert (row["accuracy"], row["image_style"], row["caption_style"]) == (100, image, caption)
+    example = open_dataset(data["spatiality"])["test_ind"][0]
+    assert (example.image in seen) is (image == "plain")
+    assert any(example.caption.encode() in one for one in seen) is (caption == "sentences")
 
 
 @pytest.mark.parametrize("task", TASKS)
