@@ -3,13 +3,14 @@
 #   bash setup.sh generate task=cardinality     generate a dataset
 #   bash setup.sh train model=uniter            train and test a model
 #   bash setup.sh probe model=NAME              probe a pretrained model
+#   bash setup.sh evaluate model=NAME           ask a chat model about a dataset
 #   bash setup.sh test                          run all tests
 #   bash setup.sh check                         ruff and mypy
 # Versions are those of requirements.lock. Missing system packages are installed with apt-get.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-usage() { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 say() { printf 'setup: %s\n' "$*" >&2; }
 
 apt_install() { # PACKAGE...: system packages, which pip cannot install
@@ -53,9 +54,10 @@ case "${1-}" in
   generate) shift; install ""; exec .venv/bin/python -m travlr.generate "$@" ;;
   train) shift; install "[train,hdf5]"; exec .venv/bin/python train.py "$@" ;;
   probe) shift; install "[train,hdf5,analysis]"; exec .venv/bin/python -m analysis.probe "$@" ;;
-  test) shift; install "[dev,ray,train,hdf5,analysis,notebooks,page]"; browser; exec .venv/bin/python -m pytest -n logical --dist loadfile "$@" ;;
+  evaluate) shift; install "[train,server]"; exec .venv/bin/python evaluate.py "$@" ;;
+  test) shift; install "[dev,ray,train,hdf5,analysis,notebooks,page,server]"; browser; exec .venv/bin/python -m pytest -n logical --dist loadfile --no-loadscope-reorder "$@" ;;
   check)
-    install "[dev,ray,train,hdf5,analysis,notebooks,page]"
+    install "[dev,ray,train,hdf5,analysis,notebooks,page,server]"
     .venv/bin/ruff check .
     .venv/bin/ruff format --check .
     .venv/bin/mypy

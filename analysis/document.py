@@ -28,7 +28,9 @@ from train.results.tables import differing_settings, value_text
 from travlr.browse import filled
 from travlr.tasks import TASKS
 
+EVALUATED = ' Models that evaluate.py has asked: <a href="evaluations.html">evaluations</a>.'
 FORMATS = ("svg", "png")  # of figures; PDF takes as long again
+TABLE_FILES = ("md", "tex", "csv")
 TEMPLATE = Path(__file__).with_name("report.html")
 
 
@@ -64,6 +66,7 @@ class ReportContent:
     empty: list[str] = field(default_factory=list)
     figures: list[FigureFile] = field(default_factory=list)
     errors: dict[str, dict[str, Any]] = field(default_factory=dict)
+    evaluations: list[Table] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
 
 
@@ -93,7 +96,13 @@ def versions(runs: Runs) -> list[str]:
 
 def markdown(report: ReportContent) -> str:
     """The report without its errors, for a reader of plain text."""
-    lines = ["# Report of runs", "", summary(report), "", "## Scores", ""]
+    lines = ["# Report of runs", ""]
+    if report.evaluations:
+        lines += ["## Evaluated models", "", *(table.markdown() for table in report.evaluations)]
+        lines += ["![Where evaluated models lose accuracy](figures/evaluations.png)", ""]
+    if not len(report.runs.results):
+        return "\n".join(lines) + "\n"
+    lines += [summary(report), "", "## Scores", ""]
     lines += [report.overview.markdown()] if report.overview else ["None."]
     lines += ["", "## Figures", ""]
     for figure in report.figures:
@@ -143,9 +152,9 @@ def html_page(report: ReportContent) -> str:
         TEMPLATE,
         _data(report),
         name=html.escape(report.runs.folder.resolve().name),
-        lead=html.escape(summary(report)),
-        overview=_table_block(report.overview) if report.overview else "<p>None.</p>",
-        tables="".join(_table(table, open_at_first=not place) for place, table in enumerate(report.tables)),
+        lead=html.escape(summary(report)) + EVALUATED * bool(report.evaluations),
+        overview=table_block(report.overview, TABLE_FILES) if report.overview else "<p>None.</p>",
+        tables="".join(folded_table(one, one.title, TABLE_FILES, not place) for place, one in enumerate(report.tables)),
         empty=html_list(report.empty),
         skipped=html_list(report.skipped) or "<p>Nothing was left out.</p>",
         runs=_runs(run_summaries(report.runs), _settings_by_run(report.runs)),
@@ -158,19 +167,21 @@ def html_list(lines: Iterable[str]) -> str:
     return f"<ul>{items}</ul>" if items else ""
 
 
-def _table(table: Table, open_at_first: bool) -> str:
+def folded_table(table: Table, title: str, suffixes: Sequence[str], opened: bool) -> str:
     """A table that unfolds."""
-    head = f"<summary><h3>{html.escape(table.title)}</h3></summary>"
-    return f'<details id="{table.name}" class="block"{" open" * open_at_first}>{head}{_table_block(table)}</details>\n'
+    head = f"<summary><h3>{html.escape(title)}</h3></summary>"
+    block = table_block(table, suffixes)
+    return f'<details id="{table.name}" class="block"{" open" * opened}>{head}{block}</details>\n'
 
 
-def _table_block(table: Table) -> str:
-    """A table with its notes folded, and links to its files."""
-    files = " ".join(f'<a href="tables/{table.name}.{s}">{s}</a>' for s in ("md", "tex", "csv"))
+def table_block(table: Table, suffixes: Sequence[str] = ()) -> str:
+    """A table with its notes folded, and links to its files with these suffixes."""
+    files = " ".join(f'<a href="tables/{table.name}.{s}">{s}</a>' for s in suffixes)
     notes = f"<details><summary>Notes</summary>{html_list(table.all_notes)}</details>" if table.all_notes else ""
-    title = html.escape(table.title)
-    region = f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">{table.html()}</div>'
-    return f'{region}{notes}<p class="files">{files}</p>'
+    region = (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{html.escape(table.title)}">{table.html()}</div>'
+    )
+    return f"{region}{notes}" + (f'<p class="files">{files}</p>' if files else "")
 
 
 def _figures(report: ReportContent) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import io
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,36 +125,32 @@ def draw_all(
 
     workers: processes, 0 for one per core. Raises `ValueError` where a process dies.
     """
+    workers = workers or len(os.sched_getaffinity(0))
     results: dict[int, WorkResult] = {}
-    total = sum(item.steps for item in items)
-    with Progress(total, log, "runs and figures") as progress, _pool(workers, (runs, folder, formats)) as compute:
-        for number, result in compute(items):
+    with (
+        Progress(sum(item.steps for item in items), log, "runs and figures") as progress,
+        contextlib.closing(_processed(items, (runs, folder, formats), workers)) as processed,
+    ):
+        for number, result in processed:
             results[number] = result
             progress.advance(items[number].steps)
     return [results[number] for number in range(len(items))]
 
 
-Compute = Callable[[Sequence[WorkItem]], Iterator[tuple[int, WorkResult]]]
-
-
-@contextlib.contextmanager
-def _pool(workers: int, state: tuple[Runs, Path, Sequence[str]]) -> Iterator[Compute]:
-    """A function that computes work items, in this process or in several, in any order."""
-    workers = workers or len(os.sched_getaffinity(0))
+def _processed(
+    items: Sequence[WorkItem], state: tuple[Runs, Path, Sequence[str]], workers: int
+) -> Generator[tuple[int, WorkResult], None, None]:
+    """The number and the result of each work item, computed in this process or in several, in any order."""
     if workers == 1:
         _begin(*state)
-        yield lambda items: ((number, process_item(item)) for number, item in enumerate(items))
+        yield from ((number, process_item(item)) for number, item in enumerate(items))
         return
     context = multiprocessing.get_context("spawn")  # threads of pyarrow do not survive a fork
     pool = concurrent.futures.ProcessPoolExecutor(workers, context, _begin_worker, state)
-
-    def compute(items: Sequence[WorkItem]) -> Iterator[tuple[int, WorkResult]]:
+    try:
         numbers = {pool.submit(process_item, item): number for number, item in enumerate(items)}
         for future in concurrent.futures.as_completed(numbers):
             yield numbers[future], future.result()
-
-    try:
-        yield compute
     except BrokenProcessPool:
         raise ValueError("a process that draws died (out of memory?); try --workers 1") from None
     finally:

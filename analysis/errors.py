@@ -8,7 +8,7 @@ run that errs on it.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,19 +49,31 @@ def errors_per_run(runs: int) -> int:
     return int(np.clip(ERRORS_IN_ALL // max(runs, 1), MIN_PER_RUN, MAX_PER_RUN))
 
 
+def first_errors(errors: Iterable[Sequence[np.ndarray]], size: int, limit: int, seed: int) -> np.ndarray:
+    """A sample of so many examples, in a random order that all runs share: of each run `limit` errors, rounded up to as
+    many of each of its kinds, or all that it has. errors: for each run and kind, (size,) whether it errs."""
+    order, shown = np.random.default_rng(seed).permutation(size), np.zeros(size, bool)
+    for kinds in errors:
+        for wrong in kinds:
+            here = order[wrong[order]]
+            shown[here[: -(-limit // len(kinds))]] = True
+    return order[shown[order]]
+
+
 def choose_examples(answers: Sequence[RunErrors], splits: np.ndarray, limit: int, seed: int) -> np.ndarray:
     """The examples of a dataset that are shown, in order: of each run `limit` errors (rounded up to as many of each of
     its test settings and splits), or all that it has. splits: (N,) the split of each example."""
-    order = np.random.default_rng(seed).permutation(len(splits))
-    shown = np.zeros(len(splits), bool)
-    for one in answers:
-        wrong = (one.sure != RIGHT) & (one.sure != UNTESTED)
-        parts = [(test, split) for test in range(len(wrong)) for split in TEST_SPLITS
-                 if (one.sure[test, splits == split] != UNTESTED).any()]  # fmt: skip
-        for test, split in parts:
-            here = order[(wrong[test] & (splits == split))[order]]
-            shown[here[: -(-limit // len(parts))]] = True
-    return order[shown[order]]
+    inside = [splits == split for split in TEST_SPLITS]
+    errors = [
+        [
+            here & (sure != RIGHT) & (sure != UNTESTED)
+            for sure in one.sure
+            for here in inside
+            if (sure[here] != UNTESTED).any()
+        ]
+        for one in answers
+    ]
+    return first_errors(errors, len(splits), limit, seed)
 
 
 def dataset_errors(

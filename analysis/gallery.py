@@ -27,7 +27,8 @@ def gallery(dataset: Dataset, rows: pd.DataFrame) -> str:
             f'<img width="260" alt="{html.escape(example.caption)}" style="border: 1px solid #ccc" '
             f'src="data:image/png;base64,{base64.b64encode(data).decode()}">'
             f"<figcaption><b>{html.escape(example.query)}</b><br>{answers}; {row['split']}, "
-            f"{html.escape(' '.join(example.pair))}<br><small>{html.escape(example.caption)}</small>"
+            f"{html.escape(' '.join(example.pair))}<br>"
+            f'<small style="white-space: pre-wrap">{html.escape(example.caption)}</small>'
             "</figcaption></figure>"
         )
     return f"<div>{''.join(cards)}</div>"

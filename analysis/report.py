@@ -1,7 +1,8 @@
 """Tables, figures and errors of saved runs in one folder: `python -m analysis.report RUNS`. No model is loaded.
 
 RUNS/report/report.html   everything on one page that loads nothing else: scores, figures, errors to look at, tables
-RUNS/report/report.md     the same without the errors
+RUNS/report/evaluations.html   the models that evaluate.py has asked: scores, where the loss is, replies
+RUNS/report/report.md     the tables and figures of both, without errors and replies
 RUNS/report/tables/       each table as Markdown, LaTeX and CSV
 RUNS/report/figures/      each figure as SVG and PNG, with --pdf as PDF too
 RUNS/report/report.json   these files' SHA-256, by which the next report knows that it may replace them
@@ -28,6 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from analysis import evaluations
 from analysis.averages import select
 from analysis.document import FORMATS, ReportContent, html_page, markdown
 from analysis.drawing import draw_all, work_items
@@ -39,6 +41,7 @@ from analysis.errors import (
     dataset_errors,
     errors_per_run,
 )
+from analysis.evaluations import write_page
 from analysis.layout import Table
 from analysis.runs import Runs, load
 from analysis.tables import TABLES, couples, overview
@@ -87,7 +90,7 @@ def build(runs: Runs, stage: Path, options: argparse.Namespace, log: Log) -> Rep
         report.overview = overview(runs)
     except ValueError as error:
         report.skipped.append(f"scores: {error}")
-    (stage / "figures").mkdir()
+    (stage / "figures").mkdir(exist_ok=True)
     results = draw_all(items, runs, stage / "figures", report.formats, options.workers, log)
     report.figures = [figure for result in results for figure in result.figures]
     lines = [line for result in results for line in result.skipped]
@@ -117,11 +120,12 @@ def _read_examples(runs: Runs) -> None:
 def write_files(report: ReportContent, stage: Path) -> None:
     """Write the files of a report, except the figures, which `build` has written."""
     (stage / "tables").mkdir()
-    for table in [*([report.overview] if report.overview else []), *report.tables]:
+    for table in [*([report.overview] if report.overview else []), *report.tables, *report.evaluations]:
         for suffix, text in (("md", table.markdown()), ("tex", table.latex()), ("csv", table.csv())):
             (stage / "tables" / f"{table.name}.{suffix}").write_text(text, encoding="utf-8", newline="")
     (stage / TEXT).write_text(markdown(report), encoding="utf-8", newline="")
-    (stage / PAGE).write_text(html_page(report), encoding="utf-8", newline="")
+    if len(report.runs.results):
+        (stage / PAGE).write_text(html_page(report), encoding="utf-8", newline="")
     files = {name: hashed([stage / name])["sha256"] for name in _files(stage)}
     (stage / REPORT).write_text(json.dumps({"version": 1, "files": files}, indent=1) + "\n", encoding="utf-8")
 
@@ -190,12 +194,14 @@ def report(folder: Path, out: Path, options: argparse.Namespace, log: Log = prin
         raise ValueError(f"{folder}: there is no such folder of runs")
     with staged(out) as stage:
         runs = load(folder, options.data)
-        if not len(runs.results):
+        if not len(runs.results) and not len(runs.evaluations):
             others = f"; left out: {runs.skipped[0]}" if runs.skipped else ""
             raise ValueError(f"{folder}: no finished run{others}")
         if options.select:
             runs = select_runs(runs, options.select)
-        content = build(runs, stage, options, log)
+        content = build(runs, stage, options, log) if len(runs.results) else ReportContent(runs)
+        if len(runs.evaluations):
+            content.evaluations = write_page(runs, stage, content.formats)
         write_files(content, stage)
     return content
 
@@ -263,6 +269,9 @@ def print_summary(content: ReportContent, out: Path) -> None:
         titles = ", ".join(title.partition(". ")[0] for title in content.empty)
         print(f"left out, as no run gives a number of them: {titles}")
     shown, wrong = map(sum, zip((0, 0), *map(count_errors, content.errors.values()), strict=True))
-    megabytes = (out / PAGE).stat().st_size / 1e6
+    page = PAGE if len(content.runs.results) else evaluations.PAGE
+    if content.evaluations:
+        print(f"{out}: {len(content.runs.evaluations):,} results of evaluated models; open {out / evaluations.PAGE}")
+    megabytes = (out / page).stat().st_size / 1e6
     print(f"{out}: {len(content.tables)} tables, {len(content.figures)} figures, {shown:,} of {wrong:,} errors; "
-          f"open {out / PAGE} ({megabytes:.1f} MB) in a browser")  # fmt: skip
+          f"open {out / page} ({megabytes:.1f} MB) in a browser")  # fmt: skip

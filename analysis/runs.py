@@ -60,13 +60,15 @@ class Runs:
 
     results: a row for each (run, test setting, split), with the columns of `train.results.store.RESULT_COLUMNS`, and
     `own` (the test setting is that of training) and `converged` (above random there on test_ind, the paper's #sd).
-    skipped: what was left out, a line for each. datasets: those found, by content digest.
+    evaluations: results of `evaluate.py`, which are in no other table. skipped: what was left out, a line for
+    each. datasets: those found, by content digest.
     """
 
     folder: Path
     results: pd.DataFrame
     skipped: list[str]
     datasets: dict[str, Dataset]
+    evaluations: pd.DataFrame = field(default_factory=pd.DataFrame)
     _examples: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
 
     def examples(self, digest: str) -> pd.DataFrame:
@@ -151,7 +153,8 @@ def load(runs: str | os.PathLike[str], data: Iterable[str | os.PathLike[str]] = 
     converged = {name: has_converged(found) for name, found in _by_name(rows).items()}
     results["converged"] = results["name"].map(converged).astype("boolean")
     datasets = _datasets(folder, results, [Path(place) for place in data], skipped)
-    return Runs(folder, results, skipped, datasets)
+    evaluated = results["form"].notna()
+    return Runs(folder, results[~evaluated].reset_index(drop=True), skipped, datasets, results[evaluated])
 
 
 def _by_name(rows: Iterable[Row]) -> dict[str, list[Row]]:

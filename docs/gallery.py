@@ -1,17 +1,49 @@
-"""Write the four examples at the top of the README and their pictures: `python docs/gallery.py`."""
+"""Write the examples at the top of the README and in docs/styles.md, with their pictures: `python docs/gallery.py`."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
-from travlr import Example, make_example
+import numpy as np
+
+from render.image import IMAGE_STYLES, decode, png
+from render.text import CAPTION_STYLES
+from travlr import Example, Image, Style, make_example
 from travlr.tasks import TASKS
 
 ROOT = Path(__file__).parent.parent
 CHOSEN = {"spatiality": 1, "cardinality": 5, "quantifiers": 4, "comparison": 7}  # index in `train`
+STYLED, GAP = "cardinality", 12  # the example in every style, and pixels between its pictures
 
 
 def gallery() -> dict[str, Example]:
     return {task: make_example(TASKS[task].Config(), "train", index) for task, index in CHOSEN.items()}
+
+
+def styled(style: Style, cell: int = 64) -> Example:
+    """The example of cardinality in a style."""
+    config = replace(TASKS[STYLED].Config(), style=style, image=Image(cell=cell))
+    return make_example(config, "train", CHOSEN[STYLED])
+
+
+def styles_picture() -> bytes:
+    """One scene in every style of pictures, side by side on grey."""
+    drawn = [np.asarray(decode(styled(Style(image=name), cell=40).image)) for name in IMAGE_STYLES]
+    height = max(len(picture) for picture in drawn) + 2 * GAP
+    strip = np.full((height, sum(picture.shape[1] + GAP for picture in drawn) + GAP, 3), 210, np.uint8)
+    left = GAP
+    for picture in drawn:
+        top = height - GAP - len(picture)
+        strip[top : top + len(picture), left : left + picture.shape[1]] = picture
+        left += picture.shape[1] + GAP
+    palette, entries = np.unique(strip.reshape(-1, 3), axis=0, return_inverse=True)
+    return png(entries.reshape(strip.shape[:2]).astype(np.uint8), palette)
+
+
+def styles_captions() -> str:
+    """The same scene in every style of captions, as they are."""
+    captions = {name: styled(Style(caption=name)).caption for name in CAPTION_STYLES}
+    return "\n".join(f"`{name}`\n\n```text\n{caption}\n```\n" for name, caption in captions.items())
 
 
 def markdown(examples: dict[str, Example]) -> str:
@@ -30,13 +62,18 @@ def markdown(examples: dict[str, Example]) -> str:
     return "<table>\n" + "\n".join(rows) + "\n</table>\n"
 
 
+def put(page: Path, pattern: str, text: str) -> None:
+    """Replace the first part of a page that a pattern matches."""
+    page.write_text(re.sub(pattern, lambda _: text, page.read_text(), count=1, flags=re.DOTALL))
+
+
 def main() -> None:
     examples = gallery()
     for task, example in examples.items():
         (ROOT / "docs" / f"{task}.png").write_bytes(example.image)
-    readme = ROOT / "README.md"
-    text = re.sub(r"<table>.*?</table>\n", lambda _: markdown(examples), readme.read_text(), count=1, flags=re.DOTALL)
-    readme.write_text(text)
+    put(ROOT / "README.md", r"<table>.*?</table>\n", markdown(examples))
+    (ROOT / "docs" / "styles.png").write_bytes(styles_picture())
+    put(ROOT / "docs" / "styles.md", r"(?<=<!-- forms -->\n).*?(?=<!-- end -->)", f"\n{styles_captions()}\n")
 
 
 if __name__ == "__main__":

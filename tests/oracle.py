@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import re
 from collections.abc import Callable
 
 import numpy as np
 
-from render.image import Renderer, decode
+from render.image import Renderer, decode, make_renderer
 from render.text import parse_caption
 from travlr.scene import Object, Scene, World, objects_of
 from travlr.tasks import parse_query, truth
 
 SPANS = {"small": 0.45, "medium": 0.7, "large": 0.94}
-CAPTION = re.compile(r"Columns, left to right.*? There is [^\n]+")
+CELL = 24
+IMAGE_STYLE, CAPTION_STYLE = ["plain"], ["sentences"]  # in which the oracle reads pictures and captions
 Misread = Callable[[Object], Object]
 WORLD = World()
 
@@ -21,11 +24,9 @@ WORLD = World()
 def scene_of(text: str, picture: bytes | None, misread: Misread | None = None, world: World = WORLD) -> Scene:
     """The scene of a request: from its picture, if it has one, or else from its caption."""
     if picture is None:
-        found = CAPTION.search(text)
-        assert found, text
-        return parse_caption(found[0])[2]
+        return _caption_of(text)
     image = np.asarray(decode(picture))
-    grid, error = Renderer(world, image.shape[1] // world.columns, {s: SPANS[s] for s in world.sizes}).read(image)
+    grid, error = _renderer(world, IMAGE_STYLE[0], CELL).read(image)
     assert error == 0
     objects = []
     for cell in np.flatnonzero(grid):
@@ -33,6 +34,21 @@ def scene_of(text: str, picture: bytes | None, misread: Misread | None = None, w
         seen = Object(colour, shape, size, *divmod(int(cell), world.columns))
         objects.append(misread(seen) if misread else seen)
     return tuple(objects)
+
+
+def _caption_of(text: str) -> Scene:
+    """The scene of the paragraphs of a text that are a caption."""
+    parts = text.split("\n\n")
+    for start in range(len(parts)):
+        for end in range(start + 1, len(parts) + 1):
+            with contextlib.suppress(ValueError):
+                return parse_caption("\n\n".join(parts[start:end]), style=CAPTION_STYLE[0])[2]
+    raise AssertionError(text)
+
+
+@functools.cache
+def _renderer(world: World, style: str, cell: int) -> Renderer:
+    return make_renderer(style, world, cell, {size: SPANS[size] for size in world.sizes})
 
 
 def answer(text: str, picture: bytes | None, misread: Misread | None = None) -> str:

@@ -42,7 +42,7 @@ from travlr.formats.manifest import MANIFEST
 from travlr.generate import renderer_of
 from travlr.scene import SPLITS
 
-CONFIG = Cardinality(count=Count(60, 14, 14, 14), image=Image(cell=8))
+CONFIG = Cardinality(count=Count(44, 4, 4, 14), image=Image(cell=8))
 OTHER = Cardinality(seed=1, count=CONFIG.count, image=CONFIG.image)
 Row = dict[str, Any]
 Rows = list[Row]
@@ -302,8 +302,8 @@ def swap_pictures(rows: Rows) -> None:
 
 def swap_splits(folder: Path) -> None:
     rows = read(folder)
-    train, validation = rows["train"][:14], rows["validation"]
-    rows["train"] = number(validation + rows["train"][14:])
+    train, validation = rows["train"][:4], rows["validation"]
+    rows["train"] = number(validation + rows["train"][4:])
     rows["validation"] = number(train, "validation")
     store(folder, rows)
 
@@ -671,11 +671,11 @@ MANIFEST_CHANGES: dict[str, tuple[Change, str]] = {
     "card: other features": (on_file("README.md", replaced("dtype: bool", "dtype: string"), False), CARD),
     "card: grey pictures": (on_file("README.md", replaced("mode: RGB", "mode: L"), False), CARD),
     "card: another number of examples": (
-        on_file("README.md", replaced("num_examples: 60", "num_examples: 6"), False),
+        on_file("README.md", replaced("num_examples: 44", "num_examples: 6"), False),
         CARD,
     ),
     "card: another licence": (on_file("README.md", replaced("apache-2.0", "mit"), False), CARD),
-    "card: another table": (on_file("README.md", replaced("| train | 60 |", "| train | 61 |"), False), CARD),
+    "card: another table": (on_file("README.md", replaced("| train | 44 |", "| train | 45 |"), False), CARD),
     "card: another seed": (on_file("README.md", replaced('"seed": 0', '"seed": 1'), False), CARD),
     "card: other held-out pairs": (on_file("README.md", replaced("`circle 1`, ", ""), False), CARD),
     "card: another example": (on_file("README.md", replaced("**There are", "**There were"), False), CARD),

@@ -25,7 +25,7 @@ RELEASED = Cardinality(scope="queried", total="released", held_out={"pentagon": 
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(-9, 9, width=32)), min_size=1, max_size=60))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 def test_scores_equal_those_of_scikit_learn(examples: list[tuple[bool, float]]) -> None:
     answers, logits = np.array([a for a, _ in examples]), np.array([x for _, x in examples])
     guess = [x > 0 for x in logits]
@@ -40,7 +40,7 @@ def test_scores_equal_those_of_scikit_learn(examples: list[tuple[bool, float]]) 
 
 
 @given(st.integers(1, 3000), st.data())
-@settings(deadline=None)
+@settings(deadline=None, max_examples=25)  # sums of thousands of whole numbers of hundreds of digits
 def test_p_value_is_that_of_the_exact_binomial_test(examples: int, data: st.DataObject) -> None:
     right = data.draw(st.integers(0, examples))
     ways = sum(math.comb(examples, k) for k in range(right, examples + 1))  # whole numbers: SciPy's tail becomes 0

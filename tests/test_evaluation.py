@@ -11,19 +11,22 @@ from typing import Any
 
 import pytest
 
-from tests import tiny_chat
+from render.image import IMAGE_STYLES
+from render.text import CAPTION_STYLES
+from tests import oracle, tiny_chat
 from tests.chat_server import ChatServer, text_and_picture
 from tests.oracle import answer
+from train.results.answers import ANSWERS, read_answers
 from train.results.store import read_results
 from train.vlm import evaluation
-from train.vlm.answers import ANSWERS, read_answers
 from train.vlm.command import main, settings
-from train.vlm.config import Evaluation
+from train.vlm.config import Evaluation, Price, ShownStyle
 from train.vlm.evaluation import evaluate
 from train.vlm.local import ChatModel
 from train.vlm.requests import Reply, Request
 from travlr import cli
-from travlr.config import Count
+from travlr.config import Count, Image
+from travlr.dataset import open_dataset
 from travlr.generate import GenerateArguments, generate_dataset
 from travlr.questions import FORMS, PROMPTS
 from travlr.tasks import TASKS
@@ -37,7 +40,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("data")
     for name, task in TASKS.items():
         job = GenerateArguments(out=str(folder / name), workers=1)
-        generate_dataset(replace(task.Config(), count=COUNT), job, log=lambda _: None)
+        generate_dataset(replace(task.Config(), count=COUNT, image=Image(cell=24)), job, log=lambda _: None)
     return {name: folder / name for name in TASKS}
 
 
@@ -71,13 +74,36 @@ def test_a_model_that_sees_and_reasons_scores_100(
     task: str, form: str, data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for prompt in PROMPTS:
-        rows = ask(monkeypatch, Scripted(answer), data[task], tmp_path, form=form, prompt=prompt)
+        rows = ask(monkeypatch, Scripted(answer), data[task], tmp_path, form=form, prompt=prompt, limit=12)
         assert {(row["test_setting"], row["split"]) for row in rows} == {
             (setting, split) for setting in ("image", "caption", "image+caption") for split in ("test_ind", "test_ood")
         }
         for row in rows:
             scores = [row[name] for name in ("accuracy", "macro_f1", "couples_right", "unparsed", "bias")]
             assert scores == [100, 100, 100, 0, 0], row
+
+
+@pytest.mark.parametrize(
+    ("image", "caption"),
+    [*((image, "sentences") for image in IMAGE_STYLES), *(("plain", caption) for caption in CAPTION_STYLES)],
+)
+def test_every_style_shows_the_same(
+    image: str, caption: str, data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oracle, "IMAGE_STYLE", [image])
+    monkeypatch.setattr(oracle, "CAPTION_STYLE", [caption])
+    style = ShownStyle(image=image, caption=caption)
+    seen: set[bytes] = set()
+
+    def answer_and_note(text: str, picture: bytes | None) -> str:
+        seen.add(text.encode() if picture is None else picture)
+        return answer(text, picture)
+
+    for row in ask(monkeypatch, Scripted(answer_and_note), data["spatiality"], tmp_path, style=style, limit=4):
+        assert (row["accuracy"], row["image_style"], row["caption_style"]) == (100, image, caption)
+    example = open_dataset(data["spatiality"])["test_ind"][0]
+    assert (example.image in seen) is (image == "plain")
+    assert any(example.caption.encode() in one for one in seen) is (caption == "sentences")
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -258,11 +284,11 @@ def test_caps_stop_before_they_are_passed(data: dict[str, Path], tmp_path: Path)
         with pytest.raises(ValueError, match="max_tokens_total=1000: reached"):
             evaluate(tight, log=lambda _: None)
         assert 110 * len(server.bodies) <= 1000 and len(server.bodies) > 6
-        dear = server_config(
-            server, data["cardinality"], tmp_path, max_cost=0.001, price=replace(config.price, output=1.0)
-        )
-        with pytest.raises(ValueError, match=r"max_cost=0\.001: reached"):
-            evaluate(replace(dear, setting=["image"]), log=lambda _: None)
+        asked = len(server.bodies)
+        dear = replace(config, setting=["image"], max_tokens_total=None, max_cost=0.105, price=Price(output=1000.0))
+        with pytest.raises(ValueError, match=r"max_cost=0\.105: reached"):
+            evaluate(replace(dear, limit=20), log=lambda _: None)
+        assert asked < len(server.bodies) and 10 * len(server.bodies) * 1000 / 1e6 <= 0.105
 
 
 # Models of transformers ----------------------------------------------------------------------------------------------
@@ -286,8 +312,6 @@ def test_a_batch_gives_the_replies_of_single_requests(
             split=["test_ood"], runs=str(tmp_path / f"runs{batch_size}"), batch_size=batch_size, max_tokens=6,
             precision="float32", answers="likelihood" if kind == "gemma3" else "generate",
         )  # fmt: skip
-        if kind == "gemma3":
-            monkeypatch.setattr("train.vlm.local.SPELLINGS", {"yes": "true", "no": "false"})
         rows = evaluate(config, log=lambda _: None)
         results.append(
             {(a.setting, a.id): a.reply for a in read_answers(tmp_path / f"runs{batch_size}" / rows[0]["name"])}
@@ -296,7 +320,8 @@ def test_a_batch_gives_the_replies_of_single_requests(
     assert results[0] == results[1] and len(results[0]) == 12
 
 
-def test_what_a_model_lacks_is_one_line(data: dict[str, Path], tmp_path: Path) -> None:
+def test_what_a_model_lacks_is_one_line(data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("train.vlm.local.SPELLINGS", {"true": "true", "false": "false"})  # no tokens of the tiny ones
     tiny_chat.saved("paligemma", tmp_path / "paligemma")
     tiny_chat.saved("llava", tmp_path / "llava")
     config = Evaluation(model=str(tmp_path / "paligemma"), data=str(data["cardinality"]))
@@ -310,6 +335,51 @@ def test_what_a_model_lacks_is_one_line(data: dict[str, Path], tmp_path: Path) -
     (clip / "config.json").write_text('{"model_type": "clip"}')
     with pytest.raises(ValueError, match="model_type=clip is no chat model"):
         ChatModel(replace(config, model=str(clip)))
+
+
+def test_a_text_model_reads_captions_alone(data: dict[str, Path], tmp_path: Path) -> None:
+    import transformers
+
+    library: Any = transformers
+    words = tiny_chat.tokenizer("<s>", "</s>")
+    words.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}Answer:"
+    config = library.LlamaConfig(**tiny_chat.TEXT, vocab_size=len(words))
+    library.LlamaForCausalLM(config).save_pretrained(tmp_path / "llama")
+    words.save_pretrained(tmp_path / "llama")
+    asked = Evaluation(
+        model=str(tmp_path / "llama"), data=str(data["cardinality"]), audit=False, limit=4, setting=["caption"],
+        runs=str(tmp_path / "runs"), max_tokens=4,
+    )  # fmt: skip
+    assert [row["examples"] for row in evaluate(asked, log=lambda _: None)] == [4, 4]
+    with pytest.raises(ValueError, match=r"setting=image: .* takes text alone"):
+        evaluate(replace(asked, setting=["image"]), log=lambda _: None)
+
+
+def test_a_finished_run_is_tested_anew(data: dict[str, Path], tmp_path: Path) -> None:
+    from train.config import Run, Training
+    from train.run import run
+
+    training = Training(steps=2, check_every=2, validation=10)
+    trained = Run(
+        model="uniter", size="tiny", data=str(data["cardinality"]), runs=str(tmp_path), audit=False, training=training,
+        precision="float32",
+    )  # fmt: skip
+    expected = {(r["test_setting"], r["split"]): r for r in run(trained, log=lambda _: None)}
+    folder = tmp_path / next(iter(expected.values()))["name"]
+    again = Evaluation(
+        model=str(folder), data=str(data["cardinality"]), runs=str(tmp_path / "again"), limit=None, audit=False
+    )
+    rows = evaluate(again, log=lambda _: None)
+    assert len(rows) == len(expected) == 6
+    for row in rows:
+        before = expected[row["test_setting"], row["split"]]
+        assert row["origin"] == "trained" and row["examples"] == before["examples"]
+        for name in ("accuracy", "macro_f1", "couples_right", "floor_unbound"):
+            assert row[name] == pytest.approx(before[name]), name
+    with pytest.raises(ValueError, match="holds task=spatiality"):
+        evaluate(replace(again, data=str(data["spatiality"])), log=lambda _: None)
+    with pytest.raises(ValueError, match="form=choice"):
+        evaluate(replace(again, form="choice"), log=lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -342,3 +412,35 @@ def test_the_command_prints_a_table(data: dict[str, Path], tmp_path: Path, capsy
         ])  # fmt: skip
     out = capsys.readouterr().out
     assert "gap (caption minus image) +0.0 points" in out and "best unbound rule" in out
+
+
+# The report ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_report_shows_scores_losses_and_replies(
+    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from analysis.evaluations import losses
+    from analysis.report import main as report
+    from analysis.runs import load
+
+    def confused(text: str, picture: bytes | None) -> str:
+        return answer(text, picture, lambda o: replace(o, shape="circle") if o.shape == "octagon" else o)
+
+    for form in ("true_false", "read"):
+        ask(monkeypatch, Scripted(confused), data["comparison"], tmp_path, form=form)
+    report([str(tmp_path)])
+    out = tmp_path / "report"
+    page, text = ((out / name).read_text() for name in ("evaluations.html", "report.md"))
+    assert "scripted" in page and "Where evaluated models lose accuracy" in text
+    assert (out / "tables" / "evaluations.csv").is_file() and (out / "figures" / "evaluations.svg").is_file()
+    frame = load(tmp_path).evaluations
+    for line in losses(frame).to_dict("records"):
+        of_line = frame[(frame["form"] == "true_false") & (frame["split"] == line["split"])].set_index("test_setting")
+        image, caption = (of_line.loc[setting, "accuracy"] for setting in ("image", "caption"))
+        assert line["image"] == image and line["caption"] == caption == 100 and line["reasoning"] == 0
+        assert line["image"] + line["seeing"] + line["using"] + line["reasoning"] == pytest.approx(100)
+        assert line["gap"] == 0
+    assert losses(frame)["seeing"].sum() > 0
+    replies = json.loads(page.partition('id="data">')[2].partition("</script>")[0])["replies"]
+    assert {reply["outcome"] for reply in replies} >= {"right", "wrong"}

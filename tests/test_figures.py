@@ -26,6 +26,8 @@ from splits import CARDINALITY
 from tests.grid import Accuracy, make_run
 from tests.helpers import ROOT, hashes
 from train.results.store import canonical
+from travlr.config import Count, Image
+from travlr.generate import GenerateArguments, generate_dataset
 from travlr.tasks import TASKS
 
 COUNTS = {"train": 300, "validation": 0, "test_ind": 300, "test_ood": 300}
@@ -37,15 +39,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """A run of each task in each of two settings, and runs on parts of the train split of cardinality."""
     base = tmp_path_factory.mktemp("figures")
     for task in TASKS:
-        settings = [
-            f"task={task}",
-            f"out={base / task}",
-            *(f"count.{s}={n}" for s, n in COUNTS.items()),
-            "image.cell=8",
-        ]
-        done = subprocess.run([sys.executable, "-m", "travlr.generate", *settings, "workers=1"], cwd=ROOT, text=True,
-                              capture_output=True)  # fmt: skip
-        assert not done.returncode, done.stderr
+        config = TASKS[task].Config(count=Count(**COUNTS), image=Image(cell=8))
+        generate_dataset(config, GenerateArguments(str(base / task), workers=1), log=lambda _: None)
         for setting in ("image", "caption"):
             make_run(base / "runs", base / task, right_in(setting), setting=setting)
     for part in SIZES:

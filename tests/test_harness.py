@@ -17,9 +17,9 @@ from render.image import decode
 from tests.chat_server import ChatServer, text_and_picture
 from tests.harness_environments import environment, run_in
 from tests.helpers import called, command
-from tests.oracle import answer
+from tests.oracle import CELL, answer
+from train.results.answers import read_answers
 from train.results.columns import Row
-from train.vlm.answers import read_answers
 from train.vlm.command import main as evaluate_main
 from train.vlm.config import Evaluation, LogSettings
 from train.vlm.evaluation import evaluate
@@ -50,7 +50,7 @@ def write_data(folder: Path, config: Config) -> Path:
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     count = Count(train=50, validation=10, test_ind=20, test_ood=20)
-    config = Cardinality(count=count, image=Image(cell=16))
+    config = Cardinality(count=count, image=Image(cell=CELL))
     return write_data(tmp_path_factory.mktemp("data") / "cardinality", config)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from analysis import figures
 from analysis.report import main as report
 from tests.helpers import ROOT, called, one_line
 from train.config import Run, architecture_of
@@ -82,7 +83,9 @@ def test_a_finished_run_is_read_until_its_code_changes(work: Path, trained: str,
 
 
 def test_it_is_in_the_report(work: Path, trained: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one kind of figures: drawing all takes a while."""
     monkeypatch.chdir(work)
+    monkeypatch.setattr(figures, "FIGURES", {"cells": figures.FIGURES["cells"]})
     assert report(["runs", "--out", "report", "--workers", "1"]) == 0
     assert "my_models:LateFusion" in (work / "report" / "report.md").read_text(encoding="utf-8")
 

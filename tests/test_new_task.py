@@ -100,6 +100,7 @@ def test_training_in_every_setting_and_report(data: Path, tmp_path: Path, monkey
             runs=str(tmp_path / "runs"),
             device="cpu",
             precision="float32",
+            audit=False,
             training=Training(steps=2, check_every=2, validation=16),
         )
         results = run(config, log=lambda *_: None)
@@ -124,7 +125,11 @@ def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "runs"
 
 
-def test_a_fifth_task_and_a_users_model_stand_after_ours_in_the_report(runs: Path) -> None:
+def test_a_fifth_task_and_a_users_model_stand_after_ours_in_the_report(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = {"cells", "objects", "agreement", "calibration", "numbers", "pairs", "quantifiers"}  # of single runs
+    monkeypatch.setattr(figures, "FIGURES", {name: figures.FIGURES[name] for name in figures.FIGURES if name in kinds})
     assert report([str(runs), "--workers", "1"]) == 0
     table = overview(load(runs))
     assert list(dict.fromkeys(column[0] for column in table.columns[2:])) == ["cardinality", "parity"]
@@ -138,10 +143,10 @@ def test_a_fifth_task_and_a_users_model_stand_after_ours_in_the_report(runs: Pat
         "model": ["uniter", OWN_MODEL],
         "setting": ["image"],
     }
-    kinds = {
+    drawn = {
         figure["kind"] for figure in data["figures"] if figure["task"] == "parity" and figure["model"] == OWN_MODEL
     }
-    assert kinds == {"cells", "objects", "agreement", "calibration"}
+    assert drawn == {"cells", "objects", "agreement", "calibration"}
     assert {run["model"] for run in data["runs"] if run["task"] == "parity"} == {"uniter", OWN_MODEL}
     assert all(len(one["examples"]) > 0 for one in data["sets"].values()) and len(data["sets"]) == 2
 

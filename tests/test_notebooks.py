@@ -38,6 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for setting in ("caption", "image")[: 1 + (task == "cardinality")]:
             training = Training(steps=4, check_every=2, validation=20)
             settings: dict[str, Any] = {"size": "tiny", "precision": "float32", "device": "cpu", "task": task}
+            settings["audit"] = False
             optimiser = Optimiser(batch_size=10)
             run(Run(data=data, runs=str(place / "runs"), setting=setting, training=training, optimiser=optimiser,
                     **settings), log=lambda line: None)  # fmt: skip

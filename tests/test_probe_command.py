@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -23,12 +24,12 @@ import yaml
 from PIL import Image
 from safetensors.torch import save_file
 
+from analysis.probe import inputs
 from analysis.probe.command import main, settings, split_list
 from analysis.probe.config import Probe
 from analysis.probe.corpora import predicate_noun
-from analysis.probe.corpora.items import KINDS, Answer
-from analysis.probe.inputs import SCENES_FOLDER
-from analysis.probe.report import mistakes, report
+from analysis.probe.corpora.items import KINDS, Answer, Corpus
+from analysis.probe.report import baselines, mistakes, report
 from analysis.probe.report.metrics import MACRO, MICRO
 from analysis.probe.report.results import Result, load_results
 from analysis.probe.run import probe
@@ -95,16 +96,22 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built: Path) -> Path:
-    """A folder of its own to be in, with our own corpora, and scorers in a module. Figures and thumbnails are not
-    made: they take most of the time, and tests of the report make them."""
+    """An empty folder to be in, with scorers in a module; our own corpora are those of `built`. Figures and thumbnails
+    are not made: they take most of the time, and tests of the report make them."""
     (tmp_path / "my_scorers.py").write_text(SCORERS)
-    shutil.copytree(built, tmp_path / SCENES_FOLDER)
+    monkeypatch.setattr(inputs, "SCENES_FOLDER", str(built))
     monkeypatch.setattr(report, "figures", lambda _: {})
-    monkeypatch.setattr(mistakes, "data_uri", lambda *_: "data:")
+    monkeypatch.setattr(mistakes, "_picture", lambda *_: {"picture": "data:", "pixels": (1, 1)})
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     sys.modules.pop("my_scorers", None)
     return tmp_path
+
+
+@pytest.fixture
+def one_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the baselines that need no model only one is measured: all of them take seconds."""
+    monkeypatch.setattr(baselines, "baselines", functools.partial(baselines.baselines, rules=("hash",)))
 
 
 # Settings ------------------------------------------------------------------------------------------------------------
@@ -160,6 +167,10 @@ def test_help_is_quick_and_whole_and_nothing_heavy_is_loaded_for_mistakes(tmp_pa
 # Our own corpora -----------------------------------------------------------------------------------------------------
 
 
+def own_corpus(kind: str) -> Path:
+    return Path(inputs.SCENES_FOLDER) / f"{kind}-v{FORMAT_VERSION}-s0-{SMALL}"
+
+
 def small(**changed: Any) -> Probe:
     return Probe(**{"count": SMALL, **changed})
 
@@ -184,10 +195,10 @@ def test_without_a_model_the_baselines_answer(here: Path) -> None:
     page = (here / "probes" / "report.html").read_text()
     assert "FLAGGED" not in page and "scene_oracle" in page
     assert all("-floors-" in result.name for result in results)
-    assert probe(small(), **QUIET)[0].floors == results[0].floors
+    assert probe(small(corpus="predicate_noun"), **QUIET)[0].floors == results[1].floors
 
 
-def test_a_scorer_from_python_is_asked_like_any_other(here: Path) -> None:
+def test_a_scorer_from_python_is_asked_like_any_other(here: Path, one_rule: None) -> None:
     from my_scorers import blind  # type: ignore[import-not-found]
 
     config = small(corpus="checklist")
@@ -195,7 +206,7 @@ def test_a_scorer_from_python_is_asked_like_any_other(here: Path) -> None:
     assert (given.model, by_line(given, MICRO).pair_accuracy, by_line(given, MICRO).single) == ("blind", 0, 50)
     assert set(given.floors) == {"blank picture", "other items' pictures"}
     assert {line.value: line.single for line in given.floors["blank picture"]}[MICRO] == 50
-    (named,) = [r for r in probe(small(corpus="checklist", model=["my_scorers:blind"]), **QUIET) if r.model]
+    (named,) = probe(small(corpus="checklist", model=["my_scorers:blind"], floors=False), **QUIET)
     assert named.lines == given.lines and named.name != given.name
     averages = {one["name"]: one["value"] for one in given.averages}
     assert averages["Object"] == 50 and averages["Relation"] is None
@@ -233,16 +244,16 @@ def test_a_scorer_without_code_needs_a_name(here: Path) -> None:
             probe(small(corpus="checklist"), scorer=functools.partial(scorer, sign), **QUIET)
     named: Any = functools.partial(scorer, 1.0)
     named.name = "long"
-    assert probe(small(corpus="checklist"), scorer=named, **QUIET)[-1].model == "long"
+    assert probe(small(corpus="checklist", limit=1, floors=False), scorer=named, **QUIET)[-1].model == "long"
 
 
-def test_overwriting_measures_the_baselines_again_too(here: Path) -> None:
+def test_overwriting_measures_the_baselines_again_too(here: Path, one_rule: None) -> None:
     sign = [1.0]
 
     def scorer(images: Any, texts: Sequence[str]) -> np.ndarray:
         return np.array([sign[0] * len(text) for text in texts])
 
-    asked = small(corpus="predicate_noun")
+    asked = small(corpus="predicate_noun", limit=4)
     probe(asked, scorer=scorer, **QUIET)
     sign[0] = -1.0
     (result,) = probe(replace(asked, overwrite=True, floors=False), scorer=scorer, **QUIET)
@@ -254,7 +265,7 @@ def test_overwriting_measures_the_baselines_again_too(here: Path) -> None:
 
 
 def test_results_by_other_rules_for_several_sentences_stand_beside_each_other(here: Path) -> None:
-    asked = small(corpus="checklist", floors=False, model=["my_scorers:dark"])
+    asked = small(corpus="checklist", floors=False, limit=1, model=["my_scorers:dark"])
     (first,) = probe(asked, **QUIET)
     (second,) = probe(replace(asked, sentences="all"), **QUIET)
     found = load_results(here / "probes")[0]
@@ -270,22 +281,25 @@ def test_a_scorer_of_the_same_name_with_other_code_is_another_run(here: Path) ->
     def scorer(images: Any, texts: Sequence[str]) -> np.ndarray:  # type: ignore[no-redef]
         return np.array([-len(text) for text in texts])
 
-    config = small(corpus="predicate_noun", floors=False)
+    config = small(corpus="predicate_noun", floors=False, limit=4)
     names = {probe(config, scorer=one, **QUIET)[0].name for one in (before, scorer, before)}
     assert len(names) == 2
 
 
 def test_types_data_templates_crops_and_samples_choose_items(here: Path) -> None:
-    axis = [r.corpus for r in probe(small(corpus="checklist", types=["Relation"], data=["grid_swap"]), **QUIET)]
-    assert 0 < axis[0]["items"] < 144
-    (sampled,) = probe(small(corpus="checklist", limit=2), **QUIET)
-    assert {line.total for line in sampled.floors["hash"] if line.by == "axis and source"} == {2}
-    found = [
-        probe(small(corpus="predicate_noun", **change), **QUIET)[0]
-        for change in ({}, {"template": "alt"}, {"cropped": True})
-    ]
-    assert len({result.corpus["digest"] for result in found}) == len({result.corpus["name"] for result in found}) == 3
-    assert all(by["scene_oracle"][0].single == 100 for by in (result.floors for result in found))
+    def chosen(**changed: Any) -> Corpus:
+        (one,) = inputs.probe_inputs(small(**changed), lambda _: None)
+        return one.corpus
+
+    by_type = chosen(corpus="checklist", types=["Relation"], data=["grid_swap"])
+    assert {(item.axis, item.source) for item in by_type.items} == {("Relation/spatial", "grid_swap")}
+    sample = chosen(corpus="checklist", limit=2)
+    assert set(Counter((item.axis, item.source) for item in sample.items).values()) == {2}
+    variants = [chosen(corpus="predicate_noun", **change) for change in ({}, {"template": "alt"}, {"cropped": True})]
+    assert len({corpus.digest for corpus in variants}) == len({corpus.name for corpus in variants}) == 3
+    for corpus in variants:
+        (answers,) = baselines.baselines(corpus, rules=("scene_oracle",)).values()
+        assert {(answer.positives, answer.negatives) for answer in answers} == {((1.0,), (0.0,))}
 
 
 # Published files -----------------------------------------------------------------------------------------------------
@@ -388,9 +402,7 @@ def test_published_rules_ask_the_first_sentences_alone(here: Path) -> None:
 
 def test_result_files_are_measured_without_a_model(here: Path) -> None:
     """The files of our own predicate-noun corpus, with probabilities as the study's models gave them."""
-    probe(small(corpus="predicate_noun", floors=False), **QUIET)
-    (folder,) = (here / "data/probes").glob("predicate_noun-*")
-    records = predicate_noun.read_records(folder)
+    records = predicate_noun.read_records(own_corpus("predicate_noun"))
     random = np.random.default_rng(0)
     answers = [Answer(str(r["id"]), "scored", (random.random(),), (random.random(),)) for r in records]
     predicate_noun.write_results(here / "LXMERT/results.csv", records, answers, "LXMERT", False)
@@ -406,17 +418,15 @@ def test_result_files_are_measured_without_a_model(here: Path) -> None:
     assert result.model == "LXMERT"
 
 
-def random_answers(here: Path, model: str, seed: int) -> tuple[list[dict[str, Any]], list[Answer]]:
+def random_answers(model: str, seed: int) -> tuple[list[dict[str, Any]], list[Answer]]:
     """The triplets of our own predicate-noun corpus, and random answers to them."""
-    probe(small(corpus="predicate_noun", floors=False), **QUIET)
-    (folder,) = (here / "data/probes").glob("predicate_noun-*")
-    records = [record | {"model": model} for record in predicate_noun.read_records(folder)]
+    records = [record | {"model": model} for record in predicate_noun.read_records(own_corpus("predicate_noun"))]
     random = np.random.default_rng(seed)
     return records, [Answer(str(r["id"]), "scored", (random.random(),), (random.random(),)) for r in records]
 
 
-def test_a_folder_of_parts_is_measured_as_the_whole_file(here: Path) -> None:
-    records, answers = random_answers(here, "LXMERT", 0)
+def test_a_folder_of_parts_is_measured_as_the_whole_file(here: Path, one_rule: None) -> None:
+    records, answers = random_answers("LXMERT", 0)
     predicate_noun.write_results(here / "whole/results.csv", records, answers)
     for name, part in (("a", slice(0, 50)), ("b", slice(50, 51)), ("c", slice(51, None))):
         predicate_noun.write_results(here / f"parts/{name}.csv", records[part], answers[part])
@@ -427,9 +437,9 @@ def test_a_folder_of_parts_is_measured_as_the_whole_file(here: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["{model}.csv", "{model}/results.csv"])
-def test_a_folder_of_several_models_gives_a_result_for_each(name: str, here: Path) -> None:
+def test_a_folder_of_several_models_gives_a_result_for_each(name: str, here: Path, one_rule: None) -> None:
     for seed, model in enumerate(("CLIP", "LXMERT")):
-        records, answers = random_answers(here, model, seed)
+        records, answers = random_answers(model, seed)
         predicate_noun.write_results(here / "runs" / name.format(model=model), records, answers)
         if "/" in name:
             cropped = here / "runs" / model / predicate_noun.results_name("normal", True)
@@ -454,7 +464,7 @@ def test_the_folder_of_a_run_is_read_back(here: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_folder_with_a_file_that_holds_no_results_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    records, answers = random_answers(here, "LXMERT", 0)
+    records, answers = random_answers("LXMERT", 0)
     predicate_noun.write_results(here / "runs/a.csv", records, answers)
     for text, told in (("id,score\n1,2\n", "runs/b.csv: lacks the columns"), ("", "runs/b.csv: lacks the columns")):
         (here / "runs/b.csv").write_text(text)
@@ -499,8 +509,7 @@ def test_our_result_files_are_read_back_as_what_they_are(here: Path) -> None:
 
 def test_settings_that_a_corpus_has_no_use_for_are_refused(here: Path) -> None:
     folder = published(here / "published")
-    (built,) = (here / SCENES_FOLDER).glob("predicate_noun-*")
-    records = predicate_noun.read_records(built)
+    records = predicate_noun.read_records(own_corpus("predicate_noun"))
     answers = [Answer(str(record["id"]), "scored", (0.6,), (0.4,)) for record in records]
     predicate_noun.write_results(here / "results.csv", records, answers, "LXMERT", False)
     for config, told in (
@@ -541,7 +550,7 @@ def test_what_is_no_corpus_is_told_of_in_one_line(what: str, here: Path) -> None
 
 
 def test_a_model_that_cannot_be_had_does_not_stop_the_others(here: Path) -> None:
-    config = small(corpus="checklist", model=["nowhere:it", "my_scorers:blind"], floors=False)
+    config = small(corpus="checklist", model=["nowhere:it", "my_scorers:blind"], floors=False, limit=1)
     with pytest.raises(ValueError, match="nowhere") as error:
         probe(config, **QUIET)
     one_line(str(error.value))
@@ -549,7 +558,7 @@ def test_a_model_that_cannot_be_had_does_not_stop_the_others(here: Path) -> None
     assert result.model == "my_scorers:blind"
     with pytest.raises(ValueError, match="nowhere"):
         probe(Probe(corpus="checklist", count=100_000, model=["nowhere:it"]), **QUIET)
-    assert not list((here / "data/probes").glob("*100000*"))  # told before anything was built
+    assert not list(Path(inputs.SCENES_FOLDER).glob("*100000*"))  # told before anything was built
 
 
 def test_one_model_is_in_memory_at_a_time(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -568,7 +577,7 @@ def test_one_model_is_in_memory_at_a_time(here: Path, monkeypatch: pytest.Monkey
         return made
 
     monkeypatch.setattr("analysis.probe.scorers.loading.load", load)
-    probe(small(corpus="predicate_noun", model=["a", "b", "c"], limit=2), **QUIET)
+    probe(small(corpus="predicate_noun", model=["a", "b", "c"], limit=2, floors=False), **QUIET)
     assert there == [0, 0, 0]
 
 
@@ -584,7 +593,7 @@ def test_a_folder_that_cannot_be_written_is_told_of_before_anything_is_built(her
         with pytest.raises(ValueError, match=f"^out={out}: .*notes is a file; name another folder") as error:
             probe(Probe(corpus="checklist", count=100_000, out=out), **QUIET)
         one_line(str(error.value))
-    assert (here / "notes").read_text() == "mine" and not list((here / SCENES_FOLDER).glob("*100000*"))
+    assert (here / "notes").read_text() == "mine" and not list(Path(inputs.SCENES_FOLDER).glob("*100000*"))
 
 
 def test_failures_are_counted_and_the_rest_kept(here: Path) -> None:
@@ -599,8 +608,7 @@ def test_failures_are_counted_and_the_rest_kept(here: Path) -> None:
 
 
 def test_regions_made_elsewhere_are_part_of_what_a_run_is(here: Path, one_thread: None) -> None:
-    folder = here / SCENES_FOLDER / f"predicate_noun-v{FORMAT_VERSION}-s0-{SMALL}"
-    items = scenes.build(folder, 0, SMALL, "predicate_noun", **QUIET).items
+    items = scenes.read(own_corpus("predicate_noun")).items
     features, random = here / "features", np.random.default_rng(0)
     features.mkdir()
     boxes = np.array([[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]], np.float32)
@@ -624,11 +632,13 @@ def test_regions_made_elsewhere_are_part_of_what_a_run_is(here: Path, one_thread
     assert scored[0][0] != scored[1][0] and scored[0][2:] == scored[1][2:]
 
 
-def test_a_checklist_of_scenes_needs_regions_of_each_picture_and_the_blank_one(here: Path, one_thread: None) -> None:
+def test_a_checklist_of_scenes_needs_regions_of_each_picture_and_the_blank_one(
+    here: Path, one_rule: None, one_thread: None
+) -> None:
     """Pictures are found by their names alone, so no two of a corpus may have one; the blank one has a name, too."""
     (here / "features").mkdir()
     random = np.random.default_rng(0)
-    pictures = [path.stem for path in (here / SCENES_FOLDER / f"checklist-v{FORMAT_VERSION}-s0-{SMALL}").rglob("*.png")]
+    pictures = [path.stem for path in own_corpus("checklist").rglob("*.png")]
     for name in (*pictures, "blank"):
         boxes = np.array([[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]], np.float32)
         np.savez(here / f"features/{name}.npz", features=random.standard_normal((2, 8)), norm_bb=boxes)
@@ -682,7 +692,7 @@ def test_weights_are_known_by_what_is_in_them_and_beside_them(here: Path, monkey
 
 
 def test_two_models_are_compared_and_another_function_is_another_run(here: Path) -> None:
-    config = small(corpus="checklist", model=["my_scorers:blind", "my_scorers:dark"], floors=False)
+    config = small(corpus="checklist", model=["my_scorers:blind", "my_scorers:dark"], floors=False, limit=2)
     first = probe(config, **QUIET)
     assert (here / "probes/tables/scenes-checklist-compared.csv").exists()
     (here / "my_scorers.py").write_text(SCORERS + "\n# changed\n")

@@ -565,7 +565,7 @@ def test_a_finished_corpus_is_left_alone_and_a_damaged_one_mended(tmp_path: Path
 def test_a_folder_with_another_corpus_is_refused(change: dict[str, Any], told: str, tmp_path: Path) -> None:
     build(tmp_path / "made", count=144, workers=1, log=lambda _: None)
     before = hashes(tmp_path / "made")
-    with pytest.raises(ValueError, match=f"another corpus.*{told}"):
+    with pytest.raises(ValueError, match=f"another probe corpus.*{told}"):
         build(tmp_path / "made", **{"count": 144, "workers": 1, **change})
     assert hashes(tmp_path / "made") == before
 

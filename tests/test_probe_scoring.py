@@ -16,6 +16,7 @@ from PIL import Image
 
 from analysis.probe.corpora.items import Answer, Corpus, Item, Unreadable, open_picture
 from analysis.probe.report.outcomes import outcomes
+from analysis.probe.scorers import scoring
 from analysis.probe.scorers.scoring import (
     ANSWERS,
     CONFIG,
@@ -169,6 +170,13 @@ def test_only_culprits_fail(trouble: str, batch_size: int, tmp_path: Path) -> No
     assert sum(right(answers)) == len(corpus.items) - len(culprits)
 
 
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the collection of garbage, which takes a second where torch is loaded."""
+    monkeypatch.setattr(scoring, "_free_memory", lambda: None)
+
+
+@pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")])
 def test_a_batch_that_is_too_large_is_halved_and_so_are_those_after_it(error: Exception, tmp_path: Path) -> None:
     def little(scores: np.ndarray, images: Any, texts: Any) -> Any:
@@ -182,6 +190,7 @@ def test_a_batch_that_is_too_large_is_halved_and_so_are_those_after_it(error: Ex
     assert sum(size > 10 for size in seer.sizes) < 10  # not once for each of the batches
 
 
+@pytest.mark.usefixtures("memory")
 def test_one_picture_that_is_too_large_does_not_slow_down_those_after_it(tmp_path: Path) -> None:
     def little(scores: np.ndarray, images: Any, texts: Any) -> Any:
         if any(image.size == (9, 9) for image in images):

@@ -286,7 +286,7 @@ def test_the_command_writes_all_files(
         variation.main(arguments)
     said = capsys.readouterr().out
     assert hashes(out) == before and "finished before" in said and markdown in said
-    with monkeypatch.context() as patch, pytest.raises(ValueError, match=r"another variation \(of other weights\)"):
+    with monkeypatch.context() as patch, pytest.raises(ValueError, match=r"another variation \(weights="):
         patch.setattr("analysis.probe.scorers.models.weights_of", lambda _: "others")
         variation.main(arguments)
     with pytest.raises(ValueError, match="holds another variation"):

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from analysis.probe import command as probe_command
-from docs.gallery import ROOT, gallery, markdown
+from docs.gallery import ROOT, gallery, markdown, styles_captions, styles_picture
+from render.image import decode
 from train.settings import settings as train_settings
 from train.sweep import expand
 from travlr import generate
@@ -49,6 +50,12 @@ def test_gallery_is_fresh() -> None:
         assert (ROOT / "docs" / f"{task}.png").read_bytes() == example.image, "run python docs/gallery.py"
 
 
+def test_the_page_of_styles_is_fresh() -> None:
+    assert styles_captions() in (ROOT / "docs" / "styles.md").read_text(), "run python docs/gallery.py"
+    shown = decode((ROOT / "docs" / "styles.png").read_bytes())
+    assert shown.tobytes() == decode(styles_picture()).tobytes(), "run python docs/gallery.py"
+
+
 def test_readme_is_short() -> None:
     assert len(README.read_text().splitlines()) <= MOST_LINES
 
@@ -68,7 +75,9 @@ def test_generate_commands_are_valid(command: str) -> None:
 def test_train_commands_are_valid(command: str) -> None:
     arguments = shlex.split(command)
     if "-m" in arguments:
-        assert expand([argument for argument in arguments if argument not in ("-m", "--list")])
+        arguments = [argument for argument in arguments if argument not in ("-m", "--list")]
+        one_seed = [] if any(argument.startswith("seed=") for argument in arguments) else ["seed=0"]
+        assert expand([*arguments, *one_seed])  # other seeds give runs that are valid as well
     elif not is_help(command):
         train_settings(arguments)
 

@@ -53,7 +53,7 @@ def test_bootstrap_of_clusters_is_that_of_drawing_them_one_by_one() -> None:
     second = logits(answers, 0.7, RANDOM)
     found = paired(answers, first, second, scenes)
     draws = []
-    for _ in range(1500):
+    for _ in range(800):
         rows = np.concatenate([np.flatnonzero(scenes == scene) for scene in RANDOM.integers(0, 60, 60)])
         draws.append(macro(answers[rows], first[rows]) - macro(answers[rows], second[rows]))
     low, high = np.percentile(draws, [2.5, 97.5])
@@ -77,7 +77,7 @@ def test_scenes_count_once_in_the_test() -> None:
 
 def test_paired_interval_covers_and_the_test_keeps_its_level() -> None:
     """Of simulated pairs with correlated scenes, 95 % of intervals hold the true difference, of 0 here."""
-    covered, claimed, times = 0, 0, 300
+    covered, claimed, times = 0, 0, 200
     for number in range(times):
         random = np.random.default_rng([7, number])
         scenes = np.repeat(np.arange(150), 3)

@@ -506,8 +506,11 @@ def configs(draw: st.DrawFn) -> Config:
     return draw(st.sampled_from(choices))()
 
 
+MOST = 150  # examples of each split
+
+
 @given(configs())
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_config_gives_what_it_promises_or_is_refused(config: Config) -> None:
     try:
         task = make_sampler(config)
@@ -518,8 +521,8 @@ def test_any_config_gives_what_it_promises_or_is_refused(config: Config) -> None
     seen: set[tuple[bytes, int]] = set()
     total = 0
     for split in SPLITS:
-        count = min(task.limits[split], 400)
-        assert count >= getattr(config.count, split) or count == 400
+        count = min(task.limits[split], MOST)
+        assert count >= min(getattr(config.count, split), MOST)
         if count:
             batch = task.examples(split, 0, count)
             seen |= {(g.tobytes(), int(q)) for g, q in zip(batch.grid, batch.query, strict=True)}

@@ -36,13 +36,13 @@ from travlr.generate import GenerateArguments, Generator, generate_dataset
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SMALL = Training(steps=4, check_every=2, validation=60)
+SMALL = Training(steps=4, check_every=2, validation=20)
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = str(tmp_path_factory.mktemp("data") / "cardinality")
-    count = Count(train=200, validation=60, test_ind=60, test_ood=60)
+    count = Count(train=200, validation=20, test_ind=20, test_ood=20)
     generate_dataset(Cardinality(count=count), GenerateArguments(out=folder, workers=1), log=lambda line: None)
     return folder
 
@@ -76,7 +76,7 @@ def test_every_model_in_every_setting(data: str, tmp_path: Path, model: str, set
     ]
     folder = tmp_path / rows[0]["name"]
     found = read_predictions(folder).to_pandas()
-    assert len(found) == 60 * len(rows)
+    assert len(found) == 20 * len(rows)
     for row in rows:
         part = found[(found.test_setting == row["test_setting"]) & (found.split == row["split"])]
         assert row["macro_f1"] == pytest.approx(100 * f1_score(part.answer, part.logit > 0, average="macro"))
@@ -121,7 +121,7 @@ from train.run import run
 from travlr import Cardinality, Count, GenerateArguments, generate_dataset
 
 count = Count(train=2000, validation=20, test_ind=20, test_ood=20)  # enough for an audit in several processes
-generate_dataset(Cardinality(count=count), GenerateArguments(out="made", workers=2), log=lambda line: None)
+generate_dataset(Cardinality(count=count), GenerateArguments(out="made", workers=1), log=lambda line: None)
 training = Training(steps=2, check_every=2, validation=20)
 settings = {"size": "tiny", "precision": "float32", "device": "cpu", "optimiser": Optimiser(batch_size=8)}
 rows = run(Run(data="made", training=training, **settings), log=lambda line: None)
@@ -130,7 +130,7 @@ print(len(rows), "rows")
 
 
 def test_a_script_needs_no_guard(tmp_path: Path) -> None:
-    """Though processes write the dataset and audit it, where there are several processors."""
+    """Though processes audit the dataset, where there are several processors."""
     (tmp_path / "script.py").write_text(SCRIPT)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
@@ -285,7 +285,7 @@ def test_a_task_that_the_data_are_not_of_is_refused(data: str, tmp_path: Path) -
 
 def test_start_goes_on_from_a_finished_run(data: str, tmp_path: Path) -> None:
     first = run(tiny(data, tmp_path), log=lambda line: None)
-    training = Training(steps=None, epochs=2, stream=False, examples=50, check_every=None, validation=60)
+    training = Training(steps=None, epochs=2, stream=False, examples=50, check_every=None, validation=20)
     start = str(tmp_path / first[0]["name"])
     rows = run(tiny(data, tmp_path, setting="image", start=start, training=training), log=lambda line: None)
     assert rows[0]["weights"] == f"run {first[0]['name']}"
@@ -317,7 +317,7 @@ def test_unlabelled_pairs_beside_labelled_examples(data: str, tmp_path: Path, mo
 
 def test_a_model_that_sees_no_places_has_its_impossible_scores_marked(tmp_path: Path) -> None:
     folder = str(tmp_path / "spatiality")
-    count = Count(train=60, validation=60, test_ind=60, test_ood=60)
+    count = Count(train=60, validation=20, test_ind=20, test_ood=20)
     generate_dataset(Spatiality(count=count), GenerateArguments(out=folder, workers=1), log=lambda line: None)
     for context, marks in (("none", 2), ("auto", 0)):
         config = tiny(folder, tmp_path, model="visualbert", setting="image", task="spatiality")
@@ -331,7 +331,7 @@ def test_a_model_that_sees_no_places_has_its_impossible_scores_marked(tmp_path: 
 
 def test_shuffled_answers_cannot_be_learned_and_others_can(tmp_path: Path) -> None:
     """In a small world, in which the number of objects gives the number that the query asks about."""
-    count = Count(train=16, validation=100, test_ind=400, test_ood=60)
+    count = Count(train=16, validation=20, test_ind=400, test_ood=20)
     small: dict[str, Any] = {"numbers": [1, 4], "distractors": [1, 1], "total": "released", "scope": "queried"}
     small["held_out"] = {"square": [1, 4], "circle": [2, 3], "triangle": []}
     world = World(shapes=("square", "circle", "triangle"))
@@ -340,7 +340,7 @@ def test_shuffled_answers_cannot_be_learned_and_others_can(tmp_path: Path) -> No
     generate_dataset(config, GenerateArguments(out=folder, workers=1), log=lambda line: None)
     chance = {}
     for shuffled in (True, False):
-        training = Training(steps=150, check_every=150, validation=100, shortest_first=0.0, shuffled=shuffled)
+        training = Training(steps=150, check_every=150, validation=20, shortest_first=0.0, shuffled=shuffled)
         optimiser = Optimiser(learning_rate=2e-3)
         changes: dict[str, Any] = {"setting": "image", "training": training}
         settings = replace(tiny(folder, tmp_path / "runs", **changes), optimiser=optimiser)

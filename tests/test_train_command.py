@@ -322,8 +322,12 @@ def test_there_is_a_size_for_every_experiment() -> None:
 @pytest.mark.parametrize("scale", [[], ["+scale=paper"]], ids=["default", "paper"])
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_run_of_every_experiment_is_valid(name: str, scale: list[str]) -> None:
+    size = SIZES[name]
+    if scale and name != "few_shot":  # whose grid names its tasks; elsewhere the scale does not depend on the task
+        scale = [*scale, "task=cardinality"]
+        size = sum(run.task == "cardinality" for run in runs_of(f"experiment={name}"))
     runs = runs_of(f"experiment={name}", *scale)
-    assert len({repr(run) for run in runs}) == len(runs) == SIZES[name]
+    assert len({repr(run) for run in runs}) == len(runs) == size > 0
     assert {run.experiment for run in runs} == {name}
     assert {run.scale for run in runs} == {"paper" if scale else None}
 

@@ -175,7 +175,8 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(
     arguments = [*SETTINGS, f"format={layout}", "workers=1"]
     total = moments(tmp_path, *arguments)
     assert total > 50
-    some = sorted({*range(1, 8), *range(8, total, total // 6), *range(total - 10, total + 1)})
+    first = range(1, 8) if layout == "parquet" else ()  # which all formats share
+    some = sorted({*first, *range(8, total, total // 6), *range(total - 10, total + 1)})
     kill(tmp_path, some, *arguments)
     for moment in some:
         write(tmp_path / str(moment), format=layout)
@@ -563,8 +564,9 @@ def test_a_worker_that_dies_is_one_line(tmp_path: Path) -> None:
 
 
 def test_ray_writes_the_same_bytes_and_its_errors_are_one_line(
-    whole: dict[str, dict[str, str]], tmp_path: Path
+    whole: dict[str, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("RAY_TASK_MAX_RETRIES", "0")  # each would start another worker, which dies as well
     try:
         import ray
     except ImportError:
@@ -573,7 +575,7 @@ def test_ray_writes_the_same_bytes_and_its_errors_are_one_line(
     assert generate([*SETTINGS, f"out={out}", "format=imagefolder", "executor=ray", "workers=2"]) == 0
     assert hashes(out) == whole["imagefolder"] and not ray.is_initialized()
     environment = {"env_vars": {"PYTHONPATH": str(ROOT)}}
-    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env=environment)
+    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, runtime_env=environment)
     try:
         with pytest.raises(ValueError, match="has 49 rows, not 50"):
             plan = failing(tmp_path / "d", "missing")

@@ -13,9 +13,11 @@ from render.image import CONTENT_VERSION
 from train.config import ARCHITECTURES, CHECKPOINT_FILES, RENDERED, Run
 from train.data.text import vocabulary
 from train.results.store import read_config, run_name
+from travlr.config import Style
 from travlr.files import path_digest
 from travlr.formats.manifest import read_manifest
 from travlr.plugins import import_name
+from travlr.tasks import config_from_dict
 
 # Where files lie, what a run computes on and what it reports: none of it changes a result.
 EXCLUDED = ("runs", "data", "audit", "experiment", "device", "devices", "strategy", "logger", "save_minutes")
@@ -23,20 +25,21 @@ INPUT_VERSION = 1  # raise it when the code changes what a model is given: pixel
 RECOGNISER = Path(__file__).parent / "regions" / "recogniser.safetensors"
 
 
-def fingerprint(config: Run, **resolved: Any) -> dict[str, Any]:
+def fingerprint(config: Run, caption_style: str = Style.caption, **resolved: Any) -> dict[str, Any]:
     """All that the results of a run depend on: its settings, files by their digest, what the model is given, and what
-    was `resolved`."""
+    was `resolved`. caption_style: of its dataset."""
     digests = with_digests(config)
     values = dataclasses.asdict(replace(digests, regions=digests.model_regions))
     values = {name: value for name, value in values.items() if name not in EXCLUDED}
-    return values | {"inputs": _inputs(config)} | resolved
+    return values | {"inputs": _inputs(config, caption_style)} | resolved
 
 
-def _inputs(config: Run) -> dict[str, Any]:
+def _inputs(config: Run, caption_style: str) -> dict[str, Any]:
     """What a model is given, beside the settings: the vocabulary, the features of regions, our own model's code."""
     inputs: dict[str, Any] = {"version": INPUT_VERSION, "rendering": CONTENT_VERSION}
     if config.pretrained is None and config.tokenizer is None:
-        inputs["vocabulary"] = hashlib.sha256("\n".join(vocabulary(config.task)).encode()).hexdigest()[:16]
+        words = vocabulary(config.task, caption_style)
+        inputs["vocabulary"] = hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
     if config.architecture.sees == "regions" and config.regions.source in RENDERED:
         inputs["recogniser"] = str(path_digest(str(RECOGNISER)))[:16]
     if config.model not in ARCHITECTURES:
@@ -80,8 +83,9 @@ def _checkpoint(name: str | None) -> str | None:
 
 def run_folder(config: Run) -> Path:
     """The folder of a run, which need not exist. Raises `ValueError` if its dataset is not generated yet."""
-    digest = read_manifest(dataset_folder(config))["content_digest"]
-    return Path(config.runs) / run_name(fingerprint(config, dataset=digest))
+    manifest = read_manifest(dataset_folder(config))
+    style = (config_from_dict(manifest["config"]).style if manifest["config"] else Style()).caption
+    return Path(config.runs) / run_name(fingerprint(config, style, dataset=manifest["content_digest"]))
 
 
 def dataset_folder(config: Run) -> Path:

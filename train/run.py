@@ -39,6 +39,7 @@ from train.results.columns import TEST_SPLITS, Row, main_test_setting
 from train.results.provenance import provenance
 from train.results.store import finish_run, is_finished, read_config, read_results, result_row, start_run
 from travlr.cli import Log
+from travlr.config import Style
 from travlr.files import path_digest
 
 
@@ -54,7 +55,7 @@ def run(config: Run, log: Log = print) -> list[Row]:
     source = TrainingDataset(prepare_dataset(config, log) if is_main_process() else dataset_folder(config))
     if source.task != config.task:
         raise ValueError(f"data={source.folder}: holds task={source.task}, not task={config.task}")
-    known = fingerprint(config, dataset=source.digest)
+    known = fingerprint(config, source.style.caption, dataset=source.digest)
     folder = start_run(Path(config.runs), known, data=str(source.folder))
     if is_finished(folder):
         log(f"{folder}: finished before; its results follow")
@@ -124,7 +125,12 @@ def load_data(config: Run, source: TrainingDataset, cache: Path, device: str, lo
 
     Raises `ValueError` where a file of features lacks a picture of the test splits, before any training.
     """
-    tokenizer = tokenizer_for(config)
+    if config.reader.steps and source.style.caption != Style.caption:
+        raise ValueError(
+            f"reader.steps={config.reader.steps}: a reader writes sentences, but the captions of {source.folder} have "
+            f"style.caption={source.style.caption}; use reader.steps=0, or another dataset"
+        )
+    tokenizer = tokenizer_for(config, source.style.caption)
     visual = visual_settings(config, cache)
     if config.reader.steps:
         visual = replace(visual, reader=reader_of(config, source, tokenizer, visual, device, log).captions)
@@ -152,7 +158,7 @@ def make_learner(config: Run, data: RunData, log: Log) -> tuple[Learner, str, in
         config.training.loss,
     )
     if config.start:
-        weights = start_from(config, learner)
+        weights = start_from(config, learner, data.source.style.caption)
     return learner, weights, examples
 
 
@@ -174,17 +180,20 @@ def reader_of(
     return cached_reader(folder, source.generator, tokenizer, visual, *key, where, log)
 
 
-def start_from(config: Run, learner: Learner) -> str:
+def start_from(config: Run, learner: Learner, caption_style: str) -> str:
     """Load the weights of a finished run and return its name. Raises `ValueError` if it is not finished or of another
     model."""
     folder = Path(str(config.start))
-    saved, wanted = read_config(folder)["config"], fingerprint(config)
+    saved, wanted = read_config(folder)["config"], fingerprint(config, caption_style)
     for name in ("model", "size", "controlled", "pretrained", "tokenizer"):
         if saved.get(name) != wanted[name]:
             raise ValueError(f"start={folder}: has {name}={saved.get(name)}; give the same, not {wanted[name]}")
     contexts = [settings["regions"].get("context", "none") for settings in (saved, wanted)]
     if contexts[0] != contexts[1]:
         raise ValueError(f"start={folder}: has regions.context={contexts[0]}; give the same, not {contexts[1]}")
+    words = [settings.get("inputs", {}).get("vocabulary") for settings in (saved, wanted)]
+    if words[0] != words[1]:
+        raise ValueError(f"start={folder}: knows other words; give data of the same task and style.caption")
     if not is_finished(folder):
         raise ValueError(f"start={folder}: this run is not finished; run it to its end first")
     try:
@@ -194,10 +203,10 @@ def start_from(config: Run, learner: Learner) -> str:
     return f"run {folder.name}"
 
 
-def tokenizer_for(config: Run) -> WordTokenizer:
+def tokenizer_for(config: Run, caption_style: str = Style.caption) -> WordTokenizer:
     """The checkpoint's own tokenizer, or the grammar's."""
     if config.pretrained is None and config.tokenizer is None:
-        return WordTokenizer(grammar_tokenizer(config.task))
+        return WordTokenizer(grammar_tokenizer(config.task, caption_style))
     if config.tokenizer is None:
         return WordTokenizer(tokenizer_of(str(config.pretrained), config.model))
     try:

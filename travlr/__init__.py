@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # type checkers do not run `__getattr__`
 
     from travlr.config import Count as Count
     from travlr.config import Image as Image
+    from travlr.config import Style as Style
     from travlr.dataset import Example as Example
     from travlr.dataset import open_dataset as open_dataset
     from travlr.generate import GenerateArguments as GenerateArguments
@@ -45,6 +46,7 @@ _HOME = {
     "Quantifiers": "tasks.quantifiers",
     "Query": "scene",
     "Spatiality": "tasks.spatiality",
+    "Style": "config",
     "World": "scene",
     "generate_dataset": "generate",
     "iterate": "generate",

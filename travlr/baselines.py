@@ -26,12 +26,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from render.text import CAPTION_STYLES
 from travlr import cli
+from travlr.config import Style
 from travlr.files import regular, replacing
 from travlr.formats import LAYOUTS
 from travlr.formats.manifest import read_manifest
 from travlr.scene import SPLITS
-from travlr.tasks import TASKS
+from travlr.tasks import TASKS, config_from_dict
 
 COLUMNS = ("query_form", "caption", "objects", "answer", "task")
 ROWS = 32_000  # of each split, at most
@@ -343,7 +345,21 @@ def read_split(folder: Path, manifest: dict[str, Any], split: str) -> pa.Table:
     for table in layout.read(folder, manifest, split, 0, rows):
         sizes = pa.compute.binary_length(table["image"].combine_chunks().field("bytes"))
         parts.append(table.select(COLUMNS).append_column("picture", sizes))
-    return pa.concat_tables(parts)
+    whole = pa.concat_tables(parts)
+    style = config_from_dict(manifest["config"]).style if manifest["config"] else Style()
+    return whole if CAPTION_STYLES[style.caption].ordered else in_reading_order(whole)
+
+
+def in_reading_order(table: pa.Table) -> pa.Table:
+    """A table with the objects of each row in the order in which a grid of words shows them."""
+    objects = table["objects"].combine_chunks()
+    example = np.repeat(np.arange(len(table)), objects.value_lengths().to_numpy())
+    things = objects.flatten()
+    row, column = (things.field(name).to_numpy() for name in ("row", "column"))
+    lengths = np.bincount(example, minlength=len(table))
+    offsets = pa.array(np.concatenate([[0], lengths.cumsum()]).astype(np.int32))
+    sorted_objects = pa.ListArray.from_arrays(offsets, things.take(pa.array(np.lexsort((column, row, example)))))
+    return table.set_column(table.column_names.index("objects"), "objects", sorted_objects)
 
 
 def word_lists(train: pa.Table) -> tuple[list[str], list[str]]:

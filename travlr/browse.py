@@ -31,20 +31,22 @@ import pyarrow.compute as pc
 
 from render.image import decode
 from travlr import cli
+from travlr.audit.pictures import renderer_of
 from travlr.audit.rows import QUERY, TOTAL, score
 from travlr.baselines import best_unbound, dataset_baselines
+from travlr.config import Config, Style
 from travlr.files import replacing
 from travlr.formats import LAYOUTS
 from travlr.formats.columns import OBJECT, damage
 from travlr.formats.manifest import MANIFEST, has_manifest, read_manifest
 from travlr.scene import COLOURS, SHAPES, column_name
-from travlr.tasks import TASKS
+from travlr.tasks import TASKS, config_from_dict
 
 TEMPLATE, SHARED = (Path(__file__).with_name(name) for name in ("browse.html", "page.html"))
 MARK = b"<!doctype html><!-- a page of travlr.browse -->"  # how each page begins, so that no other file is overwritten
 NAME = "browse.html"
 SHRUNK = 384  # pixels along the longer side of a picture that is too large to embed as it is
-LARGEST = 6000  # bytes of a PNG that is embedded as it is
+LARGEST = 10_000  # bytes of a PNG that is embedded as it is
 BASELINES = {QUERY: "query alone", TOTAL: "query and number of objects"}  # of the audit's rules
 LONGEST = 150  # values along one axis of a heat map
 COUNTS_NOTE = "Each number counts the examples whose scene shows a pair, whether the query is true or false."
@@ -175,6 +177,7 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
     task = task_of(list(surveys.values()))
     with damage(folder / MANIFEST):
         settings = dict(settings_of(manifest["config"] or {}))
+        style_config = config_from_dict(manifest["config"]) if "style" in (manifest["config"] or {}) else None
     return {
         "task": task,
         "facts": facts_of(manifest, settings),
@@ -182,13 +185,24 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
         "splits": [{"name": name, "counts": list(map(_joined, s.counts.items()))} for name, s in surveys.items()],
         "baselines": [*baselines(surveys), *unbound(folder)],
         "note": f"{COUNTS_NOTE} {TASKS[task].pair_note}",
+        "style": style_of(style_config),
         "maps": list(heat_maps(task, {pair for s in surveys.values() for pair in s.counts})),
         "examples": [
-            example(split, row) | {"couple": f"{split} {number // 2}" if s.couples else None}
+            example(split, row, style_config) | {"couple": f"{split} {number // 2}" if s.couples else None}
             for split, s in surveys.items()
             for number, row in enumerate(s.rows)
         ],
     }
+
+
+def style_of(config: Config | None) -> dict[str, Any]:
+    """The style of captions, and where in a picture its cells lie: left, top, right, bottom as fractions.
+
+    config: of a dataset in other styles than the default ones, None for one in these.
+    """
+    if config is None:
+        return {"caption": Style.caption, "area": [0, 0, 1, 1]}
+    return {"caption": config.style.caption, "area": renderer_of(config).area}
 
 
 def baselines(surveys: dict[str, Survey]) -> Iterator[tuple[str, dict[str, float]]]:
@@ -231,15 +245,18 @@ def axis(values: set[str]) -> list[str]:
     return sorted(values, key=lambda value: ([places.get(w, len(places)) for w in reversed(value.split())], value))
 
 
-def example(split: str, row: dict[str, Any]) -> dict[str, Any]:
+def example(split: str, row: dict[str, Any], config: Config | None) -> dict[str, Any]:
     """One row as the page shows it."""
     data, pixels = picture(row["image"]["bytes"], row["id"])
     preface = ENDS_PREFACE.search(row["caption"])
+    grid = [ord(preface[1]) - ord("A") + 1, int(preface[2])] if preface else None
+    if config and config.style.caption != Style.caption:
+        grid = [config.world.columns, config.world.rows]
     return {
         "split": split,
         "picture": base64.b64encode(data).decode(),
         "pixels": pixels,
-        "grid": [ord(preface[1]) - ord("A") + 1, int(preface[2])] if preface else None,
+        "grid": grid,
         "pair": " ".join(row["pair"]),
         "objects": [[o[field.name] for field in OBJECT] for o in row["objects"]],
         **{name: row[name] for name in ("id", "caption", "query", "answer")},
@@ -275,7 +292,7 @@ def facts_of(manifest: dict[str, Any], settings: dict[str, str]) -> list[tuple[s
     """The facts at the head of the page, as far as the config has them."""
     sides = [settings[name] for name in ("world.columns", "world.rows") if name in settings]
     named = {"colours": "world.colours", "shapes": "world.shapes", "sizes": "world.sizes"}
-    named |= {"queries by": "query_by", "seed": "seed"}
+    named |= {"queries by": "query_by", "seed": "seed", "pictures": "style.image", "captions": "style.caption"}
     facts = [("grid", " × ".join(sides)), *((label, settings.get(name, "")) for label, name in named.items())]
     facts.append(("format", f"{manifest['layout']}{'' if settings else ' (of unknown settings)'}"))
     facts.append(("content digest", str(manifest.get("content_digest") or "")))

@@ -14,6 +14,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from render.image import IMAGE_STYLES
+from render.text import CAPTION_STYLES
 from travlr.scene import SPLITS, World, check_types
 
 QUERY_BY = ("shape", "colour", "both")
@@ -24,8 +26,8 @@ COUPLES = ("independent", "exchanged")
 def option(default: Any, help: str, added: bool = False) -> Any:
     """A field of a config with its default (copied where it is a list or a dict) and its line of `--help`.
 
-    added: a setting that earlier versions lack. Manifests leave it out where it has its default, so that datasets of
-    earlier versions stay the same.
+    added: a setting, or group of settings, that earlier versions lack. Manifests leave it out where it has its default,
+    so that datasets of earlier versions stay the same.
     """
     metadata = {"help": help, "added": added}
     if isinstance(default, list | dict):
@@ -96,6 +98,19 @@ class Image:
 
 
 @dataclass(frozen=True)
+class Style:
+    """How scenes are drawn and worded. It never changes what is true."""
+
+    image: str = option("plain", f"of pictures: {', '.join(IMAGE_STYLES)}")
+    caption: str = option("sentences", f"of captions: {', '.join(CAPTION_STYLES)}")
+
+    def __post_init__(self) -> None:
+        check_types(self, "style.")
+        check_choice("style.image", self.image, IMAGE_STYLES)
+        check_choice("style.caption", self.caption, CAPTION_STYLES)
+
+
+@dataclass(frozen=True)
 class Config:
     """The settings of every task."""
 
@@ -104,6 +119,7 @@ class Config:
     query_by: str = option("shape", "shape, colour or both (red circle)")
     world: World = field(default_factory=World)
     image: Image = field(default_factory=Image)
+    style: Style = option(Style(), "", added=True)
     count: Count = field(default_factory=Count)
     couples: str = option(
         "independent",

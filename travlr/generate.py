@@ -8,7 +8,6 @@ if __name__ == "__main__":
     start_command("generate", "travlr.generate")
 
 import functools
-import hashlib
 import json
 import operator
 import os
@@ -21,8 +20,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from render.image import CONTENT_VERSION, Renderer
-from render.text import Captioner
+from render.image import Renderer, make_renderer
+from render.text import make_captioner
 from travlr import cli
 from travlr.config import Config, check_choice, config_dict, option
 from travlr.dataset import Example, examples_of
@@ -48,7 +47,7 @@ class Generator:
         self.task = make_task(config)
         self.sampler = Sampler(self.task)
         self.renderer = renderer_of(config)
-        self._captioner = Captioner(config.world)
+        self._captioner = make_captioner(config.style.caption, config.world)
         queries, world = self.task.queries, config.world
         self._texts = pa.array([query_text(q) for q in queries])
         self._forms = pa.array([query_form(q) for q in queries])
@@ -109,14 +108,8 @@ class Generator:
 
 def renderer_of(config: Config) -> Renderer:
     image = config.image
-    return Renderer(config.world, image.cell, {size: getattr(image, size) for size in config.world.sizes})
-
-
-def sprites_digest(renderer: Renderer) -> str:
-    """Digest of every sprite: with the objects column it fixes every pixel."""
-    digest = hashlib.sha256(f"{CONTENT_VERSION} {renderer.rgb_sprites.shape}".encode())
-    digest.update(renderer.rgb_sprites.tobytes())
-    return digest.hexdigest()
+    spans = {size: getattr(image, size) for size in config.world.sizes}
+    return make_renderer(config.style.image, config.world, image.cell, spans)
 
 
 @functools.lru_cache(maxsize=4)
@@ -208,7 +201,7 @@ def generate_dataset(
         rows_per_file=job.rows_per_file,
         about={"config": config_dict(config), "held_out": maker.task.held_out()},
         tables=Tables(json.dumps(config_dict(config))),
-        pixels=None if job.format == "original" else sprites_digest(maker.renderer),
+        pixels=None if job.format == "original" else maker.renderer.digest(),
     )
     return write_dataset(
         plan, card=write_card, workers=job.workers, executor=job.executor, overwrite=job.overwrite, log=log
@@ -259,6 +252,7 @@ def main(arguments: list[str]) -> int:
     cli.without_pandas()
     config, job = settings(arguments)
     try:
+        LAYOUTS[job.format].check(config_dict(config))
         generator(config)
     except ValueError as error:
         raise cli.UsageError(str(error)) from None

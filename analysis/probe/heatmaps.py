@@ -155,25 +155,29 @@ HeatMapFunction = Callable[[ModelScorer, Image.Image, str], list[np.ndarray]]
 
 def single(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
     """One encoder for words and picture: its inputs are words, then regions, or words, class token and patches."""
-    words = scorer.parts.words(text)
     inputs, prepared = graph(scorer, image, text)
     attention = with_gradients(scorer, SELF[type(scorer.parts.model).__name__], inputs)
     length = inputs["tokens" if "tokens" in inputs else "input_ids"].shape[1]
     rows = relevance(attention)[:, length:]  # (S, R)
     rows = rows[:, 1:] if "seen" in inputs else rows  # ViLT's class token of the picture
-    paint = painter(scorer.parts, image, prepared)
-    return [paint(rows[0]), *(paint(rows[places].sum(0)) for _, places in words)]
+    return _painted(scorer, image, text, prepared, rows, rows[0])
 
 
 def crossed(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
     """Cross-attention from words to the picture."""
-    words = scorer.parts.words(text)
     inputs, prepared = graph(scorer, image, text)
     attention = with_gradients(scorer, CROSS[type(scorer.parts.model).__name__], inputs)
     rows = torch.stack([positive_attention(weights, gradient) for weights, gradient in attention]).mean(0)  # (L, R)
     rows = rows if "boxes" in prepared else rows[:, 1:]  # the picture's class token
+    return _painted(scorer, image, text, prepared, rows, rows.sum(0))
+
+
+def _painted(
+    scorer: ModelScorer, image: Image.Image, text: str, prepared: Tensors, rows: Tensor, sentence: Tensor
+) -> list[np.ndarray]:
+    """The maps of the sentence (R,), and of each word from the rows (S, R) of its tokens."""
     paint = painter(scorer.parts, image, prepared)
-    return [paint(rows.sum(0)), *(paint(rows[places].sum(0)) for _, places in words)]
+    return [paint(sentence), *(paint(rows[places].sum(0)) for _, places in scorer.parts.words(text))]
 
 
 def dual(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:

@@ -34,6 +34,7 @@ from analysis.probe.corpora.checklist import leaves_folder, write_corpus
 from analysis.probe.corpora.items import Corpus, Item
 from analysis.probe.corpora.lexicon import TABLES, Lexicon, normalize, read_tables
 from analysis.probe.corpora.taxonomy import MAX_PIXELS, brief, is_length, location_class, size_class
+from analysis.probe.folders import reading
 from travlr import cli
 
 TRIES = 50  # candidate words per record
@@ -66,19 +67,14 @@ def read_annotations(path: Path | str) -> list[AnnotatedPicture]:
     """Annotated pictures from JSON lines (see above). Raises `ValueError`, one line with file and line, for an
     unreadable file, values of another type, a picture that leaves its folder, and a repeated picture."""
     pictures: dict[str, AnnotatedPicture] = {}
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                picture = _picture(line, f"{path}: line {number}")
-                if picture.image in pictures:
-                    raise ValueError(f"{path}: line {number}: {picture.image} is there already; give it one line")
-                pictures[picture.image] = picture
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from None
-    except UnicodeError:
-        raise ValueError(f"{path}: is not text in UTF-8") from None
+    with reading(path), open(path, encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            picture = _picture(line, f"{path}: line {number}")
+            if picture.image in pictures:
+                raise ValueError(f"{path}: line {number}: {picture.image} is there already; give it one line")
+            pictures[picture.image] = picture
     return list(pictures.values())
 
 

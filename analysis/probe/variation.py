@@ -33,8 +33,9 @@ from PIL import Image
 from analysis.probe import model_options
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.corpora.taxonomy import LOCATIONS, location_class, size_class
+from analysis.probe.folders import is_begun, write_files
 from analysis.probe.scenes.pasting import SIDE, box_of, object_from, picture_from, placed, scene, shape_picture
-from travlr import cli, files
+from travlr import cli
 from travlr.scene import COLOURS, SHAPES
 
 if TYPE_CHECKING:
@@ -291,7 +292,7 @@ def write(
 
     Raises `ValueError` where the folder holds other files.
     """
-    _check(folder, about)
+    _is_begun(folder, about)
     from analysis.panels import save
 
     with tempfile.TemporaryDirectory() as temporary:
@@ -307,28 +308,12 @@ def write(
         "pictures.png": picture.getvalue(),
         TABLE: markdown(frame, about).encode(),
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    with files.locked(folder):
-        for name, data in written.items():
-            files.put_file(folder, name, [data])
-        files.close(folder)
+    write_files(folder, written)
 
 
-def _check(folder: Path, about: dict[str, Any]) -> bool:
-    """Whether this variation is finished. Raises `ValueError` where the folder holds something else."""
-    if (folder / RECORD).is_file():
-        try:
-            held = json.loads((folder / RECORD).read_bytes())
-        except ValueError:
-            held = None
-        settings = {key: value for key, value in about.items() if key != "versions"}
-        held = held if isinstance(held, dict) else {}
-        if other := [key for key, value in settings.items() if held.get(key) != value]:
-            raise ValueError(f"{folder} holds another variation (of other {other[0]}); name another folder with --out")
-        return (folder / TABLE).is_file()
-    if folder.exists() and any(p.name != files.WORK for p in (folder.iterdir() if folder.is_dir() else [folder])):
-        raise ValueError(f"{folder} is not empty and holds no variation; name another folder with --out")
-    return False
+def _is_begun(folder: Path, about: dict[str, Any]) -> bool:
+    settings = {name: value for name, value in about.items() if name != "versions"}
+    return is_begun(folder, (RECORD,), settings, "variation")
 
 
 # Command line --------------------------------------------------------------------------------------------------------
@@ -408,10 +393,10 @@ def main(arguments: list[str]) -> None:
         "pictures": hashlib.sha256(background.tobytes() + thing.tobytes()).hexdigest(),
         "versions": versions() | environment(),
     }
-    _check(options.out, about)  # before the model is loaded
+    _is_begun(options.out, about)  # before the model is loaded
     scorer = _load(options)
     about["weights"] = [weights_of(name) for name in (options.model, options.detector) if name]
-    if _check(options.out, about):
+    if _is_begun(options.out, about) and (options.out / TABLE).is_file():
         print(f"{options.out}: finished before; to score again, remove it, or name another folder with --out\n")
     else:
         write(options.out, vary(scorer, background, thing, sentences, where), background, thing, where, about)

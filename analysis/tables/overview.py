@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import urlencode
 
@@ -34,51 +34,51 @@ def overview(runs: Runs) -> Table:
     Runs with a reader, with consistency and of controlled architectures have lines of their own; other runs that differ
     from those of Table 2 (see `RunSummary.traits`) are left out, unless there is nothing else.
     """
-    every, used, places = _shown(runs)
-    columns = ["name", "test_setting", "split", "interval_low", "interval_high", "couples_right"]
-    measured = {tuple(row[:3]): row[3:] for row in runs.results[columns].itertuples(index=False, name=None)}
-    builder = TableBuilder()
-    for label, setting, line in _lines(builder, used):
-        cells = [_cell(builder, line, label, setting, place, measured) for place in places]
-        builder.add([Cell(label), Cell(SHORT_SETTINGS.get(setting, setting.capitalize())), *cells])
     notes = [
-        GROUPS,
         MARKS[0],
         f"Underlined (on the page: black, not grey): each run averaged is above random by itself ({TEST}). Bold: the "
         "highest mean of a column, where it is underlined. On the page, framed: tested as trained.",
         "Baselines: what rules reach that see the query, or the query and the number of objects, and the best of the "
         "rules that bind no colour to a shape or see one object only (python -m travlr.baselines); the highest of "
         "several datasets.",
-        *omission_notes(runs, used, every),
     ]
-    title = "Macro-F1 by model, task, test setting and split"
-    table = builder.table("overview", title, _heads(places), used, notes)
+    builder, table, places = _table(
+        runs, "overview", "Macro-F1 by model, task, test setting and split", _cell,
+        ["interval_low", "interval_high", "couples_right"], notes,
+    )  # fmt: skip
     measured_rules = [name for name in BASELINES if runs.results[f"floor_{name}"].notna().any()]
     baselines = tuple(_baseline(builder, runs.results, name, places) for name in measured_rules)
-    return replace(table, rows=(*table.rows, *baselines), data=pd.DataFrame(builder.data), shaded=True)
+    return replace(table, rows=(*table.rows, *baselines), data=pd.DataFrame(builder.data))
 
 
 def couples(runs: Runs) -> Table:
     """As `overview`, with the couples of which both answers are right, percent, in place of macro-F1."""
-    every, used, places = _shown(runs)
-    columns = ["name", "test_setting", "split", "couples_right", "couples_low", "couples_high"]
-    measured = {tuple(row[:3]): row[3:] for row in runs.results[columns].itertuples(index=False, name=None)}
-    builder = TableBuilder()
-    for label, setting, line in _lines(builder, used):
-        cells = [_couple_cell(builder, line, label, setting, place, measured) for place in places]
-        builder.add([Cell(label), Cell(SHORT_SETTINGS.get(setting, setting.capitalize())), *cells])
     notes = [
-        GROUPS,
         MARKS[0],
         "A couple is one query, true of one scene and false of another. A coin has 25 % of couples right; a rule that "
         "sees what the two scenes share has none. Point at a cell for the 95 % interval of each run, over couples.",
-        *omission_notes(runs, used, every),
     ]
-    title = "Couples with both answers right, percent"
-    return replace(builder.table("couples", title, _heads(places), used, notes), shaded=True)
+    columns = ["couples_right", "couples_low", "couples_high"]
+    return _table(runs, "couples", "Couples with both answers right, percent", _couple_cell, columns, notes)[1]
 
 
 GROUPS = f"Groups of columns: tasks, tested in; InD: {TEST_SPLITS[0]}, OOD: {TEST_SPLITS[1]}."
+MakeCell = Callable[[TableBuilder, Sequence[RunSummary], str, str, Place, Measured], Cell]
+
+
+def _table(
+    runs: Runs, name: str, title: str, cell: MakeCell, numbers: Sequence[str], notes: Sequence[str]
+) -> tuple[TableBuilder, Table, list[Place]]:
+    """A table of all runs, its builder and its columns. numbers: columns of results that `cell` needs."""
+    every, used, places = _shown(runs)
+    rows = runs.results[["name", "test_setting", "split", *numbers]].itertuples(index=False, name=None)
+    measured = {tuple(row[:3]): row[3:] for row in rows}
+    builder = TableBuilder()
+    for label, setting, line in _lines(builder, used):
+        cells = [cell(builder, line, label, setting, place, measured) for place in places]
+        builder.add([Cell(label), Cell(SHORT_SETTINGS.get(setting, setting.capitalize())), *cells])
+    all_notes = [GROUPS, *notes, *omission_notes(runs, used, every)]
+    return builder, replace(builder.table(name, title, _heads(places), used, all_notes), shaded=True), places
 
 
 def _shown(runs: Runs) -> tuple[list[RunSummary], list[RunSummary], list[Place]]:

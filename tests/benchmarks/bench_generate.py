@@ -26,13 +26,15 @@ import pyarrow as pa
 from isal import isal_zlib
 from PIL import Image as pillow
 
+from render.image import IMAGE_STYLES
+from render.text import CAPTION_STYLES, make_captioner
 from travlr import Cardinality
-from travlr.config import Count, Image
+from travlr.config import Count, Image, Style
 from travlr.files import WORK
 from travlr.formats import LAYOUTS
 from travlr.formats.base import Part, parts_of
 from travlr.formats.columns import rows_digest
-from travlr.generate import GenerateArguments, Generator, generate_dataset, generator
+from travlr.generate import GenerateArguments, Generator, generate_dataset, generator, renderer_of
 from travlr.tasks import TASKS, config_from_dict
 
 TASK_ROWS = 8000
@@ -164,6 +166,40 @@ def batches() -> None:
     )
 
 
+def fastest(works: dict[str, Callable[[], object]], rounds: int = 7) -> dict[str, float]:
+    """Least wall time of each piece of work, in turn, so that other load of the machine falls on all alike."""
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            times[name].append(seconds(work, 1))
+    return {name: min(some) for name, some in times.items()}
+
+
+def styles() -> None:
+    """Time and size of each style beside the default one, and the time until its first picture."""
+    batch = generator(Cardinality()).batch("train", 0, 1000)
+    configs = {style: Cardinality(style=Style(image=style)) for style in IMAGE_STYLES}
+    start = fastest({style: functools.partial(renderer_of, config) for style, config in configs.items()})
+    renderers = {style: renderer_of(config) for style, config in configs.items()}
+    pngs = fastest({style: functools.partial(one.pngs, batch.grid) for style, one in renderers.items()})
+    arrays = fastest({style: functools.partial(one.arrays, batch.grid) for style, one in renderers.items()})
+    rows = []
+    for style, one in renderers.items():
+        size = statistics.mean(map(len, one.pngs(batch.grid)))
+        times = [pngs[style] * 1e3, pngs[style] / pngs["plain"], arrays[style] * 1e3, arrays[style] / arrays["plain"]]
+        rows.append([style, *(f"{t:,.{digits}f}" for t, digits in zip(times, (0, 1, 0, 1), strict=True))])
+        rows[-1] += [f"{size:,.0f}", f"{start[style]:.2f}"]
+    head = ["pictures", "PNG, µs", "times plain", "array, µs", "times plain", "bytes of a PNG", "drawn in advance, s"]
+    table("Styles of pictures, 64 pixels for each cell", head, rows)
+    writers = {style: make_captioner(style, Cardinality().world) for style in CAPTION_STYLES}
+    took = fastest({style: functools.partial(one.captions, batch) for style, one in writers.items()})
+    rows = [
+        [style, f"{took[style] * 1e3:.1f}", f"{statistics.mean(map(len, one.captions(batch))):,.0f}"]
+        for style, one in writers.items()
+    ]
+    table("Styles of captions", ["captions", "µs", "characters"], rows)
+
+
 def start_up(folder: Path) -> None:
     """Seconds from start to end of the command, for --help and for ten examples."""
     ten = ["count.train=10", "count.validation=0", "count.test_ind=0", "count.test_ood=0"]
@@ -185,9 +221,13 @@ def start_up(folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.parse_args()
+    parser.add_argument("--styles", action="store_true", help="only the tables of styles")
+    options = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
     print(f"{platform.processor() or platform.machine()}, {cores} cores, Python {platform.python_version()}")
+    if options.styles:
+        styles()
+        return
     assert Count().train == TASK_ROWS
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -195,6 +235,7 @@ def main() -> None:
         breakdown(folder)
         deflates()
         batches()
+        styles()
         start_up(folder)
 
 

@@ -47,7 +47,8 @@ class Pictures:
     """Pictures of scenes as `side` x `side` pixels: `Pictures(renderer, side)(grid)`.
 
     The pixels are those of the whole picture, scaled. Where a scaled cell has a whole number of pixels, only the
-    sprites are scaled, once; otherwise the last 256 MiB of scaled pictures stay in memory.
+    sprites are scaled, once, unless they would take more than 256 MiB; otherwise the last 256 MiB of scaled pictures
+    stay in memory.
     """
 
     def __init__(self, renderer: Renderer, side: int, statistics: Statistics = PUBLISHED) -> None:
@@ -55,22 +56,29 @@ class Pictures:
             raise ValueError(f"pixels.side={side}: must be 1 to 4096")
         self.renderer, self.side, self.statistics = renderer, side, statistics
         self._sprites = self._scaled_sprites()
+        self._white = normalise_pixels(np.full((1, 1, 1, 3), 255, np.uint8), statistics)
         self._recent: OrderedDict[bytes, np.ndarray] = OrderedDict()
 
     def __call__(self, grid: np.ndarray, random: np.random.Generator | None = None) -> Tensor:
-        """Kind numbers (B, rows * columns) -> (B, 3, side, side) float32. A row of zeros gives the blank white picture.
+        """Kind numbers (B, rows * columns) -> (B, 3, side, side) float32. A row of zeros gives the blank white picture,
+        whatever the style.
 
         random: augments the pictures (`train.data.augment`).
         """
         world = self.renderer.world
-        grid = np.asarray(grid).reshape(-1, world.rows, world.columns)
+        grid = np.asarray(grid).reshape(-1, world.cells)
+        blank = ~grid.any(axis=1)
         if random is not None:
-            pictures = self.renderer.arrays(grid.reshape(len(grid), -1))
+            pictures = self.renderer.arrays(grid)
+            pictures[blank] = 255
             return normalise_pixels(augment_batch(pictures, self.side, random), self.statistics)
         if self._sprites is not None:
-            cells = self._sprites[torch.from_numpy(grid.astype(np.int64))]  # (B, rows, columns, 3, height, width)
-            return cells.permute(0, 3, 1, 4, 2, 5).reshape(len(grid), 3, self.side, self.side)
-        pictures = np.stack([self._picture(cells) for cells in grid.reshape(len(grid), -1)])
+            tiles = torch.from_numpy(self.renderer.tiles(grid).astype(np.int64))
+            cells = self._sprites[tiles.reshape(-1, world.rows, world.columns)]  # (B, rows, columns, 3, height, width)
+            scaled = cells.permute(0, 3, 1, 4, 2, 5).reshape(len(grid), 3, self.side, self.side)
+            scaled[torch.from_numpy(blank)] = self._white
+            return scaled
+        pictures = np.stack([self._picture(cells) for cells in grid])
         return normalise_pixels(pictures, self.statistics)
 
     def blank(self, count: int = 1) -> Tensor:
@@ -78,8 +86,10 @@ class Pictures:
         return self(np.zeros((count, self.renderer.world.cells), np.int64))
 
     def _scaled_sprites(self) -> Tensor | None:
-        """(kinds + 1, 3, height, width), or None where a scaled pixel would belong to two cells."""
+        """(sprites, 3, height, width), or None where a scaled pixel would belong to two cells, or to the margin."""
         renderer, side = self.renderer, self.side
+        if renderer.top or renderer.left or 4 * renderer.sprites.size * 3 > MAX_CACHED:
+            return None
         if renderer.height % side or renderer.width % side:
             return None
         down, right = renderer.height // side, renderer.width // side
@@ -93,7 +103,8 @@ class Pictures:
         key = np.ascontiguousarray(cells, "<i4").tobytes()
         picture = self._recent.pop(key, None)
         if picture is None:
-            picture = scale_picture(self.renderer.arrays(cells[None])[0], self.side)
+            drawn = self.renderer.arrays(cells[None])[0] if cells.any() else np.full((1, 1, 3), 255, np.uint8)
+            picture = scale_picture(drawn, self.side)
             if (len(self._recent) + 1) * picture.nbytes > MAX_CACHED and self._recent:
                 self._recent.popitem(last=False)
         self._recent[key] = picture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -11,10 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from render.image import Renderer
 from render.text import parse_caption
 from train.data.examples import RawExamples
 from train.regions.pictures import grid_of
-from travlr.config import Config
+from travlr.config import Config, Style
 from travlr.dataset import Dataset, SplitReader, open_dataset
 from travlr.generate import Generator, generator, renderer_of
 from travlr.scene import SPLITS, Batch, World
@@ -42,9 +44,19 @@ class TrainingDataset:
     @property
     def picture(self) -> tuple[int, int]:
         """Width and height of the pictures, in pixels."""
-        if self.config is None:
+        if self.renderer is None:
             return self.dataset["train"][0].picture().size
-        return self.config.world.columns * self.config.image.cell, self.config.world.rows * self.config.image.cell
+        return self.renderer.width, self.renderer.height
+
+    @functools.cached_property
+    def renderer(self) -> Renderer | None:
+        """Draws the pictures; None where nothing says how they were drawn."""
+        return renderer_of(self.config) if self.config else None
+
+    @property
+    def style(self) -> Style:
+        """Of pictures and captions; another program is taken to write captions in the default one."""
+        return self.config.style if self.config else Style()
 
     @property
     def generator(self) -> Generator:
@@ -74,7 +86,7 @@ class TrainingDataset:
             pairs=table["pair"].to_pylist(),
             grid=grid_of(table["objects"], world),
             world=world,
-            renderer=renderer_of(self.config) if self.config else None,
+            renderer=self.renderer,
             encoded=None if self.config else lambda: islice(_picture_files(reader), limit),
         )
 

@@ -1,7 +1,7 @@
 """Text to token ids: `[CLS] caption [SEP] query [SEP]`. Each distinct word is tokenised once.
 
-The tokenizers of BERT and RoBERTa never look beyond the next space, so the tokens of a text are those of its words
-(a test compares this with the tokenizers themselves).
+The tokenizers of BERT and RoBERTa never look beyond the next white space, so the tokens of a text are those of its
+words, each with the white space before it (a test compares this with the tokenizers themselves).
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from render.text import preface
+from render.text import CAPTION_STYLES, preface
 from travlr.scene import COLOURS, SHAPES, SIZES, World, column_name, row_name
 from travlr.tasks import PAPER, task_class
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LIST_START = "There is "  # comes before the objects of a caption
 SEPARATOR = re.compile(r", | and ")
+SPACED_WORD = re.compile(r"\s*\S+")
 WORDS_AND_MARKS = re.compile(r"\w+|[^\w\s]")
 
 
@@ -63,11 +64,7 @@ class WordTokenizer:
 
     def ids(self, text: str) -> list[int]:
         """Token ids of a text, without special tokens."""
-        first, *rest = text.split(" ")
-        ids = list(self._ids(first))
-        for word in rest:
-            ids += self._ids(f" {word}")
-        return ids
+        return [token for word in SPACED_WORD.findall(text) for token in self._ids(word)]
 
     def _ids(self, word: str) -> list[int]:
         if word not in self._cache:
@@ -96,7 +93,7 @@ def tokenise(tokenizer: WordTokenizer, texts: Sequence[str]) -> list[list[int]]:
     ids = {text: tokenizer.ids(text) for text in dict.fromkeys(texts)}
     for text, tokens in ids.items():
         if tokenizer.unknown in tokens:
-            word = next(word for word in text.split(" ") if tokenizer.unknown in tokenizer.ids(f" {word}"))
+            word = next(word for word in text.split() if tokenizer.unknown in tokenizer.ids(f" {word}"))
             raise ValueError(
                 f"tokenizer: does not know the word {word!r} in the text {text[:80]!r}; set tokenizer= to one that "
                 "knows it, or add the word to `samples` in the task's file"
@@ -105,20 +102,23 @@ def tokenise(tokenizer: WordTokenizer, texts: Sequence[str]) -> list[list[int]]:
 
 
 def split_caption(caption: str) -> tuple[str, list[str]]:
-    """The part of a caption before its objects, and the objects, such as `a red circle at A 1`."""
+    """The part of a caption before its objects, and the objects, such as `a red circle at A 1`.
+
+    Captions of other styles than `sentences` are all first part.
+    """
     preface, start, objects = caption.partition(LIST_START)
     objects = objects.removesuffix(".")
     return preface + start, SEPARATOR.split(objects) if objects else []
 
 
-def grammar_tokenizer(task: str | None = None) -> Any:
-    """A lower-case WordPiece tokenizer of `vocabulary(task)`, a tokenizer of `transformers`."""
+def grammar_tokenizer(task: str | None = None, caption_style: str = "sentences") -> Any:
+    """A lower-case WordPiece tokenizer of `vocabulary`, a tokenizer of `transformers`."""
     from tokenizers import Tokenizer, normalizers, pre_tokenizers
     from tokenizers.models import WordPiece
     from transformers import PreTrainedTokenizerFast
 
     names = ("pad", "unk", "cls", "sep", "mask")
-    tokens = {token: number for number, token in enumerate(vocabulary(task))}
+    tokens = {token: number for number, token in enumerate(vocabulary(task, caption_style))}
     tokenizer = Tokenizer(WordPiece(tokens, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -126,10 +126,11 @@ def grammar_tokenizer(task: str | None = None) -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)  # type: ignore[no-untyped-call]
 
 
-def vocabulary(task: str | None) -> list[str]:
-    """Every word of captions of any world and of queries of the paper's tasks, about 200, then further words of `task`.
+def vocabulary(task: str | None, caption_style: str = "sentences") -> list[str]:
+    """Every word of captions of any world and of queries of the paper's tasks, about 200, then further words of `task`
+    and of `caption_style`.
 
-    The order is fixed, so that a new task changes no other task's vocabulary.
+    The order is fixed, so that a new task or style changes no other vocabulary.
     """
     largest = World(columns=26, rows=99)
     texts = [preface(largest), "There is a circle at A 1, an orange square at B 2 and"]
@@ -137,6 +138,7 @@ def vocabulary(task: str | None) -> list[str]:
     texts += [*COLOURS, *SHAPES, *(f"{shape}s" for shape in SHAPES), *SIZES]
     texts += [column_name(column) for column in range(26)] + [row_name(row) for row in range(99)]
     texts += _sample_texts(task) if task else []
+    texts += CAPTION_STYLES[caption_style].pieces
     words = [word for text in texts for word in WORDS_AND_MARKS.findall(text.lower())]
     return list(dict.fromkeys([*SPECIAL, *words]))
 

@@ -5,6 +5,7 @@ Shapes: N pictures, K distinct feature vectors, D numbers of a feature vector, c
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 from collections.abc import Iterator
@@ -13,36 +14,74 @@ from pathlib import Path
 import numpy as np
 from PIL import Image as pillow
 
+from render.image import Renderer
 from train.cache import Block, Columns, cached_arrays
-from train.regions.pictures import PictureSet
+from train.regions.pictures import WHOLE, Box, PictureSet
 from train.regions.recogniser import DIMENSION, features_of, weights_digest
 
-WHOLE = (0.0, 0.0, 1.0, 1.0)  # the box of a whole picture
 MAX_NOISE = 12  # of 255: darkness that a lossy file may add to an empty cell
 
 
-def cell_boxes(rows: int, columns: int) -> np.ndarray:
-    """(cells, 4) float32."""
+def cell_boxes(rows: int, columns: int, area: Box = WHOLE) -> np.ndarray:
+    """(cells, 4) float32. area: the part of the picture that the cells fill."""
     down, right = np.divmod(np.arange(rows * columns), columns)
-    return np.stack([right / columns, down / rows, (right + 1) / columns, (down + 1) / rows], 1).astype(np.float32)
+    boxes = np.stack([right / columns, down / rows, (right + 1) / columns, (down + 1) / rows], 1)
+    corner, side = np.array([*area[:2]] * 2), np.array([area[2] - area[0], area[3] - area[1]] * 2)
+    return (corner + boxes * side).astype(np.float32)
 
 
 def cell_regions(
-    pictures: PictureSet, wanted: np.ndarray, cache: Path | None
+    pictures: PictureSet, wanted: np.ndarray, cache: Path | None, centred: bool = False
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Boxes (N, cells, 4), rows of the feature table (N, cells), and the table (K, D), with a white cell in row 0.
 
-    The box of an occupied cell is the bounding box of its object, that of an empty one is the cell. wanted: (N, cells)
-    bool; the other cells of decoded pictures count as empty.
+    The box of an occupied cell is the bounding box of its object, that of an empty one is the cell. The first
+    `empty_rows` rows of the table are empty cells. wanted: (N, cells) bool; the other cells of decoded pictures count
+    as empty. centred: features are those of crops with the object in the middle, as of a box around it, where the style
+    of rendered pictures moves objects within their cells.
     """
     if pictures.renderer is None:
         return _decoded_cell_regions(pictures, wanted, cache)
-    inside = np.array([bounding_box(sprite > 0) for sprite in pictures.renderer.sprites])
-    boxes = _to_picture(cell_boxes(pictures.rows, pictures.columns), inside[pictures.grid])
-    return boxes, pictures.grid.astype(np.int32), features_of(pictures.renderer.rgb_sprites)
+    tiles = pictures.renderer.tiles(pictures.grid)
+    inside, table = _sprite_regions(pictures.renderer, centred)
+    boxes = _to_picture(cell_boxes(pictures.rows, pictures.columns, pictures.area), inside[tiles])
+    return boxes, (tiles + len(table) - len(inside)).astype(np.int32), table
 
 
-def bounding_box(mask: np.ndarray) -> tuple[float, float, float, float]:
+def empty_rows(renderer: Renderer | None) -> int:
+    """How many rows at the start of a feature table are empty cells: a white one, then those of other backgrounds."""
+    return 1 if renderer is None or _is_white(renderer) else 1 + renderer.backgrounds
+
+
+@functools.lru_cache(maxsize=4)
+def _sprite_regions(renderer: Renderer, centred: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Box of the object in each sprite (T, 4), as fractions of the cell, and the features of a white cell, where no
+    sprite is one, and of all sprites."""
+    inside = np.array([bounding_box(sprite >= renderer.grounds) for sprite in renderer.sprites])
+    features = features_of(_centred_crops(renderer.rgb_sprites, inside) if centred else renderer.rgb_sprites)
+    if _is_white(renderer):
+        return inside, features
+    white = np.full((1, renderer.cell, renderer.cell, 3), 255, np.uint8)
+    return inside, np.concatenate([features_of(white), features])
+
+
+def _centred_crops(crops: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Crops (T, cell, cell, 3) with the boxes `inside` (T, 4) moved to the middle by whole pixels."""
+    cell = crops.shape[1]
+    steps = np.trunc((1 - inside[:, :2] - inside[:, 2:]) * cell / 2).astype(int).tolist()  # right and down
+    moved = crops.copy()
+    for number, (right, down) in enumerate(steps):
+        if right or down:
+            moved[number] = np.roll(crops[number], (down, right), (0, 1))
+    return moved
+
+
+def _is_white(renderer: Renderer) -> bool:
+    """Whether the empty cells of a style are white."""
+    return renderer.backgrounds == 1 and bool((renderer.rgb_sprites[0] == 255).all())
+
+
+def bounding_box(mask: np.ndarray) -> Box:
     """Left, top, right, bottom of the True part of a mask (height, width), 0 to 1; `WHOLE` where all is False."""
     if not mask.any():
         return WHOLE

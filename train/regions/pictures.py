@@ -13,6 +13,9 @@ from pyarrow import compute
 from render.image import Renderer
 from travlr.scene import World
 
+Box = tuple[float, float, float, float]  # left, top, right, bottom as fractions of a picture
+WHOLE: Box = (0.0, 0.0, 1.0, 1.0)
+
 
 @dataclass(frozen=True)
 class PictureSet:
@@ -38,6 +41,11 @@ class PictureSet:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def area(self) -> Box:
+        """The part of each picture that the cells fill."""
+        return self.renderer.area if self.renderer is not None else WHOLE
 
     def pictures(self, rows: np.ndarray) -> Iterator[np.ndarray]:
         """Pictures (height, width, 3) uint8 of `rows`, increasing."""
@@ -66,7 +74,7 @@ class PictureSet:
     def digests(self) -> list[bytes]:
         """A digest of each picture."""
         if self.renderer is not None:
-            key = hashlib.blake2b(self.renderer.rgb_sprites.tobytes(), digest_size=32).digest()
+            key = bytes.fromhex(self.renderer.digest())
             rows: Iterable[bytes] = (row.tobytes() for row in np.ascontiguousarray(self.grid, "<i4"))
         else:
             key, rows = b"", (f"{p.shape}".encode() + p.tobytes() for p in self._decoded())

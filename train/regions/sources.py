@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from train.config import RegionSettings
-from train.regions.cells import WHOLE, cell_boxes, cell_regions
-from train.regions.pictures import PictureSet
+from train.regions.cells import cell_boxes, cell_regions, empty_rows
+from train.regions.pictures import WHOLE, PictureSet
 from train.regions.receptive_field import add_context
 
 
@@ -24,7 +24,7 @@ class RegionTable:
     """Regions of N pictures and of a blank white one.
 
     table: (K, D) float16 or float32, distinct feature vectors, possibly memory-mapped. With `scene` and `grid`, row 0
-    is a white cell.
+    is a white cell, and the first `empty` rows are empty cells.
     index: (N + 1, R) int32, rows of the table; -1 for padding, which comes last. boxes: (N + 1, R, 4) float32: left,
     top, right, bottom as fractions of the picture. The last of the N + 1 rows is the blank picture.
     context: add the position and the surroundings of regions to their features (`train.regions.receptive_field`).
@@ -34,6 +34,7 @@ class RegionTable:
     index: np.ndarray
     boxes: np.ndarray
     context: bool = False
+    empty: int = 1
 
     BLANK = -1
 
@@ -57,7 +58,7 @@ class RegionTable:
         features[mask] = self.table[index[mask]]
         boxes = np.where(mask[..., None], self.boxes[np.asarray(rows, np.int64), :most], np.float32(0))
         if self.context:
-            features = add_context(features, boxes, mask, index > 0)
+            features = add_context(features, boxes, mask, index >= self.empty)
         return features, boxes, mask
 
 
@@ -84,7 +85,7 @@ def _scene(settings: RegionSettings, pictures: PictureSet, cache: Path | None) -
     detected, noise = _imitate_detector(settings, pictures.grid)
     padding = np.zeros_like(occupied) if settings.number == "exact" else ~occupied
     order = np.argsort(np.where(detected, 0, np.where(padding, 1, 2)), axis=1, kind="stable")[:, :number]
-    boxes, index, table = cell_regions(pictures, occupied, cache)
+    boxes, index, table = cell_regions(pictures, occupied, cache, centred=True)
     if noise is not None:
         boxes = np.where(occupied[..., None], _move_edges(boxes, noise * settings.jitter), boxes)
     used = np.take_along_axis(detected | padding, order, axis=1)
@@ -93,10 +94,11 @@ def _scene(settings: RegionSettings, pictures: PictureSet, cache: Path | None) -
     empty = ~used.any(axis=1)  # gets one white region, like the blank picture: attention needs at least one
     index[empty, 0], boxes[empty, 0] = 0, WHOLE
     blank = np.zeros((1, order.shape[1]), np.int32)
-    blank_boxes = cell_boxes(pictures.rows, pictures.columns)[None, : order.shape[1]]
+    blank_boxes = cell_boxes(pictures.rows, pictures.columns, pictures.area)[None, : order.shape[1]]
     if settings.blank == "whole" or settings.number == "exact":
         blank[0, 1:], blank_boxes = -1, np.broadcast_to(np.array(WHOLE, np.float32), (1, order.shape[1], 4))
-    return RegionTable(table, np.concatenate([index, blank]).astype(np.int32), np.concatenate([boxes, blank_boxes]))
+    index, boxes = np.concatenate([index, blank]).astype(np.int32), np.concatenate([boxes, blank_boxes])
+    return RegionTable(table, index, boxes, empty=empty_rows(pictures.renderer))
 
 
 def _grid(settings: RegionSettings, pictures: PictureSet, cache: Path | None) -> RegionTable:
@@ -106,8 +108,9 @@ def _grid(settings: RegionSettings, pictures: PictureSet, cache: Path | None) ->
         raise ValueError(f"regions.number={settings.number}: regions.source=grid has {cells}, one for each cell")
     _, index, table = cell_regions(pictures, np.ones(pictures.grid.shape, bool), cache)
     index = np.concatenate([index, np.zeros((1, cells), np.int32)])
-    boxes = cell_boxes(pictures.rows, pictures.columns)
-    return RegionTable(table, index, np.broadcast_to(boxes, (len(index), cells, 4)))
+    boxes = cell_boxes(pictures.rows, pictures.columns, pictures.area)
+    boxes = np.broadcast_to(boxes, (len(index), cells, 4))
+    return RegionTable(table, index, boxes, empty=empty_rows(pictures.renderer))
 
 
 def _detector(settings: RegionSettings, pictures: PictureSet, cache: Path | None) -> RegionTable:

@@ -32,7 +32,9 @@ def chat_inputs(processor: Any, conversations: Sequence[Conversation]) -> Mappin
     The template is applied and tokenised in one call, so that the processor does not add a second token for the
     beginning of the text. Several conversations are padded; set `padding_side` of the tokenizer to left for generation.
     """
-    padding: dict[str, Any] = {"processor_kwargs": {"padding": True}} if len(conversations) > 1 else {}
+    padding: dict[str, Any] = {"padding": True} if len(conversations) > 1 else {}
+    if hasattr(processor, "tokenizer"):  # a tokenizer takes the setting itself, a processor passes it on
+        padding = {"processor_kwargs": padding} if padding else {}
     return processor.apply_chat_template(
         list(conversations),
         add_generation_prompt=True,

@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
     else:
         config = settings(arguments)
         runs, rows = config.runs, attempt(config)
-    from train.vlm.tables import evaluation_table
+    from train.results.evaluation_table import evaluation_table
 
     folder = Path(runs) / rows[0]["name"]
     print(f"\n{evaluation_table(folder, rows)}\n\nEvery reply: {folder / 'answers.jsonl'}")

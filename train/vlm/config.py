@@ -6,6 +6,8 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
+from render.image import IMAGE_STYLES
+from render.text import CAPTION_STYLES
 from travlr.config import check_choice, option
 from travlr.questions import FORMS, PROMPTS, most_tokens
 from travlr.questions.forms import SETTINGS
@@ -31,6 +33,20 @@ class Price:
 
 
 @dataclass(frozen=True)
+class ShownStyle:
+    """How a model is shown the scenes of a dataset; null for the dataset's own style."""
+
+    image: str | None = option(None, f"of pictures: null for the dataset's, or {', '.join(IMAGE_STYLES)}")
+    caption: str | None = option(None, f"of captions: null for the dataset's, or {', '.join(CAPTION_STYLES)}")
+
+    def __post_init__(self) -> None:
+        check_types(self, "style.")
+        for name, valid in (("image", IMAGE_STYLES), ("caption", CAPTION_STYLES)):
+            if getattr(self, name) is not None:
+                check_choice(f"style.{name}", getattr(self, name), valid)
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """One evaluation: a model, the examples that it is asked about, and how it is asked."""
 
@@ -48,6 +64,7 @@ class Evaluation:
         "true_false", "true_false, choice (of statements), open (a number or a word) or read (the scene)"
     )
     prompt: str = option("direct", "direct (answer alone), reason (think first) or describe (list the objects first)")
+    style: ShownStyle = field(default_factory=ShownStyle)
     answers: str = option(
         "generate", "generate, or likelihood: log-probabilities of the answers of true_false and choice"
     )

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from render.text import make_captioner
 from train.prepare import prepare_dataset
+from train.results.answers import Answer, AnswerFile, request_key
 from train.results.columns import Row
+from train.results.measures import ExampleFacts, result_columns
 from train.results.provenance import provenance
 from train.results.store import read_results, start_run, write_results
-from train.vlm.answers import Answer, AnswerFile, request_key
-from train.vlm.config import Evaluation, fingerprint
-from train.vlm.measures import ExampleFacts, result_columns
+from train.vlm.config import Evaluation, ShownStyle, fingerprint
 from train.vlm.requests import Model, Reply, Request
 from travlr.baselines import best_unbound, dataset_baselines
 from travlr.cli import Log
+from travlr.config import Style
 from travlr.dataset import Dataset, Example, open_dataset
 from travlr.files import locked
+from travlr.generate import renderer_of
 from travlr.questions import WORDING_VERSION, make_question, messages, score_reply
+from travlr.tasks import config_from_dict
 from travlr.workers import Progress
 
 IMAGE_TOKENS = 1500  # of a picture, and CHARACTERS for a token: a guess until a server has counted
@@ -42,12 +46,14 @@ def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
         raise ValueError(f"runs={config.runs}: cannot be made ({error.strerror}); name another folder") from None
     dataset = open_dataset(prepare_dataset(config, log))
     _check_dataset(config, dataset)
+    style = SceneStyle(config, dataset)
     model, identity = load(config, dataset.folder, log)
     digest = dataset.manifest["content_digest"]
+    identity["style"] = asdict(style.style)
     settings = fingerprint(config, **identity, wording=WORDING_VERSION, dataset=digest, setting=None)
     folder = start_run(runs, settings, data=str(dataset.folder))
     with locked(folder):
-        spent = ask(config, model, dataset, folder, log)
+        spent = ask(config, model, dataset, style, folder, log)
         rows = result_rows(config, identity, dataset, folder)
         write_results(folder, rows, log)
     log(f"{folder}: {spent.replies:,} new replies{spent.text}")
@@ -86,6 +92,42 @@ def load(config: Evaluation, data: Path, log: Log) -> tuple[Model, dict[str, Any
     }
 
 
+# Styles --------------------------------------------------------------------------------------------------------------
+
+
+class SceneStyle:
+    """Shows the scenes of a dataset in a style, without writing another dataset.
+
+    Raises `ValueError` where the dataset does not say how it was drawn and another style is wanted.
+    """
+
+    def __init__(self, config: Evaluation, dataset: Dataset) -> None:
+        self.style, self._renderer, self._captioner = Style(), None, None
+        wanted, values = config.style, dataset.manifest["config"]
+        if not values:
+            if wanted != ShownStyle():
+                raise ValueError(f"style: data={dataset.folder} does not say how its scenes are drawn; leave style out")
+            return
+        drawn = config_from_dict(values)
+        self.world = drawn.world
+        self.style = Style(wanted.image or drawn.style.image, wanted.caption or drawn.style.caption)
+        if self.style.image != drawn.style.image:
+            self._renderer = renderer_of(replace(drawn, style=self.style))
+        if self.style.caption != drawn.style.caption:
+            self._captioner = make_captioner(self.style.caption, drawn.world)
+
+    def __call__(self, example: Example) -> Example:
+        """The example with its picture and its caption in the style."""
+        if self._renderer is not None:
+            grid = np.zeros((1, self.world.cells), np.intp)
+            for o in example.scene:
+                grid[0, o.row * self.world.columns + o.column] = self.world.number[o.size, o.shape, o.colour]
+            example = replace(example, image=self._renderer.pngs(grid)[0])
+        if self._captioner is not None:
+            example = replace(example, caption=self._captioner.caption(example.scene))
+        return example
+
+
 # Requests ------------------------------------------------------------------------------------------------------------
 
 
@@ -95,12 +137,12 @@ def chosen(config: Evaluation, dataset: Dataset, split: str) -> range:
     return range(total if config.limit is None else min(total, config.limit - config.limit % 2))
 
 
-def requests(config: Evaluation, dataset: Dataset) -> Iterator[Request]:
+def requests(config: Evaluation, dataset: Dataset, style: SceneStyle) -> Iterator[Request]:
     """Every request, made as it is needed."""
     for split in config.split:
         for setting in config.setting:
             for number in chosen(config, dataset, split):
-                yield request_of(dataset[split][number], split, setting, config, dataset.grid)
+                yield request_of(style(dataset[split][number]), split, setting, config, dataset.grid)
 
 
 def request_of(example: Example, split: str, setting: str, config: Evaluation, grid: tuple[int, int] | None) -> Request:
@@ -120,23 +162,22 @@ class Spent:
     replies: int = 0
     tokens: int = 0
     cost: float = 0.0
-    largest: int = 0  # tokens of one request and its reply
+    largest: tuple[int, int] = (0, 0)  # tokens of one request, and of one reply
     under_way: int = 0
 
     def add(self, given: Reply | Answer) -> None:
-        used = (given.input_tokens or 0) + (given.output_tokens or 0)
-        self.tokens += used
-        self.largest = max(self.largest, used)
+        used = (given.input_tokens or 0, given.output_tokens or 0)
+        self.tokens += sum(used)
+        self.largest = max(self.largest[0], used[0]), max(self.largest[1], used[1])
         self.cost += cost_of(self.config, given.input_tokens, given.output_tokens)
 
     def allows(self, request: Request) -> bool:
         """Whether the caps leave room for one more request, beside those under way."""
         config, next_ones = self.config, self.under_way + 1
-        guess = self.largest or _guess(request) + config.most_tokens
-        if config.max_tokens_total is not None and self.tokens + next_ones * guess > config.max_tokens_total:
+        guess = self.largest if any(self.largest) else (_guess(request), config.most_tokens)
+        if config.max_tokens_total is not None and self.tokens + next_ones * sum(guess) > config.max_tokens_total:
             return False
-        dearest = max(config.price.input, config.price.output) * guess / 1e6
-        return config.max_cost is None or self.cost + next_ones * dearest <= config.max_cost
+        return config.max_cost is None or self.cost + next_ones * cost_of(config, *guess) <= config.max_cost
 
     @property
     def text(self) -> str:
@@ -155,7 +196,7 @@ def cost_of(config: Evaluation, input_tokens: int | None, output_tokens: int | N
     return ((input_tokens or 0) * price.input + (output_tokens or 0) * price.output) / 1e6
 
 
-def ask(config: Evaluation, model: Model, dataset: Dataset, folder: Path, log: Log) -> Spent:
+def ask(config: Evaluation, model: Model, dataset: Dataset, style: SceneStyle, folder: Path, log: Log) -> Spent:
     """Ask what has not been answered yet, and save each reply as it arrives."""
     spent, capped = Spent(config), False
     total = len(config.setting) * sum(len(chosen(config, dataset, split)) for split in config.split)
@@ -165,7 +206,7 @@ def ask(config: Evaluation, model: Model, dataset: Dataset, folder: Path, log: L
 
         def missing() -> Iterator[Request]:
             nonlocal capped
-            for request in requests(config, dataset):
+            for request in requests(config, dataset, style):
                 answer = answers.answers.get((request.split, request.setting, request.id))
                 if answer is not None and answer.request == request.key:
                     progress.advance(1)
@@ -239,6 +280,7 @@ def result_rows(config: Evaluation, identity: dict[str, Any], dataset: Dataset, 
         "dataset": dataset.manifest["content_digest"],
         "precision": identity.get("precision"),
         "wording": WORDING_VERSION,
+        **{f"{name}_style": value for name, value in identity["style"].items()},
         **{name: identity[name] for name in ("origin", "weights")},
         **{name: getattr(config, name) for name in ("form", "prompt", "answers")},
         **provenance(),

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from train.results.answers import Answer, AnswerFile
 from train.results.columns import Row
 from train.results.store import read_results, start_run, write_results
-from train.vlm.answers import Answer, AnswerFile
 from train.vlm.config import Evaluation, LogSettings, fingerprint
-from train.vlm.evaluation import answer_of, request_of, result_rows
+from train.vlm.evaluation import SceneStyle, answer_of, request_of, result_rows
 from train.vlm.requests import Reply
 from travlr.cli import Log
 from travlr.dataset import Dataset, open_dataset
@@ -36,6 +37,7 @@ def import_log(settings: LogSettings, log: Log = print) -> list[Row]:
         raise ValueError(f"data={dataset.folder}: is another dataset than that of log={settings.log}; give data=FOLDER")
     replies = _replies(settings.log, record)
     config, identity = _evaluation(settings, record, facts, dataset, replies)
+    identity["style"] = asdict(SceneStyle(config, dataset).style)
     kept = fingerprint(config, **identity, wording=WORDING_VERSION, dataset=facts["dataset"], setting=None)
     kept["harness"] = f"inspect_ai {record['eval'].get('packages', {}).get('inspect_ai', '')}".strip()
     folder = start_run(Path(settings.runs), kept, data=str(dataset.folder))

@@ -18,7 +18,7 @@ from train.learning.checkpoints import WEIGHTS, load_weights
 from train.learning.testing import predict
 from train.results.store import is_finished, read_config
 from train.run import load_data, make_learner
-from train.vlm.config import Evaluation
+from train.vlm.config import Evaluation, ShownStyle
 from train.vlm.requests import Reply, Request, best_answer
 from travlr.cli import Log
 
@@ -42,6 +42,8 @@ class TrainedModel:
             raise ValueError(
                 f"form={config.form} prompt={config.prompt}: a run of ours answers true_false, direct, alone"
             )
+        if config.style != ShownStyle():
+            raise ValueError("style: a run of ours sees a dataset as it is; generate one in this style and give data=")
         self.run = self._run(config, data)
         if blind := [s for s in config.setting if s not in self.run.test_settings]:
             raise ValueError(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import fnmatch
 import functools
-import hashlib
 import json
 import math
 import os
@@ -19,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from render.image import CONTENT_VERSION
-from render.text import parse_caption
+from render.text import CAPTION_STYLES, parse_caption
 from travlr import baselines
 from travlr.audit.examine import DatasetInfo, Findings, chunks_of, examine, read_info
 from travlr.audit.pictures import renderer_of
@@ -83,17 +81,15 @@ def file_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
     )
     if info.digest:
         sums = {split: findings.digests[split] % (1 << 256) for split in info.splits}
-        digest = content_digest(sums, sprites_digest(info) if info.pixels else None)
+        digest = content_digest(sums, pixels_digest(info) if info.pixels else None)
         problems = [f"{digest[:16]} is not {info.digest[:16]}, the manifest's"] if digest != info.digest else []
         checks.append(checked("content digest", findings.rows.total(), problems, digest[:16]))
     return checks + (metadata_checks(info.folder) if info.layout == "original" else [])
 
 
-def sprites_digest(info: DatasetInfo) -> str | None:
-    if info.rules.config is None:
-        return info.pixels
-    sprites = renderer_of(info.rules.config.world, info.rules.config.image).rgb_sprites
-    return hashlib.sha256(f"{CONTENT_VERSION} {sprites.shape}".encode() + sprites.tobytes()).hexdigest()
+def pixels_digest(info: DatasetInfo) -> str | None:
+    """The digest that fixes the pixels, of what is drawn here; that of the manifest where nothing says how."""
+    return renderer_of(info.rules.config).digest() if info.rules.config else info.pixels
 
 
 def other_files(info: DatasetInfo) -> Check:
@@ -171,6 +167,8 @@ def metadata_checks(folder: Path) -> list[Check]:
 def row_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
     """The checks of single rows that apply to this dataset."""
     good = ROW_CHECKS | {"held-out pairs": f"{len(info.rules.pairs)} {ROW_CHECKS['held-out pairs']}"}
+    if not CAPTION_STYLES[info.rules.style].ordered:
+        good["caption"] = "read back: the objects column, whose order it does not show"
     if info.rules.config is None:
         good["image"] = "only which cells are empty is compared: another program drew it"
     elif info.pixels is None:

@@ -184,12 +184,12 @@ def tables_of(info: DatasetInfo, chunk: Chunk) -> Iterator[pa.Table]:
 
 def pairs_in(info: DatasetInfo, split: str) -> frozenset[Pair]:
     """The pairs of the rows of a split; unreadable rows are left to the checks."""
-    pairs = set()
+    pairs, style = set(), info.rules.style
     with contextlib.suppress(ValueError):
         for chunk in (chunk for chunk in chunks_of(info) if chunk.split == split):
             for table in tables_of(info, chunk):
                 for row in () if malformed(table) else rows_of(table):
-                    pairs.add(recount(parse_query(row.query), parse_caption(row.caption)[2])[1])
+                    pairs.add(recount(parse_query(row.query), parse_caption(row.caption, style=style)[2])[1])
     return frozenset(pairs)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from render.image import Renderer
+from render.image import Renderer, make_renderer
 from travlr.config import Config, Image
 from travlr.scene import World
 from travlr.tasks.base import Cells
@@ -19,9 +19,13 @@ WHITE, INK = 236, 0.04  # a cell holds an object where more than INK of it is da
 JPEG_ERROR = 36  # of a channel; saving as JPEG leaves up to 29, another object makes 75 in the paper's world
 
 
+def renderer_of(config: Config) -> Renderer:
+    return _renderer(config.style.image, config.world, config.image)
+
+
 @functools.lru_cache(maxsize=1)
-def renderer_of(world: World, image: Image) -> Renderer:
-    return Renderer(world, image.cell, {size: getattr(image, size) for size in world.sizes})
+def _renderer(style: str, world: World, image: Image) -> Renderer:
+    return make_renderer(style, world, image.cell, {size: getattr(image, size) for size in world.sizes})
 
 
 def picture_problem(data: bytes, objects: list[ObjectRow], world: World, config: Config | None, exact: bool) -> str:
@@ -46,28 +50,46 @@ def picture_problem(data: bytes, objects: list[ObjectRow], world: World, config:
         occupied = {(row, column) for *_, row, column in objects}
         wrong = inked_cells(np.asarray(picture.convert("RGB")), world.columns, world.rows) ^ occupied
     else:
-        renderer = renderer_of(world, config.image)
+        renderer = renderer_of(config)
         if picture.size != (renderer.width, renderer.height):
             return f"{picture.width} x {picture.height} pixels, not {renderer.width} x {renderer.height}"
         grid = np.zeros((world.rows, world.columns), np.intp)
         for colour, shape, size, y, x in objects:
             grid[y, x] = world.number.get((size, shape, colour), 0)
+        if differing_margin(renderer, picture):
+            return "differs in the margin"
         wrong = differing_cells(renderer, picture, grid)
     return f"differs at {chr(65 + min(wrong)[1])} {min(wrong)[0] + 1}" if wrong else ""
 
 
 def differing_cells(renderer: Renderer, picture: Any, grid: np.ndarray) -> Cells:
     """Cells where a picture is not what the sprites of a grid of kinds make."""
-    palette = renderer.palette.ravel().tolist()
-    indexed = picture.mode == "P" and picture.getpalette()[: len(palette)] == palette  # a third of the bytes
-    due = (renderer.sprites[..., None] if indexed else renderer.rgb_sprites)[grid]
-    rows, columns, cell, _, channels = due.shape
-    drawn = np.asarray(picture if indexed else picture.convert("RGB"))
-    tiles = drawn.reshape(rows, cell, columns, cell, channels).swapaxes(1, 2)
-    if np.array_equal(tiles, due):
+    indexed = is_indexed(renderer, picture)
+    tiles = renderer.tiles(grid)[0]
+    due = (renderer.sprites if indexed else renderer.rgb_sprites)[tiles].reshape(len(tiles), -1)
+    drawn = renderer.cells_in(np.asarray(picture if indexed else picture.convert("RGB"))).reshape(len(tiles), -1)
+    if np.array_equal(drawn, due):
         return set()
-    error = np.maximum(tiles, due) - np.minimum(tiles, due)
-    return _cells((error > (JPEG_ERROR if picture.format == "JPEG" else 0)).any(axis=(2, 3, 4)))
+    error = np.maximum(drawn, due) - np.minimum(drawn, due)
+    wrong = (error > (JPEG_ERROR if picture.format == "JPEG" else 0)).any(axis=1)
+    return _cells(wrong.reshape(grid.shape))
+
+
+def differing_margin(renderer: Renderer, picture: Any) -> bool:
+    """Whether a PNG differs from what the style draws around the cells."""
+    if not (renderer.top or renderer.left):
+        return False
+    indexed = is_indexed(renderer, picture)
+    drawn = np.asarray(picture if indexed else picture.convert("RGB"))
+    due = (renderer.canvases if indexed else renderer.rgb_canvases)[0]
+    beside, above = drawn[:, : renderer.left], drawn[: renderer.top]
+    return not (np.array_equal(beside, due[:, : renderer.left]) and np.array_equal(above, due[: renderer.top]))
+
+
+def is_indexed(renderer: Renderer, picture: Any) -> bool:
+    """Whether a picture has the palette of the renderer, so that entries, a third of the bytes, can be compared."""
+    palette = renderer.palette.ravel().tolist()
+    return picture.mode == "P" and picture.getpalette()[: len(palette)] == palette
 
 
 def inked_cells(picture: np.ndarray, columns: int, rows: int) -> Cells:

@@ -21,7 +21,7 @@ from travlr.formats import LAYOUTS
 from travlr.formats.card import card_files, facts, header_of
 from travlr.formats.columns import content_digest, damage
 from travlr.formats.manifest import MANIFEST, read_manifest
-from travlr.generate import renderer_of, sprites_digest
+from travlr.generate import renderer_of
 from travlr.scene import SPLITS
 
 SHARE, DEVIATIONS = 0.6, 5.0  # pictures encoded in one way: at most SHARE of them may have one answer, beyond chance
@@ -52,7 +52,7 @@ def source_digests(info: DatasetInfo, findings: Findings) -> dict[str, str | Non
     """The content digests of these rows with PNG and with JPEG pictures."""
     sums = {split: findings.digests[split] % (1 << 256) for split in info.splits}
     config = info.rules.config
-    pixels = sprites_digest(renderer_of(config)) if config else None
+    pixels = renderer_of(config).digest() if config else None
     return {"png": content_digest(sums, pixels), "jpeg": content_digest(sums, None)}
 
 

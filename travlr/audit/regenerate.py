@@ -33,7 +33,7 @@ from travlr.formats.columns import DAMAGE, IMAGE, SCHEMA, damage
 from travlr.formats.manifest import FORMAT_VERSION, MANIFEST
 from travlr.formats.original import jpeg
 from travlr.formats.writing import all_versions
-from travlr.generate import Generator, generator, sprites_digest
+from travlr.generate import Generator, generator
 from travlr.scene import SPLITS
 from travlr.tasks import config_from_dict
 
@@ -119,7 +119,7 @@ def due_manifest(manifest: dict[str, Any], origin: Origin) -> dict[str, Any]:
         maker = maker_of(origin.config)
         count = maker.config.count
         counts = {split: getattr(count, split) for split in SPLITS if getattr(count, split)}
-        due["pixels"] = None if origin.jpeg else sprites_digest(maker.renderer)
+        due["pixels"] = None if origin.jpeg else maker.renderer.digest()
         due["held_out"] = json.loads(json.dumps(maker.task.held_out()))
     parts, layout = due_parts(manifest, counts, origin), LAYOUTS[manifest["layout"]]
     shared = [{"name": file.name, "split": file.split} for file in layout.shared(parts)]
@@ -180,7 +180,7 @@ def where_differing(there: Any, due: Any) -> tuple[str, str]:
 
 
 def shown(value: Any, most: int = 80) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    text = value if isinstance(value, str) and value.isprintable() else json.dumps(value, default=str)
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 

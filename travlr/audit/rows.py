@@ -6,6 +6,7 @@ on sets of cells and shares no code with `truth`.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +15,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from render.text import caption_of, parse_caption
+from render.text import CaptionStyle, make_captioner, parse_caption
 from travlr.audit.pictures import ObjectRow, picture_problem
-from travlr.config import Config
+from travlr.config import Config, Style
 from travlr.formats.base import suffix_of
 from travlr.formats.columns import example_id, parse_query_form
 from travlr.scene import Query, Scene, World
@@ -57,6 +58,11 @@ class Rules:
     exact: bool
     numbered: bool
 
+    @property
+    def style(self) -> str:
+        """Of captions; another program is taken to write the default one."""
+        return (self.config.style if self.config else Style()).caption
+
 
 class Row(NamedTuple):
     id: str
@@ -95,11 +101,11 @@ def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[s
     numbered = (row.id, row.image["path"], row.task) == (expected, path, name)
     problems = {"ids": "" if numbered else f"id, picture or task is not that of {expected}"} if rules.numbered else {}
     try:
-        columns, rows, scene = parse_caption(row.caption, config.world.sizes[0] if config else "medium")
+        columns, rows, scene = parse_caption(row.caption, config.world.sizes[0] if config else "medium", rules.style)
         world = config.world if config else World(columns=columns, rows=rows)
     except ValueError as error:
         return problems | {"caption": str(error)}, []
-    problems["caption"] = caption_problem(row, scene, world)
+    problems["caption"] = caption_problem(row, scene, world, rules.style)
     problems["image"] = picture_problem(row.image["bytes"], row.objects, world, config, rules.exact)
     try:
         query, form = parse_query(row.query), parse_query_form(row.form)
@@ -183,11 +189,21 @@ def settings_problem(config: Config, query: Query, pair: Pair, scene: Scene, cel
     return next((f"{name} {list(r)}, but {n}" for name, n, r in limits if not r[0] <= n <= r[1]), "")
 
 
-def caption_problem(row: Row, scene: Scene, world: World) -> str:
-    """The first difference between a caption and the objects column; empty where there is none."""
+def caption_problem(row: Row, scene: Scene, world: World, style: str) -> str:
+    """The first difference between a caption and the objects column; empty where there is none.
+
+    Their orders must be the same where captions of the style have one.
+    """
+    writer = writer_of(style, world)
     parsed = [(o.colour, o.shape, o.size, o.row, o.column) for o in scene]
     if len(parsed) != len(row.objects):
         return f"names {len(parsed)} objects, the objects column {len(row.objects)}"
-    if differing := [(a, b) for a, b in zip(parsed, row.objects, strict=True) if a != b]:
+    listed = row.objects if writer.ordered else sorted(row.objects, key=lambda thing: thing[3:])
+    if differing := [(a, b) for a, b in zip(parsed, listed, strict=True) if a != b]:
         return f"says {differing[0][0]}, the objects column {differing[0][1]}"
-    return "" if caption_of(scene, world) == row.caption else f"another wording or grid: {row.caption[:120]}"
+    return "" if writer.caption(scene) == row.caption else f"another wording or grid: {row.caption[:120]!r}"
+
+
+@functools.lru_cache(maxsize=64)
+def writer_of(style: str, world: World) -> CaptionStyle:
+    return make_captioner(style, world)

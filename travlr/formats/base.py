@@ -97,6 +97,9 @@ class Layout:
 
     name: str
 
+    def check(self, config: dict[str, Any] | None) -> None:
+        """Raise `ValueError` where this format cannot hold the datasets of a config, as manifests have it."""
+
     def write(self, folder: Path, part: Part, tables: Iterator[pa.Table]) -> None:
         self.put(functools.partial(opened, folder), part, tables)
 

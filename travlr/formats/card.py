@@ -8,6 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from render.text import CAPTION_STYLES
+from travlr.config import Style
 from travlr.files import put_file
 from travlr.formats import LAYOUTS
 from travlr.formats.base import suffix_of
@@ -21,6 +23,7 @@ COLUMNS = """
 (the dimension and two values); `query_form`, the query as JSON; `objects` in the order of the caption, rows
 and columns counted from 0.
 """
+NO_ORDER = COLUMNS.replace("`objects` in the order of the caption,", "`objects` in random order,")
 
 CITATION = """
 ## Citation
@@ -98,10 +101,11 @@ def _png(data: bytes) -> bytes:
 
 def _text(manifest: dict[str, Any], row: dict[str, Any]) -> str:
     header = _header(manifest, suffix_of(row["image"]["bytes"]))
-    parts = [f"---\n{header}---\n", _example(row), _counts(manifest["splits"])]
+    parts = [f"---\n{header}---\n", _example(row, _caption_style(manifest)), _counts(manifest["splits"])]
     if manifest.get("held_out"):
         parts.append(_held_out(manifest["held_out"]))
-    return "\n".join([*parts, _shortcuts(manifest["config"]), COLUMNS, _origin(manifest), CITATION])
+    columns = COLUMNS if CAPTION_STYLES[_caption_style(manifest)].ordered else NO_ORDER
+    return "\n".join([*parts, _shortcuts(manifest["config"]), columns, _origin(manifest), CITATION])
 
 
 def _header(manifest: dict[str, Any], suffix: str) -> str:
@@ -162,19 +166,27 @@ def _yaml_feature(feature: dict[str, Any]) -> dict[str, Any]:
     return {"struct": _yaml(feature)}
 
 
-def _example(row: dict[str, Any]) -> str:
+def _example(row: dict[str, Any], style: str) -> str:
+    caption = words = row["caption"]
+    quoted = f"> {caption}"
+    if style != Style.caption:
+        words, quoted = "The scene that the caption below describes", f"```text\n{caption}\n```"
     return f"""\
 # TraVLR {row["task"]}: {TASKS[row["task"]].title}
 
 Every example shows one scene twice, as a picture and as a caption that says exactly the same, with a query
 that is true or false of it.
 
-![{row["caption"]}](example.png)
+![{words}](example.png)
 
-> {row["caption"]}
+{quoted}
 
 **{row["query"]}** {"True" if row["answer"] else "False"}.
 """
+
+
+def _caption_style(manifest: dict[str, Any]) -> str:
+    return (config_from_dict(manifest["config"]).style if manifest["config"] else Style()).caption
 
 
 def _counts(splits: dict[str, dict[str, int]]) -> str:
@@ -212,7 +224,7 @@ def _shortcuts(config: dict[str, Any] | None) -> str:
 
     def is_preset(name: str) -> bool:
         usual: Any = config_from_dict({"task": task.name} | task.presets.get(name, {}))
-        same = {setting: getattr(usual, setting) for setting in ("seed", "count", "image")}
+        same = {setting: getattr(usual, setting) for setting in ("seed", "count", "image", "style")}
         return dataclasses.replace(own, **same) == usual
 
     accuracy = next((text for preset, text in task.best_unbound.items() if is_preset(preset)), "")

@@ -26,6 +26,11 @@ class Original(Layout):
 
     name = "original"
 
+    def check(self, config: dict[str, Any] | None) -> None:
+        if config and "style" in config:
+            style = ", ".join(f"style.{name}={value}" for name, value in config["style"].items())
+            raise ValueError(f"format=original: holds style.image=plain, style.caption=sentences alone, not {style}")
+
     def put(self, open_file: Open, part: Part, tables: Iterator[pa.Table]) -> None:
         split = PUBLISHED_SPLITS[part.split]
         lines, entries = io.StringIO(), []

@@ -80,6 +80,7 @@ def write_dataset(
     Raises `ValueError` for a folder that holds something else, or that another process is writing.
     """
     parts_of(plan)  # raises before anything is changed
+    LAYOUTS[plan.layout].check(plan.about["config"])
     _existing(plan, overwrite)
     with files.locked(plan.folder):
         held = _existing(plan, overwrite)  # again, because another process may have changed it before the lock

@@ -20,6 +20,7 @@ from analysis.probe.config import TASKS
 from analysis.probe.corpora.items import Corpus, Item
 from analysis.probe.corpora.selection import grouped
 from analysis.probe.corpora.taxonomy import TAXONOMY
+from analysis.probe.folders import reading, write_files
 from travlr import files
 
 TREE = Path("corpus") / "v1"  # below the folder of a corpus: a YAML file for each axis and source
@@ -33,21 +34,18 @@ LARGEST_YAML = 1 << 20  # characters
 
 def read_json(path: Path) -> Any:
     """The value in a JSON file; an empty file is an empty list. Raises `ValueError`, one line, for what is not JSON."""
-    try:
+    with reading(path):
         text = path.read_text(encoding="utf-8-sig")
         if not text.strip():
             return []
-        value = json.loads(text)
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}: line {error.lineno}: not JSON or cut off ({error.msg})") from None
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path}: not JSON ({error})") from None
         if "\\ud" in text.lower():  # an unpaired surrogate cannot be written as UTF-8
             json.dumps(value, ensure_ascii=False).encode()
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: line {error.lineno}: not JSON or cut off ({error.msg})") from None
-    except UnicodeError:
-        raise ValueError(f"{path}: is not text in UTF-8") from None
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON ({error})") from None
     return value
 
 
@@ -62,16 +60,12 @@ class _LoaderWithoutAliases(yaml.SafeLoader):
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """The names and values in a YAML file of plain data (no tags). Raises `ValueError`, one line."""
+    with reading(path), open(path, encoding="utf-8-sig") as file:
+        text = file.read(LARGEST_YAML + 1)
+    if len(text) > LARGEST_YAML:
+        raise ValueError(f"{path}: has more than {LARGEST_YAML:,} characters")
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            text = file.read(LARGEST_YAML + 1)
-        if len(text) > LARGEST_YAML:
-            raise ValueError(f"has more than {LARGEST_YAML:,} characters")
         value = yaml.load(text, _LoaderWithoutAliases)
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from None
-    except UnicodeError:
-        raise ValueError(f"{path}: is not text in UTF-8") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
     if not isinstance(value, dict):
@@ -345,12 +339,7 @@ def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images"
     same = (out / SIDECAR).read_bytes() == sidecar if (out / SIDECAR).is_file() else not (out / "corpus").exists()
     if not same:
         raise ValueError(f"{out}: holds another corpus; name another folder")
-    out.mkdir(parents=True, exist_ok=True)
-    with files.locked(out):
-        for name, data in written.items():
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-            files.put_file(out, name, [data], sync=False)
-        files.close(out)
+    write_files(out, written, sync=False)
 
 
 def _below(root: str, image: str) -> str:

@@ -21,6 +21,7 @@ from analysis.probe.config import TEMPLATES
 from analysis.probe.corpora.checklist import leaves_folder, read_json
 from analysis.probe.corpora.items import WHOLE, Answer, Corpus, Item
 from analysis.probe.corpora.taxonomy import is_length
+from analysis.probe.folders import reading
 from travlr import files
 
 SET = "eval_set.json"
@@ -230,9 +231,9 @@ def results_corpora(paths: Sequence[Path | str]) -> list[ResultsCorpus]:
 
 def _rows(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
     needed = [name for name in (*KEYS, "result") if name not in ALT]
-    try:
-        with open(files.regular(file), encoding="utf-8-sig", newline="") as opened:
-            reader = csv.DictReader(opened, strict=True)
+    with reading(file), open(files.regular(file), encoding="utf-8-sig", newline="") as opened:
+        reader = csv.DictReader(opened, strict=True)
+        try:
             if lacking := [name for name in needed if name not in (reader.fieldnames or ())]:
                 raise ValueError(f"{file}: lacks the columns {', '.join(lacking)}")
             for row in reader:
@@ -240,12 +241,8 @@ def _rows(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
                 if None in row or None in row.values():
                     raise ValueError(f"{where}: has more or fewer columns than the first line; the file may be cut off")
                 yield where, row
-    except OSError as error:
-        raise ValueError(f"{file}: {error.strerror}") from None
-    except UnicodeError:
-        raise ValueError(f"{file}: is not text in UTF-8") from None
-    except csv.Error as error:
-        raise ValueError(f"{file}: {error}") from None
+        except csv.Error as error:
+            raise ValueError(f"{file}: {error}") from None
 
 
 def _result(row: Mapping[str, str], where: str) -> tuple[Triplet, Answer]:

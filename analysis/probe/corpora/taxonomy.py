@@ -23,7 +23,6 @@ TAXONOMY = (
 
 SMALL, MEDIUM = 1024, 9216  # pixels, the largest areas of small and medium objects (paper, section 3.1)
 MAX_PIXELS = 10**9  # largest side of a box or picture, so that squares stay finite
-REFERENCE = 640 * 480  # pixels of the reference picture of relative areas, the usual size in these datasets
 
 
 # Location and size ---------------------------------------------------------------------------------------------------
@@ -42,22 +41,15 @@ def location_class(box: Sequence[float], width: float, height: float) -> str:
     return "center" if 9 * squared <= diagonal else "mid" if 9 * squared <= 4 * diagonal else "margin"
 
 
-def size_class(box: Sequence[float], width: float, height: float, thresholds: str = "absolute") -> str:
-    """`small`, `medium` or `large` of a box (x, y, w, h) in a picture of width x height pixels (paper, section 3.1).
-
-    thresholds: `absolute`, areas up to 1,024 and up to 9,216 pixels as in the paper; or `relative`, the same as parts
-    of a picture of 640 x 480 pixels (1/300 and 3/100), so that scaling a picture changes no class. Raises `ValueError`
-    as `location_class`, and for other thresholds.
-    """
+def size_class(box: Sequence[float], width: float, height: float) -> str:
+    """`small`, `medium` or `large` of a box (x, y, w, h): an area of up to 1,024 pixels, up to 9,216, or more (paper,
+    section 3.1). Raises `ValueError` as `location_class`."""
     w, h = _checked(box, width, height)[2:]
-    if thresholds not in ("absolute", "relative"):
-        raise ValueError(f"thresholds={thresholds}: choose one of absolute, relative")
-    area, unit = (w * h, 1.0) if thresholds == "absolute" else (w * h * REFERENCE, width * height)
-    return "small" if area <= SMALL * unit else "medium" if area <= MEDIUM * unit else "large"
+    return "small" if w * h <= SMALL else "medium" if w * h <= MEDIUM else "large"
 
 
 def is_length(value: Any) -> bool:
-    """Whether a value of any type is a number of pixels, no `bool`, from -FARTHEST to FARTHEST, no `bool`."""
+    """Whether a value of any type is a number of pixels, no `bool`, up to `MAX_PIXELS`."""
     number: Any = value if isinstance(value, Real) and not isinstance(value, bool) else math.inf
     return bool(-MAX_PIXELS <= number <= MAX_PIXELS)
 

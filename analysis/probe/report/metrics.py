@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from analysis.probe.corpora.items import STATUSES, WHOLE, Answer, Item
-from analysis.probe.report.intervals import Clustering, interval
+from analysis.probe.report.intervals import Clustering, Interval, interval
 from analysis.probe.report.outcomes import TOLERANCES, Outcomes, outcomes
 
 POWER = 2.8  # standard errors of a difference that is detected with power 80 %, two-sided at 5 %
@@ -76,6 +76,10 @@ class MetricRow:
 
 
 MICRO, MACRO = "all items (micro average)", "mean of axes (macro average)"
+AVERAGED = (  # metrics of `MACRO`
+    *("single", "single_low", "single_high", "pair_accuracy", "pair_low", "pair_high"),
+    *("itm_accuracy", "itm_low", "itm_high"),
+)
 
 
 # Rows ----------------------------------------------------------------------------------------------------------------
@@ -95,18 +99,17 @@ def measure(
     Raises `ValueError` as `outcomes`. An empty corpus gives one row, of 0 items.
     """
     found = outcomes(items, answers, sentences, tolerance, threshold)
-    every = np.arange(len(items))
-    lines = [_line("all", MICRO, found, every, seed)]
+    lines = [_line("all", MICRO, found, [np.arange(len(items))], seed)]
     axes = _groups(items, lambda item: item.axis)
     if len(axes) > 1:
-        lines.append(_mean_of_axes(found, axes, seed))
-    lines += [_line("axis", axis, found, places, seed) for axis, places in axes.items()]
+        lines.append(_line("all", MACRO, found, list(axes.values()), seed))
+    lines += [_line("axis", axis, found, [places], seed) for axis, places in axes.items()]
     for by, of in _groupings(items):
         groups = _groups(items, of)
         if by in (GRADE, AXIS_GRADE):  # in the order of grades within each axis
             order = list(axes) if by == AXIS_GRADE else []
             groups = dict(sorted(groups.items(), key=lambda one: _grade_order(items[one[1][0]], order)))
-        lines += [_line(by, value, found, places, seed) for value, places in groups.items()]
+        lines += [_line(by, value, found, [places], seed) for value, places in groups.items()]
     return lines
 
 
@@ -150,21 +153,31 @@ def _groups(items: Sequence[Item], of: Callable[[Item], str]) -> dict[str, np.nd
     return {value: np.array(places) for value, places in groups.items()}
 
 
-def _line(by: str, value: str, found: Outcomes, places: np.ndarray, seed: int) -> MetricRow:
-    scored = places[found.scored[places]]
+def _line(by: str, value: str, found: Outcomes, groups: Sequence[np.ndarray], seed: int) -> MetricRow:
+    """The metrics of a group of items (their indices). Of several groups, the unweighted means over those with scores,
+    with joint intervals, as groups may share pictures."""
+    every, code = np.concatenate(groups), np.zeros(len(found.items), np.int64)
+    for n, places in enumerate(groups):
+        code[places] = 2 * n
+    scored = np.sort(every[found.scored[every]])
     both, units = scored_pairs(found, scored), found.units.take(scored)
     values: dict[str, Any] = {}
     if len(scored):
-        values |= _share("single", found.right[scored], units, seed)
+        values["single"], ends = _mean_share(code[scored] + found.right[scored], len(groups), units, seed)
+        values |= {"single_low": ends.low, "single_high": ends.high, "detectable": POWER * ends.error or None}
         values["published"] = 100 * float(found.published[scored].mean())
     if len(both):
-        values |= _pair_values(found, both, seed)
+        codes = code[both[:, 0]] + found.right[both].all(axis=1)
+        values["pair_accuracy"], ends = _mean_share(codes, len(groups), pair_clusters(found, both), seed)
+        values |= {"pair_low": ends.low, "pair_high": ends.high, **_pair_values(found, both)}
     if found.itm is not None and len(scored):
         right, item = _sentences(found.itm, scored)
-        share = _share("itm", right, found.units.take(item), seed)
         values |= itm_shares(found.itm[scored].sum(axis=0))
-        values |= {"itm_low": share["itm_low"], "itm_high": share["itm_high"]}
-    return MetricRow(by=by, value=value, **_counts(found, places, units, len(both)), **values)
+        values["itm_accuracy"], ends = _mean_share(code[item] + right, len(groups), found.units.take(item), seed)
+        values |= {"itm_low": ends.low, "itm_high": ends.high}
+    if len(groups) > 1:
+        values = {name: one for name, one in values.items() if name in AVERAGED}
+    return MetricRow(by=by, value=value, **_counts(found, every, units, len(both)), **values)
 
 
 def _counts(found: Outcomes, places: np.ndarray, units: Clustering, pairs: int) -> dict[str, Any]:
@@ -195,33 +208,26 @@ def pair_clusters(found: Outcomes, both: np.ndarray) -> Clustering:
     return Clustering(found.units.clusters[both, 0], dyadic=True)
 
 
-def _pair_values(found: Outcomes, both: np.ndarray, seed: int) -> dict[str, float | None]:
+def _pair_values(found: Outcomes, both: np.ndarray) -> dict[str, float | None]:
     right, tie = found.right[both], found.tie[both]
-    all_right = right.all(axis=1)
-    all_wrong = ~right.any(axis=1) & ~tie.any(axis=1)
+    all_right = int(right.all(axis=1).sum())
+    all_wrong = int((~right.any(axis=1) & ~tie.any(axis=1)).sum())
     one_right = (right.sum(axis=1) == 1) & ~tie.any(axis=1)
-    values = _share("pair", all_right, pair_clusters(found, both), seed)
-    values["pair_accuracy"] = values.pop("pair")
-    values["same"] = 100 * float(one_right.mean())
-    sure = int(all_right.sum() + all_wrong.sum())
-    values["decisive"] = 100 * float(all_right.sum()) / sure if sure else None
-    return {name: value for name, value in values.items() if name != "detectable"}
+    sure = all_right + all_wrong
+    return {"same": 100 * float(one_right.mean()), "decisive": 100 * float(all_right) / sure if sure else None}
 
 
-def _share(name: str, right: np.ndarray, units: Clustering, seed: int) -> dict[str, float | None]:
-    """The accuracy, its interval, and the detectable difference."""
+def _mean_share(codes: np.ndarray, groups: int, units: Clustering, seed: int) -> tuple[float, Interval]:
+    """The mean over groups of the share of odd codes, without empty groups, and its interval."""
 
-    def share(counts: np.ndarray) -> np.ndarray:
-        return np.asarray(100 * counts[..., 1] / counts.sum(axis=-1))
+    def mean(counts: np.ndarray) -> np.ndarray:
+        cells = counts.reshape(*counts.shape[:-1], groups, 2)
+        totals = cells.sum(axis=-1)
+        shares = np.divide(cells[..., 1], totals, out=np.zeros(totals.shape), where=totals > 0)
+        return np.asarray(100 * (shares.sum(axis=-1) / (totals > 0).sum(axis=-1)))
 
-    value = 100 * float(right.mean())
-    found = interval(value, units, right.astype(np.int64), 2, share, seed)
-    return {
-        name: value,
-        f"{name}_low": found.low,
-        f"{name}_high": found.high,
-        "detectable": POWER * found.error or None,
-    }
+    value = float(mean(np.bincount(codes, minlength=2 * groups)))
+    return value, interval(value, units, codes, 2 * groups, mean, seed)
 
 
 def _sentences(itm: np.ndarray, scored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -244,42 +250,6 @@ def itm_shares(counts: np.ndarray) -> dict[str, float | None]:
         "itm_recall": percent(tp, tp + fn),
         "itm_f1": percent(2 * tp, 2 * tp + fn + fp) if tp else None,
     }
-
-
-def _mean_of_axes(found: Outcomes, axes: dict[str, np.ndarray], seed: int) -> MetricRow:
-    """The unweighted mean of the axes with scores, with one joint interval, as axes may share pictures."""
-    every = np.concatenate(list(axes.values()))
-    code = np.zeros(len(found.items), np.int64)
-    for n, places in enumerate(axes.values()):
-        code[places] = 2 * n
-    scored = np.sort(every[found.scored[every]])
-    both, units = scored_pairs(found, scored), found.units.take(scored)
-    values: dict[str, Any] = {}
-    if len(scored):
-        values = _means("single", code[scored] + found.right[scored], len(axes), units, seed)
-    if len(both):
-        codes = code[both[:, 0]] + found.right[both].all(axis=1)
-        pair = _means("pair", codes, len(axes), pair_clusters(found, both), seed)
-        values |= {"pair_accuracy": pair["pair"], "pair_low": pair["pair_low"], "pair_high": pair["pair_high"]}
-    if found.itm is not None and len(scored):
-        right, item = _sentences(found.itm, scored)
-        itm = _means("itm", code[item] + right, len(axes), found.units.take(item), seed)
-        values |= {"itm_accuracy": itm["itm"], "itm_low": itm["itm_low"], "itm_high": itm["itm_high"]}
-    return MetricRow(by="all", value=MACRO, **_counts(found, every, units, len(both)), **values)
-
-
-def _means(name: str, codes: np.ndarray, groups: int, units: Clustering, seed: int) -> dict[str, float | None]:
-    """The mean over groups of the share of odd codes, without empty groups."""
-
-    def mean(counts: np.ndarray) -> np.ndarray:
-        cells = counts.reshape(*counts.shape[:-1], groups, 2)
-        totals = cells.sum(axis=-1)
-        shares = np.divide(cells[..., 1], totals, out=np.full(totals.shape, np.nan), where=totals > 0)
-        return np.asarray(100 * np.nanmean(shares, axis=-1))
-
-    value = float(mean(np.bincount(codes, minlength=2 * groups)))
-    found = interval(value, units, codes, 2 * groups, mean, seed)
-    return {name: value, f"{name}_low": found.low, f"{name}_high": found.high}
 
 
 # Whether a corpus can be solved blindly ------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from analysis.errors import first_errors
 from analysis.probe.corpora.items import Item, Missing, Unreadable, open_picture
 from analysis.probe.report.metrics import GRADE
 from analysis.probe.report.outcomes import margins, outcomes
@@ -58,7 +59,9 @@ def wrong_items(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str,
     answered = [_answered(label, how[label], of, places) for label, of in records.items()]
     items = [record.item for record in first]
     cells, cell = _cells(items)
-    chosen = _chosen(answered, np.array([item.axis for item in items]), limit, seed)
+    axes = np.array([item.axis for item in items])
+    errors = ([(one.wrong > 0) & (axes == axis) for axis in np.unique(axes)] for one in answered)
+    chosen = first_errors(errors, len(items), limit, seed)
     shown = _shown(first, chosen, _folders(results, out))
     for place, one in zip(chosen.tolist(), shown, strict=True):
         one["cell"] = int(cell[place])
@@ -102,18 +105,6 @@ def _cells(items: Sequence[Item]) -> tuple[list[tuple[str, str, int]], np.ndarra
     cell = np.array([order[key] for key in keys], np.int64)
     counts = np.bincount(cell, minlength=len(order)).tolist()
     return [(axis, grade, count) for (axis, grade), count in zip(order, counts, strict=True)], cell
-
-
-def _chosen(answered: Sequence[ModelErrors], axes: np.ndarray, limit: int, seed: int) -> np.ndarray:
-    """Indices of the sample: up to `limit` items of each model, rounded up to equal numbers of each axis."""
-    order = np.random.default_rng(seed).permutation(len(axes))
-    kinds = sorted(set(axes.tolist()))
-    shown = np.zeros(len(axes), bool)
-    for one in answered:
-        for axis in kinds:
-            here = order[((one.wrong > 0) & (axes == axis))[order]]
-            shown[here[: -(-limit // len(kinds))]] = True
-    return order[shown[order]]
 
 
 # Pictures ------------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from analysis.document import TEMPLATE as RUNS_TEMPLATE
-from analysis.document import escape_markdown, html_list
+from analysis.document import escape_markdown, folded_table, html_list, table_block
 from analysis.layout import Table
 from analysis.panels import save
 from analysis.probe.report.figures import figures
@@ -154,7 +154,10 @@ def html_page(out: Path, contents: Sequence[GroupReport], skipped: Sequence[str]
             f'<div class="figures">{_pictures(content)}</div>{settings}</section>'
         )
         first = f"{group.slug}-{'accuracy' if group.models else 'floors'}"
-        content_html = "".join(_html_table(table, table.name == first) for table in content.tables)
+        content_html = "".join(
+            folded_table(one, f"{one.title} ({len(one.rows):,} rows)", ("md", "csv"), one.name == first)
+            for one in content.tables
+        )
         tables.append(f'<section id="{group.slug}-tables"><h2>{title}: tables</h2>{content_html}</section>')
     links.append(("items", "Wrong items"))
     links += [(f"{content.group.slug}-tables", f"{content.group.title}: tables") for content in contents]
@@ -167,7 +170,7 @@ def html_page(out: Path, contents: Sequence[GroupReport], skipped: Sequence[str]
         style=style[0] if style else "",
         lead=_lead(contents),
         contents="".join(f'<li><a href="#{place}">{html.escape(text)}</a></li>' for place, text in links),
-        scores=f'<section id="scores"><h2>Scores</h2>{_scrolled(scores)}</section>' if scores else "",
+        scores=f'<section id="scores"><h2>Scores</h2>{table_block(scores)}</section>' if scores else "",
         figures="\n".join(figures),
         tables="\n".join(tables),
         left=f"<section><h2>Left out</h2>{html_list(skipped)}</section>" if skipped else "",
@@ -179,20 +182,6 @@ def _lead(contents: Sequence[GroupReport]) -> str:
     count = f"{models:,} model{'s' * (models != 1)}" if models else "No model yet, only baselines,"
     corpora = "1 corpus" if len(contents) == 1 else f"{len(contents):,} corpora"
     return f"{count} on {corpora}: which of two sentences fits a picture, without fine-tuning"
-
-
-def _scrolled(table: Table) -> str:
-    notes = f"<details><summary>Notes</summary>{html_list(table.all_notes)}</details>" if table.all_notes else ""
-    title = html.escape(table.title)
-    return f'<div class="scroll" tabindex="0" role="region" aria-label="{title}">{table.html()}</div>{notes}'
-
-
-def _html_table(table: Table, opened: bool) -> str:
-    """A table that can be folded, initially open or not."""
-    files = " ".join(f'<a href="tables/{table.name}.{s}">{s}</a>' for s in ("md", "csv"))
-    head = f"<summary><h3>{html.escape(table.title)} ({len(table.rows):,} rows)</h3></summary>"
-    content_html = f'{head}{_scrolled(table)}<p class="files">{files}</p>'
-    return f'<details id="{table.name}" class="block"{" open" * opened}>{content_html}</details>\n'
 
 
 def _pictures(content: GroupReport) -> str:

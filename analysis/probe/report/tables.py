@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
-from typing import Any
+from dataclasses import asdict, fields, replace
 
 import pandas as pd
 
@@ -20,7 +19,7 @@ RARE = (
     "change question="
 )
 FEW = 30  # clusters: with fewer, intervals are rough
-OTHERS = ("blank picture", "other items' pictures")  # baselines of a model that sees other pictures
+OTHERS = {"blank picture": "blank picture", "other pictures": "other items' pictures"}  # columns and their baselines
 
 
 def _text(value: float | None, digits: int = 1) -> str:
@@ -45,11 +44,13 @@ def _frame(series: Mapping[str, Iterable[MetricRow]], keep: Iterable[tuple[str, 
 
 
 COVERAGE = "total = scored + missing + unreadable + failed"
-COLUMNS = (
-    ("", "items"),
-    ("", "answered by"),
-    ("", COVERAGE),
-    ("items", "right % [95 %]"),
+Column = tuple[str, str]
+VALUE, BY, TOTAL, RIGHT = ("", "items"), ("", "answered by"), ("", COVERAGE), ("items", "right % [95 %]")
+COLUMNS: tuple[Column, ...] = (
+    VALUE,
+    BY,
+    TOTAL,
+    RIGHT,
     ("items", "blind rule"),
     ("items", "salience rule"),
     ("items", "blank picture"),
@@ -63,9 +64,9 @@ COLUMNS = (
     ("pairs", "same sentence %"),
     ("pairs", "decisive %"),
 )
+Row = dict[Column, Cell]
+"""A row by column; cells that are not there are empty. A column that is empty in all rows is not shown."""
 COINS = 50.0  # percent of items right by chance
-FIRST = 4  # columns that are shown even if they are empty
-BASELINE_COLUMNS = (4, 5, 6, 7, 12, 13)  # not in a table of baselines
 NOTES = (
     "Shares are of what was scored.",
     "Right: true sentences score above false ones; a tie is wrong. Tossing coins: 50 % of items, 25 % of pairs.",
@@ -85,45 +86,57 @@ OF_MODELS = (
 )
 
 
-def _rows(group: Group, keep: Sequence[tuple[str, str]]) -> Iterator[tuple[Cell, ...]]:
+def _rows(group: Group, keep: Sequence[tuple[str, str]]) -> Iterator[Row]:
     """The rows of all models, grouped by value."""
-    blind, salient = group.blind_rules, group.salience_rules
+    rules = {"blind rule": group.blind_rules, "salience rule": group.salience_rules}
     for by, value in keep:
-        best, best_text = _best(blind, by, value, "single")
-        level = max(best or 0.0, _best(salient, by, value, "single")[0] or 0.0, COINS)
-        highest = max((one.single or 0.0 for lines in group.models.values() for one in lines
-                     if (one.by, one.value) == (by, value)), default=0.0)  # fmt: skip
-        for label, lines in group.models.items():
-            for line in (one for one in lines if (one.by, one.value) == (by, value)):
-                above = best is not None and line.single_low is not None and line.single_low > level
-                others = [_text(number(group.with_other_pictures(name, label), by, value, "single")) for name in OTHERS]
-                cells = list(_cells(line, label, bold=above and line.single == highest))
-                cells[4:4] = map(Cell, (best_text, _best(salient, by, value, "single")[1], *others))
-                cells[12:12] = [Cell(_best(rules, by, value, "pair_accuracy")[1]) for rules in (blind, salient)]
-                yield tuple(cells)
+        best = {(of, rule): _best(lines, by, value, metric) for rule, lines in rules.items()
+                for of, metric in (("items", "single"), ("pairs", "pair_accuracy"))}  # fmt: skip
+        (blind, _), (salient, _) = (best["items", rule] for rule in rules)
+        level = max(blind or 0.0, salient or 0.0, COINS)
+        chosen = list(_lines_of(group.models, by, value))
+        highest = max((line.single or 0.0 for _, line in chosen), default=0.0)
+        for label, line in chosen:
+            above = blind is not None and line.single_low is not None and line.single_low > level
+            row = _row(line, label, bold=above and line.single == highest)
+            row |= {column: Cell(text) for column, (_, text) in best.items()}
+            for name, baseline in OTHERS.items():
+                accuracy = number(group.with_other_pictures(baseline, label), by, value, "single")
+                row["items", name] = Cell(_text(accuracy))
+            yield row
 
 
-def _baseline_rows(group: Group, keep: Sequence[tuple[str, str]]) -> Iterator[tuple[Cell, ...]]:
-    for by, value in keep:
-        for label, lines in group.baselines.items():
-            yield from (_cells(line, label) for line in lines if (line.by, line.value) == (by, value))
+def _baseline_rows(group: Group, keep: Sequence[tuple[str, str]]) -> Iterator[Row]:
+    return (_row(line, label) for key in keep for label, line in _lines_of(group.baselines, *key))
 
 
-def _cells(line: MetricRow, label: str, bold: bool = False) -> tuple[Cell, ...]:
-    """The cells of a row, without the baseline columns."""
+def _lines_of(series: Mapping[str, Iterable[MetricRow]], by: str, value: str) -> Iterator[tuple[str, MetricRow]]:
+    """The lines of a group of items, each with its label."""
+    return ((label, one) for label, lines in series.items() for one in lines if (one.by, one.value) == (by, value))
+
+
+def _row(line: MetricRow, label: str, bold: bool = False) -> Row:
+    """The row of a line, without the columns of baselines."""
     parts = (line.total, line.scored, line.missing, line.unreadable, line.failed)
-    return (
-        Cell(value_text(line)),
-        Cell(label),
-        Cell(" + ".join(f"{n:,}" for n in parts).replace(" + ", " = ", 1)),
-        Cell(interval_text(line.single, line.single_low, line.single_high), line.single, bold=bold),
-        Cell(f"{line.ties:,}"),
-        Cell(_text(line.detectable)),
-        Cell(f"{line.pairs:,}" if line.pairs else ""),
-        Cell(interval_text(line.pair_accuracy, line.pair_low, line.pair_high)),
-        Cell(_text(line.same)),
-        Cell(_text(line.decisive)),
-    )
+    return {
+        VALUE: Cell(value_text(line)),
+        BY: Cell(label),
+        TOTAL: Cell(" + ".join(f"{n:,}" for n in parts).replace(" + ", " = ", 1)),
+        RIGHT: Cell(interval_text(line.single, line.single_low, line.single_high), line.single, bold=bold),
+        ("items", "ties"): Cell(f"{line.ties:,}"),
+        ("items", "detectable"): Cell(_text(line.detectable)),
+        ("pairs", "number"): Cell(f"{line.pairs:,}" if line.pairs else ""),
+        ("pairs", "both right % [95 %]"): Cell(interval_text(line.pair_accuracy, line.pair_low, line.pair_high)),
+        ("pairs", "same sentence %"): Cell(_text(line.same)),
+        ("pairs", "decisive %"): Cell(_text(line.decisive)),
+    }
+
+
+def _table(name: str, title: str, rows: Sequence[Row], data: pd.DataFrame, notes: Iterable[str]) -> Table:
+    shown = (VALUE, BY, TOTAL, RIGHT)
+    used = [c for c in COLUMNS if c in shown or any(row.get(c, Cell()).text for row in rows)]
+    cells = tuple(tuple(row.get(column, Cell()) for column in used) for row in rows)
+    return Table(name, title, tuple(used), cells, data, tuple(notes))
 
 
 def value_text(line: MetricRow) -> str:
@@ -145,26 +158,16 @@ def _best(rules: Mapping[str, Iterable[MetricRow]], by: str, value: str, metric:
 def overview(groups: Sequence[Group]) -> Table | None:
     """All models (baselines of a corpus without any) on all items of each corpus; None without results."""
     keep = [("all", MICRO)]
-    rows: list[tuple[Cell, ...]] = []
-    for group in groups:
-        found = _rows(group, keep) if group.models else map(_add_empty_cells, _baseline_rows(group, keep))
-        rows += [(Cell(group.title), *row[1:]) for row in found]
-    columns = (("", "corpus"), *COLUMNS[1:])
-    used = [n for n in range(len(columns)) if n < FIRST or any(row[n].text for row in rows)]
-    visible = tuple(tuple(row[n] for n in used) for row in rows)
-    data = pd.concat([_frame(group.series, keep).assign(corpus=group.title) for group in groups]) if rows else None
-    title = "Items and pairs right, of all items"
-    if data is None:
+    rows = [
+        row | {VALUE: Cell(group.title)}
+        for group in groups
+        for row in (_rows(group, keep) if group.models else _baseline_rows(group, keep))
+    ]
+    if not rows:
         return None
-    return Table("scores", title, tuple(columns[n] for n in used), visible, data, (*NOTES, *OF_MODELS))
-
-
-def _add_empty_cells(row: Sequence[Cell]) -> tuple[Cell, ...]:
-    """A row of a baseline with empty cells in `BASELINE_COLUMNS`."""
-    cells = list(row)
-    for place in BASELINE_COLUMNS:
-        cells.insert(place, Cell())
-    return tuple(cells)
+    data = pd.concat([_frame(group.series, keep).assign(corpus=group.title) for group in groups])
+    table = _table("scores", "Items and pairs right, of all items", rows, data, (*NOTES, *OF_MODELS))
+    return replace(table, columns=(("", "corpus"), *table.columns[1:]))
 
 
 def tables(group: Group) -> list[Table]:
@@ -172,31 +175,26 @@ def tables(group: Group) -> list[Table]:
     comparisons."""
     main = [(by, value) for by, value in group.keys if by in ("all", group.by)]
     detail = [(by, value) for by, value in group.keys if by not in ("all", group.by)]
-    flagged = tuple(f"Flagged: {flag}." for flag in group.flags)
-    corpus = tuple(f"Corpus: {note.removesuffix('.')}." for note in group.results[0].corpus["notes"])
-    result: list[Table | None] = []
+    corpus = [f"Flagged: {flag}." for flag in group.flags]
+    corpus += [f"Corpus: {note.removesuffix('.')}." for note in group.results[0].corpus["notes"]]
 
-    def add(kind: str, title: str, columns: Any, rows: Any, data: pd.DataFrame, notes: tuple[str, ...]) -> None:
-        if found := tuple(rows):
-            used = [n for n in range(len(columns)) if n < FIRST or any(row[n].text for row in found)]
-            heads, found = tuple(columns[n] for n in used), tuple(tuple(row[n] for n in used) for row in found)
-            result.append(Table(f"{group.slug}-{kind}", f"{group.title}: {title}", heads, found, data, notes))
+    def table(kind: str, title: str, rows: Iterator[Row], data: pd.DataFrame, notes: Iterable[str]) -> Table | None:
+        found = list(rows)
+        return _table(f"{group.slug}-{kind}", f"{group.title}: {title}", found, data, notes) if found else None
 
-    notes = (*NOTES, *OF_MODELS, *flagged, *corpus)
-    add("accuracy", "accuracy", COLUMNS, _rows(group, main), _frame(group.models, main), notes)
-    result += [
+    notes, about_rules = (*NOTES, *OF_MODELS, *corpus), (*NOTES, *_meanings(group), *corpus)
+    by_source = "accuracy by source, grade and other labels"
+    baselines = "baselines, without a model or without the right picture"
+    result = [
+        table("accuracy", "accuracy", _rows(group, main), _frame(group.models, main), notes),
         _matching(group, main),
         _comparison(group, group.comparisons, "compared", "models compared", "Each two models on what both scored."),
         _comparison(group, group.cropped, "binding", "cropped pictures against whole ones", BINDING),
         _averages(group),
+        table("details", by_source, _rows(group, detail), _frame(group.models, detail), notes),
+        table("floors", baselines, _baseline_rows(group, main), _frame(group.baselines, group.keys), about_rules),
     ]
-    data = _frame(group.models, detail)
-    add("details", "accuracy by source, grade and other labels", COLUMNS, _rows(group, detail), data, notes)
-    columns = tuple(column for n, column in enumerate(COLUMNS) if n not in BASELINE_COLUMNS)
-    rows, data = _baseline_rows(group, main), _frame(group.baselines, group.keys)
-    notes = (*NOTES, *_meanings(group), *flagged, *corpus)
-    add("floors", "baselines, without a model or without the right picture", columns, rows, data, notes)
-    return [table for table in result if table]
+    return [one for one in result if one]
 
 
 def _meanings(group: Group) -> list[str]:
@@ -236,14 +234,7 @@ def _averages(group: Group) -> Table | None:
 
 def _matching(group: Group, keep: Sequence[tuple[str, str]]) -> Table | None:
     """ITM, if a model has a threshold, and the released code's counts, if they differ from ours."""
-    found = [
-        (label, line)
-        for by, value in keep
-        if value != MACRO
-        for label, lines in group.models.items()
-        for line in lines
-        if (line.by, line.value) == (by, value)
-    ]
+    found = [one for by, value in keep if value != MACRO for one in _lines_of(group.models, by, value)]
     alone = any(line.itm_accuracy is not None for _, line in found)
     released = any(line.published != line.single for _, line in found)
     if not alone and not released:
@@ -321,18 +312,14 @@ def terminal_summary(group: Group) -> str:
             for what in ("single", "pair_accuracy")
         )
         previous = ""
-        for label, lines in group.series.items():
-            for line in (one for one in lines if (one.by, one.value) == (by, value)):
-                items = f"{line.scored:,}" if line.scored == line.total else f"{line.scored:,} of {line.total:,}"
-                first = value_text(line)
-                alone = [interval_text(line.itm_accuracy, line.itm_low, line.itm_high)] * matching
-                right = interval_text(line.single, line.single_low, line.single_high)
-                pairs = interval_text(line.pair_accuracy, line.pair_low, line.pair_high)
-                ties = f"{line.ties:,}"
-                rows.append(
-                    ["" if first == previous else first, label, items, right, *single, *alone, pairs, *pair, ties]
-                )
-                previous = first
+        for label, line in _lines_of(group.series, by, value):
+            items = f"{line.scored:,}" if line.scored == line.total else f"{line.scored:,} of {line.total:,}"
+            first = value_text(line)
+            alone = [interval_text(line.itm_accuracy, line.itm_low, line.itm_high)] * matching
+            right = interval_text(line.single, line.single_low, line.single_high)
+            pairs, ties = interval_text(line.pair_accuracy, line.pair_low, line.pair_high), f"{line.ties:,}"
+            rows.append(["" if first == previous else first, label, items, right, *single, *alone, pairs, *pair, ties])
+            previous = first
     columns = [n for n in range(len(rows[0])) if n < 3 or any(row[n] for row in rows[1:])]
     widths = {n: max(len(row[n]) for row in rows) for n in columns}
     text_lines = ["  ".join(row[n].ljust(widths[n]) for n in columns).rstrip() for row in rows]

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from analysis.probe.corpora.items import KINDS, Corpus
+from analysis.probe.folders import is_begun, put_files, read_object
 from analysis.probe.scenes import drawing, records
 from analysis.probe.scenes.drawing import CANVAS, CELL
 from analysis.probe.scenes.records import IMAGES
@@ -121,29 +122,7 @@ def _text(value: Any) -> bytes:
 
 def _check(folder: Path, config: ScenesConfig) -> None:
     """Raise `ValueError` where the folder holds something else than this corpus."""
-    for name in (MANIFEST, CONFIG):
-        if (folder / name).is_file():
-            held = _read_json(folder / name)
-            other = [f"{key}={held.get(key)}" for key, value in config.fingerprint.items() if held.get(key) != value]
-            if other:
-                raise ValueError(
-                    f"{folder} holds another corpus ({', '.join(other)}); remove it, or name another folder"
-                )
-            return
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder")
-    if any(path.name != WORK for path in folder.glob("*")) or not files.is_work_alone(folder):
-        raise ValueError(f"{folder} is not empty and holds no probe corpus; name another folder")
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        read = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON: {error}") from None
-    if not isinstance(read, dict):
-        raise ValueError(f"{path}: not the manifest of a probe corpus")
-    return read
+    is_begun(folder, (MANIFEST, CONFIG), config.fingerprint, "probe corpus")
 
 
 # Building ------------------------------------------------------------------------------------------------------------
@@ -250,9 +229,7 @@ def _finish(folder: Path, config: ScenesConfig) -> None:
     lines = [line for part in _parts(config) for line in _lines(folder / part.record)]
     written = {ITEMS: b"".join(json.dumps(line).encode() + b"\n" for line in lines)}
     written |= records.published(lines)
-    for name, data in written.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        put_file(folder, name, [data])
+    put_files(folder, written)
     corpus = _corpus(folder, config.kind, lines)
     pictures = hashlib.sha256("".join(d for line in lines for d in line["sha256"].values()).encode())
     counts = Counter((item.axis, item.source) for item in corpus.items)
@@ -280,7 +257,7 @@ def _is_whole(folder: Path) -> bool:
     if not (folder / MANIFEST).is_file():
         return False
     try:
-        for name, digest in _read_json(folder / MANIFEST)["files"].items():
+        for name, digest in read_object(folder / MANIFEST)["files"].items():
             if hashlib.sha256(regular(folder / name).read_bytes()).hexdigest() != digest:
                 return False
         return _has_pictures(folder, _lines(folder / ITEMS))
@@ -293,7 +270,7 @@ def read(folder: str | os.PathLike[str]) -> Corpus:
     place = Path(folder)
     if not (place / MANIFEST).is_file():
         raise ValueError(f"{folder}: no finished probe corpus; make it with build")
-    manifest = _read_json(place / MANIFEST)
+    manifest = read_object(place / MANIFEST)
     if manifest.get("format") != "travlr probe" or manifest.get("kind") not in KINDS:
         raise ValueError(f"{folder}: not a probe corpus")
     return _from_lines(place, lambda lines: _corpus(place, manifest["kind"], lines))

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from train.results.answers import Answer, read_answers
 from train.results.columns import Row
-from train.vlm.answers import Answer, read_answers
-from train.vlm.measures import Agreement, agreement
+from train.results.measures import Agreement, agreement
 
 WIDTH = 22  # of a column
 LINES: dict[str, Callable[[Row], str]] = {
@@ -30,6 +30,9 @@ def evaluation_table(folder: Path, rows: Sequence[Row]) -> str:
     splits = list(dict.fromkeys(str(row["split"]) for row in rows))
     settings = list(dict.fromkeys(str(row["test_setting"]) for row in rows))
     how = [first["form"], first["prompt"]] + (["likelihood"] if first["answers"] == "likelihood" else [])
+    how += [
+        style for style in (first["image_style"], first["caption_style"]) if style not in (None, "plain", "sentences")
+    ]
     lines = [f"{first['model']} on {first['task']} ({', '.join(how)}), {first['origin']}", first["hardware"] or ""]
     for split in splits:
         of_split = {row["test_setting"]: row for row in rows if row["split"] == split}

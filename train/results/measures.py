@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from train.results.answers import Answer
 from train.results.scores import LEVEL, bootstrap_counts, couple_scores, percentile_interval
-from train.vlm.answers import Answer
 from travlr.questions import Outcome, summary
 from travlr.questions.objects import ObjectErrors
 

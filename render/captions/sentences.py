@@ -1,0 +1,61 @@
+"""The style `sentences`: `There is a red circle at A 1 and …`, in the words of the released TraVLR data."""
+
+from __future__ import annotations
+
+import re
+
+from render.captions.style import PREFACE, ListStyle, Parsed, check_places, preface, short
+from travlr.scene import COLOURS, SHAPES, SIZES, Object, Scene, World, column_name, row_name
+
+
+def phrase(world: World, size: str, shape: str, colour: str) -> str:
+    """`a red circle`; with the size only where the world has several."""
+    words = f"{size} {colour} {shape}" if len(world.sizes) > 1 else f"{colour} {shape}"
+    return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
+
+
+class Captioner(ListStyle):
+    """Captions as English sentences."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._start = f"{preface(world)} There is "
+
+    def entry(self, size: str, shape: str, colour: str, row: int, column: int) -> str:
+        return f"{phrase(self.world, size, shape, colour)} at {column_name(column)} {row_name(row)}"
+
+    def assemble(self, entries: list[str]) -> str:
+        listed = f"{', '.join(entries[:-1])} and {entries[-1]}" if len(entries) > 1 else entries[0]
+        return f"{self._start}{listed}."
+
+    @staticmethod
+    def parse(caption: str, size: str) -> Parsed:
+        whole = _WHOLE.fullmatch(caption)
+        if not whole:
+            raise ValueError(f"not a caption: {short(caption)}")
+        columns, rows = ord(whole[1]) - ord("A") + 1, int(whole[2])
+        listed = whole[3]
+        parts = listed.split(", ")
+        parts[-1:] = parts[-1].split(" and ")
+        if listed.count(" and ") != (len(parts) > 1):
+            raise ValueError(f"no 'and' before the last object, or several: {short(caption)}")
+        objects = []
+        for part in parts:
+            found = _OBJECT.fullmatch(part)
+            if not found or found[3] not in COLOURS or found[4] not in SHAPES or (found[2] and found[2] not in SIZES):
+                raise ValueError(f"not an object: {short(part)}")
+            if found[1] != ("an" if (found[2] or found[3])[0] in "aeiou" else "a"):
+                raise ValueError(f"wrong article: {short(part)}")
+            column, row = ord(found[5]) - ord("A"), int(found[6]) - 1
+            objects.append(Object(found[3], found[4], found[2] or size, row, column))
+        check_places(columns, rows, objects)
+        return columns, rows, tuple(objects)
+
+
+def caption_of(scene: Scene, world: World) -> str:
+    """The caption of one scene in sentences, objects in its order."""
+    return Captioner(world).caption(scene)
+
+
+_WHOLE = re.compile(rf"{PREFACE} There is (.+)\.")
+_OBJECT = re.compile(r"(an?) (?:(\w+) )?(\w+) (\w+) at ([A-Z]) ([1-9][0-9]?)")

@@ -1,0 +1,196 @@
+"""Makes pictures from what a style has drawn, and reads them back."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from render.pictures.hashing import below, cell_words, scene_words
+from render.pictures.look import Draw, Spans
+from render.pictures.plain import plain
+from render.png import png_file, png_head
+from travlr.scene import World
+
+CHUNK = 1 << 20  # bytes of pictures made at a time: they stay in the cache between filling and use
+BLOCK = 1 << 25  # bytes of drawn cells that reading compares at a time
+CONTENT_VERSION = 1  # rises when the same scene gets other pixels
+
+
+class Renderer:
+    """Pictures of one world in one style. `spans`: part of the cell that an object of each size spans.
+
+    `grid` arguments are kind numbers (N, rows * columns), 0 for an empty cell. Pictures are `height` x `width` pixels.
+    All pixels come from one small palette, so a PNG is a palette image.
+
+    sprites: (T, cell, cell) uint8, entries of the palette: every look of a cell. The first `backgrounds` are empty
+    cells; then follow, for each background and each variant, the kinds of objects in their order.
+    """
+
+    def __init__(self, world: World, cell: int, spans: Spans, draw: Draw = plain) -> None:
+        self.world, self.cell = world, cell
+        look = draw(world, cell, spans)
+        self.palette, self.grounds, self.canvases = look.palette, look.grounds, look.canvases
+        self.top, self.left = look.corner
+        self.backgrounds, self.variants = look.sprites.shape[:2]
+        self.height, self.width = self.canvases.shape[1:]
+        empty = self.canvases[:, self.top : self.top + cell, self.left : self.left + cell]
+        self.sprites = np.concatenate([empty, look.sprites.reshape(-1, cell, cell)])
+        self._check_sprites()
+        packs = len(self.palette) <= 16 and not (cell % 2 or self.left % 2 or self.width % 2)
+        self.depth = 4 if packs else 8
+        self._packed, self._packed_canvases = self._pack(self.sprites), self._pack(self.canvases)
+        self._head = png_head(self.width, self.height, self.depth, self.palette)
+
+    def _check_sprites(self) -> None:
+        """Raise `ValueError` where two kinds look the same, as small circles and octagons do in a few pixels."""
+        looks: dict[bytes, tuple[str, str, str]] = {}
+        kinds = self.kinds_of(np.arange(len(self.sprites)))
+        for number, sprite in zip(kinds[self.backgrounds :].tolist(), self.sprites[self.backgrounds :], strict=True):
+            kind = self.world.kinds[number - 1]
+            other = looks.setdefault(sprite.tobytes(), kind)
+            if other != kind or not (sprite >= self.grounds).any():
+                alike = " and a ".join(f"{size} {colour} {shape}" for size, shape, colour in (other, kind))
+                raise ValueError(f"image.cell={self.cell}: a {alike} look the same; use larger cells or other sizes")
+
+    def _pack(self, pictures: np.ndarray) -> np.ndarray:
+        """Pictures as the bytes of PNG lines."""
+        return pictures[:, :, ::2] << 4 | pictures[:, :, 1::2] if self.depth == 4 else pictures
+
+    @functools.cached_property
+    def rgb_sprites(self) -> np.ndarray:
+        """(T, cell, cell, 3) uint8."""
+        return self.palette[self.sprites]
+
+    @functools.cached_property
+    def rgb_canvases(self) -> np.ndarray:
+        """(backgrounds, height, width, 3) uint8."""
+        return self.palette[self.canvases]
+
+    # Which look each cell has ------------------------------------------------------------------------------------
+
+    def canvas_numbers(self, grid: np.ndarray) -> np.ndarray:
+        """The background of each picture, (N,)."""
+        return below(scene_words(grid), self.backgrounds) if self.backgrounds > 1 else np.zeros(len(grid), np.intp)
+
+    def tiles(self, grid: np.ndarray) -> np.ndarray:
+        """The number in `sprites` of each cell's look, (N, cells)."""
+        grid = grid.reshape(-1, self.world.cells)
+        if len(self.sprites) == len(self.world.kinds) + 1:
+            return grid
+        canvas = self.canvas_numbers(grid)[:, None]
+        variant = below(cell_words(grid), self.variants) if self.variants > 1 else 0
+        first = self.backgrounds + (canvas * self.variants + variant) * len(self.world.kinds)
+        return np.where(grid > 0, first + grid - 1, canvas)
+
+    def kinds_of(self, tiles: np.ndarray) -> np.ndarray:
+        """The kind that each look shows, 0 for an empty cell."""
+        return np.where(tiles < self.backgrounds, 0, (tiles - self.backgrounds) % len(self.world.kinds) + 1)
+
+    # Pictures ----------------------------------------------------------------------------------------------------
+
+    def arrays(self, grid: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Pictures as (N, height, width, 3) uint8; into `out` where given."""
+        grid = grid.reshape(-1, self.world.cells)
+        if out is None:
+            out = np.empty((len(grid), self.height, self.width, 3), np.uint8)
+        sprites = self.rgb_sprites.reshape(-1, self.cell, self.cell * 3)
+        canvases = self.rgb_canvases.reshape(-1, self.height, self.width * 3)
+        step = max(1, CHUNK // max(1, self.height * self.width * 3))
+        for start in range(0, len(out), step):
+            lines = out[start : start + step].reshape(-1, self.height, self.width * 3)
+            self._draw(lines, grid[start : start + step], sprites, canvases)
+        return out
+
+    def pngs(self, grid: np.ndarray) -> list[bytes]:
+        """Pictures as PNG files."""
+        grid = grid.reshape(-1, self.world.cells)
+        row = 1 + self.width * self.depth // 8  # a filter type, 0 for none, before each line
+        step = max(1, CHUNK // (self.height * row))
+        lines = np.zeros((step, self.height, row), np.uint8)
+        files = []
+        for start in range(0, len(grid), step):
+            part = grid[start : start + step]
+            self._draw(lines[: len(part), :, 1:], part, self._packed, self._packed_canvases)
+            files += [png_file(self._head, picture) for picture in lines[: len(part)]]
+        return files
+
+    def _draw(self, lines: np.ndarray, grid: np.ndarray, sprites: np.ndarray, canvases: np.ndarray) -> None:
+        """Fill lines (N, height, bytes per line) with canvases, and copy the sprites of occupied cells into them."""
+        lines[:] = canvases[0] if len(canvases) == 1 else canvases[self.canvas_numbers(grid)]
+        size = sprites.shape[2]
+        n, line, one = lines.strides
+        cells = np.lib.stride_tricks.as_strided(
+            lines[:, self.top :, self.left * size // self.cell :],
+            (len(lines), self.world.rows, self.world.columns, self.cell, size),
+            (n, line * self.cell, size * one, line, one),
+        )
+        picture, cell = np.nonzero(grid)
+        row, column = np.divmod(cell, self.world.columns)
+        cells[picture, row, column] = sprites[self.tiles(grid)[picture, cell]]
+
+    # Back ----------------------------------------------------------------------------------------------------------
+
+    def cells_in(self, picture: np.ndarray) -> np.ndarray:
+        """The cells of a picture (height, width, …), (rows * columns, cell, cell, …)."""
+        world, cell = self.world, self.cell
+        inside = picture[self.top : self.top + world.rows * cell, self.left : self.left + world.columns * cell]
+        tiles = inside.reshape(world.rows, cell, world.columns, cell, *picture.shape[2:])
+        return tiles.swapaxes(1, 2).reshape(world.cells, cell, cell, *picture.shape[2:])
+
+    def read(self, picture: np.ndarray) -> tuple[np.ndarray, int]:
+        """Kinds (rows * columns) of a picture (height, width, 3) uint8, and the largest error of any pixel.
+
+        Each cell becomes the kind that has the nearest sprite, so a lossy picture reads well with an error above 0. The
+        error is the difference from the picture of these kinds.
+        """
+        if picture.shape != (self.height, self.width, 3):
+            raise ValueError(
+                f"the picture is {picture.shape[1]} x {picture.shape[0]}, not {self.width} x {self.height}"
+            )
+        values = self.cells_in(picture).reshape(self.world.cells, -1).astype(np.float32)
+        nearest, tiles = np.full(len(values), np.inf), np.zeros(len(values), np.intp)
+        for start, flat, norms in self._flat_sprites():
+            distance = norms[None, :] - 2 * values @ flat.T
+            best = distance.argmin(axis=1)
+            least = distance[np.arange(len(values)), best]
+            tiles, nearest = np.where(least < nearest, start + best, tiles), np.minimum(least, nearest)
+        grid = self.kinds_of(tiles)
+        error = np.abs(picture.astype(np.int16) - self.arrays(grid[None])[0].astype(np.int16))
+        return grid, int(error.max())
+
+    def _flat_sprites(self) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """The sprites as vectors, some at a time: number of the first, vectors, their squared lengths."""
+        step = max(1, BLOCK // (self.cell**2 * 12))
+        if len(self.sprites) <= step:
+            yield 0, *self._flat
+            return
+        for start in range(0, len(self.sprites), step):
+            yield start, *_vectors(self.palette[self.sprites[start : start + step]])
+
+    @functools.cached_property
+    def _flat(self) -> tuple[np.ndarray, np.ndarray]:
+        return _vectors(self.rgb_sprites)
+
+    # What others need to know of the style ---------------------------------------------------------------------------
+
+    @property
+    def area(self) -> tuple[float, float, float, float]:
+        """Left, top, right, bottom of the cells, as fractions of the picture."""
+        right, bottom = self.left + self.world.columns * self.cell, self.top + self.world.rows * self.cell
+        return self.left / self.width, self.top / self.height, right / self.width, bottom / self.height
+
+    def digest(self) -> str:
+        """Digest of all sprites, and of canvases that are not white: with the objects column it fixes every pixel."""
+        digest = hashlib.sha256(f"{CONTENT_VERSION} {self.rgb_sprites.shape}".encode())
+        digest.update(self.rgb_sprites.tobytes())
+        if (self.rgb_canvases != 255).any():
+            digest.update(f" {self.rgb_canvases.shape} {self.top} {self.left}".encode() + self.rgb_canvases.tobytes())
+        return digest.hexdigest()
+
+
+def _vectors(sprites: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    flat = sprites.reshape(len(sprites), -1).astype(np.float32)
+    return flat, (flat.astype(np.float64) ** 2).sum(axis=1)

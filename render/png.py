@@ -1,0 +1,71 @@
+"""PNG files: palette pictures are written, PNG and JPEG are read."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+from isal import isal_zlib
+
+from render.shapes import OUTLINES, coverage
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+
+def png(picture: np.ndarray, palette: np.ndarray) -> bytes:
+    """One picture (height, width) of entries of a palette (entries, 3) uint8, as a PNG file."""
+    height, width = picture.shape
+    depth = 4 if len(palette) <= 16 else 8
+    lines = np.zeros((height, 1 + -(-width * depth // 8)), np.uint8)  # a filter type, 0 for none, before each line
+    if depth == 4:
+        lines[:, 1:] = picture[:, ::2] << 4
+        lines[:, 1 : 1 + width // 2] |= picture[:, 1::2]
+    else:
+        lines[:, 1:] = picture
+    return png_file(png_head(width, height, depth, palette), lines)
+
+
+def png_file(head: bytes, lines: np.ndarray) -> bytes:
+    """A PNG file from its head and its lines, each with its filter type."""
+    return head + _chunk(b"IDAT", isal_zlib.compress(lines, 2)) + _END
+
+
+def png_head(width: int, height: int, depth: int, palette: np.ndarray) -> bytes:
+    """The chunks of a PNG file that come before its lines."""
+    head = struct.pack(">IIBBBBB", width, height, depth, 3, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"PLTE", palette.tobytes())
+
+
+def _chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(data, zlib.crc32(name)))
+
+
+_END = _chunk(b"IEND", b"")
+
+
+@functools.cache
+def encoder_digest() -> str:
+    """Digest of what the compressor makes of fixed lines. The same version of it has other instructions, and may make
+    other bytes, on another kind of CPU."""
+    lines = np.concatenate([coverage(shape, 20, 24) for shape in OUTLINES])
+    return hashlib.sha256(isal_zlib.compress(np.tile(lines, 8), 2)).hexdigest()[:16]
+
+
+def decode(data: bytes) -> Image.Image:
+    """A picture file as RGB. Raises `ValueError` for anything but a whole PNG or JPEG of a sane size."""
+    import io
+
+    from PIL import Image as pillow
+
+    try:
+        picture = pillow.open(io.BytesIO(data), formats=("PNG", "JPEG"))
+        if picture.width * picture.height > 1 << 26:
+            raise ValueError(f"picture of {picture.width} x {picture.height} pixels is too large")
+        return picture.convert("RGB")
+    except (OSError, SyntaxError, pillow.DecompressionBombError) as error:
+        raise ValueError(f"not a readable PNG or JPEG: {error}") from None

@@ -1,0 +1,415 @@
+"""Datasets in every style: generated, audited, corrupted, converted, browsed and trained on."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from render.image import IMAGE_STYLES, decode, make_renderer
+from render.text import CAPTION_STYLES, make_captioner
+from tests.helpers import called, hashes, one_line, write
+from tests.test_audit import Rows, failed, forge, independent
+from tests.test_corruptions import mend
+from train.config import Optimiser, ReaderSettings, RegionSettings, Run, Training
+from train.data.pixels import Pictures, normalise_pixels, scale_picture
+from train.data.sources import TrainingDataset
+from train.data.text import WordTokenizer, grammar_tokenizer, tokenise, vocabulary
+from train.fingerprint import fingerprint
+from train.regions.pictures import PictureSet
+from train.regions.sources import make_regions
+from train.run import run
+from travlr import Cardinality, Count, Image, Quantifiers, Spatiality, Style, World
+from travlr.audit.checks import audit
+from travlr.baselines import in_reading_order, read_split
+from travlr.browse import page
+from travlr.config import Config, config_dict
+from travlr.convert import convert_dataset
+from travlr.formats.card import card_files
+from travlr.formats.columns import scene_of
+from travlr.formats.manifest import MANIFEST, read_manifest
+from travlr.generate import Generator, main
+from travlr.tasks import TASKS, config_from_dict
+
+STYLES = {f"image-{name}": Style(image=name) for name in IMAGE_STYLES if name != "plain"}
+STYLES |= {f"caption-{name}": Style(caption=name) for name in CAPTION_STYLES if name != "sentences"}
+BOTH = Style(image="jitter", caption="ascii")
+SMALL = Cardinality(count=Count(100, 30, 30, 40), image=Image(cell=24))
+
+
+def styled(style: Style) -> Config:
+    return replace(SMALL, style=style)
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset in each style, which no test changes."""
+    folder = tmp_path_factory.mktemp("styled")
+    for name, style in STYLES.items():
+        write(folder / name, styled(style))
+    return folder
+
+
+# Settings ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_manifests_of_the_default_style_do_not_mention_styles(task: str) -> None:
+    config = TASKS[task].Config()
+    assert "style" not in config_dict(config)
+    assert config_from_dict(config_dict(config)).style == Style()
+    other = replace(config, style=BOTH)
+    assert config_dict(other)["style"] == {"image": "jitter", "caption": "ascii"}
+    assert config_from_dict(config_dict(other)) == other
+
+
+@pytest.mark.parametrize(("setting", "valid"), [("image", IMAGE_STYLES), ("caption", CAPTION_STYLES)])
+def test_an_unknown_style_is_a_line_with_the_valid_ones(
+    setting: str, valid: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called(monkeypatch, "task=cardinality", f"style.{setting}=oil", name="generate", main=main) == 2
+    assert f"style.{setting}=oil: choose one of {', '.join(valid)}" in one_line(capsys.readouterr().err)
+
+
+def test_the_published_layout_refuses_other_styles(
+    clean: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("task=cardinality", "style.caption=table", "format=original", f"out={tmp_path / 'd'}")
+    assert called(monkeypatch, *arguments, name="generate", main=main) == 2
+    assert "format=original: holds style.image=plain" in one_line(capsys.readouterr().err)
+    with pytest.raises(ValueError, match=r"^format=original: .* alone, not style.image=grid, style"):
+        convert_dataset(clean / "image-grid", tmp_path / "d", "original")
+    assert not (tmp_path / "d").exists()
+
+
+# Generated and audited -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", STYLES)
+def test_a_dataset_in_every_style_passes_its_audit(name: str, clean: Path) -> None:
+    checks = audit(clean / name, workers=1)
+    assert {check.status for check in checks} <= {"ok", "note"}
+    assert "regeneration: pictures" in {check.name for check in checks}
+
+
+@pytest.mark.parametrize("name", STYLES)
+def test_a_style_changes_pictures_or_captions_alone(name: str, clean: Path) -> None:
+    plain, other = Generator(SMALL), Generator(styled(STYLES[name]))
+    before, after = (maker.table("train", 0, 40) for maker in (plain, other))
+    changed = {column for column in before.column_names if not before[column].equals(after[column])}
+    assert changed == ({"image"} if name.startswith("image") else {"caption"})
+
+
+def test_other_worlds_pass_in_every_style(tmp_path: Path) -> None:
+    world = World(("red", "pink", "black"), ("star", "trapezium", "circle"), ("small", "large"), columns=9, rows=11)
+    few: dict[str, Any] = {"count": Count(20, 20, 20, 20), "world": world, "image": Image(cell=33)}
+    for number, (image, caption) in enumerate(zip(IMAGE_STYLES, [*CAPTION_STYLES, "ascii"], strict=True)):
+        kind = (Spatiality, Quantifiers)[number % 2]
+        write(tmp_path / image, kind(**few, style=Style(image, caption)))
+        assert not failed(tmp_path / image)
+
+
+@pytest.mark.parametrize("layout", ["parquet", "imagefolder", "webdataset"])
+def test_every_other_format_holds_styles(layout: str, clean: Path, tmp_path: Path) -> None:
+    write(tmp_path / "made", styled(BOTH), format=layout)
+    assert not failed(tmp_path / "made")
+    convert_dataset(clean / "caption-table", tmp_path / "converted", layout, workers=1)
+    assert not failed(tmp_path / "converted")
+    convert_dataset(tmp_path / "converted", tmp_path / "back", "parquet", workers=1)
+    files = hashes(clean / "caption-table")
+    assert {n: d for n, d in hashes(tmp_path / "back").items() if n != MANIFEST} == {
+        n: d for n, d in files.items() if n not in (MANIFEST, "baselines.json")
+    }
+
+
+# Corrupted -----------------------------------------------------------------------------------------------------------
+
+
+def other_picture(rows: Rows) -> None:
+    rows[5]["image"]["bytes"] = rows[6]["image"]["bytes"]
+
+
+def other_caption(rows: Rows) -> None:
+    rows[5]["caption"] = rows[7]["caption"]
+
+
+def broken_caption(rows: Rows) -> None:
+    rows[5]["caption"] = rows[5]["caption"].replace("1", "I")
+
+
+def other_object(rows: Rows) -> None:
+    """In the objects column alone."""
+    rows[5]["objects"][-1]["colour"] = "red" if rows[5]["objects"][-1]["colour"] != "red" else "blue"
+
+
+CORRUPTIONS: dict[str, tuple[Callable[[Rows], None], set[str]]] = {
+    "picture": (other_picture, {"image"}),
+    "caption": (other_caption, {"caption"}),
+    "broken caption": (broken_caption, {"caption"}),
+    "object": (other_object, {"image", "caption"}),
+}
+
+
+@pytest.mark.parametrize("corruption", CORRUPTIONS)
+@pytest.mark.parametrize("name", STYLES)
+def test_corruptions_are_found_in_every_style(name: str, corruption: str, clean: Path, tmp_path: Path) -> None:
+    change, due = CORRUPTIONS[corruption]
+    folder = shutil.copytree(clean / name, tmp_path / "d")
+    forge(folder, "train", change)
+    checks = audit(folder, workers=1)
+    assert due <= independent(checks)
+    assert all(check.detail.isprintable() for check in checks)
+
+
+@pytest.mark.parametrize("style", IMAGE_STYLES)
+def test_a_picture_in_another_style_is_found(style: str, clean: Path, tmp_path: Path) -> None:
+    """One picture of the same scene, drawn in each other style."""
+    for other in (name for name in IMAGE_STYLES if name != style):
+        folder = tmp_path / f"{style}-{other}"
+        write(folder, styled(Style(image=style)), rows_per_file=100)
+
+        def redraw(rows: Rows, other: str = other) -> None:
+            rows[5]["image"]["bytes"] = drawn(other, rows[5])
+
+        forge(folder, "train", redraw)
+        assert "image" in independent(audit(folder, workers=1))
+
+
+def drawn(style: str, row: dict[str, Any]) -> bytes:
+    grid = np.zeros((6, 6), np.intp)
+    for o in row["objects"]:
+        grid[o["row"], o["column"]] = World().number[o["size"], o["shape"], o["colour"]]
+    return make_renderer(style, World(), 24, {"medium": 0.7}).pngs(grid.reshape(1, -1))[0]
+
+
+def test_a_margin_that_holds_something_else_is_found(clean: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(clean / "image-labelled", tmp_path / "d")
+    renderer = make_renderer("labelled", World(), 24, {"medium": 0.7})
+
+    def write_into_margin(rows: Rows) -> None:
+        renderer.canvases[0, 1, 2] = renderer._packed_canvases[0, 1, 2] = 2
+        rows[5]["image"]["bytes"] = renderer.pngs(renderer.read(decoded(rows[5]))[0][None])[0]
+
+    forge(folder, "train", write_into_margin)
+    assert "image" in independent(audit(folder, workers=1))
+
+
+def decoded(row: dict[str, Any]) -> np.ndarray:
+    return np.asarray(decode(row["image"]["bytes"]))
+
+
+def test_a_sound_dataset_that_claims_another_style_is_found(clean: Path, tmp_path: Path) -> None:
+    for name, wrong in (("caption-table", {"image": "plain", "caption": "json"}), ("image-grid", None)):
+        folder = shutil.copytree(clean / name, tmp_path / name)
+        manifest = json.loads((folder / MANIFEST).read_text())
+        manifest["config"] = {**manifest["config"], "style": wrong} if wrong else manifest["config"]
+        manifest["config"].pop("style") if not wrong else None
+        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
+        mend(folder)
+        assert independent(audit(folder, workers=1)) >= ({"caption"} if wrong else {"image"})
+
+
+# What rests on the order of captions ---------------------------------------------------------------------------------
+
+
+def test_objects_of_captions_without_order_may_stand_in_any(clean: Path, tmp_path: Path) -> None:
+    """Their own checks pass; that the rows are not those of the generator is found by making them again."""
+    folder = shutil.copytree(clean / "caption-ascii", tmp_path / "d")
+
+    def reverse(rows: Rows) -> None:
+        rows[5]["objects"].reverse()
+
+    forge(folder, "train", reverse)
+    checks = audit(folder, workers=1)
+    assert not independent(checks)
+    assert "regeneration: rows" in {check.name for check in checks if check.status == "FAIL"}
+
+
+def test_rules_about_order_see_the_order_of_the_caption(clean: Path) -> None:
+    for name in ("caption-ascii", "caption-table"):
+        table = read_split(clean / name, read_manifest(clean / name), "test_ood")
+        cells = [[(o["row"], o["column"]) for o in objects] for objects in table["objects"].to_pylist()]
+        assert all(places == sorted(places) for places in cells) == (name == "caption-ascii")
+        again = in_reading_order(table)["objects"].to_pylist()
+        for before, after in zip(table["objects"].to_pylist(), again, strict=True):
+            assert after == sorted(before, key=lambda o: (o["row"], o["column"]))
+
+
+# Shown ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", STYLES)
+def test_cards_and_pages_show_the_caption_as_it_is(name: str, clean: Path) -> None:
+    folder = clean / name
+    manifest = read_manifest(folder)
+    row = Generator(styled(STYLES[name])).table("train", 0, 1).to_pylist()[0]
+    card = card_files(manifest, row)["README.md"].decode()
+    assert card == (folder / "README.md").read_text()
+    text = page(folder, examples=5)
+    data = json.loads(re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
+    assert data["style"]["caption"] == STYLES[name].caption
+    assert (data["style"]["area"][0] > 0) == (STYLES[name].image == "labelled")
+    assert data["examples"][0]["grid"] == [6, 6]
+    if name.startswith("caption"):
+        assert f"```text\n{row['caption']}\n```" in card and "\n> " not in card
+        assert ("in random order" in card) == (name == "caption-ascii")
+
+
+# Trained on ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_vocabulary_of_other_styles_follows_the_default_one() -> None:
+    plain = vocabulary("cardinality")
+    for style in CAPTION_STYLES:
+        assert vocabulary("cardinality", style)[: len(plain)] == plain
+        largest = World(columns=26, rows=99, sizes=("small", "medium", "large"))
+        caption = make_captioner(style, largest).caption(scene_of([thing(98, 25), thing(0, 0)]))
+        tokenise(WordTokenizer(grammar_tokenizer("cardinality", style)), [caption])
+    with pytest.raises(ValueError, match="does not know the word"):
+        tokenise(WordTokenizer(grammar_tokenizer("cardinality")), [caption, '{"columns": 1}'])
+
+
+@pytest.mark.parametrize("style", CAPTION_STYLES)
+def test_tokens_of_every_style_are_those_of_the_tokenizer(style: str) -> None:
+    maker = Generator(styled(Style(caption=style)))
+    captions = maker.captions(maker.batch("train", 0, 20))
+    for tokenizer in (grammar_tokenizer("cardinality", style), byte_tokenizer(captions)):
+        words = WordTokenizer(tokenizer)
+        for caption, tokens in zip(captions, tokenise(words, captions), strict=True):
+            assert tokens == tokenizer.encode(caption, add_special_tokens=False)
+            assert words.unknown not in tokens
+
+
+def byte_tokenizer(texts: list[str]) -> Any:
+    """A tokenizer of RoBERTa's kind."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    special = {f"{name}_token": f"<{name}>" for name in ("unk", "cls", "sep", "pad", "mask")}
+    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=600, special_tokens=list(special.values())))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)  # type: ignore[no-untyped-call]
+
+
+def thing(row: int, column: int) -> dict[str, Any]:
+    return {"colour": "red", "shape": "circle", "size": "small", "row": row, "column": column, "queried": False}
+
+
+@pytest.mark.parametrize("style", IMAGE_STYLES)
+@pytest.mark.parametrize("source", ["scene", "grid"])
+def test_boxes_lie_around_what_the_picture_shows(style: str, source: str) -> None:
+    """Of `scene`: around the pixels of each object, as a search in the picture finds them; of `grid`: its cell."""
+    world = World(columns=4, rows=3)
+    renderer = make_renderer(style, world, 32, {"medium": 0.7})
+    random = np.random.default_rng(0)
+    kinds = random.integers(1, len(world.kinds) + 1, (6, 12))
+    grid = np.where(random.random((6, 12)) < 0.4, kinds, 0)
+    regions = make_regions(RegionSettings(source=source, number="exact"), PictureSet([*"abcdef"], grid, 3, 4, renderer))
+    grounds = coded(renderer.palette[: renderer.grounds])
+    for row, picture in enumerate(renderer.arrays(grid)):
+        shown = [cell for cell in range(12) if grid[row, cell] or source == "grid"]
+        for place, cell in enumerate(shown):
+            down, right = divmod(cell, 4)
+            top, left = renderer.top + 32 * down, renderer.left + 32 * right
+            bounds = np.array([left, top, left + 32, top + 32])
+            if source == "scene":
+                ink = ~np.isin(coded(picture[top : top + 32, left : left + 32]), grounds)
+                places = np.argwhere(ink)[:, ::-1]
+                bounds = np.concatenate([places.min(axis=0), places.max(axis=0) + 1]) + np.array([left, top] * 2)
+            due = bounds / np.array([renderer.width, renderer.height] * 2)
+            np.testing.assert_allclose(regions.boxes[row, place], due, atol=1e-6)
+
+
+def coded(pixels: np.ndarray) -> np.ndarray:
+    return pixels.astype(int) @ [1, 256, 65536]
+
+
+@pytest.mark.parametrize("style", IMAGE_STYLES)
+def test_features_of_empty_cells_and_blank_pictures(style: str) -> None:
+    """A blank picture is white in every style. Features are those of crops, one vector for each look of a cell."""
+    renderer = make_renderer(style, World(), 32, {"medium": 0.7})
+    grid = np.zeros((2, 36), int)
+    grid[:, 3], grid[1, 7] = 4, 4
+    pictures = PictureSet(["a", "b"], grid, 6, 6, renderer)
+    regions = make_regions(RegionSettings(source="grid", context="receptive_field"), pictures)
+    index, blank = regions.index[0], regions.index[-1]
+    assert (blank == 0).all() and ((index >= regions.empty) == (grid[0] > 0)).all()
+    white = regions.table[0]
+    alike = np.allclose(regions.table[index[0]], white)
+    assert alike == (style in ("plain", "jitter"))
+    assert not np.allclose(regions.table[index[3]], white)
+
+
+@pytest.mark.parametrize("side", [48, 50])
+@pytest.mark.parametrize("style", IMAGE_STYLES)
+def test_pixels_are_those_of_the_scaled_picture(style: str, side: int) -> None:
+    renderer = make_renderer(style, World(), 32, {"medium": 0.7})
+    grid = np.where(np.arange(3 * 36).reshape(3, 36) % 5, 0, 7)
+    grid[1] = 0
+    pixels = Pictures(renderer, side)(grid).numpy()
+    scaled = Pictures(renderer, side)
+    for row, picture in enumerate(renderer.arrays(grid)):
+        due = np.full((side, side, 3), 255, np.uint8) if row == 1 else scale_picture(picture, side)
+        np.testing.assert_allclose(pixels[row], normalise_pixels(due[None])[0].numpy(), atol=1e-6)
+    changed = Pictures(renderer, side)(grid, np.random.default_rng(0)).numpy()
+    assert np.ptp(changed[1].reshape(3, -1), axis=1).max() < np.ptp(changed[0].reshape(3, -1), axis=1).max()
+    assert scaled.blank().shape == (1, 3, side, side)
+
+
+@pytest.fixture(scope="module")
+def small_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+def tiny(data: Path, runs: Path, **changes: Any) -> Run:
+    values: dict[str, Any] = {"size": "tiny", "precision": "float32", "device": "cpu", "audit": False}
+    values |= {"training": Training(steps=2, check_every=2, validation=20), "optimiser": Optimiser(batch_size=6)}
+    return Run(data=str(data), runs=str(runs), **(values | changes))
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", STYLES)
+def test_training_runs_in_every_style(name: str, clean: Path, small_runs: Path) -> None:
+    model = "albef" if name in ("image-labelled", "image-jitter", "caption-table") else "uniter"
+    rows = run(tiny(clean / name, small_runs, model=model, setting="image+caption"), log=lambda line: None)
+    assert len(rows) == 6
+    assert len(list(small_runs.glob(f"*/{'config.json'}"))) >= 1
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_what_cannot_be_trained_is_refused_in_a_line(clean: Path, tmp_path: Path) -> None:
+    config = tiny(clean / "caption-table", tmp_path, model="uniter", setting="image", reader=ReaderSettings(steps=2))
+    with pytest.raises(ValueError, match=r"^reader.steps=2: a reader writes sentences, .* have style.caption=table;"):
+        run(config, log=lambda line: None)
+    many = Quantifiers(count=Count(200, 60, 60, 60), image=Image(cell=8), style=Style(caption="json"))
+    write(tmp_path / "long", many)
+    config = tiny(tmp_path / "long", tmp_path, model="uniter", setting="caption", task="quantifiers")
+    with pytest.raises(ValueError, match=r"^size=tiny: \d+ of 20 texts have more than the 512 tokens"):
+        run(config, log=lambda line: None)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_run_starts_from_one_that_knows_the_same_words(clean: Path, tmp_path: Path) -> None:
+    first = run(tiny(clean / "image-grid", tmp_path, model="bert", setting="caption"), log=lambda line: None)[0]
+    start = str(tmp_path / first["name"])
+    run(tiny(clean / "image-jitter", tmp_path, model="bert", setting="caption", start=start), log=lambda line: None)
+    with pytest.raises(ValueError, match=r"^start=.*: knows other words; give data of the same task"):
+        run(
+            tiny(clean / "caption-table", tmp_path, model="bert", setting="caption", start=start), log=lambda line: None
+        )
+
+
+def test_runs_on_other_styles_are_other_runs(clean: Path) -> None:
+    digests = {TrainingDataset(clean / name).digest for name in STYLES}
+    assert len(digests) == len(STYLES)
+    words = {style: fingerprint(Run(), style)["inputs"]["vocabulary"] for style in CAPTION_STYLES}
+    assert words.pop("ascii") == words["sentences"]  # it has no words of its own
+    assert len(set(words.values())) == len(words)
+    assert fingerprint(Run()) == fingerprint(Run(), "sentences")

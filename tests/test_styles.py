@@ -1,0 +1,327 @@
+"""Every style of pictures and captions says what the scene is: each is read back, and wrong ones are refused."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image as pillow
+
+from render.captions.style import CaptionStyle
+from render.image import IMAGE_STYLES, Renderer, coverage, decode, make_renderer
+from render.pictures import jitter, labelled
+from render.text import CAPTION_STYLES, make_captioner, parse_caption
+from tests.test_render import EVERYTHING, SPANS, random_grid, scenes
+from travlr.config import Style
+from travlr.scene import Batch, Object, World
+
+WORLDS = {
+    "paper-24": (World(), 24),
+    "paper-37": (World(), 37),
+    "5x2-64": (World(columns=5, rows=2), 64),
+    "26x12-16": (World(("red", "blue"), ("square", "star"), columns=26, rows=12), 16),
+    "everything-48": (EVERYTHING, 48),
+}
+
+
+def renderer_of(style: str, world: World | None = None, cell: int = 32) -> Renderer:
+    return make_renderer(style, world or World(), cell, SPANS)
+
+
+# Pictures ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("style", IMAGE_STYLES)
+def test_pictures_are_read_back(style: str, name: str) -> None:
+    world, cell = WORLDS[name]
+    renderer, grid = renderer_of(style, world, cell), random_grid(world, 4)
+    arrays = renderer.arrays(grid)
+    assert arrays.shape == (4, renderer.height, renderer.width, 3)
+    for row, array, png in zip(grid, arrays, renderer.pngs(grid), strict=True):
+        picture = pillow.open(io.BytesIO(png))
+        assert (picture.format, picture.mode) == ("PNG", "P")
+        np.testing.assert_array_equal(np.asarray(picture.convert("RGB")), array)
+        read, error = renderer.read(array)
+        np.testing.assert_array_equal(read, row)
+        assert error == 0
+
+
+@pytest.mark.parametrize("style", IMAGE_STYLES)
+def test_a_wrong_pixel_is_an_error_and_a_lossy_picture_reads_back(style: str) -> None:
+    renderer, grid = renderer_of(style, cell=64), random_grid(World(), 1)
+    array = renderer.arrays(grid)[0]
+    for place in ((0, 0), (renderer.height - 1, renderer.width - 1), (renderer.height // 2, renderer.width // 3)):
+        wrong = array.copy()
+        wrong[place] ^= 64
+        read, error = renderer.read(wrong)
+        np.testing.assert_array_equal(read, grid[0])
+        assert error == 64
+    buffer = io.BytesIO()
+    pillow.fromarray(array).save(buffer, "JPEG", quality=85)
+    np.testing.assert_array_equal(renderer.read(np.asarray(decode(buffer.getvalue())))[0], grid[0])
+
+
+@pytest.mark.parametrize("style", IMAGE_STYLES)
+def test_a_picture_depends_on_its_scene_alone(style: str) -> None:
+    """Not on its place in a batch, on the batch's size, on the type of its numbers or on the process."""
+    grid = random_grid(World(), 300)
+    all_ = renderer_of(style).pngs(grid)
+    assert renderer_of(style).pngs(grid[::-1].astype(np.int16))[::-1] == all_
+    assert [renderer_of(style).pngs(row[None])[0] for row in grid[:3]] == all_[:3]
+
+
+@pytest.mark.parametrize("style", [style for style in IMAGE_STYLES if style != "jitter"])
+def test_styles_differ_around_the_objects_alone(style: str) -> None:
+    """Pixels that an object covers are those of plain, so that a style changes one thing."""
+    plain, other, grid = renderer_of("plain"), renderer_of(style), random_grid(World(), 2)
+    for before, after in zip(plain.arrays(grid), other.arrays(grid), strict=True):
+        cells, drawn = plain.cells_in(before), other.cells_in(after)
+        full = np.zeros(cells.shape[:3], bool)
+        for rgb in plain.palette[3::3]:
+            full |= (cells == rgb).all(axis=-1)
+        np.testing.assert_array_equal(drawn[full], cells[full])
+        assert full.any() and (style == "plain") == np.array_equal(before, after)
+
+
+def test_textures_vary_and_are_never_white() -> None:
+    renderer = renderer_of("textured")
+    pictures = renderer.arrays(random_grid(World(), 40))
+    assert not (pictures == 255).all(axis=-1).any()
+    assert len({picture[0, 0].tobytes() + picture[3, 5].tobytes() for picture in pictures}) > 3
+    assert len(set(renderer.canvas_numbers(random_grid(World(), 40)).tolist())) == 4
+
+
+def test_grids_have_lines_between_all_cells() -> None:
+    lines = (renderer_of("grid").arrays(np.zeros((1, 36), int))[0] != 255).any(axis=-1)
+    assert {int(place) // 32 for place in np.flatnonzero(lines.all(axis=0)) + 1} == set(range(7))
+    assert not lines.all()
+
+
+def test_labels_name_every_column_and_row() -> None:
+    """Each label is in the middle of its column or row, and no two are alike."""
+    for world, cell in (WORLDS["26x12-16"], (World(), 64)):
+        renderer = renderer_of("labelled", world, cell)
+        dark = (renderer.arrays(np.zeros((1, world.cells), int))[0] < 100).all(axis=-1)
+        edge = renderer.top
+        assert (renderer.left, dark[:edge, :edge].any(), dark[edge:, edge:].any()) == (edge, False, False)
+        above = [dark[:edge, edge + c * cell : edge + (c + 1) * cell] for c in range(world.columns)]
+        beside = [dark[edge + r * cell : edge + (r + 1) * cell, :edge] for r in range(world.rows)]
+        for labels in (above, beside):
+            assert len({label.tobytes() for label in labels}) == len(labels)
+            for label in labels:
+                places = np.argwhere(label)
+                middle = (places.min(axis=0) + places.max(axis=0)) / 2
+                assert np.abs(middle - (np.array(label.shape) - 1) / 2).max() <= 2
+
+
+def test_glyphs_are_all_different() -> None:
+    assert len(set(labelled.GLYPHS.values())) == len(labelled.GLYPHS) == 36
+    assert all(len(dots) == labelled.GLYPH_WIDTH and max(dots) < 128 for dots in labelled.GLYPHS.values())
+
+
+def test_jitter_moves_turns_and_scales() -> None:
+    """Over many scenes, one kind in one cell takes many looks, all inside the cell and all of its own colour."""
+    world, cell = World(), 64
+    renderer = renderer_of("jitter", world, cell)
+    grid = random_grid(world, 200)
+    grid[:, 14] = world.number["medium", "square", "blue"]
+    looks = np.stack([renderer.cells_in(picture)[14] for picture in renderer.arrays(grid)])
+    ink = (looks != 255).any(axis=-1)
+    assert not ink[:, [0, -1]].any() and not ink[:, :, [0, -1]].any()
+    assert (looks[ink].max(axis=0) <= 255).all() and ((looks[ink] == (28, 86, 214)).all(axis=-1)).mean() > 0.8
+    assert len({look.tobytes() for look in looks}) > 20
+    centres = np.stack([np.argwhere(one).mean(axis=0) for one in ink])
+    assert (centres.min(axis=0) < 28).all() and (centres.max(axis=0) > 35).all()
+    areas = ink.sum(axis=(1, 2))
+    assert areas.max() > 1.4 * areas.min()
+
+
+@pytest.mark.parametrize("shape", World().shapes)
+def test_shapes_stay_what_they_are_under_jitter(shape: str) -> None:
+    """Each variant, moved to the middle and scaled to one size, is nearest to its own shape among all turned shapes."""
+    known = [
+        (
+            name,
+            fitted(np.asarray(pillow.fromarray(coverage(name, 44, 64) * 80).rotate(angle, pillow.Resampling.BICUBIC))),
+        )
+        for name in World().shapes
+        for angle in range(-18, 19, 2)
+    ]
+    right = 0
+    for variant in range(32):
+        look = fitted(jitter.moved_shape(shape, 44, 64, variant) * 80)
+        right += min(known, key=lambda one: np.abs(one[1] - look).sum())[0] == shape
+    assert right >= 31
+
+
+def fitted(picture: np.ndarray) -> np.ndarray:
+    """The part with ink, 40 x 40."""
+    places = np.argwhere(picture > 100)
+    (top, left), (bottom, right) = places.min(axis=0), places.max(axis=0) + 1
+    side = max(bottom - top, right - left)
+    square = np.zeros((side, side), np.uint8)
+    square[: bottom - top, : right - left] = picture[top:bottom, left:right]
+    return np.asarray(pillow.fromarray(square).resize((40, 40))).astype(float)
+
+
+def test_unknown_styles_are_answered_with_the_valid_ones() -> None:
+    with pytest.raises(ValueError, match=r"^style.image=oil: choose one of plain, grid, labelled, textured, jitter$"):
+        make_renderer("oil", World(), 32, SPANS)
+    for ask in (lambda: make_captioner("rhyme", World()), lambda: parse_caption("", style="rhyme")):
+        with pytest.raises(ValueError, match=r"^style.caption=rhyme: choose one of sentences, table, json, ascii$"):
+            ask()
+    for wrong in ({"image": "oil"}, {"caption": "rhyme"}, {"image": 3}):
+        with pytest.raises(ValueError, match=f"^style.{next(iter(wrong))}="):
+            Style(**wrong)
+
+
+# Captions ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("style", CAPTION_STYLES)
+@given(case=scenes())
+def test_captions_of_every_style_say_the_scene(style: str, case: tuple[World, tuple[Object, ...]]) -> None:
+    world, scene = case
+    due = scene if CAPTION_STYLES[style].ordered else tuple(sorted(scene, key=lambda o: (o.row, o.column)))
+    caption = make_captioner(style, world).caption(scene)
+    assert parse_caption(caption, style=style) == (world.columns, world.rows, due)
+    for other in CAPTION_STYLES:
+        if other != style:
+            with pytest.raises(ValueError, match=r"^not (a caption|a grid|an object)"):
+                parse_caption(caption, style=other)
+
+
+@pytest.mark.parametrize("style", CAPTION_STYLES)
+@settings(max_examples=300)
+@given(data=st.data())
+def test_what_a_style_cannot_have_written_is_refused(style: str, data: st.DataObject) -> None:
+    """A caption with some characters changed is refused, or is what the style writes of the objects that it gives."""
+    world, scene = data.draw(scenes())
+    caption = make_captioner(style, world).caption(scene[:4])
+    at, length = data.draw(st.integers(0, len(caption))), data.draw(st.integers(0, 4))
+    put = data.draw(st.sampled_from(["", " ", "\n", ".", ",", "|", '"', "A", "7", "red", "a ", "é", "{", "]", "1e9"]))
+    spoiled = caption[:at] + put + caption[at + length :]
+    try:
+        columns, rows, parsed = parse_caption(spoiled, style=style)
+    except ValueError as error:
+        assert len(str(error).splitlines()) == 1
+        return
+    sizes = world.sizes if len(world.sizes) > 1 else ("medium",)
+    again = make_captioner(style, World(columns=columns, rows=rows, sizes=sizes)).caption(parsed)
+    assert again == spoiled
+
+
+TWO = (Object("red", "circle", "medium", 0, 0), Object("orange", "octagon", "medium", 1, 2))
+SIZED = World(columns=3, rows=2, sizes=("small", "medium"))
+GOOD = {style: make_captioner(style, World(columns=3, rows=2)).caption(TWO) for style in CAPTION_STYLES}
+SPOILED: dict[str, list[Any]] = {
+    "table": [
+        lambda text: text.replace("red", "dark"),
+        lambda text: text.replace("| red |", "| red  |"),
+        lambda text: text.replace("| C | 2 |", "| D | 2 |"),
+        lambda text: text.replace("| C | 2 |", "| C | 3 |"),
+        lambda text: text.replace("| C | 2 |", "| A | 1 |"),
+        lambda text: text.replace("| C | 2 |", "| C | 02 |"),
+        lambda text: text.replace("\n\n", "\n"),
+        lambda text: text.replace("A to C", "A to c"),
+        lambda text: text + "\n",
+        lambda text: text.replace("|---|---|---|---|", "|---|---|---|"),
+        lambda text: text.replace("| colour |", "| color |"),
+    ],
+    "json": [
+        lambda text: text.replace('"red"', '"dark"'),
+        lambda text: text.replace('"row": 2', '"row": 3'),
+        lambda text: text.replace('"row": 2', '"row": 2.0'),
+        lambda text: text.replace('"row": 1', '"row": true'),
+        lambda text: text.replace('"row": 2', '"row": "2"'),
+        lambda text: text.replace('"column": "C"', '"column": "A"').replace('"row": 2', '"row": 1'),
+        lambda text: text.replace('"column": "C"', '"column": "CC"'),
+        lambda text: text.replace('"colour": "red"', '"colour": "blue", "colour": "red"'),
+        lambda text: text.replace(", ", ","),
+        lambda text: text.replace('"bottom": 2', '"bottom": 200'),
+        lambda text: text.replace('"shape": "circle"', '"shape": ["circle"]'),
+        lambda text: "[" * 100_000,
+        lambda text: "3",
+        lambda text: "null",
+        lambda text: text[:-1] + ', "answer": true}',
+    ],
+    "ascii": [
+        lambda text: text.replace("red", "dark"),
+        lambda text: text.replace("red circle", "red"),
+        lambda text: text.replace("A ", "B ", 1),
+        lambda text: text.replace("\n2", "\n3"),
+        lambda text: text.replace("octagon", "octagon "),
+        lambda text: text.replace("  B", " B"),
+        lambda text: text.replace(".", "", 1),
+        lambda text: text + "\n",
+        lambda text: "",
+    ],
+}
+
+
+@pytest.mark.parametrize(("style", "number"), [(style, n) for style, many in SPOILED.items() for n in range(len(many))])
+def test_wrong_captions_are_refused_in_one_line(style: str, number: int) -> None:
+    spoiled = SPOILED[style][number](GOOD[style])
+    assert spoiled != GOOD[style]
+    with pytest.raises(ValueError) as caught:
+        parse_caption(spoiled, style=style)
+    assert len(str(caught.value).splitlines()) == 1 and len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("style", CAPTION_STYLES)
+def test_sizes_are_named_where_there_are_several(style: str) -> None:
+    sized = make_captioner(style, SIZED).caption(TWO)
+    assert sized.count("medium") == 2 and "medium" not in GOOD[style]
+    assert parse_caption(sized, style=style)[2] == TWO
+    assert {o.size for o in parse_caption(GOOD[style], "small", style)[2]} == {"small"}
+
+
+@pytest.mark.parametrize("style", CAPTION_STYLES)
+def test_batches_are_captioned_as_single_scenes_are(style: str) -> None:
+    writer = make_captioner(style, World())
+    batch = batch_of(random_grid(World(), 20))
+    for grid, order, caption in zip(batch.grid, batch.order, writer.captions(batch), strict=True):
+        scene = []
+        for cell in order[order >= 0].tolist():
+            size, shape, colour = World().kinds[grid[cell] - 1]
+            scene.append(Object(colour, shape, size, *divmod(cell, 6)))
+        assert caption == writer.caption(tuple(scene))
+
+
+def batch_of(grid: np.ndarray) -> Batch:
+    order = np.argsort(np.random.default_rng(0).random(grid.shape) + (grid == 0), axis=1)
+    order = np.where(np.take_along_axis(grid, order, axis=1) > 0, order, -1)
+    zeros = np.zeros(len(grid), np.intp)
+    return Batch(grid, order, zeros, zeros, zeros > 0, [], [], 0)
+
+
+def test_the_forms_are_as_documented() -> None:
+    assert GOOD["table"].splitlines()[2:] == [
+        "| colour | shape | column | row |",
+        "|---|---|---|---|",
+        "| red | circle | A | 1 |",
+        "| orange | octagon | C | 2 |",
+    ]
+    first = "Columns, left to right, are ordered A to C. Rows, top to bottom, are ordered 1 to 2."
+    assert GOOD["table"].splitlines()[0] == first
+    assert json.loads(GOOD["json"]) == {
+        "columns": {"left": "A", "right": "C"},
+        "rows": {"top": 1, "bottom": 2},
+        "objects": [
+            {"colour": "red", "shape": "circle", "column": "A", "row": 1},
+            {"colour": "orange", "shape": "octagon", "column": "C", "row": 2},
+        ],
+    }
+    assert GOOD["ascii"] == "   A           B  C\n1  red circle  .  .\n2  .           .  orange octagon"
+
+
+@pytest.mark.parametrize("style", CAPTION_STYLES.values())
+def test_styles_say_whether_their_objects_have_an_order(style: type[CaptionStyle]) -> None:
+    writer = style(World(columns=3, rows=2))
+    assert style.ordered == (writer.caption(TWO) != writer.caption(TWO[::-1]))
