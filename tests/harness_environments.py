@@ -21,11 +21,13 @@ from travlr.files import waiting_lock
 def environment(name: str) -> Path:
     """The folder of the programs of a harness. Installs it, with pip, where that has not been done."""
     packages = ROOT / "tests" / "harnesses" / f"{name}.txt"
-    made_of = [packages.read_bytes(), (ROOT / "pyproject.toml").read_bytes(), str(ROOT).encode(), sys.version.encode()]
-    folder = Path(sys.prefix) / "harnesses" / f"{name}-{hashlib.sha256(b' '.join(made_of)).hexdigest()[:8]}"
+    checkout = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]  # several may share .venv
+    folder = Path(sys.prefix) / "harnesses" / f"{name}-{checkout}"
+    made_of = packages.read_text() + (ROOT / "pyproject.toml").read_text() + sys.version
+    finished = folder / "made_of.txt"
     folder.parent.mkdir(exist_ok=True)
     with waiting_lock(folder.parent / f".{folder.name}.lock"):
-        if not (folder / "finished").exists():
+        if not finished.exists() or finished.read_text() != made_of:
             shutil.rmtree(folder, ignore_errors=True)
             _run(sys.executable, "-m", "venv", str(folder))
             site = folder / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
@@ -33,7 +35,7 @@ def environment(name: str) -> Path:
             install = (str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps")
             _run(*install, "-r", str(packages))
             _run(*install, "-e", str(ROOT))  # for its entry points
-            (folder / "finished").touch()
+            finished.write_text(made_of)
     return folder / "bin"
 
 

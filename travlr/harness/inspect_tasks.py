@@ -187,8 +187,8 @@ def _samples(
 ) -> Iterator[Sample]:
     """Example by example, so that the first samples have all settings and splits."""
     sizes = {split: len(dataset[split]) for split in splits}
-    most = max(sizes.values()) if examples is None else examples - examples % 2
-    for number in range(min(most, max(sizes.values()))):
+    most = max(sizes.values())
+    for number in range(most if examples is None else min(most, examples - examples % 2)):
         for split in splits:
             if number < sizes[split]:
                 example = dataset[split][number]
