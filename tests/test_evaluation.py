@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +20,7 @@ from render.image import IMAGE_STYLES
 from render.text import CAPTION_STYLES
 from tests import oracle, tiny_chat
 from tests.chat_server import ChatServer, text_and_picture
+from tests.helpers import wait_for
 from tests.oracle import answer
 from train.results.answers import ANSWERS, read_answers
 from train.results.store import read_results
@@ -444,3 +450,51 @@ def test_the_report_shows_scores_losses_and_replies(
     assert losses(frame)["seeing"].sum() > 0
     replies = json.loads(page.partition('id="data">')[2].partition("</script>")[0])["replies"]
     assert {reply["outcome"] for reply in replies} >= {"right", "wrong"}
+
+
+def test_a_real_server(data: dict[str, Path], tmp_path: Path) -> None:
+    """`transformers serve` with a tiny model: the same replies as in this process."""
+    tiny_chat.saved("idefics3", tmp_path / "idefics3")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    program = Path(sys.executable).with_name("transformers")
+    command = [
+        program,
+        "serve",
+        str(tmp_path / "idefics3"),
+        "--port",
+        str(port),
+        "--device",
+        "cpu",
+        "--dtype",
+        "float32",
+    ]
+    with open(tmp_path / "log", "wb") as log:
+        server = subprocess.Popen(
+            [*map(str, command)], stdout=log, stderr=log, env=os.environ | {"HF_HUB_OFFLINE": "1"}
+        )
+    try:
+        wait_for(lambda: server.poll() is not None or _listens(port), seconds=240)
+        assert server.poll() is None, (tmp_path / "log").read_text()
+        asked = Evaluation(
+            model=str(tmp_path / "idefics3"), server=f"http://127.0.0.1:{port}/v1", data=str(data["cardinality"]),
+            audit=False, limit=2, split=["test_ood"], runs=str(tmp_path / "served"), max_tokens=6, concurrency=1,
+        )  # fmt: skip
+        served = evaluate(asked, log=lambda _: None)
+    finally:
+        server.terminate()
+        server.wait()
+    local = evaluate(replace(asked, server=None, runs=str(tmp_path / "local"), precision="float32"), log=lambda _: None)
+    replies = [
+        {(a.setting, a.id): a.reply for a in read_answers(tmp_path / place / rows[0]["name"])}
+        for place, rows in (("served", served), ("local", local))
+    ]
+    assert len(replies[0]) == 6 and replies[0] == replies[1]
+    assert [row["input_tokens"] for row in served] == [row["input_tokens"] for row in local]
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
