@@ -49,4 +49,4 @@ def run_in(programs: Path, *command: str, folder: Path, **variables: str) -> str
 def _run(*command: str, cwd: str | None = None, env: dict[str, str] | None = None) -> str:
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, timeout=900)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-    return done.stdout + done.stderr
+    return done.stdout

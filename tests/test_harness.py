@@ -127,7 +127,10 @@ def logs(data: Path, server: ChatServer, tmp_path_factory: pytest.TempPathFactor
     variables = {"LOCAL_API_KEY": "none", "LOCAL_BASE_URL": server.url}
     arguments = ["eval", "travlr/cardinality", "--model", "openai-api/local/m", "--display", "plain"]
     arguments += ["-T", "form=choice", "-T", f"data={data}", "-T", "setting=image,caption,image+caption"]
-    run_in(programs, "inspect", *arguments, "--log-format", "json", "--log-dir", "logs", folder=folder, **variables)
+    run_in(programs, "inspect", *arguments, "--log-dir", "dumped", folder=folder, **variables)
+    (log,) = folder.glob("dumped/*.eval")
+    (folder / "logs").mkdir()
+    (folder / "logs" / "choice.json").write_text(run_in(programs, "inspect", "log", "dump", str(log), folder=folder))
     run_in(programs, "python", "-c", SEVERAL, str(data), folder=folder, **variables)
     found = {json.loads(path.read_text())["eval"]["metadata"]["form"]: path for path in folder.glob("logs/*.json")}
     assert set(found) == set(ASKED)
