@@ -25,7 +25,8 @@ from travlr.config import Style
 from travlr.dataset import Dataset, Example, open_dataset
 from travlr.files import locked
 from travlr.generate import renderer_of
-from travlr.questions import WORDING_VERSION, make_question, messages, score_reply
+from travlr.questions import WORDING_VERSION, make_question, score_reply
+from travlr.questions.forms import messages_of
 from travlr.tasks import config_from_dict
 from travlr.workers import Progress
 
@@ -147,8 +148,9 @@ def requests(config: Evaluation, dataset: Dataset, style: SceneStyle) -> Iterato
 
 def request_of(example: Example, split: str, setting: str, config: Evaluation, grid: tuple[int, int] | None) -> Request:
     """The request of one example in one setting."""
-    made = messages(example, setting, config.form, config.prompt, grid)
-    return Request(example.id, split, setting, made, make_question(example, config.form), request_key(made))
+    question = make_question(example, config.form)
+    made = messages_of(question, example, setting, config.prompt, grid)
+    return Request(example.id, split, setting, made, question, request_key(made))
 
 
 # Replies -------------------------------------------------------------------------------------------------------------

@@ -89,11 +89,17 @@ def messages(
     grid: columns and rows, for the form `read` without a caption; None to read them from the example's caption.
     Pictures are the bytes of `example.image`. Raises `ValueError` for an unknown setting, form or prompt.
     """
+    return messages_of(make_question(example, form), example, setting, prompt, grid)
+
+
+def messages_of(
+    question: Question, example: Example, setting: str, prompt: str, grid: tuple[int, int] | None = None
+) -> list[Message]:
+    """As `messages`, for a question of the example that has been made already."""
     check_choice("setting", setting, SETTINGS)
     check_choice("prompt", prompt, PROMPTS)
-    question = make_question(example, form)
     parts = [WORDING["scene"][setting].format(caption=example.caption)]
-    if setting == "image" and (form == "read" or prompt == "describe"):
+    if setting == "image" and (question.form == "read" or prompt == "describe"):
         parts.append(WORDING["scene"]["image_grid"].format(preface=_preface(example, grid)))
     parts += [question.text, instruction(question, prompt)]
     content: list[dict[str, Any]] = [{"type": "text", "text": "\n\n".join(parts)}]
