@@ -21,7 +21,7 @@ from analysis.document import TABLE_FILES, table_block
 from analysis.layout import BLANK, Cell, Table
 from analysis.panels import label_axes, panel_figure, save
 from analysis.runs import Runs, in_order
-from train.results.answers import Answer, read_answers
+from train.results.answers import AnswerRecord, read_answers
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS
 from train.results.measures import agreement
 from travlr.browse import filled
@@ -148,8 +148,8 @@ def _compared(folder: Path, row: dict[str, Any]) -> tuple[str, str]:
     return f"{found.gap:+.1f} [{found.low:+.1f}, {found.high:+.1f}]", f"{found.agreement:.1f} ({found.expected:.1f})"
 
 
-def _answers(folder: Path, name: str, split: str) -> dict[str, dict[str, Answer]]:
-    found: dict[str, dict[str, Answer]] = {}
+def _answers(folder: Path, name: str, split: str) -> dict[str, dict[str, AnswerRecord]]:
+    found: dict[str, dict[str, AnswerRecord]] = {}
     for answer in read_answers(folder / name):
         if answer.split == split:
             found.setdefault(answer.setting, {})[answer.id] = answer

@@ -348,7 +348,7 @@ def test_a_text_model_reads_captions_alone(data: dict[str, Path], tmp_path: Path
 
     library: Any = transformers
     words = tiny_chat.tokenizer("<s>", "</s>")
-    words.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}Answer:"
+    words.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}AnswerRecord:"
     config = library.LlamaConfig(**tiny_chat.TEXT, vocab_size=len(words))
     library.LlamaForCausalLM(config).save_pretrained(tmp_path / "llama")
     words.save_pretrained(tmp_path / "llama")

@@ -15,7 +15,7 @@ from lightning.pytorch.callbacks import Callback, TQDMProgressBar
 
 from train.config import Run
 from train.learning.checkpoints import BEST, FOLDER, LAST, CheckpointFiles, Checkpoints, load_weights
-from train.learning.devices import is_main_process
+from train.learning.devices import is_main_process, release_memory
 from train.learning.logs import Logger, Resume
 from train.learning.module import Learner
 from train.results.store import write_curve
@@ -24,6 +24,7 @@ from travlr.cli import Log
 MULTI_DEVICE = "ddp_find_unused_parameters_true"  # a batch without auxiliary targets leaves heads unused
 LOSSES = ("answer_loss", "pair_loss", "value_loss", "word_loss", "object_loss", "consistency_loss")
 LOG_EVERY = 10  # steps between points of the loss curve
+RELEASE_EVERY = 50  # steps
 
 
 def fit(
@@ -56,7 +57,13 @@ def fit(
         accumulate_grad_batches=run.optimiser.accumulate,
         gradient_clip_val=run.optimiser.clip,
         logger=loggers,
-        callbacks=[curve, Resume(), *progress_bar(), Checkpoints(place, run.save_minutes, check_every, best)],
+        callbacks=[
+            curve,
+            Resume(),
+            *progress_bar(),
+            MemoryRelease(),
+            Checkpoints(place, run.save_minutes, check_every, best),
+        ],
         plugins=[CheckpointFiles(learner)],
         enable_checkpointing=False,  # Lightning's own
         enable_progress_bar=sys.stderr.isatty(),
@@ -104,6 +111,14 @@ class CurveWriter(Callback):
     def write(self) -> None:
         if is_main_process():
             write_curve(self.folder, self.points)
+
+
+class MemoryRelease(Callback):
+    """Gives free memory back every so many steps, see `train.learning.devices.release_memory`."""
+
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        if trainer.global_step % RELEASE_EVERY == 0:
+            release_memory()
 
 
 def progress_bar() -> list[Callback]:

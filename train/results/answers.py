@@ -21,7 +21,7 @@ ANSWERS = "answers.jsonl"
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnswerRecord:
     """One reply and what it says.
 
     request: digest of what was asked (`request_key`). answer: the right answer; parsed: the reply's, None where it has
@@ -66,7 +66,7 @@ class AnswerFile:
         self._file.truncate(self._end)
         return self
 
-    def append(self, answer: Answer) -> None:
+    def append(self, answer: AnswerRecord) -> None:
         """Append one answer, and pass it to the system at once."""
         self.answers[answer.split, answer.setting, answer.id] = answer
         self._file.write(json.dumps(asdict(answer), ensure_ascii=False).encode() + b"\n")
@@ -78,14 +78,14 @@ class AnswerFile:
         self._file.close()
 
 
-def read_answers(folder: Path) -> list[Answer]:
+def read_answers(folder: Path) -> list[AnswerRecord]:
     """The answers of an evaluation, in the order of their replies. Raises `ValueError` where the file is damaged."""
     return list(_read(Path(folder) / ANSWERS)[0].values())
 
 
-def _read(path: Path) -> tuple[dict[tuple[str, str, str], Answer], int]:
+def _read(path: Path) -> tuple[dict[tuple[str, str, str], AnswerRecord], int]:
     """Answers by (split, setting, id), the last of each, and where the last whole line ends."""
-    answers: dict[tuple[str, str, str], Answer] = {}
+    answers: dict[tuple[str, str, str], AnswerRecord] = {}
     if not path.exists():
         return answers, 0
     end = 0
@@ -102,8 +102,8 @@ def _read(path: Path) -> tuple[dict[tuple[str, str, str], Answer], int]:
     return answers, end
 
 
-def _answer(values: Any) -> Answer:
-    answer = Answer(**values)
+def _answer(values: Any) -> AnswerRecord:
+    answer = AnswerRecord(**values)
     texts = (answer.id, answer.split, answer.setting, answer.request, answer.reply, answer.answer)
     if not all(isinstance(text, str) for text in texts) or not isinstance(answer.right, bool):
         raise ValueError("a value has the wrong type")

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from train.results.answers import Answer, read_answers
+from train.results.answers import AnswerRecord, read_answers
 from train.results.columns import Row
-from train.results.measures import Agreement, agreement
+from train.results.measures import SettingComparison, agreement
 
 WIDTH = 22  # of a column
 LINES: dict[str, Callable[[Row], str]] = {
@@ -84,9 +84,9 @@ def _comparisons(folder: Path, rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def compare(answers: Sequence[Answer], split: str, first: str, second: str, count: int) -> Agreement:
-    """Agreement of two settings on a split, on the first `count` examples that both were asked about."""
-    by_setting: dict[str, dict[str, Answer]] = {first: {}, second: {}}
+def compare(answers: Sequence[AnswerRecord], split: str, first: str, second: str, count: int) -> SettingComparison:
+    """SettingComparison of two settings on a split, on the first `count` examples that both were asked about."""
+    by_setting: dict[str, dict[str, AnswerRecord]] = {first: {}, second: {}}
     for answer in answers:
         if answer.split == split and answer.setting in by_setting:
             by_setting[answer.setting][answer.id] = answer

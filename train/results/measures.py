@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from train.results.answers import Answer
+from train.results.answers import AnswerRecord
 from train.results.scores import LEVEL, bootstrap_counts, couple_scores, percentile_interval
 from travlr.questions import Outcome, summary
 from travlr.questions.objects import ObjectErrors
@@ -33,7 +33,7 @@ class ExampleFacts:
     scenes: np.ndarray
 
 
-def result_columns(answers: Sequence[Answer], facts: ExampleFacts) -> dict[str, Any]:
+def result_columns(answers: Sequence[AnswerRecord], facts: ExampleFacts) -> dict[str, Any]:
     """Score columns of one setting and split (`RESULT_COLUMNS`); answers in the order of facts."""
     outcomes = [outcome_of(answer) for answer in answers]
     scores = summary(outcomes)
@@ -54,7 +54,7 @@ def result_columns(answers: Sequence[Answer], facts: ExampleFacts) -> dict[str, 
     return columns
 
 
-def outcome_of(answer: Answer) -> Outcome:
+def outcome_of(answer: AnswerRecord) -> Outcome:
     objects = ObjectErrors(**answer.objects) if answer.objects is not None else None
     return Outcome(answer.answer, answer.parsed, answer.right, objects)
 
@@ -118,7 +118,7 @@ def _object_counts(errors: ObjectErrors) -> tuple[int, int]:
     return 2 * errors.found, 2 * both + errors.missed + errors.invented
 
 
-def calibrated_accuracy(answers: Sequence[Answer]) -> float | None:
+def calibrated_accuracy(answers: Sequence[AnswerRecord]) -> float | None:
     """Accuracy in percent after batch calibration (Zhou et al. 2024): from the log-probability of each answer its mean
     over all examples is subtracted, so that a general preference for one answer has no effect. None without them."""
     if not answers or any(answer.log_probabilities is None for answer in answers):
@@ -131,7 +131,7 @@ def calibrated_accuracy(answers: Sequence[Answer]) -> float | None:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class SettingComparison:
     """Two settings on the same examples, in percent. gap: accuracy of the first minus that of the second, in points.
     agreement: examples with the same parsed answer; expected: what independent answers with the same frequencies would
     give. low, high: 95 % interval of the gap."""
@@ -144,7 +144,9 @@ class Agreement:
     expected: float
 
 
-def agreement(first: Sequence[Answer], second: Sequence[Answer], scenes: np.ndarray | None = None) -> Agreement:
+def agreement(
+    first: Sequence[AnswerRecord], second: Sequence[AnswerRecord], scenes: np.ndarray | None = None
+) -> SettingComparison:
     """Compare two settings, such as caption and image; answers of the same examples in the same order. scenes: (N,)
     numbers of scenes, None where each example has its own."""
     if [a.id for a in first] != [a.id for a in second] or not first:
@@ -153,12 +155,12 @@ def agreement(first: Sequence[Answer], second: Sequence[Answer], scenes: np.ndar
     counts = bootstrap_counts(differences + 1, 3, scenes)
     low, high = percentile_interval(100 * (counts[:, 2] - counts[:, 0]) / counts.sum(1))
     same = [a.parsed is not None and a.parsed == b.parsed for a, b in zip(first, second, strict=True)]
-    return Agreement(
+    return SettingComparison(
         len(first), 100 * float(differences.mean()), low, high, 100 * sum(same) / len(same), _expected(first, second)
     )
 
 
-def _expected(first: Sequence[Answer], second: Sequence[Answer]) -> float:
+def _expected(first: Sequence[AnswerRecord], second: Sequence[AnswerRecord]) -> float:
     shares: list[Mapping[str | None, int]] = [Counter(a.parsed for a in answers) for answers in (first, second)]
     both = sum(count * shares[1].get(parsed, 0) for parsed, count in shares[0].items() if parsed is not None)
     return 100 * both / len(first) / len(second)

@@ -12,13 +12,13 @@ import numpy as np
 
 from render.text import make_captioner
 from train.prepare import prepare_dataset
-from train.results.answers import Answer, AnswerFile, request_key
+from train.results.answers import AnswerFile, AnswerRecord, request_key
 from train.results.columns import Row
 from train.results.measures import ExampleFacts, result_columns
 from train.results.provenance import provenance
 from train.results.store import read_results, start_run, write_results
 from train.vlm.config import Evaluation, ShownStyle, fingerprint
-from train.vlm.requests import Model, Reply, Request
+from train.vlm.requests import Backend, Reply, Request
 from travlr.baselines import best_unbound, dataset_baselines
 from travlr.cli import Log
 from travlr.config import Style
@@ -70,7 +70,7 @@ def _check_dataset(config: Evaluation, dataset: Dataset) -> None:
             raise ValueError(f"data={dataset.folder}: holds task={task}, not task={config.task}")
 
 
-def load(config: Evaluation, data: Path, log: Log) -> tuple[Model, dict[str, Any]]:
+def load(config: Evaluation, data: Path, log: Log) -> tuple[Backend, dict[str, Any]]:
     """The model, and what identifies it: its name without folders, where it comes from, a digest of its weights."""
     if config.server is not None:
         from train.vlm.server import Server
@@ -167,7 +167,7 @@ class Spent:
     largest: tuple[int, int] = (0, 0)  # tokens of one request, and of one reply
     under_way: int = 0
 
-    def add(self, given: Reply | Answer) -> None:
+    def add(self, given: Reply | AnswerRecord) -> None:
         used = (given.input_tokens or 0, given.output_tokens or 0)
         self.tokens += sum(used)
         self.largest = max(self.largest[0], used[0]), max(self.largest[1], used[1])
@@ -198,7 +198,7 @@ def cost_of(config: Evaluation, input_tokens: int | None, output_tokens: int | N
     return ((input_tokens or 0) * price.input + (output_tokens or 0) * price.output) / 1e6
 
 
-def ask(config: Evaluation, model: Model, dataset: Dataset, style: SceneStyle, folder: Path, log: Log) -> Spent:
+def ask(config: Evaluation, model: Backend, dataset: Dataset, style: SceneStyle, folder: Path, log: Log) -> Spent:
     """Ask what has not been answered yet, and save each reply as it arrives."""
     spent, capped = Spent(config), False
     total = len(config.setting) * sum(len(chosen(config, dataset, split)) for split in config.split)
@@ -234,10 +234,10 @@ def ask(config: Evaluation, model: Model, dataset: Dataset, style: SceneStyle, f
     return spent
 
 
-def answer_of(request: Request, reply: Reply) -> Answer:
+def answer_of(request: Request, reply: Reply) -> AnswerRecord:
     """A reply with what it says. A reply that ran out of tokens before its end has no answer, unless it is a list."""
     outcome = score_reply(reply.text, request.question, cut_off=reply.finish == "length")
-    return Answer(
+    return AnswerRecord(
         request.id,
         request.split,
         request.setting,

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from train.results.answers import Answer, AnswerFile
+from train.results.answers import AnswerFile, AnswerRecord
 from train.results.columns import Row
 from train.results.store import read_results, start_run, write_results
 from train.vlm.config import Evaluation, LogSettings, fingerprint
@@ -149,7 +149,7 @@ def _asked(dataset: Dataset, split: str, replies: dict[str, Reply]) -> int:
     return count - count % 2
 
 
-def _answers(config: Evaluation, dataset: Dataset, replies: LoggedReplies) -> Iterator[Answer]:
+def _answers(config: Evaluation, dataset: Dataset, replies: LoggedReplies) -> Iterator[AnswerRecord]:
     for split in config.split:
         for setting in config.setting:
             for example in dataset[split][: config.limit]:

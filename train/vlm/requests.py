@@ -37,7 +37,7 @@ class Reply:
     log_probabilities: Mapping[str, float] | None = None
 
 
-class Model(Protocol):
+class Backend(Protocol):
     """Whatever answers requests."""
 
     def replies(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Reply]]:
