@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import platform
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from train.config import Run
 from train.learning import devices
-from train.learning.devices import TRIAL, chosen_precision, matmul_rate
+from train.learning.devices import TRIAL, chosen_precision, keep_memory, matmul_rate, release_memory
 
 OPERATIONS = 2 * TRIAL[0] * TRIAL[1] * TRIAL[2]
 
@@ -48,3 +52,20 @@ def test_a_slow_start_does_not_choose(
     clock[torch.float32], clock[torch.bfloat16] = [1.0, 0.01], [half]
     assert chosen_precision(Run(), "cpu", tmp_path)[0] == chosen
     assert chosen_precision(Run(), "cpu", tmp_path) == (chosen, "as before")
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no malloc_trim")
+def test_memory_between_blocks_in_use_is_given_back() -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    keep_memory()
+    blocks = [np.ones(1 << 15) for _ in range(800)]  # 256 KiB each
+    last = blocks[-1]  # keeps the heap from shrinking
+    before = resident()
+    blocks.clear()
+    gc.collect()
+    assert resident() > before - (50 << 20), "the memory is kept"
+    release_memory()
+    assert resident() < before - (150 << 20)
+    assert last[0] == 1
