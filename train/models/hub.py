@@ -166,3 +166,15 @@ def check_vocabulary(name: str, model: Any, tokenizer: Any) -> None:
     config = getattr(model.config, "text_config", model.config)
     if len(tokenizer) > config.vocab_size:
         raise ValueError(f"model={name}: its tokenizer has {len(tokenizer)} tokens, its model only {config.vocab_size}")
+
+
+def torch_device(name: str) -> torch.device:
+    """The device of a setting. Raises `ValueError` for one that cannot be used."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device("cuda" if name == "gpu" else name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device={name}: cannot be used here ({first_sentence(error)}); use auto or cpu") from None
+    return device

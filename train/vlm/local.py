@@ -18,8 +18,8 @@ import torch
 from PIL import Image
 
 from train.learning.devices import FASTER, matmul_rate
-from train.models.hub import config_of, first_sentence, folder_of, load_model, load_processors, quiet
-from train.vlm.chat import Conversation, answer_tokens, chat_inputs, chat_processor, keep_last_logits
+from train.models.hub import config_of, first_sentence, folder_of, load_model, load_processors, quiet, torch_device
+from train.vlm.chat import answer_tokens, chat_inputs, chat_processor, keep_last_logits
 from train.vlm.config import Evaluation
 from train.vlm.requests import SPELLINGS, Reply, Request, best_answer, fixed_answers
 from travlr.cli import Log
@@ -58,7 +58,7 @@ class ChatModel:
         dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
         self.model = load_model(self.name, self.folder, auto, dtype).to(self.device).eval()
         log(f"{self.name}: {self.device}, {self.precision} ({reason})")
-        self._last = keep_last_logits(self.model)
+        self._last, self._log = keep_last_logits(self.model), log
         self._tokens: dict[tuple[str, ...], list[list[int]]] = {}
         self.model_seconds = self.seconds = 0.0
 
@@ -87,6 +87,9 @@ class ChatModel:
                 pending = following and (following, pool.submit(self._inputs, following))
                 yield from zip(batch, self._answer(batch, inputs), strict=True)
                 self.seconds = time.monotonic() - started
+        if self.seconds:
+            share = 100 * self.model_seconds / self.seconds
+            self._log(f"{self.name}: the model computed in {share:.0f} % of {self.seconds:,.0f} s")
 
     def _batches(self, requests: Iterable[Request]) -> Iterator[list[Request]]:
         waiting, size = iter(requests), self.config.batch_size
@@ -179,18 +182,6 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "image", "image": Image.open(io.BytesIO(part["image"])).convert("RGB")}
 
 
-def torch_device(name: str) -> torch.device:
-    """The device of a setting. Raises `ValueError` for one that cannot be used."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device("cuda" if name == "gpu" else name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device={name}: cannot be used here ({first_sentence(error)}); use auto or cpu") from None
-    return device
-
-
 def precision_of(name: str, device: torch.device) -> tuple[str, str]:
     """`float32` or `bf16`, and the reason."""
     if name != "auto":
@@ -207,6 +198,3 @@ def weights_digest(folder: Path) -> str:
     from travlr.files import path_digest
 
     return folder.name if folder.parent.name == "snapshots" else str(path_digest(str(folder)))[:16]
-
-
-__all__ = ["ChatModel", "Conversation", "weights_digest"]

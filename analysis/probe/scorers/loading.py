@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from PIL import Image
 
 from analysis.probe.config import DEVICE_MAPS, HEADS, PRECISIONS, TRAVLR_MODELS
 from analysis.probe.corpora.items import Scorer, as_float64
 from analysis.probe.scorers.base import DTYPES, GenerativeScorer, ModelScorer, check_not_spread
-from train.models.hub import one_line
+from train.models.hub import torch_device
 from travlr.config import check_choice
 from travlr.plugins import import_name, is_import
 
@@ -75,7 +74,7 @@ def load(
         check_choice("head", head, HEADS)
     if batch_size < 1:
         raise ValueError(f"batch_size={batch_size}: must be 1 or more")
-    where, dtype = device_of(device), DTYPES.get(precision)
+    where, dtype = torch_device(device), DTYPES.get(precision)
     kind, colon, checkpoint = name.partition(":")
     if colon and kind in TRAVLR_MODELS:
         from analysis.probe.scorers import travlr_models
@@ -101,14 +100,3 @@ def load(
         parts.model.to(where)  # keeps the loaded types, which are float32 for some layers
     scorer = ModelScorer if parts.answer is None else GenerativeScorer
     return scorer(name, parts, where, dtype, batch_size)
-
-
-def device_of(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device("cuda" if name == "gpu" else name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device={name}: cannot be used here ({one_line(error)}); use auto or cpu") from None
-    return device
