@@ -25,7 +25,9 @@ from train.results.answers import AnswerRecord, read_answers
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS
 from train.results.measures import agreement
 from travlr.browse import filled
-from travlr.scene import SPLITS
+from travlr.dataset import Dataset
+from travlr.questions.objects import objects_text
+from travlr.scene import SPLITS, Object, column_name
 from travlr.tasks import TASKS
 
 SHORT = {"image": "Image", "caption": "Caption", "image+caption": "Both"}
@@ -154,6 +156,80 @@ def _answers(folder: Path, name: str, split: str) -> dict[str, dict[str, AnswerR
         if answer.split == split:
             found.setdefault(answer.setting, {})[answer.id] = answer
     return found
+
+
+# What is found of the objects, by place and by number ----------------------------------------------------------------
+
+NUMBERS = ((1, 5), (6, 10), (11, 15), (16, 10_000))  # of objects in a scene
+
+
+def found_table(frame: pd.DataFrame, runs: Runs) -> Table | None:
+    """Of form=read, percent of objects found, by number of objects in the scene and by column and row; None without."""
+    lines = []
+    for name, rows in frame[frame["form"] == "read"].groupby("name", sort=True):
+        dataset = runs.datasets.get(rows["dataset"].iloc[0])
+        if dataset is None:
+            continue
+        lines += [
+            (dict(rows.iloc[0]), setting, seen) for setting, seen in _objects_seen(runs.folder / str(name), dataset)
+        ]
+    if not lines:
+        return None
+    every = pd.concat([seen for _, _, seen in lines])
+    numbers = [f"{low}-{high}" if high < 10_000 else f"{low} or more" for low, high in NUMBERS]
+    axes = {
+        "objects in the scene": numbers,
+        "column": sorted(every["column"].unique()),
+        "row": sorted(every["row"].unique()),
+    }
+    columns = [
+        ("", "Model"),
+        ("", "Task"),
+        ("", "Sees"),
+        *((axis, str(v)) for axis, values in axes.items() for v in values),
+    ]
+    rows_of_table, data = [], []
+    for line, setting, seen in lines:
+        cells = []
+        for axis, values in axes.items():
+            shares = 100 * seen.groupby(axis)["found"].mean()
+            cells += [_percent_cell(shares.get(value)) for value in values]
+            data += [
+                {
+                    "model": line["model"],
+                    "task": line["task"],
+                    "setting": setting,
+                    "axis": axis,
+                    "value": value,
+                    "found": share,
+                }
+                for value, share in shares.items()
+            ]
+        rows_of_table.append((Cell(line["model"]), Cell(line["task"]), Cell(setting), *cells))
+    title = "Objects found, percent, by their number in the scene and by place"
+    return Table("evaluation_objects", title, tuple(columns), tuple(rows_of_table), pd.DataFrame(data), shaded=True)
+
+
+def _percent_cell(share: float | None) -> Cell:
+    return Cell() if share is None else Cell(f"{share:.1f}", share)
+
+
+def _objects_seen(folder: Path, dataset: Dataset) -> Iterator[tuple[str, pd.DataFrame]]:
+    """For each setting a row for each object of a scene: where it is, among how many, and whether a reply has it."""
+    scenes: dict[str, Any] = {}
+    for split in dataset.splits:
+        table = dataset[split].columns("id", "objects")
+        scenes |= dict(zip(table["id"].to_pylist(), table["objects"].to_pylist(), strict=True))
+    rows: dict[str, list[tuple[str, str, int, bool]]] = {}
+    for answer in read_answers(folder):
+        listed = set((answer.parsed or "").splitlines())
+        for o in (objects := scenes.get(answer.id, [])):
+            number = next(f"{a}-{b}" if b < 10_000 else f"{a} or more" for a, b in NUMBERS if a <= len(objects) <= b)
+            line = objects_text((Object(o["colour"], o["shape"], "", o["row"], o["column"]),))
+            rows.setdefault(answer.setting, []).append((number, column_name(o["column"]), o["row"] + 1, line in listed))
+    names = ["objects in the scene", "column", "row", "found"]
+    for setting in in_order(rows, TEST_SETTINGS):
+        yield setting, pd.DataFrame(rows[setting], columns=names)
 
 
 # Where the loss is ---------------------------------------------------------------------------------------------------
@@ -285,6 +361,8 @@ def write_page(runs: Runs, stage: Path, formats: Sequence[str]) -> list[Table]:
     """Write evaluations.html, its tables and its figure to the folder of a report; returns the tables."""
     frame = runs.evaluations
     tables = [accuracy_table(frame), detail_table(frame, runs.folder)]
+    if (found := found_table(frame, runs)) is not None:
+        tables.append(found)
     figure = ""
     try:
         drawn = loss_figure(frame)
@@ -306,7 +384,7 @@ def write_page(runs: Runs, stage: Path, formats: Sequence[str]) -> list[Table]:
         name=html.escape(runs.folder.resolve().name),
         lead=f"{count:,} evaluation{'s' * (count > 1)}, {len(frame):,} results.",
         accuracy=table_block(tables[0], TABLE_FILES),
-        details=table_block(tables[1], TABLE_FILES),
+        details="".join(table_block(table, TABLE_FILES) for table in tables[1:]),
         figure=figure,
     )
     (stage / PAGE).write_text(page, encoding="utf-8", newline="")

@@ -440,6 +440,10 @@ def test_the_report_shows_scores_losses_and_replies(
     page, text = ((out / name).read_text() for name in ("evaluations.html", "report.md"))
     assert "scripted" in page and "Where evaluated models lose accuracy" in text
     assert (out / "tables" / "evaluations.csv").is_file() and (out / "figures" / "evaluations.svg").is_file()
+    with open(out / "tables" / "evaluation_objects.csv", newline="") as file:
+        found = [(row["setting"], float(row["found"])) for row in csv.DictReader(file)]
+    assert {share for setting, share in found if setting == "caption"} == {100}
+    assert min(share for setting, share in found if setting == "image") < 100
     frame = load(tmp_path).evaluations
     for line in losses(frame).to_dict("records"):
         of_line = frame[(frame["form"] == "true_false") & (frame["split"] == line["split"])].set_index("test_setting")
