@@ -34,7 +34,6 @@ SHORT = {"image": "Image", "caption": "Caption", "image+caption": "Both"}
 SPLIT_NAMES = dict(zip(TEST_SPLITS, ("InD", "OOD"), strict=True))
 ASKED = ["model", "form", "prompt", "answers", "image_style", "caption_style"]  # what makes a line of the tables
 REPLIES = 60  # shown of each setting of an evaluation, wrong and unparsed ones first
-PAGE = "evaluations.html"
 TEMPLATE = Path(__file__).with_name("evaluations.html")
 LONGEST_REPLY = 2_000  # characters; the rest is in answers.jsonl
 # Of a bar: accuracy from images, then what is lost, see `losses`.
@@ -357,8 +356,8 @@ def choices(replies: Sequence[ShownReply]) -> dict[str, list[str]]:
 # The page ------------------------------------------------------------------------------------------------------------
 
 
-def write_page(runs: Runs, stage: Path, formats: Sequence[str]) -> list[Table]:
-    """Write evaluations.html, its tables and its figure to the folder of a report; returns the tables."""
+def write_page(runs: Runs, page: Path, formats: Sequence[str]) -> list[Table]:
+    """Write the page of evaluations, and its figure to the folder `figures` beside it; returns its tables."""
     frame = runs.evaluations
     tables = [accuracy_table(frame), detail_table(frame, runs.folder)]
     if (found := found_table(frame, runs)) is not None:
@@ -369,7 +368,7 @@ def write_page(runs: Runs, stage: Path, formats: Sequence[str]) -> list[Table]:
     except ValueError as error:
         figure = f"<p>No figure: {html.escape(str(error))}.</p>"
     else:
-        save(drawn, stage / "figures", "evaluations", formats)
+        save(drawn, page.parent / "figures", "evaluations", formats)
         data = io.BytesIO()
         drawn.savefig(data, format="png", dpi=150)
         encoded = base64.b64encode(data.getvalue()).decode()
@@ -378,7 +377,7 @@ def write_page(runs: Runs, stage: Path, formats: Sequence[str]) -> list[Table]:
         )
     replies = shown_replies(frame, runs)
     count = frame["name"].nunique()
-    page = filled(
+    text = filled(
         TEMPLATE,
         {"replies": [asdict(reply) for reply in replies], "choices": choices(replies)},
         name=html.escape(runs.folder.resolve().name),
@@ -387,5 +386,5 @@ def write_page(runs: Runs, stage: Path, formats: Sequence[str]) -> list[Table]:
         details="".join(table_block(table, TABLE_FILES) for table in tables[1:]),
         figure=figure,
     )
-    (stage / PAGE).write_text(page, encoding="utf-8", newline="")
+    page.write_text(text, encoding="utf-8", newline="")
     return tables

@@ -29,7 +29,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analysis import evaluations
 from analysis.averages import select
 from analysis.document import FORMATS, ReportContent, html_page, markdown
 from analysis.drawing import draw_all, work_items
@@ -41,7 +40,6 @@ from analysis.errors import (
     dataset_errors,
     errors_per_run,
 )
-from analysis.evaluations import write_page
 from analysis.layout import Table
 from analysis.runs import Runs, load
 from analysis.tables import TABLES, couples, overview
@@ -51,7 +49,7 @@ from travlr import cli
 from travlr.cli import Log
 from travlr.files import WORK, Locked, close, hashed, locked
 
-PAGE, TEXT = "report.html", "report.md"
+PAGE, TEXT, EVALUATIONS = "report.html", "report.md", "evaluations.html"
 # The column of a table's data that holds numbers of ours, where it is not macro_f1.
 NUMBER_COLUMNS = {"couples": "couples_right", "table3": "true", "table6": "hours", "table8": "parameters",
                   "few_shot": "after_test_ood", "table14": "difference"}  # fmt: skip
@@ -201,7 +199,9 @@ def report(folder: Path, out: Path, options: argparse.Namespace, log: Log = prin
             runs = select_runs(runs, options.select)
         content = build(runs, stage, options, log) if len(runs.results) else ReportContent(runs)
         if len(runs.evaluations):
-            content.evaluations = write_page(runs, stage, content.formats)
+            from analysis.evaluations import write_page  # imports matplotlib
+
+            content.evaluations = write_page(runs, stage / EVALUATIONS, content.formats)
         write_files(content, stage)
     return content
 
@@ -269,9 +269,9 @@ def print_summary(content: ReportContent, out: Path) -> None:
         titles = ", ".join(title.partition(". ")[0] for title in content.empty)
         print(f"left out, as no run gives a number of them: {titles}")
     shown, wrong = map(sum, zip((0, 0), *map(count_errors, content.errors.values()), strict=True))
-    page = PAGE if len(content.runs.results) else evaluations.PAGE
+    page = PAGE if len(content.runs.results) else EVALUATIONS
     if content.evaluations:
-        print(f"{out}: {len(content.runs.evaluations):,} results of evaluated models; open {out / evaluations.PAGE}")
+        print(f"{out}: {len(content.runs.evaluations):,} results of evaluated models; open {out / EVALUATIONS}")
     megabytes = (out / page).stat().st_size / 1e6
     print(f"{out}: {len(content.tables)} tables, {len(content.figures)} figures, {shown:,} of {wrong:,} errors; "
           f"open {out / page} ({megabytes:.1f} MB) in a browser")  # fmt: skip
