@@ -157,6 +157,49 @@ def _answers(folder: Path, name: str, split: str) -> dict[str, dict[str, AnswerR
     return found
 
 
+# By pair -------------------------------------------------------------------------------------------------------------
+
+
+def pair_table(frame: pd.DataFrame, runs: Runs) -> Table | None:
+    """Accuracy of each evaluation by the items of the pair, such as the quantifier and each number; None where no
+    dataset was found. The data has every whole pair too."""
+    data = []
+    for name, rows in frame.groupby("name", sort=True):
+        dataset = runs.datasets.get(rows["dataset"].iloc[0])
+        if dataset is None:
+            continue
+        pairs: dict[str, list[str]] = {}
+        for split in dataset.splits:
+            table = dataset[split].columns("id", "pair")
+            pairs |= dict(zip(table["id"].to_pylist(), table["pair"].to_pylist(), strict=True))
+        line = {column: rows[column].iloc[0] for column in (*ASKED, "task")}
+        for answer in read_answers(runs.folder / str(name)):
+            pair = pairs.get(answer.id, [])
+            for item, value in (*enumerate(pair, 1), (0, " ".join(pair))):
+                place = {"setting": answer.setting, "split": answer.split, "item": item, "value": value}
+                data.append(line | place | {"accuracy": 100.0 * answer.right})
+    if not data:
+        return None
+    keys = [*ASKED, "task", "item", "value", "setting", "split"]
+    means = pd.DataFrame(data).groupby(keys, dropna=False, sort=True)["accuracy"].agg(["mean", "size"]).reset_index()
+    places = [(setting, split) for setting in TEST_SETTINGS for split in TEST_SPLITS]
+    columns = [
+        ("", "Model"),
+        ("", "Asked"),
+        ("", "Task"),
+        ("", "Pair"),
+        *((SHORT[s], SPLIT_NAMES[p]) for s, p in places),
+    ]
+    lines = []
+    for key, group in means[means["item"] > 0].groupby(keys[:-2], dropna=False, sort=True):
+        line = dict(zip(keys[:-2], key, strict=True))
+        shares = {(r["setting"], r["split"]): r["mean"] for r in group.to_dict("records")}
+        words = (line["model"], _how(line), line["task"], f"item {line['item']}: {line['value']}")
+        lines.append((*map(Cell, words), *(_percent_cell(shares.get(place)) for place in places)))
+    title = "Accuracy of evaluated models by the items of the pair"
+    return Table("evaluation_pairs", title, tuple(columns), tuple(lines), means, shaded=True)
+
+
 # What is found of the objects, by place and by number ----------------------------------------------------------------
 
 NUMBERS = ((1, 5), (6, 10), (11, 15), (16, 10_000))  # of objects in a scene
@@ -360,8 +403,7 @@ def write_page(runs: Runs, page: Path, formats: Sequence[str]) -> list[Table]:
     """Write the page of evaluations, and its figure to the folder `figures` beside it; returns its tables."""
     frame = runs.evaluations
     tables = [accuracy_table(frame), detail_table(frame, runs.folder)]
-    if (found := found_table(frame, runs)) is not None:
-        tables.append(found)
+    tables += [table for table in (found_table(frame, runs), pair_table(frame, runs)) if table is not None]
     figure = ""
     try:
         drawn = loss_figure(frame)

@@ -444,6 +444,10 @@ def test_the_report_shows_scores_losses_and_replies(
         found = [(row["setting"], float(row["found"])) for row in csv.DictReader(file)]
     assert {share for setting, share in found if setting == "caption"} == {100}
     assert min(share for setting, share in found if setting == "image") < 100
+    with open(out / "tables" / "evaluation_pairs.csv", newline="") as file:
+        pairs = list(csv.DictReader(file))
+    asked = [row for row in pairs if (row["form"], row["setting"], row["split"]) == ("true_false", "image", "test_ind")]
+    assert sum(int(row["size"]) for row in asked if row["item"] == "0") == 20
     frame = load(tmp_path).evaluations
     for line in losses(frame).to_dict("records"):
         of_line = frame[(frame["form"] == "true_false") & (frame["split"] == line["split"])].set_index("test_setting")
