@@ -32,7 +32,15 @@ from travlr.tasks import TASKS
 
 SHORT = {"image": "Image", "caption": "Caption", "image+caption": "Both"}
 SPLIT_NAMES = dict(zip(TEST_SPLITS, ("InD", "OOD"), strict=True))
-ASKED = ["model", "form", "prompt", "answers", "image_style", "caption_style"]  # what makes a line of the tables
+ASKED = [
+    "model",
+    "form",
+    "prompt",
+    "answers",
+    "image_style",
+    "caption_style",
+    "apart",
+]  # what makes a line of the tables
 REPLIES = 60  # shown of each setting of an evaluation, wrong and unparsed ones first
 TEMPLATE = Path(__file__).with_name("evaluations.html")
 LONGEST_REPLY = 2_000  # characters; the rest is in answers.jsonl
@@ -101,6 +109,19 @@ def detail_table(frame: pd.DataFrame, folder: Path) -> Table:
     return Table("evaluation_details", "Measures of evaluated models", columns, tuple(rows), data, notes)
 
 
+def distinguished(frame: pd.DataFrame) -> pd.DataFrame:
+    """The results with a column `apart`: the digest of the dataset where evaluations differ in nothing else that a line
+    of a table shows, or the run's where they share the dataset too; else ""."""
+    frame = frame.assign(apart="")
+    runs = frame.drop_duplicates("name")
+    for _, alike in runs.groupby([*ASKED, "task"], dropna=False):
+        if len(alike) > 1:
+            by = "dataset" if alike["dataset"].nunique() == len(alike) else "run"
+            for name, value in zip(alike["name"], alike[by], strict=True):
+                frame.loc[frame["name"] == name, "apart"] = f"{by} {str(value)[:8]}"
+    return frame
+
+
 def _lines(frame: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """What makes a line of a table, and its results."""
     for key, rows in frame.groupby(ASKED, dropna=False, sort=True):
@@ -112,7 +133,7 @@ def _how(line: dict[str, Any]) -> str:
     usual = {"image_style": "plain", "caption_style": "sentences"}
     styles = [line[name] for name in usual if isinstance(line[name], str) and line[name] != usual[name]]
     words = [line["form"], line["prompt"], *(["likelihood"] if line["answers"] == "likelihood" else []), *styles]
-    return ", ".join(words)
+    return ", ".join([*words, *([line["apart"]] if line["apart"] else [])])
 
 
 def _score_cell(row: dict[str, Any] | None) -> Cell:
@@ -282,12 +303,16 @@ def losses(frame: pd.DataFrame) -> pd.DataFrame:
 
     reasoning: what is wrong from captions, which leave nothing to see. With the same model's form=read, r is the part
     of scenes that it reads from images without an error; images then allow r * caption + (1 - r) * chance. seeing: what
-    captions give above this. using: what images allow above the accuracy from images. Without form=read, gap is both.
+    captions give above this. using: what images allow above the accuracy from images. Without form=read of the same
+    pictures, gap is both.
     """
     rows = []
     read = frame[(frame["form"] == "read") & (frame["test_setting"] == "image")]
-    seen = {(r.model, r.task, r.split): r.accuracy / 100 for r in read.itertuples()}
-    keys = [*ASKED, "task", "split"]
+    pictures = ["model", "image_style", "dataset", "task", "split"]
+    exact = {
+        tuple(row): share / 100 for *row, share in read[[*pictures, "accuracy"]].itertuples(index=False, name=None)
+    }
+    keys = [*dict.fromkeys([*ASKED, *pictures])]
     for key, group in frame[frame["form"] != "read"].groupby(keys, dropna=False, sort=True):
         of_setting = group.drop_duplicates("test_setting", keep="last").set_index("test_setting")
         if not {"image", "caption"} <= set(of_setting.index):
@@ -295,11 +320,12 @@ def losses(frame: pd.DataFrame) -> pd.DataFrame:
         line = dict(zip(keys, key, strict=True))
         image, caption = (float(of_setting.loc[setting, "accuracy"]) for setting in ("image", "caption"))
         parts = {"image": image, "using": 0.0, "seeing": 0.0, "gap": 0.0, "reasoning": 100 - max(caption, image)}
-        share = seen.get((line["model"], line["task"], line["split"]))
+        share = exact.get(tuple(line[name] for name in pictures))
         if share is None:
             parts["gap"] = max(0.0, caption - image)
         else:
-            allowed = share * caption + (1 - share) * float(of_setting.loc["image", "chance"])
+            chance = min(float(of_setting.loc["image", "chance"]), caption)
+            allowed = share * caption + (1 - share) * chance if share else min(chance, image)
             parts["seeing"] = max(0.0, caption - max(allowed, image))
             parts["using"] = max(0.0, min(allowed, caption) - image)
         rows.append(line | parts | {"caption": caption})
@@ -399,9 +425,21 @@ def choices(replies: Sequence[ShownReply]) -> dict[str, list[str]]:
 # The page ------------------------------------------------------------------------------------------------------------
 
 
+def readable(runs: Runs) -> pd.DataFrame:
+    """The evaluations whose replies can be read; the others are in `skipped`."""
+    damaged = []
+    for name in runs.evaluations["name"].unique():
+        try:
+            read_answers(runs.folder / name)
+        except ValueError as error:
+            runs.skipped.append(str(error))
+            damaged.append(name)
+    return runs.evaluations[~runs.evaluations["name"].isin(damaged)]
+
+
 def write_page(runs: Runs, page: Path, formats: Sequence[str]) -> list[Table]:
     """Write the page of evaluations, and its figure to the folder `figures` beside it; returns its tables."""
-    frame = runs.evaluations
+    frame = distinguished(runs.evaluations)
     tables = [accuracy_table(frame), detail_table(frame, runs.folder)]
     tables += [table for table in (found_table(frame, runs), pair_table(frame, runs)) if table is not None]
     figure = ""

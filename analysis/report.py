@@ -199,8 +199,9 @@ def report(folder: Path, out: Path, options: argparse.Namespace, log: Log = prin
             runs = select_runs(runs, options.select)
         content = build(runs, stage, options, log) if len(runs.results) else ReportContent(runs)
         if len(runs.evaluations):
-            from analysis.evaluations import write_page  # imports matplotlib
+            from analysis.evaluations import readable, write_page  # imports matplotlib
 
+            runs.evaluations = readable(runs)
             content.evaluations = write_page(runs, stage / EVALUATIONS, content.formats)
         write_files(content, stage)
     return content

@@ -15,12 +15,21 @@ Respond = Callable[[dict[str, Any]], str]  # the body of a request -> the text o
 class ChatServer:
     """Use it as a context. respond: gives the reply of each request. faults: what happens to the first requests, one
     name for each: late, 429, 500, half, nonsense, closed. refusal: a status for every request, such as 401.
+    modern: takes max_completion_tokens and no temperature, as the newest models of vendors do, and counts no tokens.
 
     bodies: of all requests. answered: how many had a whole reply.
     """
 
-    def __init__(self, respond: Respond, faults: tuple[str, ...] = (), refusal: int = 0, logprobs: bool = True) -> None:
+    def __init__(
+        self,
+        respond: Respond,
+        faults: tuple[str, ...] = (),
+        refusal: int = 0,
+        logprobs: bool = True,
+        modern: bool = False,
+    ) -> None:
         self.respond, self.faults, self.refusal, self.logprobs = respond, list(faults), refusal, logprobs
+        self.modern = modern
         self.bodies: list[dict[str, Any]] = []
         self.keys: set[str] = set()
         self.answered = 0
@@ -55,6 +64,9 @@ class ChatServer:
             self.bodies.append(body)
             self.keys.add(str(http.headers["Authorization"]))
             fault = self.faults.pop(0) if self.faults else ""
+        for name in ("max_tokens", "temperature"):
+            if self.modern and name in body:
+                return send(http, 400, {"error": {"message": f"Unsupported parameter: '{name}' is not supported."}})
         if self.refusal:
             return send(http, self.refusal, {"error": {"message": f"refused {http.headers['Authorization']}"}})
         if fault in ("429", "500"):
@@ -84,7 +96,7 @@ class ChatServer:
                 {"token": f" {other}", "logprob": -3.0, "bytes": None},
             ]
             choice["logprobs"] = {"content": [{**top[0], "top_logprobs": top}], "refusal": None}
-        usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+        usage = None if self.modern else {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
         return {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
 
 

@@ -287,14 +287,52 @@ def test_caps_stop_before_they_are_passed(data: dict[str, Path], tmp_path: Path)
         config = server_config(server, data["cardinality"], tmp_path, max_tokens_total=5000, setting=["caption"])
         evaluate(config, log=lambda _: None)
         tight = replace(config, max_tokens_total=1000, limit=20)
-        with pytest.raises(ValueError, match="max_tokens_total=1000: reached"):
+        with pytest.raises(ValueError, match="max_tokens_total=1000: leaves no room"):
             evaluate(tight, log=lambda _: None)
         assert 110 * len(server.bodies) <= 1000 and len(server.bodies) > 6
         asked = len(server.bodies)
         dear = replace(config, setting=["image"], max_tokens_total=None, max_cost=0.105, price=Price(output=1000.0))
-        with pytest.raises(ValueError, match=r"max_cost=0\.105: reached"):
+        with pytest.raises(ValueError, match=r"max_cost=0\.105: leaves no room"):
             evaluate(replace(dear, limit=20), log=lambda _: None)
         assert asked < len(server.bodies) and 10 * len(server.bodies) * 1000 / 1e6 <= 0.105
+
+
+def test_a_server_that_takes_other_settings_and_counts_no_tokens(data: dict[str, Path], tmp_path: Path) -> None:
+    with ChatServer(reply_of, modern=True) as server:
+        config = server_config(server, data["cardinality"], tmp_path, setting=["caption"], limit=20, concurrency=1)
+        (row,) = evaluate(config, log=lambda _: None)
+        assert row["accuracy"] == 100 and row["input_tokens"] is None
+        last = server.bodies[-1]
+        assert last["max_completion_tokens"] == 32 and not {"max_tokens", "temperature"} & last.keys()
+        capped = replace(config, setting=["image"], max_tokens_total=9000)
+        with pytest.raises(ValueError, match="max_tokens_total=9000"):
+            evaluate(capped, log=lambda _: None)
+
+
+def test_another_call_keeps_the_scores_of_earlier_ones(
+    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(monkeypatch, Scripted(answer), data["cardinality"], tmp_path, setting=["image"], limit=10)
+    rows = ask(monkeypatch, Scripted(answer), data["cardinality"], tmp_path, setting=["caption"], limit=4)
+    assert [row["test_setting"] for row in rows] == ["caption", "caption"]
+    (folder,) = [path for path in tmp_path.iterdir() if path.is_dir()]
+    assert {(row["test_setting"], row["examples"]) for row in read_results(folder)} == {("image", 10), ("caption", 4)}
+
+
+def test_two_datasets_have_two_lines_in_the_report(
+    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from analysis.evaluations import accuracy_table, distinguished
+    from analysis.runs import load
+
+    other = tmp_path / "data" / "cardinality"
+    config = replace(TASKS["cardinality"].Config(), count=COUNT, image=Image(cell=24), seed=1)
+    generate_dataset(config, GenerateArguments(out=str(other), workers=1), log=lambda _: None)
+    for folder in (data["cardinality"], other):
+        ask(monkeypatch, Scripted(answer), folder, tmp_path / "runs", setting=["caption"], limit=4)
+    table = accuracy_table(distinguished(load(tmp_path / "runs").evaluations))
+    lines = [row[1].text for row in table.rows if row[0].text == "scripted"]
+    assert len(set(lines)) == 2 and all("dataset" in line for line in lines)
 
 
 # Models of transformers ----------------------------------------------------------------------------------------------
@@ -426,7 +464,7 @@ def test_the_command_prints_a_table(data: dict[str, Path], tmp_path: Path, capsy
 def test_the_report_shows_scores_losses_and_replies(
     data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from analysis.evaluations import losses
+    from analysis.evaluations import distinguished, losses
     from analysis.report import main as report
     from analysis.runs import load
 
@@ -448,7 +486,7 @@ def test_the_report_shows_scores_losses_and_replies(
         pairs = list(csv.DictReader(file))
     asked = [row for row in pairs if (row["form"], row["setting"], row["split"]) == ("true_false", "image", "test_ind")]
     assert sum(int(row["size"]) for row in asked if row["item"] == "0") == 20
-    frame = load(tmp_path).evaluations
+    frame = distinguished(load(tmp_path).evaluations)
     for line in losses(frame).to_dict("records"):
         of_line = frame[(frame["form"] == "true_false") & (frame["split"] == line["split"])].set_index("test_setting")
         image, caption = (of_line.loc[setting, "accuracy"] for setting in ("image", "caption"))

@@ -95,16 +95,25 @@ def _read(path: Path) -> tuple[dict[tuple[str, str, str], AnswerRecord], int]:
                 break
             end += len(line)
             try:
-                answer = _answer(json.loads(line))
-            except (ValueError, TypeError) as error:
+                answer = _answer(json.loads(line.decode()))
+            except (ValueError, TypeError, AttributeError) as error:
                 raise ValueError(f"{path}: line {number} is no answer ({error}); remove it to ask again") from None
             answers[answer.split, answer.setting, answer.id] = answer
     return answers, end
 
 
 def _answer(values: Any) -> AnswerRecord:
+    if not isinstance(values, dict) or set(values) != set(AnswerRecord.__dataclass_fields__):
+        raise ValueError("it lacks a value, or has one that is not known")
     answer = AnswerRecord(**values)
     texts = (answer.id, answer.split, answer.setting, answer.request, answer.reply, answer.answer)
-    if not all(isinstance(text, str) for text in texts) or not isinstance(answer.right, bool):
+    numbers = [answer.input_tokens, answer.output_tokens, *(answer.objects or {}).values()]
+    if not (
+        all(isinstance(text, str) for text in texts)
+        and all(isinstance(text, str | None) for text in (answer.parsed, answer.finish))
+        and isinstance(answer.right, bool)
+        and all(isinstance(number, int | None) for number in numbers)
+        and all(isinstance(value, float | int) for value in (answer.log_probabilities or {}).values())
+    ):
         raise ValueError("a value has the wrong type")
     return answer

@@ -95,6 +95,14 @@ class Evaluation:
             object.__setattr__(self, "model", name)
         if self.server is not None and not self.server.startswith(("http://", "https://")):
             raise ValueError(f"server={self.server}: must begin with http:// or https://")
+        if self.server is None and "://" in self.model:
+            raise ValueError(f"model={self.model}: give URL#NAME, with the name of a model of the server")
+        if self.server is not None and "@" in self.server:
+            raise ValueError(
+                "server: must not hold a password, which would be saved; give the key in a variable (key=)"
+            )
+        if self.server is None and (self.max_tokens_total is not None or self.max_cost is not None):
+            raise ValueError("max_tokens_total and max_cost: are for servers; use limit=")
         check_choice("task", self.task, TASKS)
         for name, values, valid in (("setting", self.setting, SETTINGS), ("split", self.split, SPLITS)):
             for value in values:

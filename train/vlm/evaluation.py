@@ -26,7 +26,7 @@ from travlr.dataset import Dataset, Example, open_dataset
 from travlr.files import locked
 from travlr.generate import renderer_of
 from travlr.questions import WORDING_VERSION, make_question, score_reply
-from travlr.questions.forms import messages_of
+from travlr.questions.forms import SETTINGS, messages_of
 from travlr.tasks import config_from_dict
 from travlr.workers import Progress
 
@@ -58,7 +58,9 @@ def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
         rows = result_rows(config, identity, dataset, folder)
         write_results(folder, rows, log)
     log(f"{folder}: {spent.replies:,} new replies{spent.text}")
-    return read_results(folder)
+    return [
+        row for row in read_results(folder) if row["test_setting"] in config.setting and row["split"] in config.split
+    ]
 
 
 def _check_dataset(config: Evaluation, dataset: Dataset) -> None:
@@ -75,7 +77,7 @@ def load(config: Evaluation, data: Path, log: Log) -> tuple[Backend, dict[str, A
     if config.server is not None:
         from train.vlm.server import Server
 
-        return Server(config), {"origin": "zero-shot", "weights": config.server}
+        return Server(config, log), {"origin": "zero-shot", "weights": config.server}
     from train.vlm.trained import TrainedModel, is_run
 
     name = Path(config.model).name if Path(config.model).is_dir() else config.model
@@ -167,19 +169,23 @@ class Spent:
     largest: tuple[int, int] = (0, 0)  # tokens of one request, and of one reply
     under_way: int = 0
 
-    def add(self, given: Reply | AnswerRecord) -> None:
+    def add(self, given: Reply | AnswerRecord, request: Request | None = None) -> None:
+        """Count a reply; where the server does not, by the guess for its request."""
         used = (given.input_tokens or 0, given.output_tokens or 0)
+        if given.input_tokens is None and request is not None and self.config.server is not None:
+            used = (_guess(request), len(given.reply if isinstance(given, AnswerRecord) else given.text) // CHARACTERS)
         self.tokens += sum(used)
         self.largest = max(self.largest[0], used[0]), max(self.largest[1], used[1])
-        self.cost += cost_of(self.config, given.input_tokens, given.output_tokens)
+        self.cost += cost_of(self.config, *used)
 
-    def allows(self, request: Request) -> bool:
-        """Whether the caps leave room for one more request, beside those under way."""
-        config, next_ones = self.config, self.under_way + 1
+    def full_cap(self, request: Request, under_way: int) -> str:
+        """The name of a cap that leaves no room for one more request beside so many under way; "" for none."""
+        config, next_ones = self.config, under_way + 1
         guess = self.largest if any(self.largest) else (_guess(request), config.most_tokens)
         if config.max_tokens_total is not None and self.tokens + next_ones * sum(guess) > config.max_tokens_total:
-            return False
-        return config.max_cost is None or self.cost + next_ones * cost_of(config, *guess) <= config.max_cost
+            return "max_tokens_total"
+        full = config.max_cost is not None and self.cost + next_ones * cost_of(config, *guess) > config.max_cost
+        return "max_cost" if full else ""
 
     @property
     def text(self) -> str:
@@ -200,36 +206,38 @@ def cost_of(config: Evaluation, input_tokens: int | None, output_tokens: int | N
 
 def ask(config: Evaluation, model: Backend, dataset: Dataset, style: SceneStyle, folder: Path, log: Log) -> Spent:
     """Ask what has not been answered yet, and save each reply as it arrives."""
-    spent, capped = Spent(config), False
+    spent, full_cap = Spent(config), ""
     total = len(config.setting) * sum(len(chosen(config, dataset, split)) for split in config.split)
     with AnswerFile(folder) as answers, Progress(total, log, "replies") as progress:
         for answer in answers.answers.values():
             spent.add(answer)
 
-        def missing() -> Iterator[Request]:
-            nonlocal capped
+        def missing() -> Iterator[Request | None]:
+            """None where a cap leaves no room until a reply has come."""
+            nonlocal full_cap
             for request in requests(config, dataset, style):
                 answer = answers.answers.get((request.split, request.setting, request.id))
                 if answer is not None and answer.request == request.key:
                     progress.advance(1)
                     continue
-                if not spent.allows(request):
-                    capped = True
-                    return
+                while spent.full_cap(request, spent.under_way):
+                    if not spent.under_way:
+                        full_cap = spent.full_cap(request, 0)
+                        return
+                    yield None
                 spent.under_way += 1
                 yield request
 
         for request, reply in model.replies(missing()):
             spent.under_way -= 1
             spent.replies += 1
-            spent.add(reply)
+            spent.add(reply, request)
             answers.append(answer_of(request, reply))
             progress.advance(1, spent.text.removeprefix(", "))
-    if capped:
-        name = "max_cost" if config.max_cost is not None else "max_tokens_total"
+    if full_cap:
         raise ValueError(
-            f"{name}={getattr(config, name)}: reached{spent.text}; the replies are saved, and the same command with a "
-            "higher cap or a lower limit goes on"
+            f"{full_cap}={getattr(config, full_cap)}: leaves no room for another request{spent.text}; the replies are "
+            "saved, and the same command with a higher cap or a lower limit goes on"
         )
     return spent
 
@@ -273,7 +281,8 @@ def _places(scenes: Sequence[Sequence[dict[str, Any]]]) -> Iterator[list[list[An
 
 
 def result_rows(config: Evaluation, identity: dict[str, Any], dataset: Dataset, folder: Path) -> list[Row]:
-    """The rows of the settings and splits of a config, from the saved answers."""
+    """The rows of all settings and splits with saved answers, those of earlier calls too: of the first examples, as far
+    as each of them is answered, in whole couples."""
     saved = AnswerFile(folder).answers
     about = {
         "model": identity.get("model", config.model),
@@ -289,9 +298,14 @@ def result_rows(config: Evaluation, identity: dict[str, Any], dataset: Dataset, 
     }
     rows = []
     unbound = best_unbound(dataset_baselines(dataset.folder)) if config.form == "true_false" else {}
-    for split in config.split:
-        facts = facts_of(dataset, split, len(chosen(config, dataset, split)))
-        for setting in config.setting:
+    for split in (split for split in dataset.splits if any(place[0] == split for place in saved)):
+        ids = dataset[split].columns("id")["id"].to_pylist()
+        for setting in SETTINGS:
+            count = next((n for n, id in enumerate(ids) if (split, setting, id) not in saved), len(ids))
+            count -= count % 2 if count < len(ids) else 0
+            if not count:
+                continue
+            facts = facts_of(dataset, split, count)
             answers = [saved[split, setting, id] for id in facts.ids]
             row: Row = about | {"test_setting": setting, "split": split} | result_columns(answers, facts)
             if split in unbound:

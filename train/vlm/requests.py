@@ -40,8 +40,11 @@ class Reply:
 class Backend(Protocol):
     """Whatever answers requests."""
 
-    def replies(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Reply]]:
-        """A reply to each request, in any order. Raises `ValueError`, in one line, where there is none."""
+    def replies(self, requests: Iterable[Request | None]) -> Iterator[tuple[Request, Reply]]:
+        """A reply to each request, in any order. None in place of a request: wait for a reply before the next one.
+
+        Raises `ValueError`, in one line, where there is no reply.
+        """
         ...
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from train.vlm.config import Evaluation
 from train.vlm.requests import Reply, Request, answer_of_token, best_answer
+from travlr.cli import Log
 
 LONGEST_PAUSE = 60.0  # seconds between two attempts
 TOP = 20  # log-probabilities of a token that servers give at most
@@ -21,7 +22,7 @@ TOP = 20  # log-probabilities of a token that servers give at most
 class Server:
     """A model of a server. Raises `ValueError`, in one line, for what asking again cannot mend."""
 
-    def __init__(self, config: Evaluation) -> None:
+    def __init__(self, config: Evaluation, log: Log = print) -> None:
         try:
             from openai import OpenAI
         except ImportError:
@@ -29,14 +30,19 @@ class Server:
         self.config = config
         key = os.environ.get(config.key) or "none"  # servers of one's own often need no key
         self._client = OpenAI(base_url=config.server, api_key=key, timeout=config.timeout, max_retries=0)
-        self._key = key
+        self._key, self._log = key, log
+        self._names = {
+            "max_tokens": "max_tokens",
+            "temperature": "temperature",
+        }  # of settings, as the server takes them
+        self._answered = False
         self._stop = threading.Event()
 
-    def replies(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Reply]]:
+    def replies(self, requests: Iterable[Request | None]) -> Iterator[tuple[Request, Reply]]:
         """Replies as they arrive, not in order. Close the iterator to stop; what is under way is then waited for."""
         waiting = iter(requests)
         pending: dict[Future[Reply], Request] = {}
-        failure: ValueError | None = None
+        failure: BaseException | None = None
         with ThreadPoolExecutor(self.config.concurrency) as pool:
             try:
                 while True:
@@ -46,7 +52,16 @@ class Server:
                         pending[pool.submit(self._ask, request)] = request
                     if not pending:
                         break
-                    for done in wait(pending, return_when=FIRST_COMPLETED).done:
+                    try:
+                        arrived = wait(pending, return_when=FIRST_COMPLETED).done
+                    except KeyboardInterrupt as interrupt:  # once; a second one ends the wait
+                        if isinstance(failure, KeyboardInterrupt):
+                            raise
+                        failure = interrupt
+                        self._stop.set()
+                        self._log(f"waiting for {len(pending)} replies that are under way; Ctrl-C again gives them up")
+                        continue
+                    for done in arrived:
                         request = pending.pop(done)
                         try:
                             reply = done.result()
@@ -63,10 +78,15 @@ class Server:
     def _ask(self, request: Request) -> Reply:
         import openai
 
+        problem, pause = "the request was refused", None
         for attempt in range(self.config.retries + 1):
             try:
-                return self._reply(request, self._client.chat.completions.create(**self._body(request)))
+                reply = self._reply(request, self._client.chat.completions.create(**self._body(request)))
+                self._answered = True
+                return reply
             except openai.APIStatusError as error:
+                if error.status_code == 400 and self._adapts(str(error.message)):
+                    continue
                 if error.status_code not in (408, 409, 429) and error.status_code < 500:
                     raise ValueError(self._refusal(error)) from None
                 problem = f"status {error.status_code}"
@@ -84,19 +104,36 @@ class Server:
                 self._stop.wait(min(LONGEST_PAUSE, pause) if pause is not None else grown)
             if self._stop.is_set():
                 break
-        raise ValueError(
-            f"server={self.config.server}: {problem}, {attempt + 1} times; the answers so far are saved, and the same "
-            "command goes on"
-        )
+        advice = "the answers so far are saved, and the same command goes on"
+        if not self._answered:
+            advice = "is the URL right? It usually ends in /v1"
+        raise ValueError(f"server={self.config.server}: {problem}, {attempt + 1} times; {advice}")
+
+    def _adapts(self, message: str) -> bool:
+        """Whether a request may be sent again in another form: some models take `max_completion_tokens` in place of
+        `max_tokens`, or no temperature but their own."""
+        for name, other in (("max_tokens", "max_completion_tokens"), ("temperature", "")):
+            if f"'{name}'" in message and self._names[name] == name:
+                self._names[name] = other
+                self._log(
+                    f"server={self.config.server}: takes no {name}; {f'{other} is sent' if other else 'left out'}"
+                )
+                return True
+            if f"'{name}'" in message and self._names[name] == other:
+                return True  # another request has found it out
+        return False
 
     def _body(self, request: Request) -> dict[str, Any]:
         config = self.config
         body: dict[str, Any] = {"model": config.model, "messages": [_openai(m) for m in request.messages]}
-        body |= {"max_tokens": config.most_tokens, "temperature": config.temperature}
+        values = {"max_tokens": config.most_tokens, "temperature": config.temperature}
+        if config.answers == "likelihood":
+            values["max_tokens"] = 1
+        body |= {self._names[name]: value for name, value in values.items() if self._names[name]}
         if config.temperature:
             body["seed"] = config.seed
         if config.answers == "likelihood":
-            body |= {"max_tokens": 1, "logprobs": True, "top_logprobs": TOP}
+            body |= {"logprobs": True, "top_logprobs": TOP}
         return body
 
     def _reply(self, request: Request, completion: Any) -> Reply:

@@ -16,6 +16,7 @@ from train.data.sources import TrainingDataset
 from train.learning.batches import RunData
 from train.learning.checkpoints import WEIGHTS, load_weights
 from train.learning.testing import predict
+from train.models.hub import torch_device
 from train.results.store import is_finished, read_config
 from train.run import load_data, make_learner
 from train.vlm.config import Evaluation, ShownStyle
@@ -36,6 +37,8 @@ class TrainedModel:
 
     def __init__(self, config: Evaluation, data: Path, log: Log = print) -> None:
         self.folder = Path(config.model)
+        if read_config(self.folder)["config"].get("form"):
+            raise ValueError(f"model={self.folder}: is an evaluation, not a run of train.py")
         if not is_finished(self.folder):
             raise ValueError(f"model={self.folder}: this run is not finished; run it to its end first")
         if (config.form, config.prompt) != ("true_false", "direct"):
@@ -50,11 +53,7 @@ class TrainedModel:
                 f"setting={blind[0]}: model={self.run.model} sees {', '.join(self.run.test_settings)} alone"
             )
         self.config = config
-        self.device = (
-            "gpu"
-            if config.device not in ("auto", "cpu") or (config.device == "auto" and torch.cuda.is_available())
-            else "cpu"
-        )
+        self.device = "cpu" if torch_device(config.device).type == "cpu" else "gpu"
         source = TrainingDataset(data)
         self.data: RunData = load_data(self.run, source, Path(config.runs) / ".features", self.device, log)
         learner, _, _ = make_learner(self.run, self.data, log)
@@ -74,11 +73,11 @@ class TrainedModel:
         training = replace(run.training, stream=False, examples=2, consistency=False)
         return replace(run, data=str(data), task=config.task, runs=config.runs, training=training)
 
-    def replies(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Reply]]:
+    def replies(self, requests: Iterable[Request | None]) -> Iterator[tuple[Request, Reply]]:
         """Replies in the order of the requests, split by split."""
         where = torch.device("cuda" if self.device == "gpu" else "cpu")
         asked: dict[tuple[str, str], list[Request]] = {}
-        for request in requests:
+        for request in filter(None, requests):
             asked.setdefault((request.split, request.setting), []).append(request)
         for (split, setting), listed in asked.items():
             examples = self.data.examples(split, self.config.limit)
