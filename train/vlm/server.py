@@ -31,10 +31,8 @@ class Server:
         key = os.environ.get(config.key) or "none"  # servers of one's own often need no key
         self._client = OpenAI(base_url=config.server, api_key=key, timeout=config.timeout, max_retries=0)
         self._key, self._log = key, log
-        self._names = {
-            "max_tokens": "max_tokens",
-            "temperature": "temperature",
-        }  # of settings, as the server takes them
+        # The names by which the server takes two settings, "" for one that it does not take.
+        self._names = {"max_tokens": "max_tokens", "temperature": "temperature"}
         self._answered = False
         self._stop = threading.Event()
 
