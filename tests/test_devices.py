@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 
-from train.config import Run
 from train.learning import devices
 from train.learning.devices import TRIAL, chosen_precision, keep_memory, matmul_rate, release_memory
 
@@ -50,8 +49,8 @@ def test_a_slow_start_does_not_choose(
     half: float, chosen: str, clock: dict[torch.dtype, list[float]], tmp_path: Path
 ) -> None:
     clock[torch.float32], clock[torch.bfloat16] = [1.0, 0.01], [half]
-    assert chosen_precision(Run(), "cpu", tmp_path)[0] == chosen
-    assert chosen_precision(Run(), "cpu", tmp_path) == (chosen, "as before")
+    assert chosen_precision("auto", "cpu", tmp_path / "precision")[0] == chosen
+    assert chosen_precision("auto", "cpu", tmp_path / "precision") == (chosen, "as before")
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no malloc_trim")

@@ -81,7 +81,7 @@ def _no_log(line: str) -> None:
 def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: str, log: Log) -> list[Row]:
     """Train a model, test it in every setting, and write its results into its folder."""
     keep_memory()
-    precision, reason = chosen_precision(config, device, folder)
+    precision, reason = chosen_precision(config.precision, "cuda" if device == "gpu" else "cpu", folder / "precision")
     log(f"{folder}: {device}, {precision} ({reason})")
     data = load_data(config, source, folder.parent / ".features", device, log)
     learner, weights, examples = make_learner(config, data, log)

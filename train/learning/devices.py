@@ -59,7 +59,7 @@ def matmul_rate(precision: torch.dtype, device: str = "cpu", seconds: float = 0.
     def took() -> float:
         start = time.perf_counter()
         torch.nn.functional.linear(first, second)
-        if device != "cpu":
+        if device == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter() - start
 
@@ -71,21 +71,19 @@ def matmul_rate(precision: torch.dtype, device: str = "cpu", seconds: float = 0.
     return 2 * rows * inner * columns / min(times) / 1e9
 
 
-def chosen_precision(run: Run, device: str, folder: Path | None = None) -> tuple[str, str]:
+def chosen_precision(setting: str, device: str, file: Path | None = None) -> tuple[str, str]:
     """`float32` or `bf16`, and the reason. `auto` chooses bf16 if a short trial is 1.5 times faster in it.
 
-    The choice is saved in the folder of the run, for resuming and for its other processes.
+    device: cpu or cuda. file: where a choice is saved, and read again by later calls and other processes.
     """
-    if run.precision != "auto":
-        return run.precision, "as set"
-    kept = folder and folder / "precision"
-    if kept and kept.is_file() and (before := kept.read_text()) in PRECISIONS:
+    if setting != "auto":
+        return setting, "as set"
+    if file and file.is_file() and (before := file.read_text()) in PRECISIONS:
         return before, "as before"
-    where = "cuda" if device == "gpu" else "cpu"
-    full, half = (matmul_rate(kind, where) for kind in (torch.float32, torch.bfloat16))
+    full, half = (matmul_rate(kind, device) for kind in (torch.float32, torch.bfloat16))
     chosen = "bf16" if half >= FASTER * full else "float32"
-    if kept:
-        kept.write_text(chosen)
+    if file:
+        file.write_text(chosen)
     return chosen, f"matrix products reach {full:,.0f} GFLOP/s in float32, {half:,.0f} in bf16"
 
 

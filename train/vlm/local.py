@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from PIL import Image
 
-from train.learning.devices import FASTER, matmul_rate
+from train.learning.devices import chosen_precision
 from train.models.hub import config_of, first_sentence, folder_of, load_model, load_processors, quiet, torch_device
 from train.vlm.chat import answer_tokens, chat_inputs, chat_processor, keep_last_logits
 from train.vlm.config import Evaluation
@@ -53,7 +53,9 @@ class ChatModel:
         if self.tokenizer.pad_token is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token
         self.device = torch_device(config.device)
-        self.precision, reason = precision_of(config.precision, self.device)
+        # Saved beside the evaluations: the same command must not start a new one where a trial is close.
+        saved = Path(config.runs) / f".precision-{self.device.type}"
+        self.precision, reason = chosen_precision(config.precision, self.device.type, saved)
         auto = "AutoModelForImageTextToText" if self.takes_images else "AutoModelForCausalLM"
         dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
         self.model = load_model(self.name, self.folder, auto, dtype).to(self.device).eval()
@@ -180,17 +182,6 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     if part["type"] == "text":
         return dict(part)
     return {"type": "image", "image": Image.open(io.BytesIO(part["image"])).convert("RGB")}
-
-
-def precision_of(name: str, device: torch.device) -> tuple[str, str]:
-    """`float32` or `bf16`, and the reason."""
-    if name != "auto":
-        return name, "as set"
-    if device.type != "cpu":
-        return "bf16", "on a GPU"
-    full, half = (matmul_rate(kind) for kind in (torch.float32, torch.bfloat16))
-    chosen = "bf16" if half >= FASTER * full else "float32"
-    return chosen, f"matrix products reach {full:,.0f} GFLOP/s in float32, {half:,.0f} in bf16"
 
 
 def weights_digest(folder: Path) -> str:
