@@ -163,6 +163,8 @@ def test_a_checkpoint_of_another_architecture(
 ) -> None:
     grammar_tokenizer().save_pretrained(tmp_path / "words")
     torch.save({"bert.embeddings.word_embeddings.weight": torch.zeros(9, 7)}, "other.pt")
+    Path("notes.md").write_text("no weights")
+    assert "pretrained=notes.md: is no file of weights" in refused("pretrained=notes.md")
     line = refused("pretrained=other.pt", "tokenizer=words")
     assert line.startswith("train: pretrained=other.pt: checkpoint of another architecture: ")
     assert called(monkeypatch, *SMALL, "training.steps=2") == 0

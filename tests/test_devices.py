@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import platform
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 
-from train.config import Run
 from train.learning import devices
 from train.learning.devices import TRIAL, chosen_precision, keep_memory, matmul_rate, release_memory
 
@@ -50,8 +51,8 @@ def test_a_slow_start_does_not_choose(
     half: float, chosen: str, clock: dict[torch.dtype, list[float]], tmp_path: Path
 ) -> None:
     clock[torch.float32], clock[torch.bfloat16] = [1.0, 0.01], [half]
-    assert chosen_precision(Run(), "cpu", tmp_path)[0] == chosen
-    assert chosen_precision(Run(), "cpu", tmp_path) == (chosen, "as before")
+    assert chosen_precision("auto", "cpu", tmp_path / "precision")[0] == chosen
+    assert chosen_precision("auto", "cpu", tmp_path / "precision") == (chosen, "as before")
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no malloc_trim")
@@ -69,3 +70,22 @@ def test_memory_between_blocks_in_use_is_given_back() -> None:
     release_memory()
     assert resident() < before - (150 << 20)
     assert last[0] == 1
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no malloc_trim")
+def test_products_of_many_sizes_leave_no_more_memory() -> None:
+    program = """
+import os, torch
+from train.learning.devices import keep_memory, release_memory
+keep_memory()
+weights = torch.ones(256, 256, dtype=torch.bfloat16)
+for size in range(1, 181):
+    torch.nn.functional.linear(torch.ones(size, 256, dtype=torch.bfloat16), weights)
+    if size in (80, 180):
+        release_memory()
+        print(int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20)
+"""
+    environment = {name: value for name, value in os.environ.items() if "CACHE_CAPACITY" not in name}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    before, after = map(int, done.stdout.split())
+    assert after - before < 20, "MiB; 100 kernels that are kept take some 50"

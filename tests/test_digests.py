@@ -1,4 +1,4 @@
-"""The content of the default datasets never changes by accident: their digests at full size, without pictures."""
+"""The content of the presets' datasets never changes by accident: their digests at full size, without pictures."""
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ DIGESTS = {
     ("comparison", "paper"): "b443a5f15f65d345",
     ("cardinality", "released"): "b2b6e6e936e0c421",
     ("quantifiers", "released"): "eaada9cbfe24d697",
+    ("spatiality", "strict"): "fdbfb546a62bb18d",
+    ("cardinality", "strict"): "4ff289b403234524",
+    ("quantifiers", "strict"): "f44ebdd12f7ded47",
+    ("comparison", "strict"): "f7530fa6296c62dd",
 }
 ROWS = 4000  # at a time
 
 
 @pytest.mark.parametrize(("task", "preset"), DIGESTS)
-def test_the_default_datasets_keep_their_content(task: str, preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_datasets_of_the_presets_keep_their_content(
+    task: str, preset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Renderer, "pngs", lambda _, grid: [b""] * len(grid))  # the sprites' digest stands for pixels
     config, _ = settings([f"task={task}", f"preset={preset}"])
     maker = Generator(config)

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from render.image import IMAGE_STYLES
 from render.text import CAPTION_STYLES
@@ -22,6 +24,7 @@ from tests import oracle, tiny_chat
 from tests.chat_server import ChatServer, text_and_picture
 from tests.helpers import wait_for
 from tests.oracle import answer
+from train.learning import devices
 from train.results.answers import ANSWERS, read_answers
 from train.results.store import read_results
 from train.vlm import evaluation
@@ -267,7 +270,36 @@ def test_a_refusal_is_one_line_without_the_key(
         assert len(server.bodies) == 1 and server.keys == {"Bearer sk-very-secret"}
     assert "\n" not in str(error.value) and "sk-very" not in str(error.value)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert files and not any(b"sk-very" in path.read_bytes() for path in files)
+    assert not any(b"sk-very" in path.read_bytes() for path in files)
+    assert not any(path.name.startswith("tiny") for path in tmp_path.iterdir()), "a folder without a reply is left"
+
+
+def test_a_full_disk_is_named_and_loses_no_reply(
+    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(monkeypatch, Scripted(answer), data["spatiality"], tmp_path, setting=["caption"], limit=4)
+    (file,) = tmp_path.glob("*/answers.jsonl")
+    before, limits = file.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 1000, limits[1]))
+    try:
+        with pytest.raises(OSError) as error:
+            ask(monkeypatch, Scripted(answer), data["spatiality"], tmp_path, setting=["caption"], limit=20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert error.value.filename == str(file) and file.read_bytes().startswith(before)
+    second = Scripted(answer)
+    rows = ask(monkeypatch, second, data["spatiality"], tmp_path, setting=["caption"], limit=20)
+    assert [row["examples"] for row in rows] == [20, 20] and 0 < len(second.keys) < 32
+
+
+def test_a_choice_of_precision_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = {torch.float32: 1.0, torch.bfloat16: 1.4}
+    monkeypatch.setattr(devices, "matmul_rate", lambda kind, device: rates[kind])
+    tiny_chat.saved("llava", tmp_path / "llava")
+    config = Evaluation(model=str(tmp_path / "llava"), runs=str(tmp_path))
+    assert ChatModel(config, log=lambda _: None).precision == "float32"
+    rates[torch.bfloat16] = 1.6  # the next trial would choose the other one
+    assert ChatModel(config, log=lambda _: None).precision == "float32"
 
 
 def test_log_probabilities_of_a_server(data: dict[str, Path], tmp_path: Path) -> None:

@@ -294,6 +294,7 @@ def letter_sayings(answer: str, statement: str) -> list[str]:
             f"Statement {answer}",
             f"Option ({answer})",
             f"Choice {answer}",
+            f"The correct one is {answer}.",
         ),
         *(
             f"{answer} is true.",
@@ -333,6 +334,7 @@ def number_sayings(answer: str, asked: str) -> list[str]:
         *(
             answer,
             f"{answer}.",
+            f"{answer}.0",
             word,
             word.capitalize(),
             f"{word.upper()}!",
@@ -758,6 +760,48 @@ def test_objects_that_share_their_words() -> None:
         "There are red circles at A 1, B 2 and Z 10, and a grey trapezium at C 3.",
         "red circles at A1 and B2 and Z10; a gray trapezoid at C3",
         "- Red circles: (A, 1), (B, 2), (Z, 10)\n- Grey trapezium: (C, 3)",
+    ):
+        assert score(parse(reply, read(scene)), read(scene)).right, reply
+
+
+# Headings, the lines below them, and what the objects below a heading share.
+GROUPS = (
+    ("{C}:", "- {s} at {a}", "colour"),
+    ("**{C} objects:**", "* {s} ({x}, {y})", "colour"),
+    ("- {C}:\n  - {s}s:", "    - {a}", "colour shape"),
+    ("### {S}s:", "{n}. {c}, {a}", "shape"),
+    ("{S}s:", "{C}: column {x}, row {y}", "shape"),
+    ("{C} {s}s:", "- {a}", "colour shape"),
+    ("Row {y}:", "- {c} {s} in column {x}", "row"),
+    ("**Row {y}**:", "- column {x}: a {c} {s}", "row"),
+    ("Column {x}:", "- {c} {s} (row {y})", "column"),
+)
+
+
+@LAX
+@given(scenes(), st.sampled_from(GROUPS))
+def test_a_list_under_headings(scene: Scene, group: tuple[str, str, str]) -> None:
+    heading, line, shared = group
+    lines: list[str] = []
+    for o in sorted(scene, key=lambda o: [str(getattr(o, name)) for name in shared.split()]):
+        if (over := listing((o,), heading)) not in lines:
+            lines.append(over)
+        lines.append(listing((o,), line))
+    reply = "\n".join(lines)
+    assert score(parse(reply, read(scene)), read(scene)).right, reply
+
+
+def test_a_row_on_one_line() -> None:
+    scene = (Object("red", "circle", "", 0, 0), Object("blue", "square", "", 0, 2), Object("red", "star", "", 4, 1))
+    reply = "Row 1: red circle in column A, blue square in column C\nRow 5: red star in column B"
+    assert score(parse(reply, read(scene)), read(scene)).right
+
+
+def test_cells_in_the_order_of_the_objects_before_them() -> None:
+    scene = (Object("red", "circle", "", 0, 0), Object("blue", "square", "", 1, 1), Object("red", "star", "", 2, 2))
+    for reply in (
+        "There are a red circle and a blue square at A1 and B2, and a red star at C3.",
+        "a red circle, a blue square and a red star at A 1, B 2 and C 3, respectively",
     ):
         assert score(parse(reply, read(scene)), read(scene)).right, reply
 

@@ -33,7 +33,7 @@ from train.learning.reader import Reader, cached_reader
 from train.learning.testing import test_matrix
 from train.models import make_model, shape_of
 from train.models.layers import Model, initial_std
-from train.models.loading import load_published, local_path, pixel_statistics, tokenizer_of
+from train.models.loading import load_published, local_path, pixel_statistics, tokenizer_of, weight_files
 from train.prepare import prepare_dataset
 from train.results.columns import TEST_SPLITS, Row, main_test_setting
 from train.results.provenance import provenance
@@ -81,7 +81,7 @@ def _no_log(line: str) -> None:
 def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: str, log: Log) -> list[Row]:
     """Train a model, test it in every setting, and write its results into its folder."""
     keep_memory()
-    precision, reason = chosen_precision(config, device, folder)
+    precision, reason = chosen_precision(config.precision, "cuda" if device == "gpu" else "cpu", folder / "precision")
     log(f"{folder}: {device}, {precision} ({reason})")
     data = load_data(config, source, folder.parent / ".features", device, log)
     learner, weights, examples = make_learner(config, data, log)
@@ -208,6 +208,7 @@ def tokenizer_for(config: Run, caption_style: str = Style.caption) -> WordTokeni
     if config.pretrained is None and config.tokenizer is None:
         return WordTokenizer(grammar_tokenizer(config.task, caption_style))
     if config.tokenizer is None:
+        weight_files(local_path(str(config.pretrained)))  # before a tokenizer is downloaded
         return WordTokenizer(tokenizer_of(str(config.pretrained), config.model))
     try:
         return WordTokenizer(tokenizer_of(config.tokenizer, config.model))

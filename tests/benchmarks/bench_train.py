@@ -349,7 +349,7 @@ def main() -> None:
     torch.set_num_threads(1 if asked.processor_time else asked.threads)
     now = time.process_time if asked.processor_time else time.perf_counter
     keep_memory()
-    precision, why = chosen_precision(Run(), "cpu")
+    precision, why = chosen_precision("auto", "cpu")
     print(f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}")
     print(f"precision {precision}: {why}")
     if asked.only in (None, "base"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,7 +60,7 @@ def matmul_rate(precision: torch.dtype, device: str = "cpu", seconds: float = 0.
     def took() -> float:
         start = time.perf_counter()
         torch.nn.functional.linear(first, second)
-        if device != "cpu":
+        if device == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter() - start
 
@@ -71,27 +72,31 @@ def matmul_rate(precision: torch.dtype, device: str = "cpu", seconds: float = 0.
     return 2 * rows * inner * columns / min(times) / 1e9
 
 
-def chosen_precision(run: Run, device: str, folder: Path | None = None) -> tuple[str, str]:
+def chosen_precision(setting: str, device: str, file: Path | None = None) -> tuple[str, str]:
     """`float32` or `bf16`, and the reason. `auto` chooses bf16 if a short trial is 1.5 times faster in it.
 
-    The choice is saved in the folder of the run, for resuming and for its other processes.
+    device: cpu or cuda. file: where a choice is saved, and read again by later calls and other processes.
     """
-    if run.precision != "auto":
-        return run.precision, "as set"
-    kept = folder and folder / "precision"
-    if kept and kept.is_file() and (before := kept.read_text()) in PRECISIONS:
+    if setting != "auto":
+        return setting, "as set"
+    if file and file.is_file() and (before := file.read_text()) in PRECISIONS:
         return before, "as before"
-    where = "cuda" if device == "gpu" else "cpu"
-    full, half = (matmul_rate(kind, where) for kind in (torch.float32, torch.bfloat16))
+    full, half = (matmul_rate(kind, device) for kind in (torch.float32, torch.bfloat16))
     chosen = "bf16" if half >= FASTER * full else "float32"
-    if kept:
-        kept.write_text(chosen)
+    if file:
+        file.write_text(chosen)
     return chosen, f"matrix products reach {full:,.0f} GFLOP/s in float32, {half:,.0f} in bf16"
 
 
 def keep_memory() -> None:
     """Make glibc keep freed memory, instead of asking the system for zeroed pages in every step. A step on long texts
-    takes a third less time. Does nothing without glibc. Call `release_memory` now and then."""
+    takes a third less time. Does nothing without glibc. Call `release_memory` now and then.
+
+    Also limit the kernels that are kept for products in bf16, one for each size: of texts of many lengths, the defaults
+    of 1,024 come to hold over 1 GB.
+    """
+    for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):  # of oneDNN, and of its wrapper in torch
+        os.environ.setdefault(variable, "64")
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         for parameter in (-3, -1):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD

@@ -180,8 +180,13 @@ def local_path(path: str | Path) -> Path:
 
 
 def weight_files(path: Path) -> list[Path]:
-    """The file itself, or the files in a folder: one file, or the shards that its index names."""
+    """The file itself, or the files in a folder: one file, or the shards that its index names.
+
+    Raises ValueError where there are none, by their names.
+    """
     if path.is_file():
+        if path.suffix not in SUFFIXES:
+            raise ValueError(f"pretrained={path}: is no file of weights ({', '.join(SUFFIXES)})")
         return [path]
     for name in FOLDER_FILES:
         if (path / name).is_file():

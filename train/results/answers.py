@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from travlr.files import regular
+from train.results.store import CONFIG, RESULTS
+from travlr.files import close, regular
 from travlr.questions.forms import Message
 
 ANSWERS = "answers.jsonl"
@@ -62,20 +63,34 @@ class AnswerFile:
         self.answers, self._end = _read(self.path)
 
     def __enter__(self) -> AnswerFile:
-        self._file = open(self.path, "ab")
+        self._file = open(self.path, "ab", buffering=0)
         self._file.truncate(self._end)
         return self
 
     def append(self, answer: AnswerRecord) -> None:
-        """Append one answer, and pass it to the system at once."""
+        """Append one answer, and pass it to the system at once. Raises `OSError` with the file's name, as where the
+        disk is full."""
+        line = json.dumps(asdict(answer), ensure_ascii=False).encode() + b"\n"
+        try:
+            while line:
+                line = line[self._file.write(line) :]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
         self.answers[answer.split, answer.setting, answer.id] = answer
-        self._file.write(json.dumps(asdict(answer), ensure_ascii=False).encode() + b"\n")
-        self._file.flush()
 
     def __exit__(self, *_: object) -> None:
-        self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
+
+
+def remove_without_answers(folder: Path) -> None:
+    """Remove the folder of an evaluation that has no answers, such as one whose first request was refused."""
+    path = Path(folder) / ANSWERS
+    if path.exists() and not path.stat().st_size and not (path.parent / RESULTS).exists():
+        path.unlink()
+        (path.parent / CONFIG).unlink()
+        close(path.parent)
+        path.parent.rmdir()
 
 
 def read_answers(folder: Path) -> list[AnswerRecord]:

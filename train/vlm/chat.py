@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from train.models.hub import load_processors
 
-Conversation = list[
-    dict[str, Any]
-]  # messages {"role", "content": [{"type": "image", "image": PIL}, {"type": "text", ...}]}
+Tensors = dict[str, torch.Tensor]  # each (B, ...)
+# Messages {"role": ..., "content": [{"type": "image", "image": PIL}, {"type": "text", "text": ...}]}.
+Conversation = list[dict[str, Any]]
 
 
 def chat_processor(name: str, folder: Path) -> Any:
@@ -26,23 +28,51 @@ def chat_processor(name: str, folder: Path) -> Any:
     return processor
 
 
-def chat_inputs(processor: Any, conversations: Sequence[Conversation]) -> Mapping[str, Any]:
-    """The tensors of B conversations, each with the beginning of a reply.
+def chat_inputs(processor: Any, conversation: Conversation) -> Tensors:
+    """The tensors of a conversation with the beginning of a reply, B = 1.
 
     The template is applied and tokenised in one call, so that the processor does not add a second token for the
-    beginning of the text. Several conversations are padded; set `padding_side` of the tokenizer to left for generation.
+    beginning of the text.
     """
-    padding: dict[str, Any] = {"padding": True} if len(conversations) > 1 else {}
-    if hasattr(processor, "tokenizer"):  # a tokenizer takes the setting itself, a processor passes it on
-        padding = {"processor_kwargs": padding} if padding else {}
-    return processor.apply_chat_template(
-        list(conversations),
-        add_generation_prompt=True,
-        tokenize=True,
-        return_dict=True,
-        return_tensors="pt",
-        **padding,
+    inputs = processor.apply_chat_template(
+        [conversation], add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
     )
+    # PaliGemma's processor adds labels, from which the model would compute a loss.
+    return {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor) and name != "labels"}
+
+
+def batch_key(inputs: Tensors) -> Hashable:
+    """What inputs (B = 1) must have in common to share a batch: the shapes of all tensors but those of tokens."""
+    return tuple((name, None if _is_of_tokens(name, inputs) else tensor.shape[1:]) for name, tensor in inputs.items())
+
+
+def join_inputs(examples: Sequence[Tensors], pad: int) -> Tensors:
+    """Inputs of equal `batch_key` as one batch. Shorter ones are padded on the left, so that all replies begin at the
+    same position. pad: token id."""
+    longest = max(inputs["input_ids"].shape[1] for inputs in examples)
+
+    def padded(name: str, inputs: Tensors) -> torch.Tensor:
+        missing = longest - inputs["input_ids"].shape[1]
+        if not missing or not _is_of_tokens(name, inputs):
+            return inputs[name]
+        return torch.nn.functional.pad(inputs[name], (missing, 0), value=pad if name == "input_ids" else 0)
+
+    return {name: torch.cat([padded(name, inputs) for inputs in examples]) for name in examples[0]}
+
+
+def _is_of_tokens(name: str, inputs: Tensors) -> bool:
+    """Whether a tensor has one value for each token, such as attention_mask (1, T)."""
+    return name == "input_ids" or (name.endswith(("_mask", "_ids")) and inputs[name].shape == inputs["input_ids"].shape)
+
+
+def next_token_logs(model: Any, inputs: Tensors, **options: Any) -> torch.Tensor:
+    """Log-probabilities of the token after the inputs (B, V)."""
+    return model(**inputs, **options).logits[:, -1].float().log_softmax(-1)
+
+
+def answer_log(logs: torch.Tensor, tokens: Sequence[int]) -> torch.Tensor:
+    """Log-probability that the next token is one of some tokens: (..., V) -> (...)."""
+    return logs[..., list(tokens)].logsumexp(-1)
 
 
 def keep_last_logits(model: Any) -> dict[str, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,6 +61,9 @@ def log_settings(arguments: Sequence[str]) -> LogSettings:
     """The settings of `log=FILE`. Raises `cli.UsageError` for a wrong name or value."""
     cli.refuse_repeated(arguments, ())
     values = dict(cli.name_and_value(argument, ()) for argument in arguments)
+    names = [field.name for field in fields(LogSettings)]
+    if others := [name for name in values if name in asdict(Evaluation()) and name not in names]:
+        raise cli.UsageError(f"{others[0]}=: the log says it; beside log=, give {' or '.join(names[1:])} alone")
     found: LogSettings = cli.typed(LogSettings, values)
     return found
 

@@ -75,7 +75,7 @@ class Evaluation:
     revision: str | None = option(None, "commit, tag or branch of a hub repository")
     device: str = option("auto", "auto, cpu, gpu, cuda:1, ... of a local model")
     precision: str = option(
-        "auto", "float32, bf16, or auto: bf16 on a GPU, and elsewhere if a short trial is 1.5 times faster"
+        "auto", "float32, bf16, or auto: bf16 if a short trial is 1.5 times faster; the choice is saved in runs"
     )
     batch_size: int = option(8, "requests that a local model answers at a time")
     server: str | None = option(None, "URL of an OpenAI-compatible server, such as http://localhost:8000/v1")

@@ -12,7 +12,7 @@ import numpy as np
 
 from render.text import make_captioner
 from train.prepare import prepare_dataset
-from train.results.answers import AnswerFile, AnswerRecord, request_key
+from train.results.answers import AnswerFile, AnswerRecord, remove_without_answers, request_key
 from train.results.columns import Row
 from train.results.measures import ExampleFacts, result_columns
 from train.results.provenance import provenance
@@ -54,7 +54,10 @@ def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
     settings = fingerprint(config, **identity, wording=WORDING_VERSION, dataset=digest, setting=None)
     folder = start_run(runs, settings, data=str(dataset.folder))
     with locked(folder):
-        spent = ask(config, model, dataset, style, folder, log)
+        try:
+            spent = ask(config, model, dataset, style, folder, log)
+        finally:
+            remove_without_answers(folder)
         rows = result_rows(config, identity, dataset, folder)
         write_results(folder, rows, log)
     log(f"{folder}: {spent.replies:,} new replies{spent.text}")

@@ -17,9 +17,19 @@ from typing import Any
 import torch
 from PIL import Image
 
-from train.learning.devices import FASTER, matmul_rate
+from train.learning.devices import chosen_precision
 from train.models.hub import config_of, first_sentence, folder_of, load_model, load_processors, quiet, torch_device
-from train.vlm.chat import answer_tokens, chat_inputs, chat_processor, keep_last_logits
+from train.vlm.chat import (
+    Tensors,
+    answer_log,
+    answer_tokens,
+    batch_key,
+    chat_inputs,
+    chat_processor,
+    join_inputs,
+    keep_last_logits,
+    next_token_logs,
+)
 from train.vlm.config import Evaluation
 from train.vlm.requests import SPELLINGS, Reply, Request, best_answer, fixed_answers
 from travlr.cli import Log
@@ -49,11 +59,12 @@ class ChatModel:
             raise ValueError(f"setting={image[0]}: model={self.name} takes text alone; use setting=caption")
         self.processor = self._load_processor()
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
-        self.tokenizer.padding_side = "left"
         if self.tokenizer.pad_token is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token
         self.device = torch_device(config.device)
-        self.precision, reason = precision_of(config.precision, self.device)
+        # Saved beside the evaluations: the same command must not start a new one where a trial is close.
+        saved = Path(config.runs) / f".precision-{self.device.type}"
+        self.precision, reason = chosen_precision(config.precision, self.device.type, saved)
         auto = "AutoModelForImageTextToText" if self.takes_images else "AutoModelForCausalLM"
         dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
         self.model = load_model(self.name, self.folder, auto, dtype).to(self.device).eval()
@@ -79,13 +90,13 @@ class ChatModel:
         started = time.monotonic()
         with ThreadPoolExecutor(1) as pool:  # one thread: tokenizers are not safe to share
             first = next(batches, None)
-            pending = first and (first, pool.submit(self._inputs, first))
+            pending = first and pool.submit(self._inputs, first)
             while pending:
-                batch, prepared = pending
-                inputs = prepared.result()
+                parts = pending.result()
                 following = next(batches, None)
-                pending = following and (following, pool.submit(self._inputs, following))
-                yield from zip(batch, self._answer(batch, inputs), strict=True)
+                pending = following and pool.submit(self._inputs, following)
+                for part, inputs in parts:
+                    yield from zip(part, self._answer(part, inputs), strict=True)
                 self.seconds = time.monotonic() - started
         if self.seconds:
             share = 100 * self.model_seconds / self.seconds
@@ -97,14 +108,22 @@ class ChatModel:
             window.sort(key=lambda request: (len(request.messages[0]["content"]), _length(request)))
             yield from (window[start : start + size] for start in range(0, len(window), size))
 
-    def _inputs(self, batch: Sequence[Request]) -> Mapping[str, Any]:
-        conversations = [[self._message(m) for m in request.messages] for request in batch]
-        try:
-            with quiet():
-                inputs = chat_inputs(self.processor, conversations)
-        except Exception as error:  # templates and processors can raise anything
-            raise ValueError(f"model={self.name}: its processor refuses a request ({first_sentence(error)})") from None
-        return {key: value for key, value in inputs.items() if key != "labels"}
+    def _inputs(self, batch: Sequence[Request]) -> list[tuple[list[Request], Tensors]]:
+        """Parts of a batch with their inputs; one part where all inputs have like shapes."""
+        parts: dict[Any, list[tuple[Request, Tensors]]] = {}
+        for request in batch:
+            try:
+                with quiet():
+                    inputs = chat_inputs(self.processor, [self._message(m) for m in request.messages])
+            except Exception as error:  # templates and processors can raise anything
+                reason = first_sentence(error)
+                raise ValueError(f"model={self.name}: its processor refuses a request ({reason})") from None
+            parts.setdefault(batch_key(inputs), []).append((request, inputs))
+        pad = self.tokenizer.pad_token_id
+        return [
+            ([request for request, _ in part], join_inputs([inputs for _, inputs in part], pad))
+            for part in parts.values()
+        ]
 
     def _message(self, message: Message) -> dict[str, Any]:
         if not self.takes_images:
@@ -112,20 +131,18 @@ class ChatModel:
         return {"role": message["role"], "content": [_part(part) for part in message["content"]]}
 
     @torch.inference_mode()
-    def _answer(self, batch: Sequence[Request], inputs: Mapping[str, Any]) -> list[Reply]:
+    def _answer(self, batch: Sequence[Request], inputs: Tensors) -> list[Reply]:
         started = time.monotonic()
-        moved = {key: self._moved(value) for key, value in inputs.items()}
+        dtype = self.model.dtype
+        moved = {
+            name: value.to(self.device, dtype if value.is_floating_point() else None) for name, value in inputs.items()
+        }
         answer = self._likelihoods if self.config.answers == "likelihood" else self._generate
         replies = answer(batch, moved)
         self.model_seconds += time.monotonic() - started
         return replies
 
-    def _moved(self, value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
-            return value
-        return value.to(self.device, self.model.dtype if value.is_floating_point() else value.dtype)
-
-    def _generate(self, batch: Sequence[Request], inputs: Mapping[str, Any]) -> list[Reply]:
+    def _generate(self, batch: Sequence[Request], inputs: Tensors) -> list[Reply]:
         config = self.config
         options: dict[str, Any] = {"do_sample": config.temperature > 0, "max_new_tokens": config.most_tokens}
         if config.temperature:
@@ -146,14 +163,14 @@ class ChatModel:
             replies.append(Reply(text, "length" if end is None else "stop", int(asked.sum()), len(tokens)))
         return replies
 
-    def _likelihoods(self, batch: Sequence[Request], inputs: Mapping[str, Any]) -> list[Reply]:
-        logs = self.model(**inputs, **self._last).logits[:, -1].float().log_softmax(-1).cpu()  # (B, V)
+    def _likelihoods(self, batch: Sequence[Request], inputs: Tensors) -> list[Reply]:
+        logs = next_token_logs(self.model, inputs, **self._last).cpu()
         replies = []
         for request, row, asked in zip(batch, logs, inputs["attention_mask"], strict=True):
             answers = fixed_answers(request.question)
             tokens = self._answer_tokens(request.question, answers)
-            found = {a: float(row[ids].logsumexp(0)) for a, ids in zip(answers, tokens, strict=True)}
-            replies.append(Reply(best_answer(found), None, int(asked.sum()), 0, found))
+            of_answer = {a: float(answer_log(row, ids)) for a, ids in zip(answers, tokens, strict=True)}
+            replies.append(Reply(best_answer(of_answer), None, int(asked.sum()), 0, of_answer))
         return replies
 
     def _answer_tokens(self, question: Question, answers: Sequence[str]) -> list[list[int]]:
@@ -180,17 +197,6 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     if part["type"] == "text":
         return dict(part)
     return {"type": "image", "image": Image.open(io.BytesIO(part["image"])).convert("RGB")}
-
-
-def precision_of(name: str, device: torch.device) -> tuple[str, str]:
-    """`float32` or `bf16`, and the reason."""
-    if name != "auto":
-        return name, "as set"
-    if device.type != "cpu":
-        return "bf16", "on a GPU"
-    full, half = (matmul_rate(kind) for kind in (torch.float32, torch.bfloat16))
-    chosen = "bf16" if half >= FASTER * full else "float32"
-    return chosen, f"matrix products reach {full:,.0f} GFLOP/s in float32, {half:,.0f} in bf16"
 
 
 def weights_digest(folder: Path) -> str:

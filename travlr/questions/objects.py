@@ -16,6 +16,7 @@ _TOKEN = re.compile(
     rf"\b(?P<word>(?i:{'|'.join((*COLOURS, *SHAPES, *_AMERICAN))}))(?=s?\b)"
     r"|\b(?P<column>[A-Z])[ \t,:|\"'-]*(?P<row>[1-9][0-9]?)\b"
 )
+_PLACE_HEADING = re.compile(r"\W*(?:row (?P<row>[1-9][0-9]?)|column (?P<column>[A-Z]))\W{0,4}:", re.IGNORECASE)
 _EMPTY = re.compile(
     r"\W*(?:there are )?(?:no objects|none|nothing|empty)(?: (?:in|on) the \w+)?\W*|\[\s*\]", re.IGNORECASE
 )
@@ -51,11 +52,11 @@ def parse_objects(text: str) -> Scene | None:
     """The objects that a text lists, in its order, without sizes; None where it lists none.
 
     An object is a colour, a shape and a cell (`A 1`, `A1`, `column A, row 1`), in any order that stays the same. What
-    lacks one of the three is no object. `red circles at A 1 and B 2` are two objects, unless reading each cell with
-    what follows leaves fewer words over (`A 1: red circle, B 2: blue square`).
+    lacks one of the three is no object. A heading (`Red:`, `Circles:`, `Row 2:`) holds for the lines below it. Of the
+    ways to read several cells in `READINGS`, the first that leaves the fewest words over counts.
     """
-    tokens = [_kind(token) for token in _TOKEN.finditer(short_cells(text))]
-    objects, _ = min((_collect(tokens, plurals) for plurals in (False, True)), key=lambda reading: reading[1])
+    tokens = _under_headings(short_cells(_cells_under_headings(text)))
+    objects, _ = min((_collect(tokens, reading) for reading in READINGS), key=lambda collected: collected[1])
     return tuple(objects) or (() if _EMPTY.fullmatch(text) else None)
 
 
@@ -70,14 +71,60 @@ def _kind(token: re.Match[str]) -> Token:
     return "colour" if word in COLOURS else "shape", word
 
 
-def _collect(tokens: Sequence[Token], plurals: bool) -> tuple[list[Object], int]:
-    """Objects of tokens, and the number of tokens left over. plurals: a further cell holds an object like the last."""
+def _cells_under_headings(text: str) -> str:
+    """A text with `A 2` for `column A` in the line `Row 2: ...` and in the lines below it; the same for columns."""
+    lines, heading = [], ""
+    for line in text.splitlines():
+        begins = _PLACE_HEADING.match(line)
+        if begins and (not heading or heading.isdigit() == bool(begins["row"])):
+            heading, line = begins["row"] or begins["column"].upper(), line[begins.end() :]
+        if heading.isdigit():
+            line = re.sub(r"\bcolumn ([A-Z])\b", rf"\1 {heading}", line, flags=re.IGNORECASE)
+        elif heading:
+            line = re.sub(r"\brow ([0-9]{1,2})\b", rf"{heading} \1", line, flags=re.IGNORECASE)
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _under_headings(text: str) -> list[Token]:
+    """The tokens of a text, with the colour and the shape of headings before each object below them."""
+    tokens: list[Token] = []
+    headings: dict[str, str] = {}
+    for line in text.splitlines():
+        of_line = [_kind(token) for token in _TOKEN.finditer(line)]
+        kinds = [kind for kind, _ in of_line]
+        if line.rstrip("*_ ").endswith(":") and "cell" not in kinds and len(set(kinds)) == len(kinds):
+            headings |= of_line
+            continue
+        headings = {kind: value for kind, value in headings.items() if kind not in kinds}
+        begins = "cell" if set(kinds) == {"cell"} else next((kind for kind in kinds if kind != "cell"), "")
+        for kind, value in of_line:
+            tokens += headings.items() if kind == begins else ()
+            tokens.append((kind, value))
+    return tokens
+
+
+# How several cells are read. single: one cell for each object. plural: a further cell holds an object like the last
+# (red circles at A 1 and B 2). respective: cells in the order of the objects before them (a red circle and a blue
+# square at A 1 and B 2).
+READINGS = ("single", "plural", "respective")
+
+
+def _collect(tokens: Sequence[Token], reading: str) -> tuple[list[Object], int]:
+    """Objects of tokens, and the number of tokens left over."""
     objects: list[Object] = []
     parts: dict[str, str] = {}
+    waiting: list[dict[str, str]] = []  # for their cells
     left_over = 0
     for kind, value in tokens:
-        if plurals and kind == "cell" and not parts and objects:
+        if reading == "plural" and kind == "cell" and not parts and objects:
             parts = {"colour": objects[-1].colour, "shape": objects[-1].shape}
+        elif reading == "respective" and kind == "cell" and waiting:
+            waiting += [parts] if parts else []
+            parts = waiting.pop(0)
+        elif kind in parts and reading == "respective" and parts.keys() == {"colour", "shape"}:
+            waiting.append(parts)
+            parts = {}
         elif kind in parts:  # the object before lacks something
             left_over += len(parts)
             parts = {}
@@ -86,7 +133,7 @@ def _collect(tokens: Sequence[Token], plurals: bool) -> tuple[list[Object], int]
             column, _, row = parts["cell"].partition(" ")
             objects.append(Object(parts["colour"], parts["shape"], "", int(row) - 1, ord(column) - ord("A")))
             parts = {}
-    return objects, left_over + len(parts)
+    return objects, left_over + len(parts) + sum(map(len, waiting))
 
 
 Key = tuple[str, str, tuple[int, int]]  # colour, shape, (row, column)

@@ -169,6 +169,7 @@ def _statements_as_letters(part: str, question: Question) -> str:
 
 
 def _letters(clause: str, question: Question) -> Reading:
+    clause = re.sub(r"\b(correct|right|true) one\b", r"\1", clause, flags=re.IGNORECASE)
     letters = "".join(question.wordings)
     letter = rf"(?<![\w'-])([{letters}])(?![\w'-])(?!(?<=A) (?!is\b|and\b|or\b)[a-z])"
     return set(re.findall(letter, clause)), _others(re.sub(letter, " ", clause), "right")
@@ -205,7 +206,7 @@ def _numbers(clause: str, question: Question) -> Reading:
     known = _words(question.text)
     for negated in re.findall(r"\bnot \w+", question.text):  # How many of the circle objects are not red objects?
         clause = clause.replace(negated, " ")
-    clause = _NUMBER_OF.sub(r"\1 ", clause)
+    clause = _NUMBER_OF.sub(r"\1 ", re.sub(r"\b([0-9]+)\.0+\b(?!\.)", r"\1", clause))  # 3 of the 5; 3.0
     clause = re.sub(rf"\bnone\b|\bno(?= (?:{'|'.join(known)})s?\b)", " zero ", clause, flags=re.IGNORECASE)
     found = [number.lower() for number in _NUMBER.findall(clause)]
     rest = _NUMBER.sub(" ", clause)

@@ -88,7 +88,7 @@ def input_function(processor: Any) -> Callable[[Image.Image, str], Mapping[str, 
 
         def chat(image: Image.Image, question: str) -> Mapping[str, Any]:
             content = [{"type": "image", "image": image}, {"type": "text", "text": question}]
-            return chat_inputs(processor, [[{"role": "user", "content": content}]])
+            return chat_inputs(processor, [{"role": "user", "content": content}])
 
         return chat
     token = str(getattr(processor, "image_token", None) or "")
