@@ -6,14 +6,14 @@ import base64
 import html
 import io
 import json
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
@@ -23,24 +23,18 @@ from analysis.panels import label_axes, panel_figure, save
 from analysis.runs import Runs, in_order
 from train.results.answers import AnswerRecord, read_answers
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS
-from train.results.measures import agreement
+from train.results.evaluation_table import compare, how_asked
 from travlr.browse import filled
-from travlr.dataset import Dataset
 from travlr.questions.objects import objects_text
-from travlr.scene import SPLITS, Object, column_name
+from travlr.scene import Object, column_name
 from travlr.tasks import TASKS
 
 SHORT = {"image": "Image", "caption": "Caption", "image+caption": "Both"}
 SPLIT_NAMES = dict(zip(TEST_SPLITS, ("InD", "OOD"), strict=True))
-ASKED = [
-    "model",
-    "form",
-    "prompt",
-    "answers",
-    "image_style",
-    "caption_style",
-    "apart",
-]  # what makes a line of the tables
+PLACES = [(setting, split) for setting in TEST_SETTINGS for split in TEST_SPLITS]
+# What makes a line of the tables.
+ASKED = ["model", "form", "prompt", "answers", "image_style", "caption_style", "apart"]
+FILTERS = ("model", "task", "asked", "setting", "split", "outcome")  # of the page's replies
 REPLIES = 60  # shown of each setting of an evaluation, wrong and unparsed ones first
 TEMPLATE = Path(__file__).with_name("evaluations.html")
 LONGEST_REPLY = 2_000  # characters; the rest is in answers.jsonl
@@ -53,96 +47,155 @@ PARTS = {
     "reasoning": ("wrong from captions too", "#cbd5e0"),
 }
 
-
-def accuracy_table(frame: pd.DataFrame) -> Table:
-    """Accuracy of each model by task, setting and split, and the gap of captions and images, in the form of Table 2."""
-    tasks = in_order(frame["task"].unique(), TASKS)
-    places = [(task, setting, split) for task in tasks for setting in TEST_SETTINGS for split in TEST_SPLITS]
-    columns = [("", "", "Model"), ("", "", "Asked"), *((t, SHORT[s], SPLIT_NAMES[p]) for t, s, p in places)]
-    rows, data = [], []
-    for line, results in _lines(frame):
-        of_place = {(r["task"], r["test_setting"], r["split"]): r for r in results}
-        cells = [_score_cell(of_place.get(place)) for place in places]
-        rows.append((Cell(line["model"]), Cell(_how(line)), *cells))
-        for task, setting, split in (place for place in places if place in of_place):
-            score = of_place[task, setting, split]["accuracy"]
-            data.append(line | {"task": task, "test_setting": setting, "split": split, "accuracy": score})
-    for name, words in (("chance", "Best constant answer"), ("floor_unbound_accuracy", "Best unbound rule")):
-        if frame[name].notna().any():
-            of_form = frame[frame["form"] == "true_false"] if name != "chance" else frame
-            best = of_form.groupby(["task", "test_setting", "split"])[name].max()
-            scores = [best.get(place, math.nan) for place in places]
-            cells = [Cell() if math.isnan(score) else Cell(f"{score:.1f}", classes="muted") for score in scores]
-            rows.append((Cell("Baseline"), Cell(words), *cells))
-    notes = (
-        "Percent of right answers; what could not be parsed counts as wrong. Underlined: above the best constant "
-        "answer (exact binomial test, p < 0.01). Point at a cell for macro-F1 and its 95 % interval, over scenes.",
-        f"Groups of columns: tasks, what the model sees; InD: {TEST_SPLITS[0]}, OOD: {TEST_SPLITS[1]}.",
-        "Baselines: the highest of several datasets and answer forms.",
-    )
-    title = "Accuracy of evaluated models by task, setting and split"
-    return Table("evaluations", title, tuple(columns), tuple(rows), pd.DataFrame(data), notes, shaded=True)
+Answers = Mapping[str, Sequence[AnswerRecord]]  # by the name of the evaluation
 
 
-def detail_table(frame: pd.DataFrame, folder: Path) -> Table:
-    """All measures of every evaluation: a line for each task, split and setting."""
-    heads = ("Model", "Asked", "Task", "Split", "Sees", "Examples", "Accuracy", "Macro-F1 [95 %]", "Couples",
-             "No answer", "Bias", "Calibrated", "Gap to captions [95 %]", "Same answer (by chance)",
-             "Objects")  # fmt: skip
-    rows = []
-    for line, results in _lines(frame):
-        for r in results:
-            interval = f"{r['macro_f1']:.1f} [{r['interval_low']:.1f}, {r['interval_high']:.1f}]"
-            bias = f"{r['bias']:+.1f} {r['bias_answer']}" if isinstance(r["bias_answer"], str) else ""
-            texts = [line["model"], _how(line), r["task"], r["split"], r["test_setting"], f"{r['examples']:,}"]
-            texts += [f"{r['accuracy']:.1f}", interval, _one_digit(r["couples_right"]), _one_digit(r["unparsed"]), bias]
-            texts += [_one_digit(r["calibrated_accuracy"]), *_compared(folder, r), _objects(r["objects"])]
-            rows.append(tuple(map(Cell, texts)))
-    notes = (
-        "Percent. Couples: both examples of a couple right. Bias: the answer that is given more often than it is "
-        "right, and by how many points. Gap: accuracy from captions minus that of the line. Same answer: examples with "
-        "the same answer as from captions, and what independent answers of the same frequencies would give.",
-        "Objects, of form=read: percent of the objects in the scenes.",
-    )
-    columns = tuple(("", head) for head in heads)
-    data = frame.drop(columns=["config", "versions"])
-    return Table("evaluation_details", "Measures of evaluated models", columns, tuple(rows), data, notes)
+def read_all(runs: Runs) -> dict[str, list[AnswerRecord]]:
+    """The answers of each evaluation. One that cannot be read is no longer in `runs`, but in `runs.skipped`."""
+    answers = {}
+    for name in runs.evaluations["name"].unique():
+        try:
+            answers[str(name)] = read_answers(runs.folder / name)
+        except ValueError as error:
+            runs.skipped.append(str(error))
+    runs.evaluations = runs.evaluations[runs.evaluations["name"].isin(answers)]
+    return answers
 
 
 def distinguished(frame: pd.DataFrame) -> pd.DataFrame:
     """The results with a column `apart`: the digest of the dataset where evaluations differ in nothing else that a line
     of a table shows, or the run's where they share the dataset too; else ""."""
     frame = frame.assign(apart="")
-    runs = frame.drop_duplicates("name")
-    for _, alike in runs.groupby([*ASKED, "task"], dropna=False):
+    for _, alike in frame.drop_duplicates("name").groupby([*ASKED, "task"], dropna=False):
         if len(alike) > 1:
             by = "dataset" if alike["dataset"].nunique() == len(alike) else "run"
-            for name, value in zip(alike["name"], alike[by], strict=True):
-                frame.loc[frame["name"] == name, "apart"] = f"{by} {str(value)[:8]}"
+            rows = frame["name"].isin(alike["name"])
+            frame.loc[rows, "apart"] = f"{by} " + frame.loc[rows, by].astype(str).str[:8]
     return frame
 
 
-def _lines(frame: pd.DataFrame) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """What makes a line of a table, and its results."""
-    for key, rows in frame.groupby(ASKED, dropna=False, sort=True):
-        yield dict(zip(ASKED, key, strict=True)), rows.to_dict("records")
+def replies_of(frame: pd.DataFrame, answers: Answers, runs: Runs) -> pd.DataFrame:
+    """A row for each reply: what makes a line of the tables, task, asked (in words), the fields of its `AnswerRecord`,
+    and query, pair and objects of its example, missing where the dataset was not found."""
+    parts = []
+    for name, rows in frame.groupby("name", sort=True):
+        first = rows.iloc[0]
+        part = pd.DataFrame(list(map(vars, answers[str(name)])))
+        if not len(part):
+            continue
+        about = {column: first[column] for column in (*ASKED, "task")} | {"name": name, "asked": _how(first)}
+        shown = pd.DataFrame({"id": [], "query": [], "pair": [], "objects": []}, dtype=object)
+        if (dataset := runs.datasets.get(first["dataset"])) is not None:
+            tables = [dataset[split].columns("id", "query", "pair", "objects") for split in dataset.splits]
+            wanted = [table.filter(pc.is_in(table["id"], pa.array(part["id"].unique()))) for table in tables]
+            shown = pd.DataFrame([row for table in wanted for row in table.to_pylist()], columns=shown.columns)
+        parts.append(part.assign(**about).drop(columns="objects").merge(shown, "left", on="id"))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["form", "pair"])
 
 
-def _how(line: dict[str, Any]) -> str:
-    """How a model was asked, such as `choice, reason`."""
-    usual = {"image_style": "plain", "caption_style": "sentences"}
-    styles = [line[name] for name in usual if isinstance(line[name], str) and line[name] != usual[name]]
-    words = [line["form"], line["prompt"], *(["likelihood"] if line["answers"] == "likelihood" else []), *styles]
-    return ", ".join([*words, *([line["apart"]] if line["apart"] else [])])
+# Tables --------------------------------------------------------------------------------------------------------------
+
+
+def _wide_table(
+    name: str, title: str, frame: pd.DataFrame, by: Sequence[str], words: Mapping[str, Callable[[dict[str, Any]], str]],
+    columns: Mapping[tuple[Any, ...], tuple[str, ...]], place: Sequence[str], cell: Callable[[Any], Cell],
+    data: pd.DataFrame, notes: tuple[str, ...] = (),
+) -> Table:  # fmt: skip
+    """A line for each value of the columns `by`, with `words` at its head, and a cell for each value of the columns
+    `place`. columns: the heads of each place. cell: of a row of the frame, or None."""
+    lines = []
+    for key, rows in frame.groupby(list(by), dropna=False, sort=True):
+        line = dict(zip(by, key, strict=True))
+        found = {tuple(row[column] for column in place): row for row in rows.to_dict("records")}
+        lines.append((*(Cell(text(line)) for text in words.values()), *(cell(found.get(one)) for one in columns)))
+    groups = ("",) * (len(next(iter(columns.values()))) - 1)
+    heads = (*((*groups, word) for word in words), *columns.values())
+    return Table(name, title, heads, tuple(lines), data, notes, shaded=True)
+
+
+WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "Model": lambda line: line["model"],
+    "Asked": lambda line: _how(line),
+}
+
+
+def accuracy_table(frame: pd.DataFrame) -> Table:
+    """Accuracy of each model by task, setting and split, and the gap of captions and images, in the form of Table 2."""
+    tasks = in_order(frame["task"].unique(), TASKS)
+    columns = {(t, s, p): (t, SHORT[s], SPLIT_NAMES[p]) for t in tasks for s, p in PLACES}
+    place = ["task", "test_setting", "split"]
+    notes = (
+        "Percent of right answers; what could not be parsed counts as wrong. Underlined: above the best constant "
+        "answer (exact binomial test, p < 0.01). Point at a cell for macro-F1 and its 95 % interval, over scenes.",
+        f"Groups of columns: tasks, what the model sees; InD: {TEST_SPLITS[0]}, OOD: {TEST_SPLITS[1]}.",
+        "Baselines: the highest of several datasets and answer forms.",
+    )
+    data = frame.sort_values([*ASKED, *place], key=_order)[[*ASKED, *place, "accuracy"]]
+    title = "Accuracy of evaluated models by task, setting and split"
+    table = _wide_table("evaluations", title, frame, ASKED, WORDS, columns, place, _score_cell, data, notes)
+    rows = list(table.rows)
+    for name, words in (("chance", "Best constant answer"), ("floor_unbound_accuracy", "Best unbound rule")):
+        of_form = frame[frame["form"] == "true_false"] if name != "chance" else frame
+        if frame[name].notna().any():
+            best = of_form.groupby(place)[name].max().dropna()
+            cells = (Cell(f"{best[p]:.1f}", classes="muted") if p in best.index else Cell() for p in columns)
+            rows.append((Cell("Baseline"), Cell(words), *cells))
+    return Table(table.name, table.title, table.columns, tuple(rows), data, notes, shaded=True)
+
+
+def _order(column: pd.Series) -> pd.Series:
+    """Tasks and settings in the order of the tables."""
+    order = {"task": list(TASKS), "test_setting": list(TEST_SETTINGS), "split": list(TEST_SPLITS)}.get(str(column.name))
+    return column if order is None else column.map({value: place for place, value in enumerate(order)})
 
 
 def _score_cell(row: dict[str, Any] | None) -> Cell:
     if row is None:
         return BLANK
-    interval = f"[{row['interval_low']:.1f}, {row['interval_high']:.1f}]"
-    hint = f"macro-F1 {row['macro_f1']:.1f} {interval}, {row['examples']:,} examples"
+    hint = f"macro-F1 {row['macro_f1']:.1f} {_interval(row)}, {row['examples']:,} examples"
     above = pd.notna(row["above_random"]) and bool(row["above_random"])
     return Cell(f"{row['accuracy']:.1f}", row["accuracy"], underlined=above, hint=hint)
+
+
+def _interval(row: Any) -> str:
+    return f"[{row['interval_low']:.1f}, {row['interval_high']:.1f}]"
+
+
+def detail_table(frame: pd.DataFrame, answers: Answers) -> Table:
+    """All measures of every evaluation: a line for each task, split and setting."""
+    shown: dict[str, Callable[[Any], str]] = {
+        "Model": lambda row: row["model"],
+        "Asked": _how,
+        "Task": lambda row: row["task"],
+        "Split": lambda row: row["split"],
+        "Sees": lambda row: row["test_setting"],
+        "Examples": lambda row: f"{row['examples']:,}",
+        "Accuracy": lambda row: f"{row['accuracy']:.1f}",
+        "Macro-F1 [95 %]": lambda row: f"{row['macro_f1']:.1f} {_interval(row)}",
+        "Couples": lambda row: _one_digit(row["couples_right"]),
+        "No answer": lambda row: _one_digit(row["unparsed"]),
+        "Bias": lambda row: f"{row['bias']:+.1f} {row['bias_answer']}" if isinstance(row["bias_answer"], str) else "",
+        "Calibrated": lambda row: _one_digit(row["calibrated_accuracy"]),
+    }
+    compared = ("Gap to captions [95 %]", "Same answer (by chance)")
+    rows = [
+        tuple(map(Cell, (*(text(row) for text in shown.values()), *_compared(answers, row), _objects(row["objects"]))))
+        for row in frame.sort_values(ASKED, kind="stable", na_position="last").to_dict("records")
+    ]
+    notes = (
+        "Percent. Couples: both examples of a couple right. Bias: the answer that is given more often than it is "
+        "right, and by how many points. Gap: accuracy from captions minus that of the line. Same answer: examples with "
+        "the same answer as from captions, and what independent answers of the same frequencies would give.",
+        "Objects, of form=read: percent of the objects in the scenes.",
+    )
+    columns = tuple(("", head) for head in (*shown, *compared, "Objects"))
+    data = frame.drop(columns=["config", "versions"])
+    return Table("evaluation_details", "Measures of evaluated models", columns, tuple(rows), data, notes)
+
+
+def _how(line: Any) -> str:
+    """How a model was asked, such as `choice, reason`."""
+    return ", ".join(filter(None, (how_asked(line), line["apart"])))
 
 
 def _one_digit(value: float | None) -> str:
@@ -157,142 +210,63 @@ def _objects(text: Any) -> str:
     return ", ".join(f"{name} {100 * count / max(total, 1):.1f}" for name, count in counts.items() if count)
 
 
-def _compared(folder: Path, row: dict[str, Any]) -> tuple[str, str]:
+def _compared(answers: Answers, row: Mapping[str, Any]) -> tuple[str, str]:
     """Gap and agreement of a setting and captions."""
-    if row["test_setting"] == "caption":
+    found = None
+    if row["test_setting"] != "caption":
+        found = compare(answers[row["name"]], row["split"], "caption", row["test_setting"])
+    if found is None:
         return "", ""
-    answers = _answers(folder, row["name"], row["split"])
-    here, captions = answers.get(row["test_setting"], {}), answers.get("caption", {})
-    ids = sorted(here.keys() & captions.keys())
-    if not ids:
-        return "", ""
-    found = agreement([captions[id] for id in ids], [here[id] for id in ids])
     return f"{found.gap:+.1f} [{found.low:+.1f}, {found.high:+.1f}]", f"{found.agreement:.1f} ({found.expected:.1f})"
 
 
-def _answers(folder: Path, name: str, split: str) -> dict[str, dict[str, AnswerRecord]]:
-    found: dict[str, dict[str, AnswerRecord]] = {}
-    for answer in read_answers(folder / name):
-        if answer.split == split:
-            found.setdefault(answer.setting, {})[answer.id] = answer
-    return found
-
-
-# By pair -------------------------------------------------------------------------------------------------------------
-
-
-def pair_table(frame: pd.DataFrame, runs: Runs) -> Table | None:
+def pair_table(replies: pd.DataFrame) -> Table | None:
     """Accuracy of each evaluation by the items of the pair, such as the quantifier and each number; None where no
-    dataset was found. The data has every whole pair too."""
-    data = []
-    for name, rows in frame.groupby("name", sort=True):
-        dataset = runs.datasets.get(rows["dataset"].iloc[0])
-        if dataset is None:
-            continue
-        pairs: dict[str, list[str]] = {}
-        for split in dataset.splits:
-            table = dataset[split].columns("id", "pair")
-            pairs |= dict(zip(table["id"].to_pylist(), table["pair"].to_pylist(), strict=True))
-        line = {column: rows[column].iloc[0] for column in (*ASKED, "task")}
-        for answer in read_answers(runs.folder / str(name)):
-            pair = pairs.get(answer.id, [])
-            for item, value in (*enumerate(pair, 1), (0, " ".join(pair))):
-                place = {"setting": answer.setting, "split": answer.split, "item": item, "value": value}
-                data.append(line | place | {"accuracy": 100.0 * answer.right})
-    if not data:
+    dataset was found. The data has every whole pair too, as item 0."""
+    frame = replies[replies["pair"].notna()]
+    if not len(frame):
         return None
-    keys = [*ASKED, "task", "item", "value", "setting", "split"]
-    means = pd.DataFrame(data).groupby(keys, dropna=False, sort=True)["accuracy"].agg(["mean", "size"]).reset_index()
-    places = [(setting, split) for setting in TEST_SETTINGS for split in TEST_SPLITS]
-    columns = [
-        ("", "Model"),
-        ("", "Asked"),
-        ("", "Task"),
-        ("", "Pair"),
-        *((SHORT[s], SPLIT_NAMES[p]) for s, p in places),
-    ]
-    lines = []
-    for key, group in means[means["item"] > 0].groupby(keys[:-2], dropna=False, sort=True):
-        line = dict(zip(keys[:-2], key, strict=True))
-        shares = {(r["setting"], r["split"]): r["mean"] for r in group.to_dict("records")}
-        words = (line["model"], _how(line), line["task"], f"item {line['item']}: {line['value']}")
-        lines.append((*map(Cell, words), *(_percent_cell(shares.get(place)) for place in places)))
-    title = "Accuracy of evaluated models by the items of the pair"
-    return Table("evaluation_pairs", title, tuple(columns), tuple(lines), means, shaded=True)
+    items = [[*enumerate(pair, 1), (0, " ".join(pair))] for pair in frame["pair"]]
+    frame = frame.assign(items=items, accuracy=100.0 * frame["right"]).explode("items")
+    frame["item"], frame["value"] = (frame["items"].str[place] for place in (0, 1))
+    line, place = [*ASKED, "task", "item", "value"], ["setting", "split"]
+    means = frame.groupby([*line, *place], dropna=False)["accuracy"].agg(["mean", "size"]).reset_index()
+    columns = {(s, p): (SHORT[s], SPLIT_NAMES[p]) for s, p in PLACES}
+    words = WORDS | {"Task": lambda line: line["task"], "Pair": lambda line: f"item {line['item']}: {line['value']}"}
+    title, single = "Accuracy of evaluated models by the items of the pair", means[means["item"] > 0]
+    return _wide_table("evaluation_pairs", title, single, line, words, columns, place, _percent_cell("mean"), means)
 
 
-# What is found of the objects, by place and by number ----------------------------------------------------------------
+def _percent_cell(column: str) -> Callable[[Any], Cell]:
+    return lambda row: Cell() if row is None else Cell(f"{row[column]:.1f}", row[column])
 
-NUMBERS = ((1, 5), (6, 10), (11, 15), (16, 10_000))  # of objects in a scene
+
+NUMBERS = {"1-5": 5, "6-10": 10, "11-15": 15, "16 or more": 10_000}  # of objects in a scene: the most of each group
 
 
-def found_table(frame: pd.DataFrame, runs: Runs) -> Table | None:
+def found_table(replies: pd.DataFrame) -> Table | None:
     """Of form=read, percent of objects found, by number of objects in the scene and by column and row; None without."""
-    lines = []
-    for name, rows in frame[frame["form"] == "read"].groupby("name", sort=True):
-        dataset = runs.datasets.get(rows["dataset"].iloc[0])
-        if dataset is None:
-            continue
-        lines += [
-            (dict(rows.iloc[0]), setting, seen) for setting, seen in _objects_seen(runs.folder / str(name), dataset)
-        ]
-    if not lines:
+    read = replies[(replies["form"] == "read") & replies["pair"].notna()]
+    if not len(read):
         return None
-    every = pd.concat([seen for _, _, seen in lines])
-    numbers = [f"{low}-{high}" if high < 10_000 else f"{low} or more" for low, high in NUMBERS]
-    axes = {
-        "objects in the scene": numbers,
-        "column": sorted(every["column"].unique()),
-        "row": sorted(every["row"].unique()),
-    }
-    columns = [
-        ("", "Model"),
-        ("", "Task"),
-        ("", "Sees"),
-        *((axis, str(v)) for axis, values in axes.items() for v in values),
-    ]
-    rows_of_table, data = [], []
-    for line, setting, seen in lines:
-        cells = []
-        for axis, values in axes.items():
-            shares = 100 * seen.groupby(axis)["found"].mean()
-            cells += [_percent_cell(shares.get(value)) for value in values]
-            data += [
-                {
-                    "model": line["model"],
-                    "task": line["task"],
-                    "setting": setting,
-                    "axis": axis,
-                    "value": value,
-                    "found": share,
-                }
-                for value, share in shares.items()
-            ]
-        rows_of_table.append((Cell(line["model"]), Cell(line["task"]), Cell(setting), *cells))
+    line, place = ["name", "model", "task", "setting"], ["axis", "value"]
+    rows = []
+    for reply in read.to_dict("records"):
+        listed, number = set((reply["parsed"] or "").splitlines()), len(reply["objects"])
+        about = {name: reply[name] for name in line}
+        size = next(words for words, most in NUMBERS.items() if number <= most)
+        for one in reply["objects"]:
+            text = objects_text((Object(one["colour"], one["shape"], "", one["row"], one["column"]),))
+            where = {"objects in the scene": size, "column": column_name(one["column"]), "row": str(one["row"] + 1)}
+            rows += [about | {"axis": axis, "value": where[axis], "found": 100.0 * (text in listed)} for axis in where]
+    seen = pd.DataFrame(rows).groupby([*line, *place])["found"].mean().reset_index()
+    values = {axis: sorted(part["value"].unique(), key=lambda v: (len(v), v)) for axis, part in seen.groupby("axis")}
+    values["objects in the scene"] = list(NUMBERS)
+    columns = {(axis, v): (axis, v) for axis in ("objects in the scene", "column", "row") for v in values[axis]}
+    data = seen.drop(columns="name")
+    words = {"Model": WORDS["Model"], "Task": lambda line: line["task"], "Sees": lambda line: line["setting"]}
     title = "Objects found, percent, by their number in the scene and by place"
-    return Table("evaluation_objects", title, tuple(columns), tuple(rows_of_table), pd.DataFrame(data), shaded=True)
-
-
-def _percent_cell(share: float | None) -> Cell:
-    return Cell() if share is None else Cell(f"{share:.1f}", share)
-
-
-def _objects_seen(folder: Path, dataset: Dataset) -> Iterator[tuple[str, pd.DataFrame]]:
-    """For each setting a row for each object of a scene: where it is, among how many, and whether a reply has it."""
-    scenes: dict[str, Any] = {}
-    for split in dataset.splits:
-        table = dataset[split].columns("id", "objects")
-        scenes |= dict(zip(table["id"].to_pylist(), table["objects"].to_pylist(), strict=True))
-    rows: dict[str, list[tuple[str, str, int, bool]]] = {}
-    for answer in read_answers(folder):
-        listed = set((answer.parsed or "").splitlines())
-        for o in (objects := scenes.get(answer.id, [])):
-            number = next(f"{a}-{b}" if b < 10_000 else f"{a} or more" for a, b in NUMBERS if a <= len(objects) <= b)
-            line = objects_text((Object(o["colour"], o["shape"], "", o["row"], o["column"]),))
-            rows.setdefault(answer.setting, []).append((number, column_name(o["column"]), o["row"] + 1, line in listed))
-    names = ["objects in the scene", "column", "row", "found"]
-    for setting in in_order(rows, TEST_SETTINGS):
-        yield setting, pd.DataFrame(rows[setting], columns=names)
+    return _wide_table("evaluation_objects", title, seen, line, words, columns, place, _percent_cell("found"), data)
 
 
 # Where the loss is ---------------------------------------------------------------------------------------------------
@@ -357,92 +331,25 @@ def loss_figure(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-# Replies -------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ShownReply:
-    """One reply as the page shows it."""
-
-    model: str
-    task: str
-    asked: str
-    setting: str
-    split: str
-    outcome: str  # right, wrong or no answer
-    id: str
-    query: str
-    answer: str
-    parsed: str
-    reply: str
-
-
-def shown_replies(frame: pd.DataFrame, runs: Runs, limit: int = REPLIES) -> list[ShownReply]:
-    """Replies of each evaluation, wrong ones and those without an answer before right ones."""
-    shown = []
-    for name, rows in frame.groupby("name", sort=True):
-        first = rows.iloc[0]
-        queries = _queries(runs, first["dataset"])
-        how = _how({column: first[column] for column in ASKED})
-        taken: dict[tuple[str, str], int] = {}
-        for answer in sorted(read_answers(runs.folder / str(name)), key=lambda a: (a.right, a.id)):
-            place = (answer.setting, answer.split)
-            taken[place] = taken.get(place, 0) + 1
-            outcome = "right" if answer.right else "no answer" if answer.parsed is None else "wrong"
-            if taken[place] <= limit:
-                shown.append(
-                    ShownReply(
-                        first["model"],
-                        first["task"],
-                        how,
-                        *place,
-                        outcome,
-                        answer.id,
-                        queries.get(answer.id, ""),
-                        answer.answer,
-                        answer.parsed or "",
-                        answer.reply[:LONGEST_REPLY],
-                    )
-                )
-    return shown
-
-
-def _queries(runs: Runs, digest: str) -> dict[str, str]:
-    """The query of each example of a dataset, where it was found."""
-    dataset = runs.datasets.get(digest)
-    if dataset is None:
-        return {}
-    tables = [dataset[split].columns("id", "query") for split in SPLITS if split in dataset.splits]
-    return {id: query for table in tables for id, query in zip(*(c.to_pylist() for c in table.columns), strict=True)}
-
-
-def choices(replies: Sequence[ShownReply]) -> dict[str, list[str]]:
-    """The values by which the page filters replies."""
-    names = ("model", "task", "asked", "setting", "split", "outcome")
-    return {name: sorted({getattr(reply, name) for reply in replies}) for name in names}
-
-
 # The page ------------------------------------------------------------------------------------------------------------
 
 
-def readable(runs: Runs) -> pd.DataFrame:
-    """The evaluations whose replies can be read; the others are in `skipped`."""
-    damaged = []
-    for name in runs.evaluations["name"].unique():
-        try:
-            read_answers(runs.folder / name)
-        except ValueError as error:
-            runs.skipped.append(str(error))
-            damaged.append(name)
-    return runs.evaluations[~runs.evaluations["name"].isin(damaged)]
+def shown_replies(replies: pd.DataFrame, limit: int = REPLIES) -> list[dict[str, str]]:
+    """Replies as the page shows them, of each setting of an evaluation wrong ones and those without an answer first."""
+    if not len(replies):
+        return []
+    some = replies.sort_values(["name", "right", "id"]).groupby(["name", "setting", "split"]).head(limit)
+    outcome = np.where(some["right"], "right", np.where(some["parsed"].isna(), "no answer", "wrong"))
+    some = some.assign(outcome=outcome, reply=some["reply"].str[:LONGEST_REPLY])
+    return some[[*FILTERS, "id", "query", "answer", "parsed", "reply"]].fillna("").to_dict("records")
 
 
-def write_page(runs: Runs, page: Path, formats: Sequence[str]) -> list[Table]:
+def write_page(runs: Runs, answers: Answers, page: Path, formats: Sequence[str]) -> list[Table]:
     """Write the page of evaluations, and its figure to the folder `figures` beside it; returns its tables."""
     frame = distinguished(runs.evaluations)
-    tables = [accuracy_table(frame), detail_table(frame, runs.folder)]
-    tables += [table for table in (found_table(frame, runs), pair_table(frame, runs)) if table is not None]
-    figure = ""
+    replies = replies_of(frame, answers, runs)
+    tables = [accuracy_table(frame), detail_table(frame, answers)]
+    tables += [table for table in (found_table(replies), pair_table(replies)) if table is not None]
     try:
         drawn = loss_figure(frame)
     except ValueError as error:
@@ -451,15 +358,13 @@ def write_page(runs: Runs, page: Path, formats: Sequence[str]) -> list[Table]:
         save(drawn, page.parent / "figures", "evaluations", formats)
         data = io.BytesIO()
         drawn.savefig(data, format="png", dpi=150)
-        encoded = base64.b64encode(data.getvalue()).decode()
-        figure = (
-            f'<figure><img alt="Where evaluated models lose accuracy" src="data:image/png;base64,{encoded}"></figure>'
-        )
-    replies = shown_replies(frame, runs)
+        source = f"data:image/png;base64,{base64.b64encode(data.getvalue()).decode()}"
+        figure = f'<figure><img alt="Where evaluated models lose accuracy" src="{source}"></figure>'
+    shown = shown_replies(replies)
     count = frame["name"].nunique()
     text = filled(
         TEMPLATE,
-        {"replies": [asdict(reply) for reply in replies], "choices": choices(replies)},
+        {"replies": shown, "choices": {name: sorted({reply[name] for reply in shown}) for name in FILTERS}},
         name=html.escape(runs.folder.resolve().name),
         lead=f"{count:,} evaluation{'s' * (count > 1)}, {len(frame):,} results.",
         accuracy=table_block(tables[0], TABLE_FILES),

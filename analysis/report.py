@@ -80,7 +80,7 @@ def tables_of(
 
 def build(runs: Runs, stage: Path, options: argparse.Namespace, log: Log) -> ReportContent:
     """The content of a report; figures are written to STAGE/figures at once."""
-    report = ReportContent(runs, formats=(*FORMATS, "pdf") if options.pdf else FORMATS)
+    report = ReportContent(runs, formats=_formats(options))
     _read_examples(runs)
     items = work_items(runs)
     report.tables, report.empty = tables_of(runs, options.watts, options.co2, report.skipped)
@@ -103,6 +103,10 @@ def build(runs: Runs, stage: Path, options: argparse.Namespace, log: Log) -> Rep
             except ValueError as error:
                 report.skipped.append(f"errors on dataset {digest[:16]}: {error}")
     return report
+
+
+def _formats(options: argparse.Namespace) -> tuple[str, ...]:
+    return (*FORMATS, "pdf") if options.pdf else FORMATS
 
 
 def _read_examples(runs: Runs) -> None:
@@ -197,12 +201,14 @@ def report(folder: Path, out: Path, options: argparse.Namespace, log: Log = prin
             raise ValueError(f"{folder}: no finished run{others}")
         if options.select:
             runs = select_runs(runs, options.select)
-        content = build(runs, stage, options, log) if len(runs.results) else ReportContent(runs)
+        tables = list[Table]()
         if len(runs.evaluations):
-            from analysis.evaluations import readable, write_page  # imports matplotlib
+            from analysis.evaluations import read_all, write_page  # imports matplotlib
 
-            runs.evaluations = readable(runs)
-            content.evaluations = write_page(runs, stage / EVALUATIONS, content.formats)
+            answers = read_all(runs)
+            tables = write_page(runs, answers, stage / EVALUATIONS, _formats(options))
+        content = build(runs, stage, options, log) if len(runs.results) else ReportContent(runs, skipped=runs.skipped)
+        content.evaluations = tables
         write_files(content, stage)
     return content
 
