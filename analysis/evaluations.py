@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from analysis.document import TABLE_FILES, table_block
+from analysis.document import TABLE_FILES, report_style, table_block
 from analysis.layout import BLANK, Cell, Table
 from analysis.panels import label_axes, panel_figure, save
 from analysis.runs import Runs, in_order
@@ -365,6 +365,7 @@ def write_page(runs: Runs, answers: Answers, page: Path, formats: Sequence[str])
     text = filled(
         TEMPLATE,
         {"replies": shown, "choices": {name: sorted({reply[name] for reply in shown}) for name in FILTERS}},
+        report_style=report_style(),
         name=html.escape(runs.folder.resolve().name),
         lead=f"{count:,} evaluation{'s' * (count > 1)}, {len(frame):,} results.",
         accuracy=table_block(tables[0], TABLE_FILES),

@@ -10,10 +10,10 @@ import io
 import math
 import os
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import matplotlib
 import numpy as np
@@ -27,6 +27,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from train.results.columns import BASELINES
+
+T = TypeVar("T")
 
 BLUE, ORANGE, GREEN, RED, SKY, PURPLE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
 SPLIT_STYLE = {"test_ind": (SKY, ""), "test_ood": (ORANGE, "////")}
@@ -156,6 +158,24 @@ def label_axes(axes: Axes, title: str = "", across: str = "", up: str = "") -> N
         axes.set_ylabel(up, fontsize=TEXT - 0.5, labelpad=2)
 
 
+def each_panel(panels: Sequence[Sequence[Axes]], places: Iterable[T]) -> Iterator[tuple[Axes, T]]:
+    """The panels, row by row, each with one of the places that they show; panels that are left over are blank."""
+    flat, shown = [axes for row in panels for axes in row], list(places)
+    for axes in flat[len(shown) :]:
+        axes.set_axis_off()
+    return zip(flat, shown, strict=False)
+
+
+def label_outside(panels: Sequence[Sequence[Axes]], across: str, up: str, each_row: bool = False) -> None:
+    """Label the axes of panels that share them: below the last row (or each row), and left of the first column."""
+    for row in panels:
+        for axes in row:
+            first, last = axes is row[0], each_row or row is panels[-1]
+            label_axes(axes, "", across if last else "", up if first else "")
+            if not first:
+                axes.set_yticklabels([])
+
+
 def percent_axis(axes: Axes, low: float = 0, high: float = 100) -> None:
     axes.set_ylim(low, high)
     axes.set_yticks([tick for tick in (0, 20, 40, 60, 80, 100) if low <= tick <= high] if high > 50 else
@@ -236,6 +256,21 @@ def cell_grid(
     axes.tick_params(left=False, bottom=False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color("#bbb")
+
+
+def number_cells(
+    axes: Axes, across: Sequence[object], up: Sequence[object], cells: Iterable[tuple[int, int, float, str, str]],
+    points: tuple[float, float] = (TEXT - 1, SMALL - 0.5),
+) -> None:  # fmt: skip
+    """A `cell_grid` of 0 to 100 percent with numbers in it. cells: column, row (from 0), percent, and what is written
+    large and small; points: the sizes of these."""
+    found = list(cells)
+    values = np.full((len(up), len(across)), np.nan)
+    for x, y, level, _, _ in found:
+        values[y, x] = level
+    cell_grid(axes, values, across, up, 0, 100)
+    for x, y, level, big, small in found:
+        write_cell(axes, x + 0.5, y + 0.5, level / 100, big, small, *points)
 
 
 def write_cell(

@@ -46,7 +46,7 @@ from analysis.tables import TABLES, couples, overview
 from analysis.tables.facts import table6
 from train.results.store import REPORT
 from travlr import cli
-from travlr.cli import Log
+from travlr.cli import Log, whole_number
 from travlr.files import WORK, Locked, close, hashed, locked
 
 PAGE, TEXT, EVALUATIONS = "report.html", "report.md", "evaluations.html"
@@ -93,10 +93,12 @@ def build(runs: Runs, stage: Path, options: argparse.Namespace, log: Log) -> Rep
     report.figures = [figure for result in results for figure in result.figures]
     lines = [line for result in results for line in result.skipped]
     report.skipped = list(dict.fromkeys([*runs.skipped, *report.skipped, *lines]))
-    errors = {result.errors.name: result.errors for result in results if result.errors is not None}
+    errors = {
+        item.run: of.errors for item, of in zip(items, results, strict=True) if item.run and of.errors is not None
+    }
     limit = errors_per_run(len(errors)) if options.errors is None else options.errors
     for digest, names in runs.results.groupby("dataset", sort=True)["name"].unique().items():
-        if of_runs := [errors[name] for name in names if name in errors]:
+        if of_runs := {name: errors[name] for name in names if name in errors}:
             dataset = runs.datasets[digest]
             try:
                 report.errors[digest] = dataset_errors(of_runs, runs.examples(digest), dataset, limit, options.seed)
@@ -231,13 +233,6 @@ def select_runs(runs: Runs, selections: Iterable[str]) -> Runs:
     return replace(chosen, datasets={d: dataset for d, dataset in runs.datasets.items() if d in digests})
 
 
-def _count(text: str) -> int:
-    with contextlib.suppress(ValueError):
-        if (value := int(text)) >= 0:
-            return value
-    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
-
-
 def _above_0(text: str) -> float:
     with contextlib.suppress(ValueError):
         if 0 < (value := float(text)) < float("inf"):
@@ -258,9 +253,11 @@ def main(arguments: list[str]) -> int:
     errors = (
         f"errors to show of each run (default: {ERRORS_IN_ALL:,} among all runs, {MIN_PER_RUN} to {MAX_PER_RUN} each)"
     )
-    parser.add_argument("--errors", metavar="N", type=_count, help=errors)
-    parser.add_argument("--seed", metavar="S", type=_count, default=0, help="seed of their choice (default: 0)")
-    parser.add_argument("--workers", metavar="N", type=_count, default=0, help="processes (default: one per core)")
+    parser.add_argument("--errors", metavar="N", type=whole_number, help=errors)
+    parser.add_argument("--seed", metavar="S", type=whole_number, default=0, help="seed of their choice (default: 0)")
+    parser.add_argument(
+        "--workers", metavar="N", type=whole_number, default=0, help="processes (default: one per core)"
+    )
     options = parser.parse_args(arguments)
     if options.co2 is not None and options.watts is None:
         raise cli.UsageError("--co2 needs --watts too, the power of the hardware")
