@@ -301,7 +301,5 @@ def _batch_and_epochs(info: pd.Series) -> tuple[float, float]:
 
 def pair_counts(examples: pd.DataFrame) -> pd.DataFrame:
     """How many examples of each split show each pair (figures 8-14): split, kind, x, y, pair, examples."""
-    if not len(examples):
-        raise ValueError("no examples to count: give those of a dataset's splits")
     grouped = examples.groupby(PAIR_COLUMNS, observed=True, sort=True, dropna=False)
     return grouped.size().rename("examples").reset_index()

@@ -212,34 +212,31 @@ def split_legend(splits: Iterable[str]) -> list[Artist]:
 # Baselines ---------------------------------------------------------------------------------------------
 
 
+def baseline_levels(results: pd.DataFrame, of: str) -> list[tuple[str, str, Any, float]]:
+    """Of all baselines in these results: column, what the rule sees, line style and level."""
+    return [
+        (column, words, style, float(100 - value if of == "error" else value))
+        for column, words, style in BASELINE_STYLES
+        for value in sorted(results[column if of == "macro_f1" else f"{column}_accuracy"].dropna().unique())
+    ]
+
+
 def baseline_lines(axes: Axes, results: pd.DataFrame, of: str = "accuracy") -> None:
     """Lines at the scores of baselines: accuracy, share of wrong answers (`error`), or `macro_f1`."""
-    for level, style, gid in baseline_levels(results, of):
-        axes.axhline(level, color="black", linewidth=1.1, linestyle=style, zorder=3, gid=gid)
-
-
-def baseline_levels(results: pd.DataFrame, of: str) -> list[tuple[float, Any, str]]:
-    """The levels of all baselines in these results, each with its line style and the line's id."""
-    levels = []
-    for column, _, style in BASELINE_STYLES:
-        values = results[column if of == "macro_f1" else f"{column}_accuracy"].dropna().unique()
-        for value in sorted(values):
-            level = float(100 - value if of == "error" else value)
-            levels.append((level, style, f"{column}-{level:.2f}"))
-    return levels
+    for column, _, style, level in baseline_levels(results, of):
+        axes.axhline(level, color="black", linewidth=1.1, linestyle=style, zorder=3, gid=f"{column}-{level:.2f}")
 
 
 def baseline_legend(results: pd.DataFrame, of: str = "accuracy") -> list[Artist]:
     """The legend of `baseline_lines`, with the levels in these results."""
-    key: list[Artist] = []
-    for column, words, style in BASELINE_STYLES:
-        levels = sorted(
-            {f"{level:.1f}" for level, _, gid in baseline_levels(results, of) if gid.startswith(f"{column}-")}
-        )
-        if levels:
-            label = f"text alone, {words}: {' and '.join(levels)}"
-            key.append(Line2D([], [], color="black", linewidth=1.1, linestyle=style, label=label))
-    return key
+    texts: dict[tuple[str, Any], set[str]] = {}
+    for _, words, style, level in baseline_levels(results, of):
+        texts.setdefault((words, style), set()).add(f"{level:.1f}")
+    return [
+        Line2D([], [], color="black", linewidth=1.1, linestyle=style,
+               label=f"text alone, {words}: {' and '.join(sorted(levels))}")
+        for (words, style), levels in texts.items()
+    ]  # fmt: skip
 
 
 # Cells ---------------------------------------------------------------------------------------------------------------

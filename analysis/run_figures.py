@@ -307,7 +307,7 @@ def _error_bars(axes: Axes, table: pd.DataFrame, column: str, splits: Sequence[s
 
 def _highest(table: pd.DataFrame, rows: pd.DataFrame) -> float:
     """The end of an axis of error rates: above the highest interval and baseline."""
-    levels = [table["high"].max(), *(level for level, _, _ in baseline_levels(rows, "error"))]
+    levels = [table["high"].max(), *(level for *_, level in baseline_levels(rows, "error"))]
     return next(end for end in (10.0, 25.0, 60.0, 100.0) if end >= min(100.0, max(levels)))
 
 

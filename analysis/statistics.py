@@ -180,10 +180,8 @@ class SeedMean:
 
 def over_seeds(scores: Sequence[float]) -> SeedMean:
     """Mean, deviation and interval over seeds: how far another training would differ, which no bootstrap of one run's
-    examples can tell. Raises `ValueError` where there are no scores."""
+    examples can tell."""
     count = len(scores)
-    if not count:
-        raise ValueError("no scores to average: needs those of at least one run")
     mean = float(np.mean(scores))
     if count == 1:
         return SeedMean(1, mean)

@@ -20,6 +20,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
+from tests.helpers import called, one_line
 from travlr import Cardinality, Comparison, Quantifiers, Spatiality, browse, cli
 from travlr.baselines import best_unbound, score_baselines
 from travlr.config import Config, Count, Image
@@ -575,7 +576,8 @@ def test_numbers_can_be_read_on_every_step_of_the_scale(
 
 
 def test_wide_worlds(tmp_path: Path, open_page: Open) -> None:
-    config = Spatiality(count=Count(train=300, validation=0, test_ind=0, test_ood=0), world=World(columns=26, rows=30))
+    count, world = Count(train=300, validation=0, test_ind=0, test_ood=0), World(columns=26, rows=30)
+    config = Spatiality(count=count, world=world, image=Image(cell=8))
     folder = written(tmp_path / "wide", config)
     assert browse.main([str(folder), "--examples", "30"]) == 0
     driver = open_page(folder / browse.NAME, "view=pairs")
@@ -591,7 +593,8 @@ def test_wide_worlds(tmp_path: Path, open_page: Open) -> None:
 
 @pytest.mark.parametrize("query_by", ["colour", "both"])
 def test_attributes_keep_the_order_of_the_world(query_by: str, tmp_path: Path) -> None:
-    config = Cardinality(query_by=query_by, count=Count(train=800, validation=0, test_ind=0, test_ood=800))
+    count = Count(train=800, validation=0, test_ind=0, test_ood=800)
+    config = Cardinality(query_by=query_by, count=count, image=Image(cell=8))
     written(tmp_path / "data", config)
     shown = embedded(browse.page(tmp_path / "data", examples=0))
     assert shown["maps"][0]["rows"] == config.world.attributes(query_by)
@@ -646,18 +649,14 @@ def test_pairs_on_both_sides_are_pointed_out(tmp_path: Path, open_page: Open) ->
 # The sample and the file -----------------------------------------------------------------------------------------
 
 
-def test_choosing_step_by_step_is_choosing_at_once() -> None:
+def test_the_sample_is_spread_over_pairs_and_answers() -> None:
     numbers = random.Random(1)
-    for _ in range(50):
+    for seed in "abcdefgh":
         kinds = [((str(numbers.randrange(9)),), numbers.random() < 0.3) for _ in range(200)]
-        rows = [browse.Candidate(numbers.random(), kind, i) for i, kind in enumerate(kinds)]
-        kept: list[browse.Candidate] = []
-        for start in range(0, 200, 30):
-            kept = browse.spread([*kept, *rows[start : start + 30]], 40)
-        assert kept == browse.spread(rows, 40)
-        shown, there = Counter(candidate.kind for candidate in kept), Counter(kinds)
+        chosen = browse.spread(kinds, 40, seed)
+        shown, there = Counter(kinds[row] for row in chosen), Counter(kinds)
         most = max(shown.values())
-        assert len(kept) == 40 and all(shown[kind] >= min(number, most - 1) for kind, number in there.items())
+        assert len(set(chosen)) == 40 and all(shown[kind] >= min(count, most - 1) for kind, count in there.items())
 
 
 def test_the_same_seed_gives_the_same_page(datasets: dict[str, Path]) -> None:
@@ -768,15 +767,15 @@ def test_wrong_usage(arguments: list[str]) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_command(datasets: dict[str, Path], tmp_path: Path) -> None:
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "travlr.browse", *arguments], capture_output=True, text=True)
-
-    done = run(str(datasets["spatiality"]), "--out", str(tmp_path / "page.html"))
+def test_command(datasets: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    command = [sys.executable, "-m", "travlr.browse", str(datasets["spatiality"]), "--out", str(tmp_path / "page.html")]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "") and "open it in a browser" in done.stdout
     assert (tmp_path / "page.html").stat().st_mode & 0o444 == 0o444
-    failed = run(str(tmp_path / "nothing"))
-    assert (failed.returncode, failed.stdout) == (1, "") and failed.stderr.count("\n") == 1
-    wrong = run("--examples")
-    assert (wrong.returncode, wrong.stdout) == (2, "") and wrong.stderr.count("\n") == 1
-    assert "--examples N" in run("--help").stdout
+    for arguments, status in (([str(tmp_path / "nothing")], 1), (["--examples"], 2)):
+        assert called(monkeypatch, *arguments, name="travlr.browse", main=browse.main) == status
+        out, err = capsys.readouterr()
+        assert out == "" and one_line(err)
+    with pytest.raises(SystemExit):
+        browse.main(["--help"])
+    assert "--examples N" in capsys.readouterr().out

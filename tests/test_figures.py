@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ from analysis.paper import BIMODAL
 from analysis.runs import examples_of
 from splits import CARDINALITY
 from tests.grid import Accuracy, make_run
-from tests.helpers import ROOT, hashes
+from tests.helpers import hashes
 from train.results.store import canonical
 from travlr.config import Count, Image
 from travlr.generate import GenerateArguments, generate_dataset
@@ -475,12 +473,3 @@ def test_what_is_missing_is_said(runs: Runs, tmp_path: Path) -> None:
     lost = Runs(runs.folder, runs.results, [], {})
     with pytest.raises(ValueError, match=r"data=\[FOLDER\]"):
         draw("dataset", lost, task="comparison")
-
-
-def test_importing_analysis_does_not_import_matplotlib() -> None:
-    program = "import sys, analysis; print('matplotlib' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
-    assert done.stdout.strip() == "False", done.stderr
-    program = "import sys, analysis.figures; print('matplotlib.pyplot' in sys.modules, 'torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
-    assert done.stdout.strip() == "False False", done.stderr

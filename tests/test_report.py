@@ -28,7 +28,7 @@ from analysis.layout import Cell, Table
 from analysis.paper import BIMODAL, SPLITS, TEXT_ONLY
 from analysis.tables import TABLES, overview
 from tests.grid import make_run
-from tests.helpers import called, one_line
+from tests.helpers import ROOT, called, one_line
 from tests.test_browse import Open, chrome, open_page, until  # noqa: F401
 from tests.test_tables import like_table2, made, runs_of
 from train.results.columns import TEST_SETTINGS
@@ -133,13 +133,6 @@ def test_what_is_written(report: Path, grid: Path) -> None:
     assert {one["name"] for one in embedded(report / "report.html")["figures"]} == drawn
     assert "Table 13" in text.partition("No run gives a number of")[2]
     assert all(name in page for name in names)
-
-
-def test_the_same_runs_give_the_same_bytes_however_many_processes_draw(grid: Path, tmp_path: Path) -> None:
-    for name, workers in (("a", "1"), ("b", "2")):
-        arguments = ["--out", str(tmp_path / name), "--select", "model=bert", "--workers", workers]
-        assert reports.main([str(grid), *arguments]) == 0
-    assert files(tmp_path / "a") == files(tmp_path / "b")
 
 
 @pytest.mark.usefixtures("few_figures")
@@ -271,22 +264,32 @@ def test_no_runs(tmp_path: Path) -> None:
 def test_command(
     grid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--out", str(tmp_path / "out"), "--watts", "250", "--co2", "400", "--select", "model=bert"]
-    command = [sys.executable, "-m", "analysis.report", str(grid), *arguments, "--workers", "1"]
+    """The same runs give the same bytes, whether one process draws or two."""
+    arguments = [str(grid), "--watts", "250", "--co2", "400", "--select", "model=bert"]
+    one, two = (["--out", str(tmp_path / workers), "--workers", workers] for workers in "12")
+    command = [sys.executable, "-m", "analysis.report", *arguments, *one]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "") and "in a browser" in done.stdout.splitlines()[-1]
-    assert "at 250 W, 400 g of CO2" in (tmp_path / "out" / "tables" / "table6.md").read_text()
+    assert "at 250 W, 400 g of CO2" in (tmp_path / "1" / "tables" / "table6.md").read_text()
+    assert reports.main([*arguments, *two]) == 0 and capsys.readouterr().out
+    assert files(tmp_path / "1") == files(tmp_path / "2")
     for wrong, status in (([str(tmp_path / "nothing")], 1), ([], 2)):
         assert called(monkeypatch, *wrong, name="analysis.report", main=reports.main) == status
         out, err = capsys.readouterr()
         assert out == "" and one_line(err)
 
 
-def test_importing_analysis_loads_nothing() -> None:
-    program = "import sys, analysis; print({'pandas', 'numpy', 'matplotlib', 'torch'} & set(sys.modules))"
-    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "set()\n"
-    program = "import sys, analysis.report; print({'matplotlib', 'torch', 'transformers'} & set(sys.modules))"
-    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "set()\n"
+@pytest.mark.parametrize(
+    ("module", "unloaded"),
+    [
+        ("analysis", {"pandas", "numpy", "matplotlib", "torch"}),
+        ("analysis.report", {"matplotlib", "torch", "transformers"}),
+        ("analysis.figures", {"matplotlib.pyplot", "torch"}),
+    ],
+)
+def test_importing_loads_no_more_than_it_needs(module: str, unloaded: set[str]) -> None:
+    program = f"import sys, {module}; print({unloaded} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True, cwd=ROOT) == "set()\n"
 
 
 # Pieces --------------------------------------------------------------------------------------------------------------

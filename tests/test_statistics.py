@@ -108,9 +108,7 @@ def test_paired_refuses_what_does_not_fit(sizes: tuple[int, int, int]) -> None:
         paired(answers, first, second)
 
 
-def test_clusters_and_numbers_must_fit() -> None:
-    with pytest.raises(ValueError, match=r"clusters \(2,\) for 3 examples"):
-        paired(np.ones(3, bool), np.ones(3), np.ones(3), np.arange(2))
+def test_what_is_no_number_is_refused() -> None:
     with pytest.raises(ValueError, match="1 of 3 logits are not numbers"):
         paired(np.ones(3, bool), np.ones(3), np.array([1.0, np.nan, 1.0]))
 
@@ -169,8 +167,6 @@ def test_over_seeds_is_scipys() -> None:
     assert (found.interval_low, found.interval_high) == pytest.approx(expected)
 
 
-def test_one_seed_has_no_interval_and_none_no_mean() -> None:
+def test_one_seed_has_no_interval() -> None:
     found = over_seeds([88.0])
     assert (found.runs, found.mean, found.deviation, found.interval_low) == (1, 88, None, None)
-    with pytest.raises(ValueError, match="at least one run"):
-        over_seeds([])

@@ -21,7 +21,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,9 +110,9 @@ def in_couples(queries: list[str], truths: list[bool]) -> bool:
     )
 
 
-def spread(kinds: list[tuple[Pair, bool]], limit: int, seed: str) -> list[int]:
+def spread(kinds: Sequence[Hashable], limit: int, seed: str) -> list[int]:
     """At most `limit` numbers of rows, spread evenly over their kinds (pair and answer), and random otherwise."""
-    places, rounds, seen = random.Random(seed), list[tuple[int, int]](), Counter[tuple[Pair, bool]]()
+    places, rounds, seen = random.Random(seed), list[tuple[int, int]](), Counter[Hashable]()
     for _, row in sorted((places.random(), row) for row in range(len(kinds))):
         rounds.append((seen[kinds[row]], row))
         seen[kinds[row]] += 1

@@ -149,8 +149,6 @@ def agreement(
 ) -> SettingComparison:
     """Compare two settings, such as caption and image; answers of the same examples in the same order. scenes: (N,)
     numbers of scenes, None where each example has its own."""
-    if [a.id for a in first] != [a.id for a in second] or not first:
-        raise ValueError("agreement: needs answers of the same examples, and at least one")
     differences = np.array([int(a.right) - int(b.right) for a, b in zip(first, second, strict=True)])
     counts = bootstrap_counts(differences + 1, 3, scenes)
     low, high = percentile_interval(100 * (counts[:, 2] - counts[:, 0]) / counts.sum(1))

@@ -70,13 +70,18 @@ def origin(row: Row) -> str:
     return "from random weights" if row["weights"] == "random" else f"from {row['weights']}"
 
 
-def _row_text(row: Row | None) -> str:
-    if row is None:
+def _measured(row: Row | None, name: str, interval: str, mark: str) -> str:
+    """A score of a row with its interval; "" where it was not measured."""
+    if row is None or row[name] is None:
         return ""
-    low, high = (row[name] for name in ("interval_low", "interval_high"))
-    interval = "" if low is None or high is None else f" [{score_text(low)}, {high:.2f}]"
-    mark = "!" if row["possible"] is False else "*" if row["above_random"] else " "
-    return f"{score_text(row['macro_f1'])}{mark}{interval}"
+    low, high = row[f"{interval}_low"], row[f"{interval}_high"]
+    ends = "" if low is None or high is None else f" [{score_text(low)}, {high:.2f}]"
+    return f"{score_text(row[name])}{mark}{ends}"
+
+
+def _marked_score(row: Row | None) -> str:
+    mark = "" if row is None else "!" if row["possible"] is False else "*" if row["above_random"] else " "
+    return _measured(row, "macro_f1", "interval", mark)
 
 
 def score_text(score: float) -> str:
@@ -125,13 +130,13 @@ def transfer_table(rows: Sequence[Row]) -> str:
     lines = [_fill(f"{run}, {origin(first)}"), _fill("; ".join(facts)), ""]
     lines.append(f"{'macro-F1 [95 %] tested in':<27}{'test_ind':<28}test_ood".rstrip())
     settings = [s for s in TEST_SETTINGS if any((s, split) in by_test for split in TEST_SPLITS)]
-    lines += _setting_lines(by_test, settings, main, _row_text)
+    lines += _setting_lines(by_test, settings, main, _marked_score)
     for name, words in BASELINES.items():
         cells = [f"{_baseline_text(rows, split, name):<28}" for split in TEST_SPLITS]
         lines.append(f"{'baseline: ' + words.replace(' and number of', ','):<27}{''.join(cells)}".rstrip())
     if any(row["couples_right"] is not None for row in rows):
         lines += ["", "both of a couple right, % [95 %]"]
-        lines += _setting_lines(by_test, settings, main, _couples_text)
+        lines += _setting_lines(by_test, settings, main, lambda row: _measured(row, "couples_right", "couples", " "))
     lines += _group_lines(by_test, main)
     tests = sorted({row["test"] for row in rows if row["test"]})
     lines += ["", _fill(f"* above random: {' or '.join(tests) or 'test not recorded'}. Baselines: rules fitted on the "
@@ -149,14 +154,6 @@ def _setting_lines(
         cells = "".join(f"{text(by_test.get((setting, split))):<28}" for split in TEST_SPLITS)
         lines.append(f"{setting + ' (own)' * (setting == main):<27}{cells}".rstrip())
     return lines
-
-
-def _couples_text(row: Row | None) -> str:
-    if row is None or row["couples_right"] is None:
-        return ""
-    low, high = row["couples_low"], row["couples_high"]
-    interval = "" if low is None else f"  [{score_text(low)}, {high:.2f}]"
-    return f"{score_text(row['couples_right'])}{interval}"
 
 
 def _group_lines(by_test: Mapping[tuple[str, str], Row], setting: str) -> list[str]:
