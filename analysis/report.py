@@ -197,18 +197,17 @@ def report(folder: Path, out: Path, options: argparse.Namespace, log: Log = prin
     if not folder.is_dir():  # or `staged` would make it
         raise ValueError(f"{folder}: there is no such folder of runs")
     with staged(out) as stage:
-        runs = load(folder, options.data)
+        runs, tables = load(folder, options.data), list[Table]()
+        if len(runs.evaluations):
+            from analysis.evaluations import read_all, write_page  # imports matplotlib
+
+            if answers := read_all(runs):
+                tables = write_page(runs, answers, stage / EVALUATIONS, _formats(options))
         if not len(runs.results) and not len(runs.evaluations):
             others = f"; left out: {runs.skipped[0]}" if runs.skipped else ""
             raise ValueError(f"{folder}: no finished run{others}")
         if options.select:
             runs = select_runs(runs, options.select)
-        tables = list[Table]()
-        if len(runs.evaluations):
-            from analysis.evaluations import read_all, write_page  # imports matplotlib
-
-            answers = read_all(runs)
-            tables = write_page(runs, answers, stage / EVALUATIONS, _formats(options))
         content = build(runs, stage, options, log) if len(runs.results) else ReportContent(runs, skipped=runs.skipped)
         content.evaluations = tables
         write_files(content, stage)

@@ -84,6 +84,12 @@ def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
     driver.quit()
 
 
+@pytest.fixture
+def no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages without the best unbound rule: fitting all of them takes seconds."""
+    monkeypatch.setattr(browse, "dataset_baselines", lambda _: [])
+
+
 def complaints(driver: webdriver.Chrome) -> list[str]:
     """What the console said since it was last asked."""
     return [entry["message"] for entry in driver.get_log("browser")]  # type: ignore[no-untyped-call]
@@ -425,6 +431,7 @@ def test_couples_stand_side_by_side_the_true_one_first(task: str, datasets: dict
     assert boxes[0]["top"] == boxes[1]["top"] and boxes[0]["right"] <= boxes[1]["left"]
 
 
+@pytest.mark.usefixtures("no_rules")
 def test_couples_across_files_and_in_a_sample_are_whole(tmp_path: Path) -> None:
     """Files of an odd number of rows cut couples in two."""
     config = TASKS["comparison"]
@@ -438,6 +445,7 @@ def test_couples_across_files_and_in_a_sample_are_whole(tmp_path: Path) -> None:
     assert len(embedded(browse.page(tmp_path / "d", 1))["examples"]) == 4
 
 
+@pytest.mark.usefixtures("no_rules")
 def test_data_without_couples_offer_none(tmp_path: Path, open_page: Open) -> None:
     folder = written(tmp_path / "mixed", TASKS["cardinality"], "original")
     for name in ("dataset.json", "README.md"):
@@ -486,6 +494,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.usefixtures("no_rules")
 def test_hostile_text_is_shown_and_does_nothing(tmp_path: Path, open_page: Open) -> None:
     folder = written(
         tmp_path / "<img src=x onerror=window.hacked=3> {{data}} &amp;", TASKS["cardinality"], "imagefolder"
@@ -575,6 +584,7 @@ def test_numbers_can_be_read_on_every_step_of_the_scale(
 # Other worlds and layouts ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("no_rules")
 def test_wide_worlds(tmp_path: Path, open_page: Open) -> None:
     count, world = Count(train=300, validation=0, test_ind=0, test_ood=0), World(columns=26, rows=30)
     config = Spatiality(count=count, world=world, image=Image(cell=8))
@@ -591,6 +601,7 @@ def test_wide_worlds(tmp_path: Path, open_page: Open) -> None:
     assert f"has {wanted[left_out]} such examples" in driver.find_element(By.ID, "cards").text
 
 
+@pytest.mark.usefixtures("no_rules")
 @pytest.mark.parametrize("query_by", ["colour", "both"])
 def test_attributes_keep_the_order_of_the_world(query_by: str, tmp_path: Path) -> None:
     count = Count(train=800, validation=0, test_ind=0, test_ood=800)
@@ -609,6 +620,7 @@ def test_axes_without_end_are_not_drawn() -> None:
     assert len(drawn["rows"]) == browse.LONGEST and drawn["columns"] == ["1"]
 
 
+@pytest.mark.usefixtures("no_rules")
 def test_all_layouts_give_the_same_examples_and_counts(datasets: dict[str, Path], tmp_path: Path) -> None:
     wanted = embedded(browse.page(datasets["quantifiers"], 20))
     for layout in LAYOUTS:
@@ -618,6 +630,7 @@ def test_all_layouts_give_the_same_examples_and_counts(datasets: dict[str, Path]
         assert [[e[n] for n in same] for e in shown["examples"]] == [[e[n] for n in same] for e in wanted["examples"]]
 
 
+@pytest.mark.usefixtures("no_rules")
 def test_published_layout_without_a_manifest(tmp_path: Path, open_page: Open) -> None:
     folder = written(tmp_path / "published", TASKS["comparison"], "original")
     wanted = embedded(browse.page(folder))
@@ -634,6 +647,7 @@ def test_published_layout_without_a_manifest(tmp_path: Path, open_page: Open) ->
     assert driver.execute_script("return [...document.images].every((i) => i.naturalWidth === 96)")
 
 
+@pytest.mark.usefixtures("no_rules")
 def test_pairs_on_both_sides_are_pointed_out(tmp_path: Path, open_page: Open) -> None:
     folder = written(tmp_path / "leaky", TASKS["cardinality"])
     shutil.copy(folder / "train-00000-of-00001.parquet", folder / "test_ood-00000-of-00001.parquet")
@@ -659,6 +673,7 @@ def test_the_sample_is_spread_over_pairs_and_answers() -> None:
         assert len(set(chosen)) == 40 and all(shown[kind] >= min(count, most - 1) for kind, count in there.items())
 
 
+@pytest.mark.usefixtures("no_rules")
 def test_the_same_seed_gives_the_same_page(datasets: dict[str, Path]) -> None:
     first = browse.page(datasets["spatiality"], 30, seed=3)
     assert browse.page(datasets["spatiality"], 30, seed=3) == first
@@ -680,6 +695,7 @@ def test_large_and_jpeg_pictures_become_small_pngs() -> None:
         assert small.convert("RGB").getpixel((20, 20)) != small.convert("RGB").getpixel((300, 20))
 
 
+@pytest.mark.usefixtures("no_rules")
 def test_an_earlier_page_is_replaced_and_nothing_else(datasets: dict[str, Path], tmp_path: Path) -> None:
     folder = str(datasets["spatiality"])
     out = tmp_path / "a page, with ~ = ().html"
@@ -744,6 +760,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
 }
 
 
+@pytest.mark.usefixtures("no_rules")
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damage_is_one_line_and_leaves_no_page(damage: str, datasets: dict[str, Path], tmp_path: Path) -> None:
     folder = tmp_path / "data"

@@ -322,8 +322,9 @@ def test_another_call_keeps_the_scores_of_earlier_ones(
 def test_two_datasets_have_two_lines_in_the_report(
     data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from analysis.evaluations import accuracy_table, distinguished
+    from analysis.evaluations import distinguished
     from analysis.runs import load
+    from analysis.tables.evaluations import accuracy_table
 
     other = tmp_path / "data" / "cardinality"
     config = replace(TASKS["cardinality"].Config(), count=COUNT, image=Image(cell=24), seed=1)
@@ -462,7 +463,10 @@ def test_the_command_prints_a_table(data: dict[str, Path], tmp_path: Path, capsy
 
 
 def test_the_report_shows_scores_losses_and_replies(
-    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     from analysis.evaluations import distinguished, losses
     from analysis.report import main as report
@@ -496,6 +500,12 @@ def test_the_report_shows_scores_losses_and_replies(
     assert losses(frame)["seeing"].sum() > 0
     replies = json.loads(page.partition('id="data">')[2].partition("</script>")[0])["replies"]
     assert {reply["outcome"] for reply in replies} >= {"right", "wrong"}
+    damaged = next(path for path in tmp_path.glob("*/answers.jsonl"))
+    damaged.write_text("junk\n")
+    capsys.readouterr()
+    report([str(tmp_path)])
+    said = capsys.readouterr().out
+    assert f"left out: {damaged}: line 1" in said and "6 results of evaluated models" in said
 
 
 def test_a_real_server(data: dict[str, Path], tmp_path: Path) -> None:
