@@ -15,11 +15,9 @@ from typing import Any
 import numpy as np
 
 from train.results.answers import AnswerRecord
-from train.results.scores import LEVEL, bootstrap_counts, couple_scores, percentile_interval
+from train.results.scores import LEVEL, bootstrap_counts, couple_scores, percentile_interval, resample
 from travlr.questions import Outcome, summary
 from travlr.questions.objects import ObjectErrors
-
-RESAMPLED = 200  # resamples of object scores that are in memory at a time
 
 
 @dataclass(frozen=True)
@@ -104,12 +102,8 @@ def _object_f1(outcomes: Sequence[Outcome], scenes: np.ndarray) -> np.ndarray:
     sums = np.array([_object_counts(o.objects) for o in outcomes if o.objects is not None])  # (N, 2)
     clusters = np.unique(scenes, return_inverse=True)[1]
     totals = np.stack([np.bincount(clusters, column) for column in sums.T], axis=1)  # (scenes, 2)
-    generator, count = np.random.default_rng(0), len(totals)
-    values = []
-    for _ in range(1000 // RESAMPLED):
-        drawn = generator.multinomial(count, np.full(count, 1 / count), RESAMPLED) @ totals
-        values.append(100 * drawn[:, 0] / np.maximum(drawn[:, 1], 1))
-    return np.concatenate(values)
+    drawn = resample(*np.unique(totals, axis=0, return_counts=True))
+    return np.asarray(100 * drawn[:, 0] / np.maximum(drawn[:, 1], 1))
 
 
 def _object_counts(errors: ObjectErrors) -> tuple[int, int]:

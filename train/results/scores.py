@@ -98,6 +98,11 @@ def bootstrap_counts(codes: np.ndarray, kinds: int, clusters: np.ndarray | None 
         names, place = np.unique(clusters, return_inverse=True)
         counts = np.bincount(place * kinds + codes, minlength=len(names) * kinds).reshape(-1, kinds)
         patterns, times = np.unique(counts, axis=0, return_counts=True)
+    return resample(patterns, times, seed)
+
+
+def resample(patterns: np.ndarray, times: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Sums (1000, K) over bootstrap resamples of clusters; patterns (P, K): their numbers, each so many times (P,)."""
     total = int(times.sum())
     draws = np.random.default_rng(seed).multinomial(total, times / total, size=RESAMPLES)
     return np.asarray(draws @ patterns)
