@@ -117,12 +117,10 @@ def mcnemar(first_only: int, second_only: int) -> float:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """p-values adjusted for how many they are (Holm 1979): a level then bounds the chance of any false find."""
-    found = [0.0] * len(p_values)
-    largest = 0.0
-    for rank, place in enumerate(np.argsort(p_values, kind="stable").tolist()):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
-        found[place] = largest
-    return found
+    found, order = np.empty(len(p_values)), np.argsort(p_values, kind="stable")
+    scaled = np.asarray(p_values)[order] * np.arange(len(order), 0, -1)
+    found[order] = np.minimum(1.0, np.maximum.accumulate(scaled))
+    return found.tolist()
 
 
 # Two test settings of one run ----------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ def test_bootstrap_of_clusters_is_that_of_drawing_them_one_by_one() -> None:
     second = logits(answers, 0.7, RANDOM)
     found = paired(answers, first, second, scenes)
     draws = []
-    for _ in range(800):
+    for _ in range(400):
         rows = np.concatenate([np.flatnonzero(scenes == scene) for scene in RANDOM.integers(0, 60, 60)])
         draws.append(macro(answers[rows], first[rows]) - macro(answers[rows], second[rows]))
     low, high = np.percentile(draws, [2.5, 97.5])
