@@ -166,13 +166,12 @@ def each_panel(panels: Sequence[Sequence[Axes]], places: Iterable[T]) -> Iterato
     return zip(flat, shown, strict=False)
 
 
-def label_outside(panels: Sequence[Sequence[Axes]], across: str, up: str, each_row: bool = False) -> None:
-    """Label the axes of panels that share them: below the last row (or each row), and left of the first column."""
+def label_outside(panels: Sequence[Sequence[Axes]], across: str, up: str) -> None:
+    """Label the axes of panels that share them: below the last row, and left of the first column."""
     for row in panels:
         for axes in row:
-            first, last = axes is row[0], each_row or row is panels[-1]
-            label_axes(axes, "", across if last else "", up if first else "")
-            if not first:
+            label_axes(axes, "", across if row is panels[-1] else "", up if axes is row[0] else "")
+            if axes is not row[0]:
                 axes.set_yticklabels([])
 
 

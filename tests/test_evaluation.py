@@ -20,7 +20,7 @@ from render.image import IMAGE_STYLES
 from render.text import CAPTION_STYLES
 from tests import oracle, tiny_chat
 from tests.chat_server import ChatServer, text_and_picture
-from tests.helpers import wait_for
+from tests.helpers import generated, page_data, wait_for
 from tests.oracle import answer
 from train.results.answers import ANSWERS, read_answers
 from train.results.store import read_results
@@ -33,7 +33,6 @@ from train.vlm.requests import Reply, Request
 from travlr import cli
 from travlr.config import Count, Image
 from travlr.dataset import open_dataset
-from travlr.generate import GenerateArguments, generate_dataset
 from travlr.questions import FORMS, PROMPTS
 from travlr.tasks import TASKS
 
@@ -44,10 +43,8 @@ COUNT = Count(train=200, validation=20, test_ind=20, test_ood=20)
 def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A small dataset of each task."""
     folder = tmp_path_factory.mktemp("data")
-    for name, task in TASKS.items():
-        job = GenerateArguments(out=str(folder / name), workers=1)
-        generate_dataset(replace(task.Config(), count=COUNT, image=Image(cell=24)), job, log=lambda _: None)
-    return {name: folder / name for name in TASKS}
+    image = Image(cell=24)
+    return {name: generated(folder / name, task.Config(count=COUNT, image=image)) for name, task in TASKS.items()}
 
 
 class Scripted:
@@ -328,7 +325,7 @@ def test_two_datasets_have_two_lines_in_the_report(
 
     other = tmp_path / "data" / "cardinality"
     config = replace(TASKS["cardinality"].Config(), count=COUNT, image=Image(cell=24), seed=1)
-    generate_dataset(config, GenerateArguments(out=str(other), workers=1), log=lambda _: None)
+    generated(other, config)
     for folder in (data["cardinality"], other):
         ask(monkeypatch, Scripted(answer), folder, tmp_path / "runs", setting=["caption"], limit=4)
     table = accuracy_table(distinguished(load(tmp_path / "runs").evaluations))
@@ -498,7 +495,7 @@ def test_the_report_shows_scores_losses_and_replies(
         assert line["image"] + line["seeing"] + line["using"] + line["reasoning"] == pytest.approx(100)
         assert line["gap"] == 0
     assert losses(frame)["seeing"].sum() > 0
-    replies = json.loads(page.partition('id="data">')[2].partition("</script>")[0])["replies"]
+    replies = page_data(page)["replies"]
     assert {reply["outcome"] for reply in replies} >= {"right", "wrong"}
     damaged = next(path for path in tmp_path.glob("*/answers.jsonl"))
     damaged.write_text("junk\n")

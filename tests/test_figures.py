@@ -22,10 +22,9 @@ from analysis.paper import BIMODAL
 from analysis.runs import examples_of
 from splits import CARDINALITY
 from tests.grid import Accuracy, make_run
-from tests.helpers import hashes
+from tests.helpers import generated, hashes
 from train.results.store import canonical
 from travlr.config import Count, Image
-from travlr.generate import GenerateArguments, generate_dataset
 from travlr.tasks import TASKS
 
 COUNTS = {"train": 300, "validation": 0, "test_ind": 300, "test_ood": 300}
@@ -37,8 +36,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """A run of each task in each of two settings, and runs on parts of the train split of cardinality."""
     base = tmp_path_factory.mktemp("figures")
     for task in TASKS:
-        config = TASKS[task].Config(count=Count(**COUNTS), image=Image(cell=8))
-        generate_dataset(config, GenerateArguments(str(base / task), workers=1), log=lambda _: None)
+        generated(base / task, TASKS[task].Config(count=Count(**COUNTS), image=Image(cell=8)))
         for setting in ("image", "caption"):
             make_run(base / "runs", base / task, right_in(setting), setting=setting)
     for part in SIZES:

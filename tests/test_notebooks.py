@@ -13,9 +13,8 @@ import pytest
 from nbclient import NotebookClient
 
 from tests.grid import make_run
-from tests.helpers import ROOT
+from tests.helpers import ROOT, generated
 from travlr.config import Count, Image
-from travlr.generate import GenerateArguments, generate_dataset
 from travlr.tasks import TASKS
 
 FOLDER = ROOT / "analysis" / "notebooks"
@@ -27,9 +26,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A made-up run on a small dataset of each task, and a second one of cardinality."""
     place = tmp_path_factory.mktemp("notebooks")
     count = Count(train=60, validation=20, test_ind=64, test_ood=64)
-    for task, config in ((name, task.Config) for name, task in TASKS.items()):
-        job = GenerateArguments(out=str(place / task), workers=1)
-        generate_dataset(config(count=count, image=Image(cell=16)), job, log=lambda line: None)
+    for task in TASKS:
+        generated(place / task, TASKS[task].Config(count=count, image=Image(cell=16)))
         for setting in ("caption", "image")[: 1 + (task == "cardinality")]:
             make_run(place / "runs", place / task, lambda *_: 0.7, setting=setting)
     return place / "runs"

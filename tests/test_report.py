@@ -28,7 +28,7 @@ from analysis.layout import Cell, Table
 from analysis.paper import BIMODAL, SPLITS, TEXT_ONLY
 from analysis.tables import TABLES, overview
 from tests.grid import make_run
-from tests.helpers import ROOT, called, one_line
+from tests.helpers import ROOT, called, generated, one_line, page_data
 from tests.test_browse import Open, chrome, open_page, until  # noqa: F401
 from tests.test_tables import like_table2, made, runs_of
 from train.results.columns import TEST_SETTINGS
@@ -36,17 +36,11 @@ from train.results.predictions import PREDICTIONS
 from train.results.store import read_config
 from travlr import Cardinality, Spatiality, cli
 from travlr.config import Count, Image
-from travlr.generate import GenerateArguments, generate_dataset
 from travlr.tasks import PAPER
 
 COUNT = Count(train=60, validation=20, test_ind=56, test_ood=64)
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><b>&amp;"
 LIMIT = 12  # errors of each run
-
-
-def written(folder: Path, config: Any) -> Path:
-    generate_dataset(config, GenerateArguments(str(folder), workers=1), log=lambda _: None)
-    return folder
 
 
 def hostile(folder: Path) -> None:
@@ -64,8 +58,8 @@ def hostile(folder: Path) -> None:
 def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Five runs on two datasets, one of them hostile; beside them what a report has to leave out."""
     place = tmp_path_factory.mktemp("grid")
-    cardinality = written(place / "cardinality", Cardinality(count=COUNT, image=Image(cell=8)))
-    spatiality = written(place / "spatiality", Spatiality(count=COUNT, image=Image(cell=8)))
+    cardinality = generated(place / "cardinality", Cardinality(count=COUNT, image=Image(cell=8)))
+    spatiality = generated(place / "spatiality", Spatiality(count=COUNT, image=Image(cell=8)))
     hostile(cardinality)
     runs = place / "runs"
     for model, setting, data, seed in (
@@ -104,6 +98,10 @@ def few_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "FIGURES", {name: figures.FIGURES[name] for name in ("cells", "subsets")})
 
 
+def embedded(page: Path) -> Any:
+    return page_data(page.read_text())
+
+
 def files(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
@@ -111,7 +109,7 @@ def files(folder: Path) -> dict[str, bytes]:
 # Files ---------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_written(report: Path, grid: Path) -> None:
+def test_what_is_generated(report: Path, grid: Path) -> None:
     found = files(report)
     tables = {Path(name).stem for name in found if name.startswith("tables/")}
     assert {"table2", "table3", "table6", "table8", "transfer", "text_only"} <= tables
@@ -185,7 +183,7 @@ def test_a_report_that_breaks_off_leaves_nothing(error: type[BaseException], gri
 @pytest.mark.usefixtures("few_figures")
 def test_what_cannot_be_read_is_a_line_each(grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = tmp_path / "runs"
-    moved = written(tmp_path / "moved", Cardinality(seed=1, count=COUNT, image=Image(cell=8)))
+    moved = generated(tmp_path / "moved", Cardinality(seed=1, count=COUNT, image=Image(cell=8)))
     good, no_data, damaged, unfinished, newer = (
         make_run(runs, data, lambda *_: 0.9, model=model, seed=seed)
         for model, data, seed in (
@@ -449,11 +447,6 @@ def test_a_score_leads_to_its_errors(report: Path, grid: Path, open_page: Open) 
 
 
 # The errors of the page ----------------------------------------------------------------------------------------------
-
-
-def embedded(page: Path) -> dict[str, Any]:
-    text = page.read_text()
-    return json.loads(text.partition('<script type="application/json" id="data">')[2].partition("</script>")[0])
 
 
 def wrong_answers(grid: Path) -> tuple[pd.DataFrame, int]:
