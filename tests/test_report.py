@@ -109,7 +109,7 @@ def files(folder: Path) -> dict[str, bytes]:
 # Files ---------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_generated(report: Path, grid: Path) -> None:
+def test_what_is_written(report: Path, grid: Path) -> None:
     found = files(report)
     tables = {Path(name).stem for name in found if name.startswith("tables/")}
     assert {"table2", "table3", "table6", "table8", "transfer", "text_only"} <= tables
