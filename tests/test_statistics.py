@@ -101,13 +101,6 @@ def test_equal_predictions_leave_room_for_a_difference_unseen() -> None:
     assert found.interval_high == pytest.approx(100 * (1 - 0.025 ** (1 / 100))) == -found.interval_low
 
 
-@pytest.mark.parametrize("sizes", [(3, 2, 3), (0, 0, 0)])
-def test_paired_refuses_what_does_not_fit(sizes: tuple[int, int, int]) -> None:
-    answers, first, second = (np.ones(size) for size in sizes)
-    with pytest.raises(ValueError, match="needs \\(N,\\) of each and N of at least 1"):
-        paired(answers, first, second)
-
-
 def test_what_is_no_number_is_refused() -> None:
     with pytest.raises(ValueError, match="1 of 3 logits are not numbers"):
         paired(np.ones(3, bool), np.ones(3), np.array([1.0, np.nan, 1.0]))
