@@ -1,4 +1,4 @@
-"""Tables 3, 6, 8 and 9: datasets, run times, parameters, and training further on a few examples."""
+"""Tables 3, 6 and 8: datasets, run times, parameters."""
 
 from __future__ import annotations
 
@@ -9,24 +9,21 @@ from typing import Any
 import numpy as np
 
 from analysis import paper
-from analysis.averages import RunSummary, SeedAverage, or_nan, run_summaries, weights_of
+from analysis.averages import RunSummary, or_nan, run_summaries, weights_of
 from analysis.layout import BLANK, Cell, Table
 from analysis.paper import LEGEND, LETTERS, MODEL_NAMES, TEXT_ONLY
 from analysis.runs import Runs
 from analysis.tables.builder import (
-    LONG_SETTINGS,
     OURS,
     TableBuilder,
     model_name,
     number_cell,
     runs_of,
-    score_cell,
     size_text,
     source_cell,
     with_traits,
 )
 from train.results.columns import TEST_SETTINGS
-from train.results.scores import TEST
 from travlr.tasks import PAPER
 
 
@@ -159,62 +156,3 @@ def table8(runs: Runs) -> Table:
     heads = [("", name) for name in ("Model", "Size", "Source", "Parameters, M", "Paper's, M")]
     notes = ["Only size=base has the published architectures. Volta: the controlled ones."]
     return builder.table("table8", "Table 8. Trainable parameters, millions", heads, notes, chosen, runs)
-
-
-def few_shot(runs: Runs) -> Table:
-    """Table 9 and section 4.2: trained further on a few examples of the modality that had not been seen, and tested in
-    it; before and after."""
-    builder, every = TableBuilder(), run_summaries(runs)
-    by_run = {str(run.info["run"]): run for run in every}
-    firsts = {str(run.info["name"]): by_run.get(str(run.settings.get("start"))) for run in every}
-    chosen: dict[tuple[str, str, str, str, int], list[RunSummary]] = {key: [] for key in paper.TABLE_9}
-    for run in every:
-        info, first = run.info, firsts[run.info["name"]]
-        known = info["task"] in PAPER and info["model"] in MODEL_NAMES and run.settings.get("start")
-        if known and (first is None or first.info["setting"] != info["setting"]):
-            other = {"image": "caption", "caption": "image"}.get(info["setting"], "unknown")
-            seen = str(first.info["setting"]) if first else other
-            chosen.setdefault((seen, info["setting"], info["task"], info["model"], info["seed"]), []).append(run)
-    names = ("seen", "trained_further_in", "task", "model", "seed")
-    for place, found in chosen.items():
-        for mark, key, alike in builder.variants(found, dict(zip(names, place, strict=True)), ("start",)):
-            for run_or_none in alike or (None,):
-                _few_shot_line(builder, mark, key, run_or_none, firsts)
-    heads = [("", name) for name in ("Setting", "Task", "Model", "Seed", "Source")]
-    columns = [*heads, ("OOD", "Before"), ("OOD", "After"), ("InD", "After"), ("", "Above random in the paper")]
-    title = (
-        "Table 9. Macro-F1 in the modality that was not seen, before and after training further on few examples of it"
-    )
-    notes = [
-        f"Underlined: above random ({TEST}). The paper prints no scores here and says that none came above random."
-    ]
-    used = [run for found in chosen.values() for run in found]
-    return builder.table("few_shot", title, columns, notes, used, runs)
-
-
-def _few_shot_line(
-    builder: TableBuilder,
-    mark: str,
-    key: dict[str, Any],
-    run: RunSummary | None,
-    firsts: Mapping[str, RunSummary | None],
-) -> None:
-    seen, setting, task, model, seed, _ = key.values()
-    first = firsts[run.info["name"]] if run else None
-    before, after = SeedAverage([first] if first else []), SeedAverage([run] if run else [])
-    places = ((before, "test_ood"), (after, "test_ood"), (after, "test_ind"))
-    scores = [found.score(setting, split) for found, split in places]
-    # A single run, so no mean could hide one that is not above random.
-    above = [found.above_random(setting, split) for found, split in places]
-    cells = [replace(score_cell(one, above=is_above), value=None) for one, is_above in zip(scores, above, strict=True)]
-    published = "no" if (seen, setting, task, model, seed) in paper.TABLE_9 else ""
-    labels = (f"{LONG_SETTINGS.get(seen, seen)} to {LONG_SETTINGS.get(setting, setting)}", LETTERS[task])
-    source = source_cell([run] if run else [])
-    builder.add([*labels, MODEL_NAMES[model] + mark, str(seed), source, *cells, published])
-    about = {name: run.info[name] if run else None for name in ("train_examples", "unlabelled_examples")}
-    names = ("before_test_ood", "after_test_ood", "after_test_ind")
-    record = (
-        key | {"weights": run.weights if run else None} | about | dict(zip(names, map(or_nan, scores), strict=True))
-    )
-    record |= {"above_random": above[1] if run else None, "paper_above_random": False if published else None}
-    builder.data.append(record)

@@ -1,14 +1,14 @@
-"""Table 2, and what is printed in its form: text-only models, frozen ones, subsets, transfer."""
+"""Table 2, and what is printed in its form: text-only models, frozen ones, subsets, transfer; and Table 9."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from analysis.averages import RunSummary, SeedAverage, minus, or_nan, variants
+from analysis.averages import RunSummary, SeedAverage, minus, or_nan, run_summaries, variants
 from analysis.layout import Cell, Table
-from analysis.paper import BIMODAL, LEGEND, LETTERS, MODEL_NAMES, SPLITS, TEXT_ONLY, Published, published
+from analysis.paper import BIMODAL, LEGEND, LETTERS, MODEL_NAMES, SPLITS, TABLE_9, TEXT_ONLY, Published, published
 from analysis.runs import Runs
 from analysis.tables.builder import (
     LABEL_COLUMNS,
@@ -23,6 +23,7 @@ from analysis.tables.builder import (
     with_traits,
 )
 from train.results.columns import TEST_SETTINGS
+from train.results.scores import TEST
 from travlr.tasks import PAPER
 
 
@@ -220,3 +221,62 @@ def _help(run: RunSummary) -> tuple[int, bool]:
 def _help_text(steps: int, consistency: bool) -> str:
     methods = [f"reader, {steps:,} steps"] * bool(steps) + ["consistency"] * consistency
     return " and ".join(methods) or "none"
+
+
+def few_shot(runs: Runs) -> Table:
+    """Table 9 and section 4.2: trained further on a few examples of the modality that had not been seen, and tested in
+    it; before and after."""
+    builder, every = TableBuilder(), run_summaries(runs)
+    by_run = {str(run.info["run"]): run for run in every}
+    firsts = {str(run.info["name"]): by_run.get(str(run.settings.get("start"))) for run in every}
+    chosen: dict[tuple[str, str, str, str, int], list[RunSummary]] = {key: [] for key in TABLE_9}
+    for run in every:
+        info, first = run.info, firsts[run.info["name"]]
+        known = info["task"] in PAPER and info["model"] in MODEL_NAMES and run.settings.get("start")
+        if known and (first is None or first.info["setting"] != info["setting"]):
+            other = {"image": "caption", "caption": "image"}.get(info["setting"], "unknown")
+            seen = str(first.info["setting"]) if first else other
+            chosen.setdefault((seen, info["setting"], info["task"], info["model"], info["seed"]), []).append(run)
+    names = ("seen", "trained_further_in", "task", "model", "seed")
+    for place, found in chosen.items():
+        for mark, key, alike in builder.variants(found, dict(zip(names, place, strict=True)), ("start",)):
+            for run_or_none in alike or (None,):
+                _few_shot_line(builder, mark, key, run_or_none, firsts)
+    heads = [("", name) for name in ("Setting", "Task", "Model", "Seed", "Source")]
+    columns = [*heads, ("OOD", "Before"), ("OOD", "After"), ("InD", "After"), ("", "Above random in the paper")]
+    title = (
+        "Table 9. Macro-F1 in the modality that was not seen, before and after training further on few examples of it"
+    )
+    notes = [
+        f"Underlined: above random ({TEST}). The paper prints no scores here and says that none came above random."
+    ]
+    used = [run for found in chosen.values() for run in found]
+    return builder.table("few_shot", title, columns, notes, used, runs)
+
+
+def _few_shot_line(
+    builder: TableBuilder,
+    mark: str,
+    key: dict[str, Any],
+    run: RunSummary | None,
+    firsts: Mapping[str, RunSummary | None],
+) -> None:
+    seen, setting, task, model, seed, _ = key.values()
+    first = firsts[run.info["name"]] if run else None
+    before, after = SeedAverage([first] if first else []), SeedAverage([run] if run else [])
+    places = ((before, "test_ood"), (after, "test_ood"), (after, "test_ind"))
+    scores = [found.score(setting, split) for found, split in places]
+    # A single run, so no mean could hide one that is not above random.
+    above = [found.above_random(setting, split) for found, split in places]
+    cells = [replace(score_cell(one, above=is_above), value=None) for one, is_above in zip(scores, above, strict=True)]
+    published = "no" if (seen, setting, task, model, seed) in TABLE_9 else ""
+    labels = (f"{LONG_SETTINGS.get(seen, seen)} to {LONG_SETTINGS.get(setting, setting)}", LETTERS[task])
+    source = source_cell([run] if run else [])
+    builder.add([*labels, MODEL_NAMES[model] + mark, str(seed), source, *cells, published])
+    about = {name: run.info[name] if run else None for name in ("train_examples", "unlabelled_examples")}
+    names = ("before_test_ood", "after_test_ood", "after_test_ind")
+    record = (
+        key | {"weights": run.weights if run else None} | about | dict(zip(names, map(or_nan, scores), strict=True))
+    )
+    record |= {"above_random": above[1] if run else None, "paper_above_random": False if published else None}
+    builder.data.append(record)
