@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -95,22 +95,19 @@ def agreement(predictions: pd.DataFrame) -> pd.DataFrame:
     examples, count, percent, low, high, and `independent`, the percent if they were independent.
     """
     found = []
-    columns = ["split", "test_setting", "row", "scene", "right"]
-    for split, frame in predictions[columns].groupby("split", observed=True):
+    for split, frame in predictions.groupby("split", observed=True):
         image, caption = (frame[frame["test_setting"] == name].set_index("row") for name in ("image", "caption"))
-        both = image[["scene", "right"]].join(caption["right"].rename("other"), how="inner")
+        both = image[["scene", "right"]].join(caption["right"].rename("other"), how="inner").assign(split=split)
         one, other = both["right"].to_numpy(), both["other"].to_numpy(dtype=bool)
         a, b = (np.mean(side) if len(both) else 0.0 for side in (one, other))
         of_outcome = (one & other, ~one & ~other, one & ~other, ~one & other)
         chances = (a * b, (1 - a) * (1 - b), a * (1 - b), (1 - a) * b)
         for outcome, hits, chance in zip(OUTCOMES, of_outcome, chances, strict=True):
-            row = shares(both.assign(split=split), ["split"], hits, "count")
-            found.append(row.assign(outcome=outcome, independent=100 * chance))
-    table = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=["examples"])
+            found.append(shares(both, ["split"], hits, "count").assign(outcome=outcome, independent=100 * chance))
+    table = pd.concat(found, ignore_index=True) if found else pd.DataFrame()
     if not len(table):
         raise ValueError("agreement: no example was answered from image and from caption; test the run in both")
-    columns = ["split", "outcome", "examples", "count", "percent", "low", "high", "independent"]
-    return table[columns]
+    return table[["split", "outcome", "examples", "count", "percent", "low", "high", "independent"]]
 
 
 def calibration(predictions: pd.DataFrame) -> pd.DataFrame:
@@ -152,29 +149,17 @@ def by_size(results: pd.DataFrame) -> pd.DataFrame:
     """
     rows = results[results["own"].fillna(False).astype(bool) & results["config"].notna()].copy()
     free = ("training.examples", "training.stream")
-    rows["streamed"] = _map_configs(rows, lambda config: bool(config.get("training.stream")))
+    rows["streamed"] = _setting(rows, "training.stream")
     lines = run_labels(rows, free)
-    sizes = rows[~rows["streamed"].astype(bool)].groupby(lines)["train_examples"].nunique()
+    sizes = rows[~rows["streamed"]].groupby(lines)["train_examples"].nunique()
     rows = rows[lines.isin(sizes.index[sizes > 1])].copy()
     if not len(rows):
         raise ValueError("no runs that differ in their training-set size alone: train some with experiment=subsets")
     rows["label"] = run_labels(rows, free)  # what those differ in that are left
     rows = rows.rename(columns={"interval_low": "low", "interval_high": "high"})
-    columns = [
-        "task",
-        "setting",
-        "split",
-        "label",
-        "train_examples",
-        "streamed",
-        "seed",
-        "name",
-        "macro_f1",
-        "low",
-        "high",
-    ]
-    found = rows[[*columns, *(f"floor_{name}" for name in BASELINES)]]
-    return found.sort_values(columns[:7], ignore_index=True)
+    order = ["task", "setting", "split", "label", "train_examples", "streamed", "seed"]
+    columns = [*order, "name", "macro_f1", "low", "high", *(f"floor_{name}" for name in BASELINES)]
+    return rows[columns].sort_values(order, ignore_index=True)
 
 
 def transfer(results: pd.DataFrame) -> pd.DataFrame:
@@ -187,7 +172,7 @@ def transfer(results: pd.DataFrame) -> pd.DataFrame:
     least and greatest score where there are several.
     """
     rows = results[results["config"].notna()].copy()
-    rows = rows[~_map_configs(rows, lambda config: bool(config.get("start"))).astype(bool)]
+    rows = rows[~_setting(rows, "start")]
     if not len(rows):
         raise ValueError("no runs to draw that were trained in one setting alone: choose others")
     rows["label"] = run_labels(rows)
@@ -203,13 +188,7 @@ def transfer(results: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, columns=columns)
 
 
-LABEL_SETTINGS = (
-    "seed",
-    "model",
-    "size",
-    "setting",
-    "task",
-)  # settings that runs are called by, whatever else they differ in
+LABEL_SETTINGS = ("seed", "model", "size", "setting", "task")  # by which runs are called, whatever else they differ in
 
 
 def run_labels(rows: pd.DataFrame, but: Sequence[str] = ()) -> pd.Series:
@@ -233,9 +212,8 @@ def distinguishing_settings(rows: pd.DataFrame, but: Sequence[str] = ()) -> pd.S
         apart = differing_settings(settings)
         usual = {name: _most_common([one[name] for one in apart], defaults.get(name)) for name in apart[0]}
         for config, one in zip(configs, apart, strict=True):
-            found[config] = settings_text(
-                {name: value for name, value in one.items() if json.dumps(value) != usual[name]}
-            )
+            unusual = {name: value for name, value in one.items() if json.dumps(value) != usual[name]}
+            found[config] = settings_text(unusual)
     return pd.Series([found.get(config, "") for config in rows["config"]], rows.index, "str")
 
 
@@ -250,11 +228,10 @@ def _most_common(values: Sequence[Any], default: Any) -> str:
     return usual if usual in counted else max(sorted(counted), key=lambda text: counted[text])
 
 
-def _map_configs(rows: pd.DataFrame, function: Callable[[dict[str, Any]], Any]) -> pd.Series:
-    """A function of the flat config of each row; of each config once."""
-    return rows["config"].map(
-        {config: function(flat_settings(json.loads(config))) for config in rows["config"].unique()}
-    )
+def _setting(rows: pd.DataFrame, name: str) -> pd.Series:
+    """Whether the config of each row has a value for a setting."""
+    known = {text: bool(flat_settings(json.loads(text)).get(name)) for text in rows["config"].unique()}
+    return rows["config"].map(known).astype(bool)
 
 
 def losses(curves: Mapping[str, pd.DataFrame], results: pd.DataFrame) -> pd.DataFrame:
@@ -294,14 +271,11 @@ def _batch_and_epochs(info: pd.Series) -> tuple[float, float]:
     if training.get("stream", True) or pd.isna(info["train_examples"]) or np.isnan(batch):
         return batch * accumulate, np.nan
     examples = int(info["train_examples"])
-    return batch * accumulate, 1 / max(
-        1, examples // min(batch, examples) // accumulate
-    )  # as train/learning/batches.py counts
+    steps = examples // min(batch, examples) // accumulate  # of an epoch, as train/learning/batches.py counts
+    return batch * accumulate, 1 / max(1, steps)
 
 
 def pair_counts(examples: pd.DataFrame) -> pd.DataFrame:
     """How many examples of each split show each pair (figures 8-14): split, kind, x, y, pair, examples."""
-    if not len(examples):
-        raise ValueError("no examples to count: give those of a dataset's splits")
     grouped = examples.groupby(PAIR_COLUMNS, observed=True, sort=True, dropna=False)
     return grouped.size().rename("examples").reset_index()

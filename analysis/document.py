@@ -25,7 +25,7 @@ from analysis.runs import Runs, in_order
 from train.config import ARCHITECTURES, SETTINGS
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS, main_test_setting
 from train.results.tables import differing_settings, value_text
-from travlr.browse import filled
+from travlr.browse import filled, with_shared
 from travlr.tasks import TASKS
 
 EVALUATED = ' Models that evaluate.py has asked: <a href="evaluations.html">evaluations</a>.'
@@ -160,6 +160,12 @@ def html_page(report: ReportContent) -> str:
         runs=_runs(run_summaries(report.runs), _settings_by_run(report.runs)),
         versions=html_list(versions(report.runs)),
     )
+
+
+def report_style() -> str:
+    """The style of the page, for other pages with its tables and cards."""
+    style = re.search(r"<style>.*?</style>", with_shared(TEMPLATE), re.DOTALL)
+    return style[0] if style else ""
 
 
 def html_list(lines: Iterable[str]) -> str:

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import io
-import multiprocessing
-import os
-import signal
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from analysis.averages import RunSummary, run_summaries
 from analysis.document import FigureFile, FigureSpec
-from analysis.errors import RunErrors, run_errors
+from analysis.errors import run_errors
 from analysis.runs import Runs
 from train.results.columns import main_test_setting
 from travlr.cli import Log
 from travlr.tasks import TASKS
 from travlr.workers import Progress, end_with_parent
+from travlr.workers import run as run_in_workers
 
 COLOURS = 128  # of a figure on the page; the files have all
 BIMODAL_FIGURES = ("agreement", "calibration")  # are drawn of one run of each task and model, see `_bimodal_runs`
 BY_MODALITIES = ("image+caption", "mixed", "image", "caption")  # training settings, most informative first
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WorkItem:
     """The figures of several runs; or `run`, whose predictions are read once, and its figures."""
 
@@ -42,8 +41,10 @@ class WorkItem:
 
 @dataclass(frozen=True)
 class WorkResult:
+    """errors: of a run, as `run_errors` gives them."""
+
     figures: list[FigureFile]
-    errors: RunErrors | None
+    errors: np.ndarray | None
     skipped: list[str]
 
 
@@ -113,7 +114,6 @@ def _begin(runs: Runs, folder: Path, formats: Sequence[str]) -> None:
 
 
 def _begin_worker(runs: Runs, folder: Path, formats: Sequence[str]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent alone answers Ctrl-C
     end_with_parent()
     _begin(runs, folder, formats)
 
@@ -125,38 +125,16 @@ def draw_all(
 
     workers: processes, 0 for one per core. Raises `ValueError` where a process dies.
     """
-    workers = workers or len(os.sched_getaffinity(0))
-    results: dict[int, WorkResult] = {}
+    _begin(runs, folder, formats)  # of this process, which draws where there is one worker
+    begin, results = partial(_begin_worker, runs, folder, formats), dict[WorkItem, WorkResult]()
     with (
         Progress(sum(item.steps for item in items), log, "runs and figures") as progress,
-        contextlib.closing(_processed(items, (runs, folder, formats), workers)) as processed,
+        contextlib.closing(run_in_workers(process_item, list(items), workers, prepare=begin)) as processed,
     ):
-        for number, result in processed:
-            results[number] = result
-            progress.advance(items[number].steps)
-    return [results[number] for number in range(len(items))]
-
-
-def _processed(
-    items: Sequence[WorkItem], state: tuple[Runs, Path, Sequence[str]], workers: int
-) -> Generator[tuple[int, WorkResult], None, None]:
-    """The number and the result of each work item, computed in this process or in several, in any order."""
-    if workers == 1:
-        _begin(*state)
-        yield from ((number, process_item(item)) for number, item in enumerate(items))
-        return
-    context = multiprocessing.get_context("spawn")  # threads of pyarrow do not survive a fork
-    pool = concurrent.futures.ProcessPoolExecutor(workers, context, _begin_worker, state)
-    try:
-        numbers = {pool.submit(process_item, item): number for number, item in enumerate(items)}
-        for future in concurrent.futures.as_completed(numbers):
-            yield numbers[future], future.result()
-    except BrokenProcessPool:
-        raise ValueError("a process that draws died (out of memory?); try --workers 1") from None
-    finally:
-        for process in list((pool._processes or {}).values()):  # without waiting: the folder is not in place yet
-            process.kill()
-        pool.shutdown(wait=False, cancel_futures=True)
+        for item, result in processed:
+            results[item] = result
+            progress.advance(item.steps)
+    return [results[item] for item in items]
 
 
 def process_item(item: WorkItem) -> WorkResult:
@@ -170,7 +148,7 @@ def process_item(item: WorkItem) -> WorkResult:
         if not len(predictions):
             return WorkResult([], None, [line for line in runs.skipped if line not in before])
         digest = runs.results.loc[runs.results["name"] == item.run, "dataset"].iloc[0]
-        errors = run_errors(item.run, predictions, runs.examples(digest))
+        errors = run_errors(predictions, runs.examples(digest))
     for spec in item.figures:
         try:
             if predictions is None:

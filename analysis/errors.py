@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,24 +23,17 @@ ERRORS_IN_ALL = 4800  # errors to show of all runs together, where no number is 
 MIN_PER_RUN, MAX_PER_RUN = 24, 480
 
 
-@dataclass(frozen=True)
-class RunErrors:
-    """The answers of a run to the N examples of both test splits: (3, N) uint8, by test setting. 0: right. 50 to 100:
-    wrong, and so many percent sure. 255: not tested."""
-
-    name: str
-    sure: np.ndarray
-
-
-def run_errors(name: str, predictions: pd.DataFrame, examples: pd.DataFrame) -> RunErrors:
-    """All predictions of one run, as `Runs.predictions` gives them, in the order of `Runs.examples`."""
+def run_errors(predictions: pd.DataFrame, examples: pd.DataFrame) -> np.ndarray:
+    """The answers of one run to the N examples of both test splits: (3, N) uint8, by test setting. 0: right. 50 to 100:
+    wrong, and so many percent sure. 255: not tested. All predictions, as `Runs.predictions` gives them, in the order of
+    `Runs.examples`."""
     sure = np.full((len(TEST_SETTINGS), len(examples)), UNTESTED, np.uint8)
     starts = {TEST_SPLITS[0]: 0, TEST_SPLITS[1]: int((examples["split"] == TEST_SPLITS[0]).sum())}
     split = predictions["split"].map(starts).to_numpy(np.int64)
     test = predictions["test_setting"].map({name: n for n, name in enumerate(TEST_SETTINGS)}).to_numpy(np.int64)
     percent = np.rint(100 / (1 + np.exp(-np.abs(predictions["logit"].to_numpy(float))))).astype(np.uint8)
     sure[test, split + predictions["row"].to_numpy()] = np.where(predictions["right"], RIGHT, percent)
-    return RunErrors(name, sure)
+    return sure
 
 
 def errors_per_run(runs: int) -> int:
@@ -60,26 +52,11 @@ def first_errors(errors: Iterable[Sequence[np.ndarray]], size: int, limit: int, 
     return order[shown[order]]
 
 
-def choose_examples(answers: Sequence[RunErrors], splits: np.ndarray, limit: int, seed: int) -> np.ndarray:
-    """The examples of a dataset that are shown, in order: of each run `limit` errors (rounded up to as many of each of
-    its test settings and splits), or all that it has. splits: (N,) the split of each example."""
-    inside = [splits == split for split in TEST_SPLITS]
-    errors = [
-        [
-            here & (sure != RIGHT) & (sure != UNTESTED)
-            for sure in one.sure
-            for here in inside
-            if (sure[here] != UNTESTED).any()
-        ]
-        for one in answers
-    ]
-    return first_errors(errors, len(splits), limit, seed)
-
-
 def dataset_errors(
-    answers: Sequence[RunErrors], examples: pd.DataFrame, dataset: Dataset, limit: int, seed: int
+    answers: Mapping[str, np.ndarray], examples: pd.DataFrame, dataset: Dataset, limit: int, seed: int
 ) -> dict[str, Any]:
-    """What the page has of a dataset's errors.
+    """What the page has of a dataset's errors. answers: of each run by its name, see `run_errors`. limit: errors shown
+    of each run, rounded up to as many of each of its test settings and splits.
 
     cells: (split, pair, true answer, examples) of each kind of example. wrong: by the run's name, for each test setting
     the number of errors of each cell, None where it was not tested. examples: those shown, each with `errors`: name,
@@ -87,16 +64,25 @@ def dataset_errors(
     """
     cells, place = _cells(examples)
     splits = examples["split"].astype(object).to_numpy()
-    wrong = {one.name: [_by_cell(of_test, place, len(cells)) for of_test in one.sure] for one in answers}
-    rows = choose_examples(answers, splits, limit, seed)
-    stack = np.stack([one.sure for one in answers])[:, :, rows] if answers else np.zeros((0, 3, 0))  # (R, 3, shown)
+    inside = [splits == split for split in TEST_SPLITS]
+    kinds = [
+        [here & _is_wrong(tested) for tested in sure for here in inside if (tested[here] != UNTESTED).any()]
+        for sure in answers.values()
+    ]
+    rows = first_errors(kinds, len(splits), limit, seed)
+    wrong = {name: [_by_cell(tested, place, len(cells)) for tested in sure] for name, sure in answers.items()}
+    names, stack = list(answers), np.stack([sure[:, rows] for sure in answers.values()])  # (runs, 3, shown)
     shown = _shown(dataset, examples, rows)
     for number, (row, example) in enumerate(zip(rows, shown, strict=True)):
         replies = stack[:, :, number]
-        found = np.argwhere((replies != RIGHT) & (replies != UNTESTED)).tolist()
+        found = np.argwhere(_is_wrong(replies)).tolist()
         example["cell"] = int(place[row])
-        example["errors"] = [(answers[run].name, test, int(replies[run, test])) for run, test in found]
+        example["errors"] = [(names[run], test, int(replies[run, test])) for run, test in found]
     return {"cells": cells, "wrong": wrong, "examples": shown}
+
+
+def _is_wrong(sure: np.ndarray) -> np.ndarray:
+    return (sure != RIGHT) & (sure != UNTESTED)
 
 
 def _cells(examples: pd.DataFrame) -> tuple[list[tuple[str, str, bool, int]], np.ndarray]:
@@ -108,10 +94,8 @@ def _cells(examples: pd.DataFrame) -> tuple[list[tuple[str, str, bool, int]], np
 
 
 def _by_cell(sure: np.ndarray, place: np.ndarray, cells: int) -> list[int] | None:
-    tested = sure != UNTESTED
-    if not tested.any():
-        return None
-    return np.bincount(place[tested & (sure != RIGHT)], minlength=cells).tolist()
+    tested = (sure != UNTESTED).any()
+    return np.bincount(place[_is_wrong(sure)], minlength=cells).tolist() if tested else None
 
 
 def _shown(dataset: Dataset, examples: pd.DataFrame, rows: np.ndarray) -> list[dict[str, Any]]:

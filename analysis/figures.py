@@ -30,13 +30,14 @@ from analysis.panels import (
     TEXT,
     baseline_legend,
     baseline_lines,
-    cell_grid,
     colour_scale,
+    each_panel,
     label_axes,
+    label_outside,
+    number_cells,
     panel_figure,
     percent_axis,
     save,
-    write_cell,
 )
 from analysis.run_figures import (
     agreement,
@@ -77,32 +78,19 @@ def subsets(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
     )
     used = results[results["name"].isin(table["name"].unique())]
     figure, panels = panel_figure(
-        ["Macro-F1 by training-set size", *runs_title(used)],
-        len(splits),
-        [(2.1, 1.8)] * len(settings),
-        note=note,
-        key=[*key, *baseline_legend(used, "macro_f1")],
-        left=0.5,
-        gap=(0.25, 0.55),
-        below=0.45,
-    )
+        ["Macro-F1 by training-set size", *runs_title(used)], len(splits), [(2.1, 1.8)] * len(settings), note=note,
+        key=[*key, *baseline_legend(used, "macro_f1")], left=0.5, gap=(0.25, 0.55), below=0.45,
+    )  # fmt: skip
     low = min(30.0, 10 * math.floor(table["low"].min() / 10))
     ends = table["train_examples"].min() / 1.3, table["train_examples"].max() * 1.3  # of a single size, too
-    for row, split in zip(panels, splits, strict=True):
-        for axes, setting in zip(row, settings, strict=True):
-            here = table[(table["split"] == split) & (table["setting"] == setting)]
-            _size_lines(axes, here, styles)
-            axes.set_xlim(*ends)
-            baseline_lines(axes, here.drop_duplicates([column for column, _, _ in BASELINE_STYLES]), "macro_f1")
-            percent_axis(axes, low, 101)
-            if axes is not row[0]:
-                axes.set_yticklabels([])
-            label_axes(
-                axes,
-                f"{split}, {setting}",
-                "training examples" if row is panels[-1] else "",
-                "macro-F1" if axes is row[0] else "",
-            )
+    for axes, (split, setting) in each_panel(panels, itertools.product(splits, settings)):
+        here = table[(table["split"] == split) & (table["setting"] == setting)]
+        _size_lines(axes, here, styles)
+        axes.set_xlim(*ends)
+        baseline_lines(axes, here.drop_duplicates([column for column, _, _ in BASELINE_STYLES]), "macro_f1")
+        percent_axis(axes, low, 101)
+        label_axes(axes, f"{split}, {setting}")
+    label_outside(panels, "training examples", "macro-F1")
     return figure
 
 
@@ -161,28 +149,18 @@ def transfer(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
     )
     most = max(len(trained) if matrices else 0, len(text))
     figure, panels = panel_figure(
-        ["Transfer from training setting (rows) to test setting (columns)", *runs_title(results)],
-        len(rows),
-        [(0.84 * len(tested), 0.36 * most)] * across * len(splits),
-        note=note,
-        left=1.3,
-        right=0.7,
-        gap=(0.15, 0.6),
-        above=0.48,
-        below=0.2,
-    )
+        ["Transfer from training setting (rows) to test setting (columns)", *runs_title(results)], len(rows),
+        [(0.84 * len(tested), 0.36 * most)] * across * len(splits), note=note, left=1.3, right=0.7, gap=(0.15, 0.6),
+        above=0.48, below=0.2,
+    )  # fmt: skip
     for row, labels in zip(panels, rows, strict=True):
-        places = [(label, split) for label in labels for split in splits]
-        for axes, (label, split) in zip(row, places, strict=False):
+        for axes, (label, split) in each_panel([row], itertools.product(labels, splits)):
             here, names = table[(table["label"] == label) & (table["split"] == split)], trained
             if label == TEXT_ALONE:
                 here, names = _text_alone(table, results[results["split"] == split], text, tested), text
             _matrix(axes, here, names, tested, most)
             label_axes(axes, f"{split}, {label}")
-            if axes is not row[0]:
-                axes.set_yticklabels([])
-        for axes in row[len(places) :]:
-            axes.set_axis_off()
+    label_outside(panels, "", "")
     colour_scale(figure, panels[0][-1], 0, 100, "macro-F1")
     return figure
 
@@ -205,18 +183,17 @@ def _text_alone(table: pd.DataFrame, results: pd.DataFrame, names: list[str], te
 
 def _matrix(axes: Axes, table: pd.DataFrame, trained: list[str], tested: list[str], most: int) -> None:
     """Scores by training setting (down) and test setting (across), with room for `most` training settings."""
-    values = np.full((len(trained), len(tested)), np.nan)
+    cells = []
     for row in table.itertuples():
         x, y = tested.index(row.test_setting), len(trained) - 1 - trained.index(row.setting)
-        values[y, x] = row.macro_f1
         several = f" {row.converged:.0f}/{row.runs}" if row.runs > 1 else ""
         interval = f"{row.low:.1f}–{row.high:.1f}{several}" if pd.notna(row.low) else ""
-        write_cell(axes, x + 0.5, y + 0.5, row.macro_f1 / 100, f"{row.macro_f1:.1f}", interval, TEXT, SMALL + 0.5)
+        cells.append((x, y, row.macro_f1, f"{row.macro_f1:.1f}", interval))
         if main_test_setting(row.setting) == row.test_setting:
-            axes.add_patch(
-                Rectangle((x + 0.04, y + 0.04), 0.92, 0.92, fill=False, edgecolor=RED, linewidth=1.5, zorder=3)
-            )
-    cell_grid(axes, values, tested, [words.replace(" and number of", ",") for words in trained][::-1], 0, 100)
+            style: dict[str, Any] = {"fill": False, "edgecolor": RED, "linewidth": 1.5, "zorder": 3}
+            axes.add_patch(Rectangle((x + 0.04, y + 0.04), 0.92, 0.92, **style))
+    names = [words.replace(" and number of", ",") for words in trained][::-1]
+    number_cells(axes, tested, names, cells, (TEXT, SMALL + 0.5))
     axes.set_ylim(len(trained) - most, len(trained))
     axes.xaxis.tick_top()
     axes.tick_params(top=False, pad=1)
@@ -243,38 +220,23 @@ def loss(curves: pd.DataFrame, results: pd.DataFrame) -> Figure:
     what = f"Training loss in the setting {curves['setting'].iloc[0]}" if one else "Training loss"
     note = f"Loss of the answer, in nats; lines: its mean over a fiftieth of the curve.{marks}"
     figure, panels = panel_figure(
-        [what, *runs_title(used)],
-        math.ceil(len(shown) / across),
-        [(3.0, 1.8)] * across,
-        note=note,
-        key=key,
-        left=0.55,
-        gap=(0.45, 0.85),
-        below=0.6,
-    )
-    flat = [axes for row in panels for axes in row]
-    for axes, label in zip(flat, shown, strict=False):
+        [what, *runs_title(used)], math.ceil(len(shown) / across), [(3.0, 1.8)] * across, note=note, key=key, left=0.55,
+        gap=(0.45, 0.85), below=0.6,
+    )  # fmt: skip
+    for axes, label in each_panel(panels, shown):
         here = curves[panel == label]
         for n, (_, run) in enumerate(here.groupby("name", observed=True)):
             colour, marker = styles[str((run["model"] if one else run["setting"]).iloc[0])]
             axes.plot(run["step"], run["loss"], color=colour, linewidth=0.4, alpha=0.3)
             every = max(1, len(run) // 8)
-            axes.plot(
-                run["step"],
-                run["smooth"],
-                color=colour,
-                linewidth=1.2,
-                marker=marker,
-                markersize=3.5,
-                markevery=(n * every // 4 % len(run), every),
-            )
+            style: dict[str, Any] = {"marker": marker, "markersize": 3.5}
+            style["markevery"] = (n * every // 4 % len(run), every)
+            axes.plot(run["step"], run["smooth"], color=colour, linewidth=1.2, **style)
         axes.axhline(math.log(2), color="#666", linewidth=0.8, linestyle=(0, (4, 2)))
         axes.set_ylim(0, max(0.8, 1.05 * here["smooth"].max()))
         axes.locator_params("y", nbins=5)
         _step_axis(axes, here)
         label_axes(axes, label, "", "loss (nats)")
-    for axes in flat[len(shown) :]:
-        axes.set_axis_off()
     return figure
 
 

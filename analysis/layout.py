@@ -60,10 +60,6 @@ class Table:
     notes: tuple[str, ...] = ()
     shaded: bool = False
 
-    def __post_init__(self) -> None:
-        if wrong := [row for row in self.rows if len(row) != len(self.columns)]:
-            raise ValueError(f"{self.name}: a row of {len(wrong[0])} cells for {len(self.columns)} columns")
-
     def _groups(self) -> Iterator[list[tuple[str, int, int]]]:
         """For each line of groups above the columns' names: the text, first column (from 0) and width of each group."""
         for level in range(len(self.columns[0]) - 1):

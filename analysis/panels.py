@@ -10,10 +10,10 @@ import io
 import math
 import os
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import matplotlib
 import numpy as np
@@ -27,6 +27,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from train.results.columns import BASELINES
+
+T = TypeVar("T")
 
 BLUE, ORANGE, GREEN, RED, SKY, PURPLE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
 SPLIT_STYLE = {"test_ind": (SKY, ""), "test_ood": (ORANGE, "////")}
@@ -156,6 +158,23 @@ def label_axes(axes: Axes, title: str = "", across: str = "", up: str = "") -> N
         axes.set_ylabel(up, fontsize=TEXT - 0.5, labelpad=2)
 
 
+def each_panel(panels: Sequence[Sequence[Axes]], places: Iterable[T]) -> Iterator[tuple[Axes, T]]:
+    """The panels, row by row, each with one of the places that they show; panels that are left over are blank."""
+    flat, shown = [axes for row in panels for axes in row], list(places)
+    for axes in flat[len(shown) :]:
+        axes.set_axis_off()
+    return zip(flat, shown, strict=False)
+
+
+def label_outside(panels: Sequence[Sequence[Axes]], across: str, up: str) -> None:
+    """Label the axes of panels that share them: below the last row, and left of the first column."""
+    for row in panels:
+        for axes in row:
+            label_axes(axes, "", across if row is panels[-1] else "", up if axes is row[0] else "")
+            if axes is not row[0]:
+                axes.set_yticklabels([])
+
+
 def percent_axis(axes: Axes, low: float = 0, high: float = 100) -> None:
     axes.set_ylim(low, high)
     axes.set_yticks([tick for tick in (0, 20, 40, 60, 80, 100) if low <= tick <= high] if high > 50 else
@@ -192,34 +211,31 @@ def split_legend(splits: Iterable[str]) -> list[Artist]:
 # Baselines ---------------------------------------------------------------------------------------------
 
 
+def baseline_levels(results: pd.DataFrame, of: str) -> list[tuple[str, str, Any, float]]:
+    """Of all baselines in these results: column, what the rule sees, line style and level."""
+    return [
+        (column, words, style, float(100 - value if of == "error" else value))
+        for column, words, style in BASELINE_STYLES
+        for value in sorted(results[column if of == "macro_f1" else f"{column}_accuracy"].dropna().unique())
+    ]
+
+
 def baseline_lines(axes: Axes, results: pd.DataFrame, of: str = "accuracy") -> None:
     """Lines at the scores of baselines: accuracy, share of wrong answers (`error`), or `macro_f1`."""
-    for level, style, gid in baseline_levels(results, of):
-        axes.axhline(level, color="black", linewidth=1.1, linestyle=style, zorder=3, gid=gid)
-
-
-def baseline_levels(results: pd.DataFrame, of: str) -> list[tuple[float, Any, str]]:
-    """The levels of all baselines in these results, each with its line style and the line's id."""
-    levels = []
-    for column, _, style in BASELINE_STYLES:
-        values = results[column if of == "macro_f1" else f"{column}_accuracy"].dropna().unique()
-        for value in sorted(values):
-            level = float(100 - value if of == "error" else value)
-            levels.append((level, style, f"{column}-{level:.2f}"))
-    return levels
+    for column, _, style, level in baseline_levels(results, of):
+        axes.axhline(level, color="black", linewidth=1.1, linestyle=style, zorder=3, gid=f"{column}-{level:.2f}")
 
 
 def baseline_legend(results: pd.DataFrame, of: str = "accuracy") -> list[Artist]:
     """The legend of `baseline_lines`, with the levels in these results."""
-    key: list[Artist] = []
-    for column, words, style in BASELINE_STYLES:
-        levels = sorted(
-            {f"{level:.1f}" for level, _, gid in baseline_levels(results, of) if gid.startswith(f"{column}-")}
-        )
-        if levels:
-            label = f"text alone, {words}: {' and '.join(levels)}"
-            key.append(Line2D([], [], color="black", linewidth=1.1, linestyle=style, label=label))
-    return key
+    texts: dict[tuple[str, Any], set[str]] = {}
+    for _, words, style, level in baseline_levels(results, of):
+        texts.setdefault((words, style), set()).add(f"{level:.1f}")
+    return [
+        Line2D([], [], color="black", linewidth=1.1, linestyle=style,
+               label=f"text alone, {words}: {' and '.join(sorted(levels))}")
+        for (words, style), levels in texts.items()
+    ]  # fmt: skip
 
 
 # Cells ---------------------------------------------------------------------------------------------------------------
@@ -236,6 +252,21 @@ def cell_grid(
     axes.tick_params(left=False, bottom=False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color("#bbb")
+
+
+def number_cells(
+    axes: Axes, across: Sequence[object], up: Sequence[object], cells: Iterable[tuple[int, int, float, str, str]],
+    points: tuple[float, float] = (TEXT - 1, SMALL - 0.5),
+) -> None:  # fmt: skip
+    """A `cell_grid` of 0 to 100 percent with numbers in it. cells: column, row (from 0), percent, and what is written
+    large and small; points: the sizes of these."""
+    found = list(cells)
+    values = np.full((len(up), len(across)), np.nan)
+    for x, y, level, _, _ in found:
+        values[y, x] = level
+    cell_grid(axes, values, across, up, 0, 100)
+    for x, y, level, big, small in found:
+        write_cell(axes, x + 0.5, y + 0.5, level / 100, big, small, *points)
 
 
 def write_cell(

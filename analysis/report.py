@@ -46,7 +46,7 @@ from analysis.tables import TABLES, couples, overview
 from analysis.tables.facts import table6
 from train.results.store import REPORT
 from travlr import cli
-from travlr.cli import Log
+from travlr.cli import Log, whole_number
 from travlr.files import WORK, Locked, close, hashed, locked
 
 PAGE, TEXT, EVALUATIONS = "report.html", "report.md", "evaluations.html"
@@ -80,7 +80,7 @@ def tables_of(
 
 def build(runs: Runs, stage: Path, options: argparse.Namespace, log: Log) -> ReportContent:
     """The content of a report; figures are written to STAGE/figures at once."""
-    report = ReportContent(runs, formats=(*FORMATS, "pdf") if options.pdf else FORMATS)
+    report = ReportContent(runs, formats=_formats(options))
     _read_examples(runs)
     items = work_items(runs)
     report.tables, report.empty = tables_of(runs, options.watts, options.co2, report.skipped)
@@ -93,16 +93,22 @@ def build(runs: Runs, stage: Path, options: argparse.Namespace, log: Log) -> Rep
     report.figures = [figure for result in results for figure in result.figures]
     lines = [line for result in results for line in result.skipped]
     report.skipped = list(dict.fromkeys([*runs.skipped, *report.skipped, *lines]))
-    errors = {result.errors.name: result.errors for result in results if result.errors is not None}
+    errors = {
+        item.run: of.errors for item, of in zip(items, results, strict=True) if item.run and of.errors is not None
+    }
     limit = errors_per_run(len(errors)) if options.errors is None else options.errors
     for digest, names in runs.results.groupby("dataset", sort=True)["name"].unique().items():
-        if of_runs := [errors[name] for name in names if name in errors]:
+        if of_runs := {name: errors[name] for name in names if name in errors}:
             dataset = runs.datasets[digest]
             try:
                 report.errors[digest] = dataset_errors(of_runs, runs.examples(digest), dataset, limit, options.seed)
             except ValueError as error:
                 report.skipped.append(f"errors on dataset {digest[:16]}: {error}")
     return report
+
+
+def _formats(options: argparse.Namespace) -> tuple[str, ...]:
+    return (*FORMATS, "pdf") if options.pdf else FORMATS
 
 
 def _read_examples(runs: Runs) -> None:
@@ -191,18 +197,19 @@ def report(folder: Path, out: Path, options: argparse.Namespace, log: Log = prin
     if not folder.is_dir():  # or `staged` would make it
         raise ValueError(f"{folder}: there is no such folder of runs")
     with staged(out) as stage:
-        runs = load(folder, options.data)
+        runs, tables = load(folder, options.data), list[Table]()
+        if len(runs.evaluations):
+            from analysis.evaluations import read_all, write_page  # imports matplotlib
+
+            if answers := read_all(runs):
+                tables = write_page(runs, answers, stage / EVALUATIONS, _formats(options))
         if not len(runs.results) and not len(runs.evaluations):
             others = f"; left out: {runs.skipped[0]}" if runs.skipped else ""
             raise ValueError(f"{folder}: no finished run{others}")
         if options.select:
             runs = select_runs(runs, options.select)
-        content = build(runs, stage, options, log) if len(runs.results) else ReportContent(runs)
-        if len(runs.evaluations):
-            from analysis.evaluations import readable, write_page  # imports matplotlib
-
-            runs.evaluations = readable(runs)
-            content.evaluations = write_page(runs, stage / EVALUATIONS, content.formats)
+        content = build(runs, stage, options, log) if len(runs.results) else ReportContent(runs, skipped=runs.skipped)
+        content.evaluations = tables
         write_files(content, stage)
     return content
 
@@ -225,13 +232,6 @@ def select_runs(runs: Runs, selections: Iterable[str]) -> Runs:
     return replace(chosen, datasets={d: dataset for d, dataset in runs.datasets.items() if d in digests})
 
 
-def _count(text: str) -> int:
-    with contextlib.suppress(ValueError):
-        if (value := int(text)) >= 0:
-            return value
-    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
-
-
 def _above_0(text: str) -> float:
     with contextlib.suppress(ValueError):
         if 0 < (value := float(text)) < float("inf"):
@@ -252,9 +252,11 @@ def main(arguments: list[str]) -> int:
     errors = (
         f"errors to show of each run (default: {ERRORS_IN_ALL:,} among all runs, {MIN_PER_RUN} to {MAX_PER_RUN} each)"
     )
-    parser.add_argument("--errors", metavar="N", type=_count, help=errors)
-    parser.add_argument("--seed", metavar="S", type=_count, default=0, help="seed of their choice (default: 0)")
-    parser.add_argument("--workers", metavar="N", type=_count, default=0, help="processes (default: one per core)")
+    parser.add_argument("--errors", metavar="N", type=whole_number, help=errors)
+    parser.add_argument("--seed", metavar="S", type=whole_number, default=0, help="seed of their choice (default: 0)")
+    parser.add_argument(
+        "--workers", metavar="N", type=whole_number, default=0, help="processes (default: one per core)"
+    )
     options = parser.parse_args(arguments)
     if options.co2 is not None and options.watts is None:
         raise cli.UsageError("--co2 needs --watts too, the power of the hardware")

@@ -7,8 +7,9 @@ all. What is drawn is counted in `analysis.counts`. What has nothing to draw rai
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -31,14 +32,15 @@ from analysis.panels import (
     baseline_legend,
     baseline_levels,
     baseline_lines,
-    cell_grid,
     colour_scale,
+    each_panel,
     label_axes,
+    label_outside,
+    number_cells,
     panel_figure,
     percent_axis,
     split_legend,
     whiskers,
-    write_cell,
 )
 from analysis.runs import in_order
 from train.results.columns import TEST_SETTINGS
@@ -102,6 +104,16 @@ def results_of(predictions: pd.DataFrame, results: pd.DataFrame, one_setting: bo
     return rows
 
 
+def _begin(
+    title: str, count: Callable[[pd.DataFrame], pd.DataFrame], predictions: pd.DataFrame, results: pd.DataFrame,
+    one_setting: bool = True,
+) -> tuple[list[str], pd.DataFrame, list[str], pd.DataFrame]:  # fmt: skip
+    """What each figure of a run begins with: title lines, what is counted of its predictions, splits, its results."""
+    rows = results_of(predictions, results, one_setting)
+    table = count(predictions)
+    return [title, *run_title(rows, results)], table, in_order(table["split"], SPLITS), rows
+
+
 def _task_of(frame: pd.DataFrame) -> type[Task]:
     return task_class(str(frame["task"].iloc[0]))
 
@@ -146,15 +158,12 @@ def _pair_cells(axes: Axes, table: pd.DataFrame, grid: PairGrid, value: str) -> 
     """Pairs as cells, coloured by a column of percentages from 0 to 100, so that all figures have the same colours."""
     columns, rows = list(grid.x), list(grid.y)
     x, y = [columns.index(one) for one in table["x"]], [rows.index(one) for one in table[grid.y_column]]
-    values = np.full((len(rows), len(columns)), np.nan)
-    values[y, x] = table[value]
-    cell_grid(axes, values, list(grid.x.values()), list(grid.y.values()), 0, 100)
+    numbers = [str(examples) for examples in table["examples"]]
+    big, small = (numbers, [""] * len(x)) if value == "share" else (map(_percent, table[value]), numbers)
+    points = (SMALL if value == "share" else TEXT - 1, SMALL - 0.5)
+    cells = zip(x, y, table[value], big, small, strict=True)
+    number_cells(axes, list(grid.x.values()), list(grid.y.values()), cells, points)
     label_axes(axes, "", *grid.labels)
-    for across, up, level, examples in zip(x, y, table[value], table["examples"], strict=True):
-        if value == "share":
-            write_cell(axes, across + 0.5, up + 0.5, level / 100, str(examples), points=SMALL)
-        else:
-            write_cell(axes, across + 0.5, up + 0.5, level / 100, _percent(level), str(examples))
 
 
 def _percent(value: float) -> str:
@@ -163,45 +172,37 @@ def _percent(value: float) -> str:
 
 
 def _pair_panels(
-    title: list[str], splits: list[str], grids: dict[str, PairGrid], across: int, cell: float, **more: Any
-) -> tuple[Figure, list[list[Axes]]]:
-    """A figure with a panel of pairs for each split and kind; cell: its size in inches."""
+    title: list[str], table: pd.DataFrame, places: Sequence[tuple[str, str]], grids: dict[str, PairGrid], value: str,
+    across: int, cell: float, scale: str, **more: Any,
+) -> tuple[Figure, Axes]:  # fmt: skip
+    """A figure with a panel of pairs for each place, a split and a kind; and its colour scale. cell: size in inches."""
     size = (cell * max(len(grid.x) for grid in grids.values()), cell * max(len(grid.y) for grid in grids.values()))
-    down = math.ceil(len(splits) * len(grids) / across)
-    return panel_figure(title, down, [size] * across, left=0.8 if "" in grids else 0.55, right=0.75, **more)
+    down, left = math.ceil(len(places) / across), 0.8 if "" in grids else 0.55
+    figure, panels = panel_figure(title, down, [size] * across, left=left, right=0.75, **more)
+    for axes, (split, kind) in each_panel(panels, places):
+        here = table[(table["split"] == split) & (not kind or table["kind"] == kind)]
+        _pair_cells(axes, here, grids[kind], value)
+        label_axes(axes, f"{split}, {kind}" if len(grids) > 1 else split)
+    return figure, colour_scale(figure, panels[0][-1], 0, 100, scale)
 
 
 def cells(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """Wrong answers of a run in one test setting, percent, by pair <x, y> (figures 3, 24, 25)."""
-    rows = results_of(predictions, results)
-    table = counts.by_pair(predictions)
-    splits, grids = in_order(table["split"], SPLITS), _pair_grids(table, _task_of(predictions))
-    places = [(split, kind) for split in splits for kind in grids]
+    title, table, splits, rows = _begin("Wrong answers by pair", counts.by_pair, predictions, results)
+    grids = _pair_grids(table, _task_of(predictions))
+    places = list(product(splits, grids))
     note = (
         "In a cell: percent of answers that are wrong and, small, the number of examples. Blank: the split has no such "
         "examples; the pair is held out, or cannot be. Lines in the scale: percent that text alone gets wrong."
     )
-    title = ["Wrong answers by pair", *run_title(rows, results)]
-    gap = (0.8 if "" in grids else 0.5, 0.7)
-    across = min(3 if len(grids) > 2 else 2, len(places))
-    figure, panels = _pair_panels(
-        title, splits, grids, across, 0.36, note=note, gap=gap, key=baseline_legend(rows, "error")
+    gap, across = (0.8 if "" in grids else 0.5, 0.7), min(3 if len(grids) > 2 else 2, len(places))
+    key = baseline_legend(rows, "error")
+    figure, scale = _pair_panels(
+        title, table, places, grids, "percent", across, 0.36, "wrong answers (%)", note=note, gap=gap, key=key
     )
-    flat = [axes for row in panels for axes in row]
-    for axes, (split, kind) in zip(flat, places, strict=False):
-        _pair_cells(axes, _of_panel(table, split, kind), grids[kind], "percent")
-        label_axes(axes, f"{split}, {kind}" if len(grids) > 1 else split)
-    for axes in flat[len(places) :]:
-        axes.set_axis_off()
-    axes = colour_scale(figure, panels[0][-1], 0, 100, "wrong answers (%)")
-    baseline_lines(axes, rows, "error")
-    axes.set_ylim(0, 100)
+    baseline_lines(scale, rows, "error")
+    scale.set_ylim(0, 100)
     return figure
-
-
-def _of_panel(table: pd.DataFrame, split: str, kind: str) -> pd.DataFrame:
-    rows = table[table["split"] == split]
-    return rows[rows["kind"] == kind] if kind else rows
 
 
 def dataset(examples: pd.DataFrame, results: pd.DataFrame | None = None) -> Figure:
@@ -213,45 +214,30 @@ def dataset(examples: pd.DataFrame, results: pd.DataFrame | None = None) -> Figu
     table = table.assign(share=100 * table["examples"] / most)
     note = "In a cell: the number of examples; colour: as a share of the most frequent pair of its split. Blank: none."
     title = [f"Examples by pair: {task.title}", f"{task.name} · {', '.join(sizes)} examples"]
-    gap = (0.8 if "" in grids else 0.5, 0.62)
-    figure, panels = _pair_panels(title, splits, grids, len(splits), 0.29, note=note, gap=gap)
-    for row, (kind, grid) in zip(panels, grids.items(), strict=True):
-        for axes, split in zip(row, splits, strict=True):
-            _pair_cells(axes, _of_panel(table, split, kind), grid, "share")
-            label_axes(axes, f"{split}, {kind}" if len(grids) > 1 else split)
-    colour_scale(figure, panels[0][-1], 0, 100, "of the most frequent pair (%)")
-    return figure
+    places, gap = [(split, kind) for kind in grids for split in splits], (0.8 if "" in grids else 0.5, 0.62)
+    scale = "of the most frequent pair (%)"
+    return _pair_panels(title, table, places, grids, "share", len(splits), 0.29, scale, note=note, gap=gap)[0]
 
 
 def numbers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """How often the model answers true, by the scene's number and the query's (figure 4)."""
-    rows = results_of(predictions, results)
-    table = counts.by_number(predictions)
-    splits = in_order(table["split"], SPLITS)
+    what = "Numbers taken for others: queries that the model answers with true"
+    title, table, splits, _ = _begin(what, counts.by_number, predictions, results)
     every = list(range(1, int(max(table["actual"].max(), table["predicted"].max())) + 1))
     note = (
         "In a cell: queries that the model answers with true, of all such queries; colour is the share. (The paper's "
         "figure shows the larger number alone.) On the diagonal 'true' is right. Blank: there is no such query."
     )
-    size = (0.42 * len(every), 0.42 * len(every))
+    side = 0.42 * len(every)
     figure, panels = panel_figure(
-        ["Numbers taken for others: queries that the model answers with true", *run_title(rows, results)],
-        1,
-        [size] * len(splits),
-        note=note,
-        left=0.55,
-        right=0.75,
-        gap=(0.5, 0),
+        title, 1, [(side, side)] * len(splits), note=note, left=0.55, right=0.75, gap=(0.5, 0)
     )
-    for axes, split in zip(panels[0], splits, strict=True):
+    for axes, split in each_panel(panels, splits):
         here = table[table["split"] == split]
-        x, y = here["actual"].to_numpy(int), here["predicted"].to_numpy(int)
-        values = np.full((len(every), len(every)), np.nan)
-        values[y - 1, x - 1] = here["percent"]
-        cell_grid(axes, values, every, every, 0, 100)
+        x, y = here["actual"].to_numpy(int) - 1, here["predicted"].to_numpy(int) - 1
+        true, asked = here["true"].astype(str), "of " + here["examples"].astype(str)
+        number_cells(axes, every, every, zip(x, y, here["percent"], true, asked, strict=True))
         label_axes(axes, split, "actual: number in the scene", "predicted: number in the query")
-        for across, up, share, true, count in zip(x, y, here["percent"], here["true"], here["examples"], strict=True):
-            write_cell(axes, across - 0.5, up - 0.5, share / 100, str(true), f"of {count}")
     colour_scale(figure, panels[0][-1], 0, 100, "answered true (%)")
     return figure
 
@@ -261,55 +247,42 @@ def numbers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
 
 def pairs(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """Right and wrong answers by pair, of spatiality: a row for each axis (figure 2)."""
-    rows = results_of(predictions, results)
-    table = counts.by_pair(predictions)
+    title, table, splits, rows = _begin("Right and wrong answers by pair", counts.by_pair, predictions, results)
     kinds = [kind for kind in SpatialityTask.axes if kind in set(table["kind"])]
-    splits = in_order(table["split"], SPLITS)
     if not kinds:
         raise ValueError("no predictions of spatiality: choose runs with task='spatiality'")
-    widths = [
-        max(1.1, 0.165 * table[table["split"] == split].groupby("kind", observed=True).size().max()) for split in splits
-    ]
+    most = table.groupby(["split", "kind"], observed=True).size().groupby("split", observed=True).max()
     key = [
         Patch(facecolor=BLUE, label="right"),
         Patch(facecolor=ORANGE, hatch="////", edgecolor="white", label="wrong"),
+        *baseline_legend(rows),
     ]
     figure, panels = panel_figure(
-        ["Right and wrong answers by pair", *run_title(rows, results)],
-        len(kinds),
-        [(w, 1.5) for w in widths],
-        key=[*key, *baseline_legend(rows)],
-        note=f"{INTERVAL} In brackets: the number of examples.",
-        left=0.5,
-        gap=(0.15, 1.05),
-        below=0.8,
-    )
+        title, len(kinds), [(max(1.1, 0.165 * most[split]), 1.5) for split in splits], key=key,
+        note=f"{INTERVAL} In brackets: the number of examples.", left=0.5, gap=(0.15, 1.05), below=0.8,
+    )  # fmt: skip
+    for axes, (kind, split) in each_panel(panels, product(kinds, splits)):
+        here = table[(table["split"] == split) & (table["kind"] == kind)]
+        place, right = np.arange(len(here)), 100 - here["percent"].to_numpy()
+        bars(axes, place, 0, right, 0.8, BLUE, "", "white")
+        bars(axes, place, right, np.full(len(here), 100.0), 0.8, ORANGE, "////", "white")
+        whiskers(axes, place, 100 - here["high"].to_numpy(), 100 - here["low"].to_numpy())
+        ticks = [f"{p.partition(' ')[2]} ({n})" for p, n in zip(here["pair"], here["examples"], strict=True)]
+        axes.set_xticks(place, ticks, rotation=90, fontsize=SMALL)
+        axes.set_xlim(-0.6, max(len(here), 1) - 0.4)
+        percent_axis(axes)
+        baseline_lines(axes, rows[rows["split"] == split])
+        label_axes(axes, f"{split}, {kind}")
+    label_outside(panels, "", "answers (%)")
     for row, kind in zip(panels, kinds, strict=True):
-        for axes, split in zip(row, splits, strict=True):
-            here = table[(table["split"] == split) & (table["kind"] == kind)]
-            place, right = np.arange(len(here)), 100 - here["percent"].to_numpy()
-            bars(axes, place, 0, right, 0.8, BLUE, "", "white")
-            bars(axes, place, right, np.full(len(here), 100.0), 0.8, ORANGE, "////", "white")
-            whiskers(axes, place, 100 - here["high"].to_numpy(), 100 - here["low"].to_numpy())
-            ticks = [
-                f"{pair.partition(' ')[2]} ({count})"
-                for pair, count in zip(here["pair"], here["examples"], strict=True)
-            ]
-            axes.set_xticks(place, ticks, rotation=90, fontsize=SMALL)
-            axes.set_xlim(-0.6, max(len(here), 1) - 0.4)
-            percent_axis(axes)
-            baseline_lines(axes, rows[rows["split"] == split])
-            label_axes(axes, f"{split}, {kind}", "", "answers (%)" if axes is row[0] else "")
-            if axes is row[0]:
-                label_axes(axes, "", f"{'columns' if kind == 'horizontal' else 'rows'} of first and second object")
-            else:
-                axes.set_yticklabels([])
+        label_axes(row[0], "", f"{'columns' if kind == 'horizontal' else 'rows'} of first and second object")
     return figure
 
 
-def _bars(axes: Axes, table: pd.DataFrame, column: str, splits: Sequence[str], rows: pd.DataFrame) -> None:
-    """Percent wrong by a number, a bar for each split, with the number of examples below."""
-    values = sorted(table[column].unique())
+def _split_bars(
+    axes: Axes, table: pd.DataFrame, column: str, values: Sequence[Any], splits: Sequence[str]
+) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
+    """Percent by the value of a column, a bar for each split; yields the rows of each split and where its bars are."""
     wide = 0.8 / len(splits)
     for n, split in enumerate(splits):
         here = table[table["split"] == split]
@@ -317,36 +290,34 @@ def _bars(axes: Axes, table: pd.DataFrame, column: str, splits: Sequence[str], r
         face, hatch = SPLIT_STYLE[split]
         bars(axes, place, 0, here["percent"].to_numpy(), wide, face, hatch, "black")
         whiskers(axes, place, here["low"].to_numpy(), here["high"].to_numpy())
+        yield here, place
+    axes.set_xticks(range(len(values)), [str(value) for value in values])
+    axes.set_xlim(-0.6, len(values) - 0.4)
+
+
+def _error_bars(axes: Axes, table: pd.DataFrame, column: str, splits: Sequence[str], rows: pd.DataFrame) -> None:
+    """Percent wrong by a number, a bar for each split, with the number of examples below."""
+    values = sorted(table[column].unique())
+    for n, (here, _) in enumerate(_split_bars(axes, table, column, values, splits)):
         below: dict[str, Any] = {"xytext": (0, -14 - 8 * n), "textcoords": "offset points", "annotation_clip": False}
         for value, examples in zip(here[column], here["examples"], strict=True):
             axes.annotate(str(examples), (values.index(value), 0), ha="center", va="top", fontsize=SMALL, **below)
-    axes.set_xticks(range(len(values)), [str(value) for value in values])
-    axes.set_xlim(-0.6, len(values) - 0.4)
     baseline_lines(axes, rows, "error")
 
 
 def _highest(table: pd.DataFrame, rows: pd.DataFrame) -> float:
     """The end of an axis of error rates: above the highest interval and baseline."""
-    levels = [table["high"].max(), *(level for level, _, _ in baseline_levels(rows, "error"))]
+    levels = [table["high"].max(), *(level for *_, level in baseline_levels(rows, "error"))]
     return next(end for end in (10.0, 25.0, 60.0, 100.0) if end >= min(100.0, max(levels)))
 
 
 def objects(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """Wrong answers by the total number of objects in the scene (figure 22)."""
-    rows = results_of(predictions, results)
-    table = counts.by_objects(predictions)
-    splits = in_order(table["split"], SPLITS)
+    title, table, splits, rows = _begin("Wrong answers by number of objects", counts.by_objects, predictions, results)
     width = max(3.5, 0.42 * table["objects"].nunique())
-    figure, [[axes]] = panel_figure(
-        ["Wrong answers by number of objects", *run_title(rows, results)],
-        1,
-        [(width, 2.2)],
-        note=f"{INTERVAL} {_below(splits)}",
-        key=[*split_legend(splits), *baseline_legend(rows, "error")],
-        left=0.6,
-        below=0.7,
-    )
-    _bars(axes, table, "objects", splits, rows)
+    key = [*split_legend(splits), *baseline_legend(rows, "error")]
+    figure, [[axes]] = panel_figure(title, 1, [(width, 2.2)], note=f"{INTERVAL} {_below(splits)}", key=key, below=0.7)
+    _error_bars(axes, table, "objects", splits, rows)
     percent_axis(axes, 0, _highest(table, rows))
     label_axes(axes, "", "", "wrong answers (%)")
     axes.set_xlabel("objects in the scene, distractors included", fontsize=TEXT - 0.5, labelpad=4 + 8 * len(splits))
@@ -359,68 +330,38 @@ def _below(splits: Sequence[str]) -> str:
 
 def quantifiers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """Wrong answers by the size of the set that decides a quantifier, in six panels (figure 23)."""
-    rows = results_of(predictions, results)
-    table = counts.by_critical(predictions)
-    splits = in_order(table["split"], SPLITS)
-    title = ["Wrong answers by the number of objects that decide", *run_title(rows, results)]
-    key = [*split_legend(splits), *baseline_legend(rows, "error")]
-    figure, panels = panel_figure(
-        title, 2, [(2.0, 1.5)] * 3, note=f"{INTERVAL} {_below(splits)}", key=key, left=0.5, gap=(0.2, 0.95), below=0.7
-    )
-    order = [family[side] for side in (0, 1) for family in FAMILIES]
-    top = _highest(table, rows)
-    for axes, quantifier in zip([axes for row in panels for axes in row], order, strict=True):
-        family = next(regions for names, regions in FAMILIES.items() if quantifier in names)
-        _bars(axes, table[table["said"] == quantifier], "critical", splits, rows)
-        percent_axis(axes, 0, top)
-        if axes not in (panels[0][0], panels[1][0]):
-            axes.set_yticklabels([])
-        answer = str(counts.DECIDED[quantifier]).lower()
-        label_axes(
-            axes, f"{quantifier}: {answer}", "", "wrong answers (%)" if axes in (panels[0][0], panels[1][0]) else ""
-        )
+    what = "Wrong answers by the number of objects that decide"
+    title, table, splits, rows = _begin(what, counts.by_critical, predictions, results)
+    key, note = [*split_legend(splits), *baseline_legend(rows, "error")], f"{INTERVAL} {_below(splits)}"
+    figure, panels = panel_figure(title, 2, [(2.0, 1.5)] * 3, note=note, key=key, left=0.5, gap=(0.2, 0.95), below=0.7)
+    order = [(names[side], regions["decides"]) for side in (0, 1) for names, regions in FAMILIES.items()]
+    for axes, (quantifier, decides) in each_panel(panels, order):
+        _error_bars(axes, table[table["said"] == quantifier], "critical", splits, rows)
+        percent_axis(axes, 0, _highest(table, rows))
+        label_axes(axes, f"{quantifier}: {str(counts.DECIDED[quantifier]).lower()}")
         sets = ("Xs that are Ys", "Xs that are not Ys", "Ys that are not Xs")
-        axes.set_xlabel(f"number of {sets[family['decides']]}", fontsize=TEXT - 0.5, labelpad=3 + 8 * len(splits))
+        axes.set_xlabel(f"number of {sets[decides]}", fontsize=TEXT - 0.5, labelpad=3 + 8 * len(splits))
+    label_outside(panels, "", "wrong answers (%)")
     return figure
 
 
 def agreement(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """How often the same example gets the same answer from image and from caption, and which of them is right."""
-    rows = results_of(predictions, results, one_setting=False)
-    rows = rows[rows["test_setting"] != "image+caption"]
-    table = counts.agreement(predictions)
-    splits = in_order(table["split"], SPLITS)
+    title, table, splits, _ = _begin(
+        "Answers from image and from caption to the same examples", counts.agreement,
+        predictions[predictions["test_setting"] != "image+caption"], results, one_setting=False,
+    )  # fmt: skip
     alike = table[table["outcome"].isin(counts.OUTCOMES[:2])].groupby("split", observed=True)["percent"].sum()
     same = [f"{split} {alike[split]:.1f} %" for split in splits]
-    apart: dict[str, Any] = {
-        "color": "black",
-        "marker": "D",
-        "markersize": 4,
-        "linestyle": "",
-        "markerfacecolor": "white",
-    }
+    apart: dict[str, Any] = {"color": "black", "marker": "D", "markersize": 4, "linestyle": ""}
+    apart["markerfacecolor"] = "white"
     key = [*split_legend(splits), Line2D([], [], label="if independent", **apart)]
     note = f"{INTERVAL} Numbers above: examples. The same answer from both: {', '.join(same)}."
-    figure, [[axes]] = panel_figure(
-        ["Answers from image and from caption to the same examples", *run_title(rows, results)],
-        1,
-        [(4.6, 2.2)],
-        note=note,
-        key=key,
-        below=0.3,
-    )
-    wide = 0.8 / len(splits)
-    for n, split in enumerate(splits):
-        here = table[table["split"] == split]
-        place = np.arange(len(here)) + (n - (len(splits) - 1) / 2) * wide
-        face, hatch = SPLIT_STYLE[split]
-        bars(axes, place, 0, here["percent"].to_numpy(), wide, face, hatch, "black")
+    figure, [[axes]] = panel_figure(title, 1, [(4.6, 2.2)], note=note, key=key, below=0.3)
+    for here, place in _split_bars(axes, table, "outcome", counts.OUTCOMES, splits):
         axes.plot(place, here["independent"], zorder=5, **apart)
-        whiskers(axes, place, here["low"].to_numpy(), here["high"].to_numpy())
         for x, high, count in zip(place, np.maximum(here["high"], here["independent"]), here["count"], strict=True):
             axes.text(x, high + 2.5, f"{count}", ha="center", fontsize=SMALL)
-    axes.set_xticks(range(len(counts.OUTCOMES)), counts.OUTCOMES)
-    axes.set_xlim(-0.6, len(counts.OUTCOMES) - 0.4)
     percent_axis(axes, 0, 108)
     label_axes(axes, "", "", "examples (%)")
     return figure
@@ -428,47 +369,32 @@ def agreement(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
 
 def calibration(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """Right answers by the model's confidence, and the expected calibration error (ECE)."""
-    rows = results_of(predictions, results, one_setting=False)
-    table = counts.calibration(predictions)
-    splits, settings = in_order(table["split"], SPLITS), in_order(table["test_setting"], TEST_SETTINGS)
+    what = "Right answers by the model's confidence"
+    title, table, splits, rows = _begin(what, counts.calibration, predictions, results, one_setting=False)
+    settings = in_order(table["test_setting"], TEST_SETTINGS)
     key: list[Artist] = [
         Patch(facecolor=SKY, label="right answers"),
         Line2D([], [], color="#666", linewidth=1, label="confidence"),
+        *baseline_legend(rows),
     ]
     note = (
         f"{INTERVAL} In the bars: the number of examples. ECE: expected calibration error, the mean distance of "
         "accuracy from confidence."
     )
-    figure, panels = panel_figure(
-        ["Right answers by the model's confidence", *run_title(rows, results)],
-        len(splits),
-        [(2.15, 1.7)] * len(settings),
-        note=note,
-        key=[*key, *baseline_legend(rows)],
-        left=0.5,
-        gap=(0.25, 0.6),
-    )
-    edges = 50 + 50 * np.arange(counts.BINS) / counts.BINS
-    for row, split in zip(panels, splits, strict=True):
-        for axes, setting in zip(row, settings, strict=True):
-            here = table[(table["split"] == split) & (table["test_setting"] == setting)]
-            x = edges[here["bin"].to_numpy()] + 25 / counts.BINS
-            bars(axes, x, 0, here["percent"].to_numpy(), 46 / counts.BINS, SKY, "", "white")
-            axes.plot([50, 100], [50, 100], color="#666", linewidth=1)
-            whiskers(axes, x + 1, here["low"].to_numpy(), here["high"].to_numpy())
-            for place, examples in zip(x, here["examples"], strict=True):
-                axes.text(place - 1, 2, f"{examples}", rotation=90, ha="center", va="bottom", fontsize=SMALL)
-            axes.set_xlim(50, 100)
-            axes.set_xticks([50, 60, 70, 80, 90, 100])
-            percent_axis(axes)
-            if axes is not row[0]:
-                axes.set_yticklabels([])
-            baseline_lines(axes, rows[(rows["split"] == split) & (rows["test_setting"] == setting)])
-            title = f"{split}, {setting}: ECE {counts.calibration_error(here):.1f} %"
-            label_axes(
-                axes,
-                title,
-                "confidence in the answer (%)" if row is panels[-1] else "",
-                "right answers (%)" if axes is row[0] else "",
-            )
+    sizes = [(2.15, 1.7)] * len(settings)
+    figure, panels = panel_figure(title, len(splits), sizes, note=note, key=key, left=0.5, gap=(0.25, 0.6))
+    for axes, (split, setting) in each_panel(panels, product(splits, settings)):
+        here = table[(table["split"] == split) & (table["test_setting"] == setting)]
+        x = 50 + 50 * (here["bin"].to_numpy() + 0.5) / counts.BINS
+        bars(axes, x, 0, here["percent"].to_numpy(), 46 / counts.BINS, SKY, "", "white")
+        axes.plot([50, 100], [50, 100], color="#666", linewidth=1)
+        whiskers(axes, x + 1, here["low"].to_numpy(), here["high"].to_numpy())
+        for place, examples in zip(x, here["examples"], strict=True):
+            axes.text(place - 1, 2, f"{examples}", rotation=90, ha="center", va="bottom", fontsize=SMALL)
+        axes.set_xlim(50, 100)
+        axes.set_xticks([50, 60, 70, 80, 90, 100])
+        percent_axis(axes)
+        baseline_lines(axes, rows[(rows["split"] == split) & (rows["test_setting"] == setting)])
+        label_axes(axes, f"{split}, {setting}: ECE {counts.calibration_error(here):.1f} %")
+    label_outside(panels, "confidence in the answer (%)", "right answers (%)")
     return figure

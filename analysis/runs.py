@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from train.results.columns import RESULT_COLUMNS, TEST_SPLITS, Row, has_converged, main_test_setting
+from train.results.columns import RESULT_COLUMNS, TEST_SPLITS, main_test_setting
 from train.results.predictions import read_predictions
 from train.results.store import collect_results, read_config, read_curve
 from travlr.dataset import Dataset, open_dataset
@@ -24,34 +24,10 @@ from travlr.tasks.quantifiers import FAMILIES
 
 DTYPES: dict[type, str] = {str: "str", int: "Int64", float: "float64", bool: "boolean"}
 SEPARATOR = "\t"  # of the items of a pair
-PREDICTIONS = {  # the columns of `Runs.predictions`, in order
-    "id": "str",
-    "split": "category",
-    "answer": "bool",
-    "task": "category",
-    "query": "category",
-    "objects": "int16",
-    "row": "int32",
-    "couple": "int32",
-    "scene": "int32",
-    "pair": "category",
-    "kind": "category",
-    "x": "Int16",
-    "y": "Int16",
-    "said": "category",
-    "first": "category",
-    "second": "category",
-    "critical": "Int16",
-    "run": "category",
-    "name": "category",
-    "model": "category",
-    "setting": "category",
-    "seed": "category",
-    "test_setting": "category",
-    "logit": "float32",
-    "prediction": "bool",
-    "right": "bool",
-}
+EXAMPLE_COLUMNS = ("id", "split", "answer", "task", "query", "objects", "row", "couple", "scene", "pair", "kind", "x",
+                   "y", "said", "first", "second", "critical")  # fmt: skip
+RUN_COLUMNS = ("run", "name", "model", "setting", "seed")
+PREDICTIONS = (*EXAMPLE_COLUMNS, *RUN_COLUMNS, "test_setting", "logit", "prediction", "right")
 
 
 @dataclass
@@ -112,8 +88,7 @@ class Runs:
             except ValueError as error:
                 if rows["dataset"].iloc[0] in self.datasets and str(error) not in self.skipped:
                     self.skipped.append(str(error))  # of a dataset that was not found `skipped` tells already
-        empty = {column: pd.Series(dtype=kind) for column, kind in PREDICTIONS.items()}
-        return _concat(parts) if parts else pd.DataFrame(empty)
+        return _concat(parts) if parts else pd.DataFrame(columns=list(PREDICTIONS))
 
     def _of_run(self, name: str, rows: pd.DataFrame) -> pd.DataFrame:
         info = rows.iloc[0]
@@ -122,7 +97,7 @@ class Runs:
         wanted = pa.array((rows["test_setting"] + "/" + rows["split"]).to_list())
         table = table.filter(pc.is_in(pc.binary_join_element_wise(table["test_setting"], table["split"], "/"), wanted))
         frame = examples.iloc[_row_numbers(table["id"], examples["id"])].reset_index(drop=True)
-        for column in ("run", "name", "model", "setting", "seed"):
+        for column in RUN_COLUMNS:
             frame[column] = pd.Categorical.from_codes(np.zeros(len(frame), np.int8), [info[column]])
         frame["test_setting"] = pd.Categorical(table["test_setting"].to_pandas())
         frame["logit"] = table["logit"].to_numpy()
@@ -150,18 +125,12 @@ def load(runs: str | os.PathLike[str], data: Iterable[str | os.PathLike[str]] = 
     results = pd.DataFrame(rows, columns=list(RESULT_COLUMNS))
     results = results.astype({name: DTYPES[kind] for name, kind in RESULT_COLUMNS.items()})
     results["own"] = results["test_setting"] == results["setting"].map(main_test_setting, na_action="ignore")
-    converged = {name: has_converged(found) for name, found in _by_name(rows).items()}
-    results["converged"] = results["name"].map(converged).astype("boolean")
+    main = results["split"].eq("test_ind") & results["own"].fillna(False)  # where the paper's #sd looks
+    above = results["above_random"].fillna(False).astype(bool) & main
+    results["converged"] = above.groupby(results["name"]).transform("any").astype("boolean")
     datasets = _datasets(folder, results, [Path(place) for place in data], skipped)
     evaluated = results["form"].notna()
     return Runs(folder, results[~evaluated].reset_index(drop=True), skipped, datasets, results[evaluated])
-
-
-def _by_name(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row["name"], []).append(row)
-    return found
 
 
 def _datasets(folder: Path, results: pd.DataFrame, places: list[Path], skipped: list[str]) -> dict[str, Dataset]:

@@ -30,15 +30,6 @@ def wilson(part: np.ndarray, examples: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return 100 * np.clip(middle - half, 0, part), 100 * np.clip(middle + half, part, 1)
 
 
-def _predictions(answers: np.ndarray, *logits: np.ndarray) -> list[np.ndarray]:
-    """(N,) bool: answers, and the predictions of each. Raises `ValueError` where they are not as many, or none."""
-    found = [np.asarray(answers, bool), *(predictions_of(one) for one in logits)]
-    shapes = [one.shape for one in found]
-    if len(set(shapes)) > 1 or len(shapes[0]) != 1 or not shapes[0][0]:
-        raise ValueError(f"answers and logits {', '.join(map(str, shapes))}: needs (N,) of each and N of at least 1")
-    return found
-
-
 # Two runs on the same examples ---------------------------------------------------------------------------------------
 
 
@@ -71,9 +62,9 @@ def paired(
     McNemar's test takes what it counts as independent, so examples that share a scene count once, for the run that is
     right on more of them. The bootstrap keeps both runs' predictions of an example, and examples of a cluster,
     together. Where no prediction differs, the ends of the interval are the share of differing ones that would show
-    none in so many clusters once in 40 times. Raises `ValueError` where shapes differ or a logit is not a number.
+    none in so many clusters once in 40 times. Raises `ValueError` where a logit is not a number.
     """
-    truth, one, other = _predictions(answers, first, second)
+    truth, one, other = np.asarray(answers, bool), predictions_of(first), predictions_of(second)
     codes = 4 * ~truth + 2 * ~one + ~other
     scores = 100 * _macro(np.bincount(codes, minlength=8))
     low, high = percentile_interval(100 * np.subtract(*_macro(bootstrap_counts(codes, 8, clusters, seed)).T))
@@ -117,12 +108,10 @@ def mcnemar(first_only: int, second_only: int) -> float:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """p-values adjusted for how many they are (Holm 1979): a level then bounds the chance of any false find."""
-    found = [0.0] * len(p_values)
-    largest = 0.0
-    for rank, place in enumerate(np.argsort(p_values, kind="stable").tolist()):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
-        found[place] = largest
-    return found
+    found, order = np.empty(len(p_values)), np.argsort(p_values, kind="stable")
+    scaled = np.asarray(p_values)[order] * np.arange(len(order), 0, -1)
+    found[order] = np.minimum(1.0, np.maximum.accumulate(scaled))
+    return found.tolist()
 
 
 # Two test settings of one run ----------------------------------------------------------------------------------------
@@ -148,9 +137,9 @@ def agreement(first: np.ndarray, second: np.ndarray, clusters: np.ndarray | None
     """Agreement of the logits (N,) of two test settings on the same examples, clusters (N,) or None.
 
     Where all agree, the low end is the share that would show no disagreement in so many clusters once in 40 times, and
-    the same where none does. Raises `ValueError` where shapes differ or a logit is not a number.
+    the same where none does. Raises `ValueError` where a logit is not a number.
     """
-    one, other = _predictions(predictions_of(first), second)
+    one, other = predictions_of(first), predictions_of(second)
     codes = (one != other).astype(np.int64)
     draws = bootstrap_counts(codes, 2, clusters, seed)
     low, high = percentile_interval(100 * draws[:, 0] / draws.sum(axis=1))
@@ -180,10 +169,8 @@ class SeedMean:
 
 def over_seeds(scores: Sequence[float]) -> SeedMean:
     """Mean, deviation and interval over seeds: how far another training would differ, which no bootstrap of one run's
-    examples can tell. Raises `ValueError` where there are no scores."""
+    examples can tell."""
     count = len(scores)
-    if not count:
-        raise ValueError("no scores to average: needs those of at least one run")
     mean = float(np.mean(scores))
     if count == 1:
         return SeedMean(1, mean)

@@ -48,6 +48,17 @@ def write(folder: Path, config: Config = SMALL, **job: Any) -> tuple[dict[str, A
     return manifest, said
 
 
+def generated(folder: Path, config: Config, layout: str = "parquet") -> Path:
+    """A dataset, written in this process; its folder."""
+    generate_dataset(config, GenerateArguments(str(folder), format=layout, workers=1), log=lambda _: None)
+    return folder
+
+
+def page_data(page: str) -> Any:
+    """The data of an HTML page's script."""
+    return json.loads(page.partition('<script type="application/json" id="data">')[2].partition("</script>")[0])
+
+
 def unfinish(folder: Path) -> None:
     """Write a small Parquet dataset whose last three parts are missing, as after a kill."""
     manifest, _ = write(folder)

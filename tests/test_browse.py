@@ -20,6 +20,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
+from tests.helpers import called, generated, one_line, page_data
 from travlr import Cardinality, Comparison, Quantifiers, Spatiality, browse, cli
 from travlr.baselines import best_unbound, score_baselines
 from travlr.config import Config, Count, Image
@@ -41,11 +42,6 @@ Row = dict[str, Any]
 Open = Callable[..., webdriver.Chrome]
 
 
-def written(folder: Path, config: Config, layout: str = "parquet") -> Path:
-    generate_dataset(config, GenerateArguments(str(folder), format=layout, workers=1), log=lambda _: None)
-    return folder
-
-
 def rows_of(folder: Path) -> dict[str, Row]:
     """All rows of a Parquet dataset by id, with their splits; not read by the code under test."""
     rows: dict[str, Row] = {}
@@ -54,14 +50,10 @@ def rows_of(folder: Path) -> dict[str, Row]:
     return rows
 
 
-def embedded(page: str) -> dict[str, Any]:
-    return json.loads(page.partition('<script type="application/json" id="data">')[2].partition("</script>")[0])
-
-
 @pytest.fixture(scope="module")
 def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A small dataset of each task, with a page that holds all its rows."""
-    folders = {name: written(tmp_path_factory.mktemp("data") / name, config) for name, config in TASKS.items()}
+    folders = {name: generated(tmp_path_factory.mktemp("data") / name, config) for name, config in TASKS.items()}
     for folder in folders.values():
         assert browse.main([str(folder), "--examples", str(ALL_ROWS)]) == 0
     return folders
@@ -81,6 +73,12 @@ def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
     driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
     yield driver
     driver.quit()
+
+
+@pytest.fixture
+def no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages without the best unbound rule: fitting all of them takes seconds."""
+    monkeypatch.setattr(browse, "dataset_baselines", lambda _: [])
 
 
 def complaints(driver: webdriver.Chrome) -> list[str]:
@@ -362,7 +360,7 @@ def reached(rows: list[Row], split: str, look: Callable[[Row], Any]) -> float:
 def test_baselines_are_shown_for_each_split_but_train(tmp_path: Path, open_page: Open) -> None:
     count = Count(train=2000, validation=400, test_ind=400, test_ood=400)
     released = Cardinality(total="released", scope="queried", distractors=[1, 3], count=count, image=Image(cell=16))
-    folder = written(tmp_path / "released", released)
+    folder = generated(tmp_path / "released", released)
     rows = list(rows_of(folder).values())
     due = {
         split: {name: reached(rows, split, look) for name, look in LOOKS.items()}
@@ -385,7 +383,7 @@ def test_baselines_are_shown_for_each_split_but_train(tmp_path: Path, open_page:
 
 def test_without_a_train_split_there_are_no_baselines(tmp_path: Path, open_page: Open) -> None:
     config = Cardinality(count=Count(train=0, validation=0, test_ind=0, test_ood=60), image=Image(cell=16))
-    folder = written(tmp_path / "d", config)
+    folder = generated(tmp_path / "d", config)
     assert browse.main([str(folder)]) == 0
     driver = open_page(folder / browse.NAME)
     assert not driver.find_elements(By.CSS_SELECTOR, ".rules")
@@ -424,28 +422,30 @@ def test_couples_stand_side_by_side_the_true_one_first(task: str, datasets: dict
     assert boxes[0]["top"] == boxes[1]["top"] and boxes[0]["right"] <= boxes[1]["left"]
 
 
+@pytest.mark.usefixtures("no_rules")
 def test_couples_across_files_and_in_a_sample_are_whole(tmp_path: Path) -> None:
     """Files of an odd number of rows cut couples in two."""
     config = TASKS["comparison"]
     generate_dataset(config, GenerateArguments(str(tmp_path / "d"), rows_per_file=37, workers=1), log=lambda _: None)
-    shown = embedded(browse.page(tmp_path / "d", 30))["examples"]
+    shown = page_data(browse.page(tmp_path / "d", 30))["examples"]
     assert len(shown) == 4 * 30
     for first, second in zip(shown[::2], shown[1::2], strict=True):
         assert first["couple"] == second["couple"] and first["query"] == second["query"]
         assert first["answer"] != second["answer"] and int(first["id"][-8:]) // 2 == int(second["id"][-8:]) // 2
     assert len({example["couple"] for example in shown}) == len(shown) // 2
-    assert len(embedded(browse.page(tmp_path / "d", 1))["examples"]) == 4
+    assert len(page_data(browse.page(tmp_path / "d", 1))["examples"]) == 4
 
 
+@pytest.mark.usefixtures("no_rules")
 def test_data_without_couples_offer_none(tmp_path: Path, open_page: Open) -> None:
-    folder = written(tmp_path / "mixed", TASKS["cardinality"], "original")
+    folder = generated(tmp_path / "mixed", TASKS["cardinality"], "original")
     for name in ("dataset.json", "README.md"):
         (folder / name).unlink()
     header, *lines = (folder / "index.csv").read_text().splitlines(keepends=True)
     random.Random(0).shuffle(lines)
     (folder / "index.csv").write_text("".join([header, *lines]))
     assert browse.main([str(folder), "--out", str(tmp_path / browse.NAME)]) == 0
-    assert {example["couple"] for example in embedded((tmp_path / browse.NAME).read_text())["examples"]} == {None}
+    assert {example["couple"] for example in page_data((tmp_path / browse.NAME).read_text())["examples"]} == {None}
     driver = open_page(tmp_path / browse.NAME, "couples=1")
     assert len(card_ids(driver)) == 24 and not driver.find_elements(By.CSS_SELECTOR, ".couple")
     assert not driver.find_element(By.NAME, "couples").is_displayed()
@@ -485,8 +485,9 @@ HOSTILE = (
 )
 
 
+@pytest.mark.usefixtures("no_rules")
 def test_hostile_text_is_shown_and_does_nothing(tmp_path: Path, open_page: Open) -> None:
-    folder = written(
+    folder = generated(
         tmp_path / "<img src=x onerror=window.hacked=3> {{data}} &amp;", TASKS["cardinality"], "imagefolder"
     )
     for path in folder.glob("*/metadata.jsonl"):
@@ -574,26 +575,30 @@ def test_numbers_can_be_read_on_every_step_of_the_scale(
 # Other worlds and layouts ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("no_rules")
 def test_wide_worlds(tmp_path: Path, open_page: Open) -> None:
-    config = Spatiality(count=Count(train=300, validation=0, test_ind=0, test_ood=0), world=World(columns=26, rows=30))
-    folder = written(tmp_path / "wide", config)
+    count, world = Count(train=300, validation=0, test_ind=0, test_ood=0), World(columns=26, rows=30)
+    config = Spatiality(count=count, world=world, image=Image(cell=8))
+    folder = generated(tmp_path / "wide", config)
     assert browse.main([str(folder), "--examples", "30"]) == 0
     driver = open_page(folder / browse.NAME, "view=pairs")
     wanted = Counter(tuple(row["pair"]) for row in rows_of(folder).values())
     maps = driver.execute_script(READ_MAPS)
     shown = {(m["map"], row, column): int(text) for m in maps for row, column, text, *_ in m["cells"] if text}
     assert shown == wanted
-    sample = {i["pair"] for i in embedded((folder / browse.NAME).read_text())["examples"]}
+    sample = {i["pair"] for i in page_data((folder / browse.NAME).read_text())["examples"]}
     left_out = next(pair for pair in wanted if " ".join(pair) not in sample)
     driver = open_page(folder / browse.NAME, f"pair={'+'.join(left_out)}")
     assert f"has {wanted[left_out]} such examples" in driver.find_element(By.ID, "cards").text
 
 
+@pytest.mark.usefixtures("no_rules")
 @pytest.mark.parametrize("query_by", ["colour", "both"])
 def test_attributes_keep_the_order_of_the_world(query_by: str, tmp_path: Path) -> None:
-    config = Cardinality(query_by=query_by, count=Count(train=800, validation=0, test_ind=0, test_ood=800))
-    written(tmp_path / "data", config)
-    shown = embedded(browse.page(tmp_path / "data", examples=0))
+    count = Count(train=800, validation=0, test_ind=0, test_ood=800)
+    config = Cardinality(query_by=query_by, count=count, image=Image(cell=8))
+    generated(tmp_path / "data", config)
+    shown = page_data(browse.page(tmp_path / "data", examples=0))
     assert shown["maps"][0]["rows"] == config.world.attributes(query_by)
     assert shown["examples"] == []
 
@@ -606,33 +611,36 @@ def test_axes_without_end_are_not_drawn() -> None:
     assert len(drawn["rows"]) == browse.LONGEST and drawn["columns"] == ["1"]
 
 
+@pytest.mark.usefixtures("no_rules")
 def test_all_layouts_give_the_same_examples_and_counts(datasets: dict[str, Path], tmp_path: Path) -> None:
-    wanted = embedded(browse.page(datasets["quantifiers"], 20))
+    wanted = page_data(browse.page(datasets["quantifiers"], 20))
     for layout in LAYOUTS:
-        shown = embedded(browse.page(written(tmp_path / layout, TASKS["quantifiers"], layout), 20))
+        shown = page_data(browse.page(generated(tmp_path / layout, TASKS["quantifiers"], layout), 20))
         assert shown["splits"] == wanted["splits"] and shown["settings"] == wanted["settings"]
         same = ["id", "split", "caption", "query", "answer", "pair", "objects", "grid", "pixels"]
         assert [[e[n] for n in same] for e in shown["examples"]] == [[e[n] for n in same] for e in wanted["examples"]]
 
 
+@pytest.mark.usefixtures("no_rules")
 def test_published_layout_without_a_manifest(tmp_path: Path, open_page: Open) -> None:
-    folder = written(tmp_path / "published", TASKS["comparison"], "original")
-    wanted = embedded(browse.page(folder))
+    folder = generated(tmp_path / "published", TASKS["comparison"], "original")
+    wanted = page_data(browse.page(folder))
     (folder / "dataset.json").unlink()
     (folder / "README.md").unlink()
     with pytest.raises(cli.UsageError, match="--out"):  # nothing of ours goes into others' data unasked
         browse.main([str(folder)])
     out = tmp_path / browse.NAME
     assert browse.main([str(folder), "--out", str(out)]) == 0
-    shown = embedded(out.read_text())
+    shown = page_data(out.read_text())
     assert shown["splits"] == wanted["splits"] and shown["examples"] == wanted["examples"] and not shown["settings"]
     driver = open_page(out)
     until(driver, lambda: driver.execute_script("return [...document.images].every((i) => i.complete)"))
     assert driver.execute_script("return [...document.images].every((i) => i.naturalWidth === 96)")
 
 
+@pytest.mark.usefixtures("no_rules")
 def test_pairs_on_both_sides_are_pointed_out(tmp_path: Path, open_page: Open) -> None:
-    folder = written(tmp_path / "leaky", TASKS["cardinality"])
+    folder = generated(tmp_path / "leaky", TASKS["cardinality"])
     shutil.copy(folder / "train-00000-of-00001.parquet", folder / "test_ood-00000-of-00001.parquet")
     manifest = json.loads((folder / "dataset.json").read_text())
     manifest["splits"]["test_ood"] = manifest["splits"]["train"]
@@ -646,24 +654,23 @@ def test_pairs_on_both_sides_are_pointed_out(tmp_path: Path, open_page: Open) ->
 # The sample and the file -----------------------------------------------------------------------------------------
 
 
-def test_choosing_step_by_step_is_choosing_at_once() -> None:
+def test_the_sample_is_spread_over_pairs_and_answers() -> None:
     numbers = random.Random(1)
-    for _ in range(50):
+    for seed in "abcdefgh":
         kinds = [((str(numbers.randrange(9)),), numbers.random() < 0.3) for _ in range(200)]
-        rows = [browse.Candidate(numbers.random(), kind, i) for i, kind in enumerate(kinds)]
-        kept: list[browse.Candidate] = []
-        for start in range(0, 200, 30):
-            kept = browse.spread([*kept, *rows[start : start + 30]], 40)
-        assert kept == browse.spread(rows, 40)
-        shown, there = Counter(candidate.kind for candidate in kept), Counter(kinds)
+        chosen = browse.spread(kinds, 40, seed)
+        shown, there = Counter(kinds[row] for row in chosen), Counter(kinds)
         most = max(shown.values())
-        assert len(kept) == 40 and all(shown[kind] >= min(number, most - 1) for kind, number in there.items())
+        assert len(set(chosen)) == 40 and all(shown[kind] >= min(count, most - 1) for kind, count in there.items())
 
 
+@pytest.mark.usefixtures("no_rules")
 def test_the_same_seed_gives_the_same_page(datasets: dict[str, Path]) -> None:
     first = browse.page(datasets["spatiality"], 30, seed=3)
     assert browse.page(datasets["spatiality"], 30, seed=3) == first
-    ids = [{e["id"] for e in embedded(p)["examples"]} for p in (first, browse.page(datasets["spatiality"], 30, seed=4))]
+    ids = [
+        {e["id"] for e in page_data(p)["examples"]} for p in (first, browse.page(datasets["spatiality"], 30, seed=4))
+    ]
     assert ids[0] != ids[1] and len(ids[0]) == len(ids[1]) == 4 * 30
 
 
@@ -681,6 +688,7 @@ def test_large_and_jpeg_pictures_become_small_pngs() -> None:
         assert small.convert("RGB").getpixel((20, 20)) != small.convert("RGB").getpixel((300, 20))
 
 
+@pytest.mark.usefixtures("no_rules")
 def test_an_earlier_page_is_replaced_and_nothing_else(datasets: dict[str, Path], tmp_path: Path) -> None:
     folder = str(datasets["spatiality"])
     out = tmp_path / "a page, with ~ = ().html"
@@ -745,6 +753,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
 }
 
 
+@pytest.mark.usefixtures("no_rules")
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damage_is_one_line_and_leaves_no_page(damage: str, datasets: dict[str, Path], tmp_path: Path) -> None:
     folder = tmp_path / "data"
@@ -768,15 +777,15 @@ def test_wrong_usage(arguments: list[str]) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_command(datasets: dict[str, Path], tmp_path: Path) -> None:
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "travlr.browse", *arguments], capture_output=True, text=True)
-
-    done = run(str(datasets["spatiality"]), "--out", str(tmp_path / "page.html"))
+def test_command(datasets: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    command = [sys.executable, "-m", "travlr.browse", str(datasets["spatiality"]), "--out", str(tmp_path / "page.html")]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "") and "open it in a browser" in done.stdout
     assert (tmp_path / "page.html").stat().st_mode & 0o444 == 0o444
-    failed = run(str(tmp_path / "nothing"))
-    assert (failed.returncode, failed.stdout) == (1, "") and failed.stderr.count("\n") == 1
-    wrong = run("--examples")
-    assert (wrong.returncode, wrong.stdout) == (2, "") and wrong.stderr.count("\n") == 1
-    assert "--examples N" in run("--help").stdout
+    for arguments, status in (([str(tmp_path / "nothing")], 1), (["--examples"], 2)):
+        assert called(monkeypatch, *arguments, name="travlr.browse", main=browse.main) == status
+        out, err = capsys.readouterr()
+        assert out == "" and one_line(err)
+    with pytest.raises(SystemExit):
+        browse.main(["--help"])
+    assert "--examples N" in capsys.readouterr().out

@@ -82,8 +82,6 @@ def test_a_logit_of_0_means_false_and_one_that_is_not_a_number_is_refused() -> N
 def test_answers_and_logits_that_do_not_match_are_refused(shapes: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="answers"):
         score(np.ones(shapes[0], bool), np.ones(shapes[1]))
-    with pytest.raises(ValueError, match="clusters"):
-        score(np.ones(3, bool), np.ones(3), clusters=np.arange(shapes[1] + 2))
 
 
 # Intervals -----------------------------------------------------------------------------------------------------------
@@ -192,8 +190,6 @@ def test_groups_show_that_one_axis_was_learned_and_the_other_was_not() -> None:
     assert [found[name].macro_f1 for name in found] == pytest.approx([100, 100 / 3])
     assert [found[name].above_random for name in found] == [True, False]
     assert found["vertical"] == score(answers[200:], logits[200:])
-    with pytest.raises(ValueError, match="groups"):
-        by_group(answers, logits, groups[1:])
 
 
 def couples_right(answers: np.ndarray, logits: np.ndarray) -> float | None:
@@ -326,13 +322,12 @@ def test_a_coin_gets_50_whatever_the_texts_are() -> None:
     assert {(baseline.macro_f1, baseline.accuracy) for baseline in found.values()} == {(50, 50)}
 
 
-def test_baselines_without_examples_or_with_too_few_answers_are_refused() -> None:
-    one = QueryTexts(["a"], np.array([True]), np.array([3]))
-    with pytest.raises(ValueError, match="for each example"):
-        text_baselines(one, QueryTexts(["a", "b"], np.array([True]), np.array([3, 3])))
-    with pytest.raises(ValueError, match="at least one test example"):
-        text_baselines(one, QueryTexts([], np.array([], bool), np.array([], int)))
-    assert text_baselines(QueryTexts([], np.array([], bool), np.array([], int)), one)["query"].accuracy == 50
+def test_baselines_without_training_examples_toss_a_coin() -> None:
+    one, none = (
+        QueryTexts(["a"], np.array([True]), np.array([3])),
+        QueryTexts([], np.array([], bool), np.array([], int)),
+    )
+    assert text_baselines(none, one)["query"].accuracy == 50
 
 
 def test_the_test_is_stated_as_it_is_applied() -> None:

@@ -22,7 +22,7 @@ from render.image import IMAGE_STYLES
 from render.text import CAPTION_STYLES
 from tests import oracle, tiny_chat
 from tests.chat_server import ChatServer, text_and_picture
-from tests.helpers import wait_for
+from tests.helpers import generated, page_data, wait_for
 from tests.oracle import answer
 from train.learning import devices
 from train.results.answers import ANSWERS, read_answers
@@ -36,7 +36,6 @@ from train.vlm.requests import Reply, Request
 from travlr import cli
 from travlr.config import Count, Image
 from travlr.dataset import open_dataset
-from travlr.generate import GenerateArguments, generate_dataset
 from travlr.questions import FORMS, PROMPTS
 from travlr.tasks import TASKS
 
@@ -47,10 +46,8 @@ COUNT = Count(train=200, validation=20, test_ind=20, test_ood=20)
 def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A small dataset of each task."""
     folder = tmp_path_factory.mktemp("data")
-    for name, task in TASKS.items():
-        job = GenerateArguments(out=str(folder / name), workers=1)
-        generate_dataset(replace(task.Config(), count=COUNT, image=Image(cell=24)), job, log=lambda _: None)
-    return {name: folder / name for name in TASKS}
+    image = Image(cell=24)
+    return {name: generated(folder / name, task.Config(count=COUNT, image=image)) for name, task in TASKS.items()}
 
 
 class Scripted:
@@ -354,12 +351,13 @@ def test_another_call_keeps_the_scores_of_earlier_ones(
 def test_two_datasets_have_two_lines_in_the_report(
     data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from analysis.evaluations import accuracy_table, distinguished
+    from analysis.evaluations import distinguished
     from analysis.runs import load
+    from analysis.tables.evaluations import accuracy_table
 
     other = tmp_path / "data" / "cardinality"
     config = replace(TASKS["cardinality"].Config(), count=COUNT, image=Image(cell=24), seed=1)
-    generate_dataset(config, GenerateArguments(out=str(other), workers=1), log=lambda _: None)
+    generated(other, config)
     for folder in (data["cardinality"], other):
         ask(monkeypatch, Scripted(answer), folder, tmp_path / "runs", setting=["caption"], limit=4)
     table = accuracy_table(distinguished(load(tmp_path / "runs").evaluations))
@@ -494,7 +492,10 @@ def test_the_command_prints_a_table(data: dict[str, Path], tmp_path: Path, capsy
 
 
 def test_the_report_shows_scores_losses_and_replies(
-    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     from analysis.evaluations import distinguished, losses
     from analysis.report import main as report
@@ -526,8 +527,14 @@ def test_the_report_shows_scores_losses_and_replies(
         assert line["image"] + line["seeing"] + line["using"] + line["reasoning"] == pytest.approx(100)
         assert line["gap"] == 0
     assert losses(frame)["seeing"].sum() > 0
-    replies = json.loads(page.partition('id="data">')[2].partition("</script>")[0])["replies"]
+    replies = page_data(page)["replies"]
     assert {reply["outcome"] for reply in replies} >= {"right", "wrong"}
+    damaged = next(path for path in tmp_path.glob("*/answers.jsonl"))
+    damaged.write_text("junk\n")
+    capsys.readouterr()
+    report([str(tmp_path)])
+    said = capsys.readouterr().out
+    assert f"left out: {damaged}: line 1" in said and "6 results of evaluated models" in said
 
 
 def test_a_real_server(data: dict[str, Path], tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -24,10 +22,9 @@ from analysis.paper import BIMODAL
 from analysis.runs import examples_of
 from splits import CARDINALITY
 from tests.grid import Accuracy, make_run
-from tests.helpers import ROOT, hashes
+from tests.helpers import generated, hashes
 from train.results.store import canonical
 from travlr.config import Count, Image
-from travlr.generate import GenerateArguments, generate_dataset
 from travlr.tasks import TASKS
 
 COUNTS = {"train": 300, "validation": 0, "test_ind": 300, "test_ood": 300}
@@ -39,8 +36,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """A run of each task in each of two settings, and runs on parts of the train split of cardinality."""
     base = tmp_path_factory.mktemp("figures")
     for task in TASKS:
-        config = TASKS[task].Config(count=Count(**COUNTS), image=Image(cell=8))
-        generate_dataset(config, GenerateArguments(str(base / task), workers=1), log=lambda _: None)
+        generated(base / task, TASKS[task].Config(count=Count(**COUNTS), image=Image(cell=8)))
         for setting in ("image", "caption"):
             make_run(base / "runs", base / task, right_in(setting), setting=setting)
     for part in SIZES:
@@ -475,12 +471,3 @@ def test_what_is_missing_is_said(runs: Runs, tmp_path: Path) -> None:
     lost = Runs(runs.folder, runs.results, [], {})
     with pytest.raises(ValueError, match=r"data=\[FOLDER\]"):
         draw("dataset", lost, task="comparison")
-
-
-def test_importing_analysis_does_not_import_matplotlib() -> None:
-    program = "import sys, analysis; print('matplotlib' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
-    assert done.stdout.strip() == "False", done.stderr
-    program = "import sys, analysis.figures; print('matplotlib.pyplot' in sys.modules, 'torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
-    assert done.stdout.strip() == "False False", done.stderr

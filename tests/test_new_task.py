@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from analysis.report import main as report
 from analysis.run_figures import _pair_grids
 from analysis.runs import _pairs
 from tests.grid import make_run
-from tests.helpers import task_of_the_page
+from tests.helpers import page_data, task_of_the_page
 from train.config import SETTINGS, Run, Training
 from train.run import run
 from travlr import Count, GenerateArguments, Image, generate_dataset, open_dataset
@@ -137,7 +136,7 @@ def test_a_fifth_task_and_a_users_model_stand_after_ours_in_the_report(
     assert labels == ["UNITER", OWN_MODEL]
     assert all(cell.text for row in table.rows[:-2] for cell in row)
     page = (runs / "report" / "report.html").read_text(encoding="utf-8")
-    data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+    data = page_data(page)
     assert data["choices"] == {
         "task": ["cardinality", "parity"],
         "model": ["uniter", OWN_MODEL],

@@ -1,4 +1,4 @@
-"""The notebooks, from top to bottom, on small real runs; and as they are committed, without outputs."""
+"""The notebooks, from top to bottom, on small runs; and as they are committed, without outputs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ from typing import Any
 
 import nbformat
 import pytest
-import torch
 from nbclient import NotebookClient
 
-from tests.helpers import ROOT
-from train.config import Optimiser, Run, Training
-from train.run import run
+from tests.grid import make_run
+from tests.helpers import ROOT, generated
 from travlr.config import Count, Image
-from travlr.generate import GenerateArguments, generate_dataset
 from travlr.tasks import TASKS
 
 FOLDER = ROOT / "analysis" / "notebooks"
@@ -26,22 +23,13 @@ NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of a few steps on a small dataset of each task, and a second one of cardinality."""
-    torch.set_num_threads(1)
+    """A made-up run on a small dataset of each task, and a second one of cardinality."""
     place = tmp_path_factory.mktemp("notebooks")
     count = Count(train=60, validation=20, test_ind=64, test_ood=64)
-    for task, config in ((name, task.Config) for name, task in TASKS.items()):
-        data = str(place / task)
-        generate_dataset(
-            config(count=count, image=Image(cell=16)), GenerateArguments(out=data, workers=1), log=lambda line: None
-        )
+    for task in TASKS:
+        generated(place / task, TASKS[task].Config(count=count, image=Image(cell=16)))
         for setting in ("caption", "image")[: 1 + (task == "cardinality")]:
-            training = Training(steps=4, check_every=2, validation=20)
-            settings: dict[str, Any] = {"size": "tiny", "precision": "float32", "device": "cpu", "task": task}
-            settings["audit"] = False
-            optimiser = Optimiser(batch_size=10)
-            run(Run(data=data, runs=str(place / "runs"), setting=setting, training=training, optimiser=optimiser,
-                    **settings), log=lambda line: None)  # fmt: skip
+            make_run(place / "runs", place / task, lambda *_: 0.7, setting=setting)
     return place / "runs"
 
 

@@ -311,20 +311,6 @@ def test_pictures_like_the_released_ones_are_understood() -> None:
     assert sides.min() > 25 and sides.max() < 48
 
 
-def test_pictures_that_do_not_fit_the_ids() -> None:
-    scenes = scenes_of(SMALL, random_grid(SMALL.world, 3))
-    few = PictureSet(scenes.ids, scenes.grid, 2, 3, decoded=lambda: list(scenes.pictures(np.arange(2))))
-    with pytest.raises(ValueError, match=r"3 ids, but 2 pictures"):
-        make_regions(RegionSettings(), few)
-    grey = PictureSet(scenes.ids, scenes.grid, 2, 3, decoded=lambda: [np.zeros((32, 48), np.uint8)] * 3)
-    with pytest.raises(ValueError, match=r"picture picture-0: is uint8 \(32, 48\), not RGB"):
-        make_regions(RegionSettings(), grey)
-    with pytest.raises(ValueError, match=r"either a renderer or decoded"):
-        PictureSet(["a"], np.zeros((1, 6), int), 2, 3)
-    with pytest.raises(ValueError, match=r"1 ids, but a grid of shape \(1, 5\)"):
-        PictureSet(["a"], np.zeros((1, 5), int), 2, 3, SMALL)
-
-
 # The recogniser ------------------------------------------------------------------------------------------------------
 
 
@@ -362,11 +348,11 @@ def test_the_weights_are_small_and_damaged_ones_are_refused(tmp_path: Path) -> N
 def test_training_learns_and_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recogniser, "TRAINING_CELLS", (32,))
     monkeypatch.setattr(recogniser, "TRAINING_SPANS", (1.0,))
-    one, two = (recogniser.train_recogniser(steps=4, batch=48, seed=4) for _ in range(2))
+    one, two = (recogniser.train_recogniser(steps=2, batch=12, seed=4) for _ in range(2))
     for a, b in zip(one.state_dict().values(), two.state_dict().values(), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
     recogniser.save(
-        recogniser.train_recogniser(steps=120, batch=48, seed=4), tmp_path / "new.safetensors", {"note": "a test"}
+        recogniser.train_recogniser(steps=60, batch=48, seed=4), tmp_path / "new.safetensors", {"note": "a test"}
     )
     assert [path.name for path in tmp_path.iterdir()] == ["new.safetensors"]
     sprites = Renderer(World(colours=tuple(COLOURS)), 32, SPANS).rgb_sprites[1:]

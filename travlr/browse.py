@@ -11,9 +11,9 @@ if __name__ == "__main__":
 
     start_command("browse", "travlr.browse")
 
-import argparse
 import base64
 import contextlib
+import functools
 import hashlib
 import html
 import io
@@ -21,7 +21,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from travlr import cli
 from travlr.audit.pictures import renderer_of
 from travlr.audit.rows import QUERY, TOTAL, score
 from travlr.baselines import best_unbound, dataset_baselines
+from travlr.cli import whole_number
 from travlr.config import Config, Style
 from travlr.files import replacing
 from travlr.formats import LAYOUTS
@@ -57,20 +58,6 @@ Pair = tuple[str, ...]
 # Reading ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Candidate:
-    """A row, or a couple of rows, that the page may show.
-
-    place: in a random order. kind: pair and answer of the first row. index: of the first row in its table. rows: filled
-    once the candidate is chosen.
-    """
-
-    place: float
-    kind: tuple[Pair, bool]
-    index: int
-    rows: list[dict[str, Any]] | None = None
-
-
 @dataclass(frozen=True)
 class Survey:
     """The statistics of a split, and the rows to show.
@@ -86,69 +73,58 @@ class Survey:
     couples: bool
 
 
-def survey(tables: Iterable[pa.Table], limit: int, seed: str) -> Survey:
-    """One pass over a split, with one table in memory at a time."""
-    places, chosen = random.Random(seed), list[Candidate]()
+def survey(read: Callable[[], Iterable[pa.Table]], limit: int, seed: str) -> Survey:
+    """Two passes over the tables of a split: the texts of all rows, then `limit` whole rows to show."""
+    about = pa.concat_tables(table.select(["task", "pair", "answer", "query", "objects"]) for table in read())
+    pairs = [tuple(str(value) for value in pair) for pair in about["pair"].to_pylist()]
+    truths, queries = about["answer"].to_pylist(), about["query"].to_pylist()
     counts: dict[Pair, list[int]] = {}
+    for pair, truth in zip(pairs, truths, strict=True):
+        counts.setdefault(pair, [0, 0])[not truth] += 1
     seen: dict[str, dict[Any, list[int]]] = {rule: {} for rule in BASELINES}
-    tasks: set[str] = set()
-    step = 0  # rows of a candidate; unknown before the first table
-    for table in even(tables):
-        pairs = [tuple(str(value) for value in pair) for pair in table["pair"].to_pylist()]
-        kinds = list(zip(pairs, table["answer"].to_pylist(), strict=True))
-        for pair, truth in kinds:
-            counts.setdefault(pair, [0, 0])[not truth] += 1
-        queries, sizes = table["query"].to_pylist(), pc.list_value_length(table["objects"]).to_pylist()
-        for query, size, (_, truth) in zip(queries, sizes, kinds, strict=True):
-            seen[QUERY].setdefault(query, [0, 0])[truth] += 1
-            seen[TOTAL].setdefault((query, size), [0, 0])[truth] += 1
-        tasks.update(table["task"].unique().to_pylist())
-        step = step or (2 if in_couples(queries, [truth for _, truth in kinds]) else 1)
-        new = (Candidate(places.random(), kinds[i], i) for i in range(0, len(kinds), step))
-        chosen = spread([*chosen, *new], -(-limit // step))
-        for candidate in chosen:
-            if candidate.rows is None:
-                candidate.rows = table.slice(candidate.index, step).to_pylist()
-    rows = [row for candidate in chosen for row in candidate.rows or ()]
-    return Survey(counts, seen, tasks, rows[:limit], step == 2)
+    for query, size, truth in zip(queries, pc.list_value_length(about["objects"]).to_pylist(), truths, strict=True):
+        seen[QUERY].setdefault(query, [0, 0])[truth] += 1
+        seen[TOTAL].setdefault((query, size), [0, 0])[truth] += 1
+    couples = in_couples(queries, truths)
+    step = 2 if couples else 1
+    starts = spread(list(zip(pairs, truths, strict=True))[::step], -(-limit // step), seed)
+    rows = [row for start in starts for row in range(step * start, step * start + step)][:limit]
+    return Survey(counts, seen, set(about["task"].unique().to_pylist()), take(read(), rows), couples)
 
 
-def even(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in tables that each begin at an even row, so that no couple is cut in two."""
-    rest: list[pa.Table] = []
+def take(tables: Iterable[pa.Table], rows: list[int]) -> list[dict[str, Any]]:
+    """Rows of a split, by their numbers."""
+    found, begin = dict[int, dict[str, Any]](), 0
     for table in tables:
-        whole = pa.concat_tables([*rest, table])
-        cut = whole.num_rows - whole.num_rows % 2
-        rest = [whole[cut:]] if cut < whole.num_rows else []
-        yield whole[:cut]
-    yield from rest
+        here = [row for row in rows if begin <= row < begin + table.num_rows]
+        found |= zip(here, table.take([row - begin for row in here]).to_pylist(), strict=True) if here else ()
+        begin += table.num_rows
+    return [found[row] for row in rows]
 
 
 def in_couples(queries: list[str], truths: list[bool]) -> bool:
     """Whether rows 2k and 2k + 1 ask the same, once true and once false."""
     first, second = (list(zip(queries[i::2], truths[i::2], strict=True)) for i in (0, 1))
-    couples = list(zip(first, second, strict=False))
-    return bool(couples) and all(a[0] == b[0] and a[1] != b[1] for a, b in couples)
+    return len(first) == len(second) > 0 and all(
+        a[0] == b[0] and a[1] != b[1] for a, b in zip(first, second, strict=True)
+    )
 
 
-def spread(candidates: list[Candidate], limit: int) -> list[Candidate]:
-    """At most `limit` candidates, spread evenly over pairs and answers, and random otherwise.
-
-    Choosing from earlier choices and new candidates gives the same as choosing from all candidates at once.
-    """
-    rounds, seen = [], Counter[tuple[Pair, bool]]()
-    for candidate in sorted(candidates, key=lambda c: c.place):
-        rounds.append((seen[candidate.kind], candidate))
-        seen[candidate.kind] += 1
-    return [candidate for _, candidate in sorted(rounds, key=lambda r: r[0])[:limit]]
+def spread(kinds: Sequence[Hashable], limit: int, seed: str) -> list[int]:
+    """At most `limit` numbers of rows, spread evenly over their kinds (pair and answer), and random otherwise."""
+    places, rounds, seen = random.Random(seed), list[tuple[int, int]](), Counter[Hashable]()
+    for _, row in sorted((places.random(), row) for row in range(len(kinds))):
+        rounds.append((seen[kinds[row]], row))
+        seen[kinds[row]] += 1
+    return [row for _, row in sorted(rounds, key=lambda r: r[0])[:limit]]
 
 
 def surveys_of(folder: Path, manifest: dict[str, Any], limit: int, seed: int) -> dict[str, Survey]:
     """A survey of each split. Raises `ValueError` where the rows are not as many as the manifest says."""
     found = {}
     for split, counts in manifest["splits"].items():
-        tables = LAYOUTS[manifest["layout"]].read(folder, manifest, split)
-        found[split] = survey(tables, limit, f"{seed} {split}")
+        read = functools.partial(LAYOUTS[manifest["layout"]].read, folder, manifest, split)
+        found[split] = survey(read, limit, f"{seed} {split}")
         if (rows := sum(map(sum, found[split].counts.values()))) != counts["rows"]:
             raise ValueError(f"{folder}: {split} has {rows} rows, its manifest says {counts['rows']}; damaged")
     return found
@@ -319,9 +295,9 @@ def filled(template: Path, data: Any, **values: str) -> str:
 
 
 def with_shared(template: Path) -> str:
-    """A template with the style and the script that all pages share."""
+    """A template with the tags of the head, the style and the script that all pages share."""
     text, shared = (path.read_text(encoding="utf-8") for path in (template, SHARED))
-    for part in ("style", "script"):
+    for part in ("head", "style", "script"):
         inside = shared.partition(f"<{part}>")[2].partition(f"</{part}>")[0].strip("\n")
         text = text.replace(f"{{{{shared_{part}}}}}", inside)
     return text
@@ -352,20 +328,14 @@ def write(out: Path, content: str | bytes) -> None:
         raise ValueError(f"{out}: cannot be written ({error.strerror}); choose another file with --out") from None
 
 
-def _count(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,9}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
-    return int(text)
-
-
 def main(arguments: list[str]) -> int:
     parser = cli.Parser(
         "python -m travlr.browse", description="Write a web page to look at a dataset: one file, no network."
     )
     parser.add_argument("folder", metavar="DIR", type=cli.folder, help="a dataset in any format, or the published one")
     parser.add_argument("--out", metavar="FILE", type=Path, help=f"the page (default: DIR/{NAME})")
-    parser.add_argument("--examples", metavar="N", type=_count, default=200, help="of each split (default: 200)")
-    parser.add_argument("--seed", metavar="S", type=_count, default=0, help="chooses the examples (default: 0)")
+    parser.add_argument("--examples", metavar="N", type=whole_number, default=200, help="of each split (default: 200)")
+    parser.add_argument("--seed", metavar="S", type=whole_number, default=0, help="chooses the examples (default: 0)")
     options = parser.parse_args(arguments)
     if not options.out and read_manifest(options.folder) and not has_manifest(options.folder):
         raise cli.UsageError(f"{options.folder}: another program wrote it; name a file outside with --out")

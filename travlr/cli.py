@@ -50,6 +50,13 @@ def folder(text: str) -> Path:
     return Path(text)
 
 
+def whole_number(text: str) -> int:
+    """The type of arguments that count something."""
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return int(text)
+
+
 def run(program: str, main: Callable[[list[str]], int | None]) -> NoReturn:
     """Run a command and exit. Every failure that a user can cause becomes one line on stderr."""
     code = 1

@@ -27,23 +27,32 @@ EXECUTORS = ("local", "ray")
 Results = Generator[tuple[T, R], None, None]
 
 
-def run(work: Callable[[T], R], items: list[T], workers: int = 0, executor: str = "local") -> Results[T, R]:
+def run(
+    work: Callable[[T], R],
+    items: list[T],
+    workers: int = 0,
+    executor: str = "local",
+    prepare: Callable[[], object] | None = None,
+) -> Results[T, R]:
     """Yield each item with `work(item)`, in order of completion.
 
-    workers: processes on this machine, 0 for one per core. `work` and the items must be picklable. Exceptions of `work`
-    are raised here; a worker that dies raises `ValueError`.
+    workers: processes on this machine, 0 for one per core. prepare: called first in each, by default `prepare_worker`.
+    `work`, `prepare` and the items must be picklable. Exceptions of `work` are raised here; a worker that dies raises
+    `ValueError`.
     """
     if executor == "ray":
         return _run_on_ray(work, items, workers)
     workers = min(workers or len(os.sched_getaffinity(0)), len(items))
     if workers <= 1:
         return ((item, work(item)) for item in items)
-    return _run_in_processes(work, items, workers)
+    return _run_in_processes(work, items, workers, prepare or prepare_worker)
 
 
-def _run_in_processes(work: Callable[[T], R], items: list[T], workers: int) -> Results[T, R]:
+def _run_in_processes(
+    work: Callable[[T], R], items: list[T], workers: int, prepare: Callable[[], object]
+) -> Results[T, R]:
     context = multiprocessing.get_context("spawn")
-    pool = concurrent.futures.ProcessPoolExecutor(workers, context, prepare_worker)
+    pool = concurrent.futures.ProcessPoolExecutor(workers, context, prepare)
     try:
         with _interrupts_held(), _without_main():
             waiting = {pool.submit(work, item): item for item in items}

@@ -13,12 +13,10 @@ from collections.abc import Callable
 
 from analysis.layout import Table
 from analysis.runs import Runs
-from analysis.tables.controlled import table10, table11, table12
+from analysis.tables.ablations import table10, table11, table12, table13, table14
 from analysis.tables.facts import table3, table6, table8
-from analysis.tables.few_shot import few_shot
-from analysis.tables.mixed import table13, table14
 from analysis.tables.overview import couples, overview
-from analysis.tables.scores import frozen, subsets, table2, text_only, transfer
+from analysis.tables.scores import few_shot, frozen, subsets, table2, text_only, transfer
 from analysis.tables.two_runs import compare
 
 __all__ = ["TABLES", "compare", "couples", "overview"]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
-from analysis.averages import RunSummary, run_summaries, weights_of
+from analysis.averages import RunSummary, run_summaries, variants, weights_of
 from analysis.layout import BLANK, Cell, Table
+from analysis.paper import MODEL_NAMES
 from analysis.runs import Runs
 from train.results.columns import TEST_SETTINGS
 from train.results.scores import TEST
-from train.results.tables import value_text
+from train.results.tables import score_text, value_text
 
 SHORT_SETTINGS = {"image": "Image", "caption": "Caption", "image+caption": "Img. + Cap."}
 LONG_SETTINGS = SHORT_SETTINGS | {"image+caption": "Image + Caption", "mixed": "Mixed"}
@@ -28,20 +29,20 @@ MARKS = (
 )
 LARGE = 5.0  # points: larger differences are marked in Tables 13 and 14
 OURS = "ours"
-
-
-def score_text(score: float, difference: float | None = None) -> str:
-    """ "65.94 (-1.02)"; what is below 100 does not read 100.00, and no difference reads -0.00."""
-    shown = math.floor(score * 100) / 100 if 99.995 <= score < 100 else score
-    return f"{shown:.2f}" if difference is None else f"{shown:.2f} ({signed(difference)})"
+PAPER_SOURCE = Cell("paper, pretrained")
 
 
 def signed(difference: float) -> str:
+    """ "+1.20"; no difference is +0.00."""
     return f"{round(difference, 2) + 0.0:+.2f}"
 
 
 def score_cell(score: float | None, difference: float | None = None, above: bool = False) -> Cell:
-    return BLANK if score is None else Cell(score_text(score, difference), score, underlined=above)
+    """A score as in Table 2: 65.94 (-1.02)."""
+    if score is None:
+        return BLANK
+    text = score_text(score) if difference is None else f"{score_text(score)} ({signed(difference)})"
+    return Cell(text, score, underlined=above)
 
 
 def difference_cell(difference: float | None) -> Cell:
@@ -52,20 +53,16 @@ def arrow(difference: float | None) -> str:
     return "" if difference is None or abs(difference) <= LARGE else "↑" if difference > 0 else "↓"
 
 
-def number_cell(value: float | None, digits: int = 2) -> Cell:
-    return BLANK if value is None else Cell(f"{value:,.{digits}f}")
+def number_cell(value: float | None, form: str = "") -> Cell:
+    return BLANK if value is None else Cell(format(value, form))
 
 
-def seeds_cell(count: int | None) -> Cell:
-    return BLANK if count is None else Cell(str(count))
+def model_name(model: str, controlled: bool = False) -> str:
+    return ("Volta " if controlled else "") + MODEL_NAMES[model]
 
 
 def source_cell(runs: Iterable[RunSummary]) -> Cell:
-    weights = weights_of(runs)
-    return Cell(f"{OURS}, {weights}" if weights else OURS)
-
-
-PAPER_SOURCE = Cell("paper, pretrained")
+    return Cell(", ".join(filter(None, (OURS, weights_of(runs)))))
 
 
 @dataclass
@@ -78,19 +75,25 @@ class TableBuilder:
     data: list[dict[str, Any]] = field(default_factory=list)
     marks: dict[str, int] = field(default_factory=dict)
 
-    def mark(self, label: str) -> str:
-        return f" [{self.marks.setdefault(label, len(self.marks) + 1)}]" if label else ""
+    def variants(
+        self, runs: Sequence[RunSummary], key: dict[str, Any], free: Collection[str] = ()
+    ) -> Iterator[tuple[str, dict[str, Any], list[RunSummary]]]:
+        """Of each group of runs with equal settings the mark of these, `key` with them, and the runs; one without runs
+        where there are none. free: settings that may differ."""
+        for settings, alike in variants(runs, free) or [("", [])]:
+            mark = f" [{self.marks.setdefault(settings, len(self.marks) + 1)}]" if settings else ""
+            yield mark, key | {"settings": settings or None}, alike
 
-    def add(self, cells: Iterable[Cell], block: str = "") -> None:
-        self.rows.append(list(cells))
+    def add(self, cells: Iterable[Cell | str], block: str = "") -> None:
+        self.rows.append([Cell(cell) if isinstance(cell, str) else cell for cell in cells])
         self.blocks.append(block)
 
     def paper(self, labels: Iterable[str], cells: Sequence[Cell]) -> None:
         """A line of the paper's numbers, where it has any of them; what it lacks is blank and not counted."""
         if any(cell.text for cell in cells):
-            self.add([*map(Cell, labels), PAPER_SOURCE, *(replace(cell, missing=False, value=None) for cell in cells)])
+            self.add([*labels, PAPER_SOURCE, *(replace(cell, missing=False, value=None) for cell in cells)])
 
-    def best(self) -> list[tuple[Cell, ...]]:
+    def best(self) -> tuple[tuple[Cell, ...], ...]:
         """Rows with the highest value of each column of each block in bold, where it is above random (underlined): the
         highest of several scores at chance is luck."""
         highest: dict[tuple[str, int], float] = {}
@@ -98,23 +101,24 @@ class TableBuilder:
             for place, cell in enumerate(row):
                 if cell.value is not None:
                     highest[block, place] = max(cell.value, highest.get((block, place), -math.inf))
-        return [
+        return tuple(
             tuple(replace(cell, bold=cell.underlined and cell.value is not None and cell.value == highest[block, place])
                   for place, cell in enumerate(row))
             for block, row in zip(self.blocks, self.rows, strict=True)
-        ]  # fmt: skip
+        )  # fmt: skip
 
     def table(
-        self,
-        name: str,
-        title: str,
-        columns: Sequence[tuple[str, ...]],
-        used: Sequence[RunSummary],
-        notes: Iterable[str],
-    ) -> Table:
-        marks = [f"[{number}] {label}." for label, number in self.marks.items()]
-        frame = pd.DataFrame(self.data)
-        return Table(name, title, tuple(columns), tuple(self.best()), frame, (*notes, *marks, *run_notes(used)))
+        self, name: str, title: str, columns: Sequence[tuple[str, ...]], notes: Iterable[str],
+        used: Iterable[RunSummary] = (), runs: Runs | None = None, **more: Any,
+    ) -> Table:  # fmt: skip
+        """The table, with notes on marks, on `used`, the runs that it holds, and on the others of `runs`."""
+        used = list({run.info["name"]: run for run in used}.values())
+        others = omission_notes(runs, used) if runs else []
+        marks = [f"[{number}] {settings}." for settings, number in self.marks.items()]
+        data = pd.DataFrame(self.data)
+        return Table(
+            name, title, tuple(columns), self.best(), data, (*notes, *others, *marks, *run_notes(used)), **more
+        )
 
 
 def run_notes(used: Sequence[RunSummary]) -> list[str]:
@@ -148,18 +152,16 @@ def run_notes(used: Sequence[RunSummary]) -> list[str]:
     return lines
 
 
-def omission_notes(runs: Runs, used: Iterable[RunSummary], every: Iterable[RunSummary]) -> list[str]:
+def omission_notes(runs: Runs, used: Iterable[RunSummary]) -> list[str]:
     """How many runs of the folder a table is not about, by what sets them apart, and what could not be read at all."""
     names = {run.info["name"] for run in used}
     kinds = Counter(
         " and ".join([*sorted(run.traits), *(["mixed"] if run.info["setting"] == "mixed" else [])]) or "of other tables"
-        for run in every
+        for run in run_summaries(runs)
         if run.info["name"] not in names
     )
-    lines = []
-    if kinds:
-        others = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-        lines.append(f"Runs of the folder that this table is not about: {others}.")
+    others = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    lines = [f"Runs of the folder that this table is not about: {others}."] if others else []
     return lines + [f"Left out: {line}." for line in runs.skipped]
 
 
@@ -185,6 +187,7 @@ def runs_of(
     return [run for run in runs if (run.info["task"], run.info["model"]) == wanted and run.info["setting"] in settings]
 
 
-def with_traits(runs: Runs, *kind: str) -> list[RunSummary]:
-    """Those that are set apart from the runs of Table 2 by this and nothing else: see `RunSummary.traits`."""
-    return [run for run in run_summaries(runs) if run.traits == frozenset(kind)]
+def with_traits(runs: Runs, *kind: str, exactly: bool = True) -> list[RunSummary]:
+    """Those that are set apart from the runs of Table 2 by this and nothing else, or by some of it where not exactly:
+    see `RunSummary.traits`."""
+    return [run for run in run_summaries(runs) if run.traits == {*kind} or (not exactly and run.traits <= {*kind})]

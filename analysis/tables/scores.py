@@ -1,15 +1,14 @@
-"""Table 2, and what is printed in its form: text-only models, frozen ones, subsets, transfer."""
+"""Table 2, and what is printed in its form: text-only models, frozen ones, subsets, transfer; and Table 9."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from analysis import paper
 from analysis.averages import RunSummary, SeedAverage, minus, or_nan, run_summaries, variants
 from analysis.layout import Cell, Table
-from analysis.paper import BIMODAL, LEGEND, LETTERS, MODEL_NAMES, SPLITS, TEXT_ONLY, Published
+from analysis.paper import BIMODAL, LEGEND, LETTERS, MODEL_NAMES, SPLITS, TABLE_9, TEXT_ONLY, Published, published
 from analysis.runs import Runs
 from analysis.tables.builder import (
     LABEL_COLUMNS,
@@ -17,145 +16,119 @@ from analysis.tables.builder import (
     MARKS,
     SHORT_SETTINGS,
     TableBuilder,
-    omission_notes,
+    number_cell,
     runs_of,
     score_cell,
-    seeds_cell,
     source_cell,
     with_traits,
 )
 from train.results.columns import TEST_SETTINGS
+from train.results.scores import TEST
 from travlr.tasks import PAPER
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: the cells of runs that were trained in `train` and tested in `test` (None: how many converged)."""
+    """A column: the cells of runs that were trained in `train` and tested in `test` (None: how many converged).
 
-    group: str
-    name: str
+    part: of the train split, or "stream"; "" for runs on any.
+    """
+
     train: str
     test: str | None
-    of: Callable[[RunSummary], bool] = lambda run: True
-    more: tuple[tuple[str, Any], ...] = ()  # of the data frame, beside train_setting and test_setting
+    name: str
+    group: str = ""
+    part: str = ""
 
     def has(self, run: RunSummary) -> bool:
-        return run.info["setting"] == self.train and self.of(run)
+        part = "stream" if run.settings.get("training.stream") else str(run.train_fraction)
+        return run.info["setting"] == self.train and self.part in ("", part)
 
 
 @dataclass(frozen=True)
-class GridRow:
-    """A line of a table: its task and model, its other labels, and the runs that may stand in it."""
+class ScoreLine:
+    """A line of a table: its task and model, the runs that may stand in it, its other labels, columns of `data`, and
+    the paper's table that has its scores."""
 
     task: str
     model: str
     runs: list[RunSummary]
+    paper: str = ""
     labels: tuple[str, ...] = ()
-    keys: tuple[tuple[str, Any], ...] = ()
-    columns: tuple[int, ...] | None = None  # those that apply to it; None for all
+    keys: dict[str, Any] = field(default_factory=dict)
+
+    def printed(self, column: Column) -> Published:
+        test = column.test or column.train
+        return published(self.paper, self.task, self.model, column.train, test, size=column.part)
 
 
-Lookup = Callable[[GridRow, Column], Published | None]
-
-
-def _fill_grid(
-    builder: TableBuilder, lines: Iterable[GridRow], columns: Sequence[Column], known: Lookup, free: Sequence[str]
-) -> None:
-    """Fill a builder: for each line one row for each variant of its runs, and one of what the paper has."""
+def _score_table(
+    name: str, title: str, runs: Runs, lines: Sequence[ScoreLine], columns: Sequence[Column], *,
+    heads: Sequence[tuple[str, str]] = LABEL_COLUMNS, free: Sequence[str] = (), notes: Iterable[str] = (),
+) -> Table:  # fmt: skip
+    """For each line a row for each variant of its runs, and one of what the paper has. free: settings that differ
+    within a row."""
+    builder = TableBuilder()
     for line in lines:
-        for label, runs in variants(line.runs, free) or [("", [])]:
-            cells = []
-            for place, column in enumerate(columns):
-                if line.columns is not None and place not in line.columns:
-                    cells.append(Cell("-"))
-                    continue
-                average = SeedAverage([run for run in runs if column.has(run)])
-                published = known(line, column) or Published()
-                cells.append(_cell(average, column))
-                if column.test is not None:
-                    builder.data.append(_record(line, column, label, average, published))
-            labels = (LETTERS[line.task], MODEL_NAMES[line.model] + builder.mark(label), *line.labels)
-            builder.add([*map(Cell, labels), source_cell(runs), *cells], line.task)
-        published_cells = [_published_cell(known(line, column), column.test is None) for column in columns]
-        builder.paper((LETTERS[line.task], MODEL_NAMES[line.model], *line.labels), published_cells)
+        labels = (LETTERS[line.task], MODEL_NAMES[line.model])
+        for mark, key, alike in builder.variants(
+            line.runs, {"task": line.task, "model": line.model, **line.keys}, free
+        ):
+            cells = [_cell(builder, line, column, key, alike) for column in columns]
+            builder.add([labels[0], labels[1] + mark, *line.labels, source_cell(alike), *cells], line.task)
+        printed = [
+            number_cell(line.printed(column).seeds) if column.test is None
+            else score_cell(line.printed(column).score, line.printed(column).difference)
+            for column in columns
+        ]  # fmt: skip
+        builder.paper((*labels, *line.labels), printed)
+    used = (run for line in lines for run in line.runs if any(column.has(run) for column in columns))
+    names = [*heads, *((column.group, column.name) for column in columns)]
+    return builder.table(name, title, names, [*MARKS, *notes], used, runs)
 
 
-def _cell(average: SeedAverage, column: Column) -> Cell:
+def _cell(
+    builder: TableBuilder, line: ScoreLine, column: Column, key: dict[str, Any], alike: Iterable[RunSummary]
+) -> Cell:
+    """A cell of ours, with its row of `data`. A text-only model has captions alone."""
+    if line.model in TEXT_ONLY and column.train != "caption":
+        return Cell("-")
+    average = SeedAverage([run for run in alike if column.has(run)])
     if column.test is None:
-        return seeds_cell(average.converged if average.runs else None)
+        return number_cell(average.converged if average.runs else None)
     score, within = (average.score(column.test, split) for split in SPLITS)
-    cell = score_cell(score, minus(score, within), average.above_random(column.test, "test_ood"))
+    difference, printed = minus(score, within), line.printed(column)
+    part = {"part": None if column.part == "stream" else float(column.part)} if column.part else {}
+    builder.data.append(
+        key
+        | {"train_setting": column.train, "test_setting": column.test}
+        | part
+        | average.numbers(column.test)
+        | {"macro_f1_test_ind": or_nan(within), "difference": or_nan(difference)}
+        | {"paper_macro_f1": or_nan(printed.score), "paper_difference": or_nan(printed.difference)}
+        | {"paper_converged": printed.seeds}
+    )
+    cell = score_cell(score, difference, average.above_random(column.test, "test_ood"))
     return replace(cell, mark=average.mark(column.test))
 
 
-def _published_cell(found: Published | None, seeds: bool) -> Cell:
-    if found is None:
-        return Cell()
-    if seeds:
-        return seeds_cell(found.seeds)
-    return score_cell(found.score, found.difference)
-
-
-def _record(line: GridRow, column: Column, label: str, average: SeedAverage, published: Published) -> dict[str, Any]:
-    test = str(column.test)
-    numbers = average.numbers(test)
-    within = average.score(test, "test_ind")
-    return {
-        "task": line.task,
-        "model": line.model,
-        **dict(line.keys),
-        "settings": label or None,
-        "train_setting": column.train,
-        "test_setting": test,
-        **dict(column.more),
-        **numbers,
-        "macro_f1_test_ind": or_nan(within),
-        "difference": or_nan(minus(average.score(test, "test_ood"), within)),
-        "paper_macro_f1": or_nan(published.score),
-        "paper_difference": or_nan(published.difference),
-        "paper_converged": published.seeds,
-    }
-
-
-def _grid_table(
-    name: str,
-    title: str,
-    runs: Runs,
-    lines: Sequence[GridRow],
-    columns: Sequence[Column],
-    known: Lookup,
-    *,
-    heads: Sequence[tuple[str, str]] = LABEL_COLUMNS,
-    free: Sequence[str] = (),
-    notes: Iterable[str] = (),
-) -> Table:
-    builder = TableBuilder()
-    _fill_grid(builder, lines, columns, known, free)
-    used = list({run.info["name"]: run for line in lines for run in line.runs if any(c.has(run) for c in columns)}
-                .values())  # fmt: skip
-    names = [*heads, *((column.group, column.name) for column in columns)]
-    all_notes = [*MARKS, *notes, *omission_notes(runs, used, run_summaries(runs))]
-    return builder.table(name, title, names, used, all_notes)
+def _columns(train: str, tests: Sequence[str]) -> list[Column]:
+    """Of a training setting: a column for each test setting, and how many converged."""
+    group = LONG_SETTINGS[train]
+    return [*(Column(train, test, SHORT_SETTINGS[test], group) for test in tests), Column(train, None, "#sd", group)]
 
 
 def table2(runs: Runs) -> Table:
     """Table 2: macro-F1 on test_ood by training and test setting, with the difference from test_ind."""
-    columns = []
-    for train in TEST_SETTINGS:
-        columns += [Column(LONG_SETTINGS[train], SHORT_SETTINGS[test], train, test) for test in TEST_SETTINGS]
-        columns.append(Column(LONG_SETTINGS[train], "#sd", train, None))
     chosen = with_traits(runs)
-    lines = [GridRow(task, model, runs_of(chosen, task, model)) for task in PAPER for model in BIMODAL]
+    lines = [ScoreLine(task, model, runs_of(chosen, task, model), "table2") for task in PAPER for model in BIMODAL]
     title = f"Table 2. Mean macro-F1 on test_ood (difference from test_ind) by training and test setting ({LEGEND})"
     notes = ["Groups of columns: trained in; columns: tested in. #sd: how many runs converged.", *_seed_notes(lines)]
-    return _grid_table("table2", title, runs, lines, columns, _table2_score, notes=notes)
+    columns = [column for train in TEST_SETTINGS for column in _columns(train, TEST_SETTINGS)]
+    return _score_table("table2", title, runs, lines, columns, notes=notes)
 
 
-def _table2_score(line: GridRow, column: Column) -> Published | None:
-    return paper.TABLE_2.get((line.task, line.model, column.train, column.test or "image"))
-
-
-def _seed_notes(lines: Iterable[GridRow], seeds: int = 3) -> list[str]:
+def _seed_notes(lines: Iterable[ScoreLine], seeds: int = 3) -> list[str]:
     """How many cells have fewer runs than the paper's three."""
     counts = [
         sum(run.info["setting"] == setting for run in found)
@@ -169,64 +142,38 @@ def _seed_notes(lines: Iterable[GridRow], seeds: int = 3) -> list[str]:
 
 def text_only(runs: Runs) -> Table:
     """The text-only baselines of section 4, which the paper draws in figures 15 to 18 and does not print."""
-    columns = [Column("Caption", "Caption", "caption", "caption"), Column("Caption", "#sd", "caption", None)]
     chosen = with_traits(runs)
-    lines = [GridRow(task, model, runs_of(chosen, task, model)) for task in PAPER for model in TEXT_ONLY]
+    lines = [ScoreLine(task, model, runs_of(chosen, task, model)) for task in PAPER for model in TEXT_ONLY]
     title = f"Text-only baselines. Mean macro-F1 on test_ood (difference from test_ind), captions ({LEGEND})"
-    return _grid_table("text_only", title, runs, lines, columns, lambda line, column: None, notes=_seed_notes(lines))
+    return _score_table("text_only", title, runs, lines, _columns("caption", ["caption"]), notes=_seed_notes(lines))
 
 
 def frozen(runs: Runs) -> Table:
     """Section 5.2: only the classification head trained; each model tested in its own setting."""
-    columns = [Column("", SHORT_SETTINGS[setting], setting, setting) for setting in TEST_SETTINGS]
-    chosen = with_traits(runs, "frozen")
-    lines = _with_text_only(chosen)
+    columns = [Column(setting, setting, SHORT_SETTINGS[setting]) for setting in TEST_SETTINGS]
     title = (
         f"Frozen encoder (section 5.2). Mean macro-F1 on test_ood (difference from test_ind), own setting ({LEGEND})"
     )
     notes = ["The paper prints two scores, the others it says are not above random."]
-
-    def known(line: GridRow, column: Column) -> Published | None:
-        return paper.FROZEN.get((line.task, line.model, column.train))
-
-    return _grid_table("frozen", title, runs, lines, columns, known, notes=notes)
+    return _score_table("frozen", title, runs, _all_models(with_traits(runs, "frozen"), "frozen"), columns, notes=notes)
 
 
-def _with_text_only(chosen: Sequence[RunSummary]) -> list[GridRow]:
-    """A line for each task and model; of the text-only ones, caption (the second of three columns) alone."""
-    return [
-        GridRow(task, model, runs_of(chosen, task, model), columns=(1,) if model in TEXT_ONLY else None)
-        for task in PAPER
-        for model in (*BIMODAL, *TEXT_ONLY)
-    ]
+def _all_models(chosen: Sequence[RunSummary], paper: str) -> list[ScoreLine]:
+    models = (*BIMODAL, *TEXT_ONLY)
+    return [ScoreLine(task, model, runs_of(chosen, task, model), paper) for task in PAPER for model in models]
 
 
 def subsets(runs: Runs) -> Table:
     """Appendix C: how much of the train split a model needs; each tested in its own setting."""
-    chosen = [run for run in run_summaries(runs) if not run.traits - {"subset"}]
-    parts = {f"{part:.4g}": part / 100 for part in (12.5, 25, 50, 100)}
-    lines, names = [], (*BIMODAL, *TEXT_ONLY)
-    streams = any(run.settings.get("training.stream") for run in chosen)
-    columns = []
-    for setting in TEST_SETTINGS:
-        for name, part in parts.items():
-            columns.append(
-                Column(LONG_SETTINGS[setting], f"{name} %", setting, setting, _is_part(part), (("part", part),))
-            )
-        if streams:
-            columns.append(
-                Column(LONG_SETTINGS[setting], "stream", setting, setting, _is_part(None), (("part", None),))
-            )
-    own = tuple(place for place, column in enumerate(columns) if column.train == "caption")
-    for task in PAPER:
-        lines += [
-            GridRow(task, name, runs_of(chosen, task, name), columns=own if name in TEXT_ONLY else None)
-            for name in names
-        ]
-
-    def known(line: GridRow, column: Column) -> Published | None:
-        return paper.SUBSETS.get((line.task, line.model, column.train, dict(column.more)["part"]))
-
+    chosen = with_traits(runs, "subset", exactly=False)
+    parts = {f"{100 * part:.4g} %": str(part) for part in (0.125, 0.25, 0.5, 1.0)}
+    if streams := any(run.settings.get("training.stream") for run in chosen):
+        parts["stream"] = "stream"
+    columns = [
+        Column(setting, setting, name, LONG_SETTINGS[setting], part)
+        for setting in TEST_SETTINGS
+        for name, part in parts.items()
+    ]
     title = f"Appendix C. Macro-F1 on test_ood (difference from test_ind) by how much is trained on ({LEGEND})"
     notes = [
         "Groups of columns: trained and tested in; columns: part of the train split. The paper draws its scores "
@@ -234,43 +181,25 @@ def subsets(runs: Runs) -> Table:
         *(["stream: examples that are never repeated, in place of the train split."] if streams else []),
     ]
     free = ("training.examples", "training.stream")
-    return _grid_table("subsets", title, runs, lines, columns, known, free=free, notes=notes)
-
-
-def _is_part(part: float | None) -> Callable[[RunSummary], bool]:
-    """Whether a run learns from that part of the train split; None for a stream."""
-
-    def fits(run: RunSummary) -> bool:
-        stream = bool(run.settings.get("training.stream"))
-        return stream if part is None else not stream and run.train_fraction == part
-
-    return fits
+    return _score_table("subsets", title, runs, _all_models(chosen, "subsets"), columns, free=free, notes=notes)
 
 
 def transfer(runs: Runs) -> Table:
     """Sections 4.2 and 6: trained in one modality and tested in the other, with nothing to help, with a reader and with
     consistency. The paper has neither."""
-    columns = []
-    for train, other in (("image", "caption"), ("caption", "image")):
-        columns += [Column(LONG_SETTINGS[train], SHORT_SETTINGS[test], train, test) for test in (train, other)]
-        columns.append(Column(LONG_SETTINGS[train], "#sd", train, None))
-    chosen = [run for run in run_summaries(runs) if not run.traits - {"with a reader", "with consistency"}]
+    chosen = with_traits(runs, "with a reader", "with consistency", exactly=False)
     helped = [run for run in chosen if run.traits]
     models = [model for model in BIMODAL if model == "uniter" or any(run.info["model"] == model for run in helped)]
     ways = {(500, False), (0, True)} - ({(500, False)} if any(_help(run)[0] for run in helped) else set())
-    lines = []
-    for task in PAPER:
-        for model in models:
-            found = runs_of(chosen, task, model, ("image", "caption"))
-            for way in [(0, False), *sorted(ways | {_help(run) for run in helped}, key=lambda way: way[::-1])]:
-                keys = (("reader_steps", way[0]), ("consistency", way[1]))
-                lines.append(
-                    GridRow(task, model, [run for run in found if _help(run) == way], (_help_text(*way),), keys)
-                )
-
-    def known(line: GridRow, column: Column) -> Published | None:
-        return _table2_score(line, column) if line.labels == (_help_text(0, False),) else None
-
+    ordered = [(0, False), *sorted(ways | {_help(run) for run in helped}, key=lambda way: way[::-1])]
+    lines = [
+        ScoreLine(task, model, [run for run in found if _help(run) == way], "table2" if way == (0, False) else "",
+                  (_help_text(*way),), {"reader_steps": way[0], "consistency": way[1]})
+        for task in PAPER
+        for model in models
+        for found in [runs_of(chosen, task, model, ("image", "caption"))]
+        for way in ordered
+    ]  # fmt: skip
     title = f"Cross-modal transfer. Mean macro-F1 on test_ood (difference from test_ind), by what helps it ({LEGEND})"
     notes = [
         "Groups of columns: trained in; columns: tested in. A reader, trained on unlabelled images and captions, "
@@ -280,7 +209,8 @@ def transfer(runs: Runs) -> Table:
         *_seed_notes(lines),
     ]
     heads = (*LABEL_COLUMNS[:2], ("", "Helped by"), LABEL_COLUMNS[2])
-    return _grid_table("transfer", title, runs, lines, columns, known, heads=heads, notes=notes)
+    columns = _columns("image", ["image", "caption"]) + _columns("caption", ["caption", "image"])
+    return _score_table("transfer", title, runs, lines, columns, heads=heads, notes=notes)
 
 
 def _help(run: RunSummary) -> tuple[int, bool]:
@@ -291,3 +221,62 @@ def _help(run: RunSummary) -> tuple[int, bool]:
 def _help_text(steps: int, consistency: bool) -> str:
     methods = [f"reader, {steps:,} steps"] * bool(steps) + ["consistency"] * consistency
     return " and ".join(methods) or "none"
+
+
+def few_shot(runs: Runs) -> Table:
+    """Table 9 and section 4.2: trained further on a few examples of the modality that had not been seen, and tested in
+    it; before and after."""
+    builder, every = TableBuilder(), run_summaries(runs)
+    by_run = {str(run.info["run"]): run for run in every}
+    firsts = {str(run.info["name"]): by_run.get(str(run.settings.get("start"))) for run in every}
+    chosen: dict[tuple[str, str, str, str, int], list[RunSummary]] = {key: [] for key in TABLE_9}
+    for run in every:
+        info, first = run.info, firsts[run.info["name"]]
+        known = info["task"] in PAPER and info["model"] in MODEL_NAMES and run.settings.get("start")
+        if known and (first is None or first.info["setting"] != info["setting"]):
+            other = {"image": "caption", "caption": "image"}.get(info["setting"], "unknown")
+            seen = str(first.info["setting"]) if first else other
+            chosen.setdefault((seen, info["setting"], info["task"], info["model"], info["seed"]), []).append(run)
+    names = ("seen", "trained_further_in", "task", "model", "seed")
+    for place, found in chosen.items():
+        for mark, key, alike in builder.variants(found, dict(zip(names, place, strict=True)), ("start",)):
+            for run_or_none in alike or (None,):
+                _few_shot_line(builder, mark, key, run_or_none, firsts)
+    heads = [("", name) for name in ("Setting", "Task", "Model", "Seed", "Source")]
+    columns = [*heads, ("OOD", "Before"), ("OOD", "After"), ("InD", "After"), ("", "Above random in the paper")]
+    title = (
+        "Table 9. Macro-F1 in the modality that was not seen, before and after training further on few examples of it"
+    )
+    notes = [
+        f"Underlined: above random ({TEST}). The paper prints no scores here and says that none came above random."
+    ]
+    used = [run for found in chosen.values() for run in found]
+    return builder.table("few_shot", title, columns, notes, used, runs)
+
+
+def _few_shot_line(
+    builder: TableBuilder,
+    mark: str,
+    key: dict[str, Any],
+    run: RunSummary | None,
+    firsts: Mapping[str, RunSummary | None],
+) -> None:
+    seen, setting, task, model, seed, _ = key.values()
+    first = firsts[run.info["name"]] if run else None
+    before, after = SeedAverage([first] if first else []), SeedAverage([run] if run else [])
+    places = ((before, "test_ood"), (after, "test_ood"), (after, "test_ind"))
+    scores = [found.score(setting, split) for found, split in places]
+    # A single run, so no mean could hide one that is not above random.
+    above = [found.above_random(setting, split) for found, split in places]
+    cells = [replace(score_cell(one, above=is_above), value=None) for one, is_above in zip(scores, above, strict=True)]
+    published = "no" if (seen, setting, task, model, seed) in TABLE_9 else ""
+    labels = (f"{LONG_SETTINGS.get(seen, seen)} to {LONG_SETTINGS.get(setting, setting)}", LETTERS[task])
+    source = source_cell([run] if run else [])
+    builder.add([*labels, MODEL_NAMES[model] + mark, str(seed), source, *cells, published])
+    about = {name: run.info[name] if run else None for name in ("train_examples", "unlabelled_examples")}
+    names = ("before_test_ood", "after_test_ood", "after_test_ind")
+    record = (
+        key | {"weights": run.weights if run else None} | about | dict(zip(names, map(or_nan, scores), strict=True))
+    )
+    record |= {"above_random": above[1] if run else None, "paper_above_random": False if published else None}
+    builder.data.append(record)

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis.averages import RunSummary, run_summaries
-from analysis.layout import BLANK, Cell, Table
+from analysis.layout import BLANK, Table
 from analysis.paper import SPLITS
 from analysis.runs import Runs
 from analysis.statistics import PairedComparison, holm, paired
-from analysis.tables.builder import SHORT_SETTINGS, TableBuilder, score_text, signed
+from analysis.tables.builder import SHORT_SETTINGS, TableBuilder, signed
 from train.results.columns import TEST_SETTINGS
 from train.results.predictions import read_predictions
 from train.results.scores import LEVEL
-from train.results.tables import differing_settings, settings_text
+from train.results.tables import differing_settings, score_text, settings_text
 
 
 def compare(runs: Runs, name_a: str, name_b: str) -> Table:
@@ -59,7 +59,7 @@ def _compare_table(
         result = results.get(place)
         columns: dict[str, Any] = {"split": place[0], "test_setting": place[1]}
         if result is None:
-            builder.add([*map(Cell, (place[0], SHORT_SETTINGS[place[1]])), *[BLANK] * 8])
+            builder.add([place[0], SHORT_SETTINGS[place[1]], *[BLANK] * 8])
             builder.data.append(columns)
             continue
         differs = adjusted[place] < LEVEL and not result.interval_low <= 0 <= result.interval_high
@@ -72,7 +72,7 @@ def _compare_table(
             f"{adjusted[place]:.2g}",
             higher,
         ]
-        builder.add(map(Cell, (place[0], SHORT_SETTINGS[place[1]], *texts)))
+        builder.add([place[0], SHORT_SETTINGS[place[1]], *texts])
         builder.data.append(columns | vars(result) | {"p_adjusted": adjusted[place], "differs": differs})
     heads = ("Split", "Tested in", "Examples", "A", "B", "A - B [95 %]", "A right", "B right", "p", "Higher")
     apart = map(settings_text, differing_settings([run.settings for run in runs]))
@@ -88,4 +88,4 @@ def _compare_table(
         f"test, Holm-adjusted for the {len(results)} rows. Higher: given if p < {LEVEL} and the interval is without 0.",
     ]
     title = f"{runs[0].info['name']} (A) and {runs[1].info['name']} (B) on the same examples"
-    return builder.table("compare", title, [("", head) for head in heads], [], notes)
+    return builder.table("compare", title, [("", head) for head in heads], notes)

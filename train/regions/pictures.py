@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -33,12 +34,6 @@ class PictureSet:
     renderer: Renderer | None = None
     decoded: Callable[[], Iterable[np.ndarray]] | None = None
 
-    def __post_init__(self) -> None:
-        if (self.renderer is None) == (self.decoded is None):
-            raise ValueError("pictures: need either a renderer or decoded pictures")
-        if self.grid.shape != (len(self.ids), self.rows * self.columns):
-            raise ValueError(f"pictures: {len(self.ids)} ids, but a grid of shape {self.grid.shape}")
-
     def __len__(self) -> int:
         return len(self.ids)
 
@@ -53,23 +48,12 @@ class PictureSet:
             for start in range(0, len(rows), 16):
                 yield from self.renderer.arrays(self.grid[rows[start : start + 16]])
             return
-        if not len(rows):
-            return
         wanted = set(rows.tolist())
-        for number, picture in enumerate(self._decoded()):
-            if number in wanted:
-                yield picture
-            if number == rows[-1]:
-                return
+        files = islice(self._files(), int(rows.max(initial=-1)) + 1)
+        yield from (picture for number, picture in enumerate(files) if number in wanted)
 
-    def _decoded(self) -> Iterator[np.ndarray]:
-        count = 0
-        for count, picture in enumerate(self.decoded() if self.decoded else (), 1):
-            if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
-                raise ValueError(f"picture {self.ids[count - 1]}: is {picture.dtype} {picture.shape}, not RGB bytes")
-            yield picture
-        if count != len(self):
-            raise ValueError(f"pictures: {len(self)} ids, but {count} pictures")
+    def _files(self) -> Iterable[np.ndarray]:
+        return self.decoded() if self.decoded else ()
 
     def digests(self) -> list[bytes]:
         """A digest of each picture."""
@@ -77,7 +61,7 @@ class PictureSet:
             key = bytes.fromhex(self.renderer.digest())
             rows: Iterable[bytes] = (row.tobytes() for row in np.ascontiguousarray(self.grid, "<i4"))
         else:
-            key, rows = b"", (f"{p.shape}".encode() + p.tobytes() for p in self._decoded())
+            key, rows = b"", (f"{p.shape}".encode() + p.tobytes() for p in self._files())
         return [hashlib.blake2b(row, digest_size=16, key=key).digest() for row in rows]
 
     def distinct(self) -> tuple[np.ndarray, np.ndarray, bytes]:

@@ -139,12 +139,9 @@ def _renderings(cells: tuple[int, ...], factors: tuple[float, ...]) -> list[tupl
 
 def _shift(share: np.ndarray, down: int, right: int) -> np.ndarray:
     """Move by whole pixels; the part outside the cell is cut off."""
-    result = np.zeros_like(share)
-    height, width = share.shape
-    result[max(down, 0) : height + min(down, 0), max(right, 0) : width + min(right, 0)] = share[
-        max(-down, 0) : height + min(-down, 0), max(-right, 0) : width + min(-right, 0)
-    ]
-    return result
+    from scipy.ndimage import shift  # training and checking alone need it
+
+    return np.asarray(shift(share, (down, right), order=0))
 
 
 def _rotate(share: np.ndarray) -> np.ndarray:
@@ -168,10 +165,9 @@ def _training_set(random: np.random.Generator) -> tuple[Tensor, Tensor]:
 
 def _cosine_basis() -> Tensor:
     """(8, 8): the orthonormal cosine transform of 8 values, as in JPEG."""
-    k, x = torch.arange(8.0)[:, None], torch.arange(8.0)[None, :]
-    basis = torch.cos(torch.pi * (2 * x + 1) * k / 16) / 2
-    basis[0] /= 2**0.5
-    return basis
+    from scipy.fft import dct
+
+    return torch.tensor(dct(np.eye(8), axis=0, norm="ortho"), dtype=torch.float32)
 
 
 def _perturb(crops: Tensor, basis: Tensor) -> Tensor:

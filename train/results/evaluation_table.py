@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from train.results.answers import AnswerRecord, read_answers
 from train.results.columns import Row
@@ -29,11 +30,7 @@ def evaluation_table(folder: Path, rows: Sequence[Row]) -> str:
     first = rows[0]
     splits = list(dict.fromkeys(str(row["split"]) for row in rows))
     settings = list(dict.fromkeys(str(row["test_setting"]) for row in rows))
-    how = [first["form"], first["prompt"]] + (["likelihood"] if first["answers"] == "likelihood" else [])
-    how += [
-        style for style in (first["image_style"], first["caption_style"]) if style not in (None, "plain", "sentences")
-    ]
-    lines = [f"{first['model']} on {first['task']} ({', '.join(how)}), {first['origin']}", first["hardware"] or ""]
+    lines = [f"{first['model']} on {first['task']} ({how_asked(first)}), {first['origin']}", first["hardware"] or ""]
     for split in splits:
         of_split = {row["test_setting"]: row for row in rows if row["split"] == split}
         examples = next(iter(of_split.values()))["examples"]
@@ -48,6 +45,13 @@ def evaluation_table(folder: Path, rows: Sequence[Row]) -> str:
     if tests:
         lines += ["", f"* above chance: {' or '.join(tests)}."]
     return "\n".join(lines)
+
+
+def how_asked(row: Mapping[str, Any]) -> str:
+    """How a model was asked, such as `choice, reason`: usual answers and styles are left out."""
+    usual = {"answers": "generate", "image_style": "plain", "caption_style": "sentences"}
+    unusual = [row[name] for name in usual if isinstance(row[name], str) and row[name] != usual[name]]
+    return ", ".join([row["form"], row["prompt"], *unusual])
 
 
 def _percent(value: float | None) -> str:
@@ -71,24 +75,19 @@ def _comparisons(folder: Path, rows: Sequence[Row]) -> list[str]:
     """Gap and agreement of captions and images, where both were asked."""
     answers = read_answers(folder)
     lines = []
-    for split in dict.fromkeys(str(row["split"]) for row in rows):
-        examples = {row["test_setting"]: row["examples"] for row in rows if row["split"] == split}
-        if not {"image", "caption"} <= examples.keys():
-            continue
-        found = compare(answers, split, "caption", "image", examples["image"])
-        lines += [
-            "",
-            f"{split}: gap (caption minus image) {found.gap:+.1f} points [{found.low:+.1f}, {found.high:+.1f}]; same "
-            f"answer {found.agreement:.1f} % (independent answers: {found.expected:.1f} %)",
-        ]
+    for row in rows:
+        found = compare(answers, row["split"], "caption", "image", row["examples"])
+        if row["test_setting"] == "image" and found is not None:
+            gap = f"{found.gap:+.1f} points [{found.low:+.1f}, {found.high:+.1f}]"
+            same = f"{found.agreement:.1f} % (independent answers: {found.expected:.1f} %)"
+            lines += ["", f"{row['split']}: gap (caption minus image) {gap}; same answer {same}"]
     return lines
 
 
-def compare(answers: Sequence[AnswerRecord], split: str, first: str, second: str, count: int) -> SettingComparison:
-    """SettingComparison of two settings on a split, on the first `count` examples that both were asked about."""
-    by_setting: dict[str, dict[str, AnswerRecord]] = {first: {}, second: {}}
-    for answer in answers:
-        if answer.split == split and answer.setting in by_setting:
-            by_setting[answer.setting][answer.id] = answer
-    ids = sorted(by_setting[first].keys() & by_setting[second].keys())[:count]
-    return agreement([by_setting[first][id] for id in ids], [by_setting[second][id] for id in ids], None)
+def compare(
+    answers: Sequence[AnswerRecord], split: str, first: str, second: str, count: int | None = None
+) -> SettingComparison | None:
+    """Two settings on a split, on the first `count` examples that both were asked about; None where there is none."""
+    one, other = ({a.id: a for a in answers if (a.split, a.setting) == (split, name)} for name in (first, second))
+    ids = sorted(one.keys() & other.keys())[:count]
+    return agreement([one[id] for id in ids], [other[id] for id in ids]) if ids else None

@@ -15,11 +15,9 @@ from typing import Any
 import numpy as np
 
 from train.results.answers import AnswerRecord
-from train.results.scores import LEVEL, bootstrap_counts, couple_scores, percentile_interval
+from train.results.scores import LEVEL, bootstrap_counts, couple_scores, percentile_interval, resample
 from travlr.questions import Outcome, summary
 from travlr.questions.objects import ObjectErrors
-
-RESAMPLED = 200  # resamples of object scores that are in memory at a time
 
 
 @dataclass(frozen=True)
@@ -104,12 +102,8 @@ def _object_f1(outcomes: Sequence[Outcome], scenes: np.ndarray) -> np.ndarray:
     sums = np.array([_object_counts(o.objects) for o in outcomes if o.objects is not None])  # (N, 2)
     clusters = np.unique(scenes, return_inverse=True)[1]
     totals = np.stack([np.bincount(clusters, column) for column in sums.T], axis=1)  # (scenes, 2)
-    generator, count = np.random.default_rng(0), len(totals)
-    values = []
-    for _ in range(1000 // RESAMPLED):
-        drawn = generator.multinomial(count, np.full(count, 1 / count), RESAMPLED) @ totals
-        values.append(100 * drawn[:, 0] / np.maximum(drawn[:, 1], 1))
-    return np.concatenate(values)
+    drawn = resample(*np.unique(totals, axis=0, return_counts=True))
+    return np.asarray(100 * drawn[:, 0] / np.maximum(drawn[:, 1], 1))
 
 
 def _object_counts(errors: ObjectErrors) -> tuple[int, int]:
@@ -149,8 +143,6 @@ def agreement(
 ) -> SettingComparison:
     """Compare two settings, such as caption and image; answers of the same examples in the same order. scenes: (N,)
     numbers of scenes, None where each example has its own."""
-    if [a.id for a in first] != [a.id for a in second] or not first:
-        raise ValueError("agreement: needs answers of the same examples, and at least one")
     differences = np.array([int(a.right) - int(b.right) for a, b in zip(first, second, strict=True)])
     counts = bootstrap_counts(differences + 1, 3, scenes)
     low, high = percentile_interval(100 * (counts[:, 2] - counts[:, 0]) / counts.sum(1))

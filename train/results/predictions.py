@@ -32,8 +32,6 @@ def predictions_table(
 ) -> pa.Table:
     """Predictions of one (test setting, split): N ids, logits (N,) log-odds of true, answers (N,) bool."""
     count = len(ids)
-    if not count == len(logits) == len(answers):
-        raise ValueError(f"{count} ids, {len(logits)} logits, {len(answers)} answers: needs as many of each")
     columns = [
         pa.array(ids, pa.string()),
         pa.repeat(split, count),

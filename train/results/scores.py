@@ -94,12 +94,15 @@ def bootstrap_counts(codes: np.ndarray, kinds: int, clusters: np.ndarray | None 
     """
     codes = np.asarray(codes)
     patterns, times = np.eye(kinds, dtype=np.int64), np.bincount(codes, minlength=kinds)
-    if clusters is not None and np.shape(clusters) != codes.shape:
-        raise ValueError(f"clusters {np.shape(clusters)} for {len(codes)} examples: needs one for each")
     if clusters is not None and cluster_count(clusters, len(codes)) < len(codes):
         names, place = np.unique(clusters, return_inverse=True)
         counts = np.bincount(place * kinds + codes, minlength=len(names) * kinds).reshape(-1, kinds)
         patterns, times = np.unique(counts, axis=0, return_counts=True)
+    return resample(patterns, times, seed)
+
+
+def resample(patterns: np.ndarray, times: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Sums (1000, K) over bootstrap resamples of clusters; patterns (P, K): their numbers, each so many times (P,)."""
     total = int(times.sum())
     draws = np.random.default_rng(seed).multinomial(total, times / total, size=RESAMPLES)
     return np.asarray(draws @ patterns)
@@ -132,8 +135,6 @@ def by_group(
 ) -> dict[str, Scores]:
     """Scores of each group of examples, such as those with the same first item of the pair; groups: N names."""
     answers, logits, names = np.asarray(answers), np.asarray(logits), np.asarray(groups)
-    if names.shape != answers.shape:
-        raise ValueError(f"groups {names.shape} for answers {answers.shape}: needs one for each")
     scores = {}
     for name in np.unique(names):
         here = names == name

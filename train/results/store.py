@@ -18,7 +18,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,6 @@ from travlr.formats.columns import damage
 VERSION = 1  # of a run's folder; a newer one is refused
 CONFIG, RESULTS, CURVE = "config.json", "results.csv", "curve.csv"
 REPORT = "report.json"  # marks a folder of `analysis.report`, which may stand among the folders of runs
-# Columns that `result_row` fills; the other columns are the same in all rows of a run.
-_SCORES = (*fields(Scores), *fields(CoupleScores))
-SCORE_COLUMNS = ("test_setting", "split", "groups", "test", "possible", *(field.name for field in _SCORES))
 
 
 # Names ---------------------------------------------------------------------------------------------------------------
@@ -147,8 +144,6 @@ def result_row(
     baselines: of this split, by the names of `train.results.columns.BASELINES`. groups: as
     `train.results.scores.by_group` returns them.
     """
-    if wrong := [name for name in run if name not in RESULT_COLUMNS or name in SCORE_COLUMNS]:
-        raise ValueError(f"{wrong[0]!r} is not a column that holds for a whole run")
     by_group = {name: asdict(part) for name, part in (groups or {}).items()}
     row = {"test_setting": test_setting, "split": split, "test": TEST, **asdict(scores)}
     row |= {"groups": json.dumps(by_group) if by_group else None, "possible": possible}

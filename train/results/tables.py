@@ -70,16 +70,21 @@ def origin(row: Row) -> str:
     return "from random weights" if row["weights"] == "random" else f"from {row['weights']}"
 
 
-def _score_text(row: Row | None) -> str:
-    if row is None:
+def _measured(row: Row | None, name: str, interval: str, mark: str) -> str:
+    """A score of a row with its interval; "" where it was not measured."""
+    if row is None or row[name] is None:
         return ""
-    low, high = (row[name] for name in ("interval_low", "interval_high"))
-    interval = "" if low is None or high is None else f" [{_two_digits(low)}, {high:.2f}]"
-    mark = "!" if row["possible"] is False else "*" if row["above_random"] else " "
-    return f"{_two_digits(row['macro_f1'])}{mark}{interval}"
+    low, high = row[f"{interval}_low"], row[f"{interval}_high"]
+    ends = "" if low is None or high is None else f" [{score_text(low)}, {high:.2f}]"
+    return f"{score_text(row[name])}{mark}{ends}"
 
 
-def _two_digits(score: float) -> str:
+def _marked_score(row: Row | None) -> str:
+    mark = "" if row is None else "!" if row["possible"] is False else "*" if row["above_random"] else " "
+    return _measured(row, "macro_f1", "interval", mark)
+
+
+def score_text(score: float) -> str:
     """Two digits; a score below 100 is not rounded up to 100.00."""
     return f"{math.floor(score * 100) / 100 if 99.995 <= score < 100 else score:.2f}"
 
@@ -107,8 +112,6 @@ def _impossible_note(rows: Iterable[Row]) -> str:
 
 def transfer_table(rows: Sequence[Row]) -> str:
     """One run's scores in every test setting and split, at most 100 columns wide."""
-    if len({row["run"] for row in rows}) != 1:
-        raise ValueError(f"rows of {len({row['run'] for row in rows})} runs: this table is of one")
     first = rows[0]
     main = main_test_setting(first["setting"] or "")
     by_test = {(row["test_setting"], row["split"]): row for row in rows}
@@ -125,13 +128,13 @@ def transfer_table(rows: Sequence[Row]) -> str:
     lines = [_fill(f"{run}, {origin(first)}"), _fill("; ".join(facts)), ""]
     lines.append(f"{'macro-F1 [95 %] tested in':<27}{'test_ind':<28}test_ood".rstrip())
     settings = [s for s in TEST_SETTINGS if any((s, split) in by_test for split in TEST_SPLITS)]
-    lines += _setting_lines(by_test, settings, main, _score_text)
+    lines += _setting_lines(by_test, settings, main, _marked_score)
     for name, words in BASELINES.items():
         cells = [f"{_baseline_text(rows, split, name):<28}" for split in TEST_SPLITS]
         lines.append(f"{'baseline: ' + words.replace(' and number of', ','):<27}{''.join(cells)}".rstrip())
     if any(row["couples_right"] is not None for row in rows):
         lines += ["", "both of a couple right, % [95 %]"]
-        lines += _setting_lines(by_test, settings, main, _couples_text)
+        lines += _setting_lines(by_test, settings, main, lambda row: _measured(row, "couples_right", "couples", " "))
     lines += _group_lines(by_test, main)
     tests = sorted({row["test"] for row in rows if row["test"]})
     lines += ["", _fill(f"* above random: {' or '.join(tests) or 'test not recorded'}. Baselines: rules fitted on the "
@@ -151,20 +154,12 @@ def _setting_lines(
     return lines
 
 
-def _couples_text(row: Row | None) -> str:
-    if row is None or row["couples_right"] is None:
-        return ""
-    low, high = row["couples_low"], row["couples_high"]
-    interval = "" if low is None else f"  [{_two_digits(low)}, {high:.2f}]"
-    return f"{_two_digits(row['couples_right'])}{interval}"
-
-
 def _group_lines(by_test: Mapping[tuple[str, str], Row], setting: str) -> list[str]:
     """Scores by the pair's first item: an average hides that a model learned one axis and not the other."""
     lines = []
     for split in TEST_SPLITS:
         if (setting, split) in by_test and (groups := by_test[setting, split]["groups"]):
-            parts = [f"{name} {_two_digits(part['macro_f1'])}" for name, part in json.loads(groups).items()]
+            parts = [f"{name} {score_text(part['macro_f1'])}" for name, part in json.loads(groups).items()]
             lines.append(_fill(f"{setting}, {split}, by the pair's first item: {', '.join(parts)}"))
     return ["", *lines] if lines else []
 
@@ -272,9 +267,9 @@ def _mean_cell(scores: dict[str, list[Row | None]]) -> str:
     impossible = any(row["possible"] is False for row in out)
     mark = "!" if impossible else "*" if all(row["above_random"] for row in out) else " "
     if len(within) < len(out):
-        return f"{_two_digits(mean)}{mark}"
+        return f"{score_text(mean)}{mark}"
     change = round(mean - statistics.fmean(row["macro_f1"] for row in within), 2) + 0.0  # never -0.00
-    return f"{_two_digits(mean)}{mark}({change:+.2f})"
+    return f"{score_text(mean)}{mark}({change:+.2f})"
 
 
 def _grid_baselines(rows: Sequence[Row]) -> list[str]:

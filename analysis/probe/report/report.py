@@ -24,8 +24,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from analysis.document import TEMPLATE as RUNS_TEMPLATE
-from analysis.document import escape_markdown, folded_table, html_list, table_block
+from analysis.document import escape_markdown, folded_table, html_list, report_style, table_block
 from analysis.layout import Table
 from analysis.panels import save
 from analysis.probe.report.figures import figures
@@ -33,7 +32,7 @@ from analysis.probe.report.mistakes import per_model
 from analysis.probe.report.mistakes import wrong_items as mistakes
 from analysis.probe.report.results import Group, Result, groups, load_results
 from analysis.probe.report.tables import overview, tables, warnings
-from travlr.browse import filled, with_shared
+from travlr.browse import filled
 from travlr.browse import write as write_whole
 from travlr.files import waiting_lock
 
@@ -141,7 +140,6 @@ def html_page(out: Path, contents: Sequence[GroupReport], skipped: Sequence[str]
 
     Text of corpora and models is escaped; that of the items is embedded as JSON.
     """
-    style = re.search(r"<style>.*?</style>", with_shared(RUNS_TEMPLATE), re.DOTALL)  # that of analysis.report
     links, figures, tables = [("scores", "Scores")], [], []
     for content in contents:
         group = content.group
@@ -167,7 +165,7 @@ def html_page(out: Path, contents: Sequence[GroupReport], skipped: Sequence[str]
         TEMPLATE,
         [mistakes(content.group, out, limit) for content in contents],
         name=html.escape(out.resolve().name),
-        style=style[0] if style else "",
+        style=report_style(),
         lead=_lead(contents),
         contents="".join(f'<li><a href="#{place}">{html.escape(text)}</a></li>' for place, text in links),
         scores=f'<section id="scores"><h2>Scores</h2>{table_block(scores)}</section>' if scores else "",

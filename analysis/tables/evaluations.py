@@ -1,0 +1,199 @@
+"""Tables of models that `evaluate.py` has asked: accuracy, all measures, by pair, and objects found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.layout import BLANK, Cell, Table
+from analysis.runs import in_order
+from train.results.answers import AnswerRecord
+from train.results.columns import TEST_SETTINGS, TEST_SPLITS
+from train.results.evaluation_table import compare, how_asked
+from travlr.questions.objects import objects_text
+from travlr.scene import Object, column_name
+from travlr.tasks import TASKS
+
+SHORT = {"image": "Image", "caption": "Caption", "image+caption": "Both"}
+SPLIT_NAMES = dict(zip(TEST_SPLITS, ("InD", "OOD"), strict=True))
+PLACES = [(setting, split) for setting in TEST_SETTINGS for split in TEST_SPLITS]
+# What makes a line of the tables.
+ASKED = ["model", "form", "prompt", "answers", "image_style", "caption_style", "apart"]
+
+Answers = Mapping[str, Sequence[AnswerRecord]]  # by the name of the evaluation
+
+
+def _wide_table(
+    name: str, title: str, frame: pd.DataFrame, by: Sequence[str], words: Mapping[str, Callable[[dict[str, Any]], str]],
+    columns: Mapping[tuple[Any, ...], tuple[str, ...]], place: Sequence[str], cell: Callable[[Any], Cell],
+    data: pd.DataFrame, notes: tuple[str, ...] = (),
+) -> Table:  # fmt: skip
+    """A line for each value of the columns `by`, with `words` at its head, and a cell for each value of the columns
+    `place`. columns: the heads of each place. cell: of a row of the frame, or None."""
+    lines = []
+    for key, rows in frame.groupby(list(by), dropna=False, sort=True):
+        line = dict(zip(by, key, strict=True))
+        found = {tuple(row[column] for column in place): row for row in rows.to_dict("records")}
+        lines.append((*(Cell(text(line)) for text in words.values()), *(cell(found.get(one)) for one in columns)))
+    groups = ("",) * (len(next(iter(columns.values()))) - 1)
+    heads = (*((*groups, word) for word in words), *columns.values())
+    return Table(name, title, heads, tuple(lines), data, notes, shaded=True)
+
+
+WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "Model": lambda line: line["model"],
+    "Asked": lambda line: how(line),
+}
+
+
+def accuracy_table(frame: pd.DataFrame) -> Table:
+    """Accuracy of each model by task, setting and split, and the gap of captions and images, in the form of Table 2."""
+    tasks = in_order(frame["task"].unique(), TASKS)
+    columns = {(t, s, p): (t, SHORT[s], SPLIT_NAMES[p]) for t in tasks for s, p in PLACES}
+    place = ["task", "test_setting", "split"]
+    notes = (
+        "Percent of right answers; what could not be parsed counts as wrong. Underlined: above the best constant "
+        "answer (exact binomial test, p < 0.01). Point at a cell for macro-F1 and its 95 % interval, over scenes.",
+        f"Groups of columns: tasks, what the model sees; InD: {TEST_SPLITS[0]}, OOD: {TEST_SPLITS[1]}.",
+        "Baselines: the highest of several datasets and answer forms.",
+    )
+    data = frame.sort_values([*ASKED, *place], key=_order)[[*ASKED, *place, "accuracy"]]
+    title = "Accuracy of evaluated models by task, setting and split"
+    table = _wide_table("evaluations", title, frame, ASKED, WORDS, columns, place, _score_cell, data, notes)
+    rows = list(table.rows)
+    for name, words in (("chance", "Best constant answer"), ("floor_unbound_accuracy", "Best unbound rule")):
+        of_form = frame[frame["form"] == "true_false"] if name != "chance" else frame
+        if frame[name].notna().any():
+            best = of_form.groupby(place)[name].max().dropna()
+            cells = (Cell(f"{best[p]:.1f}", classes="muted") if p in best.index else Cell() for p in columns)
+            rows.append((Cell("Baseline"), Cell(words), *cells))
+    return Table(table.name, table.title, table.columns, tuple(rows), data, notes, shaded=True)
+
+
+def _order(column: pd.Series) -> pd.Series:
+    """Tasks and settings in the order of the tables."""
+    order = {"task": list(TASKS), "test_setting": list(TEST_SETTINGS), "split": list(TEST_SPLITS)}.get(str(column.name))
+    return column if order is None else column.map({value: place for place, value in enumerate(order)})
+
+
+def _score_cell(row: dict[str, Any] | None) -> Cell:
+    if row is None:
+        return BLANK
+    hint = f"macro-F1 {row['macro_f1']:.1f} {_interval(row)}, {row['examples']:,} examples"
+    above = pd.notna(row["above_random"]) and bool(row["above_random"])
+    return Cell(f"{row['accuracy']:.1f}", row["accuracy"], underlined=above, hint=hint)
+
+
+def _interval(row: Any) -> str:
+    return f"[{row['interval_low']:.1f}, {row['interval_high']:.1f}]"
+
+
+def detail_table(frame: pd.DataFrame, answers: Answers) -> Table:
+    """All measures of every evaluation: a line for each task, split and setting."""
+    shown: dict[str, Callable[[Any], str]] = {
+        "Model": lambda row: row["model"],
+        "Asked": how,
+        "Task": lambda row: row["task"],
+        "Split": lambda row: row["split"],
+        "Sees": lambda row: row["test_setting"],
+        "Examples": lambda row: f"{row['examples']:,}",
+        "Accuracy": lambda row: f"{row['accuracy']:.1f}",
+        "Macro-F1 [95 %]": lambda row: f"{row['macro_f1']:.1f} {_interval(row)}",
+        "Couples": lambda row: _one_digit(row["couples_right"]),
+        "No answer": lambda row: _one_digit(row["unparsed"]),
+        "Bias": lambda row: f"{row['bias']:+.1f} {row['bias_answer']}" if isinstance(row["bias_answer"], str) else "",
+        "Calibrated": lambda row: _one_digit(row["calibrated_accuracy"]),
+    }
+    compared = ("Gap to captions [95 %]", "Same answer (by chance)")
+    rows = [
+        tuple(map(Cell, (*(text(row) for text in shown.values()), *_compared(answers, row), _objects(row["objects"]))))
+        for row in frame.sort_values(ASKED, kind="stable", na_position="last").to_dict("records")
+    ]
+    notes = (
+        "Percent. Couples: both examples of a couple right. Bias: the answer that is given more often than it is "
+        "right, and by how many points. Gap: accuracy from captions minus that of the line. Same answer: examples with "
+        "the same answer as from captions, and what independent answers of the same frequencies would give.",
+        "Objects, of form=read: percent of the objects in the scenes.",
+    )
+    columns = tuple(("", head) for head in (*shown, *compared, "Objects"))
+    data = frame.drop(columns=["config", "versions"])
+    return Table("evaluation_details", "Measures of evaluated models", columns, tuple(rows), data, notes)
+
+
+def how(line: Any) -> str:
+    """How a model was asked, such as `choice, reason`."""
+    return ", ".join(filter(None, (how_asked(line), line["apart"])))
+
+
+def _one_digit(value: float | None) -> str:
+    return "" if value is None or pd.isna(value) else f"{value:.1f}"
+
+
+def _objects(text: Any) -> str:
+    if not isinstance(text, str):
+        return ""
+    counts = json.loads(text)
+    total = sum(count for name, count in counts.items() if name != "invented")
+    return ", ".join(f"{name} {100 * count / max(total, 1):.1f}" for name, count in counts.items() if count)
+
+
+def _compared(answers: Answers, row: Mapping[str, Any]) -> tuple[str, str]:
+    """Gap and agreement of a setting and captions."""
+    found = None
+    if row["test_setting"] != "caption":
+        found = compare(answers[row["name"]], row["split"], "caption", row["test_setting"])
+    if found is None:
+        return "", ""
+    return f"{found.gap:+.1f} [{found.low:+.1f}, {found.high:+.1f}]", f"{found.agreement:.1f} ({found.expected:.1f})"
+
+
+def pair_table(replies: pd.DataFrame) -> Table | None:
+    """Accuracy of each evaluation by the items of the pair, such as the quantifier and each number; None where no
+    dataset was found. The data has every whole pair too, as item 0."""
+    frame = replies[replies["pair"].notna()]
+    if not len(frame):
+        return None
+    items = [[*enumerate(pair, 1), (0, " ".join(pair))] for pair in frame["pair"]]
+    frame = frame.assign(items=items, accuracy=100.0 * frame["right"]).explode("items")
+    frame["item"], frame["value"] = (frame["items"].str[place] for place in (0, 1))
+    line, place = [*ASKED, "task", "item", "value"], ["setting", "split"]
+    means = frame.groupby([*line, *place], dropna=False)["accuracy"].agg(["mean", "size"]).reset_index()
+    columns = {(s, p): (SHORT[s], SPLIT_NAMES[p]) for s, p in PLACES}
+    words = WORDS | {"Task": lambda line: line["task"], "Pair": lambda line: f"item {line['item']}: {line['value']}"}
+    title, single = "Accuracy of evaluated models by the items of the pair", means[means["item"] > 0]
+    return _wide_table("evaluation_pairs", title, single, line, words, columns, place, _percent_cell("mean"), means)
+
+
+def _percent_cell(column: str) -> Callable[[Any], Cell]:
+    return lambda row: Cell() if row is None else Cell(f"{row[column]:.1f}", row[column])
+
+
+NUMBERS = {"1-5": 5, "6-10": 10, "11-15": 15, "16 or more": 10_000}  # of objects in a scene: the most of each group
+
+
+def found_table(replies: pd.DataFrame) -> Table | None:
+    """Of form=read, percent of objects found, by number of objects in the scene and by column and row; None without."""
+    read = replies[(replies["form"] == "read") & replies["pair"].notna()]
+    if not len(read):
+        return None
+    line, place = ["name", "model", "task", "setting"], ["axis", "value"]
+    rows = []
+    for reply in read.to_dict("records"):
+        listed, number = set((reply["parsed"] or "").splitlines()), len(reply["objects"])
+        about = {name: reply[name] for name in line}
+        size = next(words for words, most in NUMBERS.items() if number <= most)
+        for one in reply["objects"]:
+            text = objects_text((Object(one["colour"], one["shape"], "", one["row"], one["column"]),))
+            where = {"objects in the scene": size, "column": column_name(one["column"]), "row": str(one["row"] + 1)}
+            rows += [about | {"axis": axis, "value": where[axis], "found": 100.0 * (text in listed)} for axis in where]
+    seen = pd.DataFrame(rows).groupby([*line, *place])["found"].mean().reset_index()
+    values = {axis: sorted(part["value"].unique(), key=lambda v: (len(v), v)) for axis, part in seen.groupby("axis")}
+    values["objects in the scene"] = list(NUMBERS)
+    columns = {(axis, v): (axis, v) for axis in ("objects in the scene", "column", "row") for v in values[axis]}
+    data = seen.drop(columns="name")
+    words = {"Model": WORDS["Model"], "Task": lambda line: line["task"], "Sees": lambda line: line["setting"]}
+    title = "Objects found, percent, by their number in the scene and by place"
+    return _wide_table("evaluation_objects", title, seen, line, words, columns, place, _percent_cell("found"), data)
