@@ -35,7 +35,7 @@ from analysis.probe.report.results import Result, load_results
 from analysis.probe.run import probe
 from analysis.probe.scenes import corpus as scenes
 from analysis.probe.scenes.scene_pairs import FORMAT_VERSION
-from analysis.probe.scorers.models import weights_of
+from analysis.probe.scorers.loading import weights_of
 from analysis.probe.scorers.scoring import ANSWERS, read_answers
 from tests.helpers import called, command, one_line, start, wait_for
 from tests.predicate_noun import accuracies

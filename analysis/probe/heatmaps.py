@@ -37,7 +37,7 @@ from torch import Tensor, nn
 from analysis.probe import model_options
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.scenes.pasting import picture_from
-from analysis.probe.scorers.base import WORD, ModelScorer, ScorerParts, Tensors
+from analysis.probe.scorers.base import WORD, ModelScorer, Tensors
 from analysis.probe.scorers.loading import load
 from train.models.hub import quiet
 from travlr.browse import write
@@ -88,7 +88,7 @@ def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", ce
     words = words_in(text)
     if method not in METHODS:
         raise ValueError(f"method={method}: choose one of {', '.join(METHODS)}")
-    function = HEAT_MAPS.get(type(scorer.parts.model).__name__) if isinstance(scorer, ModelScorer) else None
+    function = HEAT_MAPS.get(type(scorer.model).__name__) if isinstance(scorer, ModelScorer) else None
     if isinstance(scorer, ModelScorer) and function is crossed and scorer.threshold is None:
         function = None  # `itc` has no cross-attention
     if method == "attention" and function is None:
@@ -100,7 +100,7 @@ def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", ce
         return HeatMaps(text, score, tuple(words), hidden[0], hidden[1:], "occlusion", name)
     assert isinstance(scorer, ModelScorer)
     maps = function(scorer, image, text)
-    seen = visible_part(scorer.parts.processor, *size_of_map(image))
+    seen = visible_part(scorer.processor, *size_of_map(image))
     return HeatMaps(text, score, tuple(words), maps[0], np.stack(maps[1:]), "attention", name, seen)
 
 
@@ -156,7 +156,7 @@ HeatMapFunction = Callable[[ModelScorer, Image.Image, str], list[np.ndarray]]
 def single(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
     """One encoder for words and picture: its inputs are words, then regions, or words, class token and patches."""
     inputs, prepared = graph(scorer, image, text)
-    attention = with_gradients(scorer, SELF[type(scorer.parts.model).__name__], inputs)
+    attention = with_gradients(scorer, SELF[type(scorer.model).__name__], inputs)
     length = inputs["tokens" if "tokens" in inputs else "input_ids"].shape[1]
     rows = relevance(attention)[:, length:]  # (S, R)
     rows = rows[:, 1:] if "seen" in inputs else rows  # ViLT's class token of the picture
@@ -166,7 +166,7 @@ def single(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarra
 def crossed(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
     """Cross-attention from words to the picture."""
     inputs, prepared = graph(scorer, image, text)
-    attention = with_gradients(scorer, CROSS[type(scorer.parts.model).__name__], inputs)
+    attention = with_gradients(scorer, CROSS[type(scorer.model).__name__], inputs)
     rows = torch.stack([positive_attention(weights, gradient) for weights, gradient in attention]).mean(0)  # (L, R)
     rows = rows if "boxes" in prepared else rows[:, 1:]  # the picture's class token
     return _painted(scorer, image, text, prepared, rows, rows.sum(0))
@@ -176,22 +176,21 @@ def _painted(
     scorer: ModelScorer, image: Image.Image, text: str, prepared: Tensors, rows: Tensor, sentence: Tensor
 ) -> list[np.ndarray]:
     """The maps of the sentence (R,), and of each word from the rows (S, R) of its tokens."""
-    paint = painter(scorer.parts, image, prepared)
-    return [paint(sentence), *(paint(rows[places].sum(0)) for _, places in scorer.parts.words(text))]
+    paint = painter(scorer, image, prepared)
+    return [paint(sentence), *(paint(rows[places].sum(0)) for _, places in scorer.words(text))]
 
 
 def dual(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
     """Two encoders: self-attention of the picture encoder, for the sentence and for each word as a sentence."""
-    parts = scorer.parts
-    paint = painter(parts, image, parts.prepare(image))
+    paint = painter(scorer, image, scorer.prepare(image))
     maps = []
     for sentence in (text, *WORD.findall(text)):
-        read = parts.read(_text(scorer, sentence))
+        read = scorer.read(_text(scorer, sentence))
 
         def judge(prepared: Tensors, read: Tensors = read) -> Tensor:
-            return parts.judge(parts.see(prepared) | read)
+            return scorer.judge(scorer.see(prepared) | read)
 
-        attention = with_gradients(scorer, SELF["CLIPModel"], leaves(scorer, parts.prepare(image)), judge)
+        attention = with_gradients(scorer, SELF["CLIPModel"], leaves(scorer, scorer.prepare(image)), judge)
         maps.append(paint(relevance(attention)[0, 1:]))
     return maps
 
@@ -215,7 +214,7 @@ def positive_attention(weights: Tensor, gradient: Tensor) -> Tensor:
 
 
 def _text(scorer: ModelScorer, text: str) -> Tensors:
-    return {name: scorer.on_device(tensor) for name, tensor in scorer.parts.tokens(text).items()}
+    return {name: scorer.on_device(tensor) for name, tensor in scorer.tokens(text).items()}
 
 
 def leaves(scorer: ModelScorer, tensors: Tensors) -> Tensors:
@@ -226,8 +225,8 @@ def leaves(scorer: ModelScorer, tensors: Tensors) -> Tensors:
 
 def graph(scorer: ModelScorer, image: Image.Image, text: str) -> tuple[Tensors, Tensors]:
     """The inputs of `judge` for a picture and a text, with gradients, and the inputs of `see`."""
-    prepared = leaves(scorer, scorer.parts.prepare(image))
-    return scorer.parts.see(prepared) | scorer.parts.read(_text(scorer, text)), prepared
+    prepared = leaves(scorer, scorer.prepare(image))
+    return scorer.see(prepared) | scorer.read(_text(scorer, text)), prepared
 
 
 def with_gradients(
@@ -240,9 +239,9 @@ def with_gradients(
 
     Gradients are 0 for layers on which the score does not depend.
     """
-    model = scorer.parts.model
+    model = scorer.model
     with recorded(model, chosen(model)) as weights:
-        score = (judge or scorer.parts.judge)(inputs)
+        score = (judge or scorer.judge)(inputs)
     gradients = torch.autograd.grad(score.sum(), weights, allow_unused=True)
     return [
         (one, torch.zeros_like(one) if gradient is None else gradient)
@@ -319,7 +318,7 @@ HEAT_MAPS: dict[str, HeatMapFunction] = {
 # Painting -----------------------------------------------------------------------------------------------------------
 
 
-def painter(parts: ScorerParts, image: Image.Image, prepared: Tensors) -> Callable[[Tensor], np.ndarray]:
+def painter(scorer: ModelScorer, image: Image.Image, prepared: Tensors) -> Callable[[Tensor], np.ndarray]:
     """A function that maps values of regions (R,), or of patches in row order, to pixels (H, W).
 
     A pixel gets the highest value of the regions that contain it. Patches are interpolated; parts that the model crops
@@ -338,8 +337,8 @@ def painter(parts: ScorerParts, image: Image.Image, prepared: Tensors) -> Callab
 
         return on_boxes
     pixels = prepared["pixels" if "pixels" in prepared else "pixel_values"]  # (1, 3, height, width)
-    rows, columns = (size // patch_of(parts) for size in pixels.shape[-2:])
-    left, top, right, bottom = visible_part(parts.processor, width, height)
+    rows, columns = (size // patch_of(scorer.model) for size in pixels.shape[-2:])
+    left, top, right, bottom = visible_part(scorer.processor, width, height)
 
     def on_patches(values: Tensor) -> np.ndarray:
         grid = Image.fromarray(values.reshape(rows, columns).float().numpy())
@@ -351,10 +350,10 @@ def painter(parts: ScorerParts, image: Image.Image, prepared: Tensors) -> Callab
     return on_patches
 
 
-def patch_of(parts: ScorerParts) -> int:
+def patch_of(model: Any) -> int:
     """The side of a patch, in pixels of the model's input."""
-    shape = getattr(parts.model, "shape", None)
-    config: Any = getattr(parts.model, "config", None)
+    shape: Any = getattr(model, "shape", None)
+    config: Any = getattr(model, "config", None)
     return int(shape.patch if shape is not None else getattr(config, "vision_config", config).patch_size)
 
 

@@ -26,7 +26,7 @@ from analysis.probe.report import baselines
 from analysis.probe.report.metrics import MetricRow, measure
 from analysis.probe.report.outcomes import TOLERANCES
 from analysis.probe.report.results import Result, save_result
-from analysis.probe.scorers.models import LoadedModel, regions_of
+from analysis.probe.scorers.loading import LoadedModel, regions_of
 from analysis.probe.scorers.scoring import (
     ANSWERS,
     delete_answers,

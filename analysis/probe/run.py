@@ -13,7 +13,7 @@ from analysis.probe.inputs import ProbeInput, check_inputs, pictures_text, probe
 from analysis.probe.measuring import measure_baselines, measure_model, measure_saved
 from analysis.probe.report import report, tables
 from analysis.probe.report.results import Result
-from analysis.probe.scorers.models import load_models
+from analysis.probe.scorers.loading import load_models
 from analysis.probe.scorers.scoring import ANSWERS
 from travlr.cli import Log
 from travlr.files import Locked

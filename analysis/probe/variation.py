@@ -370,7 +370,7 @@ def sentences_of(options: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: list[str]) -> None:
-    from analysis.probe.scorers.models import weights_of
+    from analysis.probe.scorers.loading import weights_of
     from train.results.provenance import environment
     from travlr.formats.manifest import versions
 

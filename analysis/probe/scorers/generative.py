@@ -2,79 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
-from analysis.probe.scorers.base import ScorerParts, Tensors, words_of
+from analysis.probe.scorers.base import ModelScorer, Tensors
 from analysis.probe.scorers.vision_cache import CachedTower, find_vision_towers
 from train.models.hub import quiet
 from train.vlm.chat import answer_tokens, chat_inputs, chat_processor, keep_last_logits
 
 QUESTION = 'Does the sentence "{text}" describe this picture? Answer yes or no.'
-
-
 YES, NO = ("yes", "Yes", "true", "True"), ("no", "No", "false", "False")
 
 
-def generative(name: str, model: Any, folder: Path, question: str) -> ScorerParts:
+class GenerativeScorer(ModelScorer):
     """Log-odds of "yes" or "true" against "no" or "false" as the next word after the question.
 
     Every spelling of these words that is one token counts: with or without a capital and a space before it. Models with
     an encoder and a decoder (BLIP-2 with T5) start their answer in the decoder. Each picture is encoded once in a call,
     unless the inputs of the vision tower cannot be divided by picture (see `split_by_picture`; Pixtral's cannot).
-    Raises ValueError, in one line, where the processor needs torchvision (as for videos) and it is not installed.
+    prompt: the form of the question, `chat template` or `plain`. Raises ValueError, in one line, where the processor
+    needs torchvision (as for videos) and it is not installed.
     """
-    if "{text}" not in question:
-        raise ValueError(f"question={question!r}: must hold {{text}}, where the sentence goes")
-    processor = chat_processor(name, folder)
-    tokenizer = getattr(processor, "tokenizer", None)
-    if tokenizer is None:
-        raise ValueError(f"model={name}: its processor has no tokenizer")
-    yes, no = (answer_tokens(tokenizer, words) for words in (YES, NO))
-    if not yes or not no or set(yes) & set(no):
-        raise ValueError(f"model={name}: its tokenizer has no single tokens for yes and no")
-    config = getattr(model.config, "text_config", model.config)
-    longest = getattr(config, "max_position_embeddings", None)
-    begin = getattr(config, "decoder_start_token_id", None)
-    begin = config.pad_token_id if begin is None else begin
-    last = keep_last_logits(model)
-    with quiet():
-        inputs = input_function(processor)
-    towers = [CachedTower(module) for module in find_vision_towers(model)]
 
-    def join(image: Image.Image, text: str) -> Tensors:
-        for tower in towers:  # all examples of a call are joined before the first is scored
-            tower.outputs.clear()
+    columns = ("score", "yes_or_no")
+
+    def __init__(self, name: str, model: Any, folder: Path, question: str) -> None:
+        if "{text}" not in question:
+            raise ValueError(f"question={question!r}: must hold {{text}}, where the sentence goes")
+        processor = chat_processor(name, folder)
+        tokenizer = getattr(processor, "tokenizer", None)
+        if tokenizer is None:
+            raise ValueError(f"model={name}: its processor has no tokenizer")
+        super().__init__(name, model, tokenizer, processor, "itm")
+        self.question, self.last = question, keep_last_logits(model)
+        self.yes, self.no = (answer_tokens(tokenizer, words) for words in (YES, NO))
+        if not self.yes or not self.no or set(self.yes) & set(self.no):
+            raise ValueError(f"model={name}: its tokenizer has no single tokens for yes and no")
+        self.config = getattr(model.config, "text_config", model.config)
+        self.prompt = "chat template" if getattr(processor, "chat_template", None) else "plain"
         with quiet():
-            model_inputs = inputs(image.convert("RGB"), question.replace("{text}", text))
-        if longest is not None and (length := model_inputs["input_ids"].shape[1]) > longest:
-            raise ValueError(f"model={name}: takes {longest} tokens, not the {length} of picture and {text!r}")
+            self.ask = input_function(processor)
+        self.towers = [CachedTower(module) for module in find_vision_towers(model)]
+
+    @property
+    def longest(self) -> int:
+        return int(getattr(self.config, "max_position_embeddings", None) or sys.maxsize)
+
+    def inputs(
+        self, pairs: dict[tuple[int, str], None], pictures: dict[int, Image.Image]
+    ) -> dict[tuple[int, str], Tensors]:
+        for tower in self.towers:
+            tower.outputs.clear()
+        return {(picture, text): self.join(pictures[picture], text) for picture, text in pairs}
+
+    def join(self, image: Image.Image, text: str) -> Tensors:
+        """A picture and a text to the model's inputs, B = 1."""
+        with quiet():
+            found = self.ask(image.convert("RGB"), self.question.replace("{text}", text))
+        self.check_length(found["input_ids"].shape[1], text)
         # PaliGemma's processor adds labels, from which the model would compute a loss.
-        return {key: value for key, value in model_inputs.items() if isinstance(value, Tensor) and key != "labels"}
+        return {key: value for key, value in found.items() if isinstance(value, Tensor) and key != "labels"}
 
-    def answer(both: Tensors) -> Tensors:
-        first = {}
+    def answer(self, both: Tensors) -> Tensors:
+        """`score` (B,), and `yes_or_no` (B,), the probability p(yes) + p(no) of the next token."""
+        first, config = {}, self.config
         if config.is_encoder_decoder:
+            begin = getattr(config, "decoder_start_token_id", None)
+            begin = config.pad_token_id if begin is None else begin
             first["decoder_input_ids"] = torch.full_like(both["input_ids"][:, :1], begin)
-        logs = model(**both, **first, **last).logits[:, -1].float().log_softmax(-1)  # (B, V)
-        log_yes, log_no = logs[:, yes].logsumexp(-1), logs[:, no].logsumexp(-1)
-        return {"score": log_yes - log_no, "yes_or_no": torch.logaddexp(log_yes, log_no).exp()}
+        logs = self.model(**both, **first, **self.last).logits[:, -1].float().log_softmax(-1)  # (B, V)
+        yes, no = logs[:, self.yes].logsumexp(-1), logs[:, self.no].logsumexp(-1)
+        return {"score": yes - no, "yes_or_no": torch.logaddexp(yes, no).exp()}
 
-    def unused(_: Any) -> Any:
-        raise AssertionError("generative models take picture and text together")
-
-    prompt = "chat template" if getattr(processor, "chat_template", None) else "plain"
-    words = partial(words_of, tokenizer)
-    return ScorerParts(
-        model, words, unused, unused, unused, unused, unused, 0.0,
-        join=join, processor=processor, answer=answer, prompt=prompt,
-    )  # fmt: skip
+    def with_probabilities(self, images: Sequence[Image.Image], texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Scores, and p(yes) + p(no): each (N,) float64."""
+        outputs = self.outputs(images, texts)
+        return outputs["score"], outputs["yes_or_no"]
 
 
 def input_function(processor: Any) -> Callable[[Image.Image, str], Mapping[str, Any]]:
