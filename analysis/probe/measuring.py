@@ -20,7 +20,7 @@ from analysis.probe.config import Probe
 from analysis.probe.corpora import predicate_noun
 from analysis.probe.corpora.items import Answer, Corpus
 from analysis.probe.corpora.selection import count_text
-from analysis.probe.corpora.taxonomy import by_axis, paper_averages
+from analysis.probe.corpora.taxonomy import PaperAverage, by_axis, paper_averages
 from analysis.probe.inputs import ProbeInput, corpus_facts
 from analysis.probe.report import baselines
 from analysis.probe.report.metrics import MetricRow, measure
@@ -242,7 +242,7 @@ def _write_results(
     predicate_noun.write_results(path, triplets, as_probabilities, model, one.config.cropped)
 
 
-def _averages(corpus: Corpus, rows: Sequence[MetricRow], task: str) -> tuple[dict[str, Any], ...]:
+def _averages(corpus: Corpus, rows: Sequence[MetricRow], task: str) -> tuple[PaperAverage, ...]:
     """The averages of VL-CheckList's paper: of item accuracies or, for ITM, of accuracies over single sentences."""
     if corpus.kind != "checklist":
         return ()
@@ -251,4 +251,4 @@ def _averages(corpus: Corpus, rows: Sequence[MetricRow], task: str) -> tuple[dic
     sources = {tuple(value.split(", ")): score for (by, value), score in values.items() if by == "axis and source"}
     axes = {value: score for (by, value), score in values.items() if by == "axis"}
     averages = paper_averages(by_axis({(axis, source): score for (axis, source), score in sources.items()}) or axes)
-    return tuple({**asdict(average), "rule": f"{average.rule}{suffix}"} for average in averages)
+    return tuple(replace(average, rule=f"{average.rule}{suffix}") for average in averages)
