@@ -173,7 +173,7 @@ def test_only_culprits_fail(trouble: str, batch_size: int, tmp_path: Path) -> No
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the collection of garbage, which takes a second where torch is loaded."""
-    monkeypatch.setattr(scoring, "_free_memory", lambda: None)
+    monkeypatch.setattr(scoring.gc, "collect", lambda: 0)
 
 
 @pytest.mark.usefixtures("memory")

@@ -207,7 +207,9 @@ def _averages(group: Group) -> Table | None:
     if without := dict.fromkeys(one.name for _, one in averages if one.value is None):
         notes.append(f"Without a number, as axes are missing (listed in the CSV): {'; '.join(without)}.")
     columns = (("", "answered by"), ("", "average"), ("", "rule"), ("", "right %"))
-    data = pd.DataFrame([{"answered_by": label, **asdict(one)} for label, one in averages])
+    data = pd.DataFrame(
+        [{"answered_by": label, **asdict(one), "lacking": list(one.lacking)} for label, one in averages]
+    )
     title = f"{group.title}: averages of the VL-CheckList paper"
     return Table(f"{group.slug}-averages", title, columns, rows, data, tuple(notes))
 
