@@ -18,7 +18,7 @@ from typing import Any
 
 from analysis.probe.config import Probe
 from analysis.probe.corpora import predicate_noun
-from analysis.probe.corpora.items import Answer, Corpus
+from analysis.probe.corpora.items import Answer, Corpus, Scorer
 from analysis.probe.corpora.selection import count_text
 from analysis.probe.corpora.taxonomy import PaperAverage, by_axis, paper_averages
 from analysis.probe.inputs import ProbeInput, corpus_facts
@@ -45,25 +45,16 @@ def measure_baselines(one: ProbeInput) -> Result:
     """The result of the rules that need no model: of those that read text alone and, on our own scenes, of those that
     see the pictures or know the truth."""
     corpus, config = one.corpus, one.config
-    fingerprint = {"corpus": corpus.name, "digest": corpus.digest, "model": "", "seed": config.seed}
-    fingerprint |= {"rules": config.rules, "sentences": config.effective_sentences}
-    folder = _folder(config.out, corpus, "floors", fingerprint)
-    measuring = _measuring(config, TOLERANCES["float64"], None)
-    start = time.monotonic()
+    identity = {"model": "", "seed": config.seed, "rules": config.rules, "sentences": config.effective_sentences}
+    folder, fingerprint = _folder(one, "floors", identity)
+    measuring, start = _measuring(config, TOLERANCES["float64"], None), time.monotonic()
     answers = baselines.baselines(corpus, config.seed)
     rows = {rule: _measure(corpus, of_rule, measuring) for rule, of_rule in answers.items()}
     about = {**_provenance(), "seconds": round(time.monotonic() - start, 1)}
     with run_folder(folder, fingerprint, about):
         pass
-    result = Result(
-        name=folder.name,
-        corpus=corpus_facts(corpus),
-        model="",
-        measuring=measuring,
-        about=about,
-        floors=rows,
-        blind=tuple(rule for rule in answers if rule not in (*baselines.OF_SCENES, "random", "constant")),
-    )
+    blind = tuple(rule for rule in answers if rule not in (*baselines.OF_SCENES, "random", "constant"))
+    result = Result(folder.name, corpus_facts(corpus), "", measuring, about, floors=rows, blind=blind)
     save_result(folder, result)
     return result
 
@@ -71,90 +62,67 @@ def measure_baselines(one: ProbeInput) -> Result:
 def measure_saved(one: ProbeInput) -> Result:
     """The result of answers that were read with the corpus."""
     assert one.answers is not None
-    corpus, config = one.corpus, one.config
     values = [{name: value for name, value in asdict(a).items() if name != "yes_or_no"} for a in one.answers]
     digest = hashlib.sha256(json.dumps(values).encode()).hexdigest()
-    fingerprint = {"corpus": corpus.name, "digest": corpus.digest, "model": one.model, "answers": digest}
-    folder = _folder(config.out, corpus, one.model, fingerprint)
-    about = {**_provenance(), "read": Path(config.corpus).name}
-    save_answers(corpus, one.answers, folder, fingerprint, about)
-    measuring = _measuring(config, 0.0, 0.5)  # probabilities, compared without tolerance
-    return _save(folder, one, one.model, measuring, one.answers, {}, about)
+    folder, fingerprint = _folder(one, one.model, {"model": one.model, "answers": digest})
+    about = {**_provenance(), "read": Path(one.config.corpus).name}
+    save_answers(one.corpus, one.answers, folder, fingerprint, about)
+    measuring = _measuring(one.config, 0.0, 0.5)  # probabilities, compared without tolerance
+    return _save(folder, one, one.model, measuring, {"": one.answers}, about)
 
 
 def measure_model(one: ProbeInput, model: LoadedModel, log: Log) -> Result:
     """Score a corpus with a model; as baselines also with a blank picture and with other items' pictures."""
-    corpus, config = one.corpus, one.config
-    threshold = model.threshold
+    config, threshold, scorer = one.config, model.threshold, model.scorer
     if config.effective_task == "itm" and threshold is None:
         raise ValueError(f"task=itm: {model.name} has no score above which a sentence matches; use task=itc")
-    precision = getattr(model.scorer, "precision_name", "float32" if config.precision == "auto" else config.precision)
-    settings = _model_settings(config, model, precision)
-    fingerprint = {"corpus": corpus.name, "digest": corpus.digest, "model": model.name, **settings}
-    folder = _folder(config.out, corpus, model.name, fingerprint)
-    device = str(getattr(model.scorer, "device", config.device))
+    precision = getattr(scorer, "precision_name", "float32" if config.precision == "auto" else config.precision)
+    settings = {"weights": model.weights, "precision": precision}  # all that determines the scores
+    settings |= {name: getattr(config, name) for name in ("head", "question", "size")}
+    settings["regions"] = regions_of(config.regions, model.name)
+    if prompt := getattr(scorer, "prompt", ""):  # runs without it may have asked a question with two beginnings
+        settings["prompt"] = prompt
+    folder, fingerprint = _folder(one, model.name, {"model": model.name, **settings})
+    device = str(getattr(scorer, "device", config.device))
     about = {"device": device, "batch_size": config.batch_size, **_provenance(device), **settings}
     about |= {} if config.device_map is None else {"device_map": config.device_map}
     start = time.monotonic()
     log(f"{folder}: {model.name}")
     if config.overwrite:
         delete_answers(folder)
-    answers = _score_all(folder, one, model, fingerprint, about, log)
+    answers = _score_all(folder, one, scorer, {"fingerprint": fingerprint, "about": about, "log": log})
     for name, of_pictures in answers.items():
         if failed := [answer.why for answer in of_pictures if answer.status == "failed"]:
             what = f"baseline {name}: " if name else ""
             log(f"{folder}: {what}failed at {count_text(len(failed), 'item')}, first with: {failed[0]}")
     about = read_config(folder)["about"]  # of the first start
     about["seconds since the last start"] = round(time.monotonic() - start, 1)  # earlier ones are not recorded
-    measuring = _measuring(config, TOLERANCES[precision], threshold)
-    return _save(folder, one, model.name, measuring, answers.pop(""), answers, about)
+    return _save(folder, one, model.name, _measuring(config, TOLERANCES[precision], threshold), answers, about)
 
 
-def _model_settings(config: Probe, model: LoadedModel, precision: str) -> dict[str, Any]:
-    """All that determines a model's scores."""
-    settings = {
-        "weights": model.weights,
-        "precision": precision,
-        "head": config.head,
-        "question": config.question,
-        "size": config.size,
-        "regions": regions_of(config.regions, model.name),
-    }
-    if prompt := getattr(model.scorer, "prompt", ""):  # runs without it may have asked a question with two beginnings
-        settings["prompt"] = prompt
-    return settings
-
-
-def _score_all(
-    folder: Path,
-    one: ProbeInput,
-    model: LoadedModel,
-    fingerprint: Mapping[str, Any],
-    about: Mapping[str, Any],
-    log: Log,
-) -> dict[str, list[Answer]]:
+def _score_all(folder: Path, one: ProbeInput, scorer: Scorer, options: Mapping[str, Any]) -> dict[str, list[Answer]]:
     """Answers to the corpus, under "", and to its baselines with other pictures, by name."""
     corpus, config = one.corpus, one.config
-    options: dict[str, Any] = {"batch_size": config.batch_size, "fingerprint": fingerprint, "about": about, "log": log}
-    answers = {"": score(corpus, model.scorer, folder, **options)}
-    if not config.floors:
-        return answers
-    log(f"{folder}: baselines, with a blank picture and with other items' pictures")
-    blank = baselines.blank(model.scorer)
-    answers["blank picture"] = score(corpus, blank, folder, file="blank.jsonl", **options)
-    if len({item.image for item in corpus.items}) > 1:
-        other, file = baselines.shuffled(corpus, config.seed), f"shuffled-s{config.seed}.jsonl"
-        answers["other items' pictures"] = score(other, model.scorer, folder, file=file, **options)
+    options = {**options, "batch_size": config.batch_size}
+    answers = {"": score(corpus, scorer, folder, **options)}
+    if config.floors:
+        options["log"](f"{folder}: baselines, with a blank picture and with other items' pictures")
+        answers["blank picture"] = score(corpus, baselines.blank(scorer), folder, file="blank.jsonl", **options)
+        if len({item.image for item in corpus.items}) > 1:
+            other, file = baselines.shuffled(corpus, config.seed), f"shuffled-s{config.seed}.jsonl"
+            answers["other items' pictures"] = score(other, scorer, folder, file=file, **options)
     return answers
 
 
 # Results -------------------------------------------------------------------------------------------------------------
 
 
-def _folder(out: str, corpus: Corpus, name: str, fingerprint: Mapping[str, Any]) -> Path:
+def _folder(one: ProbeInput, name: str, identity: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
+    """The folder of a run, and all that identifies it."""
+    fingerprint = {"corpus": one.corpus.name, "digest": one.corpus.digest, **identity}
     short = re.sub(r"[^\w.-]+", "-", name.rstrip("/").rpartition("/")[2])[-40:].strip("-.")
-    slug = re.sub(r"[^\w.-]+", "-", corpus.name).strip("-.")[:40] or "corpus"
-    return Path(out) / f"{slug}-{short or 'model'}-{run_id(fingerprint)}"
+    slug = re.sub(r"[^\w.-]+", "-", one.corpus.name).strip("-.")[:40] or "corpus"
+    return Path(one.config.out) / f"{slug}-{short or 'model'}-{run_id(fingerprint)}", fingerprint
 
 
 def _provenance(device: str = "") -> dict[str, Any]:
@@ -189,31 +157,30 @@ def _save(
     one: ProbeInput,
     model: str,
     measuring: Mapping[str, Any],
-    answers: Sequence[Answer],
-    baseline_answers: Mapping[str, Sequence[Answer]],
+    answers: Mapping[str, Sequence[Answer]],
     about: Mapping[str, Any],
 ) -> Result:
-    """Measure the answers of a run and write the result."""
-    scored = read_answers(folder / ANSWERS)
+    """Measure the answers of a run, as of `_score_all`, and write the result."""
+    own, scored = answers[""], read_answers(folder / ANSWERS)
     hashes = sorted({(record.item.image, record.picture) for record in scored if record.picture})
     pictures = hashlib.sha256(json.dumps(hashes).encode()).hexdigest() if hashes else ""
-    rows = _measure(one.corpus, answers, measuring)
-    shares = [share for answer in answers for share in answer.yes_or_no]
+    rows = {name: _measure(one.corpus, of, measuring) for name, of in answers.items()}
+    shares = [share for answer in own for share in answer.yes_or_no]
     result = Result(
         name=folder.name,
         corpus=corpus_facts(one.corpus),
         model=model,
         measuring=measuring,
         about={**about, "pictures": pictures},
-        lines=rows,
-        floors={name: _measure(one.corpus, other, measuring) for name, other in baseline_answers.items()},
-        averages=_averages(one.corpus, rows, measuring["task"]),
-        unscored=next((f"{answer.status}: {answer.why}" for answer in answers if answer.status != "scored"), ""),
+        lines=rows[""],
+        floors={name: of for name, of in rows.items() if name},
+        averages=_averages(one.corpus, rows[""], measuring["task"]),
+        unscored=next((f"{answer.status}: {answer.why}" for answer in own if answer.status != "scored"), ""),
         yes_or_no=math.fsum(shares) / len(shares) if shares else None,
     )
     save_result(folder, result)
     if one.triplets and one.answers is None:
-        _write_results(folder, one, model, answers, measuring["threshold"])
+        _write_results(folder, one, model, own, measuring["threshold"])
     return result
 
 
