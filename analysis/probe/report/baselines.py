@@ -25,8 +25,8 @@ from PIL import Image
 from analysis.probe.corpora.items import Answer, Corpus, Item, Missing, Scorer, Unreadable, open_picture
 from analysis.probe.report import outcomes
 from analysis.probe.scenes import corpus as scenes
-from analysis.probe.scenes.records import SceneTruth
 from analysis.probe.scenes.salience import WORDS, VisibleObject, from_pixels, preferred
+from analysis.probe.scenes.scene_pairs import PairMember
 from analysis.probe.scenes.statements import content_words, visible_words
 from travlr.streams import stream_key
 
@@ -252,7 +252,7 @@ def _salient(item: Item, objects: Sequence[VisibleObject], rule: str, seed: int)
 # Rules that know the scene -------------------------------------------------------------------------------------------
 
 
-def _of_scenes(corpus: Corpus, truths: dict[str, SceneTruth], rule: str, seed: int) -> list[Answer]:
+def _of_scenes(corpus: Corpus, truths: dict[str, PairMember], rule: str, seed: int) -> list[Answer]:
     found = []
     for item in corpus.items:
         truth = truths[item.id]

@@ -24,7 +24,7 @@ from analysis.probe.folders import is_begun, put_files, read_object
 from analysis.probe.scenes import drawing, records
 from analysis.probe.scenes.drawing import CANVAS, CELL
 from analysis.probe.scenes.records import IMAGES, SceneRecord
-from analysis.probe.scenes.scene_pairs import FORMAT_VERSION, PAIR_KINDS, PairKind
+from analysis.probe.scenes.scene_pairs import FORMAT_VERSION, PAIR_KINDS, PairKind, PairMember
 from travlr import files
 from travlr.cli import Log
 from travlr.files import WORK, put_file, regular
@@ -236,7 +236,7 @@ def _corpus(folder: Path, kind: str, lines: Sequence[SceneRecord]) -> Corpus:
     return Corpus("scenes", kind, tuple(map(records.item_of, lines)), pictures, NOTES[kind])
 
 
-def truths(corpus: Corpus) -> dict[str, records.SceneTruth]:
+def truths(corpus: Corpus) -> dict[str, PairMember]:
     """Ground truth by item, for corpora from scenes; empty for others. Raises `ValueError` for a damaged file."""
     if corpus.pictures is None:
         return {}

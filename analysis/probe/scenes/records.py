@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from analysis.probe.corpora import checklist
@@ -104,27 +104,17 @@ def _truth(side: PairMember) -> SceneRecord:
 # Reading -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class SceneTruth:
-    """Ground truth of an item: its scene and the logical forms of its sentences. subject: index of the target."""
-
-    scene: tuple[PlacedObject, ...]
-    positive: Statement
-    negative: Statement
-    subject: int
-
-
 def item_of(line: SceneRecord) -> Item:
     values = {name: line[name] for name in ITEM}
     return Item(**{**values, "positives": tuple(values["positives"]), "negatives": tuple(values["negatives"])})
 
 
-def truth_of(line: SceneRecord) -> SceneTruth:
+def truth_of(line: SceneRecord) -> PairMember:
+    """Ground truth of an item. Its `other` is not recorded."""
     scene = tuple(PlacedObject(*(o[name] for name in PLACED)) for o in line["objects"])
-    true, false = (
-        Statement(line[name]["says"], tuple(line[name]["args"])) for name in ("positive_form", "negative_form")
-    )
-    return SceneTruth(scene, true, false, line["subject"])
+    forms = (line[name] for name in ("positive_form", "negative_form"))
+    true, false = (Statement(form["says"], tuple(form["args"])) for form in forms)
+    return PairMember(scene, true, false, line["subject"])
 
 
 def published(lines: Sequence[SceneRecord]) -> dict[str, bytes]:
