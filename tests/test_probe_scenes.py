@@ -38,7 +38,7 @@ from analysis.probe.scenes.statements import Statement
 from tests.helpers import ROOT, hashes
 from travlr.scene import COLOURS
 
-COUNTS = {"checklist": 288, "predicate_noun": 60}
+COUNTS = {"checklist": 144, "predicate_noun": 60}
 PAPER = ("red", "blue", "green", "yellow", "orange")
 
 
@@ -508,19 +508,19 @@ def test_other_seeds_give_other_scenes(corpora: dict[str, Corpus], tmp_path: Pat
 def test_after_a_killed_build_the_next_one_gives_the_same_bytes(folders: dict[str, Path], tmp_path: Path) -> None:
     program = (
         "import sys; from analysis.probe.scenes.corpus import build\n"
-        "if __name__ == '__main__': build(sys.argv[1], count=288, workers=2, log=lambda _: None)"
+        "if __name__ == '__main__': build(sys.argv[1], count=144, workers=2, log=lambda _: None)"
     )
     (tmp_path / "make.py").write_text(program)
     folder = tmp_path / "made"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen([sys.executable, tmp_path / "make.py", folder], env=environment, start_new_session=True)
     wanted = time.monotonic() + 60
-    while len(list((folder / "images").rglob("*.png"))) < 40 and time.monotonic() < wanted:
+    while len(list((folder / "images").rglob("*.png"))) < 20 and time.monotonic() < wanted:
         time.sleep(0.005)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert not (folder / "manifest.json").exists()
-    build(folder, count=288, workers=1, log=lambda _: None)
+    build(folder, count=144, workers=1, log=lambda _: None)
     assert hashes(folder) == hashes(folders["checklist"])
 
 
