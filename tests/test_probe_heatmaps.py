@@ -18,13 +18,14 @@ from analysis.probe.heatmaps import (
     SELF,
     HeatMaps,
     draw,
-    graph,
     heat,
+    leaves,
     main,
     occlusion,
     overlaid,
     painter,
     parser,
+    read,
     relevance,
     size_of_map,
     visible_part,
@@ -335,7 +336,8 @@ def test_gradients_of_attention_are_those_of_small_changes(
     scorer.precision = torch.float64
     chosen = (SELF | CROSS)[type(scorer.model).__name__]
     image = pictures()[0]
-    weights, gradients = zip(*with_gradients(scorer, chosen, graph(scorer, image, TEXT)[0]), strict=True)
+    inputs = scorer.see(leaves(scorer, image)) | read(scorer, TEXT)
+    weights, gradients = zip(*with_gradients(scorer, chosen, inputs), strict=True)
     place = (0, 1, 0, 9 if kind == "uniter" else 2)  # of [CLS]; which head; which region or patch
     calls = [0]
 

@@ -49,7 +49,7 @@ def direct(kind: str, folder: Path, image: Image.Image, text: str, head: str | N
     """The score of one picture and one sentence by the library's own forward pass."""
     if kind not in FAMILIES:
         return direct_answer(folder, image, text)
-    model = getattr(models_of, FAMILIES[kind].kind).from_pretrained(folder).eval()
+    model = getattr(models_of, FAMILIES[kind][0]).from_pretrained(folder).eval()
     if kind == "blip-2":
         inputs = models_of.AutoProcessor.from_pretrained(folder)(images=image, text=text, return_tensors="pt")
         with torch.no_grad():
@@ -99,7 +99,7 @@ def direct_answer(folder: Path, image: Image.Image, text: str) -> float:
     return float((yes / no).log())
 
 
-CASES = [(kind, head) for kind in BUILT for head in (FAMILIES[kind].heads if kind in FAMILIES else (None,))]
+CASES = [(kind, head) for kind in BUILT for head in (FAMILIES[kind][1].heads if kind in FAMILIES else (None,))]
 
 
 @pytest.mark.parametrize(("kind", "head"), CASES)

@@ -88,9 +88,10 @@ def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", ce
     words = words_in(text)
     if method not in METHODS:
         raise ValueError(f"method={method}: choose one of {', '.join(METHODS)}")
-    function = HEAT_MAPS.get(type(scorer.model).__name__) if isinstance(scorer, ModelScorer) else None
-    if isinstance(scorer, ModelScorer) and function is crossed and scorer.threshold is None:
-        function = None  # `itc` has no cross-attention
+    function = None
+    if isinstance(scorer, ModelScorer):
+        kind = type(scorer.model).__name__
+        function = None if kind in CROSS and scorer.head == "itc" else HEAT_MAPS.get(kind)  # without cross-attention
     if method == "attention" and function is None:
         raise ValueError(f"method=attention: not for model={getattr(scorer, 'name', scorer)}; use occlusion")
     name = getattr(scorer, "name", "")
@@ -153,45 +154,36 @@ HeatMapFunction = Callable[[ModelScorer, Image.Image, str], list[np.ndarray]]
 """(scorer, picture, text) -> maps (H, W) of the sentence and of each word."""
 
 
-def single(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
-    """One encoder for words and picture: its inputs are words, then regions, or words, class token and patches."""
-    inputs, prepared = graph(scorer, image, text)
-    attention = with_gradients(scorer, SELF[type(scorer.model).__name__], inputs)
-    length = inputs["tokens" if "tokens" in inputs else "input_ids"].shape[1]
-    rows = relevance(attention)[:, length:]  # (S, R)
-    rows = rows[:, 1:] if "seen" in inputs else rows  # ViLT's class token of the picture
-    return _painted(scorer, image, text, prepared, rows, rows[0])
-
-
-def crossed(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
-    """Cross-attention from words to the picture."""
-    inputs, prepared = graph(scorer, image, text)
-    attention = with_gradients(scorer, CROSS[type(scorer.model).__name__], inputs)
-    rows = torch.stack([positive_attention(weights, gradient) for weights, gradient in attention]).mean(0)  # (L, R)
-    rows = rows if "boxes" in prepared else rows[:, 1:]  # the picture's class token
-    return _painted(scorer, image, text, prepared, rows, rows.sum(0))
-
-
-def _painted(
-    scorer: ModelScorer, image: Image.Image, text: str, prepared: Tensors, rows: Tensor, sentence: Tensor
-) -> list[np.ndarray]:
-    """The maps of the sentence (R,), and of each word from the rows (S, R) of its tokens."""
+def joint(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
+    """One encoder for words and picture, whose inputs are words, then regions, or words, class token and patches; or
+    cross-attention from words to the picture."""
+    prepared, name = leaves(scorer, image), type(scorer.model).__name__
+    inputs = scorer.see(prepared) | read(scorer, text)
+    if name in SELF:
+        length = inputs["tokens" if "tokens" in inputs else "input_ids"].shape[1]
+        rows = relevance(with_gradients(scorer, SELF[name], inputs))[:, length:]  # (S, R)
+        rows = rows[:, 1:] if "seen" in inputs else rows  # ViLT's class token of the picture
+        sentence = rows[0]
+    else:
+        attention = with_gradients(scorer, CROSS[name], inputs)
+        rows = torch.stack([positive_attention(weights, gradient) for weights, gradient in attention]).mean(0)  # (L, R)
+        rows = rows if "boxes" in prepared else rows[:, 1:]  # the picture's class token
+        sentence = rows.sum(0)
     paint = painter(scorer, image, prepared)
     return [paint(sentence), *(paint(rows[places].sum(0)) for _, places in scorer.words(text))]
 
 
 def dual(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
     """Two encoders: self-attention of the picture encoder, for the sentence and for each word as a sentence."""
-    paint = painter(scorer, image, scorer.prepare(image))
     maps = []
     for sentence in (text, *WORD.findall(text)):
-        read = scorer.read(_text(scorer, sentence))
+        encoded, prepared = read(scorer, sentence), leaves(scorer, image)
 
-        def judge(prepared: Tensors, read: Tensors = read) -> Tensor:
-            return scorer.judge(scorer.see(prepared) | read)
+        def judge(inputs: Tensors, encoded: Tensors = encoded) -> Tensor:
+            return scorer.judge(scorer.see(inputs) | encoded)
 
-        attention = with_gradients(scorer, SELF["CLIPModel"], leaves(scorer, scorer.prepare(image)), judge)
-        maps.append(paint(relevance(attention)[0, 1:]))
+        attention = with_gradients(scorer, SELF["CLIPModel"], prepared, judge)
+        maps.append(painter(scorer, image, prepared)(relevance(attention)[0, 1:]))
     return maps
 
 
@@ -213,20 +205,14 @@ def positive_attention(weights: Tensor, gradient: Tensor) -> Tensor:
     return (weights * gradient).clamp(min=0).mean(1)[0].detach().cpu()
 
 
-def _text(scorer: ModelScorer, text: str) -> Tensors:
-    return {name: scorer.on_device(tensor) for name, tensor in scorer.tokens(text).items()}
+def read(scorer: ModelScorer, text: str) -> Tensors:
+    return scorer.read({name: scorer.on_device(tensor) for name, tensor in scorer.tokens(text).items()})
 
 
-def leaves(scorer: ModelScorer, tensors: Tensors) -> Tensors:
-    """The tensors on the device, as leaves that require gradients."""
-    found = {name: scorer.on_device(tensor) for name, tensor in tensors.items()}
+def leaves(scorer: ModelScorer, image: Image.Image) -> Tensors:
+    """The inputs of `see`, as leaves that require gradients."""
+    found = {name: scorer.on_device(tensor) for name, tensor in scorer.prepare(image).items()}
     return {n: tensor.requires_grad_() if tensor.is_floating_point() else tensor for n, tensor in found.items()}
-
-
-def graph(scorer: ModelScorer, image: Image.Image, text: str) -> tuple[Tensors, Tensors]:
-    """The inputs of `judge` for a picture and a text, with gradients, and the inputs of `see`."""
-    prepared = leaves(scorer, scorer.prepare(image))
-    return scorer.see(prepared) | scorer.read(_text(scorer, text)), prepared
 
 
 def with_gradients(
@@ -308,11 +294,7 @@ CROSS: dict[str, Callable[[Any], list[nn.Module]]] = {
     "Lxmert": lambda m: [layer.visual_attention.att for layer in m.lxmert.encoder.x_layers],
     "BlipForImageTextRetrieval": lambda m: [layer.crossattention.self for layer in m.text_encoder.encoder.layer],
 }
-HEAT_MAPS: dict[str, HeatMapFunction] = {
-    **dict.fromkeys(SELF, single),
-    **dict.fromkeys(CROSS, crossed),
-    "CLIPModel": dual,
-}
+HEAT_MAPS: dict[str, HeatMapFunction] = {**dict.fromkeys((*SELF, *CROSS), joint), "CLIPModel": dual}
 
 
 # Painting -----------------------------------------------------------------------------------------------------------

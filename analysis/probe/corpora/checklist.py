@@ -19,7 +19,7 @@ import yaml
 from analysis.probe.config import TASKS
 from analysis.probe.corpora.items import Corpus, Item
 from analysis.probe.corpora.selection import grouped
-from analysis.probe.corpora.taxonomy import TAXONOMY
+from analysis.probe.corpora.taxonomy import TAXONOMY, brief
 from analysis.probe.folders import reading, write_files
 from travlr import files
 
@@ -71,12 +71,6 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"{path}: needs lines such as NAME: value")
     return {str(key): inner for key, inner in value.items()}
-
-
-def _short(value: Any) -> str:
-    """An untrusted value as text for a message of one line."""
-    text = " ".join(str(value).split())
-    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def leaves_folder(path: str) -> bool:
@@ -198,7 +192,7 @@ def _settings(path: Path, images: Path | str | None) -> dict[str, str]:
             raise ValueError(f"{path}: {name} is missing or not a text")
         if leaves_folder(values[name]) and (name == "ANNO_PATH" or images is None):
             mend = "" if name == "ANNO_PATH" else "; give images=FOLDER"
-            raise ValueError(f"{path}: {name}: {_short(values[name])} leaves the folder of the corpus{mend}")
+            raise ValueError(f"{path}: {name}: {brief(values[name])} leaves the folder of the corpus{mend}")
     return values
 
 
@@ -388,11 +382,11 @@ def read_run_file(path: Path | str) -> RunFile:
             raise ValueError(f"{path}: {part} is missing; it needs {' and '.join(names)}")
         for key in (str(key) for key in inside if key not in names):
             near = difflib.get_close_matches(key, names, 1)
-            unknown.append(f"{part}{'.' * bool(part)}{_short(key)}" + (f" (did you mean {near[0]}?)" if near else ""))
+            unknown.append(f"{part}{'.' * bool(part)}{brief(key)}" + (f" (did you mean {near[0]}?)" if near else ""))
     data, output = values["DATA"], values["OUTPUT"]
     task = str(values.get("TASK")).lower()
     if task not in TASKS:
-        raise ValueError(f"{path}: TASK: {_short(values.get('TASK'))}: choose one of {', '.join(TASKS)}")
+        raise ValueError(f"{path}: TASK: {brief(values.get('TASK'))}: choose one of {', '.join(TASKS)}")
     if "MAX_NUM" not in values:
         raise ValueError(f"{path}: MAX_NUM is missing; give a number of sentences, or 0 for all")
     return RunFile(
@@ -419,5 +413,5 @@ def _names(path: Path | str, key: str, value: Any) -> tuple[str, ...]:
 
 def _whole(path: Path | str, key: str, value: Any, least: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{path}: {key}: {_short(value)}: needs a whole number of at least {least}")
+        raise ValueError(f"{path}: {key}: {brief(value)}: needs a whole number of at least {least}")
     return value

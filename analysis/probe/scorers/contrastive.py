@@ -12,10 +12,9 @@ from analysis.probe.scorers.base import ModelScorer, Tensors
 
 
 class HubScorer(ModelScorer):
-    """A family of models. kind: class of `transformers`. heads: the heads that the models have, the default first.
-    unused: prefixes of weights that no score depends on."""
+    """A family of models. heads: those that the models have, the default first. unused: prefixes of weights that no
+    score depends on."""
 
-    kind: str
     heads: tuple[str, ...] = ("itm", "itc")
     unused: tuple[str, ...] = ()
 
@@ -33,7 +32,7 @@ def everywhere(states: Tensor) -> Tensor:
 class Clip(HubScorer):
     """CLIP and similar models: cosines. The temperature scales all scores alike, so it changes no ranking."""
 
-    kind, heads = "CLIPModel", ("itc",)
+    heads = ("itc",)
 
     def see(self, x: Tensors) -> Tensors:
         return {"image": normalize(self.model.get_image_features(**x).pooler_output, dim=-1)}
@@ -42,26 +41,10 @@ class Clip(HubScorer):
         return {"text": normalize(self.model.get_text_features(**x).pooler_output, dim=-1)}
 
 
-class MetaClip2(Clip):
-    kind = "MetaClip2Model"
-
-
-class Align(Clip):
-    kind = "AlignModel"
-
-
-class AltClip(Clip):
-    kind = "AltCLIPModel"
-
-
-class ChineseClip(Clip):
-    kind = "ChineseCLIPModel"
-
-
 class Siglip(Clip):
     """Log-odds of a match. SigLIP was trained on texts padded to full length, without a mask."""
 
-    kind, odds = "SiglipModel", ("itc",)
+    odds = ("itc",)
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -72,14 +55,8 @@ class Siglip(Clip):
         return super().judge(both) * self.model.logit_scale.exp() + self.model.logit_bias
 
 
-class Siglip2(Siglip):
-    kind = "Siglip2Model"
-
-
 class Blip(HubScorer):
     """itm: log-odds of the matching head, whose text encoder attends to the picture. itc: cosines."""
-
-    kind = "BlipForImageTextRetrieval"
 
     def see(self, x: Tensors) -> Tensors:
         states = self.model.vision_model(**x).last_hidden_state  # (B, 1 + patches, H)
@@ -107,7 +84,7 @@ class Vilt(HubScorer):
     """ViLT's ranking logit. Words and patches share all layers, so only the patch embedding is computed once per
     picture."""
 
-    kind, heads, odds = "ViltForImageAndTextRetrieval", ("itm",), ()
+    heads, odds = ("itm",), ()
 
     @property
     def longest(self) -> int:
@@ -131,7 +108,6 @@ class Flava(HubScorer):
     """itm: log-odds of the matching head of the multimodal encoder, which gets states before the last LayerNorm, as in
     pretraining. itc: cosines."""
 
-    kind = "FlavaForPreTraining"
     unused = ("image_codebook.", "mim_head.", "mlm_head.", "mmm_image_head.", "mmm_text_head.")
 
     def see(self, x: Tensors) -> Tensors:
@@ -157,8 +133,6 @@ class Flava(HubScorer):
 class Blip2(HubScorer):
     """itm: log-odds of the matching head, averaged over the queries, which attend to picture and text. itc: the cosine
     of the text and its nearest query (Li et al. 2023, section 3.2)."""
-
-    kind = "Blip2ForImageTextRetrieval"
 
     @property
     def longest(self) -> int:
@@ -202,7 +176,7 @@ class BridgeTower(HubScorer):
     """Log-odds of the matching head. The vision tower does not depend on the text, so it runs once for each picture;
     `judge` replaces the `forward` of its layers by their saved outputs."""
 
-    kind, heads = "BridgeTowerForImageAndTextRetrieval", ("itm",)
+    heads = ("itm",)
 
     @property
     def longest(self) -> int:
@@ -228,18 +202,18 @@ class BridgeTower(HubScorer):
                 del block.forward
 
 
-FAMILIES: dict[str, type[HubScorer]] = {
-    "clip": Clip,
-    "metaclip_2": MetaClip2,
-    "align": Align,
-    "altclip": AltClip,
-    "chinese_clip": ChineseClip,
-    "siglip": Siglip,
-    "siglip2": Siglip2,
-    "blip": Blip,
-    "blip-2": Blip2,
-    "vilt": Vilt,
-    "flava": Flava,
-    "bridgetower": BridgeTower,
+FAMILIES: dict[str, tuple[str, type[HubScorer]]] = {
+    "clip": ("CLIPModel", Clip),
+    "metaclip_2": ("MetaClip2Model", Clip),
+    "align": ("AlignModel", Clip),
+    "altclip": ("AltCLIPModel", Clip),
+    "chinese_clip": ("ChineseCLIPModel", Clip),
+    "siglip": ("SiglipModel", Siglip),
+    "siglip2": ("Siglip2Model", Siglip),
+    "blip": ("BlipForImageTextRetrieval", Blip),
+    "blip-2": ("Blip2ForImageTextRetrieval", Blip2),
+    "vilt": ("ViltForImageAndTextRetrieval", Vilt),
+    "flava": ("FlavaForPreTraining", Flava),
+    "bridgetower": ("BridgeTowerForImageAndTextRetrieval", BridgeTower),
 }
-"""By the `model_type` in a model's config."""
+"""By the `model_type` in a model's config: the class of `transformers`, and ours."""

@@ -112,13 +112,13 @@ def _hub_scorer(name: str, head: str | None, question: str | None, dtype: Any, d
     folder = folder_of(name)
     config = config_of(name, folder)
     kind = str(config.get("model_type"))
-    family = FAMILIES.get(kind)
-    if kind == "blip-2" and family and family.kind not in (config.get("architectures") or ()):
+    architecture, family = FAMILIES.get(kind, ("", None))
+    if kind == "blip-2" and architecture not in (config.get("architectures") or ()):
         family = None  # of the same `model_type`, but generative
     if family is not None:
         if head is not None and head not in family.heads:
             raise ValueError(f"head={head}: model={name} ({kind}) has {' and '.join(family.heads)} only")
-        model = load_model(name, folder, family.kind, "auto" if dtype is None else torch.float32, family.unused)
+        model = load_model(name, folder, architecture, "auto" if dtype is None else torch.float32, family.unused)
         tokenizer, processor = load_processors(name, folder, "AutoTokenizer", "AutoImageProcessor")
         check_vocabulary(name, model, tokenizer)
         return family(name, model, tokenizer, processor, head or family.heads[0])
