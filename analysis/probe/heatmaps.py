@@ -405,12 +405,10 @@ def overlaid(image: Image.Image, values: np.ndarray, most: float) -> np.ndarray:
     return np.rint(grey * (1 - strength) + colours * strength).astype(np.uint8)
 
 
-def save(maps: HeatMaps, image: Image.Image, path: Path) -> None:
-    """Write the figure as PNG, atomically; create its folder. Raises ValueError where this fails."""
+def png(maps: HeatMaps, image: Image.Image) -> bytes:
     drawn = io.BytesIO()
     draw(maps, image).savefig(drawn, format="png")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write(path, drawn.getvalue())
+    return drawn.getvalue()
 
 
 def parser() -> argparse.ArgumentParser:
@@ -449,5 +447,6 @@ def main(arguments: list[str]) -> None:
         raise ValueError(f"--image {options.image}: {error}") from None
     scorer = load(options.model, **model_options.load_settings(options, options.regions))
     maps = heat(scorer, image, options.text, options.method)
-    save(maps, image, options.out)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    write(options.out, png(maps, image))
     print(f"{options.out}: score {maps.score:.4f}, {len(maps.words)} words, by {maps.method}")
