@@ -9,8 +9,8 @@ import difflib
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -81,14 +81,14 @@ def leaves_folder(path: str) -> bool:
 
 # The corpus ----------------------------------------------------------------------------------------------------------
 
-IRREGULARITIES = {
-    "bare": "records with a bare string in place of a list of sentences",
-    "lengths": "records with more true than false sentences, or fewer",
-    "spaces": "records with leading, trailing or double spaces, kept as they are",
-    "same": "records with a false sentence that equals a true one, which no answer gets right",
-    "elsewhere": "records with a false sentence that is true of the same picture in another record",
-    "repeats": "exact repeats of an earlier record",
-}
+IRREGULARITIES = (
+    "records with a bare string in place of a list of sentences",
+    "records with more true than false sentences, or fewer",
+    "records with leading, trailing or double spaces, kept as they are",
+    "records with a false sentence that equals a true one, which no answer gets right",
+    "records with a false sentence that is true of the same picture in another record",
+    "exact repeats of an earlier record",
+)
 
 
 def read_corpus(
@@ -115,47 +115,33 @@ def read_corpus(
     chosen = _chosen(root, types, data)
     settings = {place: _settings(path, images) for place, path in chosen.items()}
     pictures = _above(Path(images), {one["IMG_ROOT"] for one in settings.values()}) if images else root
-    items, issues = list[Item](), _CorpusIssues()
+    items, malformed = list[Item](), list[str]()
+    missing, empty = list[str](), list[str]()
+    irregular: dict[str, Counter[str]] = {text: Counter() for text in IRREGULARITIES}  # records of each file
     for place, values in settings.items():
         file = root / values["ANNO_PATH"]
         if not os.path.isfile(file):  # also false for names that no file can have
-            issues.missing.append(place)
+            missing.append(place)
             continue
         records = read_json(file)
         if not isinstance(records, list):
             raise ValueError(f"{file}: needs a list of records [picture, {{POS: …, NEG: …}}]")
         if not records:
-            issues.empty.append(place)
-        items += _items(records, place, _root(values["IMG_ROOT"], pictures, images), issues)
+            empty.append(place)
+        items += _items(records, place, _root(values["IMG_ROOT"], pictures, images), malformed, irregular)
     if (root / SIDECAR).is_file():
         items = _labelled(root / SIDECAR, items)
-    refused = (*issues.malformed, *(f"{place}: its data file is missing" for place in issues.missing))
-    notes = tuple(issues.notes(len(chosen)))
-    return Corpus(root.resolve().name, "checklist", tuple(items), pictures, notes, refused)
-
-
-@dataclass
-class _CorpusIssues:
-    """Problems of a corpus's files. missing, empty: files, by axis and source. malformed: a line for each record.
-    irregular: for each of `IRREGULARITIES`, the number of records in each file."""
-
-    missing: list[str] = field(default_factory=list)
-    empty: list[str] = field(default_factory=list)
-    malformed: list[str] = field(default_factory=list)
-    irregular: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in IRREGULARITIES})
-
-    def notes(self, number: int) -> Iterator[str]:
-        """A line for each kind of problem. number: of all files."""
-        missing = "missing data files, whose records are left out"
-        for places, text in ((self.missing, missing), (self.empty, "empty data files")):
-            if places:
-                yield f"{text}: {len(places)} of {number}, {_by_axis(places)}"
-        if self.malformed:
-            of = Counter(line.partition(": ")[0].rpartition("/")[0] for line in self.malformed)
-            yield f"{_counted(of, 'malformed records, left out')}; the first is {self.malformed[0]}"
-        yield from (
-            _counted(self.irregular[name], text) for name, text in IRREGULARITIES.items() if self.irregular[name]
-        )
+    notes = [
+        f"{text}: {len(places)} of {len(chosen)}, {_by_axis(places)}"
+        for places, text in ((missing, "missing data files, whose records are left out"), (empty, "empty data files"))
+        if places
+    ]
+    if malformed:
+        of = Counter(line.partition(": ")[0].rpartition("/")[0] for line in malformed)
+        notes.append(f"{_counted(of, 'malformed records, left out')}; the first is {malformed[0]}")
+    notes += [_counted(of, text) for text, of in irregular.items() if of]
+    refused = (*malformed, *(f"{place}: its data file is missing" for place in missing))
+    return Corpus(root.resolve().name, "checklist", tuple(items), pictures, tuple(notes), refused)
 
 
 def _chosen(root: Path, types: Sequence[str] | None, data: Sequence[str] | None) -> dict[str, Path]:
@@ -210,8 +196,10 @@ def _root(root: str, pictures: Path, images: Path | str | None) -> PurePosixPath
     return PurePosixPath("" if is_root else root)
 
 
-def _items(records: list[Any], place: str, root: PurePosixPath, issues: _CorpusIssues) -> list[Item]:
-    """The items of one file, in order, with their position in their ids. Adds to `issues`."""
+def _items(
+    records: list[Any], place: str, root: PurePosixPath, malformed: list[str], irregular: Mapping[str, Counter[str]]
+) -> list[Item]:
+    """The items of one file, in order, with their position in their ids. Adds to `malformed` and `irregular`."""
     axis, _, source = place.rpartition("/")
     top, *middle, last = axis.split("/")
     labels = {middle[0].lower(): last} if top == "Object" and middle else {}
@@ -220,23 +208,23 @@ def _items(records: list[Any], place: str, root: PurePosixPath, issues: _CorpusI
         try:
             read[f"{place}/{number}"] = _record(value)
         except ValueError as error:
-            issues.malformed.append(f"{place}/{number}: {error}")
+            malformed.append(f"{place}/{number}: {error}")
     true_of: dict[str, set[str]] = defaultdict(set)
     for image, positives, _negatives, _bare in read.values():
         true_of[image].update(positives)
     items, seen = [], set()
     for name, (image, positives, negatives, bare) in read.items():
         own = set(positives)
-        traits = {
-            "bare": bare,
-            "lengths": len(positives) != len(negatives),
-            "spaces": any("  " in text or text != text.strip() for text in (*positives, *negatives)),
-            "same": not own.isdisjoint(negatives),
-            "elsewhere": own.isdisjoint(negatives) and any(text in true_of[image] for text in negatives),
-            "repeats": (image, positives, negatives) in seen,
-        }
-        for trait in (trait for trait, holds in traits.items() if holds):
-            issues.irregular[trait][place] += 1
+        traits = (
+            bare,
+            len(positives) != len(negatives),
+            any("  " in text or text != text.strip() for text in (*positives, *negatives)),
+            not own.isdisjoint(negatives),
+            own.isdisjoint(negatives) and any(text in true_of[image] for text in negatives),
+            (image, positives, negatives) in seen,
+        )
+        for text, holds in zip(IRREGULARITIES, traits, strict=True):
+            irregular[text].update([place] * holds)
         seen.add((image, positives, negatives))
         items.append(Item(name, (root / image).as_posix(), positives, negatives, axis, source, labels=labels))
     return items
