@@ -19,10 +19,9 @@ from analysis.probe.config import Probe
 from analysis.probe.report.results import load_results
 from analysis.probe.run import probe
 from analysis.probe.scorers import generative
-from analysis.probe.scorers.generative import QUESTION, GenerativeScorer
+from analysis.probe.scorers.generative import QUESTION, CachedTower, GenerativeScorer
 from analysis.probe.scorers.loading import load
 from analysis.probe.scorers.scoring import ANSWERS, read_answers
-from analysis.probe.scorers.vision_cache import CachedTower
 from tests import tiny_chat
 from tests.helpers import edit, one_line
 from tests.tiny import pictures
