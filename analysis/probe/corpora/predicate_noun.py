@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis.probe.config import TEMPLATES
-from analysis.probe.corpora.checklist import leaves_folder, read_json
 from analysis.probe.corpora.items import WHOLE, Answer, Corpus, Item
 from analysis.probe.corpora.taxonomy import is_length
-from analysis.probe.folders import reading
+from analysis.probe.folders import leaves_folder, read_json, reading
 from travlr import files
 
 SET = "eval_set.json"
