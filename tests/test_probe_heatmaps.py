@@ -33,7 +33,7 @@ from analysis.probe.heatmaps import (
 )
 from analysis.probe.scorers.base import ModelScorer
 from analysis.probe.scorers.loading import load
-from analysis.probe.scorers.travlr_models import Albef, RegionScorer
+from analysis.probe.scorers.travlr_models import AlbefScorer, RegionScorer
 from tests.tiny import BUILT, pictures, saved
 from train.config import RegionSettings
 from train.data.text import WordTokenizer, grammar_tokenizer
@@ -274,7 +274,7 @@ def region_scorer(kind: str, tmp_path: Path, layers: int = 2, spread: float = 0.
     find = None if kind == "albef" else lambda _: (found, BOXES)
     (tmp_path / "model.pt").touch()
     if find is None:
-        return Albef(kind, model, words, str(tmp_path / "model.pt"), "itm")
+        return AlbefScorer(kind, model, words, str(tmp_path / "model.pt"), "itm")
     return RegionScorer(kind, model, words, find)
 
 

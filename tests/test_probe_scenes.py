@@ -254,13 +254,14 @@ def test_objects_are_read_from_pixels(
 ) -> None:
     pictures = corpora[kind].pictures
     for item in corpora[kind].items:
-        found = from_pixels(open_picture(pictures, item.image))
+        picture = open_picture(pictures, item.image)
+        found = from_pixels(picture)
         wanted = [(frozenset(o.words), o.box[2] * o.box[3], round(4 * math.dist(o.centre, (336, 336)) ** 2))
                   for o in seen[kind][item.id]]  # fmt: skip
         assert sorted((sorted(o.words), o.area, o.off_centre) for o in found) == sorted(
             (sorted(words), area, off) for words, area, off in wanted
         )
-        white = np.asarray(open_picture(pictures, item.image)).min(axis=2) == 255
+        white = np.asarray(picture).min(axis=2) == 255
         assert sum(o.ink for o in found) == np.count_nonzero(~white)
 
 

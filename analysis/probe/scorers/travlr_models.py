@@ -67,7 +67,7 @@ def travlr_scorer(
         raise ValueError(f"model={name}: has no matching head ({missing[0]}); its scores would be random")
     if find is not None:
         return RegionScorer(name, model, words, find)
-    return Albef(name, model, words, checkpoint, head or "itm")
+    return AlbefScorer(name, model, words, checkpoint, head or "itm")
 
 
 class TravlrScorer(ModelScorer):
@@ -107,7 +107,7 @@ class RegionScorer(TravlrScorer):
         }
 
 
-class Albef(TravlrScorer):
+class AlbefScorer(TravlrScorer):
     def __init__(self, name: str, model: Any, words: WordTokenizer, checkpoint: str, head: str) -> None:
         if head == "itc":
             model.projections = projections_of(name, checkpoint, model.shape.width)  # moves to the model's device
