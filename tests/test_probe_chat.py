@@ -19,11 +19,9 @@ from analysis.probe.config import Probe
 from analysis.probe.report.results import load_results
 from analysis.probe.run import probe
 from analysis.probe.scorers import generative
-from analysis.probe.scorers.base import GenerativeScorer
-from analysis.probe.scorers.generative import QUESTION
+from analysis.probe.scorers.generative import QUESTION, CachedTower, GenerativeScorer
 from analysis.probe.scorers.loading import load
 from analysis.probe.scorers.scoring import ANSWERS, read_answers
-from analysis.probe.scorers.vision_cache import CachedTower
 from tests import tiny_chat
 from tests.helpers import edit, one_line
 from tests.tiny import pictures
@@ -119,9 +117,9 @@ def test_scores_are_those_of_the_official_path(kind: str, chat: Saved) -> None:
 @pytest.mark.parametrize("kind", BUILT)
 def test_a_text_begins_once(kind: str, chat: Saved) -> None:
     scorer = scorer_of(chat(kind))
-    assert scorer.parts.join is not None
-    ids = scorer.parts.join(pictures()[0], "a star")["input_ids"][0].tolist()
-    beginning = scorer.parts.processor.tokenizer.bos_token_id
+    assert scorer.join is not None
+    ids = scorer.join(pictures()[0], "a star")["input_ids"][0].tolist()
+    beginning = scorer.processor.tokenizer.bos_token_id
     assert (beginning is None) == (kind in WITHOUT_BOS)
     assert beginning is None or ids.count(beginning) == 1
 
@@ -130,7 +128,7 @@ def test_a_text_begins_once(kind: str, chat: Saved) -> None:
 def test_a_picture_is_encoded_once_with_equal_scores(kind: str, chat: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = chat(kind)
     scorer, encoded = scorer_of(folder), list[int]()
-    for module in scorer.parts.model.modules():
+    for module in scorer.model.modules():
         if isinstance(tower := module.forward, CachedTower):
             tower.forward = counting(tower.forward, tower.names[0], encoded)
     scores = scorer(*crossed())
@@ -184,9 +182,9 @@ def test_weights_are_loaded_in_the_precision(chat: Saved, monkeypatch: pytest.Mo
     for name, dtype in (("bf16", torch.bfloat16), ("float16", torch.float16), ("float32", torch.float32)):
         scorer = scorer_of(folder, precision=name)
         assert loaded_in.pop() == dtype and scorer.precision_name == name
-        assert {parameter.dtype for parameter in scorer.parts.model.parameters()} == {dtype}
+        assert {parameter.dtype for parameter in scorer.model.parameters()} == {dtype}
         # Rotary frequencies stay in float32, as `transformers` has them.
-        assert {buffer.dtype for buffer in scorer.parts.model.buffers()} == {torch.float32}
+        assert {buffer.dtype for buffer in scorer.model.buffers()} == {torch.float32}
         image, text = pictures()[0], TEXTS[0]
         assert scorer([image], [text])[0] == pytest.approx(Official(folder, dtype).answer(image, text)[0], abs=1e-5)
 
@@ -199,7 +197,7 @@ def test_precision_may_be_that_of_the_weights(chat: Saved, tmp_path: Path) -> No
     models_of.AutoProcessor.from_pretrained(folder).save_pretrained(tmp_path)
     assert scorer_of(tmp_path, precision="auto").precision_name == "bf16"
     scorer = scorer_of(tmp_path)  # float32, the default
-    assert {parameter.dtype for parameter in scorer.parts.model.parameters()} == {torch.float32}
+    assert {parameter.dtype for parameter in scorer.model.parameters()} == {torch.float32}
 
 
 def test_accelerate_spreads_a_model(chat: Saved, monkeypatch: pytest.MonkeyPatch) -> None:

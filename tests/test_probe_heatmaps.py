@@ -18,13 +18,14 @@ from analysis.probe.heatmaps import (
     SELF,
     HeatMaps,
     draw,
-    graph,
     heat,
+    leaves,
     main,
     occlusion,
     overlaid,
     painter,
     parser,
+    read,
     relevance,
     size_of_map,
     visible_part,
@@ -32,7 +33,7 @@ from analysis.probe.heatmaps import (
 )
 from analysis.probe.scorers.base import ModelScorer
 from analysis.probe.scorers.loading import load
-from analysis.probe.scorers.travlr_models import build_parts
+from analysis.probe.scorers.travlr_models import AlbefScorer, RegionScorer
 from tests.tiny import BUILT, pictures, saved
 from train.config import RegionSettings
 from train.data.text import WordTokenizer, grammar_tokenizer
@@ -144,13 +145,7 @@ def test_a_region_model_that_reads_one_region_lights_it() -> None:
     features[:, 5] = 1.0
     features[2] = 0
     features[2, 2] = 3.0
-    scorer = ModelScorer(
-        "m",
-        build_parts("m", model, words, "", lambda _: (features, BOXES), "itm"),
-        torch.device("cpu"),
-        torch.float32,
-        8,
-    )
+    scorer = RegionScorer("m", model, words, lambda _: (features, BOXES))
     image = Image.new("RGB", (40, 20))
     found = heat(scorer, image, "red circle")
     assert found.method == "attention"
@@ -164,7 +159,7 @@ def test_a_dual_encoder_that_reads_one_patch_lights_it(folders: dict[str, Path])
     """CLIP of the tests, its vision tower set by hand: the class token attends to the tenth patch of 16 alone."""
     scorer = load(str(folders["clip"]), device="cpu")
     assert isinstance(scorer, ModelScorer)
-    model: Any = scorer.parts.model
+    model: Any = scorer.model
     vision = model.vision_model
     still(vision)
     with torch.no_grad():
@@ -183,7 +178,7 @@ def test_a_dual_encoder_that_reads_one_patch_lights_it(folders: dict[str, Path])
     )
     assert low < high
     with torch.no_grad():  # so that what patch 9 brings speaks for this text
-        direction = scorer.parts.read({k: v for k, v in scorer.parts.tokens(text).items()})["text"][0]
+        direction = scorer.read({k: v for k, v in scorer.tokens(text).items()})["text"][0]
         model.visual_projection.weight.zero_()
         model.visual_projection.weight[:, 3] = direction
         model.visual_projection.weight[:, 0] = torch.randn(len(direction))
@@ -200,7 +195,7 @@ def test_vilt_that_reads_one_patch_lights_it(folders: dict[str, Path]) -> None:
     that rows and columns cannot be mistaken for each other, and only its upper right is bright."""
     scorer = load(str(folders["vilt"]), device="cpu")
     assert isinstance(scorer, ModelScorer)
-    model: Any = scorer.parts.model
+    model: Any = scorer.model
     with torch.no_grad():
         still(model)
         made, layer = model.vilt.embeddings, model.vilt.encoder.layer[0]
@@ -225,11 +220,11 @@ def test_vilt_that_reads_one_patch_lights_it(folders: dict[str, Path]) -> None:
 def test_words_that_attend_to_one_patch_light_it(kind: str, folders: dict[str, Path], tmp_path: Path) -> None:
     """Where nothing is encoded of any other patch, attention to no other changes the score."""
     scorer: Any = load(str(folders[kind]), device="cpu") if kind in BUILT else region_scorer(kind, tmp_path)
-    model = scorer.parts.model
+    model = scorer.model
     layers: list[Any] = CROSS[type(model).__name__](model)
     for layer in layers:
         nn.init.zeros_(layer.value.bias)
-    image, see = Image.new("RGB", (60, 30)), scorer.parts.see
+    image, see = Image.new("RGB", (60, 30)), scorer.see
     name, side = "vision_states" if kind == "albef" else "image", 4
 
     def alone(prepared: Any) -> Any:
@@ -239,7 +234,7 @@ def test_words_that_attend_to_one_patch_light_it(kind: str, folders: dict[str, P
         kept[:, 1 + 1 * side + 3] = states[:, 1 + 1 * side + 3]  # the second row's last
         return {name: kept}
 
-    object.__setattr__(scorer.parts, "see", alone)
+    scorer.see = alone
     found = heat(scorer, image, TEXT)
     row, column = divmod(int(found.sentence.argmax()), 60)
     assert (row * side // 30, column * side // 60) == (1, 3)
@@ -278,8 +273,9 @@ def region_scorer(kind: str, tmp_path: Path, layers: int = 2, spread: float = 0.
     found = random.standard_normal((4, 16)).astype(np.float32)
     find = None if kind == "albef" else lambda _: (found, BOXES)
     (tmp_path / "model.pt").touch()
-    parts = build_parts(kind, model, words, str(tmp_path / "model.pt"), find, "itm")
-    return ModelScorer(kind, parts, torch.device("cpu"), torch.float32, 8)
+    if find is None:
+        return AlbefScorer(kind, model, words, str(tmp_path / "model.pt"), "itm")
+    return RegionScorer(kind, model, words, find)
 
 
 @pytest.mark.parametrize("kind", ["uniter", "visualbert", "lxmert", "albef", "clip", "blip", "vilt"])
@@ -317,9 +313,8 @@ def test_without_the_hottest_region_the_score_falls_more_than_without_the_coldes
     for number in range(24):
         features = np.random.default_rng(number).standard_normal((4, 16)).astype(np.float32)
         shown = [np.ones(4, bool)]
-        model = region_scorer(kind, tmp_path, layers=1, spread=0.1).parts.model
-        parts = build_parts(kind, model, words, "", partial(some_regions, features, shown), "itm")
-        scorer = ModelScorer(kind, parts, torch.device("cpu"), torch.float32, 8)
+        model = region_scorer(kind, tmp_path, layers=1, spread=0.1).model
+        scorer = RegionScorer(kind, model, words, partial(some_regions, features, shown))
         image = Image.new("RGB", (20, 20))
         found = heat(scorer, image, TEXT)
         values = found.sentence[5::10, 5::10].flatten()
@@ -337,11 +332,12 @@ def test_gradients_of_attention_are_those_of_small_changes(
 ) -> None:
     """A weight of the attention is changed by hand, in the second layer that words and picture share."""
     scorer = region_scorer(kind, tmp_path)
-    scorer.parts.model.double()
+    scorer.model.double()
     scorer.precision = torch.float64
-    chosen = (SELF | CROSS)[type(scorer.parts.model).__name__]
+    chosen = (SELF | CROSS)[type(scorer.model).__name__]
     image = pictures()[0]
-    weights, gradients = zip(*with_gradients(scorer, chosen, graph(scorer, image, TEXT)[0]), strict=True)
+    inputs = scorer.see(leaves(scorer, image)) | read(scorer, TEXT)
+    weights, gradients = zip(*with_gradients(scorer, chosen, inputs), strict=True)
     place = (0, 1, 0, 9 if kind == "uniter" else 2)  # of [CLS]; which head; which region or patch
     calls = [0]
 
@@ -391,10 +387,10 @@ def test_what_the_model_is_shown_at_a_place_is_painted_there(
     pixels = np.zeros((height, width, 3), np.uint8)
     pixels[height // 4 : height // 2, width // 2 : width * 3 // 4] = 255
     image = Image.fromarray(pixels)
-    prepared = scorer.parts.prepare(image)
+    prepared = scorer.prepare(image)
     given = prepared["pixels" if "pixels" in prepared else "pixel_values"]
     values = nn.functional.avg_pool2d(given.mean(1, keepdim=True), 16 if kind == "albef" else 8).flatten()
-    painted = painter(scorer.parts, image, prepared)(values - values.min())
+    painted = painter(scorer, image, prepared)(values - values.min())
     across, down = size_of_map(image)
     assert painted.shape == (down, across)
     rows, columns = np.mgrid[:down, :across]

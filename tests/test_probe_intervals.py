@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.probe.negatives import generate
-from analysis.probe.report.comparison import compare
 from analysis.probe.report.intervals import Clustering, interval, sign_test
-from analysis.probe.report.metrics import MICRO, measure
+from analysis.probe.report.metrics import MICRO, compare, measure
 from analysis.probe.report.outcomes import Outcomes, outcomes
 from tests.crossed import DEPENDENCES, Dependence, answers_of, called_different, coverage, items_of, right, share
 from tests.test_probe_negatives import pictures

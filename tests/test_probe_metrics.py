@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
 from analysis.probe.corpora.items import Answer, Item
-from analysis.probe.report.comparison import compare
-from analysis.probe.report.metrics import MACRO, MICRO, MetricRow, measure, solved_blindly
+from analysis.probe.report.metrics import MACRO, MICRO, MetricRow, compare, measure, solved_blindly
 from analysis.probe.report.outcomes import clustering, outcomes
 
 Answers = list[Answer]

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -21,7 +18,7 @@ from analysis.probe.corpora.items import Corpus, Item
 from analysis.probe.corpora.lexicon import Lexicon, article, read_tables
 from analysis.probe.corpora.taxonomy import location_class, size_class
 from analysis.probe.negatives import AnnotatedObject, AnnotatedPicture, generate, main, read_annotations
-from tests.helpers import ROOT, one_line
+from tests.helpers import called, one_line
 from travlr import cli
 
 NOUNS = [
@@ -362,16 +359,18 @@ def test_the_command_writes_a_checklist_that_reads_the_same(tmp_path: Path, caps
         main([str(source), str(out), "--sead", "6"])
 
 
-def test_wrong_calls_are_one_line(tmp_path: Path) -> None:
-    for arguments, code, said in (
-        ([], 2, "required: ANNOTATIONS, OUT"),
-        (["none.jsonl", "out"], 1, "none.jsonl: No such"),
-    ):
-        command = [sys.executable, "-m", "analysis.probe.negatives", *arguments]
-        env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env)
-        assert done.returncode == code and said in one_line(done.stderr)
-        assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize(("arguments", "code", "told"), [([], 2, "ANNOTATIONS"), (["none", "out"], 1, "none: ")])
+def test_wrong_calls_are_one_line(
+    arguments: list[str],
+    code: int,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert called(monkeypatch, *arguments, name="negatives", main=main) == code
+    assert told in one_line(capsys.readouterr().err) and not list(tmp_path.iterdir())
 
 
 def test_the_example_in_the_help_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

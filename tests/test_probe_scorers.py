@@ -16,7 +16,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from analysis.probe.scorers.base import ModelScorer, words_of
-from analysis.probe.scorers.families import FAMILIES
+from analysis.probe.scorers.contrastive import FAMILIES
 from analysis.probe.scorers.generative import QUESTION
 from analysis.probe.scorers.loading import load
 from tests.helpers import edit, one_line
@@ -49,7 +49,7 @@ def direct(kind: str, folder: Path, image: Image.Image, text: str, head: str | N
     """The score of one picture and one sentence by the library's own forward pass."""
     if kind not in FAMILIES:
         return direct_answer(folder, image, text)
-    model = getattr(models_of, FAMILIES[kind].kind).from_pretrained(folder).eval()
+    model = getattr(models_of, FAMILIES[kind][0]).from_pretrained(folder).eval()
     if kind == "blip-2":
         inputs = models_of.AutoProcessor.from_pretrained(folder)(images=image, text=text, return_tensors="pt")
         with torch.no_grad():
@@ -99,7 +99,7 @@ def direct_answer(folder: Path, image: Image.Image, text: str) -> float:
     return float((yes / no).log())
 
 
-CASES = [(kind, head) for kind in BUILT for head in (FAMILIES[kind].heads if kind in FAMILIES else (None,))]
+CASES = [(kind, head) for kind in BUILT for head in (FAMILIES[kind][1].heads if kind in FAMILIES else (None,))]
 
 
 @pytest.mark.parametrize(("kind", "head"), CASES)
@@ -158,15 +158,13 @@ def test_a_picture_is_encoded_once_and_equal_pairs_tie(kind: str, folders: dict[
     scorer = load(str(folders[kind]), device="cpu")
     assert isinstance(scorer, ModelScorer)
     counted = []
-    scorer.parts.model.get_submodule(TOWERS[kind]).register_forward_hook(
-        lambda _, given, out: counted.append(_rows(out))
-    )
+    scorer.model.get_submodule(TOWERS[kind]).register_forward_hook(lambda _, given, out: counted.append(_rows(out)))
     images, texts = crossed()
     scores = scorer(images * 2, texts * 2)
     assert sum(counted) == 4
     assert (scores[: len(texts)] == scores[len(texts) :]).all()
     if kind == "bridgetower":  # whose later layers are kept, too
-        model: Any = scorer.parts.model
+        model: Any = scorer.model
         assert all("forward" not in vars(b) for b in model.bridgetower.vision_model.visual.transformer.resblocks)
 
 
@@ -178,7 +176,7 @@ def test_bridgetowers_layers_run_once_for_each_picture(folders: dict[str, Path])
     scorer = load(str(folders["bridgetower"]), device="cpu")
     assert isinstance(scorer, ModelScorer)
     counted: list[int] = []
-    blocks: Any = scorer.parts.model.get_submodule("bridgetower.vision_model.visual.transformer.resblocks")
+    blocks: Any = scorer.model.get_submodule("bridgetower.vision_model.visual.transformer.resblocks")
     for block in blocks:
         block.mlp.c_fc.register_forward_hook(lambda _, given, out: counted.append(out.shape[1]))
     scorer(*crossed())

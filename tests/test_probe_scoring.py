@@ -16,7 +16,6 @@ from PIL import Image
 
 from analysis.probe.corpora.items import Answer, Corpus, Item, Unreadable, open_picture
 from analysis.probe.report.outcomes import outcomes
-from analysis.probe.scorers import scoring
 from analysis.probe.scorers.scoring import (
     ANSWERS,
     CONFIG,
@@ -173,7 +172,7 @@ def test_only_culprits_fail(trouble: str, batch_size: int, tmp_path: Path) -> No
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the collection of garbage, which takes a second where torch is loaded."""
-    monkeypatch.setattr(scoring, "_free_memory", lambda: None)
+    monkeypatch.setattr("gc.collect", lambda *_: 0)
 
 
 @pytest.mark.usefixtures("memory")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from analysis.layout import Table
+from analysis.probe.corpora.taxonomy import PaperAverage
 from analysis.probe.report.metrics import MACRO, MICRO, measure
 from analysis.probe.report.results import Group, groups, load_results
 from analysis.probe.report.tables import interval_text, overview, tables, terminal_summary, value_text, warnings
@@ -168,8 +169,8 @@ def test_averages_without_a_number_are_named_in_a_note(tmp_path: Path) -> None:
     corpus = corpus_of(13)
     result = put(tmp_path, corpus, "m", answers_of(corpus, [True] * 26), {})
     averages = (
-        {"name": "Object", "rule": "mean of its six axes", "value": 61.5, "lacking": ()},
-        {"name": "Relation", "rule": "mean of both", "value": None, "lacking": ("Relation/action",)},
+        PaperAverage("Object", "mean of its six axes", 61.5),
+        PaperAverage("Relation", "mean of both", None, ("Relation/action",)),
     )
     (group,) = groups([replace(result, averages=averages)])
     table = next(table for table in tables(group) if table.name == "made-up-averages")

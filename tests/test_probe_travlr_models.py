@@ -17,8 +17,7 @@ from transformers import BertTokenizer
 from analysis.probe.config import TRAVLR_MODELS
 from analysis.probe.corpora.items import open_picture
 from analysis.probe.scorers.base import ModelScorer
-from analysis.probe.scorers.loading import load
-from analysis.probe.scorers.models import regions_of
+from analysis.probe.scorers.loading import load, regions_of
 from analysis.probe.scorers.travlr_models import finder
 from tests.helpers import one_line
 from tests.test_models import fixture_shape, part
@@ -133,7 +132,7 @@ def test_albefs_contrast_is_a_cosine_of_its_projections(
     assert isinstance(scorer, ModelScorer)
     assert scorer.threshold is None
     scores = scorer(pictures, TEXTS[:3])
-    model: Any = scorer.parts.model
+    model: Any = scorer.model
     weights = part("albef", "ckpt/")
     for image, text, score in zip(pictures, TEXTS, scores, strict=False):
         ids = torch.tensor([BertTokenizer.from_pretrained(checkpoints["albef"])(text)["input_ids"]])
@@ -149,7 +148,7 @@ def test_albef_sees_each_picture_once(checkpoints: dict[str, str], pictures: lis
     scorer = load(f"albef:{checkpoints['albef']}", size="fixture", device="cpu")
     assert isinstance(scorer, ModelScorer)
     counted: list[int] = []
-    tower = scorer.parts.model.get_submodule("visual_encoder")
+    tower = scorer.model.get_submodule("visual_encoder")
     tower.register_forward_hook(lambda _, given, out: counted.append(len(out)))
     scorer([image for image in pictures for _ in TEXTS], TEXTS * 3)
     assert sum(counted) == 3

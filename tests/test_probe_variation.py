@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import types
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -248,9 +247,7 @@ def injected(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(name)
         return oracle
 
-    module = types.ModuleType("analysis.probe.scorers.loading")
-    module.load = load  # type: ignore[attr-defined]
-    monkeypatch.setitem(__import__("sys").modules, "analysis.probe.scorers.loading", module)
+    monkeypatch.setattr("analysis.probe.scorers.loading.load", load)
     return asked
 
 
@@ -287,7 +284,7 @@ def test_the_command_writes_all_files(
     said = capsys.readouterr().out
     assert hashes(out) == before and "finished before" in said and markdown in said
     with monkeypatch.context() as patch, pytest.raises(ValueError, match=r"another variation \(weights="):
-        patch.setattr("analysis.probe.scorers.models.weights_of", lambda _: "others")
+        patch.setattr("analysis.probe.scorers.loading.weights_of", lambda _: "others")
         variation.main(arguments)
     with pytest.raises(ValueError, match="holds another variation"):
         variation.main([*arguments, "--background", "scene"])

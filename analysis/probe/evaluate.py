@@ -95,26 +95,29 @@ class Evaluate:
         return results
 
     def _evaluate(self, out: Path, name: str, corpus: Corpus) -> dict[str, Any]:
-        began = time.monotonic()
-        selected = self._select(corpus)
+        """Score and measure an axis and source; write its files."""
+        run, began, corrected = self.run, time.monotonic(), self.rules == "corrected"
+        whole = answerable(corpus) if corrected else corpus
+        selected = sample(whole, run.most and max(run.most // 2, 1), self.seed) if corrected else (
+            first_sentences(head(corpus, run.most, run.task)))  # fmt: skip
         key = hashlib.sha256(f"{selected.digest} {self.name}".encode()).hexdigest()[:8]
         unfinished = out / f"{name}.{key}.unfinished"
-        sentences = max(2, self.run.batch_size)  # a call has at least both sentences of a record; see `_predict`
+        sentences = max(2, run.batch_size)  # a call has at least both sentences of a record; see `_predict`
         fingerprint = {"corpus": selected.digest, "model": self.name}
         answers = score(
             selected, self._predict, unfinished, batch_size=sentences, fingerprint=fingerprint, log=self.log
         )
-        rows = [list(self._rows(item, answer)) for item, answer in zip(selected.items, answers, strict=True)]
-        right, wrong = ([row for of in rows for row in of if row["result"] == r] for r in ("correct", "incorrect"))
-        draw = random.Random(f"{self.seed}/{name}")
+        rows = [row for item, answer in zip(selected.items, answers, strict=True) for row in self._rows(item, answer)]
+        right, wrong = ([row for row in rows if row["result"] == what] for what in ("correct", "incorrect"))
+        draw, place = random.Random(f"{self.seed}/{name}"), corpus.items[0].id.rpartition("/")[0] + "/"
         result = {
-            "sample_correct_outputs": draw.sample(right, min(self.run.examples, len(right))),
-            "sample_incorrect_outputs": draw.sample(wrong, min(self.run.examples, len(wrong))),
+            "sample_correct_outputs": draw.sample(right, min(run.examples, len(right))),
+            "sample_incorrect_outputs": draw.sample(wrong, min(run.examples, len(wrong))),
             **self._numbers(selected, answers),
-            "left_out": len(corpus.items) - len(answerable(corpus).items) if self.rules == "corrected" else 0,
-            "refused": sum(line.startswith(_place(corpus)) for line in corpus.refused),
+            "left_out": len(corpus.items) - len(whole.items),
+            "refused": sum(line.startswith(place) for line in corpus.refused),
             "model_name": self.name,
-            "task": self.run.task,
+            "task": run.task,
             "rules": self.rules,
             "eval_time": time.monotonic() - began,
             "seed": self.seed,
@@ -127,24 +130,17 @@ class Evaluate:
         shutil.rmtree(unfinished)  # the next start scores again, as the weights may have changed
         return result
 
-    def _select(self, corpus: Corpus) -> Corpus:
-        """The items and sentences that the rules select."""
-        run = self.run
-        if self.rules == "corrected":
-            return sample(answerable(corpus), run.most and max(run.most // 2, 1), self.seed)
-        return first_sentences(head(corpus, run.most, run.task))
-
     def _path(self, image: str) -> str:
         return str(find_picture(self.corpus.pictures or Path(), image))
 
     def _predict(self, images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
         """The model as a scorer: `predict` gets BATCH_SIZE paths at a time."""
-        paths = [self._path(image.info["path"]) for image in images]
+        paths, size = [self._path(image.info["path"]) for image in images], self.run.batch_size
         scores: list[float] = []
-        for start in range(0, len(paths), self.run.batch_size):
-            part = slice(start, start + self.run.batch_size)
-            prediction = self.model.predict(paths[part], list(texts[part]), src_type="local")
-            scores += _matches(prediction, len(paths[part]))
+        for start in range(0, len(paths), size):
+            part = paths[start : start + size]
+            prediction = self.model.predict(part, list(texts[start : start + size]), src_type="local")
+            scores += _matches(prediction, len(part))
         return np.array(scores)
 
     def _numbers(self, corpus: Corpus, answers: Sequence[Answer]) -> dict[str, Any]:
@@ -161,20 +157,19 @@ class Evaluate:
             how: measure(corpus.items, answers, sentences=how, tolerance=0.0, seed=self.seed)[0]
             for how in (("first",) if published else ("mean", "all", "best"))
         }
-        line = lines["first" if published else "mean"]
+        line = next(iter(lines.values()))
         numbers: dict[str, Any] = {name: getattr(line, name) for name in ("total", *STATUSES, "clusters", "ties")}
-        there = [(item, answer) for item, answer in zip(corpus.items, answers, strict=True) if _is_there(answer)]
+        there = [item for item, answer in zip(corpus.items, answers, strict=True) if answer.status != "missing"]
         if run.task == "itc":
             interval = [_part(line.single_low), _part(line.single_high)]
-            numbers |= {"total_acc": _rounded(line.single), "number_of_data": len(there), "interval": interval}
+            numbers |= {"total_acc": _part(line.single, 4), "number_of_data": len(there), "interval": interval}
             return numbers | {f"accuracy_{how}": _part(found.single) for how, found in lines.items()}
-        texts = sum(len(item.positives) + len(item.negatives) for item, _ in there)
-        counted = list(answers)
+        texts, counted = sum(len(item.positives) + len(item.negatives) for item in there), list(answers)
         if published and run.most and texts > run.most:  # an odd MAX_NUM ends between the sentences of the last item
             texts, counted[-1] = run.most, replace(counted[-1], negatives=())
         counts = itm_counts(counted, THRESHOLD).sum(axis=0)
         shares = itm_shares(counts)
-        numbers |= {"total_acc": _rounded(shares.pop("itm_accuracy")), "number_of_data": texts}
+        numbers |= {"total_acc": _part(shares.pop("itm_accuracy"), 4), "number_of_data": texts}
         numbers |= {name.removeprefix("itm_"): _part(value) for name, value in shares.items()}
         return numbers | dict(zip(("tp", "fn", "fp", "tn"), counts.tolist(), strict=True))
 
@@ -184,39 +179,26 @@ class Evaluate:
         if answer.status != "scored":
             return
         path = self._path(item.image)
+        true = list(zip(answer.positives, item.positives, strict=True))
+        false = list(zip(answer.negatives, item.negatives, strict=True))
         if self.run.task == "itm":
-            for texts, scores, fits in (
-                (item.positives, answer.positives, True),
-                (item.negatives, answer.negatives, False),
-            ):
-                for text, value in zip(texts, scores, strict=True):
-                    result = "correct" if (value > THRESHOLD) == fits else "incorrect"
-                    yield {"img_path": path, "score": round(value, 4), "text": text, "result": result}
+            for (value, text), fits in (*((one, True) for one in true), *((one, False) for one in false)):
+                result = "correct" if (value > THRESHOLD) == fits else "incorrect"
+                yield {"img_path": path, "score": round(value, 4), "text": text, "result": result}
             return
-        low, high = min(answer.positives), max(answer.negatives)
+        (low, positive), (high, negative) = (
+            min(true, key=lambda one: one[0]), max(false, key=lambda one: one[0])
+        )  # fmt: skip
         yield {
-            "img_path": path,
-            "pos_score": round(low, 4), "pos_txt": item.positives[answer.positives.index(low)],
-            "neg_score": round(high, 4), "neg_txt": item.negatives[answer.negatives.index(high)],
-            "result": "correct" if low > high else "incorrect",
+            "img_path": path, "pos_score": round(low, 4), "pos_txt": positive,
+            "neg_score": round(high, 4), "neg_txt": negative, "result": "correct" if low > high else "incorrect",
         }  # fmt: skip
 
 
-def _place(corpus: Corpus) -> str:
-    """The prefix of the ids of one axis and source."""
-    return corpus.items[0].id.rpartition("/")[0] + "/"
-
-
-def _is_there(answer: Answer) -> bool:
-    return answer.status != "missing"
-
-
-def _part(percent: float | None) -> float | None:
-    return None if percent is None else percent / 100
-
-
-def _rounded(percent: float | None) -> float | None:
-    return None if percent is None else round(percent / 100, 4)
+def _part(percent: float | None, digits: int | None = None) -> float | None:
+    if percent is None:
+        return None
+    return percent / 100 if digits is None else round(percent / 100, digits)
 
 
 def _matches(prediction: Any, count: int) -> list[float]:

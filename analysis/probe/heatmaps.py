@@ -37,7 +37,7 @@ from torch import Tensor, nn
 from analysis.probe import model_options
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.scenes.pasting import picture_from
-from analysis.probe.scorers.base import WORD, ModelScorer, ScorerParts, Tensors
+from analysis.probe.scorers.base import WORD, ModelScorer, Tensors
 from analysis.probe.scorers.loading import load
 from train.models.hub import quiet
 from travlr.browse import write
@@ -88,9 +88,10 @@ def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", ce
     words = words_in(text)
     if method not in METHODS:
         raise ValueError(f"method={method}: choose one of {', '.join(METHODS)}")
-    function = HEAT_MAPS.get(type(scorer.parts.model).__name__) if isinstance(scorer, ModelScorer) else None
-    if isinstance(scorer, ModelScorer) and function is crossed and scorer.threshold is None:
-        function = None  # `itc` has no cross-attention
+    function = None
+    if isinstance(scorer, ModelScorer):
+        kind = type(scorer.model).__name__
+        function = None if kind in CROSS and scorer.head == "itc" else HEAT_MAPS.get(kind)  # without cross-attention
     if method == "attention" and function is None:
         raise ValueError(f"method=attention: not for model={getattr(scorer, 'name', scorer)}; use occlusion")
     name = getattr(scorer, "name", "")
@@ -100,7 +101,7 @@ def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", ce
         return HeatMaps(text, score, tuple(words), hidden[0], hidden[1:], "occlusion", name)
     assert isinstance(scorer, ModelScorer)
     maps = function(scorer, image, text)
-    seen = visible_part(scorer.parts.processor, *size_of_map(image))
+    seen = visible_part(scorer.processor, *size_of_map(image))
     return HeatMaps(text, score, tuple(words), maps[0], np.stack(maps[1:]), "attention", name, seen)
 
 
@@ -153,46 +154,36 @@ HeatMapFunction = Callable[[ModelScorer, Image.Image, str], list[np.ndarray]]
 """(scorer, picture, text) -> maps (H, W) of the sentence and of each word."""
 
 
-def single(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
-    """One encoder for words and picture: its inputs are words, then regions, or words, class token and patches."""
-    inputs, prepared = graph(scorer, image, text)
-    attention = with_gradients(scorer, SELF[type(scorer.parts.model).__name__], inputs)
-    length = inputs["tokens" if "tokens" in inputs else "input_ids"].shape[1]
-    rows = relevance(attention)[:, length:]  # (S, R)
-    rows = rows[:, 1:] if "seen" in inputs else rows  # ViLT's class token of the picture
-    return _painted(scorer, image, text, prepared, rows, rows[0])
-
-
-def crossed(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
-    """Cross-attention from words to the picture."""
-    inputs, prepared = graph(scorer, image, text)
-    attention = with_gradients(scorer, CROSS[type(scorer.parts.model).__name__], inputs)
-    rows = torch.stack([positive_attention(weights, gradient) for weights, gradient in attention]).mean(0)  # (L, R)
-    rows = rows if "boxes" in prepared else rows[:, 1:]  # the picture's class token
-    return _painted(scorer, image, text, prepared, rows, rows.sum(0))
-
-
-def _painted(
-    scorer: ModelScorer, image: Image.Image, text: str, prepared: Tensors, rows: Tensor, sentence: Tensor
-) -> list[np.ndarray]:
-    """The maps of the sentence (R,), and of each word from the rows (S, R) of its tokens."""
-    paint = painter(scorer.parts, image, prepared)
-    return [paint(sentence), *(paint(rows[places].sum(0)) for _, places in scorer.parts.words(text))]
+def joint(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
+    """One encoder for words and picture, whose inputs are words, then regions, or words, class token and patches; or
+    cross-attention from words to the picture."""
+    prepared, name = leaves(scorer, image), type(scorer.model).__name__
+    inputs = scorer.see(prepared) | read(scorer, text)
+    if name in SELF:
+        length = inputs["tokens" if "tokens" in inputs else "input_ids"].shape[1]
+        rows = relevance(with_gradients(scorer, SELF[name], inputs))[:, length:]  # (S, R)
+        rows = rows[:, 1:] if "seen" in inputs else rows  # ViLT's class token of the picture
+        sentence = rows[0]
+    else:
+        attention = with_gradients(scorer, CROSS[name], inputs)
+        rows = torch.stack([positive_attention(weights, gradient) for weights, gradient in attention]).mean(0)  # (L, R)
+        rows = rows if "boxes" in prepared else rows[:, 1:]  # the picture's class token
+        sentence = rows.sum(0)
+    paint = painter(scorer, image, prepared)
+    return [paint(sentence), *(paint(rows[places].sum(0)) for _, places in scorer.words(text))]
 
 
 def dual(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
     """Two encoders: self-attention of the picture encoder, for the sentence and for each word as a sentence."""
-    parts = scorer.parts
-    paint = painter(parts, image, parts.prepare(image))
     maps = []
     for sentence in (text, *WORD.findall(text)):
-        read = parts.read(_text(scorer, sentence))
+        encoded, prepared = read(scorer, sentence), leaves(scorer, image)
 
-        def judge(prepared: Tensors, read: Tensors = read) -> Tensor:
-            return parts.judge(parts.see(prepared) | read)
+        def judge(inputs: Tensors, encoded: Tensors = encoded) -> Tensor:
+            return scorer.judge(scorer.see(inputs) | encoded)
 
-        attention = with_gradients(scorer, SELF["CLIPModel"], leaves(scorer, parts.prepare(image)), judge)
-        maps.append(paint(relevance(attention)[0, 1:]))
+        attention = with_gradients(scorer, SELF["CLIPModel"], prepared, judge)
+        maps.append(painter(scorer, image, prepared)(relevance(attention)[0, 1:]))
     return maps
 
 
@@ -214,20 +205,14 @@ def positive_attention(weights: Tensor, gradient: Tensor) -> Tensor:
     return (weights * gradient).clamp(min=0).mean(1)[0].detach().cpu()
 
 
-def _text(scorer: ModelScorer, text: str) -> Tensors:
-    return {name: scorer.on_device(tensor) for name, tensor in scorer.parts.tokens(text).items()}
+def read(scorer: ModelScorer, text: str) -> Tensors:
+    return scorer.read({name: scorer.on_device(tensor) for name, tensor in scorer.tokens(text).items()})
 
 
-def leaves(scorer: ModelScorer, tensors: Tensors) -> Tensors:
-    """The tensors on the device, as leaves that require gradients."""
-    found = {name: scorer.on_device(tensor) for name, tensor in tensors.items()}
+def leaves(scorer: ModelScorer, image: Image.Image) -> Tensors:
+    """The inputs of `see`, as leaves that require gradients."""
+    found = {name: scorer.on_device(tensor) for name, tensor in scorer.prepare(image).items()}
     return {n: tensor.requires_grad_() if tensor.is_floating_point() else tensor for n, tensor in found.items()}
-
-
-def graph(scorer: ModelScorer, image: Image.Image, text: str) -> tuple[Tensors, Tensors]:
-    """The inputs of `judge` for a picture and a text, with gradients, and the inputs of `see`."""
-    prepared = leaves(scorer, scorer.parts.prepare(image))
-    return scorer.parts.see(prepared) | scorer.parts.read(_text(scorer, text)), prepared
 
 
 def with_gradients(
@@ -240,9 +225,9 @@ def with_gradients(
 
     Gradients are 0 for layers on which the score does not depend.
     """
-    model = scorer.parts.model
+    model = scorer.model
     with recorded(model, chosen(model)) as weights:
-        score = (judge or scorer.parts.judge)(inputs)
+        score = (judge or scorer.judge)(inputs)
     gradients = torch.autograd.grad(score.sum(), weights, allow_unused=True)
     return [
         (one, torch.zeros_like(one) if gradient is None else gradient)
@@ -309,17 +294,13 @@ CROSS: dict[str, Callable[[Any], list[nn.Module]]] = {
     "Lxmert": lambda m: [layer.visual_attention.att for layer in m.lxmert.encoder.x_layers],
     "BlipForImageTextRetrieval": lambda m: [layer.crossattention.self for layer in m.text_encoder.encoder.layer],
 }
-HEAT_MAPS: dict[str, HeatMapFunction] = {
-    **dict.fromkeys(SELF, single),
-    **dict.fromkeys(CROSS, crossed),
-    "CLIPModel": dual,
-}
+HEAT_MAPS: dict[str, HeatMapFunction] = {**dict.fromkeys((*SELF, *CROSS), joint), "CLIPModel": dual}
 
 
 # Painting -----------------------------------------------------------------------------------------------------------
 
 
-def painter(parts: ScorerParts, image: Image.Image, prepared: Tensors) -> Callable[[Tensor], np.ndarray]:
+def painter(scorer: ModelScorer, image: Image.Image, prepared: Tensors) -> Callable[[Tensor], np.ndarray]:
     """A function that maps values of regions (R,), or of patches in row order, to pixels (H, W).
 
     A pixel gets the highest value of the regions that contain it. Patches are interpolated; parts that the model crops
@@ -338,8 +319,8 @@ def painter(parts: ScorerParts, image: Image.Image, prepared: Tensors) -> Callab
 
         return on_boxes
     pixels = prepared["pixels" if "pixels" in prepared else "pixel_values"]  # (1, 3, height, width)
-    rows, columns = (size // patch_of(parts) for size in pixels.shape[-2:])
-    left, top, right, bottom = visible_part(parts.processor, width, height)
+    rows, columns = (size // patch_of(scorer.model) for size in pixels.shape[-2:])
+    left, top, right, bottom = visible_part(scorer.processor, width, height)
 
     def on_patches(values: Tensor) -> np.ndarray:
         grid = Image.fromarray(values.reshape(rows, columns).float().numpy())
@@ -351,10 +332,10 @@ def painter(parts: ScorerParts, image: Image.Image, prepared: Tensors) -> Callab
     return on_patches
 
 
-def patch_of(parts: ScorerParts) -> int:
+def patch_of(model: Any) -> int:
     """The side of a patch, in pixels of the model's input."""
-    shape = getattr(parts.model, "shape", None)
-    config: Any = getattr(parts.model, "config", None)
+    shape: Any = getattr(model, "shape", None)
+    config: Any = getattr(model, "config", None)
     return int(shape.patch if shape is not None else getattr(config, "vision_config", config).patch_size)
 
 
@@ -424,12 +405,10 @@ def overlaid(image: Image.Image, values: np.ndarray, most: float) -> np.ndarray:
     return np.rint(grey * (1 - strength) + colours * strength).astype(np.uint8)
 
 
-def save(maps: HeatMaps, image: Image.Image, path: Path) -> None:
-    """Write the figure as PNG, atomically; create its folder. Raises ValueError where this fails."""
+def png(maps: HeatMaps, image: Image.Image) -> bytes:
     drawn = io.BytesIO()
     draw(maps, image).savefig(drawn, format="png")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write(path, drawn.getvalue())
+    return drawn.getvalue()
 
 
 def parser() -> argparse.ArgumentParser:
@@ -468,5 +447,6 @@ def main(arguments: list[str]) -> None:
         raise ValueError(f"--image {options.image}: {error}") from None
     scorer = load(options.model, **model_options.load_settings(options, options.regions))
     maps = heat(scorer, image, options.text, options.method)
-    save(maps, image, options.out)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    write(options.out, png(maps, image))
     print(f"{options.out}: score {maps.score:.4f}, {len(maps.words)} words, by {maps.method}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -144,25 +145,22 @@ def _check_file_names(file: str, corpus: Corpus) -> None:
     """Raise `ValueError` where two different pictures would get the same regions, which are found by file name.
 
     Equal pictures may share them: some of VL-CheckList's HAKE pictures are Visual Genome's, under the same number.
+    Pictures that cannot be read need no regions.
     """
-    if corpus.pictures is None:
-        return
-    by_name: dict[str, str] = {}
-    for image in dict.fromkeys(item.image for item in corpus.items):
-        other = by_name.setdefault(PurePosixPath(image).stem, image)
-        if other != image and not _same_picture(corpus.pictures, other, image):
+    by_name: dict[str, list[str]] = {}
+    for image in dict.fromkeys(item.image for item in corpus.items if corpus.pictures):
+        by_name.setdefault(PurePosixPath(image).stem, []).append(image)
+    for images in by_name.values():
+        hashes: dict[str, str] = {}
+        for image in images if len(images) > 1 else ():
+            with contextlib.suppress(Missing, Unreadable, OSError):
+                hashes.setdefault(picture_hash(corpus.pictures or Path(), image), image)
+        if len(hashes) > 1:
+            one, other, *_ = hashes.values()
             raise ValueError(
-                f"regions.file={file}: finds regions by the names of pictures, and {other} and {image} "
+                f"regions.file={file}: finds regions by the names of pictures, and {one} and {other} "
                 f"of {corpus.name} have one name; rename one"
             )
-
-
-def _same_picture(folder: Path, one: str, other: str) -> bool:
-    """Whether two pictures are equal, or one of them cannot be read and so needs no regions."""
-    try:
-        return picture_hash(folder, one) == picture_hash(folder, other)
-    except (Missing, Unreadable, OSError):
-        return True
 
 
 def pictures_text(one: ProbeInput, needed: bool) -> str:

@@ -30,11 +30,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analysis.probe.corpora.checklist import leaves_folder, write_corpus
+from analysis.probe.corpora.checklist import write_corpus
 from analysis.probe.corpora.items import Corpus, Item
 from analysis.probe.corpora.lexicon import TABLES, Lexicon, normalize, read_tables
 from analysis.probe.corpora.taxonomy import MAX_PIXELS, brief, is_length, location_class, size_class
-from analysis.probe.folders import reading
+from analysis.probe.folders import leaves_folder, reading
 from travlr import cli
 
 TRIES = 50  # candidate words per record

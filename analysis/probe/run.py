@@ -1,20 +1,46 @@
-"""`probe(config, scorer=…) -> results`: every model on every corpus, and the report."""
+"""`probe(config, scorer=…) -> results`: every model on every corpus, and the report.
+
+A run is a model, the baselines or saved answers on one corpus, scored, measured and written to its folder:
+
+OUT/CORPUS-MODEL-HASH/   config.json, answers.jsonl, a result, and the answers to other pictures
+OUT/CORPUS-floors-HASH/  baselines that need no model
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 import os
-from collections.abc import Sequence
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from analysis.probe.config import Probe
-from analysis.probe.corpora.items import Scorer
+from analysis.probe.corpora import predicate_noun
+from analysis.probe.corpora.items import Answer, Corpus, Scorer
 from analysis.probe.corpora.selection import count_text
-from analysis.probe.inputs import ProbeInput, check_inputs, pictures_text, probe_inputs
-from analysis.probe.measuring import measure_baselines, measure_model, measure_saved
-from analysis.probe.report import report, tables
-from analysis.probe.report.results import Result
-from analysis.probe.scorers.models import load_models
-from analysis.probe.scorers.scoring import ANSWERS
+from analysis.probe.corpora.taxonomy import PaperAverage, by_axis, paper_averages
+from analysis.probe.inputs import ProbeInput, check_inputs, corpus_facts, pictures_text, probe_inputs
+from analysis.probe.report import baselines, report, tables
+from analysis.probe.report.metrics import MetricRow, measure
+from analysis.probe.report.outcomes import TOLERANCES
+from analysis.probe.report.results import Result, save_result
+from analysis.probe.scorers.loading import LoadedModel, load_models, regions_of
+from analysis.probe.scorers.scoring import (
+    ANSWERS,
+    delete_answers,
+    read_answers,
+    read_config,
+    run_folder,
+    save_answers,
+    score,
+)
+from train.results.provenance import CODE, provenance
+from train.results.store import run_id
 from travlr.cli import Log
 from travlr.files import Locked
 
@@ -93,3 +119,186 @@ def _check_out(out: Path) -> None:
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         why = "cannot be written to" if existing.is_dir() else "is a file"
         raise ValueError(f"out={out}: {existing} {why}; name another folder")
+
+
+# One run -------------------------------------------------------------------------------------------------------------
+
+
+def measure_baselines(one: ProbeInput) -> Result:
+    """The result of the rules that need no model: of those that read text alone and, on our own scenes, of those that
+    see the pictures or know the truth."""
+    corpus, config = one.corpus, one.config
+    identity = {"model": "", "seed": config.seed, "rules": config.rules, "sentences": config.effective_sentences}
+    folder, fingerprint = _folder(one, "floors", identity)
+    measuring, start = _measuring(config, TOLERANCES["float64"], None), time.monotonic()
+    answers = baselines.baselines(corpus, config.seed)
+    rows = {rule: _measure(corpus, of_rule, measuring) for rule, of_rule in answers.items()}
+    about = {**_provenance(), "seconds": round(time.monotonic() - start, 1)}
+    with run_folder(folder, fingerprint, about):
+        pass
+    blind = tuple(rule for rule in answers if rule not in (*baselines.OF_SCENES, "random", "constant"))
+    result = Result(folder.name, corpus_facts(corpus), "", measuring, about, floors=rows, blind=blind)
+    save_result(folder, result)
+    return result
+
+
+def measure_saved(one: ProbeInput) -> Result:
+    """The result of answers that were read with the corpus."""
+    assert one.answers is not None
+    values = [{name: value for name, value in asdict(a).items() if name != "yes_or_no"} for a in one.answers]
+    digest = hashlib.sha256(json.dumps(values).encode()).hexdigest()
+    folder, fingerprint = _folder(one, one.model, {"model": one.model, "answers": digest})
+    about = {**_provenance(), "read": Path(one.config.corpus).name}
+    save_answers(one.corpus, one.answers, folder, fingerprint, about)
+    measuring = _measuring(one.config, 0.0, 0.5)  # probabilities, compared without tolerance
+    return _save(folder, one, one.model, measuring, {"": one.answers}, about)
+
+
+def measure_model(one: ProbeInput, model: LoadedModel, log: Log) -> Result:
+    """Score a corpus with a model; as baselines also with a blank picture and with other items' pictures."""
+    config, threshold, scorer = one.config, model.threshold, model.scorer
+    if config.effective_task == "itm" and threshold is None:
+        raise ValueError(f"task=itm: {model.name} has no score above which a sentence matches; use task=itc")
+    precision = getattr(scorer, "precision_name", "float32" if config.precision == "auto" else config.precision)
+    settings = {"weights": model.weights, "precision": precision}  # all that determines the scores
+    settings |= {name: getattr(config, name) for name in ("head", "question", "size")}
+    settings["regions"] = regions_of(config.regions, model.name)
+    if prompt := getattr(scorer, "prompt", ""):  # runs without it may have asked a question with two beginnings
+        settings["prompt"] = prompt
+    folder, fingerprint = _folder(one, model.name, {"model": model.name, **settings})
+    device = str(getattr(scorer, "device", config.device))
+    about = {"device": device, "batch_size": config.batch_size, **_provenance(device), **settings}
+    about |= {} if config.device_map is None else {"device_map": config.device_map}
+    start = time.monotonic()
+    log(f"{folder}: {model.name}")
+    if config.overwrite:
+        delete_answers(folder)
+    answers = _score_all(folder, one, scorer, {"fingerprint": fingerprint, "about": about, "log": log})
+    for name, of_pictures in answers.items():
+        if failed := [answer.why for answer in of_pictures if answer.status == "failed"]:
+            what = f"baseline {name}: " if name else ""
+            log(f"{folder}: {what}failed at {count_text(len(failed), 'item')}, first with: {failed[0]}")
+    about = read_config(folder)["about"]  # of the first start
+    about["seconds since the last start"] = round(time.monotonic() - start, 1)  # earlier ones are not recorded
+    return _save(folder, one, model.name, _measuring(config, TOLERANCES[precision], threshold), answers, about)
+
+
+def _score_all(folder: Path, one: ProbeInput, scorer: Scorer, options: Mapping[str, Any]) -> dict[str, list[Answer]]:
+    """Answers to the corpus, under "", and to its baselines with other pictures, by name."""
+    corpus, config = one.corpus, one.config
+    options = {**options, "batch_size": config.batch_size}
+    answers = {"": score(corpus, scorer, folder, **options)}
+    if config.floors:
+        options["log"](f"{folder}: baselines, with a blank picture and with other items' pictures")
+        answers["blank picture"] = score(corpus, baselines.blank(scorer), folder, file="blank.jsonl", **options)
+        if len({item.image for item in corpus.items}) > 1:
+            other, file = baselines.shuffled(corpus, config.seed), f"shuffled-s{config.seed}.jsonl"
+            answers["other items' pictures"] = score(other, scorer, folder, file=file, **options)
+    return answers
+
+
+# Results -------------------------------------------------------------------------------------------------------------
+
+
+def _folder(one: ProbeInput, name: str, identity: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
+    """The folder of a run, and all that identifies it."""
+    fingerprint = {"corpus": one.corpus.name, "digest": one.corpus.digest, **identity}
+    short = re.sub(r"[^\w.-]+", "-", name.rstrip("/").rpartition("/")[2])[-40:].strip("-.")
+    slug = re.sub(r"[^\w.-]+", "-", one.corpus.name).strip("-.")[:40] or "corpus"
+    return Path(one.config.out) / f"{slug}-{short or 'model'}-{run_id(fingerprint)}", fingerprint
+
+
+def _provenance(device: str = "") -> dict[str, Any]:
+    gpus = []
+    if device.startswith("cuda"):
+        import torch
+
+        gpus = [torch.cuda.get_device_name(device)]
+    values = provenance(gpus, (*CODE, "analysis"))
+    return {**values, "versions": json.loads(values["versions"])}
+
+
+def _measuring(config: Probe, tolerance: float, threshold: float | None) -> dict[str, Any]:
+    """How scores become numbers, as a result has it."""
+    return {
+        "task": config.effective_task,
+        "rules": config.rules,
+        "sentences": config.effective_sentences,
+        "tolerance": 0.0 if config.rules == "published" else tolerance,
+        "threshold": threshold,
+        "seed": config.seed,
+    }
+
+
+def _measure(corpus: Corpus, answers: Sequence[Answer], measuring: Mapping[str, Any]) -> tuple[MetricRow, ...]:
+    options = {name: measuring[name] for name in ("sentences", "tolerance", "threshold", "seed")}
+    return tuple(measure(corpus.items, answers, **options))
+
+
+def _save(
+    folder: Path,
+    one: ProbeInput,
+    model: str,
+    measuring: Mapping[str, Any],
+    answers: Mapping[str, Sequence[Answer]],
+    about: Mapping[str, Any],
+) -> Result:
+    """Measure the answers of a run, as of `_score_all`, and write the result."""
+    own, scored = answers[""], read_answers(folder / ANSWERS)
+    hashes = sorted({(record.item.image, record.picture) for record in scored if record.picture})
+    pictures = hashlib.sha256(json.dumps(hashes).encode()).hexdigest() if hashes else ""
+    rows = {name: _measure(one.corpus, of, measuring) for name, of in answers.items()}
+    shares = [share for answer in own for share in answer.yes_or_no]
+    result = Result(
+        name=folder.name,
+        corpus=corpus_facts(one.corpus),
+        model=model,
+        measuring=measuring,
+        about={**about, "pictures": pictures},
+        lines=rows[""],
+        floors={name: of for name, of in rows.items() if name},
+        averages=_averages(one.corpus, rows[""], measuring["task"]),
+        unscored=next((f"{answer.status}: {answer.why}" for answer in own if answer.status != "scored"), ""),
+        yes_or_no=math.fsum(shares) / len(shares) if shares else None,
+    )
+    save_result(folder, result)
+    if one.triplets and one.answers is None:
+        _write_results(folder, one, model, own, measuring["threshold"])
+    return result
+
+
+def _write_results(
+    folder: Path, one: ProbeInput, model: str, answers: Sequence[Answer], threshold: float | None
+) -> None:
+    """Write answers in the columns of the predicate-noun study, with scores as probabilities.
+
+    A score with a threshold becomes the sigmoid of its distance from it; a score without one becomes the softmax over
+    the two sentences of the item, as in the study's CLIP code. Scores more than some 36 above the threshold all become
+    1 and so tie in this file; answers.jsonl has the scores themselves.
+    """
+
+    def probability(score: float, other: float) -> float:
+        return 1 / (1 + math.exp(min(700.0, (other if threshold is None else threshold) - score)))
+
+    ids = {item.id for item in one.corpus.items}
+    triplets = [triplet for triplet in one.triplets if str(triplet["id"]) in ids]
+    as_probabilities = [
+        replace(answer, positives=(probability(true, false),), negatives=(probability(false, true),))
+        for answer in answers
+        for true, false in [(*answer.positives, *answer.negatives) or (0.0, 0.0)]
+    ]
+    path = folder / predicate_noun.results_name(one.config.template, one.config.cropped)
+    path.unlink(missing_ok=True)
+    predicate_noun.write_results(path, triplets, as_probabilities, model, one.config.cropped)
+
+
+def _averages(corpus: Corpus, rows: Sequence[MetricRow], task: str) -> tuple[PaperAverage, ...]:
+    """The averages of VL-CheckList's paper: of item accuracies or, for ITM, of accuracies over single sentences."""
+    if corpus.kind != "checklist":
+        return ()
+    metric, suffix = ("itm_accuracy", ", of ITM accuracies") if task == "itm" else ("single", "")
+    values = {(row.by, row.value): value for row in rows if (value := getattr(row, metric)) is not None}
+    sources = {tuple(value.split(", ")): score for (by, value), score in values.items() if by == "axis and source"}
+    axes = {value: score for (by, value), score in values.items() if by == "axis"}
+    averages = paper_averages(by_axis({(axis, source): score for (axis, source), score in sources.items()}) or axes)
+    return tuple(replace(average, rule=f"{average.rule}{suffix}") for average in averages)

@@ -15,6 +15,7 @@ if __name__ == "__main__":
 
 import argparse
 import functools
+import io
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -105,26 +106,13 @@ def compare_sentences(scorer: Scorer, picture: Image.Image, first: str, second: 
 
 def heat_map_picture(scorer: Scorer, picture: Image.Image, first: str, second: str) -> Image.Image:
     """The heat maps of both sentences, the first above the second."""
-    from analysis.probe.heatmaps import draw, heat
+    from analysis.probe.heatmaps import heat, png
 
-    drawn = []
-    for text in (first, second):
-        figure = draw(heat(scorer, picture, text), picture)
-        drawn.append(raster(figure))
+    drawn = [Image.open(io.BytesIO(png(heat(scorer, picture, text), picture))) for text in (first, second)]
     whole = Image.new("RGB", (max(one.width for one in drawn), sum(one.height for one in drawn)), "white")
-    top = 0
-    for one in drawn:
-        whole.paste(one, (0, top))
-        top += one.height
+    for one, top in zip(drawn, (0, drawn[0].height), strict=True):
+        whole.paste(one.convert("RGB"), (0, top))
     return whole
-
-
-def raster(figure: Any) -> Image.Image:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    canvas: Any = FigureCanvasAgg(figure)
-    canvas.draw()
-    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
 
 
 # The page -----------------------------------------------------------------------------------------------------------

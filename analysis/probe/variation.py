@@ -162,34 +162,24 @@ def with_margins(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows of `vary`, and rows with the margin of the first sentence over each other one, as further sentences."""
     import pandas as pd
 
-    first, *others = frame["sentence"].unique()
-    where = ["x", "y", "size"]
-    base = frame[frame["sentence"] == first].set_index(where)
-    found = [frame]
-    for other in others:
-        rest = frame[frame["sentence"] == other].set_index(where)
-        margin = base.assign(score=base["score"] - rest["score"], sentence=f"{first} − {other}")
-        found.append(margin.reset_index()[frame.columns.tolist()])
-    return pd.concat(found, ignore_index=True)
+    first, *others = (of.reset_index(drop=True) for _, of in frame.groupby("sentence", sort=False))
+    names = [f"{first['sentence'][0]} − {other['sentence'][0]}" for other in others]
+    scores = [first["score"] - other["score"] for other in others]
+    margins = [first.assign(score=score, sentence=name) for score, name in zip(scores, names, strict=True)]
+    return pd.concat([frame, *margins], ignore_index=True)
 
 
 def changes(frame: pd.DataFrame) -> pd.DataFrame:
     """Mean scores of each sentence: overall, by location and by size, and the changes from centre to margin and from
     largest to smallest. NaN for a class of location without places."""
-    import pandas as pd
-
-    rows = []
-    for sentence, of in frame.groupby("sentence", sort=False):
-        by_location = of.groupby("location")["score"].mean()
-        by_size = of.groupby("size")["score"].mean().sort_index(ascending=False)
-        locations = {name: float(by_location.get(name, math.nan)) for name in LOCATIONS}
-        rows.append(
-            {"sentence": sentence, "mean": float(of["score"].mean()), **locations}
-            | {"center to margin": locations["margin"] - locations["center"]}
-            | {f"size {size:g}": float(score) for size, score in by_size.items()}
-            | {"large to small": float(by_size.iloc[-1] - by_size.iloc[0])}
-        )
-    return pd.DataFrame(rows)
+    by = frame.groupby("sentence", sort=False)["score"]
+    locations = frame.pivot_table("score", "sentence", "location", sort=False).reindex(columns=LOCATIONS)
+    sizes = frame.pivot_table("score", "sentence", "size", sort=False)
+    sizes = sizes[sorted(sizes, reverse=True)]
+    table = by.mean().to_frame("mean").join(locations)
+    table["center to margin"] = locations["margin"] - locations["center"]
+    table = table.join(sizes.rename(columns=lambda size: f"size {size:g}"))
+    return table.assign(**{"large to small": sizes.iloc[:, -1] - sizes.iloc[:, 0]}).reset_index()
 
 
 # Files ---------------------------------------------------------------------------------------------------------------
@@ -199,10 +189,8 @@ def markdown(frame: pd.DataFrame, about: dict[str, Any]) -> str:
     from analysis.layout import Cell, Table
 
     table = changes(with_margins(frame))
-    rows = tuple(
-        tuple(Cell(_number(value) if isinstance(value, float) else str(value)) for value in row)
-        for row in table.itertuples(index=False)
-    )
+    texts = table.map(lambda value: value if isinstance(value, str) else "–" if math.isnan(value) else f"{value:.4g}")
+    rows = tuple(tuple(map(Cell, row)) for row in texts.itertuples(index=False))
     notes = (
         f"Model: {about['model']}. Object: {about['object']}. Background: {about['background']}.",
         "Means over all places of a class; center, mid and margin by VL-CheckList's formula. Sizes: the object's "
@@ -211,10 +199,6 @@ def markdown(frame: pd.DataFrame, about: dict[str, Any]) -> str:
     )
     columns = tuple(("", str(name)) for name in table.columns)
     return Table("variation", "How scores move with an object's place and size", columns, rows, table, notes).markdown()
-
-
-def _number(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.4g}"
 
 
 def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
@@ -288,32 +272,17 @@ def write(
     where: Sequence[Placement],
     about: dict[str, Any],
 ) -> None:
-    """Write all files of a variation, the record first, so that the same command can continue.
-
-    Raises `ValueError` where the folder holds other files.
-    """
-    _is_begun(folder, about)
+    """Write all files of a variation, the record first, so that the same command can continue."""
     from analysis.panels import save
 
     with tempfile.TemporaryDirectory() as temporary:
-        plots = {
-            path.name: path.read_bytes() for path in save(plot(frame, about), temporary, "variation", ("svg", "png"))
-        }
+        paths = save(plot(frame, about), temporary, "variation", ("svg", "png"))
+        plots = {path.name: path.read_bytes() for path in paths}
     picture = io.BytesIO()
     sheet(background, thing, where).save(picture, "PNG")
-    written = {
-        RECORD: json.dumps(about, indent=1).encode() + b"\n",
-        "variation.csv": frame.to_csv(index=False).encode(),
-        **plots,
-        "pictures.png": picture.getvalue(),
-        TABLE: markdown(frame, about).encode(),
-    }
-    write_files(folder, written)
-
-
-def _is_begun(folder: Path, about: dict[str, Any]) -> bool:
-    settings = {name: value for name, value in about.items() if name != "versions"}
-    return is_begun(folder, (RECORD,), settings, "variation")
+    record, text = json.dumps(about, indent=1).encode() + b"\n", markdown(frame, about).encode()
+    tables = {RECORD: record, "variation.csv": frame.to_csv(index=False).encode()}
+    write_files(folder, {**tables, **plots, "pictures.png": picture.getvalue(), TABLE: text})
 
 
 # Command line --------------------------------------------------------------------------------------------------------
@@ -370,7 +339,7 @@ def sentences_of(options: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: list[str]) -> None:
-    from analysis.probe.scorers.models import weights_of
+    from analysis.probe.scorers.loading import load, weights_of
     from train.results.provenance import environment
     from travlr.formats.manifest import versions
 
@@ -380,12 +349,7 @@ def main(arguments: list[str]) -> None:
     background = background_of(options.background, " ".join([options.object, *sentences]), options.seed)
     where = places(*background.size, options.grid, options.sizes)
     about: dict[str, Any] = {
-        "model": options.model,
-        "head": options.head,
-        "size": options.size,
-        "detector": options.detector,
-        "object": options.object,
-        "background": options.background,
+        **{name: getattr(options, name) for name in ("model", "head", "size", "detector", "object", "background")},
         "sentences": sentences,
         "grid": options.grid,
         "sizes": sorted(options.sizes, reverse=True),
@@ -393,19 +357,14 @@ def main(arguments: list[str]) -> None:
         "pictures": hashlib.sha256(background.tobytes() + thing.tobytes()).hexdigest(),
         "versions": versions() | environment(),
     }
-    _is_begun(options.out, about)  # before the model is loaded
-    scorer = _load(options)
+    settings = {name: value for name, value in about.items() if name != "versions"}
+    is_begun(options.out, (RECORD,), settings, "variation")  # before the model is loaded
+    scorer = load(options.model, **model_options.load_settings(options))
     about["weights"] = [weights_of(name) for name in (options.model, options.detector) if name]
-    if _is_begun(options.out, about) and (options.out / TABLE).is_file():
+    begun = is_begun(options.out, (RECORD,), {**settings, "weights": about["weights"]}, "variation")
+    if begun and (options.out / TABLE).is_file():
         print(f"{options.out}: finished before; to score again, remove it, or name another folder with --out\n")
     else:
         write(options.out, vary(scorer, background, thing, sentences, where), background, thing, where, about)
     print((options.out / TABLE).read_text(encoding="utf-8"))
     print(f"{options.out}: variation.md, .csv, .svg and .png, and pictures.png with all {len(where)} pictures")
-
-
-def _load(options: argparse.Namespace) -> Scorer:
-    from analysis.probe.scorers.loading import load
-
-    scorer: Scorer = load(options.model, **model_options.load_settings(options))
-    return scorer

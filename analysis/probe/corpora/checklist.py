@@ -9,8 +9,8 @@ import difflib
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -19,82 +19,23 @@ import yaml
 from analysis.probe.config import TASKS
 from analysis.probe.corpora.items import Corpus, Item
 from analysis.probe.corpora.selection import grouped
-from analysis.probe.corpora.taxonomy import TAXONOMY
-from analysis.probe.folders import reading, write_files
+from analysis.probe.corpora.taxonomy import TAXONOMY, brief
+from analysis.probe.folders import leaves_folder, read_json, read_yaml, write_files
 from travlr import files
 
 TREE = Path("corpus") / "v1"  # below the folder of a corpus: a YAML file for each axis and source
 SIDECAR = "items.jsonl"  # pairs and labels, which the published format does not have
 
-LARGEST_YAML = 1 << 20  # characters
-
-
-# Untrusted files -----------------------------------------------------------------------------------------------------
-
-
-def read_json(path: Path) -> Any:
-    """The value in a JSON file; an empty file is an empty list. Raises `ValueError`, one line, for what is not JSON."""
-    with reading(path):
-        text = path.read_text(encoding="utf-8-sig")
-        if not text.strip():
-            return []
-        try:
-            value = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}: line {error.lineno}: not JSON or cut off ({error.msg})") from None
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}: not JSON ({error})") from None
-        if "\\ud" in text.lower():  # an unpaired surrogate cannot be written as UTF-8
-            json.dumps(value, ensure_ascii=False).encode()
-    return value
-
-
-class _LoaderWithoutAliases(yaml.SafeLoader):
-    """A YAML loader that refuses aliases, as a few of them expand beyond any memory."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise ValueError(f"*{self.peek_event().anchor}: aliases are not read; write the value itself")  # type: ignore[no-untyped-call]
-        return super().compose_node(parent, index)
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The names and values in a YAML file of plain data (no tags). Raises `ValueError`, one line."""
-    with reading(path), open(path, encoding="utf-8-sig") as file:
-        text = file.read(LARGEST_YAML + 1)
-    if len(text) > LARGEST_YAML:
-        raise ValueError(f"{path}: has more than {LARGEST_YAML:,} characters")
-    try:
-        value = yaml.load(text, _LoaderWithoutAliases)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{path}: needs lines such as NAME: value")
-    return {str(key): inner for key, inner in value.items()}
-
-
-def _short(value: Any) -> str:
-    """An untrusted value as text for a message of one line."""
-    text = " ".join(str(value).split())
-    return text if len(text) <= 60 else f"{text[:57]}…"
-
-
-def leaves_folder(path: str) -> bool:
-    """Whether a relative path leaves its folder."""
-    normal = os.path.normpath(path.replace("\\", "/"))
-    return os.path.isabs(normal) or normal == ".." or normal.startswith("../")
-
-
 # The corpus ----------------------------------------------------------------------------------------------------------
 
-IRREGULARITIES = {
-    "bare": "records with a bare string in place of a list of sentences",
-    "lengths": "records with more true than false sentences, or fewer",
-    "spaces": "records with leading, trailing or double spaces, kept as they are",
-    "same": "records with a false sentence that equals a true one, which no answer gets right",
-    "elsewhere": "records with a false sentence that is true of the same picture in another record",
-    "repeats": "exact repeats of an earlier record",
-}
+IRREGULARITIES = (
+    "records with a bare string in place of a list of sentences",
+    "records with more true than false sentences, or fewer",
+    "records with leading, trailing or double spaces, kept as they are",
+    "records with a false sentence that equals a true one, which no answer gets right",
+    "records with a false sentence that is true of the same picture in another record",
+    "exact repeats of an earlier record",
+)
 
 
 def read_corpus(
@@ -121,47 +62,33 @@ def read_corpus(
     chosen = _chosen(root, types, data)
     settings = {place: _settings(path, images) for place, path in chosen.items()}
     pictures = _above(Path(images), {one["IMG_ROOT"] for one in settings.values()}) if images else root
-    items, issues = list[Item](), _CorpusIssues()
+    items, malformed = list[Item](), list[str]()
+    missing, empty = list[str](), list[str]()
+    irregular: dict[str, Counter[str]] = {text: Counter() for text in IRREGULARITIES}  # records of each file
     for place, values in settings.items():
         file = root / values["ANNO_PATH"]
         if not os.path.isfile(file):  # also false for names that no file can have
-            issues.missing.append(place)
+            missing.append(place)
             continue
         records = read_json(file)
         if not isinstance(records, list):
             raise ValueError(f"{file}: needs a list of records [picture, {{POS: …, NEG: …}}]")
         if not records:
-            issues.empty.append(place)
-        items += _items(records, place, _root(values["IMG_ROOT"], pictures, images), issues)
+            empty.append(place)
+        items += _items(records, place, _root(values["IMG_ROOT"], pictures, images), malformed, irregular)
     if (root / SIDECAR).is_file():
         items = _labelled(root / SIDECAR, items)
-    refused = (*issues.malformed, *(f"{place}: its data file is missing" for place in issues.missing))
-    notes = tuple(issues.notes(len(chosen)))
-    return Corpus(root.resolve().name, "checklist", tuple(items), pictures, notes, refused)
-
-
-@dataclass
-class _CorpusIssues:
-    """Problems of a corpus's files. missing, empty: files, by axis and source. malformed: a line for each record.
-    irregular: for each of `IRREGULARITIES`, the number of records in each file."""
-
-    missing: list[str] = field(default_factory=list)
-    empty: list[str] = field(default_factory=list)
-    malformed: list[str] = field(default_factory=list)
-    irregular: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in IRREGULARITIES})
-
-    def notes(self, number: int) -> Iterator[str]:
-        """A line for each kind of problem. number: of all files."""
-        missing = "missing data files, whose records are left out"
-        for places, text in ((self.missing, missing), (self.empty, "empty data files")):
-            if places:
-                yield f"{text}: {len(places)} of {number}, {_by_axis(places)}"
-        if self.malformed:
-            of = Counter(line.partition(": ")[0].rpartition("/")[0] for line in self.malformed)
-            yield f"{_counted(of, 'malformed records, left out')}; the first is {self.malformed[0]}"
-        yield from (
-            _counted(self.irregular[name], text) for name, text in IRREGULARITIES.items() if self.irregular[name]
-        )
+    notes = [
+        f"{text}: {len(places)} of {len(chosen)}, {_by_axis(places)}"
+        for places, text in ((missing, "missing data files, whose records are left out"), (empty, "empty data files"))
+        if places
+    ]
+    if malformed:
+        of = Counter(line.partition(": ")[0].rpartition("/")[0] for line in malformed)
+        notes.append(f"{_counted(of, 'malformed records, left out')}; the first is {malformed[0]}")
+    notes += [_counted(of, text) for text, of in irregular.items() if of]
+    refused = (*malformed, *(f"{place}: its data file is missing" for place in missing))
+    return Corpus(root.resolve().name, "checklist", tuple(items), pictures, tuple(notes), refused)
 
 
 def _chosen(root: Path, types: Sequence[str] | None, data: Sequence[str] | None) -> dict[str, Path]:
@@ -198,7 +125,7 @@ def _settings(path: Path, images: Path | str | None) -> dict[str, str]:
             raise ValueError(f"{path}: {name} is missing or not a text")
         if leaves_folder(values[name]) and (name == "ANNO_PATH" or images is None):
             mend = "" if name == "ANNO_PATH" else "; give images=FOLDER"
-            raise ValueError(f"{path}: {name}: {_short(values[name])} leaves the folder of the corpus{mend}")
+            raise ValueError(f"{path}: {name}: {brief(values[name])} leaves the folder of the corpus{mend}")
     return values
 
 
@@ -216,8 +143,10 @@ def _root(root: str, pictures: Path, images: Path | str | None) -> PurePosixPath
     return PurePosixPath("" if is_root else root)
 
 
-def _items(records: list[Any], place: str, root: PurePosixPath, issues: _CorpusIssues) -> list[Item]:
-    """The items of one file, in order, with their position in their ids. Adds to `issues`."""
+def _items(
+    records: list[Any], place: str, root: PurePosixPath, malformed: list[str], irregular: Mapping[str, Counter[str]]
+) -> list[Item]:
+    """The items of one file, in order, with their position in their ids. Adds to `malformed` and `irregular`."""
     axis, _, source = place.rpartition("/")
     top, *middle, last = axis.split("/")
     labels = {middle[0].lower(): last} if top == "Object" and middle else {}
@@ -226,23 +155,23 @@ def _items(records: list[Any], place: str, root: PurePosixPath, issues: _CorpusI
         try:
             read[f"{place}/{number}"] = _record(value)
         except ValueError as error:
-            issues.malformed.append(f"{place}/{number}: {error}")
+            malformed.append(f"{place}/{number}: {error}")
     true_of: dict[str, set[str]] = defaultdict(set)
     for image, positives, _negatives, _bare in read.values():
         true_of[image].update(positives)
     items, seen = [], set()
     for name, (image, positives, negatives, bare) in read.items():
         own = set(positives)
-        traits = {
-            "bare": bare,
-            "lengths": len(positives) != len(negatives),
-            "spaces": any("  " in text or text != text.strip() for text in (*positives, *negatives)),
-            "same": not own.isdisjoint(negatives),
-            "elsewhere": own.isdisjoint(negatives) and any(text in true_of[image] for text in negatives),
-            "repeats": (image, positives, negatives) in seen,
-        }
-        for trait in (trait for trait, holds in traits.items() if holds):
-            issues.irregular[trait][place] += 1
+        traits = (
+            bare,
+            len(positives) != len(negatives),
+            any("  " in text or text != text.strip() for text in (*positives, *negatives)),
+            not own.isdisjoint(negatives),
+            own.isdisjoint(negatives) and any(text in true_of[image] for text in negatives),
+            (image, positives, negatives) in seen,
+        )
+        for text, holds in zip(IRREGULARITIES, traits, strict=True):
+            irregular[text].update([place] * holds)
         seen.add((image, positives, negatives))
         items.append(Item(name, (root / image).as_posix(), positives, negatives, axis, source, labels=labels))
     return items
@@ -388,11 +317,11 @@ def read_run_file(path: Path | str) -> RunFile:
             raise ValueError(f"{path}: {part} is missing; it needs {' and '.join(names)}")
         for key in (str(key) for key in inside if key not in names):
             near = difflib.get_close_matches(key, names, 1)
-            unknown.append(f"{part}{'.' * bool(part)}{_short(key)}" + (f" (did you mean {near[0]}?)" if near else ""))
+            unknown.append(f"{part}{'.' * bool(part)}{brief(key)}" + (f" (did you mean {near[0]}?)" if near else ""))
     data, output = values["DATA"], values["OUTPUT"]
     task = str(values.get("TASK")).lower()
     if task not in TASKS:
-        raise ValueError(f"{path}: TASK: {_short(values.get('TASK'))}: choose one of {', '.join(TASKS)}")
+        raise ValueError(f"{path}: TASK: {brief(values.get('TASK'))}: choose one of {', '.join(TASKS)}")
     if "MAX_NUM" not in values:
         raise ValueError(f"{path}: MAX_NUM is missing; give a number of sentences, or 0 for all")
     return RunFile(
@@ -419,5 +348,5 @@ def _names(path: Path | str, key: str, value: Any) -> tuple[str, ...]:
 
 def _whole(path: Path | str, key: str, value: Any, least: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{path}: {key}: {_short(value)}: needs a whole number of at least {least}")
+        raise ValueError(f"{path}: {key}: {brief(value)}: needs a whole number of at least {least}")
     return value

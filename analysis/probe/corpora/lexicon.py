@@ -9,7 +9,7 @@ from functools import cache
 from itertools import permutations
 from pathlib import Path
 
-from analysis.probe.corpora.checklist import read_yaml
+from analysis.probe.folders import read_yaml
 
 TABLES: dict[str, list[list[str]]] = {
     # At most one word of each list is true of an object, or of a subject and an object.

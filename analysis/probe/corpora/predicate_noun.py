@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis.probe.config import TEMPLATES
-from analysis.probe.corpora.checklist import leaves_folder, read_json
 from analysis.probe.corpora.items import WHOLE, Answer, Corpus, Item
 from analysis.probe.corpora.taxonomy import is_length
-from analysis.probe.folders import reading
+from analysis.probe.folders import leaves_folder, read_json, reading
 from travlr import files
 
 SET = "eval_set.json"
@@ -122,12 +121,13 @@ def read_set(
 def _corpus(records: Sequence[Triplet], pairs: Sequence[tuple[int, int]], template: str, cropped: bool) -> Corpus:
     """Triplets as items. pairs: indices of both triplets of each pair."""
     pair = {index: str(number) for number, both in enumerate(pairs) for index in both}
-    items = (_item(record, pair.get(index, ""), template, cropped) for index, record in enumerate(records))
+    items = (item_of(record, pair.get(index, ""), template, cropped) for index, record in enumerate(records))
     name = f"predicate-noun{', alt' * (template == 'alt')}{', cropped' * cropped}"
     return Corpus(name, "predicate_noun", tuple(items), None)
 
 
-def _item(record: Triplet, pair: str, template: str, cropped: bool) -> Item:
+def item_of(record: Triplet, pair: str, template: str, cropped: bool) -> Item:
+    """A triplet as an item. pair: its number; empty without a mirror."""
     target, distractor = ALT if template == "alt" else ("sentence_target", "sentence_distractor")
     image = record["img_filename"]
     labels = {key: record[key] for key in ("subject", "predicate", "object", "word_target", "word_distractor")}

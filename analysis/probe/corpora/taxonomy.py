@@ -64,9 +64,9 @@ def _checked(box: Sequence[float], width: float, height: float) -> Sequence[floa
 
 
 def brief(value: Any) -> str:
-    """A value as text for messages, shortened if it is long."""
+    """A value as text for messages, in one line, shortened if it is long."""
     try:
-        text = str(value)
+        text = " ".join(str(value).split())
     except ValueError:  # Python prints no integer of more than 4,300 digits
         return "(too many digits)"
     return text if len(text) <= 60 else f"{text[:57]}..."

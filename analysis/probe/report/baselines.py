@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 from PIL import Image
@@ -24,8 +25,8 @@ from PIL import Image
 from analysis.probe.corpora.items import Answer, Corpus, Item, Missing, Scorer, Unreadable, open_picture
 from analysis.probe.report import outcomes
 from analysis.probe.scenes import corpus as scenes
-from analysis.probe.scenes.records import SceneTruth
 from analysis.probe.scenes.salience import WORDS, VisibleObject, from_pixels, preferred
+from analysis.probe.scenes.scene_pairs import PairMember
 from analysis.probe.scenes.statements import content_words, visible_words
 from travlr.streams import stream_key
 
@@ -56,28 +57,21 @@ def baselines(corpus: Corpus, seed: int = 0, rules: Sequence[str] = tuple(RULES)
     if unknown := [rule for rule in rules if rule not in RULES]:
         raise ValueError(f"baseline {unknown[0]!r}: choose from {', '.join(RULES)}")
     texts = SentenceTable(corpus, seed)
-    truths = scenes.truths(corpus) if set(rules) & set(OF_SCENES) else {}
-    of_scenes = bool(corpus.items) and all(item.id in truths for item in corpus.items)
-    salient = [rule for rule in rules if rule in SALIENT]
-    by_salience = _of_pictures(corpus, salient, seed) if of_scenes and salient else {}
-    answers = {}
-    for rule in rules:
-        if rule in OF_SCENES:
-            if of_scenes:
-                answers[rule] = by_salience.get(rule) or _of_scenes(corpus, truths, rule, seed)
-        else:
-            answers[rule] = texts.answers(TEXT_RULES[rule](texts))
-    return answers
+    answers = {rule: texts.answers(TEXT_RULES[rule](texts)) for rule in rules if rule in TEXT_RULES}
+    if set(rules) & set(OF_SCENES) and corpus.items:
+        truths = scenes.truths(corpus)
+        if all(item.id in truths for item in corpus.items):
+            answers |= _of_pictures(corpus, [rule for rule in rules if rule in SALIENT], seed)
+            knowing = [rule for rule in rules if rule in OF_SCENES and rule not in SALIENT]
+            answers |= {rule: _of_scenes(corpus, truths, rule, seed) for rule in knowing}
+    return {rule: answers[rule] for rule in rules if rule in answers}
 
 
 def noise(seed: int, *names: str) -> float:
     """A pseudorandom number in 0 <= x < 1, a function of seed and names."""
-    key = hashlib.blake2b("\0".join(names).encode("utf-8", "surrogatepass"), digest_size=8, salt=_salt(seed))
+    salt = stream_key("floor", seed).to_bytes(16, "little")
+    key = hashlib.blake2b("\0".join(names).encode("utf-8", "surrogatepass"), digest_size=8, salt=salt)
     return int.from_bytes(key.digest(), "little") / 2**64
-
-
-def _salt(seed: int) -> bytes:
-    return stream_key("floor", seed).to_bytes(16, "little")
 
 
 # Rules that read text ------------------------------------------------------------------------------------------------
@@ -89,21 +83,17 @@ class SentenceTable:
     def __init__(self, corpus: Corpus, seed: int) -> None:
         self.items, self.seed = corpus.items, seed
         self.sentences = [s for item in corpus.items for s in (*item.positives, *item.negatives)]
-        self.sizes = np.array([len(i.positives) + len(i.negatives) for i in corpus.items], np.int64)
-        self.item = np.repeat(np.arange(len(self.items)), self.sizes)
-        self.place = np.arange(len(self.sentences)) - np.repeat(np.cumsum(self.sizes) - self.sizes, self.sizes)
+        self.lengths = np.array(list(map(len, self.sentences)), np.int64)  # in characters
+        sizes = np.array([len(i.positives) + len(i.negatives) for i in corpus.items], np.int64)
+        self.item = np.repeat(np.arange(len(self.items)), sizes)
+        self.place = np.arange(len(self.sentences)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         self.true = self.place < np.array([len(i.positives) for i in corpus.items], np.int64)[self.item]
 
     @cached_property
     def hashes(self) -> np.ndarray:
         """(S,) in 0 <= x < 1, equal for equal sentences."""
-        salt = hashlib.blake2b(salt=_salt(self.seed), digest_size=8)
-        found: dict[str, int] = {}
-        for sentence in set(self.sentences):
-            one = salt.copy()
-            one.update(sentence.encode("utf-8", "surrogatepass"))
-            found[sentence] = int.from_bytes(one.digest(), "little")
-        return np.array([found[s] for s in self.sentences], np.uint64) / 2.0**64
+        of = {sentence: noise(self.seed, sentence) for sentence in set(self.sentences)}
+        return np.array([of[sentence] for sentence in self.sentences], float)
 
     @cached_property
     def fold(self) -> np.ndarray:
@@ -150,16 +140,26 @@ class SentenceTable:
 
         Words are separated by blanks and keep their case, which may depend on the answer.
         """
-        numbers: dict[str, int] = {}
-        rows = []
-        encoded: dict[str, list[int]] = {}
-        for sentence in self.sentences:
-            if sentence not in encoded:
-                encoded[sentence] = [0, *(numbers.setdefault(word, len(numbers) + 1) for word in sentence.split())]
-            rows.append(encoded[sentence])
-        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        flat = np.fromiter((n for row in rows for n in row), np.int64, int(lengths.sum()))
-        return flat, np.repeat(np.arange(len(rows)), lengths), len(numbers) + 1
+        split = [sentence.split() for sentence in self.sentences]
+        numbers = {word: n for n, word in enumerate(dict.fromkeys(word for of in split for word in of), 1)}
+        lengths = np.array([1 + len(of) for of in split], np.int64)
+        flat = np.array([n for of in split for n in (0, *(numbers[word] for word in of))], np.int64)
+        return flat, np.repeat(np.arange(len(split)), lengths), len(numbers) + 1
+
+    @cached_property
+    def bigrams(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
+        """Of each word (W,): its sentence's group, the word, the next one, its sentence; and the vocabulary size."""
+        words, owner, vocabulary = self.words
+        after = np.append(words[1:], 0)  # the 0 that starts the next sentence ends this one
+        return self.group[owner], words, after, owner, vocabulary
+
+    def elsewhere(self, keys: np.ndarray, counted: np.ndarray) -> np.ndarray:
+        """How often each word's key (W,) is counted in the other folds: (W,). counted: (S,)."""
+        owner = self.words[1]
+        fold, number = self.fold[owner], np.unique(keys, return_inverse=True)[1]
+        kinds, here = int(number.max(initial=-1)) + 1, counted[owner]
+        counts = np.bincount(number[here] * FOLDS + fold[here], minlength=kinds * FOLDS).reshape(kinds, FOLDS)
+        return np.asarray(counts.sum(axis=1)[number] - counts[number, fold])
 
     def per_sentence(self, values: np.ndarray, owner: np.ndarray) -> np.ndarray:
         return np.bincount(owner, values, minlength=len(self.sentences))
@@ -169,17 +169,11 @@ class SentenceTable:
         return np.asarray(scores + self.hashes)
 
     def answers(self, scores: np.ndarray) -> list[Answer]:
-        values, found, start = scores.tolist(), [], 0
+        values, found = iter(scores.tolist()), []
         for item in self.items:
-            middle = start + len(item.positives)
-            stop = middle + len(item.negatives)
-            found.append(Answer(item.id, "scored", tuple(values[start:middle]), tuple(values[middle:stop])))
-            start = stop
+            true, false = (tuple(islice(values, len(of))) for of in (item.positives, item.negatives))
+            found.append(Answer(item.id, "scored", true, false))
         return found
-
-
-def _lengths(texts: SentenceTable) -> np.ndarray:
-    return np.fromiter(map(len, texts.sentences), np.int64, len(texts.sentences))
 
 
 def _ngrams(texts: SentenceTable) -> np.ndarray:
@@ -187,39 +181,20 @@ def _ngrams(texts: SentenceTable) -> np.ndarray:
 
     Bigrams are interpolated with unigrams, and these with the uniform distribution, each with the weight of one count.
     """
-    words, owner, vocabulary = texts.words
-    after = np.append(words[1:], 0)  # the 0 that starts the next sentence ends this one
-    group, fold, true = texts.group[owner], texts.fold[owner], texts.true[owner]
-    single = _elsewhere(_key(group, after, vocabulary), fold, true)
-    before = _elsewhere(_key(group, words, vocabulary), fold, true)
-    both = _elsewhere(_key(_key(group, words, vocabulary), after, vocabulary), fold, true)
-    total = _elsewhere(group, fold, true)
+    group, words, after, owner, vocabulary = texts.bigrams
+    keys = group * vocabulary + after, group * vocabulary + words, (group * vocabulary + words) * vocabulary + after
+    single, before, both, total = (texts.elsewhere(key, texts.true) for key in (*keys, group))
     chance = (single + 1 / vocabulary) / (total + 1)
-    logs = np.log((both + chance) / (before + 1))
-    return texts.per_sentence(logs, owner)
-
-
-def _key(first: np.ndarray, second: np.ndarray, size: int) -> np.ndarray:
-    return first * size + second
-
-
-def _elsewhere(keys: np.ndarray, fold: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """How often each key (W,) is counted in the other folds: (W,)."""
-    _, number = np.unique(keys, return_inverse=True)
-    kinds = int(number.max(initial=-1)) + 1
-    counts = np.bincount(number[counted] * FOLDS + fold[counted], minlength=kinds * FOLDS).reshape(kinds, FOLDS)
-    return np.asarray(counts.sum(axis=1)[number] - counts[number, fold])
+    return texts.per_sentence(np.log((both + chance) / (before + 1)), owner)
 
 
 def _classifier(texts: SentenceTable) -> np.ndarray:
     """Naive Bayes: log-odds of unigrams and bigrams in true sentences against false ones."""
-    words, owner, vocabulary = texts.words
-    after = np.append(words[1:], 0)
-    group, fold, true = texts.group[owner], texts.fold[owner], texts.true[owner]
-    one = _key(group, words, vocabulary)
+    group, words, after, owner, vocabulary = texts.bigrams
+    one = group * vocabulary + words
     odds = np.zeros(len(words))
-    for keys in (one, _key(one, after, vocabulary)):
-        odds += np.log((_elsewhere(keys, fold, true) + 1) / (_elsewhere(keys, fold, ~true) + 1))
+    for keys in (one, one * vocabulary + after):
+        odds += np.log((texts.elsewhere(keys, texts.true) + 1) / (texts.elsewhere(keys, ~texts.true) + 1))
     return texts.per_sentence(odds, owner)
 
 
@@ -235,8 +210,8 @@ def _random(texts: SentenceTable) -> np.ndarray:
 
 
 TEXT_RULES: dict[str, Callable[[SentenceTable], np.ndarray]] = {
-    "shorter": lambda texts: texts.break_ties(-_lengths(texts)),
-    "longer": lambda texts: texts.break_ties(_lengths(texts)),
+    "shorter": lambda texts: texts.break_ties(-texts.lengths),
+    "longer": lambda texts: texts.break_ties(texts.lengths),
     "ngrams": lambda texts: _ranked(texts, _ngrams(texts)),
     "classifier": lambda texts: _ranked(texts, _classifier(texts)),
     "hash": lambda texts: texts.hashes,
@@ -277,7 +252,7 @@ def _salient(item: Item, objects: Sequence[VisibleObject], rule: str, seed: int)
 # Rules that know the scene -------------------------------------------------------------------------------------------
 
 
-def _of_scenes(corpus: Corpus, truths: dict[str, SceneTruth], rule: str, seed: int) -> list[Answer]:
+def _of_scenes(corpus: Corpus, truths: dict[str, PairMember], rule: str, seed: int) -> list[Answer]:
     found = []
     for item in corpus.items:
         truth = truths[item.id]

@@ -8,14 +8,17 @@ false ones; a tie is wrong. Items that were not scored are counted in every row,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from analysis.probe.corpora.items import STATUSES, WHOLE, Answer, Item
-from analysis.probe.report.intervals import Clustering, Interval, interval
+from analysis.probe.report.intervals import Clustering, Interval, interval, sign_test
 from analysis.probe.report.outcomes import TOLERANCES, Outcomes, outcomes
+from analysis.statistics import holm
+from train.results.scores import LEVEL
 
 POWER = 2.8  # standard errors of a difference that is detected with power 80 %, two-sided at 5 %
 CROSSED_LABELS = ("location", "size")  # labels whose combinations are measured, too
@@ -82,9 +85,6 @@ AVERAGED = (  # metrics of `MACRO`
 )
 
 
-# Rows ----------------------------------------------------------------------------------------------------------------
-
-
 def measure(
     items: Sequence[Item],
     answers: Sequence[Answer],
@@ -98,64 +98,51 @@ def measure(
 
     Raises `ValueError` as `outcomes`. An empty corpus gives one row, of 0 items.
     """
-    found = outcomes(items, answers, sentences, tolerance, threshold)
-    lines = [_line("all", MICRO, found, [np.arange(len(items))], seed)]
-    axes = _groups(items, lambda item: item.axis)
-    if len(axes) > 1:
-        lines.append(_line("all", MACRO, found, list(axes.values()), seed))
-    lines += [_line("axis", axis, found, [places], seed) for axis, places in axes.items()]
-    for by, of in _groupings(items):
-        groups = _groups(items, of)
-        if by in (GRADE, AXIS_GRADE):  # in the order of grades within each axis
-            order = list(axes) if by == AXIS_GRADE else []
-            groups = dict(sorted(groups.items(), key=lambda one: _grade_order(items[one[1][0]], order)))
-        lines += [_line(by, value, found, [places], seed) for value, places in groups.items()]
-    return lines
+    found = outcomes(items, answers, sentences, tolerance, threshold, seed)
+    lines = [_line("all", MICRO, found, [np.arange(len(items))])]
+    groupings = _groupings(items)
+    if len(axes := list(groupings["axis"].values())) > 1:
+        lines.append(_line("all", MACRO, found, axes))
+    return lines + [_line(by, value, found, [of]) for by, groups in groupings.items() for value, of in groups.items()]
 
 
-def _grade_order(item: Item, axes: Sequence[str]) -> tuple[int, str]:
-    """Sort key: position of the item's axis (0 without axes), and its grade."""
-    return (axes.index(item.axis) if axes else 0), item.labels[GRADE]
-
-
-def _groupings(items: Sequence[Item]) -> list[tuple[str, Callable[[Item], str]]]:
-    """Groupings of the items by source, grade and other labels, where these differ: a name and a key for each."""
-    ways: list[tuple[str, Callable[[Item], str]]] = []
-    if any(item.source for item in items) and len({(item.axis, item.source) for item in items}) > len(
-        {item.axis for item in items}
-    ):
-        ways.append(("axis and source", lambda item: f"{item.axis}, {item.source}"))
-    values: dict[str, set[str]] = {}
-    for item in items:
-        for name, value in item.labels.items():
-            values.setdefault(name, set()).add(value)
-    labels = [name for name, found in values.items() if 2 <= len(found) <= MAX_LABEL_VALUES and name != WHOLE]
+def _groupings(items: Sequence[Item]) -> dict[str, dict[str, np.ndarray]]:
+    """Groupings by axis and, where these differ, by source, grade and other labels: indices of the items of each value,
+    in order of occurrence; grades in order, within each axis."""
+    axes, sources = [item.axis for item in items], [item.source for item in items]
+    ways: dict[str, list[str]] = {"axis": axes}
+    if any(sources) and len(set(zip(axes, sources, strict=True))) > len(set(axes)):
+        ways["axis and source"] = [f"{item.axis}, {item.source}" for item in items]
+    names = sorted({name for item in items for name in item.labels} - {WHOLE})
+    labels = {name: [item.labels.get(name, "") for item in items] for name in names}
+    labels = {name: values for name, values in labels.items() if 2 <= len({*values} - {""}) <= MAX_LABEL_VALUES}
     if GRADE in labels:
-        ways.append((AXIS_GRADE, lambda item: _joined(item.axis, item.labels.get(GRADE, ""))))
-    ways += [(name, lambda item, name=name: item.labels.get(name, "")) for name in sorted(labels)]  # type: ignore[misc]
+        ways[AXIS_GRADE] = _joined(axes, labels[GRADE])
+    ways |= labels
     if all(name in labels for name in CROSSED_LABELS):
-        ways.append(
-            (" x ".join(CROSSED_LABELS), lambda item: _joined(*(item.labels.get(name, "") for name in CROSSED_LABELS)))
-        )
-    return ways
+        ways[" x ".join(CROSSED_LABELS)] = _joined(*(labels[name] for name in CROSSED_LABELS))
+    order = {axis: n for n, axis in enumerate(dict.fromkeys(axes))}
+    sorts: dict[str, Callable[[int], Any]] = {
+        GRADE: lambda n: labels[GRADE][n], AXIS_GRADE: lambda n: (order[axes[n]], labels[GRADE][n])
+    }  # fmt: skip
+    groupings = {}
+    for by, values in ways.items():
+        places: dict[str, list[int]] = {}
+        for n in sorted(range(len(items)), key=sorts[by]) if by in sorts else range(len(items)):
+            if values[n]:
+                places.setdefault(values[n], []).append(n)
+        groupings[by] = {value: np.array(of) for value, of in places.items()}
+    return groupings
 
 
-def _joined(*parts: str) -> str:
-    return ", ".join(parts) if all(parts) else ""
+def _joined(*columns: Sequence[str]) -> list[str]:
+    return [", ".join(parts) if all(parts) else "" for parts in zip(*columns, strict=True)]
 
 
-def _groups(items: Sequence[Item], of: Callable[[Item], str]) -> dict[str, np.ndarray]:
-    """Indices of the items of each value, in order of first occurrence, without the empty value."""
-    groups: dict[str, list[int]] = {}
-    for n, item in enumerate(items):
-        if value := of(item):
-            groups.setdefault(value, []).append(n)
-    return {value: np.array(places) for value, places in groups.items()}
-
-
-def _line(by: str, value: str, found: Outcomes, groups: Sequence[np.ndarray], seed: int) -> MetricRow:
+def _line(by: str, value: str, found: Outcomes, groups: Sequence[np.ndarray]) -> MetricRow:
     """The metrics of a group of items (their indices). Of several groups, the unweighted means over those with scores,
     with joint intervals, as groups may share pictures."""
+    seed = found.seed
     every, code = np.concatenate(groups), np.zeros(len(found.items), np.int64)
     for n, places in enumerate(groups):
         code[places] = 2 * n
@@ -273,3 +260,82 @@ def solved_blindly(rules: Mapping[str, Iterable[MetricRow]]) -> list[str]:
         f"{value}: right by text alone: {', '.join(f'{name} {single:.1f} %' for single, name in sorted(right)[::-1])}"
         for value, right in found.items()
     ]
+
+
+# Models compared ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ModelComparison:
+    """Two models on the items that both scored. of: `pairs` (both items right) where there are any, else `items`.
+
+    difference: first minus second, percentage points, with its interval. first_only, second_only: clusters of which
+    one model has more right than the other; where clusters overlap, pairs or items that only one has right. p_value:
+    two-sided McNemar test of these (`intervals.sign`); adjusted: by Holm, for all comparisons. differs:
+    adjusted below 0.01 and the interval without 0.
+    """
+
+    first: str
+    second: str
+    of: str
+    number: int
+    first_accuracy: float
+    second_accuracy: float
+    difference: float
+    difference_low: float
+    difference_high: float
+    first_only: int
+    second_only: int
+    p_value: float
+    adjusted: float
+    differs: bool
+
+
+def compare(models: Mapping[str, Outcomes], couples: Iterable[tuple[str, str]] | None = None) -> list[ModelComparison]:
+    """Compare models on the same items. models: outcomes by name. couples: names of first and second, None for all.
+
+    Raises `ValueError` where the items of two differ. Two models without a common scored item are left out.
+    """
+    chosen = combinations(models, 2) if couples is None else couples
+    comparisons = [one for a, b in chosen if (one := _compare_two(a, models[a], b, models[b]))]
+    adjusted = holm([one.p_value for one in comparisons])
+    return [
+        replace(one, adjusted=p, differs=p < LEVEL and not one.difference_low <= 0 <= one.difference_high)
+        for one, p in zip(comparisons, adjusted, strict=True)
+    ]
+
+
+def _compare_two(first: str, one: Outcomes, second: str, other: Outcomes) -> ModelComparison | None:
+    if [item.id for item in one.items] != [item.id for item in other.items]:
+        raise ValueError(f"{first} and {second}: need outcomes on the same items, in the same order")
+    scored = np.flatnonzero(one.scored & other.scored)
+    if not len(scored):
+        return None
+    both = scored_pairs(one, scored)
+    places = both if len(both) else scored[:, None]
+    right = [found.right[places].all(axis=1) for found in (one, other)]
+    units = pair_clusters(one, places) if len(both) else one.units.take(scored)
+    lead = right[0].astype(int) - right[1].astype(int)
+
+    def difference(counts: np.ndarray) -> np.ndarray:
+        return np.asarray(100 * (counts[..., 2] - counts[..., 0]) / counts.sum(axis=-1))
+
+    accuracies = [100 * float(found.mean()) for found in right]
+    gap = accuracies[0] - accuracies[1]
+    ends, ahead = interval(gap, units, lead + 1, 3, difference, one.seed, -100, 100), sign_test(units, lead)
+    return ModelComparison(
+        first=first,
+        second=second,
+        of="pairs" if len(both) else "items",
+        number=len(places),
+        first_accuracy=accuracies[0],
+        second_accuracy=accuracies[1],
+        difference=gap,
+        difference_low=ends.low,
+        difference_high=ends.high,
+        first_only=ahead.first,
+        second_only=ahead.second,
+        p_value=ahead.p_value,
+        adjusted=ahead.p_value,
+        differs=False,
+    )

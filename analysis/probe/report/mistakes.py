@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +16,15 @@ import numpy as np
 from PIL import Image
 
 from analysis.errors import first_errors
-from analysis.probe.corpora.items import Item, Missing, Unreadable, open_picture
+from analysis.probe.corpora.items import Missing, Unreadable, open_picture
 from analysis.probe.report.metrics import GRADE
-from analysis.probe.report.outcomes import margins, outcomes
-from analysis.probe.report.results import Group, Result
+from analysis.probe.report.outcomes import outcomes
+from analysis.probe.report.results import Group
 from analysis.probe.scorers.scoring import ANSWERS, ScoredItem, picture_hash, read_answers
 
 TOTAL_ITEMS = 960  # wrong items in a report, for all models together
 MIN_ITEMS, MAX_ITEMS = 24, 240  # wrong items of each model
 SIDE = 256  # pixels of the longer side of a picture on the page
-WRONG, TIE = 1, 2
-
-
-@dataclass(frozen=True)
-class ModelErrors:
-    """A model's errors on the N items of a corpus. wrong: (N,) uint8, `WRONG`, `TIE`, or 0 if right or not scored.
-    scores: (N, 2) compared scores of the true and of the false sentences."""
-
-    label: str
-    wrong: np.ndarray
-    scores: np.ndarray
 
 
 def wrong_items(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str, Any]:
@@ -46,37 +34,39 @@ def wrong_items(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str,
     wrong items and of ties among them. items: the sample, each with `errors`: model, whether it is a tie, score of the
     true sentences, score of the false ones.
     """
-    results = [result for result in group.results if result.model]
-    records = {
-        label: read_answers(out / result.name / ANSWERS) for label, result in zip(group.models, results, strict=True)
-    }
+    records = {label: read_answers(out / one.name / ANSWERS) for label, one in group.model_results.items()}
     records = {label: of for label, of in records.items() if of}  # without runs whose answers were deleted
     if not records:
         return {"title": group.title, "models": [], "cells": [], "wrong": [], "items": []}
     first = next(iter(records.values()))
-    places = {record.item.id: place for place, record in enumerate(first)}
-    how = dict(zip(group.models, results, strict=True))
-    answered = [_answered(label, how[label], of, places) for label, of in records.items()]
-    items = [record.item for record in first]
-    cells, cell = _cells(items)
-    axes = np.array([item.axis for item in items])
-    errors = ([(one.wrong > 0) & (axes == axis) for axis in np.unique(axes)] for one in answered)
-    chosen = first_errors(errors, len(items), limit, seed)
-    shown = _shown(first, chosen, _folders(results, out))
-    for place, one in zip(chosen.tolist(), shown, strict=True):
-        one["cell"] = int(cell[place])
-        one["errors"] = [
-            [number, bool(of.wrong[place] == TIE), *of.scores[place].tolist()]
-            for number, of in enumerate(answered)
-            if of.wrong[place]
-        ]
-    counts = [
-        np.stack([np.bincount(cell[hits], minlength=len(cells)) for hits in (of.wrong > 0, of.wrong == TIE)], axis=1)
-        for of in answered
-    ]
-    wrong = [of_model.tolist() for of_model in counts]
-    models = [of.label for of in answered]
-    return {"title": group.title, "models": models, "cells": cells, "wrong": wrong, "items": shown}
+    place_of = {record.item.id: place for place, record in enumerate(first)}
+    keys = [(record.item.axis, record.item.labels.get(GRADE, "")) for record in first]
+    cells = list(dict.fromkeys(keys))
+    cell, axes = np.array([cells.index(key) for key in keys]), np.array([axis for axis, _ in keys])
+    errors: list[dict[int, list[Any]]] = []  # of each model: by place, whether it is a tie, and both scores
+    for label, of in records.items():
+        how, of = group.model_results[label].measuring, [record for record in of if record.item.id in place_of]
+        items, answers = [record.item for record in of], [record.answer for record in of]
+        found = outcomes(items, answers, how["sentences"], how["tolerance"])
+        places = np.flatnonzero(found.scored & ~found.right).tolist()
+        errors.append({place_of[items[n].id]: [bool(found.tie[n]), *found.compared[n].tolist()] for n in places})
+    hits = [np.isin(np.arange(len(first)), list(wrong)) for wrong in errors]
+    by_axis = ([hit & (axes == axis) for axis in np.unique(axes)] for hit in hits)
+    folders = _folders(group, out)
+    shown = []
+    for place in first_errors(by_axis, len(first), limit, seed).tolist():
+        item = first[place].item
+        texts = {"id": item.id, "positives": item.positives, "negatives": item.negatives}
+        of_models = [[number, *wrong[place]] for number, wrong in enumerate(errors) if place in wrong]
+        shown.append(texts | _picture(first[place], folders) | {"cell": int(cell[place]), "errors": of_models})
+    counts = []
+    for wrong in errors:
+        ties = [place for place, (tie, *_) in wrong.items() if tie]
+        both = [np.bincount(cell[np.array(places, int)], minlength=len(cells)) for places in (list(wrong), ties)]
+        counts.append(np.stack(both, axis=1).tolist())
+    sizes = np.bincount(cell).tolist()
+    with_sizes = [(*key, size) for key, size in zip(cells, sizes, strict=True)]
+    return {"title": group.title, "models": list(records), "cells": with_sizes, "wrong": counts, "items": shown}
 
 
 def per_model(models: int) -> int:
@@ -84,46 +74,10 @@ def per_model(models: int) -> int:
     return int(np.clip(TOTAL_ITEMS // max(models, 1), MIN_ITEMS, MAX_ITEMS))
 
 
-def _answered(label: str, result: Result, records: Sequence[ScoredItem], places: Mapping[str, int]) -> ModelErrors:
-    """A model's answers in the order of `places`, by id."""
-    shared = [record for record in records if record.item.id in places]
-    how = result.measuring
-    items, answers = [record.item for record in shared], [record.answer for record in shared]
-    found = outcomes(items, answers, how["sentences"], how["tolerance"])
-    wrong, scores = np.zeros(len(places), np.uint8), np.full((len(places), 2), np.nan)
-    for n in np.flatnonzero(found.scored & ~found.right).tolist():
-        place = places[answers[n].id]
-        wrong[place] = TIE if found.tie[n] else WRONG
-        scores[place] = margins(answers[n], how["sentences"])
-    return ModelErrors(label, wrong, scores)
-
-
-def _cells(items: Sequence[Item]) -> tuple[list[tuple[str, str, int]], np.ndarray]:
-    """The cells (axis, grade, items) in order of occurrence, and (N,) each item's cell."""
-    keys = [(item.axis, item.labels.get(GRADE, "")) for item in items]
-    order = {key: place for place, key in enumerate(dict.fromkeys(keys))}
-    cell = np.array([order[key] for key in keys], np.int64)
-    counts = np.bincount(cell, minlength=len(order)).tolist()
-    return [(axis, grade, count) for (axis, grade), count in zip(order, counts, strict=True)], cell
-
-
-# Pictures ------------------------------------------------------------------------------------------------------------
-
-
-def _folders(results: Sequence[Result], out: Path) -> list[Path]:
+def _folders(group: Group, out: Path) -> list[Path]:
     """Possible folders of the pictures: those in the results, also relative to the parent of the folder of runs."""
-    texts = dict.fromkeys(str(result.corpus.get("pictures") or "") for result in results)
+    texts = dict.fromkeys(str(result.corpus.get("pictures") or "") for result in group.model_results.values())
     return [place for text in texts if text for place in (Path(text), out.parent / text)]
-
-
-def _shown(records: Sequence[ScoredItem], chosen: np.ndarray, folders: Sequence[Path]) -> list[dict[str, Any]]:
-    found = []
-    for place in chosen.tolist():
-        record = records[place]
-        item = record.item
-        texts = {"id": item.id, "positives": item.positives, "negatives": item.negatives}
-        found.append(texts | _picture(record, folders))
-    return found
 
 
 def _picture(record: ScoredItem, folders: Sequence[Path]) -> dict[str, Any]:

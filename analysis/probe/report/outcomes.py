@@ -15,7 +15,7 @@ from analysis.probe.report.intervals import Clustering
 TOLERANCES = {"float32": 1e-5, "float64": 1e-10, "bf16": 2**-8, "float16": 2**-11}
 
 
-def margins(answer: Answer, sentences: str) -> tuple[float, float]:
+def compared_scores(answer: Answer, sentences: str) -> tuple[float, float]:
     """The scores that are compared for an item: one of its true sentences, and one of its false ones."""
     positives, negatives = answer.positives, answer.negatives
     if sentences == "first":
@@ -28,10 +28,8 @@ def margins(answer: Answer, sentences: str) -> tuple[float, float]:
 @dataclass(frozen=True)
 class Outcomes:
     """Items and answers as arrays, all (N,). right, tie: False for items that were not scored. units: clusters of the
-    items by picture and by pair.
-
-    partner: index of an item's mirror, -1 without one. statuses: as `Answer.status`.
-    """
+    items by picture and by pair. partner: index of an item's mirror, -1 without one. statuses: as `Answer.status`.
+    itm: (N, 4), see `itm_counts`; None without a threshold. compared: (N, 2), see `compared_scores`."""
 
     items: Sequence[Item]
     statuses: np.ndarray
@@ -40,9 +38,9 @@ class Outcomes:
     published: np.ndarray
     units: Clustering
     partner: np.ndarray
-    itm: (
-        np.ndarray | None
-    )  # (N, 4): true positives, false negatives, false positives, true negatives among its sentences
+    itm: np.ndarray | None
+    compared: np.ndarray
+    seed: int
 
     @property
     def scored(self) -> np.ndarray:
@@ -55,6 +53,7 @@ def outcomes(
     sentences: str = "mean",
     tolerance: float = TOLERANCES["float32"],
     threshold: float | None = None,
+    seed: int = 0,
 ) -> Outcomes:
     """Items as right, wrong or tied.
 
@@ -69,7 +68,7 @@ def outcomes(
     compared = np.zeros((2, len(items)))
     first = np.zeros((2, len(items)))
     for n in np.flatnonzero(statuses == "scored").tolist():
-        compared[:, n] = margins(answers[n], sentences)
+        compared[:, n] = compared_scores(answers[n], sentences)
         first[:, n] = answers[n].positives[0], answers[n].negatives[0]
     margin, largest = compared[0] - compared[1], np.maximum(1.0, np.abs(compared).max(axis=0))
     scored = statuses == "scored"
@@ -83,6 +82,8 @@ def outcomes(
         units=clustering(items),
         partner=_partners(items),
         itm=None if threshold is None else itm_counts(answers, threshold),
+        compared=compared.T,
+        seed=seed,
     )
 
 

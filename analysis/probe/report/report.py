@@ -17,7 +17,7 @@ import html
 import json
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ TEMPLATE = Path(__file__).with_name("report.html")
 
 @dataclass(frozen=True)
 class GroupReport:
-    """A group with its tables and figures. figures: by file name; files: contents by path in the report."""
+    """A group with its tables and figures. files: contents by path in the report."""
 
     group: Group
     tables: list[Table]
@@ -61,37 +61,34 @@ def write(out: Path) -> list[Group]:
         files = {path: data for content in contents for path, data in content.files.items()}
         files[TEXT_PAGE] = markdown(contents, skipped).encode()
         files[PAGE] = html_page(out, contents, skipped).encode()
-        _replace(out, files)
+        for name, data in files.items():
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            write_whole(out / name, data)
+        _remove_stale(out, files)
+        digests = {name: _digest(data) for name, data in sorted(files.items())}
+        write_whole(out / FILES, json.dumps({"version": 1, "files": digests}, indent=1) + "\n")
     return [content.group for content in contents]
 
 
 def _content(group: Group) -> GroupReport:
-    files: dict[str, bytes] = {}
-    group_tables, group_figures = tables(group), figures(group)
-    for table in group_tables:
-        files[f"tables/{table.name}.md"] = table.markdown().encode()
-        files[f"tables/{table.name}.csv"] = table.csv().encode()
+    made, drawn = tables(group), figures(group)
+    files = {f"tables/{table.name}.md": table.markdown().encode() for table in made}
+    files |= {f"tables/{table.name}.csv": table.csv().encode() for table in made}
     with tempfile.TemporaryDirectory() as folder:
-        for name, figure in group_figures.items():
-            files |= {f"figures/{path.name}": path.read_bytes() for path in save(figure, folder, name, FORMATS)}
-    return GroupReport(group, group_tables, group_figures, files)
+        paths = [path for name, figure in drawn.items() for path in save(figure, folder, name, FORMATS)]
+        files |= {f"figures/{path.name}": path.read_bytes() for path in paths}
+    return GroupReport(group, made, drawn, files)
 
 
-def _replace(out: Path, files: Mapping[str, bytes]) -> None:
-    """Write files; remove unchanged files of the last report that this one does not have."""
+def _remove_stale(out: Path, files: Mapping[str, bytes]) -> None:
+    """Remove unchanged files of the last report that this one does not have."""
     last: Any = {}
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         last = dict(json.loads((out / FILES).read_text(encoding="utf-8"))["files"])
-    for name, data in files.items():
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
-        write_whole(out / name, data)
     for name, digest in last.items():
-        path = out / name
-        stale = name not in files and re.fullmatch(r"(tables|figures)/[^/]+", name) and path.is_file()
-        if stale and _digest(path.read_bytes()) == digest:
-            path.unlink()
-    digests = {name: _digest(data) for name, data in sorted(files.items())}
-    write_whole(out / FILES, json.dumps({"version": 1, "files": digests}, indent=1) + "\n")
+        stale = name not in files and re.fullmatch(r"(tables|figures)/[^/]+", name) and (out / name).is_file()
+        if stale and _digest((out / name).read_bytes()) == digest:
+            (out / name).unlink()
 
 
 def _digest(data: bytes) -> str:
@@ -103,23 +100,19 @@ def _digest(data: bytes) -> str:
 
 def markdown(contents: Sequence[GroupReport], skipped: Sequence[str]) -> str:
     """The report as plain text."""
+
+    def listed(lines: Iterable[str]) -> list[str]:
+        return [*(f"- {escape_markdown(line)}" for line in lines), ""]
+
     lines = ["# Report of probes", ""]
     if scores := overview([content.group for content in contents]):
         lines += [scores.markdown(), ""]
     for content in contents:
-        group = content.group
-        lines += [
-            f"## {escape_markdown(group.title)}",
-            "",
-            *(f"- {escape_markdown(line)}" for line in warnings(group)),
-            "",
-        ]
-        for table in content.tables:
-            lines += [table.markdown(), ""]
+        lines += [f"## {escape_markdown(content.group.title)}", "", *listed(warnings(content.group))]
+        lines += [line for table in content.tables for line in (table.markdown(), "")]
         lines += [f"![{escape_markdown(file)}](figures/{file}.png)\n" for file in content.figures]
-        lines += ["Runs:", "", *(f"- {escape_markdown(line)}" for line in map(_about, group.results)), ""]
-    lines += ["## Left out", "", *([f"- {escape_markdown(line)}" for line in skipped] or ["Nothing."])]
-    return "\n".join(lines) + "\n"
+        lines += ["Runs:", "", *listed(map(_about, content.group.results))]
+    return "\n".join([*lines, "## Left out", "", *(listed(skipped)[:-1] if skipped else ["Nothing."])]) + "\n"
 
 
 def _about(result: Result) -> str:
@@ -140,45 +133,47 @@ def html_page(out: Path, contents: Sequence[GroupReport], skipped: Sequence[str]
 
     Text of corpora and models is escaped; that of the items is embedded as JSON.
     """
-    links, figures, tables = [("scores", "Scores")], [], []
-    for content in contents:
-        group = content.group
-        title = html.escape(group.title)
-        links.append((group.slug, group.title))
-        runs = "Runs, with their settings, versions and digests"
-        settings = f"<details><summary>{runs}</summary>{html_list(map(_about, group.results))}</details>"
-        figures.append(
-            f'<section id="{group.slug}"><h2>{title}</h2>{html_list(warnings(group))}'
-            f'<div class="figures">{_pictures(content)}</div>{settings}</section>'
-        )
-        first = f"{group.slug}-{'accuracy' if group.models else 'floors'}"
-        content_html = "".join(
-            folded_table(one, f"{one.title} ({len(one.rows):,} rows)", ("md", "csv"), one.name == first)
-            for one in content.tables
-        )
-        tables.append(f'<section id="{group.slug}-tables"><h2>{title}: tables</h2>{content_html}</section>')
-    links.append(("items", "Wrong items"))
-    links += [(f"{content.group.slug}-tables", f"{content.group.title}: tables") for content in contents]
-    scores = overview([content.group for content in contents])
-    limit = per_model(sum(len(content.group.models) for content in contents))
+    groups = [content.group for content in contents]
+    scores, limit = overview(groups), per_model(sum(len(group.models) for group in groups))
+    links = [("scores", "Scores"), *((group.slug, group.title) for group in groups), ("items", "Wrong items")]
+    links += [(f"{group.slug}-tables", f"{group.title}: tables") for group in groups]
     return filled(
         TEMPLATE,
-        [mistakes(content.group, out, limit) for content in contents],
+        [mistakes(group, out, limit) for group in groups],
         name=html.escape(out.resolve().name),
         style=report_style(),
-        lead=_lead(contents),
+        lead=_lead(groups),
         contents="".join(f'<li><a href="#{place}">{html.escape(text)}</a></li>' for place, text in links),
         scores=f'<section id="scores"><h2>Scores</h2>{table_block(scores)}</section>' if scores else "",
-        figures="\n".join(figures),
-        tables="\n".join(tables),
+        figures="\n".join(map(_figures_section, contents)),
+        tables="\n".join(map(_tables_section, contents)),
         left=f"<section><h2>Left out</h2>{html_list(skipped)}</section>" if skipped else "",
     )
 
 
-def _lead(contents: Sequence[GroupReport]) -> str:
-    models = len({result.model for content in contents for result in content.group.results if result.model})
+def _figures_section(content: GroupReport) -> str:
+    group, runs = content.group, "Runs, with their settings, versions and digests"
+    settings = f"<details><summary>{runs}</summary>{html_list(map(_about, group.results))}</details>"
+    return (
+        f'<section id="{group.slug}"><h2>{html.escape(group.title)}</h2>{html_list(warnings(group))}'
+        f'<div class="figures">{_pictures(content)}</div>{settings}</section>'
+    )
+
+
+def _tables_section(content: GroupReport) -> str:
+    group = content.group
+    first = f"{group.slug}-{'accuracy' if group.models else 'floors'}"
+    folded = "".join(
+        folded_table(one, f"{one.title} ({len(one.rows):,} rows)", ("md", "csv"), one.name == first)
+        for one in content.tables
+    )
+    return f'<section id="{group.slug}-tables"><h2>{html.escape(group.title)}: tables</h2>{folded}</section>'
+
+
+def _lead(groups: Sequence[Group]) -> str:
+    models = len({result.model for group in groups for result in group.results if result.model})
     count = f"{models:,} model{'s' * (models != 1)}" if models else "No model yet, only baselines,"
-    corpora = "1 corpus" if len(contents) == 1 else f"{len(contents):,} corpora"
+    corpora = "1 corpus" if len(groups) == 1 else f"{len(groups):,} corpora"
     return f"{count} on {corpora}: which of two sentences fits a picture, without fine-tuning"
 
 

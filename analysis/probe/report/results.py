@@ -7,16 +7,17 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from analysis.probe.corpora.taxonomy import PaperAverage
 from analysis.probe.report.baselines import SALIENT
-from analysis.probe.report.comparison import ModelComparison, compare
-from analysis.probe.report.metrics import AXIS_GRADE, MICRO, MetricRow, solved_blindly
+from analysis.probe.report.metrics import AXIS_GRADE, MICRO, MetricRow, ModelComparison, compare, solved_blindly
 from analysis.probe.report.outcomes import Outcomes, outcomes
 from analysis.probe.scorers.scoring import ANSWERS, read_answers
 from travlr.browse import write
 from travlr.files import regular
 
+T = TypeVar("T")
 VERSION = 1
 RESULT = "result-{rules}-{sentences}.json"  # in a run's folder
 MODEL_SETTINGS = ("head", "question", "prompt", "size", "regions", "precision", "weights")  # in `about`
@@ -42,7 +43,7 @@ class Result:
     lines: tuple[MetricRow, ...] = ()
     floors: Mapping[str, tuple[MetricRow, ...]] = field(default_factory=dict)
     blind: tuple[str, ...] = ()
-    averages: tuple[Mapping[str, Any], ...] = ()
+    averages: tuple[PaperAverage, ...] = ()
     unscored: str = ""
     yes_or_no: float | None = None
 
@@ -59,50 +60,48 @@ def save_result(folder: Path, result: Result) -> None:
 
 
 def load_results(out: Path) -> tuple[list[Result], list[str]]:
-    """The results of all runs in a folder, by name, and a line for each unreadable one."""
+    """The results of all runs in a folder, each with its folder's present name, and a line for each unreadable one."""
     results, skipped = [], []
     for path in sorted(out.glob("*/result-*.json")):
         try:
-            results.append(_parse_result(json.loads(regular(path).read_text(encoding="utf-8")), path.parent.name))
+            results.append(_parsed(json.loads(regular(path).read_text(encoding="utf-8")) | {"name": path.parent.name}))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             skipped.append(f"{path}: cannot be read ({' '.join(str(error).split())})")
     return results, skipped
 
 
-def _parse_result(values: dict[str, Any], folder: str) -> Result:
-    """Parse a result and give it its folder's present name. Raises `ValueError`, `KeyError` or `TypeError` for values
-    that do not fit."""
+def _parsed(values: dict[str, Any]) -> Result:
     if values.pop("version") != VERSION:
         raise ValueError("it has another version")
-    values["lines"] = _lines(values["lines"])
-    values["floors"] = {name: _lines(lines) for name, lines in values["floors"].items()}
-    values |= {"name": folder, "blind": tuple(values["blind"]), "averages": tuple(values["averages"])}
-    found = Result(**values)
-    corpus, how, averages = found.corpus, found.measuring, found.averages
-    texts = [found.model, found.unscored, *found.blind, corpus["name"], corpus["digest"], *corpus["notes"]]
-    texts += [how[name] for name in ("task", "rules", "sentences")]
-    texts += [one[name] for one in averages for name in ("name", "rule")]
-    numbers = [corpus["items"], how["seed"], how["tolerance"], *(one["value"] or 0 for one in averages)]
-    numbers.append(0 if found.yes_or_no is None else found.yes_or_no)
-    right = all(isinstance(text, str) for text in texts) and all(isinstance(one, int | float) for one in numbers)
-    if not right or not isinstance(found.about, dict):
-        raise ValueError("a value is of another type")
-    return found
+    values["lines"] = tuple(_checked(MetricRow, one) for one in values["lines"])
+    values["floors"] = {name: tuple(_checked(MetricRow, one) for one in of) for name, of in values["floors"].items()}
+    values["averages"] = tuple(_checked(PaperAverage, one) for one in values["averages"])
+    result = _checked(Result, values | {"blind": tuple(values["blind"])})
+    for part, names in (
+        (result.corpus, ("name", "digest", "items", "notes")),
+        (result.measuring, ("task", "rules", "sentences", "tolerance", "seed")),
+    ):
+        if lacking := [name for name in names if name not in part]:
+            raise ValueError(f"it lacks {', '.join(lacking)}")
+    return result
 
 
-TYPES: dict[str, Any] = {"str": str, "int": int, "float | None": float | int | None}
+SIMPLE = {"str": str, "int": int, "float | None": float | int | None}
 
 
-def _lines(values: Iterable[Mapping[str, Any]]) -> tuple[MetricRow, ...]:
-    found = tuple(MetricRow(**one) for one in values)
-    for line in found:
-        for one in fields(MetricRow):
-            if not isinstance(getattr(line, one.name), TYPES[str(one.type)]):
-                raise ValueError(f"{one.name} of a line is not {one.type}")
-    return found
+def _checked(kind: type[T], values: Mapping[str, Any]) -> T:
+    """A dataclass from JSON. Raises `TypeError` for other names, `ValueError` for a text or number of another type."""
+    made = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+    for one in fields(kind):  # type: ignore[arg-type]
+        if not isinstance(getattr(made, one.name), SIMPLE.get(str(one.type), object)):
+            raise ValueError(f"{one.name} is not {one.type}")
+    return made
 
 
 # Groups --------------------------------------------------------------------------------------------------------------
+
+Series = Mapping[str, Sequence[MetricRow]]
+"""Metrics by the name of a model or rule."""
 
 
 @dataclass(frozen=True)
@@ -117,26 +116,28 @@ class Group:
     title: str
     slug: str
     results: tuple[Result, ...]
-    models: dict[str, tuple[MetricRow, ...]]
-    baselines: dict[str, tuple[MetricRow, ...]]
+    models: Series
+    baselines: Series
     blind: tuple[str, ...]
     comparisons: tuple[ModelComparison, ...] = ()
     cropped: tuple[ModelComparison, ...] = ()
 
     @property
-    def series(self) -> dict[str, tuple[MetricRow, ...]]:
+    def series(self) -> Series:
         """Metrics for figures and the terminal: of models or, without any, of baselines."""
         return self.models or self.baselines
 
     @property
-    def blind_rules(self) -> dict[str, tuple[MetricRow, ...]]:
-        """Metrics of the rules that read the sentences alone."""
-        return {rule: self.baselines[rule] for rule in self.blind if rule in self.baselines}
+    def rules(self) -> dict[str, Series]:
+        """Baselines that need no model: `blind rule` (reads the sentences alone), and `salience rule` (prefers large or
+        central objects in pictures of our scenes)."""
+        kinds = {"blind rule": self.blind, "salience rule": SALIENT}
+        return {kind: {rule: self.baselines[rule] for rule in of if rule in self.baselines}
+                for kind, of in kinds.items()}  # fmt: skip
 
     @property
-    def salience_rules(self) -> dict[str, tuple[MetricRow, ...]]:
-        """Metrics of the rules that prefer large or central objects in pictures of our scenes."""
-        return {rule: self.baselines[rule] for rule in SALIENT if rule in self.baselines}
+    def model_results(self) -> dict[str, Result]:
+        return dict(zip(self.models, (result for result in self.results if result.model), strict=True))
 
     @property
     def matching(self) -> bool:
@@ -145,7 +146,7 @@ class Group:
 
     @property
     def flags(self) -> list[str]:
-        return solved_blindly(self.blind_rules)
+        return solved_blindly(self.rules["blind rule"])
 
     @property
     def by(self) -> str:
@@ -165,93 +166,83 @@ class Group:
         return own or (self.baselines.get(baseline, ()) if len(self.models) == 1 else ())
 
 
-def number(rows: Iterable[MetricRow], by: str, value: str, metric: str) -> float | None:
-    """One metric of one row; None if there is no such row."""
-    return next((getattr(row, metric) for row in rows if (row.by, row.value) == (by, value)), None)
+def values_of(series: Series, by: str, value: str, metric: str) -> dict[str, float]:
+    """One metric of one group of items, by model or rule; without those that lack it."""
+    return {
+        label: number
+        for label, lines in series.items()
+        for line in lines
+        if (line.by, line.value) == (by, value) and (number := getattr(line, metric)) is not None
+    }
 
 
 def groups(results: Sequence[Result], out: Path | None = None) -> list[Group]:
     """Groups of comparable results. out: folder of the runs, whose answers are compared; None for no comparisons."""
-    found: dict[tuple[str, ...], list[Result]] = {}
+    by_key: dict[tuple[str, ...], list[Result]] = {}
     for result in results:
-        measuring = tuple(str(result.measuring[name]) for name in ("rules", "sentences"))
-        found.setdefault((result.corpus["name"], result.corpus["digest"], *measuring), []).append(result)
-    result_groups: list[Group] = []
-    for (corpus, digest, rules, sentences), members in found.items():
-        others = [key for key in found if key[0] == corpus]
-        several = len(others) > 1
+        how = (str(result.measuring[name]) for name in ("rules", "sentences"))
+        by_key.setdefault((result.corpus["name"], result.corpus["digest"], *how), []).append(result)
+    made: list[Group] = []
+    for (corpus, digest, rules, sentences), members in by_key.items():
+        others = [key for key in by_key if key[0] == corpus]
         apart = (f"{members[0].corpus['items']:,} items ({digest[:8]})", f"rules={rules}", f"sentences={sentences}")
         title = ", ".join([corpus, *(text for n, text in enumerate(apart, 1) if len({key[n] for key in others}) > 1)])
-        slug = _slug(f"{corpus}-{digest[:8]}-{rules}-{sentences}" if several else corpus)
-        while slug in {group.slug for group in result_groups}:  # another corpus has the same slug
+        name = f"{corpus}-{digest[:8]}-{rules}-{sentences}" if len(others) > 1 else corpus
+        slug = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "corpus"
+        while slug in {group.slug for group in made}:  # another corpus has the same slug
             slug += "-2"
-        models = [result for result in members if result.model]
-        names = _names(models)
-        by_name = dict(zip(names, models, strict=True))
-        baselines = {name: rows for result in members if not result.model for name, rows in result.floors.items()}
-        for result, label in zip(models, names, strict=True):
+        models = {_label(one, members): one for one in members if one.model}
+        baselines = {name: rows for one in members if not one.model for name, rows in one.floors.items()}
+        for label, one in models.items():
             suffix = f" ({label})" if len(models) > 1 else ""
-            baselines |= {f"{name}{suffix}": rows for name, rows in result.floors.items()}
-        result_groups.append(
+            baselines |= {f"{name}{suffix}": rows for name, rows in one.floors.items()}
+        made.append(
             Group(
                 title=title,
                 slug=slug,
                 results=tuple(members),
-                models={label: result.lines for label, result in by_name.items()},
+                models={label: result.lines for label, result in models.items()},
                 baselines=baselines,
                 blind=tuple(dict.fromkeys(rule for result in members for rule in result.blind)),
-                comparisons=tuple(_compare_models(by_name, out)) if out else (),
-                cropped=tuple(_compare_cropped(by_name, results, out)) if out else (),
+                comparisons=tuple(compare(_outcomes(models, out))) if out and len(models) > 1 else (),
+                cropped=tuple(_compare_cropped(models, results, out)) if out else (),
             )
         )
-    return result_groups
+    return made
 
 
-def _names(results: Sequence[Result]) -> list[str]:
-    """Unique names: of each run its model or, if several runs have that, the run's name."""
-    models = [result.model for result in results]
-    return [one if models.count(one) == 1 else result.name for one, result in zip(models, results, strict=True)]
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", text).strip("-.") or "corpus"
+def _label(result: Result, members: Sequence[Result]) -> str:
+    """A run's model or, if several runs have that, the run's name."""
+    return result.model if [one.model for one in members].count(result.model) == 1 else result.name
 
 
 def _outcomes(models: Mapping[str, Result], out: Path) -> dict[str, Outcomes]:
     """The outcomes of each run, in the order of ids; without runs whose answers are incomplete."""
     found = {}
     for label, result in models.items():
-        records = {record.item.id: record for record in read_answers(out / result.name / ANSWERS)}
+        records = sorted(read_answers(out / result.name / ANSWERS), key=lambda record: record.item.id)
         if len(records) == result.corpus["items"]:
-            ordered = [records[one] for one in sorted(records)]
-            items, answers = [record.item for record in ordered], [record.answer for record in ordered]
             how = result.measuring
-            found[label] = outcomes(items, answers, how["sentences"], how["tolerance"])
+            items, answers = [record.item for record in records], [record.answer for record in records]
+            found[label] = outcomes(items, answers, how["sentences"], how["tolerance"], seed=how["seed"])
     return found
 
 
-def _compare_models(models: Mapping[str, Result], out: Path) -> list[ModelComparison]:
-    """All pairs of models on the same items."""
-    return compare(_outcomes(models, out), _seed(models.values())) if len(models) > 1 else []
-
-
-def _seed(results: Iterable[Result]) -> int:
-    return next((int(result.measuring["seed"]) for result in results), 0)
-
-
-def _compare_cropped(models: Mapping[str, Result], results: Sequence[Result], out: Path) -> list[ModelComparison]:
+def _compare_cropped(models: Mapping[str, Result], results: Iterable[Result], out: Path) -> list[ModelComparison]:
     """Each model on cropped pictures against whole ones: the cost of binding."""
-    runs: dict[str, Result] = {}
+
+    def settings(result: Result) -> list[Any]:
+        about = [result.about.get(name) for name in MODEL_SETTINGS]
+        return [result.model, result.measuring, result.corpus["items"], *about]
+
+    compared: dict[str, Outcomes] = {}
     couples = []
     for label, whole in models.items():
-        name = f"{whole.corpus['name']}{CROPPED}"
-        for other in results:
-            same = (other.model, other.corpus["name"], other.measuring) == (whole.model, name, whole.measuring)
-            same &= all(other.about.get(setting) == whole.about.get(setting) for setting in MODEL_SETTINGS)
-            if same and other.corpus["items"] == whole.corpus["items"] and label not in runs:
+        crops = [one for one in results if one.corpus["name"] == f"{whole.corpus['name']}{CROPPED}"]
+        if crop := next((one for one in crops if settings(one) == settings(whole)), None):
+            both = _outcomes({f"{label}{CROPPED}": crop, label: whole}, out)
+            ids = [[item.id for item in one.items] for one in both.values()]
+            if len(ids) == 2 and ids[0] == ids[1]:  # samples may differ
+                compared |= both
                 couples.append((f"{label}{CROPPED}", label))
-                runs |= {f"{label}{CROPPED}": other, label: whole}
-    found = _outcomes(runs, out)
-    ids = {label: [item.id for item in one.items] for label, one in found.items()}
-    couples = [(a, b) for a, b in couples if a in ids and b in ids and ids[a] == ids[b]]  # samples may differ
-    return compare({label: found[label] for couple in couples for label in couple}, _seed(runs.values()), couples)
+    return compare(compared, couples)

@@ -2,71 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, fields, replace
 
 import pandas as pd
 
 from analysis.layout import Cell, Table
-from analysis.probe.report.comparison import ModelComparison
-from analysis.probe.report.metrics import AXIS_GRADE, FLAG, MACRO, MICRO, MetricRow
-from analysis.probe.report.results import Group, number
+from analysis.probe.report.baselines import RULES
+from analysis.probe.report.metrics import AXIS_GRADE, FLAG, MACRO, MICRO, MetricRow, ModelComparison
+from analysis.probe.report.results import Group, Series, values_of
 
 LARGE = 0.1  # part of all items; a larger cluster makes intervals rough
+FEW = 30  # clusters: with fewer, intervals are rough
 SMALL = 0.5  # p(yes) + p(no); below it most replies begin with another word
+COINS = 50.0  # percent of items right by chance
 RARE = (
     ". So it begins its replies with other words, for example to think before it answers, and its scores mean little; "
     "change question="
 )
-FEW = 30  # clusters: with fewer, intervals are rough
 OTHERS = {"blank picture": "blank picture", "other pictures": "other items' pictures"}  # columns and their baselines
-
-
-def _text(value: float | None, digits: int = 1) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
-
-
-def interval_text(value: float | None, low: float | None, high: float | None) -> str:
-    """Such as `67.3 [64.1, 70.2]`; empty for None, and without the interval where a result has none."""
-    return _text(value) if value is None or low is None else f"{_text(value)} [{_text(low)}, {_text(high)}]"
-
-
-def _frame(series: Mapping[str, Iterable[MetricRow]], keep: Iterable[tuple[str, str]]) -> pd.DataFrame:
-    """All metrics of the rows in `keep`."""
-    chosen = set(keep)
-    rows = [
-        {"answered_by": label, **asdict(line)}
-        for label, lines in series.items()
-        for line in lines
-        if (line.by, line.value) in chosen
-    ]
-    return pd.DataFrame(rows, columns=["answered_by", *(one.name for one in fields(MetricRow))])
-
-
 COVERAGE = "total = scored + missing + unreadable + failed"
-Column = tuple[str, str]
-VALUE, BY, TOTAL, RIGHT = ("", "items"), ("", "answered by"), ("", COVERAGE), ("items", "right % [95 %]")
-COLUMNS: tuple[Column, ...] = (
-    VALUE,
-    BY,
-    TOTAL,
-    RIGHT,
-    ("items", "blind rule"),
-    ("items", "salience rule"),
-    ("items", "blank picture"),
-    ("items", "other pictures"),
-    ("items", "ties"),
-    ("items", "detectable"),
-    ("pairs", "number"),
-    ("pairs", "both right % [95 %]"),
-    ("pairs", "blind rule"),
-    ("pairs", "salience rule"),
-    ("pairs", "same sentence %"),
-    ("pairs", "decisive %"),
-)
-Row = dict[Column, Cell]
-"""A row by column; cells that are not there are empty. A column that is empty in all rows is not shown."""
-COINS = 50.0  # percent of items right by chance
 NOTES = (
     "Shares are of what was scored.",
     "Right: true sentences score above false ones; a tie is wrong. Tossing coins: 50 % of items, 25 % of pairs.",
@@ -84,59 +39,23 @@ OF_MODELS = (
     "Bold: the best model on these items, if its interval lies above chance and above every blind and salience rule. "
     "By chance alone, one row in forty is bold.",
 )
+OF_COMPARISONS = (
+    "Pairs: both items right. Only first, only second: clusters of which this model has more right; where pictures "
+    "and pairs cross, pairs or items that only this model has right.",
+    "p: two-sided exact McNemar test over clusters; where pictures and pairs cross, McNemar's test with the "
+    "two-way cluster-robust variance. Holm: adjusted for the number of comparisons in this table. Differ: "
+    "adjusted p below 0.01, and an interval without 0.",
+)
+BINDING = "The same pairs, with pictures cropped to the sentence's objects and with whole ones: the cost of binding."
 
 
-def _rows(group: Group, keep: Sequence[tuple[str, str]]) -> Iterator[Row]:
-    """The rows of all models, grouped by value."""
-    rules = {"blind rule": group.blind_rules, "salience rule": group.salience_rules}
-    for by, value in keep:
-        best = {(of, rule): _best(lines, by, value, metric) for rule, lines in rules.items()
-                for of, metric in (("items", "single"), ("pairs", "pair_accuracy"))}  # fmt: skip
-        (blind, _), (salient, _) = (best["items", rule] for rule in rules)
-        level = max(blind or 0.0, salient or 0.0, COINS)
-        chosen = list(_lines_of(group.models, by, value))
-        highest = max((line.single or 0.0 for _, line in chosen), default=0.0)
-        for label, line in chosen:
-            above = blind is not None and line.single_low is not None and line.single_low > level
-            row = _row(line, label, bold=above and line.single == highest)
-            row |= {column: Cell(text) for column, (_, text) in best.items()}
-            for name, baseline in OTHERS.items():
-                accuracy = number(group.with_other_pictures(baseline, label), by, value, "single")
-                row["items", name] = Cell(_text(accuracy))
-            yield row
+def _text(value: float | None, digits: int = 1) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
 
 
-def _baseline_rows(group: Group, keep: Sequence[tuple[str, str]]) -> Iterator[Row]:
-    return (_row(line, label) for key in keep for label, line in _lines_of(group.baselines, *key))
-
-
-def _lines_of(series: Mapping[str, Iterable[MetricRow]], by: str, value: str) -> Iterator[tuple[str, MetricRow]]:
-    """The lines of a group of items, each with its label."""
-    return ((label, one) for label, lines in series.items() for one in lines if (one.by, one.value) == (by, value))
-
-
-def _row(line: MetricRow, label: str, bold: bool = False) -> Row:
-    """The row of a line, without the columns of baselines."""
-    parts = (line.total, line.scored, line.missing, line.unreadable, line.failed)
-    return {
-        VALUE: Cell(value_text(line)),
-        BY: Cell(label),
-        TOTAL: Cell(" + ".join(f"{n:,}" for n in parts).replace(" + ", " = ", 1)),
-        RIGHT: Cell(interval_text(line.single, line.single_low, line.single_high), line.single, bold=bold),
-        ("items", "ties"): Cell(f"{line.ties:,}"),
-        ("items", "detectable"): Cell(_text(line.detectable)),
-        ("pairs", "number"): Cell(f"{line.pairs:,}" if line.pairs else ""),
-        ("pairs", "both right % [95 %]"): Cell(interval_text(line.pair_accuracy, line.pair_low, line.pair_high)),
-        ("pairs", "same sentence %"): Cell(_text(line.same)),
-        ("pairs", "decisive %"): Cell(_text(line.decisive)),
-    }
-
-
-def _table(name: str, title: str, rows: Sequence[Row], data: pd.DataFrame, notes: Iterable[str]) -> Table:
-    shown = (VALUE, BY, TOTAL, RIGHT)
-    used = [c for c in COLUMNS if c in shown or any(row.get(c, Cell()).text for row in rows)]
-    cells = tuple(tuple(row.get(column, Cell()) for column in used) for row in rows)
-    return Table(name, title, tuple(used), cells, data, tuple(notes))
+def interval_text(value: float | None, low: float | None, high: float | None) -> str:
+    """Such as `67.3 [64.1, 70.2]`; empty for None, and without the interval where a result has none."""
+    return _text(value) if value is None or low is None else f"{_text(value)} [{_text(low)}, {_text(high)}]"
 
 
 def value_text(line: MetricRow) -> str:
@@ -146,28 +65,104 @@ def value_text(line: MetricRow) -> str:
     return f"{'' if plain else f'{line.by}: '}{line.value}{mixed}"
 
 
-def _best(rules: Mapping[str, Iterable[MetricRow]], by: str, value: str, metric: str) -> tuple[float | None, str]:
-    """The best value of some rules, and this as text, with the rule's name if it is the only best one."""
-    values = {rule: reached for rule, lines in rules.items()
-             if (reached := number(lines, by, value, metric)) is not None}  # fmt: skip
+Column = tuple[str, str]
+VALUE, BY, TOTAL, RIGHT = ("", "items"), ("", "answered by"), ("", COVERAGE), ("items", "right % [95 %]")
+BASELINES = ("blind rule", "salience rule", *OTHERS)
+PAIRS_RIGHT, ALONE = ("pairs", "both right % [95 %]"), ("each sentence alone", "right % [95 %]")
+METRICS: dict[Column, Callable[[MetricRow], str]] = {
+    VALUE: value_text,
+    TOTAL: lambda line: (
+        f"{line.total:,} = " + " + ".join(f"{n:,}" for n in (line.scored, line.missing, line.unreadable, line.failed))
+    ),
+    RIGHT: lambda line: interval_text(line.single, line.single_low, line.single_high),
+    **{("items", name): lambda line: "" for name in BASELINES},
+    ("items", "ties"): lambda line: f"{line.ties:,}",
+    ("items", "detectable"): lambda line: _text(line.detectable),
+    ("pairs", "number"): lambda line: f"{line.pairs:,}" if line.pairs else "",
+    PAIRS_RIGHT: lambda line: interval_text(line.pair_accuracy, line.pair_low, line.pair_high),
+    **{("pairs", name): lambda line: "" for name in BASELINES[:2]},
+    ("pairs", "same sentence %"): lambda line: _text(line.same),
+    ("pairs", "decisive %"): lambda line: _text(line.decisive),
+    ("", "scored"): lambda line: f"{line.scored:,}",
+    ("as released", "right %"): lambda line: _text(line.published),
+    ALONE: lambda line: interval_text(line.itm_accuracy, line.itm_low, line.itm_high),
+    ("each sentence alone", "precision %"): lambda line: _text(line.itm_precision),
+    ("each sentence alone", "recall %"): lambda line: _text(line.itm_recall),
+    ("each sentence alone", "F1 %"): lambda line: _text(line.itm_f1),
+}
+"""All columns of metrics, and their texts. Those of baselines depend on the group."""
+MAIN, LAST = list(METRICS)[:-6], list(METRICS)[-6:]
+Row = dict[Column, Cell]
+Keys = Sequence[tuple[str, str]]
+"""`by` and `value` of groups of items."""
+
+
+def _rows(group: Group, series: Series, keep: Keys) -> list[Row]:
+    """A row of all columns for each group of items and each model or rule, the group's first."""
+    return [
+        {VALUE: Cell(value_text(line)), BY: Cell(label)} | {c: Cell(text(line)) for c, text in METRICS.items()}
+        | (_beside(group, label, line) if series is group.models else {})
+        for by, value in keep
+        for label, lines in series.items()
+        for line in lines
+        if (line.by, line.value) == (by, value)
+    ]  # fmt: skip
+
+
+def _beside(group: Group, label: str, line: MetricRow) -> Row:
+    """The columns of baselines of a model, and its accuracy, bold if it is the best and above them."""
+    row: Row = {}
+    level = COINS
+    for kind, rules in group.rules.items():
+        for of, metric in (("items", "single"), ("pairs", "pair_accuracy")):
+            row[of, kind] = Cell(_best(rules, line, metric))
+        level = max([level, *values_of(rules, line.by, line.value, "single").values()])
+    for name, baseline in OTHERS.items():
+        shown = {label: group.with_other_pictures(baseline, label)}
+        row["items", name] = Cell(_text(values_of(shown, line.by, line.value, "single").get(label)))
+    best = max(values_of(group.models, line.by, line.value, "single").values(), default=0.0)
+    blind = values_of(group.rules["blind rule"], line.by, line.value, "single")
+    bold = bool(blind) and line.single_low is not None and line.single_low > level and line.single == best
+    return row | {RIGHT: Cell(METRICS[RIGHT](line), line.single, bold=bold)}
+
+
+def _best(rules: Series, line: MetricRow, metric: str) -> str:
+    """The best value of some rules, with the rule's name if it is the only best one."""
+    values = values_of(rules, line.by, line.value, metric)
     best = max(values.values(), default=None)
     names = [rule for rule, reached in values.items() if reached == best]
-    return best, f"{_text(best)}{f' {names[0]}' if len(names) == 1 < len(values) else ''}"
+    return f"{_text(best)}{f' {names[0]}' if len(names) == 1 < len(values) else ''}"
+
+
+def _frame(series: Series, keep: Keys) -> pd.DataFrame:
+    """All metrics of the rows in `keep`."""
+    rows = [{"answered_by": label, **asdict(line)}
+            for label, lines in series.items() for line in lines if (line.by, line.value) in keep]  # fmt: skip
+    return pd.DataFrame(rows, columns=["answered_by", *(one.name for one in fields(MetricRow))])
+
+
+def _table(
+    name: str, title: str, rows: Sequence[Row], columns: Iterable[Column], data: pd.DataFrame, notes: Iterable[str]
+) -> Table | None:
+    """A table of rows, without columns that are empty in all of them; None without rows."""
+    used = [c for c in columns if c in (VALUE, BY, TOTAL, RIGHT) or any(row[c].text for row in rows)]
+    cells = tuple(tuple(row[column] for column in used) for row in rows)
+    return Table(name, title, tuple(used), cells, data, tuple(notes)) if rows else None
+
+
+SHOWN = (VALUE, BY, *(column for column in MAIN if column != VALUE))
 
 
 def overview(groups: Sequence[Group]) -> Table | None:
     """All models (baselines of a corpus without any) on all items of each corpus; None without results."""
     keep = [("all", MICRO)]
-    rows = [
-        row | {VALUE: Cell(group.title)}
-        for group in groups
-        for row in (_rows(group, keep) if group.models else _baseline_rows(group, keep))
-    ]
+    rows = [row | {VALUE: Cell(group.title)}
+            for group in groups for row in _rows(group, group.series, keep)]  # fmt: skip
     if not rows:
         return None
     data = pd.concat([_frame(group.series, keep).assign(corpus=group.title) for group in groups])
-    table = _table("scores", "Items and pairs right, of all items", rows, data, (*NOTES, *OF_MODELS))
-    return replace(table, columns=(("", "corpus"), *table.columns[1:]))
+    table = _table("scores", "Items and pairs right, of all items", rows, SHOWN, data, (*NOTES, *OF_MODELS))
+    return table and replace(table, columns=(("", "corpus"), *table.columns[1:]))
 
 
 def tables(group: Group) -> list[Table]:
@@ -177,122 +172,92 @@ def tables(group: Group) -> list[Table]:
     detail = [(by, value) for by, value in group.keys if by not in ("all", group.by)]
     corpus = [f"Flagged: {flag}." for flag in group.flags]
     corpus += [f"Corpus: {note.removesuffix('.')}." for note in group.results[0].corpus["notes"]]
+    meanings = [f"{rule}: {RULES[rule]}{' (a blind rule)' * (rule in group.blind)}"
+                for rule in group.baselines if rule in RULES]  # fmt: skip
+    of_rules = (*NOTES, *([f"{'; '.join(meanings)}."] if meanings else []), *corpus)
 
-    def table(kind: str, title: str, rows: Iterator[Row], data: pd.DataFrame, notes: Iterable[str]) -> Table | None:
-        found = list(rows)
-        return _table(f"{group.slug}-{kind}", f"{group.title}: {title}", found, data, notes) if found else None
+    def table(kind: str, title: str, series: Series, keep: Keys, data: Keys, notes: Sequence[str]) -> Table | None:
+        name, rows = f"{group.slug}-{kind}", _rows(group, series, keep)
+        return _table(name, f"{group.title}: {title}", rows, SHOWN, _frame(series, data), notes)
 
-    notes, about_rules = (*NOTES, *OF_MODELS, *corpus), (*NOTES, *_meanings(group), *corpus)
-    by_source = "accuracy by source, grade and other labels"
-    baselines = "baselines, without a model or without the right picture"
-    result = [
-        table("accuracy", "accuracy", _rows(group, main), _frame(group.models, main), notes),
+    notes, models = (*NOTES, *OF_MODELS, *corpus), group.models
+    what = "baselines, without a model or without the right picture"
+    made = [
+        table("accuracy", "accuracy", models, main, main, notes),
         _matching(group, main),
         _comparison(group, group.comparisons, "compared", "models compared", "Each two models on what both scored."),
         _comparison(group, group.cropped, "binding", "cropped pictures against whole ones", BINDING),
         _averages(group),
-        table("details", by_source, _rows(group, detail), _frame(group.models, detail), notes),
-        table("floors", baselines, _baseline_rows(group, main), _frame(group.baselines, group.keys), about_rules),
+        table("details", "accuracy by source, grade and other labels", models, detail, detail, notes),
+        table("floors", what, group.baselines, main, group.keys, of_rules),
     ]
-    return [one for one in result if one]
-
-
-def _meanings(group: Group) -> list[str]:
-    """Descriptions of the rules."""
-    from analysis.probe.report.baselines import RULES
-
-    lines = [
-        f"{rule}: {RULES[rule]}{' (a blind rule)' * (rule in group.blind)}" for rule in group.baselines if rule in RULES
-    ]
-    return [f"{'; '.join(lines)}."] if lines else []
-
-
-BINDING = "The same pairs, with pictures cropped to the sentence's objects and with whole ones: the cost of binding."
+    return [one for one in made if one]
 
 
 def _averages(group: Group) -> Table | None:
     """The averages of item accuracies in VL-CheckList's paper."""
-    models = zip(group.models, (result for result in group.results if result.model), strict=True)
-    averages = [(label, one) for label, result in models for one in result.averages]
-    rows = tuple(
-        (Cell(label), Cell(one["name"]), Cell(one["rule"]), Cell(_text(one["value"], 2)))
-        for label, one in averages
-        if one["value"] is not None
-    )
+    averages = [(label, one) for label, result in group.model_results.items() for one in result.averages]
+    rows = tuple((Cell(label), Cell(one.name), Cell(one.rule), Cell(_text(one.value, 2)))
+                 for label, one in averages if one.value is not None)  # fmt: skip
     if not rows:
         return None
     notes = ["An axis with several sources: the mean over datasets of the mean over the sources of each."]
     if group.by != "axis":
         notes.append("These averages mix grades of negatives, which the paper does not have.")
-    if without := dict.fromkeys(one["name"] for _, one in averages if one["value"] is None):
+    if without := dict.fromkeys(one.name for _, one in averages if one.value is None):
         notes.append(f"Without a number, as axes are missing (listed in the CSV): {'; '.join(without)}.")
     columns = (("", "answered by"), ("", "average"), ("", "rule"), ("", "right %"))
-    data = pd.DataFrame([{"answered_by": label, **one} for label, one in averages])
+    data = pd.DataFrame(
+        [{"answered_by": label, **asdict(one), "lacking": list(one.lacking)} for label, one in averages]
+    )
     title = f"{group.title}: averages of the VL-CheckList paper"
     return Table(f"{group.slug}-averages", title, columns, rows, data, tuple(notes))
 
 
-def _matching(group: Group, keep: Sequence[tuple[str, str]]) -> Table | None:
+def _matching(group: Group, keep: Keys) -> Table | None:
     """ITM, if a model has a threshold, and the released code's counts, if they differ from ours."""
-    found = [one for by, value in keep if value != MACRO for one in _lines_of(group.models, by, value)]
-    alone = any(line.itm_accuracy is not None for _, line in found)
-    released = any(line.published != line.single for _, line in found)
-    if not alone and not released:
+    keep = [(by, value) for by, value in keep if value != MACRO]
+    lines = [line for of in group.models.values() for line in of if (line.by, line.value) in keep]
+    kinds = {  # whether it is shown, by what it is
+        "as the released code counts": any(line.published != line.single for line in lines),
+        "each sentence alone (ITM)": any(line.itm_accuracy is not None for line in lines),
+    }
+    released, alone = kinds.values()
+    if not released and not alone:
         return None
-    columns = [("", "items"), ("", "answered by"), ("", "scored")]
-    columns += [("as released", "right %")] * released
-    metrics = ("right % [95 %]", "precision %", "recall %", "F1 %")
-    columns += [("each sentence alone", what) for what in metrics] * alone
-    rows = []
-    for label, line in found:
-        texts = [value_text(line), label, f"{line.scored:,}", *([_text(line.published)] * released)]
-        if alone:
-            texts.append(interval_text(line.itm_accuracy, line.itm_low, line.itm_high))
-            texts += map(_text, (line.itm_precision, line.itm_recall, line.itm_f1))
-        rows.append(tuple(map(Cell, texts)))
+    columns = [VALUE, BY, LAST[0], *[LAST[1]] * released, *LAST[2:] * alone]
     notes = ["As released: the first true sentence scores above the first false one, by any margin."] * released
     notes += ["Each sentence alone: it matches if its score is above the model's threshold."] * alone
-    what = " and ".join(["as the released code counts"] * released + ["each sentence alone (ITM)"] * alone)
-    title = f"{group.title}: {what}"
-    data = _frame(group.models, keep)
+    data = _frame(group.models, [*keep, ("all", MACRO)])
     of_table = ["answered_by", "by", "value", "total", "scored", "published"]
     data = data[[*of_table, *(name for name in data.columns if name.startswith("itm_"))]]
-    return Table(f"{group.slug}-matching", title, tuple(columns), tuple(rows), data, tuple(notes))
+    rows = _rows(group, group.models, keep)
+    cells = tuple(tuple(row[column] for column in columns) for row in rows)
+    title = f"{group.title}: {' and '.join(kind for kind, shown in kinds.items() if shown)}"
+    return Table(f"{group.slug}-matching", title, tuple(columns), cells, data, tuple(notes))
+
+
+COMPARED: dict[str, Callable[[ModelComparison], str]] = {
+    "first": lambda one: one.first,
+    "second": lambda one: one.second,
+    "on": lambda one: f"{one.number:,} {one.of}",
+    "first %": lambda one: _text(one.first_accuracy),
+    "second %": lambda one: _text(one.second_accuracy),
+    "difference [95 %]": lambda one: f"{one.difference:+.1f} [{one.difference_low:+.1f}, {one.difference_high:+.1f}]",
+    "only first": lambda one: f"{one.first_only:,}",
+    "only second": lambda one: f"{one.second_only:,}",
+    "p": lambda one: f"{one.p_value:.2g}",
+    "p (Holm)": lambda one: f"{one.adjusted:.2g}",
+    "differ": lambda one: "yes" if one.differs else "no",
+}
 
 
 def _comparison(group: Group, compared: Sequence[ModelComparison], kind: str, title: str, note: str) -> Table | None:
     if not compared:
         return None
-    columns = tuple(
-        ("", what)
-        for what in ("first", "second", "on", "first %", "second %", "difference [95 %]", "only first", "only second",
-                     "p", "p (Holm)", "differ")
-    )  # fmt: skip
-    rows = tuple(
-        (
-            Cell(one.first),
-            Cell(one.second),
-            Cell(f"{one.number:,} {one.of}"),
-            Cell(_text(one.first_accuracy)),
-            Cell(_text(one.second_accuracy)),
-            Cell(f"{one.difference:+.1f} [{one.difference_low:+.1f}, {one.difference_high:+.1f}]"),
-            Cell(f"{one.first_only:,}"),
-            Cell(f"{one.second_only:,}"),
-            Cell(f"{one.p_value:.2g}"),
-            Cell(f"{one.adjusted:.2g}"),
-            Cell("yes" if one.differs else "no"),
-        )
-        for one in compared
-    )
-    notes = (
-        note,
-        "Pairs: both items right. Only first, only second: clusters of which this model has more right; where pictures "
-        "and pairs cross, pairs or items that only this model has right.",
-        "p: two-sided exact McNemar test over clusters; where pictures and pairs cross, McNemar's test with the "
-        "two-way cluster-robust variance. Holm: adjusted for the number of comparisons in this table. Differ: "
-        "adjusted p below 0.01, and an interval without 0.",
-    )
-    data = pd.DataFrame([asdict(one) for one in compared])
+    rows = tuple(tuple(Cell(text(one)) for text in COMPARED.values()) for one in compared)
+    columns, data = tuple(("", what) for what in COMPARED), pd.DataFrame([asdict(one) for one in compared])
+    notes = (note, *OF_COMPARISONS)
     return Table(f"{group.slug}-{kind}", f"{group.title}: {title}", columns, rows, data, notes)
 
 
@@ -302,52 +267,46 @@ def _comparison(group: Group, compared: Sequence[ModelComparison], kind: str, ti
 def terminal_summary(group: Group) -> str:
     """The main metrics of a group as text for a terminal; without models those of the baselines on all items."""
     keep = [(by, value) for by, value in group.keys if value == MICRO or (group.models and by in ("all", group.by))]
-    rule_columns = {"blind rule": group.blind_rules, "salience rule": group.salience_rules} if group.models else {}
-    rule_columns, matching = {head: rules for head, rules in rule_columns.items() if rules}, group.matching
-    heads = ["", "", "items", "right % [95 %]", *rule_columns, *(["sentences right % [95 %]"] * matching)]
-    rows = [[*heads, "pairs right % [95 %]", *rule_columns, "ties"]]
-    for by, value in keep:
-        single, pair = (
-            [_best(rules, by, value, what)[1] for rules in rule_columns.values()]
-            for what in ("single", "pair_accuracy")
-        )
-        previous = ""
-        for label, line in _lines_of(group.series, by, value):
-            items = f"{line.scored:,}" if line.scored == line.total else f"{line.scored:,} of {line.total:,}"
-            first = value_text(line)
-            alone = [interval_text(line.itm_accuracy, line.itm_low, line.itm_high)] * matching
-            right = interval_text(line.single, line.single_low, line.single_high)
-            pairs, ties = interval_text(line.pair_accuracy, line.pair_low, line.pair_high), f"{line.ties:,}"
-            rows.append(["" if first == previous else first, label, items, right, *single, *alone, pairs, *pair, ties])
-            previous = first
-    columns = [n for n in range(len(rows[0])) if n < 3 or any(row[n] for row in rows[1:])]
-    widths = {n: max(len(row[n]) for row in rows) for n in columns}
-    text_lines = ["  ".join(row[n].ljust(widths[n]) for n in columns).rstrip() for row in rows]
-    return "\n".join([group.title, *(f"  {line}" for line in warnings(group)), "", *text_lines])
+    rules = [kind for kind, of in group.rules.items() if of and group.models]
+    columns: list[Column] = [RIGHT, *(("items", kind) for kind in rules), *[ALONE] * group.matching]
+    columns += [PAIRS_RIGHT, *(("pairs", kind) for kind in rules), ("items", "ties")]
+    heads = {RIGHT: "right % [95 %]", ALONE: "sentences right % [95 %]", PAIRS_RIGHT: "pairs right % [95 %]"}
+    lines = [["", "", "items", *(heads.get(column, column[1]) for column in columns)]]
+    previous = ""
+    for row in _rows(group, group.series, keep):
+        name, coverage = row[VALUE].text, row[TOTAL].text
+        total, scored = coverage.split()[0], row["", "scored"].text
+        first, items = "" if name == previous else name, scored if scored == total else f"{scored} of {total}"
+        lines.append([first, row[BY].text, items, *(row[column].text for column in columns)])
+        previous = name
+    used = [n for n in range(len(lines[0])) if n < 3 or any(line[n] for line in lines[1:])]
+    widths = {n: max(len(line[n]) for line in lines) for n in used}
+    text = ["  ".join(line[n].ljust(widths[n]) for n in used).rstrip() for line in lines]
+    return "\n".join([group.title, *(f"  {line}" for line in warnings(group)), "", *text])
 
 
 def warnings(group: Group) -> list[str]:
     """Caveats of a group: items that were not scored, axes that a blind rule solves, notes of the corpus."""
     lines = [f"FLAGGED as solvable without looking: {flag}" for flag in group.flags]
     lines += [f"Flagged is where {FLAG}."] if group.flags else []
-    models = [one for one in group.results if one.model]
-    for label, result in zip(group.models, models, strict=True):
-        if (all_items := result.coverage) and all_items.scored < all_items.total:
-            why = f"; the first is {result.unscored}" if result.unscored else ""
-            lines.append(f"{label}: {all_items.coverage}{why}")
-    for label, result in zip(group.models, models, strict=True):
+    coverages = {label: row for label, result in group.model_results.items() if (row := result.coverage)}
+    for label, row in coverages.items():
+        if row.scored < row.total:
+            unscored = group.model_results[label].unscored
+            lines.append(f"{label}: {row.coverage}{f'; the first is {unscored}' if unscored else ''}")
+    for label, result in group.model_results.items():
         if (share := result.yes_or_no) is not None:
             lines.append(f"{label}: p(yes) + p(no) is {share:.3f} on average{RARE * (share < SMALL)}")
-    if len({result.coverage.scored for result in group.results if result.model and result.coverage}) > 1:
+    if len({row.scored for row in coverages.values()}) > 1:
         lines.append(
             "The models did not all score the same items, so their numbers are of different items. Comparisons use the "
             "items that both models scored."
         )
-    if any(line.mixed for found in group.series.values() for line in found):
+    every = [line for of in group.series.values() for line in of]
+    if any(line.mixed for line in every):
         lines.append("Rows and averages that mix grades of negatives are marked; compare grades one by one.")
-    every = [line for found in group.series.values() for line in found if line.value == MICRO]
-    if all_items := max(every, key=lambda line: line.largest, default=None):
-        lines += _rough(all_items)
+    if micro := max((line for line in every if line.value == MICRO), key=lambda line: line.largest, default=None):
+        lines += _rough(micro)
     return [*lines, *group.results[0].corpus["notes"]]
 
 

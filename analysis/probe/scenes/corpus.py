@@ -3,12 +3,13 @@
 A folder holds images/, the files that the published corpora have (a checklist: corpus/v1/<TYPE>/<name>.yaml and
 data/<TYPE>/<name>.json; predicates and nouns: eval_set.json, and crops beside their pictures), items.jsonl with ids,
 pairs, objects, logical forms and grades, and manifest.json. An unfinished folder also has `.travlr`; the same command
-continues it.
+writes it anew.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -22,8 +23,8 @@ from analysis.probe.corpora.items import KINDS, Corpus
 from analysis.probe.folders import is_begun, put_files, read_object
 from analysis.probe.scenes import drawing, records
 from analysis.probe.scenes.drawing import CANVAS, CELL
-from analysis.probe.scenes.records import IMAGES
-from analysis.probe.scenes.scene_pairs import FORMAT_VERSION, PAIR_KINDS, PairKind
+from analysis.probe.scenes.records import IMAGES, SceneRecord
+from analysis.probe.scenes.scene_pairs import FORMAT_VERSION, PAIR_KINDS, PairKind, PairMember
 from travlr import files
 from travlr.cli import Log
 from travlr.files import WORK, put_file, regular
@@ -33,7 +34,7 @@ T = TypeVar("T")
 COUNTS = {"checklist": 3600, "predicate_noun": 2584}  # records by default
 MIN_COUNT = {"checklist": 144, "predicate_noun": 6}
 MAX_COUNT = 1_000_000
-CHUNK_PAIRS = 64  # pairs per chunk
+CHUNK_PAIRS = 64  # pairs that a process makes at a time
 SINGLE_PROCESS_RECORDS = 1000  # records; for fewer, further processes do not pay off
 MANIFEST, ITEMS, CONFIG = "manifest.json", "items.jsonl", f"{WORK}/job.json"
 NOTES = {
@@ -97,21 +98,20 @@ def build(
     workers: int = 0,
     log: Log = print,
 ) -> Corpus:
-    """Build a corpus in a folder, or what is missing of it. The same seed gives the same bytes.
+    """Build a corpus in a folder, unless it is there already. The same seed gives the same bytes.
 
     workers: processes, 0 for one per core. Raises `ValueError` for a wrong setting, and for a folder that holds
     other files or is being written by another process.
     """
     config = ScenesConfig(kind, seed, COUNTS.get(kind, 0) if count is None else count)
     place = Path(folder)
-    _check(place, config)
+    is_begun(place, (MANIFEST, CONFIG), config.fingerprint, "probe corpus")
     if (place / WORK).exists() or not _is_whole(place):
         with files.locked(place):
-            _check(place, config)
+            is_begun(place, (MANIFEST, CONFIG), config.fingerprint, "probe corpus")
             if not _is_whole(place):
                 put_file(place, CONFIG, [_text(config.fingerprint)])
-                _make(place, config, workers, log)
-                _finish(place, config)
+                _write_corpus(place, config, workers, log)
             files.close(place)
     return read(place)
 
@@ -120,118 +120,55 @@ def _text(value: Any) -> bytes:
     return json.dumps(value, indent=1).encode() + b"\n"
 
 
-def _check(folder: Path, config: ScenesConfig) -> None:
-    """Raise `ValueError` where the folder holds something else than this corpus."""
-    is_begun(folder, (MANIFEST, CONFIG), config.fingerprint, "probe corpus")
-
-
 # Building ------------------------------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class CorpusPart:
-    """A range of pairs of one kind. unit: the kind's index. first: number of records of other kinds before it in the
-    file."""
-
-    number: int
-    unit: int
-    first: int
-    start: int
-    stop: int
-
-    @property
-    def record(self) -> str:
-        return f"{WORK}/parts/{self.number:06d}.jsonl"
+Chunk = tuple[int, int, int]
+"""A kind of pairs, the number of records of other kinds before it in its file, and the first of `CHUNK_PAIRS` pairs."""
 
 
-def _parts(config: ScenesConfig) -> list[CorpusPart]:
-    parts: list[CorpusPart] = []
-    first = 0
-    for number, (_, pairs) in enumerate(config.pairs()):
-        for start in range(0, pairs, CHUNK_PAIRS):
-            parts.append(CorpusPart(len(parts), number, first, start, min(start + CHUNK_PAIRS, pairs)))
-        first += 2 * pairs * (config.kind == "predicate_noun")  # whose units share one file
-    return parts
+def _chunks(config: ScenesConfig) -> list[Chunk]:
+    chunks: list[Chunk] = []
+    before = 0
+    for unit, (_, pairs) in enumerate(config.pairs()):
+        chunks += [(unit, before, start) for start in range(0, pairs, CHUNK_PAIRS)]
+        before += 2 * pairs * (config.kind == "predicate_noun")  # whose kinds share one file
+    return chunks
 
 
-@dataclass(frozen=True)
-class ChunkWriter:
-    """Writes the pictures of a chunk and, last, its lines of `items.jsonl`, which mark it as finished."""
-
-    folder: Path
-    config: ScenesConfig
-
-    def __call__(self, part: CorpusPart) -> int:
-        unit = PAIR_KINDS[self.config.kind][part.unit]
-        lines = []
-        for index in range(part.start, part.stop):
-            pair = unit.pair(self.config.seed, index)
-            for which in (0, 1):
-                line, pictures = records.describe(unit, pair, part.first + 2 * index + which)
-                for name, data in pictures.items():
-                    if index == part.start:
-                        (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-                    put_file(self.folder, name, [data], sync=False)
-                hashes = {name: hashlib.sha256(data).hexdigest() for name, data in pictures.items()}
-                lines.append(json.dumps({**line, "sha256": hashes}) + "\n")
-        put_file(self.folder, part.record, [line.encode() for line in lines])
-        return len(lines)
+def _write_chunk(folder: Path, config: ScenesConfig, chunk: Chunk) -> list[SceneRecord]:
+    """Write the pictures of a chunk. Returns its records."""
+    number, before, start = chunk
+    unit, pairs = config.pairs()[number]
+    made = []
+    for index in range(start, min(start + CHUNK_PAIRS, pairs)):
+        pair = unit.pair(config.seed, index)
+        for which in (0, 1):
+            record, pictures = records.describe(unit, pair, before + 2 * index + which)
+            for name, data in pictures.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                put_file(folder, name, [data], sync=False)
+            made.append({**record, "sha256": {name: _digest(data) for name, data in pictures.items()}})
+    return made
 
 
-def _make(folder: Path, config: ScenesConfig, workers: int, log: Log) -> None:
-    parts = _parts(config)
-    (folder / WORK / "parts").mkdir(parents=True, exist_ok=True)
-    missing = [part for part in parts if not _is_made(folder, part)]
-    if len(missing) < len(parts):
-        log(f"{folder}: {len(parts) - len(missing)} of {len(parts)} parts are there; continuing with the others")
-    total = 2 * sum(part.stop - part.start for part in missing)
-    workers = 1 if workers == 0 and total <= SINGLE_PROCESS_RECORDS else workers
-    with (
-        Progress(total, log, "records") as progress,
-        contextlib.closing(run(ChunkWriter(folder, config), missing, workers)) as results,
-    ):
-        for _, lines in results:
-            progress.advance(lines)
-
-
-def _is_made(folder: Path, part: CorpusPart) -> bool:
-    try:
-        lines = _lines(folder / part.record)
-    except (OSError, ValueError):
-        return False
-    return len(lines) == 2 * (part.stop - part.start) and _has_pictures(folder, lines)
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    with open(regular(path), encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
-
-
-def _has_pictures(folder: Path, lines: Sequence[dict[str, Any]]) -> bool:
-    """Whether all pictures exist, with the right contents."""
-    for line in lines:
-        for name, digest in line["sha256"].items():
-            try:
-                if hashlib.sha256(regular(folder / name).read_bytes()).hexdigest() != digest:
-                    return False
-            except OSError:
-                return False
-    return True
-
-
-# Finishing -----------------------------------------------------------------------------------------------------------
-
-
-def _finish(folder: Path, config: ScenesConfig) -> None:
-    """Write the files with all records and, last, the manifest."""
+def _write_corpus(folder: Path, config: ScenesConfig, workers: int, log: Log) -> None:
+    """Write the pictures, then the files with all records and, last, the manifest."""
     from travlr.formats.manifest import versions  # pyarrow is slow to import, and workers do not need it
 
-    lines = [line for part in _parts(config) for line in _lines(folder / part.record)]
-    written = {ITEMS: b"".join(json.dumps(line).encode() + b"\n" for line in lines)}
-    written |= records.published(lines)
+    workers = 1 if workers == 0 and config.count <= SINGLE_PROCESS_RECORDS else workers
+    made: dict[Chunk, list[SceneRecord]] = {}
+    work = functools.partial(_write_chunk, folder, config)
+    with (
+        Progress(config.count, log, "records") as progress,
+        contextlib.closing(run(work, _chunks(config), workers)) as results,
+    ):
+        for chunk, of_chunk in results:
+            made[chunk] = of_chunk
+            progress.advance(len(of_chunk))
+    lines = json.loads(json.dumps([record for chunk in sorted(made) for record in made[chunk]]))  # as they are read
+    written = {ITEMS: b"".join(json.dumps(line).encode() + b"\n" for line in lines), **records.published(lines)}
     put_files(folder, written)
     corpus = _corpus(folder, config.kind, lines)
-    pictures = hashlib.sha256("".join(d for line in lines for d in line["sha256"].values()).encode())
     counts = Counter((item.axis, item.source) for item in corpus.items)
     manifest = {
         **config.fingerprint,
@@ -242,11 +179,15 @@ def _finish(folder: Path, config: ScenesConfig) -> None:
         "counts": {f"{axis}/{source}" if source else axis: number for (axis, source), number in counts.items()},
         "notes": NOTES[config.kind],
         "digest": corpus.digest,
-        "pictures": pictures.hexdigest(),
-        "files": {name: hashlib.sha256(data).hexdigest() for name, data in sorted(written.items())},
+        "pictures": _digest("".join(d for line in lines for d in line["sha256"].values()).encode()),
+        "files": {name: _digest(data) for name, data in sorted(written.items())},
         "versions": versions(),
     }
     put_file(folder, MANIFEST, [_text(manifest)])
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 # Reading -------------------------------------------------------------------------------------------------------------
@@ -257,12 +198,17 @@ def _is_whole(folder: Path) -> bool:
     if not (folder / MANIFEST).is_file():
         return False
     try:
-        for name, digest in read_object(folder / MANIFEST)["files"].items():
-            if hashlib.sha256(regular(folder / name).read_bytes()).hexdigest() != digest:
-                return False
-        return _has_pictures(folder, _lines(folder / ITEMS))
+        digests = dict(read_object(folder / MANIFEST)["files"])
+        for line in _lines(folder):
+            digests |= line["sha256"]
+        return all(_digest(regular(folder / name).read_bytes()) == digest for name, digest in digests.items())
     except (OSError, KeyError, ValueError):
         return False
+
+
+def _lines(folder: Path) -> list[SceneRecord]:
+    with open(regular(folder / ITEMS), encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
 
 
 def read(folder: str | os.PathLike[str]) -> Corpus:
@@ -276,21 +222,21 @@ def read(folder: str | os.PathLike[str]) -> Corpus:
     return _from_lines(place, lambda lines: _corpus(place, manifest["kind"], lines))
 
 
-def _from_lines(folder: Path, make: Callable[[list[dict[str, Any]]], T]) -> T:
+def _from_lines(folder: Path, make: Callable[[list[SceneRecord]], T]) -> T:
     """Apply `make` to the lines of a corpus. Raises `ValueError` where they are missing or damaged."""
     try:
-        return make(_lines(folder / ITEMS))
+        return make(_lines(folder))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{folder / ITEMS}: missing or damaged; build the corpus again to mend it") from None
 
 
-def _corpus(folder: Path, kind: str, lines: Sequence[dict[str, Any]]) -> Corpus:
+def _corpus(folder: Path, kind: str, lines: Sequence[SceneRecord]) -> Corpus:
     """The corpus of `checklist.read_corpus` and `predicate_noun.read_set`, with more labels."""
     pictures = folder if kind == "checklist" else folder / IMAGES
     return Corpus("scenes", kind, tuple(map(records.item_of, lines)), pictures, NOTES[kind])
 
 
-def truths(corpus: Corpus) -> dict[str, records.SceneTruth]:
+def truths(corpus: Corpus) -> dict[str, PairMember]:
     """Ground truth by item, for corpora from scenes; empty for others. Raises `ValueError` for a damaged file."""
     if corpus.pictures is None:
         return {}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields, replace
 from typing import Any
 
-from analysis.probe.corpora import checklist
+from analysis.probe.corpora import checklist, predicate_noun
 from analysis.probe.corpora.items import Item
 from analysis.probe.scenes import drawing
 from analysis.probe.scenes.drawing import CANVAS, PlacedObject
@@ -63,33 +63,18 @@ def _triplet(unit: PairKind, pair: ScenePair, number: int, picture: Any) -> tupl
         "sentence_target_alt": side.positive.sentence(1),
         "sentence_distractor_alt": side.negative.sentence(1),
     }
-    labels = {key: str(record[key]) for key in ("subject", "predicate", "object", "word_target", "word_distractor")}
-    labels |= {"template": "normal", "cropped": "false", "split": "synthetic", "grade": unit.grade, **pair.labels}
-    item = Item(
-        id=str(number),
-        image=str(record["img_filename"]),
-        positives=(side.positive.sentence(0),),
-        negatives=(side.negative.sentence(0),),
-        axis=unit.axis,
-        pair=str(number // 2),
-        labels=labels,
-    )
-    pictures = {
-        f"{IMAGES}/{item.image}": drawing.as_png(picture),
-        f"{IMAGES}/{number:06d}_rel_{number:06d}t.png": drawing.as_png(drawing.cut(picture, drawing.crop_box(target))),
-    }
+    item = predicate_noun.item_of(record, str(number // 2), "normal", cropped=False)
+    item = replace(item, labels={**item.labels, "grade": unit.grade, **pair.labels})
+    crop = drawing.cut(picture, drawing.crop_box(target))
+    cropped = predicate_noun.cropped_name(item.image, f"{number:06d}t")
+    pictures = {item.image: drawing.as_png(picture), cropped: drawing.as_png(crop)}
+    pictures = {f"{IMAGES}/{name}": data for name, data in pictures.items()}
     return {**vars(item), **_truth(side), "record": record}, pictures
 
 
 def _relationship(name: str, o: PlacedObject) -> dict[str, Any]:
-    box = [length / CANVAS for length in o.box]
-    return {
-        "id": name,
-        "Label1": o.shape.capitalize(),
-        "label": "is",
-        "Label2": o.colour.capitalize(),
-        "bounding_box": box,
-    }
+    labels = {"Label1": o.shape.capitalize(), "label": "is", "Label2": o.colour.capitalize()}
+    return {"id": name, **labels, "bounding_box": [length / CANVAS for length in o.box]}
 
 
 def _truth(side: PairMember) -> SceneRecord:
@@ -104,31 +89,21 @@ def _truth(side: PairMember) -> SceneRecord:
 # Reading -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class SceneTruth:
-    """Ground truth of an item: its scene and the logical forms of its sentences. subject: index of the target."""
-
-    scene: tuple[PlacedObject, ...]
-    positive: Statement
-    negative: Statement
-    subject: int
-
-
 def item_of(line: SceneRecord) -> Item:
     values = {name: line[name] for name in ITEM}
     return Item(**{**values, "positives": tuple(values["positives"]), "negatives": tuple(values["negatives"])})
 
 
-def truth_of(line: SceneRecord) -> SceneTruth:
+def truth_of(line: SceneRecord) -> PairMember:
+    """Ground truth of an item. Its `other` is not recorded."""
     scene = tuple(PlacedObject(*(o[name] for name in PLACED)) for o in line["objects"])
-    true, false = (
-        Statement(line[name]["says"], tuple(line[name]["args"])) for name in ("positive_form", "negative_form")
-    )
-    return SceneTruth(scene, true, false, line["subject"])
+    forms = (line[name] for name in ("positive_form", "negative_form"))
+    true, false = (Statement(form["says"], tuple(form["args"])) for form in forms)
+    return PairMember(scene, true, false, line["subject"])
 
 
 def published(lines: Sequence[SceneRecord]) -> dict[str, bytes]:
     """The files of the published corpora, by name: `eval_set.json`, or YAML and JSON for each axis and source."""
     if lines and "record" in lines[0]:
-        return {"eval_set.json": json.dumps([line["record"] for line in lines]).encode()}
+        return {predicate_noun.SET: json.dumps([line["record"] for line in lines]).encode()}
     return checklist.published([item_of(line) for line in lines], IMAGES)

@@ -1,3 +1,3 @@
-"""Models as scorers, functions (images, texts) -> scores. To read in this order: `base`, a scorer and its parts;
-`loading`, a scorer by name; `families`, the models of `transformers`, with `hub` (loading), `contrastive`, `generative`
-and `vision_cache`; `travlr_models`, our own four; `models`, those of a run; `scoring`, a scorer over a whole corpus."""
+"""Models as scorers, functions (images, texts) -> scores. To read in this order: `base`, the steps of a model;
+`loading`, a scorer by name; `contrastive` and `generative`, the models of `transformers`;
+`travlr_models`, our own four; `scoring`, a scorer over a whole corpus."""

@@ -1,16 +1,15 @@
-"""The parts of a model, and the scorers made of them."""
+"""A pretrained model as a scorer: a class whose methods are the steps from picture and text to a score."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 Tensors = dict[str, Tensor]  # each (B, ...)
 Key = TypeVar("Key")
@@ -19,47 +18,64 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64, "bf16": torch.bflo
 WORD = re.compile(r"\w(?:[\w'’-]*\w)?")
 
 
-@dataclass(frozen=True)
-class ScorerParts:
-    """A model, as the steps of a scorer. Each step maps tensors of B examples to tensors of B examples.
-
-    words: a text to its words, each with the positions of its tokens.
-    prepare: a picture to the inputs of `see`, B = 1. tokens: a text to the inputs of `read`, B = 1; raises ValueError
-    for a text that is too long for the model. see: encodes pictures alone, once each. read: encodes texts alone, once
-    each. judge: the joint outputs of `see` and `read` to scores (B,).
-    threshold: the score above which a sentence matches, None where scores only rank.
-
-    Generative models have `join` and `answer` in place of prepare, tokens, see, read and judge. join: a picture and a
-    text to a model's inputs, B = 1. answer: inputs to `score` (B,) and `yes_or_no` (B,), the probability p(yes) + p(no)
-    of the next token. prompt: the form of the question, `chat template` or `plain`.
-    """
-
-    model: nn.Module
-    words: Callable[[str], list[tuple[str, list[int]]]]
-    prepare: Callable[[Image.Image], Tensors]
-    tokens: Callable[[str], Tensors]
-    see: Callable[[Tensors], Tensors]
-    read: Callable[[Tensors], Tensors]
-    judge: Callable[[Tensors], Tensor]
-    threshold: float | None
-    join: Callable[[Image.Image, str], Tensors] | None = None
-    processor: Any = None
-    answer: Callable[[Tensors], Tensors] | None = None
-    prompt: str = ""
-
-
 class ModelScorer:
-    """A scorer made of a model's parts: pictures (N), texts (N) -> (N,) float64.
+    """Pictures (N), texts (N) -> (N,) float64. A subclass has the steps of its models; here are the most frequent ones.
 
-    Raises ValueError for a text that is too long for the model, and where the numbers of images and texts differ.
+    A picture is prepared and seen once in a call, a text is read once; `judge` scores both together. Each step maps
+    tensors of B examples to tensors of B examples. head: `itm` or `itc`. threshold: the score above which a sentence
+    matches; None where scores only rank. device, precision, batch_size: set by `loading.load`.
     """
 
-    def __init__(
-        self, name: str, parts: ScorerParts, device: torch.device, precision: torch.dtype, batch_size: int
-    ) -> None:
-        self.name, self.parts, self.threshold = name, parts, parts.threshold
-        self.device, self.precision, self.batch_size = device, precision, batch_size
-        parts.model.eval().requires_grad_(False)
+    columns: tuple[str, ...] = ("score",)  # of `outputs`
+    odds: tuple[str, ...] = ("itm",)  # heads whose score is the log-odds of a match
+    token_options: dict[str, Any] = {}
+
+    def __init__(self, name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> None:
+        self.name, self.tokenizer, self.processor, self.head = name, tokenizer, processor, head
+        self.model: Any = model.eval().requires_grad_(False)
+        self.threshold = 0.0 if head in self.odds else None
+        self.device, self.precision, self.batch_size = torch.device("cpu"), torch.float32, 64
+
+    # The steps --------------------------------------------------------------------------------------------------------
+
+    @property
+    def longest(self) -> int:
+        """The longest text, in tokens."""
+        return int(self.model.config.text_config.max_position_embeddings)
+
+    def prepare(self, image: Image.Image) -> Tensors:
+        """The inputs of `see`, B = 1."""
+        return dict(self.processor(images=image.convert("RGB"), return_tensors="pt"))
+
+    def tokens(self, text: str) -> Tensors:
+        """The inputs of `read`, B = 1. Raises ValueError for a text that is too long."""
+        encoded = self.tokenizer(text, return_tensors="pt", verbose=False, **self.token_options)
+        self.check_length(encoded["input_ids"].shape[1], text)
+        return {key: encoded[key] for key in ("input_ids", "attention_mask") if key in encoded}
+
+    def see(self, x: Tensors) -> Tensors:
+        return x
+
+    def read(self, x: Tensors) -> Tensors:
+        return x
+
+    def judge(self, both: Tensors) -> Tensor:
+        """The joint outputs of `see` and `read` to scores (B,). Here: cosines."""
+        return (both["image"] * both["text"]).sum(-1)
+
+    def answer(self, both: Tensors) -> Tensors:
+        """The same, to all `columns`."""
+        return {"score": self.judge(both)}
+
+    def words(self, text: str) -> list[tuple[str, list[int]]]:
+        """The words of a text, each with the positions of its tokens."""
+        return words_of(self.tokenizer, text)
+
+    def check_length(self, length: int, text: str) -> None:
+        if length > self.longest:
+            raise ValueError(f"model={self.name}: takes {self.longest} tokens, not the {length} of {text!r}")
+
+    # The call ---------------------------------------------------------------------------------------------------------
 
     def __call__(self, images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
         return self.outputs(images, texts)["score"]
@@ -71,23 +87,23 @@ class ModelScorer:
 
     @torch.inference_mode()
     def outputs(self, images: Sequence[Image.Image], texts: Sequence[str]) -> dict[str, np.ndarray]:
-        """`score`, and for generative models `yes_or_no`, of each picture with its text: (N,) float64."""
+        """All `columns` of each picture with its text: (N,) float64. A pair that occurs twice is scored once. Raises
+        ValueError where the numbers of images and texts differ."""
         if len(images) != len(texts):
             raise ValueError(f"{len(images)} images for {len(texts)} texts: give as many of each")
-        parts = self.parts
         pictures = {id(image): image for image in images}
         keys = [(id(image), text) for image, text in zip(images, texts, strict=True)]
-        pairs = list(dict.fromkeys(keys))
-        if parts.join is not None:
-            inputs = [parts.join(pictures[picture], text) for picture, text in pairs]
-        else:
-            texts_read = self.map_batches(parts.read, {text: parts.tokens(text) for _, text in pairs})
-            encoded = self.map_batches(parts.see, {key: parts.prepare(image) for key, image in pictures.items()})
-            inputs = [encoded[picture] | texts_read[text] for picture, text in pairs]
-        judge = parts.answer or (lambda batch: {"score": parts.judge(batch)})
-        results = self.map_batches(judge, dict(zip(pairs, inputs, strict=True)))
-        names = ("score", "yes_or_no") if parts.answer else ("score",)
-        return {name: np.array([results[key][name].double().item() for key in keys], np.float64) for name in names}
+        results = self.map_batches(self.answer, self.inputs(dict.fromkeys(keys), pictures))
+        return {name: np.array([results[key][name].double().item() for key in keys], np.float64)
+                for name in self.columns}  # fmt: skip
+
+    def inputs(
+        self, pairs: dict[tuple[int, str], None], pictures: dict[int, Image.Image]
+    ) -> dict[tuple[int, str], Tensors]:
+        """The inputs of `answer` of each pair of a picture (by its key) and a text."""
+        read = self.map_batches(self.read, {text: self.tokens(text) for _, text in pairs})
+        seen = self.map_batches(self.see, {key: self.prepare(image) for key, image in pictures.items()})
+        return {(picture, text): seen[picture] | read[text] for picture, text in pairs}
 
     def map_batches(self, step: Callable[[Tensors], Tensors], examples: dict[Key, Tensors]) -> dict[Key, Tensors]:
         """Apply a step to each example (B = 1), in batches of examples whose tensors have the same shapes."""
@@ -103,38 +119,10 @@ class ModelScorer:
                 outputs = step(inputs)
                 for row, key in enumerate(batch):
                     out[key] = {name: tensor[row : row + 1] for name, tensor in outputs.items()}
-        return {key: out[key] for key in examples}
+        return out
 
     def on_device(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.device, self.precision if tensor.is_floating_point() else None)
-
-
-class GenerativeScorer(ModelScorer):
-    """A scorer made of a generative model, which answers yes or no."""
-
-    @property
-    def prompt(self) -> str:
-        return self.parts.prompt
-
-    def with_probabilities(self, images: Sequence[Image.Image], texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Scores, and p(yes) + p(no): each (N,) float64."""
-        outputs = self.outputs(images, texts)
-        return outputs["score"], outputs["yes_or_no"]
-
-
-def check_not_spread(name: str, device_map: str | None) -> None:
-    if device_map is not None:
-        raise ValueError(
-            f"device_map={device_map}: only for generative models, which model={name} is not; leave it out"
-        )
-
-
-def unchanged(tensors: Tensors) -> Tensors:
-    return tensors
-
-
-def cosine(both: Tensors) -> Tensor:
-    return (both["image"] * both["text"]).sum(-1)
 
 
 def words_of(tokenizer: Any, text: str, special: bool = True) -> list[tuple[str, list[int]]]:

@@ -2,79 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
-from analysis.probe.scorers.base import ScorerParts, Tensors, words_of
-from analysis.probe.scorers.vision_cache import CachedTower, find_vision_towers
+from analysis.probe.scorers.base import ModelScorer, Tensors
 from train.models.hub import quiet
 from train.vlm.chat import answer_tokens, chat_inputs, chat_processor, keep_last_logits
 
 QUESTION = 'Does the sentence "{text}" describe this picture? Answer yes or no.'
-
-
 YES, NO = ("yes", "Yes", "true", "True"), ("no", "No", "false", "False")
 
 
-def generative(name: str, model: Any, folder: Path, question: str) -> ScorerParts:
+class GenerativeScorer(ModelScorer):
     """Log-odds of "yes" or "true" against "no" or "false" as the next word after the question.
 
     Every spelling of these words that is one token counts: with or without a capital and a space before it. Models with
     an encoder and a decoder (BLIP-2 with T5) start their answer in the decoder. Each picture is encoded once in a call,
     unless the inputs of the vision tower cannot be divided by picture (see `split_by_picture`; Pixtral's cannot).
-    Raises ValueError, in one line, where the processor needs torchvision (as for videos) and it is not installed.
+    prompt: the form of the question, `chat template` or `plain`. Raises ValueError, in one line, where the processor
+    needs torchvision (as for videos) and it is not installed.
     """
-    if "{text}" not in question:
-        raise ValueError(f"question={question!r}: must hold {{text}}, where the sentence goes")
-    processor = chat_processor(name, folder)
-    tokenizer = getattr(processor, "tokenizer", None)
-    if tokenizer is None:
-        raise ValueError(f"model={name}: its processor has no tokenizer")
-    yes, no = (answer_tokens(tokenizer, words) for words in (YES, NO))
-    if not yes or not no or set(yes) & set(no):
-        raise ValueError(f"model={name}: its tokenizer has no single tokens for yes and no")
-    config = getattr(model.config, "text_config", model.config)
-    longest = getattr(config, "max_position_embeddings", None)
-    begin = getattr(config, "decoder_start_token_id", None)
-    begin = config.pad_token_id if begin is None else begin
-    last = keep_last_logits(model)
-    with quiet():
-        inputs = input_function(processor)
-    towers = [CachedTower(module) for module in find_vision_towers(model)]
 
-    def join(image: Image.Image, text: str) -> Tensors:
-        for tower in towers:  # all examples of a call are joined before the first is scored
-            tower.outputs.clear()
+    columns = ("score", "yes_or_no")
+
+    def __init__(self, name: str, model: Any, folder: Path, question: str) -> None:
+        if "{text}" not in question:
+            raise ValueError(f"question={question!r}: must hold {{text}}, where the sentence goes")
+        processor = chat_processor(name, folder)
+        tokenizer = getattr(processor, "tokenizer", None)
+        if tokenizer is None:
+            raise ValueError(f"model={name}: its processor has no tokenizer")
+        super().__init__(name, model, tokenizer, processor, "itm")
+        self.question, self.last = question, keep_last_logits(model)
+        self.yes, self.no = (answer_tokens(tokenizer, words) for words in (YES, NO))
+        if not self.yes or not self.no or set(self.yes) & set(self.no):
+            raise ValueError(f"model={name}: its tokenizer has no single tokens for yes and no")
+        self.config = getattr(model.config, "text_config", model.config)
+        self.prompt = "chat template" if getattr(processor, "chat_template", None) else "plain"
         with quiet():
-            model_inputs = inputs(image.convert("RGB"), question.replace("{text}", text))
-        if longest is not None and (length := model_inputs["input_ids"].shape[1]) > longest:
-            raise ValueError(f"model={name}: takes {longest} tokens, not the {length} of picture and {text!r}")
+            self.ask = input_function(processor)
+        self.towers = [CachedTower(module) for module in find_vision_towers(model)]
+
+    @property
+    def longest(self) -> int:
+        return int(getattr(self.config, "max_position_embeddings", None) or sys.maxsize)
+
+    def inputs(
+        self, pairs: dict[tuple[int, str], None], pictures: dict[int, Image.Image]
+    ) -> dict[tuple[int, str], Tensors]:
+        for tower in self.towers:
+            tower.outputs.clear()
+        return {(picture, text): self.join(pictures[picture], text) for picture, text in pairs}
+
+    def join(self, image: Image.Image, text: str) -> Tensors:
+        """A picture and a text to the model's inputs, B = 1."""
+        with quiet():
+            found = self.ask(image.convert("RGB"), self.question.replace("{text}", text))
+        self.check_length(found["input_ids"].shape[1], text)
         # PaliGemma's processor adds labels, from which the model would compute a loss.
-        return {key: value for key, value in model_inputs.items() if isinstance(value, Tensor) and key != "labels"}
+        return {key: value for key, value in found.items() if isinstance(value, Tensor) and key != "labels"}
 
-    def answer(both: Tensors) -> Tensors:
-        first = {}
+    def answer(self, both: Tensors) -> Tensors:
+        """`score` (B,), and `yes_or_no` (B,), the probability p(yes) + p(no) of the next token."""
+        first, config = {}, self.config
         if config.is_encoder_decoder:
+            begin = getattr(config, "decoder_start_token_id", None)
+            begin = config.pad_token_id if begin is None else begin
             first["decoder_input_ids"] = torch.full_like(both["input_ids"][:, :1], begin)
-        logs = model(**both, **first, **last).logits[:, -1].float().log_softmax(-1)  # (B, V)
-        log_yes, log_no = logs[:, yes].logsumexp(-1), logs[:, no].logsumexp(-1)
-        return {"score": log_yes - log_no, "yes_or_no": torch.logaddexp(log_yes, log_no).exp()}
+        logs = self.model(**both, **first, **self.last).logits[:, -1].float().log_softmax(-1)  # (B, V)
+        yes, no = logs[:, self.yes].logsumexp(-1), logs[:, self.no].logsumexp(-1)
+        return {"score": yes - no, "yes_or_no": torch.logaddexp(yes, no).exp()}
 
-    def unused(_: Any) -> Any:
-        raise AssertionError("generative models take picture and text together")
-
-    prompt = "chat template" if getattr(processor, "chat_template", None) else "plain"
-    words = partial(words_of, tokenizer)
-    return ScorerParts(
-        model, words, unused, unused, unused, unused, unused, 0.0,
-        join=join, processor=processor, answer=answer, prompt=prompt,
-    )  # fmt: skip
+    def with_probabilities(self, images: Sequence[Image.Image], texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Scores, and p(yes) + p(no): each (N,) float64."""
+        outputs = self.outputs(images, texts)
+        return outputs["score"], outputs["yes_or_no"]
 
 
 def input_function(processor: Any) -> Callable[[Image.Image, str], Mapping[str, Any]]:
@@ -107,3 +118,94 @@ def inserts_image_token(processor: Any, token: str) -> bool:
     except ValueError:  # it requires as many image tokens as pictures
         return False
     return processor.tokenizer.convert_tokens_to_ids(token) in list(ids)
+
+
+# Vision towers, which encode each picture once in a call --------------------------------------------------------------
+
+
+def find_vision_towers(model: Any) -> list[Any]:
+    """The outermost modules of a model that take pixels and no tokens."""
+    from transformers import PreTrainedModel
+
+    found: dict[str, Any] = {}
+    for name, part in model.named_modules():
+        if name and isinstance(part, PreTrainedModel) and not any(name.startswith(f"{outer}.") for outer in found):
+            taken = inspect.signature(part.forward).parameters
+            if ("pixel_values" in taken or GRIDS in taken) and "input_ids" not in taken:
+                found[name] = part
+    return list(found.values())
+
+
+# Input (N, 3) of towers that take the patches of all pictures in one row: patches of each picture along each dimension.
+GRIDS = "grid_thw"
+PER_PICTURE = ("patch_attention_mask", "aspect_ratio_ids", "aspect_ratio_mask")  # inputs with a row for each picture
+
+
+class CachedTower:
+    """Replaces a vision tower's `forward`, so that no picture is encoded twice.
+
+    outputs: the tower's output for each picture, by the SHA-256 of the picture's inputs.
+    """
+
+    def __init__(self, tower: Any) -> None:
+        self.names = list(inspect.signature(tower.forward).parameters)
+        self.forward, self.outputs = tower.forward, dict[bytes, Any]()
+        tower.forward = self
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        options |= dict(zip(self.names, inputs, strict=False))
+        tensors = {name: options.pop(name) for name in list(options) if isinstance(options[name], Tensor)}
+        pictures = split_by_picture(tensors, self.names[0])
+        if not pictures or not all(isinstance(value, bool | int | None) for value in options.values()):
+            return self.forward(**tensors, **options)  # another input may belong to single pictures, too
+        keys = [picture_key(picture) for picture in pictures]
+        new = {key: picture for key, picture in zip(keys, pictures, strict=True) if key not in self.outputs}
+        if GRIDS in tensors:
+            self.outputs |= {key: self.forward(**picture, **options) for key, picture in new.items()}
+        elif new:
+            batch = self.forward(**concatenate(list(new.values())), **options)
+            self.outputs |= {key: select_row(batch, row) for row, key in enumerate(new)}
+        return concatenate([self.outputs[key] for key in keys])
+
+
+def split_by_picture(tensors: Tensors, pixels: str) -> list[Tensors]:
+    """The inputs of each picture; empty where an input cannot be divided among the pictures."""
+    if pixels not in tensors:
+        return []
+    if set(tensors) == {pixels, GRIDS}:
+        sizes = tensors[GRIDS].prod(-1).tolist()
+        if sum(sizes) != len(tensors[pixels]):
+            return []
+        patches = torch.split(tensors[pixels], sizes)
+        return [{pixels: some, GRIDS: grid[None]} for some, grid in zip(patches, tensors[GRIDS], strict=True)]
+    count = len(tensors[pixels])
+    if set(tensors) - {pixels, *PER_PICTURE} or any(len(tensor) != count for tensor in tensors.values()):
+        return []
+    return [select_row(tensors, row) for row in range(count)]
+
+
+def picture_key(picture: Tensors) -> bytes:
+    digest = sha256()
+    for tensor in picture.values():
+        digest.update(str(tensor.shape).encode())  # blank pictures of other shapes can have the same bytes
+        digest.update(tensor.contiguous().view(torch.uint8).cpu().numpy().data)
+    return digest.digest()
+
+
+def select_row(batch: Any, row: int) -> Any:
+    """One row of the tensors in nested dictionaries, tuples, lists and `ModelOutput`s."""
+    if isinstance(batch, Mapping):
+        return type(batch)(**{name: select_row(value, row) for name, value in batch.items()})
+    if isinstance(batch, tuple | list):
+        return type(batch)(select_row(value, row) for value in batch)
+    return batch[row : row + 1] if isinstance(batch, Tensor) else batch
+
+
+def concatenate(rows: Sequence[Any]) -> Any:
+    """Rows as one batch: the inverse of `select_row`."""
+    first = rows[0]
+    if isinstance(first, Mapping):
+        return type(first)(**{name: concatenate([row[name] for row in rows]) for name in first})
+    if isinstance(first, tuple | list):
+        return type(first)(map(concatenate, zip(*rows, strict=True)))
+    return torch.cat(list(rows)) if isinstance(first, Tensor) else first

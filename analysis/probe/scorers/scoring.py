@@ -39,6 +39,7 @@ from travlr.files import close, locked, put_file
 from travlr.workers import Progress
 
 CONFIG, ANSWERS = "config.json", "answers.jsonl"
+TEXTS = ("id", "image", "axis", "source", "pair")  # of an item
 MAX_REASON_LENGTH = 300  # characters of `Answer.why`
 
 
@@ -57,22 +58,9 @@ class ScoredItem:
         in `Answer`, for generative models only."""
         item, answer = self.item, self.answer
         margin = min(answer.positives) - max(answer.negatives) if answer.status == "scored" else None
-        values = {
-            "id": item.id,
-            "image": item.image,
-            "axis": item.axis,
-            "source": item.source,
-            "pair": item.pair,
-            "labels": dict(item.labels),
-            "positives": item.positives,
-            "negatives": item.negatives,
-            "status": answer.status,
-            "positive_scores": answer.positives,
-            "negative_scores": answer.negatives,
-            "margin": margin,
-            "why": answer.why,
-            "picture": self.picture,
-        }
+        values = {name: getattr(item, name) for name in (*TEXTS, "labels", "positives", "negatives")}
+        values |= {"status": answer.status, "positive_scores": answer.positives, "negative_scores": answer.negatives}
+        values |= {"margin": margin, "why": answer.why, "picture": self.picture}
         if answer.yes_or_no:
             values["yes_or_no"] = answer.yes_or_no
         return json.dumps(values, ensure_ascii=False, allow_nan=False).encode("utf-8", "surrogatepass") + b"\n"
@@ -179,22 +167,19 @@ def _parse(line: bytes) -> ScoredItem | None:
         values = json.loads(line.decode("utf-8", "surrogatepass"))
         positives, negatives = (tuple(map(str, values[name])) for name in ("positives", "negatives"))
         labels = {str(name): str(value) for name, value in values["labels"].items()}
-        texts = {name: str(values[name]) for name in ("id", "image", "axis", "source", "pair")}
-        scores = [tuple(map(float, values[f"{name}_scores"])) for name in ("positive", "negative")]
-        answer = Answer(
-            texts["id"], str(values["status"]), scores[0], scores[1], str(values["why"]),
-            tuple(map(float, values.get("yes_or_no", ()))),
-        )  # fmt: skip
-        picture = str(values["picture"])
+        texts = {name: str(values[name]) for name in TEXTS}
+        true, false, shares = (
+            tuple(map(float, values.get(name, ()))) for name in ("positive_scores", "negative_scores", "yes_or_no")
+        )
+        answer = Answer(texts["id"], str(values["status"]), true, false, str(values["why"]), shares)
+        record = ScoredItem(Item(positives=positives, negatives=negatives, labels=labels, **texts), answer,
+                            str(values["picture"]))  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
-    complete = [len(one) for one in scores] == [len(positives), len(negatives)]
-    whole = answer.status != "scored" or (complete and all(map(math.isfinite, (*scores[0], *scores[1]))))
-    whole &= len(answer.yes_or_no) in (0, len(positives) + len(negatives))
-    whole &= all(map(math.isfinite, answer.yes_or_no))
-    if answer.status not in STATUSES or not whole:
-        return None
-    return ScoredItem(Item(positives=positives, negatives=negatives, labels=labels, **texts), answer, picture)
+    whole = answer.status in STATUSES and len(shares) in (0, len(positives) + len(negatives))
+    if answer.status == "scored":
+        whole &= (len(true), len(false)) == (len(positives), len(negatives))
+    return record if whole and all(map(math.isfinite, (*true, *false, *shares))) else None
 
 
 @contextlib.contextmanager
@@ -237,21 +222,17 @@ def _unchanged(folder: Path | None, records: Sequence[ScoredItem]) -> list[Score
     """Records whose picture has not changed since it was scored, or is missing: `images` may now be another folder."""
     now: dict[str, str] = {}
     for path in {record.item.image for record in records if record.picture and folder}:
-        assert folder is not None
         with contextlib.suppress(Missing, Unreadable, OSError):
-            now[path] = picture_hash(folder, path)
+            now[path] = picture_hash(folder or Path(), path)
     return [record for record in records if now.get(record.item.image, record.picture) == record.picture]
 
 
 def _open(folder: Path | None, path: str) -> _OpenedPicture:
     try:
         picture = open_picture(folder, path)
-        assert folder is not None
-        return _OpenedPicture(picture, picture_hash(folder, path))
-    except Missing as error:
-        return _OpenedPicture(None, status="missing", why=str(error))
-    except (Unreadable, OSError) as error:
-        return _OpenedPicture(None, status="unreadable", why=str(error))
+        return _OpenedPicture(picture, picture_hash(folder or Path(), path))
+    except (Missing, Unreadable, OSError) as error:
+        return _OpenedPicture(None, status="missing" if isinstance(error, Missing) else "unreadable", why=str(error))
 
 
 def _answer_batches(
@@ -285,13 +266,11 @@ class _BatchScorer:
         for item in items:
             pictures.setdefault(item.image, []).append(item)
         batch: list[Item] = []
-        count = 0
         for of_picture in pictures.values():
-            sentences = len(_sentences(of_picture))
-            if batch and count + sentences > self._size:
+            if batch and len(_sentences([*batch, *of_picture])) > self._size:
                 yield batch
-                batch, count = [], 0
-            batch, count = [*batch, *of_picture], count + sentences
+                batch = []
+            batch = [*batch, *of_picture]
         if batch:
             yield batch
 
@@ -309,7 +288,6 @@ class _BatchScorer:
         return [ScoredItem(item, answers[item.id], results[item.image].hash) for item in items]
 
     def _score(self, items: Sequence[Item], pictures: Mapping[str, Image.Image]) -> dict[str, Answer]:
-        why = ""
         try:
             answers = _call(self._scorer, items, pictures)
             self._size = min(self._max_size, max(self._size, len(_sentences(items))))
@@ -317,12 +295,16 @@ class _BatchScorer:
         except (Exception, SystemExit) as error:  # a user's scorer can raise anything
             why = _reason(error)
             out_of_memory = _is_out_of_memory(error)
-        if out_of_memory:
-            _free_memory()
+        if out_of_memory:  # here, as the error's frames hold the batch
+            gc.collect()
+            if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
+                torch.cuda.empty_cache()
             self._size = min(self._size, max(1, len(_sentences(items)) // 2))
         if len(items) == 1:
             return {items[0].id: Answer(items[0].id, "failed", why=why)}
-        half = _middle(items)
+        half = len(items) // 2  # between two pictures if there are several
+        between = [n for n in range(1, len(items)) if items[n].image != items[n - 1].image]
+        half = min(between or [half], key=lambda n: abs(n - half))
         return self._score(items[:half], pictures) | self._score(items[half:], pictures)
 
 
@@ -335,48 +317,33 @@ def _call(scorer: Scorer, items: Sequence[Item], pictures: Mapping[str, Image.Im
     """The answers of one call. Raises `ValueError` unless it returns one finite score per sentence."""
     pairs = list(_sentences(items))
     images, texts = [pictures[path] for path, _ in pairs], [text for _, text in pairs]
-    if with_probabilities := getattr(scorer, "with_probabilities", None):
-        scores, shares = map(as_float64, with_probabilities(images, texts))
-    else:
-        scores, shares = as_float64(scorer(images, texts)), None
+    columns = getattr(scorer, "with_probabilities", lambda *arguments: (scorer(*arguments),))(images, texts)
+    values = [as_float64(column) for column in columns]
+    scores = values[0]
     if scores.shape != (len(pairs),):
         raise ValueError(f"returned scores {scores.shape} for {len(pairs)} sentences: needs ({len(pairs)},)")
     if (wrong := np.flatnonzero(~np.isfinite(scores))).size:
         raise ValueError(f"returned {scores[wrong[0]]} for {pairs[wrong[0]][1]!r}")
-    score_of = dict(zip(pairs, scores.tolist(), strict=True))
-    share_of = {} if shares is None else dict(zip(pairs, shares.tolist(), strict=True))
+    score_of, *share_of = [dict(zip(pairs, column.tolist(), strict=True)) for column in values]
+
+    def of(item: Item, texts: Sequence[str], column: Mapping[tuple[str, str], float]) -> tuple[float, ...]:
+        return tuple(column[item.image, text] for text in texts)
+
     return {
         item.id: Answer(
-            item.id,
-            "scored",
-            tuple(score_of[item.image, text] for text in item.positives),
-            tuple(score_of[item.image, text] for text in item.negatives),
-            yes_or_no=tuple(share_of[item.image, text] for text in (*item.positives, *item.negatives) if share_of),
+            item.id, "scored", of(item, item.positives, score_of), of(item, item.negatives, score_of),
+            yes_or_no=of(item, (*item.positives, *item.negatives), share_of[0]) if share_of else (),
         )
         for item in items
-    }
-
-
-def _middle(items: Sequence[Item]) -> int:
-    """The place to split items in half: between two pictures if there are several."""
-    between = [n for n in range(1, len(items)) if items[n].image != items[n - 1].image]
-    half = len(items) // 2
-    return min(between, key=lambda n: abs(n - half)) if between else half
+    }  # fmt: skip
 
 
 def _reason(error: BaseException) -> str:
     message = " ".join(str(error).split())
-    if isinstance(error, ValueError) and message:
-        return message[:MAX_REASON_LENGTH]
-    return f"{type(error).__name__}: {message}"[:MAX_REASON_LENGTH]
+    shown = message if isinstance(error, ValueError) and message else f"{type(error).__name__}: {message}"
+    return shown[:MAX_REASON_LENGTH]
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
     message = str(error).lower()
     return isinstance(error, MemoryError) or "out of memory" in message or "can't allocate memory" in message
-
-
-def _free_memory() -> None:
-    gc.collect()
-    if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
-        torch.cuda.empty_cache()

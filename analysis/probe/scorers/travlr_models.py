@@ -16,7 +16,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from analysis.probe.scorers.base import ScorerParts, Tensors, cosine, unchanged, words_of
+from analysis.probe.scorers.base import ModelScorer, Tensors, words_of
 from train.config import ARCHITECTURES, RegionSettings
 from train.data.inputs import Inputs
 from train.data.pixels import normalise_pixels, scale_picture
@@ -35,15 +35,10 @@ Find = Callable[[Image.Image], tuple[np.ndarray, np.ndarray]]
 """Picture -> features (R, D) and boxes (R, 4) of its regions: left, top, right, bottom as parts of the picture."""
 
 
-def parts(
-    kind: str,
-    checkpoint: str,
-    *,
-    head: str | None = None,
-    regions: RegionSettings | None = None,
-    size: str = "base",
-) -> ScorerParts:
-    """The parts of one of TraVLR's models with published weights.
+def travlr_scorer(
+    kind: str, checkpoint: str, head: str | None, regions: RegionSettings | None, size: str
+) -> TravlrScorer:
+    """The scorer of one of TraVLR's models with published weights.
 
     regions: `grid` (the default; 6 x 6, with the features that are used for scenes), `detector`, or `file`, found by
     the stem of the picture's file name, or by `blank` for a white picture without a name. Raises ValueError, in one
@@ -53,13 +48,13 @@ def parts(
     name = f"{kind}:{checkpoint}"
     if not checkpoint:
         raise ValueError(f"model={name}: has no checkpoint; give {kind}:FILE, {kind}:FOLDER or {kind}:HUB-ID")
-    sees = ARCHITECTURES[kind].sees
+    sees_pixels = ARCHITECTURES[kind].sees == "pixels"
     if head == "itc" and kind != "albef":
         raise ValueError(f"head=itc: model={name} has itm only")
-    if sees == "pixels" and regions is not None:
+    if sees_pixels and regions is not None:
         raise ValueError(f"regions: model={name} sees pixels, not regions")
     settings = (regions or RegionSettings(source="grid")).for_model(ARCHITECTURES[kind].takes_boxes)
-    find, width = (None, 0) if sees == "pixels" else finder(settings)
+    find, width = (None, 0) if sees_pixels else finder(settings)
     changes: dict[str, Any] = {"feature_width": width} if width else {}
     try:
         with quiet():
@@ -68,54 +63,75 @@ def parts(
         report = load_published(model, checkpoint)
     except ValueError as error:  # train.py has another name for this setting
         raise ValueError(str(error).replace("pretrained=", f"model={kind}:", 1)) from None
-    missing = [key for key in report.missing if key.startswith("matching.")]
-    if missing:
+    if missing := [key for key in report.missing if key.startswith("matching.")]:
         raise ValueError(f"model={name}: has no matching head ({missing[0]}); its scores would be random")
-    return build_parts(name, model, words, checkpoint, find, head or "itm")
+    if find is not None:
+        return RegionScorer(name, model, words, find)
+    return AlbefScorer(name, model, words, checkpoint, head or "itm")
 
 
-def build_parts(
-    name: str, model: Any, words: WordTokenizer, checkpoint: str, find: Find | None, head: str
-) -> ScorerParts:
-    """The parts of a model with loaded weights. find: its region source, None for ALBEF."""
+class TravlrScorer(ModelScorer):
+    """One of our models with loaded weights."""
 
-    def tokens(text: str) -> Tensors:
-        ids = [words.cls, *words.ids(text), words.sep]
-        if len(ids) > model.shape.positions:
-            raise ValueError(f"model={name}: takes {model.shape.positions} tokens, not the {len(ids)} of {text!r}")
+    @property
+    def longest(self) -> int:
+        return int(self.model.shape.positions)
+
+    def tokens(self, text: str) -> Tensors:
+        ids = [self.tokenizer.cls, *self.tokenizer.ids(text), self.tokenizer.sep]
+        self.check_length(len(ids), text)
         return {"tokens": torch.tensor([ids]), "token_mask": torch.ones(1, len(ids), dtype=torch.bool)}
 
-    def word_positions(text: str) -> list[tuple[str, list[int]]]:
-        return [(word, [1 + n for n in places]) for word, places in words_of(words.tokenizer, text, special=False)]
+    def words(self, text: str) -> list[tuple[str, list[int]]]:
+        found = words_of(self.tokenizer.tokenizer, text, special=False)
+        return [(word, [1 + n for n in places]) for word, places in found]
 
-    def judge(both: Tensors) -> Tensor:
+    def judge(self, both: Tensors) -> Tensor:
         inputs: dict[str, Any] = dict(both)
-        return model.match(Inputs(**inputs))
+        return self.model.match(Inputs(**inputs))
 
-    if find is not None:
-        return ScorerParts(model, word_positions, regions_with(find), tokens, unchanged, unchanged, judge, 0.0)
-    statistics = pixel_statistics(checkpoint)
 
-    def prepare(image: Image.Image) -> Tensors:
-        picture = scale_picture(np.asarray(image.convert("RGB")), model.shape.picture)
-        return {"pixels": normalise_pixels(picture[None], statistics)}
+class RegionScorer(TravlrScorer):
+    """VisualBERT, UNITER or LXMERT. find: its region source."""
 
-    def see(x: Tensors) -> Tensors:
-        return {"vision_states": model.visual_encoder(x["pixels"])}
+    def __init__(self, name: str, model: Any, words: WordTokenizer, find: Find) -> None:
+        super().__init__(name, model, words, None, "itm")
+        self.find = find
 
-    if head == "itm":
-        return ScorerParts(model, word_positions, prepare, tokens, see, unchanged, judge, 0.0)
-    projections = projections_of(name, checkpoint, model.shape.width)
-    model.projections = projections  # so that they move to the model's device
+    def prepare(self, image: Image.Image) -> Tensors:
+        features, boxes = self.find(image)
+        return {
+            "features": torch.from_numpy(np.asarray(features, np.float32))[None],
+            "boxes": torch.from_numpy(np.asarray(boxes, np.float32))[None],
+            "region_mask": torch.ones(1, len(boxes), dtype=torch.bool),
+        }
 
-    def see_alone(x: Tensors) -> Tensors:
-        return {"image": normalize(projections["image"](model.visual_encoder(x["pixels"])[:, 0]), dim=-1)}
 
-    def read_alone(x: Tensors) -> Tensors:
-        states = model.text_encoder(x["tokens"], x["token_mask"])
-        return {"text": normalize(projections["text"](states[:, 0]), dim=-1)}
+class AlbefScorer(TravlrScorer):
+    def __init__(self, name: str, model: Any, words: WordTokenizer, checkpoint: str, head: str) -> None:
+        if head == "itc":
+            model.projections = projections_of(name, checkpoint, model.shape.width)  # moves to the model's device
+        super().__init__(name, model, words, None, head)
+        self.statistics = pixel_statistics(checkpoint)
 
-    return ScorerParts(model, word_positions, prepare, tokens, see_alone, read_alone, cosine, None)
+    def prepare(self, image: Image.Image) -> Tensors:
+        picture = scale_picture(np.asarray(image.convert("RGB")), self.model.shape.picture)
+        return {"pixels": normalise_pixels(picture[None], self.statistics)}
+
+    def see(self, x: Tensors) -> Tensors:
+        states = self.model.visual_encoder(x["pixels"])
+        if self.head == "itm":
+            return {"vision_states": states}
+        return {"image": normalize(self.model.projections["image"](states[:, 0]), dim=-1)}
+
+    def read(self, x: Tensors) -> Tensors:
+        if self.head == "itm":
+            return x
+        states = self.model.text_encoder(x["tokens"], x["token_mask"])
+        return {"text": normalize(self.model.projections["text"](states[:, 0]), dim=-1)}
+
+    def judge(self, both: Tensors) -> Tensor:
+        return super().judge(both) if self.head == "itm" else ModelScorer.judge(self, both)
 
 
 def projections_of(name: str, checkpoint: str, width: int) -> nn.ModuleDict:
@@ -132,18 +148,6 @@ def projections_of(name: str, checkpoint: str, width: int) -> nn.ModuleDict:
 
 
 # Regions ----------------------------------------------------------------------------------------------------------
-
-
-def regions_with(find: Find) -> Callable[[Image.Image], Tensors]:
-    def prepare(image: Image.Image) -> Tensors:
-        features, boxes = find(image)
-        return {
-            "features": torch.from_numpy(np.asarray(features, np.float32))[None],
-            "boxes": torch.from_numpy(np.asarray(boxes, np.float32))[None],
-            "region_mask": torch.ones(1, len(boxes), dtype=torch.bool),
-        }
-
-    return prepare
 
 
 def finder(settings: RegionSettings) -> tuple[Find, int]:
