@@ -109,7 +109,7 @@ def test_scores_are_those_of_the_official_path(kind: str, chat: Saved) -> None:
     scores, shares = scorer_of(folder).with_probabilities(*crossed())
     official = Official(folder)
     wanted = [official.answer(image, text) for image, text in zip(*crossed(), strict=True)]
-    np.testing.assert_allclose(scores, [score for score, _ in wanted], atol=1e-5)
+    np.testing.assert_allclose(scores, [score for score, _ in wanted], atol=5e-5)
     np.testing.assert_allclose(shares, [share for _, share in wanted], atol=1e-6)
     assert np.ptp(scores) > 0.05  # of pictures and sentences, not constant
 
@@ -137,7 +137,7 @@ def test_a_picture_is_encoded_once_with_equal_scores(kind: str, chat: Saved, mon
     scorer(pictures(), TEXTS[:1] * len(pictures()))
     assert seen == sum(encoded) > 0
     monkeypatch.setattr(generative, "find_vision_towers", lambda _: [])
-    np.testing.assert_allclose(scores, scorer_of(folder)(*crossed()), atol=1e-5)
+    np.testing.assert_allclose(scores, scorer_of(folder)(*crossed()), atol=5e-5)
 
 
 def counting(forward: Callable[..., Any], pixels: str, encoded: list[int]) -> Callable[..., Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -106,20 +106,27 @@ class ModelScorer:
         return {(picture, text): seen[picture] | read[text] for picture, text in pairs}
 
     def map_batches(self, step: Callable[[Tensors], Tensors], examples: dict[Key, Tensors]) -> dict[Key, Tensors]:
-        """Apply a step to each example (B = 1), in batches of examples whose tensors have the same shapes."""
-        by_shape: dict[Any, list[Key]] = {}
+        """Apply a step to each example (B = 1), in batches of examples that `batch_key` calls alike."""
+        alike: dict[Hashable, list[Key]] = {}
         for key, tensors in examples.items():
-            by_shape.setdefault(tuple((name, tensor.shape[1:]) for name, tensor in tensors.items()), []).append(key)
+            alike.setdefault(self.batch_key(tensors), []).append(key)
         out: dict[Key, Tensors] = {}
-        for keys in by_shape.values():
+        for keys in alike.values():
             for start in range(0, len(keys), self.batch_size):
                 batch = keys[start : start + self.batch_size]
-                names = examples[batch[0]]
-                inputs = {name: self.on_device(torch.cat([examples[key][name] for key in batch])) for name in names}
-                outputs = step(inputs)
+                joined = self.join_inputs([examples[key] for key in batch])
+                outputs = step({name: self.on_device(tensor) for name, tensor in joined.items()})
                 for row, key in enumerate(batch):
                     out[key] = {name: tensor[row : row + 1] for name, tensor in outputs.items()}
         return out
+
+    def batch_key(self, inputs: Tensors) -> Hashable:
+        """What inputs (B = 1) must have in common to share a batch. Here: the shapes of all tensors."""
+        return tuple((name, tensor.shape[1:]) for name, tensor in inputs.items())
+
+    def join_inputs(self, examples: Sequence[Tensors]) -> Tensors:
+        """Inputs (B = 1) that share a batch, as one batch."""
+        return {name: torch.cat([inputs[name] for inputs in examples]) for name in examples[0]}
 
     def on_device(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.device, self.precision if tensor.is_floating_point() else None)

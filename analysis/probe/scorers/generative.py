@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,16 @@ from torch import Tensor
 
 from analysis.probe.scorers.base import ModelScorer, Tensors
 from train.models.hub import quiet
-from train.vlm.chat import answer_tokens, chat_inputs, chat_processor, keep_last_logits
+from train.vlm.chat import (
+    answer_log,
+    answer_tokens,
+    batch_key,
+    chat_inputs,
+    chat_processor,
+    join_inputs,
+    keep_last_logits,
+    next_token_logs,
+)
 
 QUESTION = 'Does the sentence "{text}" describe this picture? Answer yes or no.'
 YES, NO = ("yes", "Yes", "true", "True"), ("no", "No", "false", "False")
@@ -48,6 +57,9 @@ class GenerativeScorer(ModelScorer):
             raise ValueError(f"model={name}: its tokenizer has no single tokens for yes and no")
         self.config = getattr(model.config, "text_config", model.config)
         self.prompt = "chat template" if getattr(processor, "chat_template", None) else "plain"
+        # Chat models take texts of several lengths in one batch. Other models may not know about padding on the left.
+        self.pads = self.prompt == "chat template" and not self.config.is_encoder_decoder
+        self.pad = next((t for t in (tokenizer.pad_token_id, tokenizer.eos_token_id) if t is not None), 0)
         with quiet():
             self.ask = input_function(processor)
         self.towers = [CachedTower(module) for module in find_vision_towers(model)]
@@ -61,7 +73,14 @@ class GenerativeScorer(ModelScorer):
     ) -> dict[tuple[int, str], Tensors]:
         for tower in self.towers:
             tower.outputs.clear()
-        return {(picture, text): self.join(pictures[picture], text) for picture, text in pairs}
+        inputs = {(picture, text): self.join(pictures[picture], text) for picture, text in pairs}
+        return dict(sorted(inputs.items(), key=lambda item: item[1]["input_ids"].shape[1]))  # batches of like length
+
+    def batch_key(self, inputs: Tensors) -> Hashable:
+        return batch_key(inputs) if self.pads else super().batch_key(inputs)
+
+    def join_inputs(self, examples: Sequence[Tensors]) -> Tensors:
+        return join_inputs(examples, self.pad) if self.pads else super().join_inputs(examples)
 
     def join(self, image: Image.Image, text: str) -> Tensors:
         """A picture and a text to the model's inputs, B = 1."""
@@ -78,8 +97,8 @@ class GenerativeScorer(ModelScorer):
             begin = getattr(config, "decoder_start_token_id", None)
             begin = config.pad_token_id if begin is None else begin
             first["decoder_input_ids"] = torch.full_like(both["input_ids"][:, :1], begin)
-        logs = self.model(**both, **first, **self.last).logits[:, -1].float().log_softmax(-1)  # (B, V)
-        yes, no = logs[:, self.yes].logsumexp(-1), logs[:, self.no].logsumexp(-1)
+        logs = next_token_logs(self.model, both, **first, **self.last)
+        yes, no = answer_log(logs, self.yes), answer_log(logs, self.no)
         return {"score": yes - no, "yes_or_no": torch.logaddexp(yes, no).exp()}
 
     def with_probabilities(self, images: Sequence[Image.Image], texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
