@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -258,29 +257,48 @@ def without_dropout(dropout: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SIZES, "tiny", SIZES["tiny"] | {"dropout": 0.0, "attention_dropout": 0.0})
 
 
-def start(arguments: list[str], folder: Path) -> subprocess.Popen[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-    line = [sys.executable, str(ROOT / "train.py"), *arguments]
-    return subprocess.Popen(
-        line, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+TWICE = """
+# A run of two processes that is killed as soon as it prints its second validation, and then goes on. All are forked
+# from this process, which imports what they need, but for one that Lightning begins.
+import os, signal, socket, sys
+from lightning.fabric.utilities.rank_zero import rank_zero_only
+import train.learning.loop, train.run
+from train.command import main
+from travlr import cli
+
+def begin(out, **environment):
+    if process := os.fork():
+        return process
+    os.dup2(out.fileno(), 1)
+    os.environ |= environment
+    rank_zero_only.rank = int(environment.get("LOCAL_RANK", 0))
+    cli.run("train", main)
+
+del sys.argv[0]  # what is left is a command, which Lightning repeats
+with socket.create_server(("127.0.0.1", 0)) as free:
+    port = str(free.getsockname()[1])
+ends = [os.fdopen(end, mode) for end, mode in zip(os.pipe(), "rw")]
+killed = [begin(ends[1], LOCAL_RANK=rank, MASTER_PORT=port) for rank in "01"]
+ends[1].close()
+second = any(line.startswith("step      4") for line in ends[0])
+for process in killed:
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(begin(sys.stdout), 0)[1]) if second else "no second validation")
+"""
 
 
 @pytest.mark.usefixtures("without_dropout")
 def test_processes_that_are_killed(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two processes of one run, by SIGKILL as soon as they have printed their second validation. The run that resumes
-    ends like one of a single process, as near as sums of other parts are."""
+    """The run that resumes ends like one of a single process, as near as sums of other parts are."""
     arguments = [f"data={data}", *ARGUMENTS, "training.steps=6"]
-    process = start([*arguments, "devices=2", "runs=killed"], tmp_path)
-    assert process.stdout is not None
-    assert any(line.startswith("step      4") for line in process.stdout)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    out, _ = (process := start([*arguments, "devices=2", "runs=killed"], tmp_path)).communicate()
-    assert process.returncode == 0 and "resuming" in out
-    steps = [line.split()[1] for line in out.splitlines() if line.startswith("step ")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT)}
+    line = [sys.executable, "-c", TWICE, str(ROOT / "train.py"), *arguments, "devices=2", "runs=killed"]
+    done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "resuming" in done.stdout, done.stderr
+    steps = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("step ")]
     assert steps in (["4", "6"], ["6"])  # by whether the state was saved before the kill
-    assert out.count("trained in caption") == 1
+    assert done.stdout.count("trained in caption") == 1
     monkeypatch.chdir(tmp_path)
     assert called(monkeypatch, *arguments, "runs=whole", "devices=1") == 0
     killed, whole = (next((tmp_path / runs).glob("uniter-*")) for runs in ("killed", "whole"))
