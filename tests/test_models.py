@@ -40,7 +40,7 @@ from train.models.loading import (
 )
 from train.models.lxmert import Lxmert, lxmert_config
 from train.models.uniter import Uniter
-from train.models.visualbert import VisualBert, visualbert_config
+from train.models.visualbert import VisualBert
 from train.run import tokenizer_for
 from travlr import Cardinality
 from travlr.generate import Generator
@@ -331,7 +331,7 @@ def test_matching_score_is_output_one_against_output_zero(name: str, tmp_path: P
 def library_twin(model: VisualBert | Lxmert) -> Any:
     """The eager model of `transformers` with the same weights, in train mode and float64."""
     if isinstance(model, VisualBert):
-        twin: Any = VisualBertModel(visualbert_config(model.shape))
+        twin: Any = VisualBertModel(model.visual_bert.config)
         twin.load_state_dict(model.visual_bert.state_dict())
     else:
         twin = LxmertModel(lxmert_config(model.shape, box_width=4))

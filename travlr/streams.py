@@ -1,4 +1,4 @@
-"""Random numbers that are a pure function of a name and an index, and a keyed permutation. Imports only NumPy.
+"""Random numbers that are a pure function of a name and an index, and a keyed permutation.
 
 Nothing here keeps state: any part of a stream can be had at any time, in any process, in any order.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
+
+from render.pictures.hashing import mix as mix
 
 LARGEST = 1 << 62  # numbers to permute or choose from stay below this, clear of overflow in uint64
 ROUNDS = 6  # of the Feistel network; four already pass as random, each costs two divisions
@@ -24,13 +26,6 @@ def words(key: int, start: int, stop: int, width: int) -> np.ndarray:
     blocks = -(-width // 4)  # Philox makes four words for each count
     generator = np.random.Philox(key=key, counter=start * blocks)
     return generator.random_raw((stop - start) * blocks * 4).reshape(stop - start, blocks * 4)[:, :width]
-
-
-def mix(x: np.ndarray) -> np.ndarray:
-    """Scramble uint64 words one to one (the finaliser of SplitMix64)."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 def permute(x: np.ndarray, size: np.ndarray, key: np.ndarray) -> np.ndarray:
