@@ -37,7 +37,7 @@ EPOCHS = replace(STREAM, stream=False, examples=70, check_every=4)  # epochs of 
 NEVER = 1e9  # minutes
 
 
-class Killed(Exception):
+class RunKilled(Exception):
     """Ends a run in the middle of a step, as a kill does: nothing is saved any more."""
 
 
@@ -76,13 +76,13 @@ def lives(config: Run, monkeypatch: pytest.MonkeyPatch, batches: int) -> int:
 
         def step(*arguments: Any, left: Iterator[int] = left) -> Any:
             if next(left, None) is None:
-                raise Killed
+                raise RunKilled
             return learn(*arguments)
 
         monkeypatch.setattr(Learner, "training_step", step)
         try:
             run(config, log=lambda line: None)
-        except Killed:
+        except RunKilled:
             continue
         finally:
             monkeypatch.setattr(Learner, "training_step", learn)
@@ -150,11 +150,11 @@ def test_a_run_whose_score_only_falls_goes_on_from_its_last_validation(
 
         def step(self: Learner, *arguments: Any, last: int = last) -> Any:
             if self.trainer.global_step == last + 2:
-                raise Killed
+                raise RunKilled
             return learn(self, *arguments)
 
         monkeypatch.setattr(Learner, "training_step", step)
-        with pytest.raises(Killed):
+        with pytest.raises(RunKilled):
             run(config, log=lambda line: None)
         assert torch.load(folder_of(config) / FOLDER / LAST, weights_only=True)["global_step"] == last
     monkeypatch.setattr(Learner, "training_step", learn)
@@ -203,9 +203,9 @@ def test_a_run_that_was_killed_in_its_tests_is_not_trained_again(
     config = tiny(data, tmp_path, training=replace(STREAM, steps=4))
 
     def dies(*_: Any) -> None:
-        raise Killed
+        raise RunKilled
 
-    with monkeypatch.context() as patched, pytest.raises(Killed):
+    with monkeypatch.context() as patched, pytest.raises(RunKilled):
         patched.setattr("train.run.test_matrix", dies)
         run(config, log=lambda line: None)
     monkeypatch.setattr(Learner, "training_step", lambda *_: pytest.fail("trained again"))

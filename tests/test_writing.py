@@ -47,6 +47,7 @@ from travlr.formats.manifest import FORMAT_VERSION, MANIFEST, versions
 from travlr.formats.writing import Plan, write_dataset
 from travlr.generate import main as generate
 
+pytestmark = pytest.mark.usefixtures("tables_made_once")
 OTHER = dataclasses.replace(SMALL, seed=1)
 LONG = last_of([*SETTINGS, "count.train=3000"])  # a second of work for two workers
 
@@ -118,12 +119,15 @@ def test_too_many_files_are_refused_before_anything_is_written(tmp_path: Path, m
 
 KILLED = """
 # Runs a command in FOLDER/N for each N of MOMENTS, killed just before the N-th change that it makes there.
-import dataclasses, json, os, shutil, signal, sys
+import dataclasses, functools, json, os, shutil, signal, sys
 from travlr import generate
 folder, before, moments, *arguments = sys.argv[1:]
 os.fsync = lambda _: None
 config, job = generate.settings(arguments)
-generate.generator(config)  # for all moments
+table = generate.Generator.table = functools.cache(generate.Generator.table)
+for split, count in dataclasses.asdict(config.count).items():  # for all moments
+    for start in range(0, count, job.rows_per_file):
+        table(generate.generator(config), split, start, min(start + job.rows_per_file, count))
 
 def run(moment):
     out, seen = f"{folder}/{moment}", 0

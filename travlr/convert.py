@@ -50,7 +50,7 @@ settings of the formats for other programs that ask models
 
 
 @dataclass(frozen=True)
-class Rows:
+class SourceTables:
     """Reads the rows of a part from a dataset in any format; workers receive it pickled.
 
     renumber: give the rows new ids, because those of another program need not be numbered.
@@ -115,7 +115,7 @@ def convert_dataset(
             "held_out": manifest.get("held_out"),
             "source": _provenance(source, manifest),
         },
-        tables=Rows(source.absolute(), manifest, renumber=not has_manifest(source)),
+        tables=SourceTables(source.absolute(), manifest, renumber=not has_manifest(source)),
         pixels=None if to_jpeg else manifest.get("pixels"),
         suffix=suffix_of(first["image"]["bytes"]),
     )
