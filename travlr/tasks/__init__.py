@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from travlr.config import Config, check_choice
-from travlr.scene import Query, Scene, annotations
+from travlr.scene import Query, Scene, field_types
 from travlr.tasks.base import Pair, Task
 from travlr.tasks.cardinality import CardinalityTask
 from travlr.tasks.comparison import ComparisonTask
@@ -75,6 +75,6 @@ def config_from_dict(values: Mapping[str, Any]) -> Config:
 
 def _build(kind: type[Any], values: Mapping[str, Any]) -> Any:
     """A dataclass from a dict, and so are its fields that are dataclasses."""
-    hints = annotations(kind)
+    hints = field_types(kind)
     nested = {name for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
     return kind(**{name: _build(hints[name], value) if name in nested else value for name, value in values.items()})
