@@ -73,7 +73,7 @@ def config_from_dict(values: Mapping[str, Any]) -> Config:
     return config
 
 
-def _build(kind: type[Any], values: Mapping[str, Any]) -> Any:
+def _build(kind: Any, values: Mapping[str, Any]) -> Any:
     """A dataclass from a dict, and so are its fields that are dataclasses."""
     hints = field_types(kind)
     nested = {name for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
