@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 
@@ -34,6 +35,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow files come first, so that at the end no core waits for one of them. Needs `--no-loadscope-reorder`."""
     places = {name: place for place, name in enumerate(SLOWEST)}
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """What `fsync` adds shows only in a power failure; it is most of the time that a small dataset takes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def tables_made_once() -> Iterator[None]:
+    """For tests of files, which write the rows of a few datasets again and again."""
+    from travlr.formats import original
+    from travlr.generate import Generator
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Generator, "table", functools.lru_cache(4096)(Generator.table))
+        patch.setattr(original, "jpeg", functools.lru_cache(4096)(original.jpeg))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,7 @@ from travlr.tasks.comparison import COMPARISONS
 from travlr.tasks.quantifiers import QUANTIFIERS
 from travlr.tasks.spatiality import RELATIONS
 
+pytestmark = pytest.mark.usefixtures("tables_made_once")
 FEW: dict[str, Any] = {"count": Count(200, 60, 60, 80), "image": Image(cell=8)}
 CONFIGS: dict[str, Config] = {
     "spatiality": Spatiality(**FEW),

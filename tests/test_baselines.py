@@ -16,18 +16,14 @@ from travlr.audit.__main__ import main as audit_command
 from travlr.baselines import (
     ALL,
     FILE,
-    RULES,
     RuleScore,
-    SplitArrays,
     _scores,
     best_unbound,
     dataset_baselines,
-    examples_of,
     main,
-    read_split,
     score_baselines,
-    word_lists,
 )
+from travlr.rules import RULES, SplitArrays, examples_of, read_split, word_lists
 from travlr.tasks import TASKS
 
 COUNT = Count(train=4000, validation=0, test_ind=2000, test_ood=2000)

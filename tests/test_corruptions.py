@@ -42,6 +42,7 @@ from travlr.formats.manifest import MANIFEST
 from travlr.generate import renderer_of
 from travlr.scene import SPLITS
 
+pytestmark = pytest.mark.usefixtures("tables_made_once")
 CONFIG = Cardinality(count=Count(44, 4, 4, 14), image=Image(cell=8))
 OTHER = Cardinality(seed=1, count=CONFIG.count, image=CONFIG.image)
 Row = dict[str, Any]

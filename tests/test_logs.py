@@ -35,7 +35,7 @@ RECORD: Any = vars(wandb_internal_pb2)["Record"]  # made when it is imported
 BOTH = ["tensorboard", "wandb"]
 
 
-class Killed(Exception):
+class LogKilled(Exception):
     """Ends a run in the middle of a step."""
 
 
@@ -74,10 +74,10 @@ def stopped(config: Run, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
 
     def step(self: Learner, *given: Any) -> Any:
         if self.trainer.global_step == after:
-            raise Killed
+            raise LogKilled
         return learn(self, *given)
 
-    with monkeypatch.context() as patched, pytest.raises(Killed):
+    with monkeypatch.context() as patched, pytest.raises(LogKilled):
         patched.setattr(Learner, "training_step", step)
         run(config, log=lambda line: None)
     wandb.teardown()  # as when the process ends

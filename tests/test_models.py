@@ -40,7 +40,7 @@ from train.models.loading import (
 )
 from train.models.lxmert import Lxmert, lxmert_config
 from train.models.uniter import Uniter
-from train.models.visualbert import VisualBert, visualbert_config
+from train.models.visualbert import VisualBert
 from train.run import tokenizer_for
 from travlr import Cardinality
 from travlr.generate import Generator
@@ -331,7 +331,7 @@ def test_matching_score_is_output_one_against_output_zero(name: str, tmp_path: P
 def library_twin(model: VisualBert | Lxmert) -> Any:
     """The eager model of `transformers` with the same weights, in train mode and float64."""
     if isinstance(model, VisualBert):
-        twin: Any = VisualBertModel(visualbert_config(model.shape))
+        twin: Any = VisualBertModel(model.visual_bert.config)
         twin.load_state_dict(model.visual_bert.state_dict())
     else:
         twin = LxmertModel(lxmert_config(model.shape, box_width=4))
@@ -911,7 +911,7 @@ def test_checkpoints_of_another_architecture_are_refused_in_one_line(tmp_path: P
     one_line(file, fixture_model("uniter"), "both", "bert.pooler.dense.bias")
 
 
-class Hostile:
+class HostilePickle:
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return os.mkdir, ("hostile-was-here",)
 
@@ -921,12 +921,12 @@ def test_a_checkpoint_that_would_run_code_is_refused(
     protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    content = {**part("uniter", "ckpt/"), "extra": Hostile()}
+    content = {**part("uniter", "ckpt/"), "extra": HostilePickle()}
     file = tmp_path / "hostile.pt"
     if protocol == "torch":
         torch.save(content, file)
     else:
-        file.write_bytes(pickle.dumps({"extra": Hostile()}, protocol=2))
+        file.write_bytes(pickle.dumps({"extra": HostilePickle()}, protocol=2))
     one_line(file, fixture_model("uniter"), "refused", "run code")
     assert not (tmp_path / "hostile-was-here").exists()
 

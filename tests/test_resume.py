@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -38,7 +37,7 @@ EPOCHS = replace(STREAM, stream=False, examples=70, check_every=4)  # epochs of 
 NEVER = 1e9  # minutes
 
 
-class Killed(Exception):
+class RunKilled(Exception):
     """Ends a run in the middle of a step, as a kill does: nothing is saved any more."""
 
 
@@ -77,13 +76,13 @@ def lives(config: Run, monkeypatch: pytest.MonkeyPatch, batches: int) -> int:
 
         def step(*arguments: Any, left: Iterator[int] = left) -> Any:
             if next(left, None) is None:
-                raise Killed
+                raise RunKilled
             return learn(*arguments)
 
         monkeypatch.setattr(Learner, "training_step", step)
         try:
             run(config, log=lambda line: None)
-        except Killed:
+        except RunKilled:
             continue
         finally:
             monkeypatch.setattr(Learner, "training_step", learn)
@@ -151,11 +150,11 @@ def test_a_run_whose_score_only_falls_goes_on_from_its_last_validation(
 
         def step(self: Learner, *arguments: Any, last: int = last) -> Any:
             if self.trainer.global_step == last + 2:
-                raise Killed
+                raise RunKilled
             return learn(self, *arguments)
 
         monkeypatch.setattr(Learner, "training_step", step)
-        with pytest.raises(Killed):
+        with pytest.raises(RunKilled):
             run(config, log=lambda line: None)
         assert torch.load(folder_of(config) / FOLDER / LAST, weights_only=True)["global_step"] == last
     monkeypatch.setattr(Learner, "training_step", learn)
@@ -204,9 +203,9 @@ def test_a_run_that_was_killed_in_its_tests_is_not_trained_again(
     config = tiny(data, tmp_path, training=replace(STREAM, steps=4))
 
     def dies(*_: Any) -> None:
-        raise Killed
+        raise RunKilled
 
-    with monkeypatch.context() as patched, pytest.raises(Killed):
+    with monkeypatch.context() as patched, pytest.raises(RunKilled):
         patched.setattr("train.run.test_matrix", dies)
         run(config, log=lambda line: None)
     monkeypatch.setattr(Learner, "training_step", lambda *_: pytest.fail("trained again"))
@@ -258,29 +257,48 @@ def without_dropout(dropout: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SIZES, "tiny", SIZES["tiny"] | {"dropout": 0.0, "attention_dropout": 0.0})
 
 
-def start(arguments: list[str], folder: Path) -> subprocess.Popen[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-    line = [sys.executable, str(ROOT / "train.py"), *arguments]
-    return subprocess.Popen(
-        line, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+TWICE = """
+# A run of two processes that is killed as soon as it prints its second validation, and then goes on. All are forked
+# from this process, which imports what they need, but for one that Lightning begins.
+import os, signal, socket, sys
+from lightning.fabric.utilities.rank_zero import rank_zero_only
+import train.learning.loop, train.run
+from train.command import main
+from travlr import cli
+
+def begin(out, **environment):
+    if process := os.fork():
+        return process
+    os.dup2(out.fileno(), 1)
+    os.environ |= environment
+    rank_zero_only.rank = int(environment.get("LOCAL_RANK", 0))
+    cli.run("train", main)
+
+del sys.argv[0]  # what is left is a command, which Lightning repeats
+with socket.create_server(("127.0.0.1", 0)) as free:
+    port = str(free.getsockname()[1])
+ends = [os.fdopen(end, mode) for end, mode in zip(os.pipe(), "rw")]
+killed = [begin(ends[1], LOCAL_RANK=rank, MASTER_PORT=port) for rank in "01"]
+ends[1].close()
+second = any(line.startswith("step      4") for line in ends[0])
+for process in killed:
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(begin(sys.stdout), 0)[1]) if second else "no second validation")
+"""
 
 
 @pytest.mark.usefixtures("without_dropout")
 def test_processes_that_are_killed(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two processes of one run, by SIGKILL as soon as they have printed their second validation. The run that resumes
-    ends like one of a single process, as near as sums of other parts are."""
+    """The run that resumes ends like one of a single process, as near as sums of other parts are."""
     arguments = [f"data={data}", *ARGUMENTS, "training.steps=6"]
-    process = start([*arguments, "devices=2", "runs=killed"], tmp_path)
-    assert process.stdout is not None
-    assert any(line.startswith("step      4") for line in process.stdout)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    out, _ = (process := start([*arguments, "devices=2", "runs=killed"], tmp_path)).communicate()
-    assert process.returncode == 0 and "resuming" in out
-    steps = [line.split()[1] for line in out.splitlines() if line.startswith("step ")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT)}
+    line = [sys.executable, "-c", TWICE, str(ROOT / "train.py"), *arguments, "devices=2", "runs=killed"]
+    done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "resuming" in done.stdout, done.stderr
+    steps = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("step ")]
     assert steps in (["4", "6"], ["6"])  # by whether the state was saved before the kill
-    assert out.count("trained in caption") == 1
+    assert done.stdout.count("trained in caption") == 1
     monkeypatch.chdir(tmp_path)
     assert called(monkeypatch, *arguments, "runs=whole", "devices=1") == 0
     killed, whole = (next((tmp_path / runs).glob("uniter-*")) for runs in ("killed", "whole"))

@@ -30,7 +30,6 @@ from train.regions.sources import make_regions
 from train.run import run
 from travlr import Cardinality, Count, Image, Quantifiers, Spatiality, Style, World
 from travlr.audit.checks import audit
-from travlr.baselines import in_reading_order, read_split
 from travlr.browse import page
 from travlr.config import Config, config_dict
 from travlr.convert import convert_dataset
@@ -38,6 +37,7 @@ from travlr.formats.card import card_files
 from travlr.formats.columns import scene_of
 from travlr.formats.manifest import MANIFEST, read_manifest
 from travlr.generate import Generator, main
+from travlr.rules import in_reading_order, read_split
 from travlr.tasks import TASKS, config_from_dict
 
 STYLES = {f"image-{name}": Style(image=name) for name in IMAGE_STYLES if name != "plain"}

@@ -340,8 +340,8 @@ def test_shuffled_answers_cannot_be_learned_and_others_can(tmp_path: Path) -> No
     generate_dataset(config, GenerateArguments(out=folder, workers=1), log=lambda line: None)
     chance = {}
     for shuffled in (True, False):
-        training = Training(steps=150, check_every=150, validation=20, shortest_first=0.0, shuffled=shuffled)
-        optimiser = Optimiser(learning_rate=2e-3)
+        training = Training(steps=100, check_every=100, validation=20, shortest_first=0.0, shuffled=shuffled)
+        optimiser = Optimiser(learning_rate=3e-3, batch_size=32)
         changes: dict[str, Any] = {"setting": "image", "training": training}
         settings = replace(tiny(folder, tmp_path / "runs", **changes), optimiser=optimiser)
         name = run(settings, log=lambda line: None)[0]["name"]
@@ -349,6 +349,7 @@ def test_shuffled_answers_cannot_be_learned_and_others_can(tmp_path: Path) -> No
         found = found[(found["test_setting"] == "image") & (found["split"] == "test_ind")]
         right = int(((found["logit"] > 0) == found["answer"]).sum())
         chance[shuffled] = binomtest(right, len(found), alternative="greater").pvalue
+    print(chance)
     assert chance[True] >= 0.01 > chance[False], chance
 
 

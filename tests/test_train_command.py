@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import io
 import os
 import re
 import shlex
@@ -70,16 +72,11 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(work: Path) -> tuple[Path, str]:
-    """One run, made by the command in a process of its own; its folder of runs, and what was printed."""
-    done = process(work, f"data={NAME}", "runs=my runs", "setting=image+caption", "seed=0", *TINY)
-    assert done.returncode == 0, done.stderr
-    return work / "my runs", done.stdout
-
-
-def process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    line = [sys.executable, str(ROOT / "train.py"), *last_of(arguments)]
-    return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    """One run, made by the command; its folder of runs, and what was printed."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
+        patch.chdir(work)
+        assert called(patch, f"data={NAME}", "runs=my runs", "setting=image+caption", "seed=0", *TINY) == 0
+    return work / "my runs", out.getvalue()
 
 
 @functools.cache

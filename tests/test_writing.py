@@ -47,16 +47,9 @@ from travlr.formats.manifest import FORMAT_VERSION, MANIFEST, versions
 from travlr.formats.writing import Plan, write_dataset
 from travlr.generate import main as generate
 
+pytestmark = pytest.mark.usefixtures("tables_made_once")
 OTHER = dataclasses.replace(SMALL, seed=1)
-LONG = last_of([*SETTINGS, "count.train=5000"])  # a second of work for two workers
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_waiting_for_the_disk() -> Iterator[None]:
-    """What `fsync` adds shows only in a power failure; it is most of the time that a small dataset takes."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: None)
-        yield
+LONG = last_of([*SETTINGS, "count.train=3000"])  # a second of work for two workers
 
 
 @pytest.fixture
@@ -126,12 +119,15 @@ def test_too_many_files_are_refused_before_anything_is_written(tmp_path: Path, m
 
 KILLED = """
 # Runs a command in FOLDER/N for each N of MOMENTS, killed just before the N-th change that it makes there.
-import dataclasses, json, os, shutil, signal, sys
+import dataclasses, functools, json, os, shutil, signal, sys
 from travlr import generate
 folder, before, moments, *arguments = sys.argv[1:]
 os.fsync = lambda _: None
 config, job = generate.settings(arguments)
-generate.generator(config)  # for all moments
+table = generate.Generator.table = functools.cache(generate.Generator.table)
+for split, count in dataclasses.asdict(config.count).items():  # for all moments
+    for start in range(0, count, job.rows_per_file):
+        table(generate.generator(config), split, start, min(start + job.rows_per_file, count))
 
 def run(moment):
     out, seen = f"{folder}/{moment}", 0
@@ -176,7 +172,8 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(
     total = moments(tmp_path, *arguments)
     assert total > 50
     first = range(1, 8) if layout == "parquet" else ()  # which all formats share
-    some = sorted({*first, *range(8, total, total // 6), *range(total - 10, total + 1)})
+    last = () if layout == "webdataset" else range(total - 10, total + 1)  # as those of parquet
+    some = sorted({*first, *range(8, total, total // 6), *last})
     kill(tmp_path, some, *arguments)
     for moment in some:
         write(tmp_path / str(moment), format=layout)
@@ -226,7 +223,7 @@ def begun(folder: Path, parts: int) -> Callable[[], bool]:
 @pytest.fixture(scope="module")
 def long_hashes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("long") / "d"
-    assert command("generate", *LONG, f"out={folder}", "workers=2")[0] == 0
+    assert generate([*LONG, f"out={folder}", "workers=1"]) == 0
     return hashes(folder)
 
 
@@ -261,7 +258,7 @@ def test_ctrl_c_stops_at_once_and_says_how_to_go_on(
     assert not list((folder / WORK).glob("*.tmp")) or count == 2  # of workers, which were killed
     for path in folder.glob("*.parquet"):
         open_parquet(path)
-    assert command("generate", *LONG, f"out={folder}", "workers=2")[0] == 0
+    assert generate([*LONG, f"out={folder}", "workers=1"]) == 0
     assert hashes(folder) == long_hashes
 
 
@@ -566,22 +563,24 @@ def test_a_worker_that_dies_is_one_line(tmp_path: Path) -> None:
 def test_ray_writes_the_same_bytes_and_its_errors_are_one_line(
     whole: dict[str, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """On one cluster, which the first dataset starts."""
     monkeypatch.setenv("RAY_TASK_MAX_RETRIES", "0")  # each would start another worker, which dies as well
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     try:
         import ray
     except ImportError:
         pytest.fail("Ray is missing; install the extra: pip install -e '.[ray]'")
-    out = tmp_path / "imagefolder"
-    assert generate([*SETTINGS, f"out={out}", "format=imagefolder", "executor=ray", "workers=2"]) == 0
-    assert hashes(out) == whole["imagefolder"] and not ray.is_initialized()
-    environment = {"env_vars": {"PYTHONPATH": str(ROOT)}}
-    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, runtime_env=environment)
+    ended: list[bool] = []
     try:
+        with monkeypatch.context() as patch:
+            patch.setattr(ray, "shutdown", lambda: ended.append(True))
+            write(tmp_path / "d", format="imagefolder", executor="ray")
+        assert hashes(tmp_path / "d") == whole["imagefolder"] and ended and ray.is_initialized()
         with pytest.raises(ValueError, match="has 49 rows, not 50"):
-            plan = failing(tmp_path / "d", "missing")
+            plan = failing(tmp_path / "e", "missing")
             write_dataset(plan, card=write_card, executor="ray", log=lambda _: None)
         with pytest.raises(ValueError, match="executor=ray: ") as caught:
-            write_dataset(failing(tmp_path / "e", "dies"), card=write_card, executor="ray", log=lambda _: None)
+            write_dataset(failing(tmp_path / "f", "dies"), card=write_card, executor="ray", log=lambda _: None)
         one_line(str(caught.value))
     finally:
         ray.shutdown()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import dataclasses
 import difflib
 import functools
 import importlib.abc
 import itertools
+import json
 import os
 import re
 import signal
@@ -134,10 +136,10 @@ def compose(
         else:
             changed[key] = _value(argument)
     try:
-        config = OmegaConf.merge(OmegaConf.create(dict(defaults or {})), _composed(name, tuple(chosen)))
+        config = copy.deepcopy(_composed(name, tuple(chosen), json.dumps(dict(defaults or {}))))
         for key, value in {**changed, **(changes or {})}.items():
             OmegaConf.update(config, key, value, merge=True, force_add=True)  # the schema finds wrong names
-        values = _plain(OmegaConf.to_container(config, resolve=True))
+        values: Any = OmegaConf.to_container(config, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         message = str(error).splitlines()[0]
         if "must specify" in message:
@@ -147,17 +149,21 @@ def compose(
         raise UsageError(f"{setting}: {message}" if setting else message) from None
     for key, text in literal.items():
         _put(values, key, text)
-    return values
+    return dict(values)
 
 
 @functools.cache
-def _composed(name: str, chosen: tuple[str, ...]) -> Any:
-    """conf/NAME.yaml with the chosen groups; cached, because a sweep has many settings but few groups."""
+def _composed(name: str, chosen: tuple[str, ...], defaults: str) -> Any:
+    """conf/NAME.yaml with the chosen groups; cached, because a sweep has many settings but few groups.
+
+    defaults: values of settings that the file leaves out, as JSON.
+    """
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
+    from omegaconf import OmegaConf
 
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return hydra_compose(name, list(chosen))
+        return OmegaConf.merge(OmegaConf.create(json.loads(defaults)), hydra_compose(name, list(chosen)))
 
 
 @functools.cache
@@ -389,9 +395,3 @@ class _NoPandas(importlib.abc.MetaPathFinder):
     def find_spec(self, name: str, *_: object) -> None:
         if name == "pandas":
             raise ImportError("pandas is not needed here")
-
-
-def _plain(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise UsageError("settings must be names with values")
-    return {str(key): inner for key, inner in value.items()}

@@ -13,7 +13,6 @@ if __name__ == "__main__":
     start_command("convert", "travlr.convert")
 
 import argparse
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ from travlr.formats.card import write_card
 from travlr.formats.columns import IMAGE, damage, example_id
 from travlr.formats.manifest import MANIFEST, has_manifest, read_manifest
 from travlr.formats.writing import Plan, damaged_files, write_dataset
-from travlr.generate import GenerateArguments
+from travlr.generate import GenerateArguments, print_summary
 from travlr.harness.exports import EXPORTS, Export, export_dataset
 from travlr.scene import SPLITS
 from travlr.tasks import config_from_dict
@@ -50,7 +49,7 @@ settings of the formats for other programs that ask models
 
 
 @dataclass(frozen=True)
-class Rows:
+class SourceTables:
     """Reads the rows of a part from a dataset in any format; workers receive it pickled.
 
     renumber: give the rows new ids, because those of another program need not be numbered.
@@ -115,7 +114,7 @@ def convert_dataset(
             "held_out": manifest.get("held_out"),
             "source": _provenance(source, manifest),
         },
-        tables=Rows(source.absolute(), manifest, renumber=not has_manifest(source)),
+        tables=SourceTables(source.absolute(), manifest, renumber=not has_manifest(source)),
         pixels=None if to_jpeg else manifest.get("pixels"),
         suffix=suffix_of(first["image"]["bytes"]),
     )
@@ -175,12 +174,7 @@ def main(arguments: list[str]) -> int:
         executor=job.executor,
         overwrite=job.overwrite,
     )
-    for split, counts in manifest["splits"].items():
-        print(f"{split:<10} {counts['rows']:>9,} examples  {counts['true']:>9,} true")
-    digest = manifest["content_digest"][:16]
-    print(
-        f"{options.folder}: content {digest}; check it with: python -m travlr.audit {shlex.quote(str(options.folder))}"
-    )
+    print_summary(str(options.folder), manifest)
     return 0
 
 
@@ -189,27 +183,26 @@ def export_settings(settings: list[str]) -> Export | None:
     name = next((s.partition("=")[2] for s in settings if s.startswith("format=")), None)
     if name not in EXPORTS:
         return None
-    values: dict[str, Any] = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or key not in Export.__dataclass_fields__:
-            raise cli.UsageError(
-                f"{setting!r} is not a setting of format={name}; choose from {'=, '.join(Export.__dataclass_fields__)}="
-            )
-        values[key] = value.strip("[]").split(",") if key in ("setting", "split") else value
+    values: dict[str, Any] = _values(settings, list(Export.__dataclass_fields__), f" of format={name}")
+    values |= {key: values[key].strip("[]").split(",") for key in ("setting", "split") if key in values}
     export: Export = cli.typed(Export, values)
     return export
 
 
 def _generate_arguments(settings: list[str]) -> tuple[GenerateArguments, int | None]:
     """The settings, and `rows_per_file` or None. Raises `cli.UsageError` for an unknown name or a wrong value."""
-    values = {}
-    names = [name for name in GenerateArguments.__dataclass_fields__ if name != "out"]
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals or name not in names:
-            raise cli.UsageError(f"{setting!r} is not a setting; choose from {'=, '.join(names)}=")
-        values[name] = value
+    values = _values(settings, [name for name in GenerateArguments.__dataclass_fields__ if name != "out"])
     cli.check_choice("format", values.get("format"), [*LAYOUTS, *EXPORTS], settings)
     job: GenerateArguments = cli.typed(GenerateArguments, values)
     return job, job.rows_per_file if "rows_per_file" in values else None
+
+
+def _values(settings: list[str], names: list[str], of: str = "") -> dict[str, str]:
+    """The values of `name=value` arguments by name. Raises `cli.UsageError` for an unknown name."""
+    values = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or name not in names:
+            raise cli.UsageError(f"{setting!r} is not a setting{of}; choose from {'=, '.join(names)}=")
+        values[name] = value
+    return values

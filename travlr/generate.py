@@ -256,13 +256,16 @@ def main(arguments: list[str]) -> int:
         generator(config)
     except ValueError as error:
         raise cli.UsageError(str(error)) from None
-    manifest = generate_dataset(config, job)
-    folder = job.out or f"data/{config.task}"
+    print_summary(job.out or f"data/{config.task}", generate_dataset(config, job))
+    return 0
+
+
+def print_summary(folder: str, manifest: dict[str, Any]) -> None:
+    """What a command has written, and how to check it."""
     for split, counts in manifest["splits"].items():
         print(f"{split:<10} {counts['rows']:>9,} examples  {counts['true']:>9,} true")
-    content, checked = manifest["content_digest"][:16], shlex.quote(folder)
-    print(f"{folder}: content {content}; check it with: python -m travlr.audit {checked}")
-    return 0
+    content = manifest["content_digest"][:16]
+    print(f"{folder}: content {content}; check it with: python -m travlr.audit {shlex.quote(folder)}")
 
 
 def _help_settings() -> str:

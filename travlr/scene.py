@@ -46,14 +46,15 @@ def check_types(settings: Any, group: str = "") -> None:
     and a whole number for any number.
     """
     settings_class: Any = type(settings)
-    for name, kind in _annotations(settings_class).items():
+    for name, kind in field_types(settings_class).items():
         value = getattr(settings, name)
         if not _is_of(value, kind):
             raise ValueError(f"{group}{name}={value!r}: must be {_in_words(kind)}")
 
 
 @functools.cache
-def _annotations(kind: Any) -> dict[str, Any]:
+def field_types(kind: Any) -> dict[str, Any]:
+    """The types of the fields of a dataclass."""
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 

@@ -12,7 +12,7 @@ from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 
 from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
-from train.models.layers import Dropout, Model, Shape, initialise, use_fused_attention
+from train.models.layers import Dropout, Model, Shape, initialise, library_settings, use_fused_attention
 
 
 class Bert(Model):
@@ -28,7 +28,7 @@ class Bert(Model):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape, self.matching = shape, None
-        self.bert = BertModel(BertConfig(**config_of(shape), pad_token_id=0))
+        self.bert = BertModel(BertConfig(**library_settings(shape), pad_token_id=0))
         use_fused_attention(self.bert, shape)
         self.head = nn.Sequential(Dropout(shape.dropout), nn.Linear(shape.width, 2)).apply(initialise)
 
@@ -62,7 +62,7 @@ class Roberta(Model):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape, self.matching = shape, None
-        config = RobertaConfig(**config_of(shape), pad_token_id=1)
+        config = RobertaConfig(**library_settings(shape), pad_token_id=1)
         self.roberta = RobertaModel(config, add_pooling_layer=False)
         use_fused_attention(self.roberta, shape)
         self.head = nn.Sequential(
@@ -89,18 +89,3 @@ class Roberta(Model):
         longest = self.shape.positions - 2
         if inputs.tokens.shape[1] > longest:
             raise ValueError(f"text of {inputs.tokens.shape[1]} tokens: this model takes at most {longest} (positions)")
-
-
-def config_of(shape: Shape) -> dict[str, Any]:
-    return {
-        "vocab_size": shape.vocabulary,
-        "hidden_size": shape.width,
-        "num_hidden_layers": shape.layers,
-        "num_attention_heads": shape.heads,
-        "intermediate_size": shape.intermediate,
-        "hidden_dropout_prob": shape.dropout,
-        "attention_probs_dropout_prob": shape.attention_dropout,
-        "max_position_embeddings": shape.positions,
-        "type_vocab_size": shape.types,
-        "layer_norm_eps": shape.epsilon,
-    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -245,6 +245,22 @@ def use_fused_attention(model: nn.Module, shape: Shape, attention: type[Attentio
             model.get_submodule(parent).register_module(last, fused)
         elif type(module) is nn.Dropout:
             model.get_submodule(parent).register_module(last, Dropout(module.p))
+
+
+def library_settings(shape: Shape) -> dict[str, Any]:
+    """The size as `transformers` names it, for the config of a BERT."""
+    return {
+        "vocab_size": shape.vocabulary,
+        "hidden_size": shape.width,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "intermediate_size": shape.intermediate,
+        "hidden_dropout_prob": shape.dropout,
+        "attention_probs_dropout_prob": shape.attention_dropout,
+        "max_position_embeddings": shape.positions,
+        "type_vocab_size": shape.types,
+        "layer_norm_eps": shape.epsilon,
+    }
 
 
 class Residual(nn.Module):

@@ -13,7 +13,16 @@ from transformers import VisualBertConfig, VisualBertModel
 
 from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
-from train.models.layers import Fusion, Model, Shape, classifier, initialise, regions_of, use_fused_attention
+from train.models.layers import (
+    Fusion,
+    Model,
+    Shape,
+    classifier,
+    initialise,
+    library_settings,
+    regions_of,
+    use_fused_attention,
+)
 
 
 class VisualBert(Model):
@@ -47,7 +56,9 @@ class VisualBert(Model):
         if visual_token_type not in (0, 1):
             raise ValueError(f"visual_token_type={visual_token_type}: must be 0 or 1")
         self.shape, self.visual_token_type = shape, visual_token_type
-        self.visual_bert = VisualBertModel(visualbert_config(shape), add_pooling_layer=not controlled)
+        # The library's padding, word 1, would freeze an ordinary word.
+        config = VisualBertConfig(**library_settings(shape), visual_embedding_dim=shape.feature_width, pad_token_id=0)
+        self.visual_bert = VisualBertModel(config, add_pooling_layer=not controlled)
         use_fused_attention(self.visual_bert, shape)
         self.fusion = Fusion(shape) if controlled else None
         pooled = shape.width if self.fusion is None else self.fusion.width
@@ -90,20 +101,3 @@ class VisualBert(Model):
         for layer in self.visual_bert.encoder.layer:
             states = layer(states, mask)[0]
         return states
-
-
-def visualbert_config(shape: Shape) -> VisualBertConfig:
-    return VisualBertConfig(
-        vocab_size=shape.vocabulary,
-        hidden_size=shape.width,
-        visual_embedding_dim=shape.feature_width,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        intermediate_size=shape.intermediate,
-        hidden_dropout_prob=shape.dropout,
-        attention_probs_dropout_prob=shape.attention_dropout,
-        max_position_embeddings=shape.positions,
-        type_vocab_size=shape.types,
-        layer_norm_eps=shape.epsilon,
-        pad_token_id=0,  # the library's default of 1 would freeze an ordinary word instead of padding
-    )

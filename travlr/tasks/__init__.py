@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, get_type_hints
+from typing import Any
 
 from travlr.config import Config, check_choice
-from travlr.scene import Query, Scene
+from travlr.scene import Query, Scene, field_types
 from travlr.tasks.base import Pair, Task
 from travlr.tasks.cardinality import CardinalityTask
 from travlr.tasks.comparison import ComparisonTask
@@ -73,8 +73,8 @@ def config_from_dict(values: Mapping[str, Any]) -> Config:
     return config
 
 
-def _build(kind: type[Any], values: Mapping[str, Any]) -> Any:
+def _build(kind: Any, values: Mapping[str, Any]) -> Any:
     """A dataclass from a dict, and so are its fields that are dataclasses."""
-    hints = get_type_hints(kind)
+    hints = field_types(kind)
     nested = {name for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
     return kind(**{name: _build(hints[name], value) if name in nested else value for name, value in values.items()})

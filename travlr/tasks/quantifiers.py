@@ -417,17 +417,20 @@ time, as the paper's held-out pairs of one of them are reversed.
         low, high = max(sizes) + self.config.distractors[0], min(sizes) + self.config.distractors[1]
         return (low, high) if low <= high else None
 
+    def _vacant_and_other(self, draw: Draw) -> tuple[np.ndarray, np.ndarray]:
+        """(N, 5) each: the rows of `_pair_table` of each couple's vacant quantifier, and of its complement."""
+        own, partner = self._pair_table[draw.pair], self._pair_table[draw.partner]
+        return np.where(own[:, :1] == 1, own, partner), np.where(own[:, :1] == 1, partner, own)
+
     def _colour_counts(self, draw: Draw) -> np.ndarray:
         """(N, 5): how many objects of the query's shape exchange colours with as many others, and how many objects keep
         theirs: of the query's shape and colour, of its shape only, of its colour only, of neither."""
-        own, partner = self._pair_table[draw.pair], self._pair_table[draw.partner]
-        is_vacant = own[:, :1] == 1
-        vacant, other = np.where(is_vacant, own, partner), np.where(is_vacant, partner, own)
+        vacant, other = self._vacant_and_other(draw)
         _, shared, decides, shared_region, deciding_region = other.T
         low, high = self.config.distractors
         rest = choose_from((low, high - decides), draw.words[:, 1])  # in both scenes neither set holds these
-        kept = np.zeros((len(own), 4), np.intp)
-        rows = np.arange(len(own))
+        kept = np.zeros((len(rest), 4), np.intp)
+        rows = np.arange(len(rest))
         kept[rows, shared_region] = shared
         # Where both sets share no object in the vacant scene (none), the exchange adds to its spare region.
         spare = np.where(deciding_region == 0, vacant[:, 2] - decides, vacant[:, 2])
@@ -461,10 +464,8 @@ time, as the paper's held-out pairs of one of them are reversed.
         if self.exchanged:
             number, both, shape_only, colour_only, neither = self._colour_counts(draw).T
             return np.stack([number + both + shape_only, number + colour_only + neither], axis=1)
-        own, partner = self._pair_table[draw.pair], self._pair_table[draw.partner]
+        own, (vacant, other) = self._pair_table[draw.pair], self._vacant_and_other(draw)
         is_vacant = own[:, 0] == 1
-        vacant = np.where(is_vacant[:, None], own, partner)
-        other = np.where(is_vacant[:, None], partner, own)
         spare_of_other = vacant[:, 2] if self.config.third_region == "matched" else np.zeros(len(own), np.intp)
         rows = np.arange(len(own))
         counts = np.zeros((len(own), 4), np.intp)

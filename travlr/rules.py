@@ -1,0 +1,305 @@
+"""What rules see that answer queries without reasoning: a split as arrays, and the features of each rule.
+
+A rule is *unbound* when it sees counts of words, totals, places or orders, but not which colour, shape and place belong
+together, or only one of the objects or counts that a query compares. `travlr.baselines` fits and scores the rules.
+
+N examples, W words of the world (colours, then shapes), O and D arguments of a query that describe no object or some.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from render.text import CAPTION_STYLES
+from travlr.config import Style
+from travlr.formats import LAYOUTS
+from travlr.tasks import TASKS, config_from_dict
+
+COLUMNS = ("query_form", "caption", "objects", "answer", "task")
+ROWS = 32_000  # of each split, at most
+Words = tuple[list[str], list[str]]  # colours and shapes
+
+
+@dataclass(frozen=True)
+class SplitArrays:
+    """N examples as arrays.
+
+    operators: (N, O), the arguments of a query that describe no objects: a number itself, a word ("left") as a number
+    below -1, -1 for none.
+    nouns: (N, D, 2) words of the arguments that describe objects, a colour and a shape, -1 where a noun lacks one.
+    counts: (N, W), how many objects each word describes. first: (N, W), the first object in caption order that a word
+    describes, -1 if there is none. cells: (N, rows, columns) bool, occupied. total: (N,). described: (N,), how many
+    objects any noun describes. places: (N, D, 2), row and column of the object that a noun describes, -1 unless there
+    is exactly one. ends: (N, 2, 4), colour, shape, row and column of the first and the last object. length, picture:
+    (N,), characters of the caption and bytes of the picture file. answers: (N,) bool.
+    """
+
+    operators: np.ndarray
+    nouns: np.ndarray
+    counts: np.ndarray
+    first: np.ndarray
+    cells: np.ndarray
+    total: np.ndarray
+    described: np.ndarray
+    places: np.ndarray
+    ends: np.ndarray
+    length: np.ndarray
+    picture: np.ndarray
+    answers: np.ndarray
+    colours: int  # the first words are colours, then come shapes
+
+    @property
+    def kinds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Counts of the colours and of the shapes."""
+        return self.counts[:, : self.colours], self.counts[:, self.colours :]
+
+    def noun_counts(self, *nouns: int) -> np.ndarray:
+        """(N, 2 nouns): how many objects the colour and the shape of nouns (of all, where none is given) describe, each
+        word alone; -1 for none."""
+        words = self.nouns[:, nouns or slice(None)].reshape(len(self.total), -1)
+        return np.where(words < 0, -1, np.take_along_axis(self.counts, np.maximum(words, 0), 1))
+
+
+Features = Callable[[SplitArrays], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule. blind: what it cannot see. features: (N, F) numbers that it sees beside the words of the query.
+
+    bound_for: kinds of task (`Task.decided_by`) for which these features hold what decides, so that the rule is no
+    baseline. alone_for: kinds of task for which it is unbound only without the features of other rules. noun: the only
+    noun that the features are about, if there is one.
+    """
+
+    name: str
+    blind: str
+    features: Features
+    bound_for: tuple[str, ...] = ()
+    alone_for: tuple[str, ...] = ()
+    noun: int | None = None
+
+
+def query_features(e: SplitArrays) -> np.ndarray:
+    """What every rule sees: (N, O + 2 D)."""
+    return np.concatenate([e.operators, e.nouns.reshape(len(e.total), -1)], 1)
+
+
+def _sorted_counts(e: SplitArrays) -> np.ndarray:
+    """Counts of colours and of shapes, each in descending order; how many of them are the number that a query names."""
+    asked = [(counts == e.operators[:, -1:]).sum(1) for counts in e.kinds]
+    return np.column_stack([*(-np.sort(-counts, 1) for counts in e.kinds), *asked, e.total])
+
+
+def _count_of(noun: int) -> Features:
+    def features(e: SplitArrays) -> np.ndarray:
+        counts = e.noun_counts(noun)
+        leads = [counts.max(1) == part.max(1) for part in e.kinds]
+        return np.column_stack([counts, e.total[:, None] - counts, *leads, e.total])
+
+    return features
+
+
+def _other_attributes(e: SplitArrays) -> np.ndarray:
+    """Counts of the colours where the nouns name shapes alone, of the shapes where they name colours alone."""
+    named = (np.any(e.nouns[:, :, [kind]] >= 0, axis=1) for kind in (0, 1))
+    return np.column_stack([np.where(names, -1, counts) for names, counts in zip(named, e.kinds, strict=True)])
+
+
+def _another_word(e: SplitArrays) -> np.ndarray:
+    """The count of the word after the first noun's in the list of its kind; -1 where the second noun names it."""
+    word = e.nouns[:, 0].max(1)
+    first, number = np.where(word < e.colours, 0, e.colours), np.where(word < e.colours, e.colours, e.counts.shape[1])
+    after = first + (word + 1 - first) % np.maximum(number - first, 1)
+    described = np.any(e.nouns == after[:, None, None], axis=(1, 2))
+    return np.where(described, -1, np.take_along_axis(e.counts, np.maximum(after, 0)[:, None], 1)[:, 0])
+
+
+def _order(e: SplitArrays) -> np.ndarray:
+    """Which noun the caption mentions first, and the position of each."""
+    words = e.nouns.max(2)  # the shape, or the colour where there is no shape
+    position = np.where(words < 0, -1, np.take_along_axis(e.first, np.maximum(words, 0), 1))
+    return np.column_stack([position, position[:, 0] < position[:, -1]])
+
+
+def _cells(e: SplitArrays) -> np.ndarray:
+    """The occupied cells, and how many there are in each row, each column and each half."""
+    rows, columns = e.cells.sum(2), e.cells.sum(1)
+    halves = [part[:, : part.shape[1] // 2].sum(1) for part in (rows, columns)]
+    return np.column_stack([e.cells.reshape(len(e.total), -1), rows, columns, *halves])
+
+
+RULES = (
+    Rule("query", "the scene", lambda e: np.zeros((len(e.total), 0), np.int64)),
+    Rule("total", "all but the number of objects", lambda e: e.total),
+    Rule("length", "all but the length of the caption", lambda e: e.length),
+    Rule("size of the picture file", "what the picture shows", lambda e: e.picture),
+    Rule("occupied cells", "colours and shapes", _cells),
+    Rule("first and last object", "the other objects", lambda e: e.ends.reshape(len(e.total), -1), ("place",)),
+    Rule("order of mention", "counts and places", _order),
+    Rule(
+        "words present",
+        "how many objects have a colour or shape",
+        lambda e: np.column_stack([(counts > 0).sum(1) for counts in e.kinds]),
+    ),
+    Rule("sorted counts", "which count belongs to which colour or shape", _sorted_counts),
+    Rule("counts of other attributes", "the attributes that the query names", _other_attributes),
+    Rule("count of another word", "the objects that the query describes", _another_word),
+    Rule(
+        "other objects",  # at least so many: the total without the counts of the query's words
+        "the objects that the query describes",
+        lambda e: e.total - np.maximum(e.noun_counts(), 0).sum(1),
+        ("count",),
+        alone_for=("counts",),
+    ),
+    Rule(
+        "distractors",
+        "the objects that the query describes",
+        lambda e: e.total - e.described,
+        ("count", "counts"),
+        alone_for=("binding",),
+    ),
+    Rule("count of first noun", "the other noun", _count_of(0), bound_for=("count",), noun=0),
+    Rule("count of second noun", "the first noun", _count_of(1), bound_for=("count",), noun=1),
+    Rule(
+        "word counts",
+        "which colour belongs to which shape",
+        lambda e: np.column_stack([e.noun_counts(), e.total]),
+        bound_for=("count", "counts"),
+    ),
+    Rule(
+        "place of first noun",
+        "the other object",
+        lambda e: e.places[:, 0],
+        bound_for=("count", "counts", "binding"),
+        noun=0,
+    ),
+    Rule(
+        "place of second noun",
+        "the first object",
+        lambda e: e.places[:, 1],
+        bound_for=("count", "counts", "binding"),
+        noun=1,
+    ),
+)
+
+
+# Reading --------------------------------------------------------------------------------------------------------------
+
+
+def read_split(folder: Path, manifest: dict[str, Any], split: str) -> pa.Table:
+    """The first rows of a split: `COLUMNS`, and `picture`, the bytes of each picture file."""
+    layout, rows = LAYOUTS[manifest["layout"]], min(ROWS, manifest["splits"][split]["rows"])
+    parts = []
+    for table in layout.read(folder, manifest, split, 0, rows):
+        sizes = pa.compute.binary_length(table["image"].combine_chunks().field("bytes"))
+        parts.append(table.select(COLUMNS).append_column("picture", sizes))
+    whole = pa.concat_tables(parts)
+    style = config_from_dict(manifest["config"]).style if manifest["config"] else Style()
+    return whole if CAPTION_STYLES[style.caption].ordered else in_reading_order(whole)
+
+
+def in_reading_order(table: pa.Table) -> pa.Table:
+    """A table with the objects of each row in the order in which a grid of words shows them."""
+    objects = table["objects"].combine_chunks()
+    example = np.repeat(np.arange(len(table)), objects.value_lengths().to_numpy())
+    things = objects.flatten()
+    row, column = (things.field(name).to_numpy() for name in ("row", "column"))
+    lengths = np.bincount(example, minlength=len(table))
+    offsets = pa.array(np.concatenate([[0], lengths.cumsum()]).astype(np.int32))
+    sorted_objects = pa.ListArray.from_arrays(offsets, things.take(pa.array(np.lexsort((column, row, example)))))
+    return table.set_column(table.column_names.index("objects"), "objects", sorted_objects)
+
+
+def word_lists(train: pa.Table) -> Words:
+    """Colours and shapes that the train split shows, sorted."""
+    objects = train["objects"].combine_chunks().flatten()
+    colours, shapes = (sorted(set(objects.field(name).unique().to_pylist())) for name in ("colour", "shape"))
+    return colours, shapes
+
+
+def examples_of(table: pa.Table, words: Words) -> SplitArrays:
+    """A split, as `read_split` returns it, as arrays. words: colours and shapes."""
+    objects = table["objects"].combine_chunks()
+    starts = objects.offsets.to_numpy() - objects.offsets[0].as_py()
+    total, parts = np.diff(starts), objects.flatten()
+    example = np.repeat(np.arange(len(table)), total)
+    colour, shape = (
+        pa.compute.index_in(parts.field(name), pa.array(known)).fill_null(-1).to_numpy()
+        for name, known in zip(("colour", "shape"), words, strict=True)
+    )
+    row, column = (parts.field(name).to_numpy() for name in ("row", "column"))
+    operators, nouns = _queries(table["query_form"].to_pylist(), words)
+    colours = len(words[0])
+    counts = np.zeros((len(table), colours + len(words[1])), np.int64)
+    first = np.full(counts.shape, len(example))
+    for word in (colour, colours + shape):
+        np.add.at(counts, (example, word), 1)
+        np.minimum.at(first, (example, word), np.arange(len(example)) - starts[example])
+    cells = np.zeros((len(table), int(row.max()) + 1, int(column.max()) + 1), bool)
+    cells[example, row, column] = True
+    described, places = np.zeros(len(example), bool), np.full((*nouns.shape[:2], 2), -1)
+    for noun, match in enumerate(_matches(nouns[example], colour, colours + shape)):
+        described |= match
+        alone = np.flatnonzero(match & (np.bincount(example[match], minlength=len(table)) == 1)[example])
+        places[example[alone], noun] = np.stack([row, column], 1)[alone]
+    columns = np.stack([colour, shape, row, column], 1)
+    return SplitArrays(
+        operators=operators,
+        nouns=nouns,
+        counts=counts,
+        first=np.where(counts > 0, first, -1),
+        cells=cells,
+        total=total,
+        described=np.bincount(example[described], minlength=len(table)),
+        places=places,
+        ends=np.stack([columns[starts[:-1]], columns[starts[1:] - 1]], 1),
+        length=pa.compute.utf8_length(table["caption"].combine_chunks()).to_numpy(),
+        picture=table["picture"].to_numpy(),
+        answers=table["answer"].to_numpy(),
+        colours=colours,
+    )
+
+
+def _matches(nouns: np.ndarray, colour: np.ndarray, shape: np.ndarray) -> Iterator[np.ndarray]:
+    """For each noun of a query: (objects,) bool, whether it describes each object. nouns: (objects, D, 2), of the
+    object's query."""
+    for noun in range(nouns.shape[1]):
+        words = nouns[:, noun]
+        yield np.all((words < 0) | (words == np.stack([colour, shape], 1)), axis=1)
+
+
+def _queries(forms: Sequence[str], words: Words) -> tuple[np.ndarray, np.ndarray]:
+    """`SplitArrays.operators` and `SplitArrays.nouns` of queries."""
+    colours, shapes = words
+    operators = _operators(forms)
+    rows: dict[str, tuple[list[int], list[tuple[int, int]]]] = {}
+    for text in dict.fromkeys(forms):
+        form = json.loads(text)
+        described = TASKS[form["task"]].object_arguments
+        nouns = []
+        for i in described:
+            parts = str(form["args"][i]).split()
+            colour = next((colours.index(word) for word in parts if word in colours), -1)
+            shape = next((len(colours) + shapes.index(word) for word in parts if word in shapes), -1)
+            nouns.append((colour, shape))
+        others = [arg for i, arg in enumerate(form["args"]) if i not in described]
+        coded = [arg if isinstance(arg, int) else -2 - operators.index(str(arg)) for arg in others]
+        rows[text] = (coded or [-1], nouns)
+    numbers, nouns_of = zip(*(rows[text] for text in forms), strict=True)
+    return np.array(numbers, np.int64), np.array(nouns_of, np.int64)
+
+
+def _operators(forms: Sequence[str]) -> list[str]:
+    """The words of queries that describe no objects, sorted, so that each split gives them the same numbers."""
+    parsed = [json.loads(text) for text in dict.fromkeys(forms)]
+    words = {(form["task"], i, arg) for form in parsed for i, arg in enumerate(form["args"]) if isinstance(arg, str)}
+    return sorted({arg for task, i, arg in words if i not in TASKS[task].object_arguments})
