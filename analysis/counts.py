@@ -71,7 +71,7 @@ def by_number(predictions: pd.DataFrame) -> pd.DataFrame:
     (the query's), examples that ask this, `true` (how many of them the model says are true), percent, low, high.
     """
     frame = _of_task(predictions, "cardinality").rename(columns={"x": "actual"})
-    frame["predicted"] = frame["said"].astype(str).astype(int)
+    frame["predicted"] = frame["claim"].astype(str).astype(int)
     return shares(frame, ["split", "actual", "predicted"], frame["prediction"].to_numpy(), "true")
 
 
@@ -81,13 +81,13 @@ def by_objects(predictions: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_critical(predictions: pd.DataFrame) -> pd.DataFrame:
-    """Wrong answers by how many objects are in the set that decides (figure 23): split, said (the quantifier), answer,
+    """Wrong answers by how many objects are in the set that decides (figure 23): split, claim (the quantifier), answer,
     critical, as `shares`. As in the paper, only answers for which that set is not empty.
     """
     frame = _of_task(predictions, "quantifiers")
-    decided = frame["said"].map(DECIDED).astype(bool)
+    decided = frame["claim"].map(DECIDED).astype(bool)
     frame = frame[(frame["answer"] == decided) & (frame["critical"] > 0)]
-    return shares(frame, ["split", "said", "answer", "critical"], ~frame["right"].to_numpy())
+    return shares(frame, ["split", "claim", "answer", "critical"], ~frame["right"].to_numpy())
 
 
 def agreement(predictions: pd.DataFrame) -> pd.DataFrame:

@@ -336,7 +336,7 @@ def quantifiers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     figure, panels = panel_figure(title, 2, [(2.0, 1.5)] * 3, note=note, key=key, left=0.5, gap=(0.2, 0.95), below=0.7)
     order = [(names[side], regions["decides"]) for side in (0, 1) for names, regions in FAMILIES.items()]
     for axes, (quantifier, decides) in each_panel(panels, order):
-        _error_bars(axes, table[table["said"] == quantifier], "critical", splits, rows)
+        _error_bars(axes, table[table["claim"] == quantifier], "critical", splits, rows)
         percent_axis(axes, 0, _highest(table, rows))
         label_axes(axes, f"{quantifier}: {str(counts.DECIDED[quantifier]).lower()}")
         sets = ("Xs that are Ys", "Xs that are not Ys", "Ys that are not Xs")

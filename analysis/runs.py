@@ -25,7 +25,7 @@ from travlr.tasks.quantifiers import FAMILIES
 DTYPES: dict[type, str] = {str: "str", int: "Int64", float: "float64", bool: "boolean"}
 SEPARATOR = "\t"  # of the items of a pair
 EXAMPLE_COLUMNS = ("id", "split", "answer", "task", "query", "objects", "row", "couple", "scene", "pair", "kind", "x",
-                   "y", "said", "first", "second", "critical")  # fmt: skip
+                   "y", "claim", "first", "second", "critical")  # fmt: skip
 RUN_COLUMNS = ("run", "name", "model", "setting", "seed")
 PREDICTIONS = (*EXAMPLE_COLUMNS, *RUN_COLUMNS, "test_setting", "logit", "prediction", "right")
 
@@ -176,7 +176,7 @@ def examples_of(dataset: Dataset, split: str) -> pd.DataFrame:
 
     id, split, task, query, answer; pair (its items joined by spaces) and kind (its first item: axis, shape, quantifier,
     or `comparison`); x and y, the pair's values, as numbers where they are such (columns and rows count from 1; a
-    cardinality has x alone); said: the query's claim (relation, number, quantifier, comparison); first and second: the
+    cardinality has x alone); claim: the query's claim (relation, number, quantifier, comparison); first and second: the
     objects that it is about; critical: of quantifiers, the size of the set that decides (figure 23), else missing;
     objects: the number of objects in the scene; row (in its split), couple (of examples 2k and 2k + 1), scene: equal
     where scenes are.
@@ -240,9 +240,9 @@ def _values(words: list[str | None]) -> Any:
 
 
 def _query_columns(forms: pa.StringArray) -> pd.DataFrame:
-    """said, first and second of queries."""
+    """claim, first and second of queries."""
     encoded = forms.dictionary_encode()
-    columns: dict[str, list[str | None]] = {"said": [], "first": [], "second": []}
+    columns: dict[str, list[str | None]] = {"claim": [], "first": [], "second": []}
     for text in encoded.dictionary.to_pylist():
         query = parse_query_form(text)
         positions = TASKS[query.task].object_arguments if query.task in TASKS else range(1, len(query.args))
@@ -257,7 +257,9 @@ def _query_columns(forms: pa.StringArray) -> pd.DataFrame:
 def _deciding_counts(flat: pa.StructArray, which: np.ndarray, queries: pd.DataFrame, task: pd.Series) -> np.ndarray:
     """(N,) of quantifiers, how many objects are in the region whose emptiness decides; NaN elsewhere."""
     regions = {name: family["decides"] for names, family in FAMILIES.items() for name in names}
-    deciding = queries["said"].map(regions).astype(float).to_numpy()  # an index into REGIONS: X and Y, X alone, Y alone
+    deciding = (
+        queries["claim"].map(regions).astype(float).to_numpy()
+    )  # an index into REGIONS: X and Y, X alone, Y alone
     holds = []
     for name in ("first", "second"):
         wanted = queries[name].astype(object).to_numpy()[which]

@@ -114,10 +114,10 @@ def test_numbers_are_counted_as_by_a_loop(runs: Runs) -> None:
 def test_deciding_sets_are_counted_as_by_a_loop(runs: Runs) -> None:
     frame = chosen(runs, "quantifiers", test_setting="caption").assign(scene=lambda table: table["row"])
     shown = {("all", False), ("not all", True), ("some", True), ("none", False), ("only", False), ("not only", True)}
-    kept = frame[[(said, answer) in shown for said, answer in zip(frame["said"], frame["answer"], strict=True)]]
+    kept = frame[[(said, answer) in shown for said, answer in zip(frame["claim"], frame["answer"], strict=True)]]
     table = counts.by_critical(frame)
-    same(table, ["split", "said", "critical"], "wrong", by_hand(kept, ["split", "said", "critical"], "right", False))
-    assert {(row.said, row.answer) for row in table.itertuples()} == shown
+    same(table, ["split", "claim", "critical"], "wrong", by_hand(kept, ["split", "claim", "critical"], "right", False))
+    assert {(row.claim, row.answer) for row in table.itertuples()} == shown
 
 
 def test_agreement_is_counted_as_by_a_loop(runs: Runs) -> None:

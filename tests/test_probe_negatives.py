@@ -111,7 +111,7 @@ def alike(one: str, other: str) -> bool:
 def is_true(sentence: str, picture: AnnotatedPicture) -> bool:
     """Whether annotations say what a sentence says, read from its text."""
     if found := SENTENCE.fullmatch(sentence):
-        for thing in picture.things:
+        for thing in picture.objects:
             if alike(thing.name, found[1]):
                 return True
             for noun in NOUNS:
@@ -120,7 +120,7 @@ def is_true(sentence: str, picture: AnnotatedPicture) -> bool:
                     return True
         return False
     for first, predicate, second in picture.relations:
-        subject, target = picture.things[first].name, picture.things[second].name
+        subject, target = picture.objects[first].name, picture.objects[second].name
         ways = [(subject, predicate, target)]
         if predicate in INVERSE:
             ways.append((target, INVERSE[predicate], subject))
@@ -153,7 +153,7 @@ def check(corpus: Corpus, made: list[AnnotatedPicture]) -> None:
         if item.pair:
             pairs[item.pair].append(item)
         if item.axis.startswith("Object/"):
-            boxes = [one.box for one in picture.things if one.name == word]
+            boxes = [one.box for one in picture.objects if one.name == word]
             kind, name = item.axis.split("/")[1:]
             classes = [(location_class if kind == "Location" else size_class)(box, 640, 480) for box in boxes if box]
             assert classes == [name] == [item.labels[kind.lower()]]
@@ -337,7 +337,7 @@ def test_the_command_writes_a_checklist_that_reads_the_same(tmp_path: Path, caps
     made = pictures(2, 60)
     lines = [
         {"image": one.image, "width": one.width, "height": one.height,
-         "objects": [{"name": t.name, "attributes": t.attributes, "box": t.box} for t in one.things],
+         "objects": [{"name": t.name, "attributes": t.attributes, "box": t.box} for t in one.objects],
          "relations": [{"subject": a, "predicate": p, "object": b} for a, p, b in one.relations]}
         for one in made
     ]  # fmt: skip
@@ -379,4 +379,4 @@ def test_the_example_in_the_help_can_be_read(tmp_path: Path, capsys: pytest.Capt
     text = capsys.readouterr().out.partition("Annotations are")[2].partition("positional arguments")[0]
     example = " ".join(line.strip() for line in text.splitlines() if line.startswith("    "))
     (one,) = read_annotations(write(tmp_path / "a.jsonl", example))
-    assert [thing.name for thing in one.things] == ["bear", "stick"] and len(generate([one]).items) == 1
+    assert [thing.name for thing in one.objects] == ["bear", "stick"] and len(generate([one]).items) == 1

@@ -59,7 +59,7 @@ class AnnotatedPicture:
     image: str
     width: float
     height: float
-    things: tuple[AnnotatedObject, ...]
+    objects: tuple[AnnotatedObject, ...]
     relations: tuple[tuple[int, str, int], ...]
 
 
@@ -97,9 +97,9 @@ def _picture(line: str, where: str) -> AnnotatedPicture:
     lists = [value.get(name, []) for name in ("objects", "relations")]
     if not all(isinstance(one, list) and all(isinstance(part, dict) for part in one) for one in lists):
         raise ValueError(f"{where}: objects and relations need to be lists of objects")
-    things = tuple(_thing(one, f"{where}: object {place}", width, height) for place, one in enumerate(lists[0]))
-    relations = tuple(_relation(one, f"{where}: relation {place}", len(things)) for place, one in enumerate(lists[1]))
-    return AnnotatedPicture(value["image"], width, height, things, relations)
+    objects = tuple(_thing(one, f"{where}: object {place}", width, height) for place, one in enumerate(lists[0]))
+    relations = tuple(_relation(one, f"{where}: relation {place}", len(objects)) for place, one in enumerate(lists[1]))
+    return AnnotatedPicture(value["image"], width, height, objects, relations)
 
 
 def _thing(value: Mapping[str, Any], where: str, width: float, height: float) -> AnnotatedObject:
@@ -124,10 +124,10 @@ def _thing(value: Mapping[str, Any], where: str, width: float, height: float) ->
     )
 
 
-def _relation(value: Mapping[str, Any], where: str, things: int) -> tuple[int, str, int]:
+def _relation(value: Mapping[str, Any], where: str, objects: int) -> tuple[int, str, int]:
     first, second = value.get("subject"), value.get("object")
-    if type(first) is not int or type(second) is not int or not (0 <= first < things and 0 <= second < things):
-        raise ValueError(f"{where}: subject and object need to be places in the list of {things} objects, from 0")
+    if type(first) is not int or type(second) is not int or not (0 <= first < objects and 0 <= second < objects):
+        raise ValueError(f"{where}: subject and object need to be places in the list of {objects} objects, from 0")
     if not isinstance(value.get("predicate"), str) or not value["predicate"].strip():
         raise ValueError(f"{where}: needs a predicate")
     return first, normalize(value["predicate"]), second
@@ -163,41 +163,41 @@ def objects(
 ) -> Iterator[Fact]:
     """Existence of objects, with a random choice of location or size as the axis. nouns: by form, with the frequencies
     of the annotations. Objects without a box and ambiguous nouns are left out, and counted in `left`."""
-    there = [thing.name for thing in picture.things]
+    there = [one.name for one in picture.objects]
 
     def false(word: str) -> bool:
         return not any(words.same(word, name) for name in there)
 
-    for thing in picture.things:
-        if thing.box is None:
+    for one in picture.objects:
+        if one.box is None:
             left["objects without a box"] += 1
-        elif sum(words.same(thing.name, name) for name in there) > 1:
+        elif sum(words.same(one.name, name) for name in there) > 1:
             left["objects whose noun may name another one in the picture"] += 1
         else:
             labels = {
-                "location": location_class(thing.box, picture.width, picture.height),
-                "size": size_class(thing.box, picture.width, picture.height),
+                "location": location_class(one.box, picture.width, picture.height),
+                "size": size_class(one.box, picture.width, picture.height),
             }
             kind = draw.choice(sorted(labels))
-            axis, form = f"Object/{kind.title()}/{labels[kind]}", words.form(thing.name)
-            yield Fact(axis, picture.image, (axis, form), thing.name, nouns[form], words.there, false, labels)
+            axis, form = f"Object/{kind.title()}/{labels[kind]}", words.form(one.name)
+            yield Fact(axis, picture.image, (axis, form), one.name, nouns[form], words.there, false, labels)
 
 
 def attributes(picture: AnnotatedPicture, words: Lexicon, left: Counter[str]) -> Iterator[Fact]:
     """Existence of objects with an attribute. A word is false if each object that the noun may name has an attribute
     that excludes it, and none that agrees with it."""
-    for thing in picture.things:
-        alike = [other.attributes for other in picture.things if words.same(thing.name, other.name)]
+    for one in picture.objects:
+        alike = [other.attributes for other in picture.objects if words.same(one.name, other.name)]
 
         def false(word: str, alike: list[tuple[str, ...]] = alike) -> bool:
             return all(words.excluded(word, true) for true in alike)
 
-        for word in thing.attributes:
+        for word in one.attributes:
             groups = words.groups(word, "Attribute/")
             left["attributes that are in no table"] += not groups
             for axis, group in groups.items():
-                sentence = partial(words.there, noun=thing.name)
-                yield Fact(axis, picture.image, (axis, thing.name), word, group, sentence, false)
+                sentence = partial(words.there, noun=one.name)
+                yield Fact(axis, picture.image, (axis, one.name), word, group, sentence, false)
 
 
 def relations(picture: AnnotatedPicture, words: Lexicon, left: Counter[str]) -> Iterator[Fact]:
@@ -207,7 +207,7 @@ def relations(picture: AnnotatedPicture, words: Lexicon, left: Counter[str]) -> 
     for first, predicate, second in picture.relations:
         predicates[first, second].add(predicate)
         predicates[second, first] |= words.inverses[predicate]
-    names = [thing.name for thing in picture.things]
+    names = [one.name for one in picture.objects]
     for first, word, second in picture.relations:
         subject, target = names[first], names[second]
         alike = [
@@ -287,8 +287,8 @@ def generate(
     draw, left = random.Random(f"{seed}/negatives"), Counter[str]()
     nouns: dict[str, list[str]] = defaultdict(list)
     for picture in pictures:
-        for thing in picture.things:
-            nouns[words.form(thing.name)].append(thing.name)
+        for one in picture.objects:
+            nouns[words.form(one.name)].append(one.name)
     found: dict[tuple[str, str, str], Fact] = {}
     for picture in pictures:
         for fact in (

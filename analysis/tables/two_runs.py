@@ -41,8 +41,8 @@ def compare(runs: Runs, name_a: str, name_b: str) -> Table:
         part = both[(both["split"] == split) & (both["test_setting"] == test)]
         if len(part):
             clusters = None if scenes is None else scenes.loc[part["id"]].to_numpy()
-            answers, one_said, other_said = (part[name].to_numpy() for name in ("answer_a", "logit_a", "logit_b"))
-            results[split, test] = paired(answers, one_said, other_said, clusters)
+            answers, one_logits, other_logits = (part[name].to_numpy() for name in ("answer_a", "logit_a", "logit_b"))
+            results[split, test] = paired(answers, one_logits, other_logits, clusters)
     adjusted = dict(zip(results, holm([result.p_value for result in results.values()]), strict=True))
     return _compare_table((one, other), places, results, adjusted, scenes is not None)
 

@@ -81,11 +81,11 @@ def rows_of(table: pa.Table) -> Iterator[Row]:
     names = ("id", "image", "caption", "query", "answer", "task", "pair", "query_form")
     objects = table["objects"].combine_chunks()
     *fields, queried = (column.to_pylist() for column in objects.flatten().flatten())
-    things, start = list(zip(*fields, strict=True)), 0
+    places, start = list(zip(*fields, strict=True)), 0
     lengths = objects.value_lengths().to_pylist()
     for length, *values in zip(lengths, *(table[name].to_pylist() for name in names), strict=True):
         stop = start + length
-        yield Row._make([*values, things[start:stop], queried[start:stop]])
+        yield Row._make([*values, places[start:stop], queried[start:stop]])
         start = stop
 
 

@@ -130,8 +130,8 @@ def _from_published(folder: Path, split: str, number: int, line: dict[str, str],
     if not re.fullmatch(r"\w+", line["image"]) or line["answer"] not in ("True", "False"):
         raise ValueError(f"row {line['']}: image {line['image']!r} or answer {line['answer']!r}")
     scene = {(o["row"], o["column"]): o for o in entry["objects"]}
-    said = parse_caption(line["caption"])[2]
-    ordered = [scene.pop((o.row, o.column)) for o in said if (o.row, o.column) in scene] + list(scene.values())
+    in_order = parse_caption(line["caption"])[2]
+    ordered = [scene.pop((o.row, o.column)) for o in in_order if (o.row, o.column) in scene] + list(scene.values())
     query = parse_query(line["query"])
     if any(o["queried"] is None for o in ordered):  # other nulls are found in the table
         raise ValueError("column objects.queried has a null")

@@ -182,10 +182,10 @@ def _phrases(clause: str, question: Question) -> Reading:
         return " ".join(_others(text, "side", "than", "located", "positioned", "placed", "directly"))
 
     phrases = {bare(phrase): answer for answer, listed in question.wordings.items() for phrase in listed}
-    said = bare(_COUNTED.sub(" ", clause))
-    if said in phrases:
-        return {phrases[said]}, []
-    part_of_it = [answer for phrase, answer in phrases.items() if f" {phrase} " in f" {said} "]
+    words = bare(_COUNTED.sub(" ", clause))
+    if words in phrases:
+        return {phrases[words]}, []
+    part_of_it = [answer for phrase, answer in phrases.items() if f" {phrase} " in f" {words} "]
     return set(part_of_it), ["other words"] if part_of_it else []
 
 
