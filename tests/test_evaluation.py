@@ -491,6 +491,21 @@ def test_the_command_prints_a_table(data: dict[str, Path], tmp_path: Path, capsy
 # The report ----------------------------------------------------------------------------------------------------------
 
 
+def test_a_report_of_lists_that_could_not_be_read(
+    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from analysis.report import main as report
+
+    def silent(text: str, picture: bytes | None) -> str:
+        return answer(text, picture) if picture is None else "I cannot see it."
+
+    ask(monkeypatch, Scripted(silent), data["comparison"], tmp_path, form="read", limit=4)
+    report([str(tmp_path)])
+    with open(tmp_path / "report" / "tables" / "evaluation_objects.csv", newline="") as file:
+        shares = {(row["setting"], float(row["found"])) for row in csv.DictReader(file)}
+    assert shares == {("image", 0), ("caption", 100), ("image+caption", 0)}
+
+
 def test_the_report_shows_scores_losses_and_replies(
     data: dict[str, Path],
     tmp_path: Path,

@@ -218,7 +218,8 @@ def test_evaluate_reads_a_log(
     assert "accuracy, %" in capsys.readouterr().out
     for arguments, problem in [
         (("log=nowhere.json",), "there is no such file"),
-        ((f"log={logs['choice']}", "model=m"), "model=: the log says it"),
+        ((f"log={logs['choice']}", "model=m"), "model=: is not used beside log="),
+        ((f"log={logs['choice']}", "style.image=grid"), "style.image=: is not used beside log="),
         ((f"log={Path(__file__)}",), "is no log of Inspect"),
     ]:
         assert run(*arguments) != 0

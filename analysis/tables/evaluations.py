@@ -182,7 +182,8 @@ def found_table(replies: pd.DataFrame) -> Table | None:
     line, place = ["name", "model", "task", "setting"], ["axis", "value"]
     rows = []
     for reply in read.to_dict("records"):
-        listed, number = set((reply["parsed"] or "").splitlines()), len(reply["objects"])
+        parsed = reply["parsed"] if isinstance(reply["parsed"], str) else ""  # pandas has NaN for no answer
+        listed, number = set(parsed.splitlines()), len(reply["objects"])
         about = {name: reply[name] for name in line}
         size = next(words for words, most in NUMBERS.items() if number <= most)
         for one in reply["objects"]:

@@ -80,7 +80,7 @@ def chosen_precision(setting: str, device: str, file: Path | None = None) -> tup
     if setting != "auto":
         return setting, "as set"
     if file and file.is_file() and (before := file.read_text()) in PRECISIONS:
-        return before, "as before"
+        return before, f"as before, see {file}"
     full, half = (matmul_rate(kind, device) for kind in (torch.float32, torch.bfloat16))
     chosen = "bf16" if half >= FASTER * full else "float32"
     if file:

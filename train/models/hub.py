@@ -23,18 +23,17 @@ def one_line(error: BaseException) -> str:
     return message if expected else f"{type(error).__name__}: {message}".rstrip(": ")
 
 
-def folder_of(name: str, setting: str = "model", revision: str | None = None) -> Path:
+def folder_of(name: str, setting: str = "model", revision: str | None = None, also: str = "") -> Path:
     """The folder of a model: a local one, or that of a hub repository in the cache, downloaded if need be.
 
-    setting: its name in messages. revision: a commit, tag or branch of the hub repository. Raises ValueError, in one
-    line, where there is none.
+    setting: its name in messages. revision: a commit, tag or branch of the hub repository. also: what else the setting
+    may be, for messages. Raises ValueError, in one line, where there is none.
     """
     local = Path(name).expanduser()
     if local.is_dir():
         return local
     if local.exists() or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
         what = "is a file" if local.exists() else "there is no such folder"
-        also = " or MODULE:FUNCTION" if setting == "model" else ""
         raise ValueError(f"{setting}={name}: {what}; must be a folder that `transformers` saved, a hub id{also}")
     from huggingface_hub import snapshot_download
 
