@@ -24,7 +24,7 @@ from travlr.cli import Log
 MULTI_DEVICE = "ddp_find_unused_parameters_true"  # a batch without auxiliary targets leaves heads unused
 LOSSES = ("answer_loss", "pair_loss", "value_loss", "word_loss", "object_loss", "consistency_loss")
 LOG_EVERY = 10  # steps between points of the loss curve
-RELEASE_EVERY = 50  # steps
+RELEASE_EVERY = 25  # steps
 
 
 def fit(
