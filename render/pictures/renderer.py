@@ -120,16 +120,14 @@ class Renderer:
     def _draw(self, lines: np.ndarray, grid: np.ndarray, sprites: np.ndarray, canvases: np.ndarray) -> None:
         """Fill lines (N, height, bytes per line) with canvases, and copy the sprites of occupied cells into them."""
         lines[:] = canvases[0] if len(canvases) == 1 else canvases[self.canvas_numbers(grid)]
-        size = sprites.shape[2]
-        n, line, one = lines.strides
-        cells = np.lib.stride_tricks.as_strided(
-            lines[:, self.top :, self.left * size // self.cell :],
-            (len(lines), self.world.rows, self.world.columns, self.cell, size),
-            (n, line * self.cell, size * one, line, one),
-        )
+        line = np.dtype((np.void, sprites.shape[2]))  # a line of a sprite is copied as one item, not byte by byte
+        left = self.left * line.itemsize // self.cell
+        inside = lines[:, self.top :, left : left + self.world.columns * line.itemsize].view(line)
+        n, row, one = inside.strides
+        shape = (len(lines), self.world.rows, self.world.columns, self.cell)
+        cells = np.lib.stride_tricks.as_strided(inside, shape, (n, row * self.cell, one, row))
         picture, cell = np.nonzero(grid)
-        row, column = np.divmod(cell, self.world.columns)
-        cells[picture, row, column] = sprites[self.tiles(grid)[picture, cell]]
+        cells[picture, *np.divmod(cell, self.world.columns)] = sprites.view(line)[self.tiles(grid)[picture, cell], :, 0]
 
     # Back ----------------------------------------------------------------------------------------------------------
 
