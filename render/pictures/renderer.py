@@ -50,9 +50,9 @@ class Renderer:
         kinds = self.kinds_of(np.arange(len(self.sprites)))
         for number, sprite in zip(kinds[self.backgrounds :].tolist(), self.sprites[self.backgrounds :], strict=True):
             kind = self.world.kinds[number - 1]
-            other = looks.setdefault(sprite.tobytes(), kind)
-            if other != kind or not (sprite >= self.grounds).any():
-                alike = " and a ".join(f"{size} {colour} {shape}" for size, shape, colour in (other, kind))
+            earlier = looks.setdefault(sprite.tobytes(), kind)
+            if earlier != kind or not (sprite >= self.grounds).any():
+                alike = " and a ".join(f"{size} {colour} {shape}" for size, shape, colour in (earlier, kind))
                 raise ValueError(f"image.cell={self.cell}: a {alike} look the same; use larger cells or other sizes")
 
     def _pack(self, pictures: np.ndarray) -> np.ndarray:
@@ -69,7 +69,7 @@ class Renderer:
         """(backgrounds, height, width, 3) uint8."""
         return self.palette[self.canvases]
 
-    # Which look each cell has ------------------------------------------------------------------------------------
+    # The look of each cell ---------------------------------------------------------------------------------------
 
     def canvas_numbers(self, grid: np.ndarray) -> np.ndarray:
         """The background of each picture, (N,)."""
@@ -121,17 +121,17 @@ class Renderer:
         """Fill lines (N, height, bytes per line) with canvases, and copy the sprites of occupied cells into them."""
         lines[:] = canvases[0] if len(canvases) == 1 else canvases[self.canvas_numbers(grid)]
         size = sprites.shape[2]
-        n, line, one = lines.strides
+        picture_stride, line_stride, byte_stride = lines.strides
         cells = np.lib.stride_tricks.as_strided(
             lines[:, self.top :, self.left * size // self.cell :],
             (len(lines), self.world.rows, self.world.columns, self.cell, size),
-            (n, line * self.cell, size * one, line, one),
+            (picture_stride, line_stride * self.cell, byte_stride * size, line_stride, byte_stride),
         )
         picture, cell = np.nonzero(grid)
         row, column = np.divmod(cell, self.world.columns)
         cells[picture, row, column] = sprites[self.tiles(grid)[picture, cell]]
 
-    # Back ----------------------------------------------------------------------------------------------------------
+    # From pictures back to kinds -----------------------------------------------------------------------------------
 
     def cells_in(self, picture: np.ndarray) -> np.ndarray:
         """The cells of a picture (height, width, …), (rows * columns, cell, cell, …)."""
@@ -174,7 +174,7 @@ class Renderer:
     def _flat(self) -> tuple[np.ndarray, np.ndarray]:
         return _vectors(self.rgb_sprites)
 
-    # What others need to know of the style ---------------------------------------------------------------------------
+    # What other modules need of the style ----------------------------------------------------------------------------
 
     @property
     def area(self) -> tuple[float, float, float, float]:
