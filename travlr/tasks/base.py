@@ -318,3 +318,16 @@ def choose_from(lowest_highest: Sequence[Any], word: np.ndarray) -> np.ndarray:
     low, high = lowest_highest
     span = np.asarray(high) - low + 1
     return low + ((word >> np.uint64(32)) * span.astype(np.uint64) >> np.uint64(32)).astype(np.intp)
+
+
+def shuffled(mask: np.ndarray, words: np.ndarray, most: int) -> np.ndarray:
+    """(N, most): the numbers of the cells in the mask in random order, then those of other cells.
+
+    mask: (N, cells) bool. words: (N, cells) random uint64.
+    """
+    return np.where(mask, words >> np.uint64(1), np.uint64(2**64 - 1)).argsort(axis=1)[:, :most]
+
+
+def groups_of(counts: np.ndarray, most: int) -> np.ndarray:
+    """(N, most): the group of each of the first objects, by the groups' counts (N, G); G past the last object."""
+    return (np.arange(most)[None, :, None] >= np.cumsum(counts, axis=1)[:, None, :]).sum(axis=2)

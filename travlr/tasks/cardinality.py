@@ -234,9 +234,9 @@ class CardinalityTask(Task):
                         )
 
     def _count_ways(self) -> np.ndarray:
-        """ways[q, p, j, d]: in how many ways attributes from the j-th on, but not q-th and p-th, can number d in all.
+        """ways[q, p, j, d]: in how many ways attributes from the j-th on, but not q-th and p-th, have d objects in all.
 
-        Without exchanges, p = q alone is counted; its axis has length 1.
+        Without exchanges there is no p, and its axis has length 1.
         """
         most = max(self.config.distractors[1], self.config.total_objects[1])
         count = len(self._attributes)

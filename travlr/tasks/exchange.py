@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from travlr.config import Config
-
-EMPTY = np.uint64(2**64 - 1)
+from travlr.tasks.base import groups_of, shuffled
 
 
 def check_one_word(config: Config) -> None:
@@ -18,25 +17,12 @@ def check_one_word(config: Config) -> None:
         raise ValueError("couples=exchanged: needs query_by=shape or query_by=colour in this task")
 
 
-def shuffled(cells: np.ndarray, words: np.ndarray, most: int) -> np.ndarray:
-    """(N, most): the numbers of the marked cells of each row in random order, then other cells.
-
-    cells: (N, cells) bool. words: (N, cells) random uint64.
-    """
-    return np.where(cells, words >> np.uint64(1), EMPTY).argsort(axis=1)[:, :most]
-
-
-def rank_among(cells: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """(N, cells): the place of each marked cell in a random order of them, from 0."""
-    order = shuffled(cells, words, cells.shape[1])
+def rank_among(mask: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """(N, cells): the place of each cell in the mask in a random order of them, from 0."""
+    order = shuffled(mask, words, mask.shape[1])
     rank = np.empty_like(order)
-    np.put_along_axis(rank, order, np.arange(cells.shape[1])[None, :], axis=1)
+    np.put_along_axis(rank, order, np.arange(mask.shape[1])[None, :], axis=1)
     return rank
-
-
-def groups_of(counts: np.ndarray, most: int) -> np.ndarray:
-    """(N, most): the group of each of the first objects, by the groups' counts (N, G); G past the last object."""
-    return (np.arange(most)[None, :, None] >= np.cumsum(counts, axis=1)[:, None, :]).sum(axis=2)
 
 
 def mentioned_later(keys: np.ndarray, grid: np.ndarray, changes: np.ndarray, before: list[np.ndarray]) -> np.ndarray:

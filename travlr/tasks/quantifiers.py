@@ -152,12 +152,13 @@ class Quantifiers(Config):
 
 
 class QuantifiersTask(Task):
-    """Groups: `REGIONS`. The two scenes of a couple share the size of the region that both their pairs count, as far as
-    the held-out pairs allow, the size of the third region, and the total number of objects.
+    """Groups: `REGIONS`. The two scenes of a couple have equal numbers of objects in all and in the third region, and,
+    as far as the held-out pairs allow, in the region that both their pairs count.
 
-    With couples=exchanged as many objects as the deciding region holds exchange colours with as many others, which
-    empties it, and the regions change by so many; the groups are the objects of the query's shape and the others, and
-    `exchange` adds colours. The held-out numbers are those of *not all*, *some* and *not only*.
+    With couples=exchanged, as many objects of the query's shape as the deciding region holds exchange colours with as
+    many objects of other shapes. This empties the deciding region, and changes the other regions by the same number.
+    The groups are the objects of the query's shape and the others; `exchange` adds colours. The held-out numbers are
+    those of *not all*, *some* and *not only*.
     """
 
     name, title, Config = "quantifiers", "all, not all, some, none, only, not only", Quantifiers
