@@ -28,11 +28,11 @@ def styled(style: Style, cell: int = 64) -> Example:
 
 def styles_picture() -> bytes:
     """One scene in every style of pictures, side by side on grey."""
-    drawn = [np.asarray(decode(styled(Style(image=name), cell=40).image)) for name in IMAGE_STYLES]
-    height = max(len(picture) for picture in drawn) + 2 * GAP
-    strip = np.full((height, sum(picture.shape[1] + GAP for picture in drawn) + GAP, 3), 210, np.uint8)
+    pictures = [np.asarray(decode(styled(Style(image=name), cell=40).image)) for name in IMAGE_STYLES]
+    height = max(len(picture) for picture in pictures) + 2 * GAP
+    strip = np.full((height, sum(picture.shape[1] + GAP for picture in pictures) + GAP, 3), 210, np.uint8)
     left = GAP
-    for picture in drawn:
+    for picture in pictures:
         top = height - GAP - len(picture)
         strip[top : top + len(picture), left : left + picture.shape[1]] = picture
         left += picture.shape[1] + GAP

@@ -68,7 +68,7 @@ def parse_noun(text: str) -> str:
     words = [w for w in text.split() if w not in ("object", "objects")]
     if words and words[-1] not in SHAPES and words[-1].removesuffix("s") in SHAPES:
         words[-1] = words[-1].removesuffix("s")
-    known = [(w in SHAPES, w in COLOURS) for w in words]
-    if known not in ([(True, False)], [(False, True)], [(False, True), (True, False)]):
+    kinds = [(w in SHAPES, w in COLOURS) for w in words]
+    if kinds not in ([(True, False)], [(False, True)], [(False, True), (True, False)]):
         raise ValueError(f"not a description of objects: {short(text)}")
     return " ".join(words)

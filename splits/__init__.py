@@ -30,7 +30,7 @@ COMPARED_SHAPES = (("circle", "square"), ("circle", "star"), ("hexagon", "square
 
 
 def held_out_positions(length: int, axis: str) -> list[tuple[int, int]]:
-    """Unordered pairs of columns (or rows) held out, counted from 0; no column or row is lost to training.
+    """Held-out unordered pairs of columns (or rows), counted from 0; every column and row stays in training.
 
     The paper's for six; otherwise each is paired once with the one half the grid away.
     """
@@ -44,8 +44,8 @@ def balanced_pairs(length: int) -> tuple[list[tuple[int, int]], list[tuple[int, 
 
     Both lists are as good as disjoint paths of small steps: almost every number is as often the smaller as the larger
     of a pair. The remaining pairs, with larger differences, belong to no split. For six the lists come from a search of
-    all divisions with each number in training; `docs/strict.md` has the bound and its proof. Below four there is no
-    such division: the first list has all pairs, the second none.
+    all divisions that leave each number in training; `docs/strict.md` has the bound and its proof. Below four there is
+    no such division: the first list has all pairs, the second none.
     """
     if length < 4:
         return list(itertools.combinations(range(length), 2)), []
@@ -59,18 +59,18 @@ def balanced_pairs(length: int) -> tuple[list[tuple[int, int]], list[tuple[int, 
 
 
 def held_out_numbers(attributes: Sequence[str], numbers: Sequence[int]) -> dict[str, list[int]]:
-    """Held-out numbers of each attribute: the paper's two where it has them, else two that wander with the list.
+    """Held-out numbers of each attribute: the paper's two where it has them, else two that move on with the attributes.
 
-    None where fewer than two would stay in training, as a false query must name another number of the same side.
+    There are none where fewer than two would stay in training, as a false query must name another number of its side.
     """
     if len(numbers) < 4:
         return {attribute: [] for attribute in attributes}
-    chosen = {}
+    held_out = {}
     for i, attribute in enumerate(attributes):
         paper = [n for n in CARDINALITY.get(attribute, ()) if n in numbers]
-        wandering = [numbers[i % len(numbers)], numbers[(i + len(numbers) // 2) % len(numbers)]]
-        chosen[attribute] = paper if len(paper) == 2 else sorted(wandering)
-    return chosen
+        moving = [numbers[i % len(numbers)], numbers[(i + len(numbers) // 2) % len(numbers)]]
+        held_out[attribute] = paper if len(paper) == 2 else sorted(moving)
+    return held_out
 
 
 def held_out_numbers_of_quantifiers(highest: int) -> list[tuple[int, int]]:
@@ -94,9 +94,10 @@ def held_out_comparisons(attributes: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def held_out_attributes(shapes: Sequence[str], colours: Sequence[str]) -> list[tuple[str, str]]:
-    """One colour for each shape, so that a seventh to a fifth of what quantifiers relate is never seen related."""
+    """One colour for each shape, so that a seventh to a fifth of the (shape, colour) pairs are only in test_ood."""
     return [(shape, colours[i % len(colours)]) for i, shape in enumerate(shapes)]
 
 
 def both_orders(pairs: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
+    """(a, b) and (b, a) of each pair."""
     return {ordered for a, b in pairs for ordered in ((a, b), (b, a))}

@@ -1,7 +1,7 @@
 """Baselines: rules that answer queries without reasoning (`travlr.rules`), scored on every split.
 
 A rule is fitted on the train split, as a decision tree (scikit-learn), and scored on validation, test_ind and test_ood.
-What it reaches is what a score must exceed to mean reasoning.
+The score of a model means reasoning only where it exceeds that of the rules.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from travlr.tasks import TASKS
 
 FILE = "baselines.json"  # in the dataset's folder
 DEPTH = 12  # of a decision tree
-VERSION = 1  # of the rules; another one computes them again
+VERSION = 1  # of the rules; scores of another version are computed again
 LEAST = 20  # examples in a leaf of a decision tree
 ALL = "all unbound features"
 
@@ -53,7 +53,7 @@ class RuleScore:
 
 
 def score_baselines(folder: str | Path) -> list[RuleScore]:
-    """Fit every unbound rule on train and score it on the other splits; the last is a tree on all features together.
+    """Fit every unbound rule on train and score it on the other splits. The last rule is a tree on all their features.
 
     Raises `ValueError` if the folder is not a dataset, or lacks its train split.
     """
@@ -68,9 +68,9 @@ def score_baselines(folder: str | Path) -> list[RuleScore]:
     if decided_by in ("count", "counts") and np.all(splits["train"].nouns >= 0, axis=2).any():
         decided_by = "binding"  # nouns of two words: the counts of single words do not decide
     rules = [r for r in RULES if decided_by not in r.bound_for and (r.noun or 0) < nouns]
-    found = [result for rule in rules for result in _scores(rule.name, rule.blind, [rule], splits)]
-    together = [_scores(ALL, "binding", group, splits) for group in _groups(rules, decided_by, nouns)]
-    return found + [max(results, key=lambda result: result.accuracy) for results in zip(*together, strict=True)]
+    scores = [score for rule in rules for score in _scores(rule.name, rule.blind, [rule], splits)]
+    by_group = [_scores(ALL, "binding", group, splits) for group in _groups(rules, decided_by, nouns)]
+    return scores + [max(of_split, key=lambda score: score.accuracy) for of_split in zip(*by_group, strict=True)]
 
 
 def dataset_baselines(folder: str | Path) -> list[RuleScore]:
@@ -81,9 +81,9 @@ def dataset_baselines(folder: str | Path) -> list[RuleScore]:
     path, digest = Path(folder) / FILE, read_manifest(folder)["content_digest"]
     identity = {"content_digest": digest, "version": VERSION}
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        held = json.loads(regular(path).read_text(encoding="utf-8"))
-        if {name: held[name] for name in identity} == identity:
-            return [RuleScore(**entry | {"interval": tuple(entry["interval"])}) for entry in held["results"]]
+        content = json.loads(regular(path).read_text(encoding="utf-8"))
+        if {name: content[name] for name in identity} == identity:
+            return [RuleScore(**entry | {"interval": tuple(entry["interval"])}) for entry in content["results"]]
     results = score_baselines(folder)
     text = json.dumps(identity | {"results": [asdict(result) for result in results]}, indent=1)
     with contextlib.suppress(OSError), replacing(path) as temporary:  # some folders cannot be written
@@ -101,11 +101,11 @@ def best_unbound(results: Sequence[RuleScore]) -> dict[str, RuleScore]:
 
 
 def _groups(rules: Sequence[Rule], decided_by: str, nouns: int) -> list[list[Rule]]:
-    """Rules whose features together are unbound still: of a task that compares two nouns, those about one noun."""
-    together = [rule for rule in rules if decided_by not in rule.alone_for]
+    """Groups of rules whose joint features are unbound, too: in a task that compares nouns, one group for each noun."""
+    joint = [rule for rule in rules if decided_by not in rule.alone_for]
     if decided_by == "binding":
-        return [together]
-    return [[rule for rule in together if rule.noun in (None, noun)] for noun in range(nouns)]
+        return [joint]
+    return [[rule for rule in joint if rule.noun in (None, noun)] for noun in range(nouns)]
 
 
 def _scores(name: str, blind: str, rules: Sequence[Rule], splits: dict[str, SplitArrays]) -> list[RuleScore]:

@@ -44,9 +44,9 @@ from travlr.scene import COLOURS, SHAPES, column_name
 from travlr.tasks import TASKS, config_from_dict
 
 TEMPLATE, SHARED = (Path(__file__).with_name(name) for name in ("browse.html", "page.html"))
-MARK = b"<!doctype html><!-- a page of travlr.browse -->"  # how each page begins, so that no other file is overwritten
+MARK = b"<!doctype html><!-- a page of travlr.browse -->"  # at the start of each page; other files are not overwritten
 NAME = "browse.html"
-SHRUNK = 384  # pixels along the longer side of a picture that is too large to embed as it is
+LONGER_SIDE = 384  # pixels along the longer side of a picture that is too large to embed as it is
 LARGEST = 10_000  # bytes of a PNG that is embedded as it is
 BASELINES = {QUERY: "query alone", TOTAL: "query and number of objects"}  # of the audit's rules
 LONGEST = 150  # values along one axis of a heat map
@@ -62,44 +62,45 @@ Pair = tuple[str, ...]
 class Survey:
     """The statistics of a split, and the rows to show.
 
-    counts: pair -> numbers of true and of false examples. seen: baseline -> feature -> numbers of false and of true
+    counts: pair -> numbers of true and of false examples. features: baseline -> feature -> numbers of false and of true
     examples. tasks: names. rows: examples to show. couples: whether rows 2k and 2k + 1 ask the same query.
     """
 
     counts: dict[Pair, list[int]]
-    seen: dict[str, dict[Any, list[int]]]
+    features: dict[str, dict[Any, list[int]]]
     tasks: set[str]
     rows: list[dict[str, Any]]
     couples: bool
 
 
-def survey(read: Callable[[], Iterable[pa.Table]], limit: int, seed: str) -> Survey:
+def survey(tables: Callable[[], Iterable[pa.Table]], limit: int, seed: str) -> Survey:
     """Two passes over the tables of a split: the texts of all rows, then `limit` whole rows to show."""
-    about = pa.concat_tables(table.select(["task", "pair", "answer", "query", "objects"]) for table in read())
-    pairs = [tuple(str(value) for value in pair) for pair in about["pair"].to_pylist()]
+    about = pa.concat_tables(table.select(["task", "pair", "answer", "query", "objects"]) for table in tables())
+    pairs = [tuple(map(str, pair)) for pair in about["pair"].to_pylist()]
     truths, queries = about["answer"].to_pylist(), about["query"].to_pylist()
     counts: dict[Pair, list[int]] = {}
     for pair, truth in zip(pairs, truths, strict=True):
         counts.setdefault(pair, [0, 0])[not truth] += 1
-    seen: dict[str, dict[Any, list[int]]] = {rule: {} for rule in BASELINES}
+    features: dict[str, dict[Any, list[int]]] = {rule: {} for rule in BASELINES}
     for query, size, truth in zip(queries, pc.list_value_length(about["objects"]).to_pylist(), truths, strict=True):
-        seen[QUERY].setdefault(query, [0, 0])[truth] += 1
-        seen[TOTAL].setdefault((query, size), [0, 0])[truth] += 1
+        features[QUERY].setdefault(query, [0, 0])[truth] += 1
+        features[TOTAL].setdefault((query, size), [0, 0])[truth] += 1
     couples = in_couples(queries, truths)
     step = 2 if couples else 1
     starts = spread(list(zip(pairs, truths, strict=True))[::step], -(-limit // step), seed)
     rows = [row for start in starts for row in range(step * start, step * start + step)][:limit]
-    return Survey(counts, seen, set(about["task"].unique().to_pylist()), take(read(), rows), couples)
+    return Survey(counts, features, set(about["task"].unique().to_pylist()), take(tables(), rows), couples)
 
 
 def take(tables: Iterable[pa.Table], rows: list[int]) -> list[dict[str, Any]]:
     """Rows of a split, by their numbers."""
-    found, begin = dict[int, dict[str, Any]](), 0
+    values, begin = dict[int, dict[str, Any]](), 0
     for table in tables:
-        here = [row for row in rows if begin <= row < begin + table.num_rows]
-        found |= zip(here, table.take([row - begin for row in here]).to_pylist(), strict=True) if here else ()
+        numbers = [row for row in rows if begin <= row < begin + table.num_rows]
+        if numbers:
+            values |= zip(numbers, table.take([row - begin for row in numbers]).to_pylist(), strict=True)
         begin += table.num_rows
-    return [found[row] for row in rows]
+    return [values[row] for row in rows]
 
 
 def in_couples(queries: list[str], truths: list[bool]) -> bool:
@@ -112,26 +113,26 @@ def in_couples(queries: list[str], truths: list[bool]) -> bool:
 
 def spread(kinds: Sequence[Hashable], limit: int, seed: str) -> list[int]:
     """At most `limit` numbers of rows, spread evenly over their kinds (pair and answer), and random otherwise."""
-    places, rounds, seen = random.Random(seed), list[tuple[int, int]](), Counter[Hashable]()
+    places, rounds, earlier = random.Random(seed), list[tuple[int, int]](), Counter[Hashable]()
     for _, row in sorted((places.random(), row) for row in range(len(kinds))):
-        rounds.append((seen[kinds[row]], row))
-        seen[kinds[row]] += 1
+        rounds.append((earlier[kinds[row]], row))
+        earlier[kinds[row]] += 1
     return [row for _, row in sorted(rounds, key=lambda r: r[0])[:limit]]
 
 
 def surveys_of(folder: Path, manifest: dict[str, Any], limit: int, seed: int) -> dict[str, Survey]:
     """A survey of each split. Raises `ValueError` where the rows are not as many as the manifest says."""
-    found = {}
+    surveys = {}
     for split, counts in manifest["splits"].items():
-        read = functools.partial(LAYOUTS[manifest["layout"]].read, folder, manifest, split)
-        found[split] = survey(read, limit, f"{seed} {split}")
-        if (rows := sum(map(sum, found[split].counts.values()))) != counts["rows"]:
+        tables = functools.partial(LAYOUTS[manifest["layout"]].read, folder, manifest, split)
+        surveys[split] = survey(tables, limit, f"{seed} {split}")
+        if (rows := sum(map(sum, surveys[split].counts.values()))) != counts["rows"]:
             raise ValueError(f"{folder}: {split} has {rows} rows, its manifest says {counts['rows']}; damaged")
-    return found
+    return surveys
 
 
 def task_of(surveys: Iterable[Survey]) -> str:
-    """The one task of a dataset. Raises `ValueError` where there is not one, or a pair is not of that task."""
+    """The one task of a dataset. Raises `ValueError` where there are none or several, or a pair is of another task."""
     tasks = {task for s in surveys for task in s.tasks}
     if len(tasks) != 1 or not tasks <= set(TASKS):
         raise ValueError(f"task {', '.join(sorted(tasks)) or 'missing'}: needs one of {', '.join(TASKS)}")
@@ -158,7 +159,10 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
         "task": task,
         "facts": facts_of(manifest, settings),
         "settings": list(settings.items()),
-        "splits": [{"name": name, "counts": list(map(_joined, s.counts.items()))} for name, s in surveys.items()],
+        "splits": [
+            {"name": name, "counts": [(" ".join(pair), counts) for pair, counts in s.counts.items()]}
+            for name, s in surveys.items()
+        ],
         "baselines": [*baselines(surveys), *unbound(folder)],
         "note": f"{COUNTS_NOTE} {TASKS[task].pair_note}",
         "style": style_of(style_config),
@@ -184,7 +188,7 @@ def style_of(config: Config | None) -> dict[str, Any]:
 def baselines(surveys: dict[str, Survey]) -> Iterator[tuple[str, dict[str, float]]]:
     """Name of each rule, and its accuracy in percent in each split but `train`, on which it is fitted."""
     for rule, name in BASELINES.items() if "train" in surveys else ():
-        scores = {split: score(surveys["train"].seen[rule], s.seen[rule]) for split, s in surveys.items()}
+        scores = {split: score(surveys["train"].features[rule], s.features[rule]) for split, s in surveys.items()}
         yield name, {split: 100 * right / total for split, (right, total) in scores.items() if split != "train"}
 
 
@@ -195,16 +199,12 @@ def unbound(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
         yield "best unbound", {split: result.accuracy for split, result in best.items()}
 
 
-def _joined(item: tuple[Pair, list[int]]) -> tuple[str, list[int]]:
-    return " ".join(item[0]), item[1]
-
-
 def heat_maps(task: str, pairs: set[Pair]) -> Iterator[dict[str, Any]]:
     """The axes of each dimension's heat map, the same for every split; empty ones where they would be too long."""
     for dimension, labels in TASKS[task].axes.items():
-        shown = [pair[-2:] for pair in pairs if not dimension or pair[0] == dimension]
-        if shown:
-            rows, columns = (axis({pair[i] for pair in shown}) for i in (0, 1))
+        values = [pair[-2:] for pair in pairs if not dimension or pair[0] == dimension]
+        if values:
+            rows, columns = (axis({value[i] for value in values}) for i in (0, 1))
             axes = {"rows": rows, "columns": columns} if max(len(rows), len(columns)) <= LONGEST else {}
             title, prefix = (dimension, f"{dimension} ") if dimension else (" × ".join(labels), "")
             yield {"title": title, "prefix": prefix, "labels": labels, "rows": [], "columns": [], **axes}
@@ -247,7 +247,7 @@ def picture(data: bytes, name: str) -> tuple[bytes, tuple[int, int]]:
         raise ValueError(f"{name}: {error}") from None
     if data.startswith(b"\x89PNG") and len(data) <= LARGEST:
         return data, image.size
-    image.thumbnail((SHRUNK, SHRUNK))
+    image.thumbnail((LONGER_SIDE, LONGER_SIDE))
     buffer = io.BytesIO()
     image.quantize(256, method=2).save(buffer, "PNG")  # as many colours as there can be, or pale objects vanish
     return buffer.getvalue(), image.size
@@ -267,9 +267,9 @@ def settings_of(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 def facts_of(manifest: dict[str, Any], settings: dict[str, str]) -> list[tuple[str, str]]:
     """The facts at the head of the page, as far as the config has them."""
     sides = [settings[name] for name in ("world.columns", "world.rows") if name in settings]
-    named = {"colours": "world.colours", "shapes": "world.shapes", "sizes": "world.sizes"}
-    named |= {"queries by": "query_by", "seed": "seed", "pictures": "style.image", "captions": "style.caption"}
-    facts = [("grid", " × ".join(sides)), *((label, settings.get(name, "")) for label, name in named.items())]
+    names = {"colours": "world.colours", "shapes": "world.shapes", "sizes": "world.sizes"}
+    names |= {"queries by": "query_by", "seed": "seed", "pictures": "style.image", "captions": "style.caption"}
+    facts = [("grid", " × ".join(sides)), *((label, settings.get(name, "")) for label, name in names.items())]
     facts.append(("format", f"{manifest['layout']}{'' if settings else ' (of unknown settings)'}"))
     facts.append(("content digest", str(manifest.get("content_digest") or "")))
     return [(label, value) for label, value in facts if value]
@@ -280,18 +280,18 @@ def facts_of(manifest: dict[str, Any], settings: dict[str, str]) -> list[tuple[s
 
 def page(folder: Path, examples: int = 200, seed: int = 0) -> str:
     """The page of a dataset, with up to `examples` of each split. Raises `ValueError` as `content` does."""
-    shown = content(folder, examples, seed)
-    lead = html.escape(f"{shown['task'].capitalize()}: {TASKS[shown['task']].title}")
-    return filled(TEMPLATE, shown, name=html.escape(folder.resolve().name), lead=lead)
+    data = content(folder, examples, seed)
+    lead = html.escape(f"{data['task'].capitalize()}: {TASKS[data['task']].title}")
+    return filled(TEMPLATE, data, name=html.escape(folder.resolve().name), lead=lead)
 
 
 def filled(template: Path, data: Any, **values: str) -> str:
-    """A page from its template: with what all pages share, values that are HTML, and data for its script."""
+    """A page from its template, filled with what all pages share, values in HTML, and data for its script."""
     text = with_shared(template)
     script = text.rpartition("<script>")[2].partition("</script>")[0]
     values["script_hash"] = "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     values["data"] = embedded(data)
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], text)
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], text)
 
 
 def with_shared(template: Path) -> str:

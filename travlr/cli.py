@@ -121,8 +121,8 @@ def compose(
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    chosen: list[str] = []
-    changed: dict[str, Any] = {}
+    options: list[str] = []
+    overrides: dict[str, Any] = {}
     literal: dict[str, str | None] = {}
     groups = groups_of(name)
     refuse_repeated(arguments, groups)
@@ -130,14 +130,14 @@ def compose(
         key, value = name_and_value(argument, groups)
         if key in groups:
             check_choice(key, value, groups[key], arguments)
-            chosen.append(f"{key}={value}")
+            options.append(f"{key}={value}")
         elif key in free_text:
             literal[key] = None if value in ("", "null") else value
         else:
-            changed[key] = _value(argument)
+            overrides[key] = _value(argument)
     try:
-        config = copy.deepcopy(_composed(name, tuple(chosen), json.dumps(dict(defaults or {}))))
-        for key, value in {**changed, **(changes or {})}.items():
+        config = copy.deepcopy(_composed(name, tuple(options), json.dumps(dict(defaults or {}))))
+        for key, value in {**overrides, **(changes or {})}.items():
             OmegaConf.update(config, key, value, merge=True, force_add=True)  # the schema finds wrong names
         values: Any = OmegaConf.to_container(config, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
@@ -153,17 +153,17 @@ def compose(
 
 
 @functools.cache
-def _composed(name: str, chosen: tuple[str, ...], defaults: str) -> Any:
-    """conf/NAME.yaml with the chosen groups; cached, because a sweep has many settings but few groups.
+def _composed(name: str, options: tuple[str, ...], defaults: str) -> Any:
+    """conf/NAME.yaml with options of its groups; cached, because a sweep has many settings but few groups.
 
-    defaults: values of settings that the file leaves out, as JSON.
+    options: such as `model=uniter`. defaults: values of settings that the file leaves out, as JSON.
     """
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from omegaconf import OmegaConf
 
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return OmegaConf.merge(OmegaConf.create(json.loads(defaults)), hydra_compose(name, list(chosen)))
+        return OmegaConf.merge(OmegaConf.create(json.loads(defaults)), hydra_compose(name, list(options)))
 
 
 @functools.cache
@@ -217,11 +217,11 @@ def values_of(argument: str) -> list[Any]:
     name, _, text = argument.partition("=")
     try:
         if text != "???" and len(text.splitlines()) <= 1:  # three question marks are Hydra's for no value
-            read = OverridesParser.create().parse_override(f"++{name.lstrip('+')}={text}")
-            if not read.is_sweep_override():
-                return [read.value()]
-            if read.is_discrete_sweep():
-                texts = list(itertools.islice(read.sweep_string_iterator(), MOST_VALUES + 1))
+            override = OverridesParser.create().parse_override(f"++{name.lstrip('+')}={text}")
+            if not override.is_sweep_override():
+                return [override.value()]
+            if override.is_discrete_sweep():
+                texts = list(itertools.islice(override.sweep_string_iterator(), MOST_VALUES + 1))
                 if len(texts) > MOST_VALUES:
                     raise UsageError(f"{argument}: more than {MOST_VALUES:,} values; give fewer")
                 return [value for text in texts for value in values_of(f"{name}={text}")]
@@ -252,11 +252,11 @@ def slip(missing: str, arguments: Sequence[str]) -> str:
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Nested settings of both; those of the second win."""
-    both = dict(first)
+    result = dict(first)
     for name, value in second.items():
-        inner = both.get(name)
-        both[name] = merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
-    return both
+        inner = result.get(name)
+        result[name] = merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return result
 
 
 def help_lines(kind: type, leave_out: Container[str] = ()) -> list[str]:
@@ -271,12 +271,12 @@ def help_lines(kind: type, leave_out: Container[str] = ()) -> list[str]:
 
 def _documented(settings: Any, prefix: str) -> Iterator[tuple[str, Any, str]]:
     """Name, default and help of each setting."""
-    for one in dataclasses.fields(settings):
-        value = getattr(settings, one.name)
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
         if dataclasses.is_dataclass(value):
-            yield from _documented(value, f"{prefix}{one.name}.")
+            yield from _documented(value, f"{prefix}{field.name}.")
         else:
-            yield f"{prefix}{one.name}", value, one.metadata.get("help", "")
+            yield f"{prefix}{field.name}", value, field.metadata.get("help", "")
 
 
 def _help_line(name: str, default: Any, text: str) -> list[str]:
@@ -303,15 +303,15 @@ def typed(kind: type, values: dict[str, Any]) -> Any:
     try:
         return OmegaConf.to_object(OmegaConf.merge(_schema(kind), _literal(values)))
     except ConfigKeyError as error:
-        wrong = str(error.full_key)
-        near = close(wrong, _names(OmegaConf.structured(kind), ""))
-        meant = f"did you mean {' or '.join(near)}?" if near else "--help lists them all"
-        raise UsageError(f"there is no setting {wrong!r}; {meant}") from None
+        name = str(error.full_key)
+        near = close(name, _names(OmegaConf.structured(kind), ""))
+        hint = f"did you mean {' or '.join(near)}?" if near else "--help lists them all"
+        raise UsageError(f"there is no setting {name!r}; {hint}") from None
     except OmegaConfBaseException as error:
         message = str(error).splitlines()[0]
-        if (found := WRONG_TYPE.search(message)) and (kind_of := KINDS.get(found[2].lower())):
-            value = "null" if found[1] == "None" else found[1]
-            raise UsageError(f"{error.full_key}={value}: must be {kind_of}") from None
+        if (match := WRONG_TYPE.search(message)) and (words := KINDS.get(match[2].lower())):
+            value = "null" if match[1] == "None" else match[1]
+            raise UsageError(f"{error.full_key}={value}: must be {words}") from None
         if "is not a ListConfig" in message:
             message = "needs a list, such as [a,b], or for pairs [[a,b],[c,d]]"
         names = _names(OmegaConf.structured(kind), "")
@@ -319,21 +319,21 @@ def typed(kind: type, values: dict[str, Any]) -> Any:
             if group in values and not isinstance(values[group], dict):
                 inner = ", ".join(name for name in names if name.startswith(f"{group}."))
                 raise UsageError(f"{group}={values[group]}: is a group of settings; choose from {inner}") from None
-        if "Config with " in message and (wrong_kind := _wrong_kind(OmegaConf.structured(kind), values, "")):
-            raise UsageError(wrong_kind) from None  # the error names no setting
+        if "Config with " in message and (problem := _kind_problem(OmegaConf.structured(kind), values, "")):
+            raise UsageError(problem) from None  # the error names no setting
         raise UsageError(f"{error.full_key or 'a setting'}: {message}") from None
     except ValueError as error:
         raise UsageError(str(error)) from None
 
 
-def _wrong_kind(schema: Any, values: dict[str, Any], prefix: str) -> str:
-    """What is wrong with the first list that stands for named values, or named values for a list; empty if nothing."""
+def _kind_problem(schema: Any, values: dict[str, Any], prefix: str) -> str:
+    """The problem of the first list in place of named values, or of named values in place of a list; empty if none."""
     from omegaconf import OmegaConf
 
     for name, value in values.items():
         node = schema._get_node(name)
         if OmegaConf.is_dict(node) and isinstance(value, dict):
-            if problem := _wrong_kind(node, value, f"{prefix}{name}."):
+            if problem := _kind_problem(node, value, f"{prefix}{name}."):
                 return problem
         elif OmegaConf.is_dict(node) and str(value).startswith("["):
             return f"{prefix}{name}={value}: needs names and values, such as {prefix}{name}.NAME=VALUE"
@@ -366,11 +366,11 @@ def _literal(value: Any) -> Any:
     return re.sub(r"(\\*)\$\{", r"\1\1\\${", value) if isinstance(value, str) else value
 
 
-def close(wrong: str, names: Sequence[str]) -> list[str]:
-    """At most three names similar to a wrong one; names in groups are also compared without their group."""
-    found = difflib.get_close_matches(wrong, names, 3)
-    inside = difflib.get_close_matches(wrong.rpartition(".")[2], [name.rpartition(".")[2] for name in names], 3)
-    return found or [name for name in names if name.rpartition(".")[2] in inside][:3]
+def close(unknown: str, names: Sequence[str]) -> list[str]:
+    """At most three names similar to an unknown one; names in groups are also compared without their group."""
+    matches = difflib.get_close_matches(unknown, names, 3)
+    inside = difflib.get_close_matches(unknown.rpartition(".")[2], [name.rpartition(".")[2] for name in names], 3)
+    return matches or [name for name in names if name.rpartition(".")[2] in inside][:3]
 
 
 def _names(node: Any, prefix: str) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,8 +26,8 @@ COUPLES = ("independent", "exchanged")
 def option(default: Any, help: str, added: bool = False) -> Any:
     """A field of a config with its default (copied where it is a list or a dict) and its line of `--help`.
 
-    added: a setting, or group of settings, that earlier versions lack. Manifests leave it out where it has its default,
-    so that datasets of earlier versions stay the same.
+    added: whether earlier versions lack the setting or group of settings. Manifests leave it out where it has its
+    default, so that datasets of earlier versions stay the same.
     """
     metadata = {"help": help, "added": added}
     if isinstance(default, list | dict):
@@ -49,9 +49,17 @@ def config_dict(config: Any) -> dict[str, Any]:
 
 
 def check_choice(name: str, value: str, valid: Collection[str]) -> None:
-    """Raise `ValueError`, with the valid values, where a setting has none of them."""
+    """Raise `ValueError`, with the valid values, where a setting has another value."""
     if value not in valid:
         raise ValueError(f"{name}={value}: choose one of {', '.join(valid)}")
+
+
+def check_choices(name: str, values: Sequence[str], valid: Collection[str]) -> None:
+    """Raise `ValueError` where a list has other than the valid values, has none, or has one of them twice."""
+    for value in values:
+        check_choice(name, value, valid)
+    if not values or len(set(values)) < len(values):
+        raise ValueError(f"{name}={values}: needs at least one value, and each only once")
 
 
 def check_range(name: str, value: list[int], lowest: int) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from travlr import cli
+from travlr.files import check_apart
 from travlr.formats import LAYOUTS
 from travlr.formats.base import Part, suffix_of
 from travlr.formats.card import write_card
@@ -96,9 +97,7 @@ def convert_dataset(
 
     Raises `ValueError` where the source is not a finished, sound dataset, and as `write_dataset` does.
     """
-    here, there = source.resolve(), folder.resolve()
-    if here == there or here in there.parents or there in here.parents:
-        raise ValueError(f"{folder}: is, holds or lies in {source}; name another folder")
+    check_apart(source, folder)
     manifest = read_source(source)
     splits = {split: manifest["splits"][split]["rows"] for split in SPLITS if split in manifest["splits"]}
     first = _first_row(source, manifest, next(iter(splits)))
@@ -135,7 +134,7 @@ def read_source(folder: Path) -> dict[str, Any]:
 
 
 def _provenance(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    """Which dataset another was converted from: its digests, never its path."""
+    """What the manifest of the new dataset says of its source: digests, never a path."""
     if not has_manifest(folder):
         return {"layout": manifest["layout"], **{file["name"]: file["sha256"] for file in manifest["files"]}}
     return {key: manifest.get(key) for key in ("layout", "content_digest", "versions", "source")}

@@ -10,7 +10,7 @@ import itertools
 import operator
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, SupportsIndex, overload
@@ -44,19 +44,16 @@ class Example:
         return decode(self.image)
 
 
+def example_of(row: Mapping[str, Any], image: bytes) -> Example:
+    """The example of a row, with the bytes of its picture."""
+    name, caption, query, answer, task, form = (
+        row[column] for column in ("id", "caption", "query", "answer", "task", "query_form")
+    )
+    return Example(name, image, caption, query, answer, task, tuple(row["pair"]), form, scene_of(row["objects"]))
+
+
 def examples_of(table: pa.Table) -> Iterator[Example]:
-    for row in table.to_pylist():
-        yield Example(
-            row["id"],
-            row["image"]["bytes"],
-            row["caption"],
-            row["query"],
-            row["answer"],
-            row["task"],
-            tuple(row["pair"]),
-            row["query_form"],
-            scene_of(row["objects"]),
-        )
+    return (example_of(row, row["image"]["bytes"]) for row in table.to_pylist())
 
 
 class SplitReader:
@@ -175,9 +172,9 @@ class Dataset:
         }
 
     def __repr__(self) -> str:
-        held = ", ".join(f"{split} {len(reader):,}" for split, reader in self.splits.items())
+        sizes = ", ".join(f"{split} {len(reader):,}" for split, reader in self.splits.items())
         task = f"{self.manifest['config']['task']} " if self.manifest["config"] else ""
-        return f"<{task}dataset in {self.folder}: {held} examples>"
+        return f"<{task}dataset in {self.folder}: {sizes} examples>"
 
     @property
     def grid(self) -> tuple[int, int] | None:

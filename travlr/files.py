@@ -33,16 +33,28 @@ def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
 
     sync: wait until the bytes are on the disk. `placed` also keeps the file that it replaces.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
+    with _temporary(path.with_name(f".{path.name}")) as temporary:
         yield temporary
         if sync:
-            with open(temporary, "rb") as file:
-                os.fsync(file.fileno())
+            _sync(temporary)
         os.replace(temporary, path)
+
+
+@contextlib.contextmanager
+def _temporary(path: Path) -> Iterator[Path]:
+    """Yield the path with random letters in its name, so that no two writers share it; remove what is left there."""
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Wait until the bytes of a file are on the disk."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
 
 
 @contextlib.contextmanager
@@ -63,34 +75,37 @@ def placed(folder: Path, name: str, sync: bool = True) -> Iterator[Path]:
     Raises `OSError` with the name of the file that cannot be written.
     """
     target = folder / name
-    temporary = folder / WORK / f"{target.name}.{secrets.token_hex(4)}.tmp"  # no two writers share one
-    try:
-        yield temporary
-        if sync:
-            with open(temporary, "rb") as file:
-                os.fsync(file.fileno())
-        if target.exists() and not name.startswith(WORK):
-            if filecmp.cmp(temporary, target, shallow=False):
-                return
-            _keep(folder, name)
-        os.replace(temporary, target)
-    except OSError as error:
-        number = error.errno or errno.EIO
-        raise OSError(number, os.strerror(number), str(target)) from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    with _temporary(folder / WORK / target.name) as temporary:
+        try:
+            yield temporary
+            if sync:
+                _sync(temporary)
+            if target.exists() and not name.startswith(WORK):
+                if filecmp.cmp(temporary, target, shallow=False):
+                    return
+                _keep(folder, name)
+            os.replace(temporary, target)
+        except OSError as error:
+            number = error.errno or errno.EIO
+            raise OSError(number, os.strerror(number), str(target)) from None
 
 
 def _keep(folder: Path, name: str) -> None:
     """Move a file to `.kept`, under a name that no earlier one has."""
-    kept = folder / KEPT / name
-    kept.parent.mkdir(parents=True, exist_ok=True)
+    target = folder / KEPT / name
+    target.parent.mkdir(parents=True, exist_ok=True)
     number = 1
-    while kept.exists():
+    while target.exists():
         number += 1
-        kept = folder / KEPT / f"{name}.{number}"
-    os.replace(folder / name, kept)
+        target = folder / KEPT / f"{name}.{number}"
+    os.replace(folder / name, target)
+
+
+def check_apart(source: Path, folder: Path) -> None:
+    """Raise `ValueError` where the folder to write and the source are the same, or one of them lies in the other."""
+    paths = source.resolve(), folder.resolve()
+    if paths[0].is_relative_to(paths[1]) or paths[1].is_relative_to(paths[0]):
+        raise ValueError(f"{folder}: is, holds or lies in {source}; name another folder")
 
 
 def put_file(folder: Path, name: str, chunks: Iterable[bytes], sync: bool = True) -> None:
@@ -174,7 +189,7 @@ def clear(folder: Path, keep: tuple[str, ...]) -> None:
 
 
 def is_work_alone(folder: Path) -> bool:
-    """Whether `.travlr` is missing, or holds only what a run leaves that ended before it wrote its plan."""
+    """Whether `.travlr` is missing, or holds only files of a run that ended before it wrote its plan."""
     work = folder / WORK
     if not work.is_dir():
         return not work.exists()
@@ -197,8 +212,8 @@ def path_digest(name: str | None) -> str | None:
     if path.is_file():
         return _sha256(path)
     files = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
-    listed = "".join(f"{_sha256(file)} {file.relative_to(path).as_posix()}\n" for file in files)
-    return hashlib.sha256(listed.encode()).hexdigest()
+    lines = "".join(f"{_sha256(file)} {file.relative_to(path).as_posix()}\n" for file in files)
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def _sha256(path: Path) -> str:
@@ -207,5 +222,5 @@ def _sha256(path: Path) -> str:
 
 
 @functools.cache  # the runs of a sweep share files, which may have gigabytes
-def _sha256_of(path: Path, size: int, changed: int) -> str:
+def _sha256_of(path: Path, size: int, mtime_ns: int) -> str:
     return str(hashed([path])["sha256"])

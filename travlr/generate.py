@@ -93,15 +93,15 @@ class Generator:
         return pa.Table.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
     def _objects(self, batch: Batch) -> pa.ListArray:
-        used = batch.order >= 0
-        cells = batch.order[used]
-        example = np.nonzero(used)[0]
+        occupied = batch.order >= 0
+        cells = batch.order[occupied]
+        example = np.nonzero(occupied)[0]
         kinds = batch.grid[example, cells]
         rows, columns = np.divmod(cells, self.config.world.columns)
         fields = [names.take(pa.array(kinds)) for names in self._names]
         fields += [pa.array(rows.astype(np.int32)), pa.array(columns.astype(np.int32))]
         fields.append(pa.array(self._queried[batch.query[example], kinds]))
-        ends = np.concatenate([[0], used.sum(axis=1).cumsum()]).astype(np.int32)
+        ends = np.concatenate([[0], occupied.sum(axis=1).cumsum()]).astype(np.int32)
         objects = pa.StructArray.from_arrays(fields, fields=list(OBJECT))
         return pa.ListArray.from_arrays(pa.array(ends), objects, type=pa.list_(OBJECT))
 
@@ -118,7 +118,7 @@ def _generator(config_json: str) -> Generator:
 
 
 def generator(config: Config) -> Generator:
-    """The generator of a config, kept for the next call."""
+    """The generator of a config; cached for the next call."""
     return _generator(json.dumps(config_dict(config)))
 
 
@@ -261,7 +261,7 @@ def main(arguments: list[str]) -> int:
 
 
 def print_summary(folder: str, manifest: dict[str, Any]) -> None:
-    """What a command has written, and how to check it."""
+    """Print what a command has written, and how to check it."""
     for split, counts in manifest["splits"].items():
         print(f"{split:<10} {counts['rows']:>9,} examples  {counts['true']:>9,} true")
     content = manifest["content_digest"][:16]
@@ -269,12 +269,12 @@ def print_summary(folder: str, manifest: dict[str, Any]) -> None:
 
 
 def _help_settings() -> str:
-    """Every setting with its default: of writing, of all tasks, and the changes and additions of each task."""
+    """Every setting with its default: of writing, of all tasks, then what each task changes and adds."""
     lines = [f"task=  # one of {', '.join(TASKS)}", *PRESET_HELP]
     lines += [*cli.help_lines(GenerateArguments), "", "of every task, where its own list below does not say otherwise"]
     common = cli.help_lines(Config, leave_out=("task",))
     lines += common
     for name, task in TASKS.items():
-        own = [line for line in cli.help_lines(task.Config, leave_out=("task",)) if line not in common]
-        lines += ["", f"task={name}  # {task.text(task.vocabulary_arguments[0])}", *own]
+        additions = [line for line in cli.help_lines(task.Config, leave_out=("task",)) if line not in common]
+        lines += ["", f"task={name}  # {task.text(task.vocabulary_arguments[0])}", *additions]
     return "\n".join(f"  {line}".rstrip() for line in lines)

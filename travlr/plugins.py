@@ -26,7 +26,7 @@ def import_name(setting: str, text: str) -> Any:
         sys.path.insert(0, str(Path.cwd()))
     importlib.invalidate_caches()  # the file may be new
     try:
-        found = getattr(importlib.import_module(module), name, None)
+        value = getattr(importlib.import_module(module), name, None)
     except ModuleNotFoundError as error:
         ours = error.name in (module, module.split(".")[0])
         why = "in the current folder or among the packages" if ours else " ".join(str(error).split())
@@ -34,6 +34,6 @@ def import_name(setting: str, text: str) -> Any:
     except (Exception, SystemExit) as error:  # a user's module can fail in any way
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise ValueError(f"{setting}={text}: {module} cannot be imported ({reason})") from None
-    if not callable(found):
+    if not callable(value):
         raise ValueError(f"{setting}={text}: {module} has no class or function {name}")
-    return found
+    return value

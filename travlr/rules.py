@@ -1,4 +1,4 @@
-"""What rules see that answer queries without reasoning: a split as arrays, and the features of each rule.
+"""Rules that answer queries without reasoning: what they see of a split, as arrays, and the features of each rule.
 
 A rule is *unbound* when it sees counts of words, totals, places or orders, but not which colour, shape and place belong
 together, or only one of the objects or counts that a query compares. `travlr.baselines` fits and scores the rules.
@@ -32,8 +32,8 @@ Words = tuple[list[str], list[str]]  # colours and shapes
 class SplitArrays:
     """N examples as arrays.
 
-    operators: (N, O), the arguments of a query that describe no objects: a number itself, a word ("left") as a number
-    below -1, -1 for none.
+    operators: (N, O), the arguments of a query that describe no objects: a number as it is, a word ("left") as a number
+    below -1; -1 for none.
     nouns: (N, D, 2) words of the arguments that describe objects, a colour and a shape, -1 where a noun lacks one.
     counts: (N, W), how many objects each word describes. first: (N, W), the first object in caption order that a word
     describes, -1 if there is none. cells: (N, rows, columns) bool, occupied. total: (N,). described: (N,), how many
@@ -95,8 +95,8 @@ def query_features(e: SplitArrays) -> np.ndarray:
 
 def _sorted_counts(e: SplitArrays) -> np.ndarray:
     """Counts of colours and of shapes, each in descending order; how many of them are the number that a query names."""
-    asked = [(counts == e.operators[:, -1:]).sum(1) for counts in e.kinds]
-    return np.column_stack([*(-np.sort(-counts, 1) for counts in e.kinds), *asked, e.total])
+    equal = [(counts == e.operators[:, -1:]).sum(1) for counts in e.kinds]
+    return np.column_stack([*(-np.sort(-counts, 1) for counts in e.kinds), *equal, e.total])
 
 
 def _count_of(noun: int) -> Features:
@@ -110,8 +110,8 @@ def _count_of(noun: int) -> Features:
 
 def _other_attributes(e: SplitArrays) -> np.ndarray:
     """Counts of the colours where the nouns name shapes alone, of the shapes where they name colours alone."""
-    named = (np.any(e.nouns[:, :, [kind]] >= 0, axis=1) for kind in (0, 1))
-    return np.column_stack([np.where(names, -1, counts) for names, counts in zip(named, e.kinds, strict=True)])
+    names_kind = (np.any(e.nouns[:, :, [kind]] >= 0, axis=1) for kind in (0, 1))
+    return np.column_stack([np.where(names, -1, counts) for names, counts in zip(names_kind, e.kinds, strict=True)])
 
 
 def _another_word(e: SplitArrays) -> np.ndarray:
@@ -119,8 +119,8 @@ def _another_word(e: SplitArrays) -> np.ndarray:
     word = e.nouns[:, 0].max(1)
     first, number = np.where(word < e.colours, 0, e.colours), np.where(word < e.colours, e.colours, e.counts.shape[1])
     after = first + (word + 1 - first) % np.maximum(number - first, 1)
-    described = np.any(e.nouns == after[:, None, None], axis=(1, 2))
-    return np.where(described, -1, np.take_along_axis(e.counts, np.maximum(after, 0)[:, None], 1)[:, 0])
+    in_query = np.any(e.nouns == after[:, None, None], axis=(1, 2))
+    return np.where(in_query, -1, np.take_along_axis(e.counts, np.maximum(after, 0)[:, None], 1)[:, 0])
 
 
 def _order(e: SplitArrays) -> np.ndarray:
@@ -233,8 +233,8 @@ def examples_of(table: pa.Table, words: Words) -> SplitArrays:
     total, parts = np.diff(starts), objects.flatten()
     example = np.repeat(np.arange(len(table)), total)
     colour, shape = (
-        pa.compute.index_in(parts.field(name), pa.array(known)).fill_null(-1).to_numpy()
-        for name, known in zip(("colour", "shape"), words, strict=True)
+        pa.compute.index_in(parts.field(name), pa.array(names)).fill_null(-1).to_numpy()
+        for name, names in zip(("colour", "shape"), words, strict=True)
     )
     row, column = (parts.field(name).to_numpy() for name in ("row", "column"))
     operators, nouns = _queries(table["query_form"].to_pylist(), words)
@@ -284,14 +284,14 @@ def _queries(forms: Sequence[str], words: Words) -> tuple[np.ndarray, np.ndarray
     rows: dict[str, tuple[list[int], list[tuple[int, int]]]] = {}
     for text in dict.fromkeys(forms):
         form = json.loads(text)
-        described = TASKS[form["task"]].object_arguments
+        noun_arguments = TASKS[form["task"]].object_arguments
         nouns = []
-        for i in described:
+        for i in noun_arguments:
             parts = str(form["args"][i]).split()
             colour = next((colours.index(word) for word in parts if word in colours), -1)
             shape = next((len(colours) + shapes.index(word) for word in parts if word in shapes), -1)
             nouns.append((colour, shape))
-        others = [arg for i, arg in enumerate(form["args"]) if i not in described]
+        others = [arg for i, arg in enumerate(form["args"]) if i not in noun_arguments]
         coded = [arg if isinstance(arg, int) else -2 - operators.index(str(arg)) for arg in others]
         rows[text] = (coded or [-1], nouns)
     numbers, nouns_of = zip(*(rows[text] for text in forms), strict=True)

@@ -3,7 +3,7 @@
 Examples come in couples, 2j and 2j + 1: the same query text, once true and once false. A *round* of couples uses
 every pair of the split once in a true and once in a false example, so that all counts stay level at every length.
 The scenes of one query text are numbered, and a keyed permutation of the numbers deals them out: train, validation and
-test_ind take every third each, so none can share an example, and none can occur twice.
+test_ind take every third number each, so that they share no example, and no example occurs twice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from travlr import streams
 from travlr.config import check_choice
 from travlr.scene import IN_DISTRIBUTION, SPLITS, Batch
-from travlr.tasks.base import SIDES, Draw, Task, Template
+from travlr.tasks.base import SIDES, Draw, Task, Template, groups_of, shuffled
 
 
 class Sampler:
@@ -65,7 +65,7 @@ class Sampler:
     def _exchanged(
         self, split: str, index: np.ndarray, draw: Draw, answer: np.ndarray, number: np.ndarray, key: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As `_independent`. The true scene of a couple is drawn for both examples; the task makes each of it."""
+        """As `_independent`. One scene is drawn for each couple, the true one; the task makes both scenes from it."""
         couple = index // 2
         first, last = int(couple[0]), int(couple[-1]) + 1
         random = {
@@ -109,8 +109,7 @@ class Sampler:
         counts = self.task.group_counts(draw)
         lists = self.task.group_kinds[draw.query]
         groups = counts.shape[1]
-        slot = np.arange(self.task.most_objects)
-        group_of_slot = (slot[None, :, None] >= np.cumsum(counts, axis=1)[:, None, :]).sum(axis=2)  # (N, objects)
+        group_of_slot = groups_of(counts, self.task.most_objects)
         list_of_slot = np.take_along_axis(lists, np.minimum(group_of_slot, groups - 1), axis=1)
         kinds = np.where(group_of_slot < groups, self._list_lengths[list_of_slot], 1).astype(np.uint64)
         radices = np.concatenate([self._placements(counts, draw), kinds], axis=1)
@@ -136,30 +135,29 @@ class Sampler:
             cells = self.task.anchor_cells(draw, ranks[:, :first].astype(np.intp))
             np.put_along_axis(labels, cells, np.arange(first, dtype=np.int8)[None, :], axis=1)
         if self._choose is None:  # too many placements to number: any random one, the kinds alone are numbered
-            order = np.where(labels < 0, random >> np.uint64(1), np.uint64(2**64 - 1)).argsort(axis=1)
-            ends = np.cumsum(counts[:, first:], axis=1)
-            group = (np.arange(labels.shape[1])[None, :, None] >= ends[:, None, :]).sum(axis=2) + first
+            order = shuffled(labels < 0, random, labels.shape[1])
+            group = groups_of(counts[:, first:], labels.shape[1]) + first
             group = np.where(group < counts.shape[1], group, -1).astype(np.int8)
-            chosen = np.empty_like(labels)
-            np.put_along_axis(chosen, order, group, axis=1)
-            return np.where(labels < 0, chosen, labels)
+            group_of_cell = np.empty_like(labels)
+            np.put_along_axis(group_of_cell, order, group, axis=1)
+            return np.where(labels < 0, group_of_cell, labels)
         for g in range(first, counts.shape[1]):
-            chosen = self._combination(self._choose, ranks[:, g], counts[:, g])
+            subset = self._combination(self._choose, ranks[:, g], counts[:, g])
             free = labels < 0
             rank_among_free = np.cumsum(free, axis=1) - 1
-            labels[free & np.take_along_axis(chosen, np.maximum(rank_among_free, 0), axis=1)] = g
+            labels[free & np.take_along_axis(subset, np.maximum(rank_among_free, 0), axis=1)] = g
         return labels
 
     def _combination(self, choose: np.ndarray, rank: np.ndarray, size: np.ndarray) -> np.ndarray:
         """Subset of the given size with the given rank, as a mask (N, cells): the combinatorial number system."""
-        chosen = np.zeros((len(rank), self.world.cells), bool)
+        subset = np.zeros((len(rank), self.world.cells), bool)
         rank = rank.copy()
         for k in range(int(size.max(initial=0)), 0, -1):
             rows = np.nonzero(size >= k)[0]
             top = np.searchsorted(choose[k], rank[rows], side="right") - 1
             rank[rows] -= choose[k, top]
-            chosen[rows, top] = True
-        return chosen
+            subset[rows, top] = True
+        return subset
 
     def _paint(
         self, labels: np.ndarray, group_of_slot: np.ndarray, list_of_slot: np.ndarray, digits: np.ndarray
@@ -185,13 +183,13 @@ class Sampler:
     def _check_counts(self) -> None:
         for split in SPLITS:
             side = "out" if split == "test_ood" else "in"
-            wanted = getattr(self.config.count, split)
-            if wanted and not self.task.templates[side]:
-                what = "no pair left to train on" if side == "in" else "nothing held out to test on"
-                raise ValueError(f"count.{split}={wanted}: held_out leaves {what}; change held_out or the ranges")
-            if wanted > self.limits[split]:
+            count = getattr(self.config.count, split)
+            if count and not self.task.templates[side]:
+                problem = "no pair left to train on" if side == "in" else "nothing held out to test on"
+                raise ValueError(f"count.{split}={count}: held_out leaves {problem}; change held_out or the ranges")
+            if count > self.limits[split]:
                 raise ValueError(
-                    f"count.{split}={wanted}: this world and these held-out pairs give at most {self.limits[split]} "
+                    f"count.{split}={count}: this world and these held-out pairs give at most {self.limits[split]} "
                     f"different examples of {split}; lower it, or widen world, numbers or distractors"
                 )
 
@@ -260,5 +258,5 @@ def _ordered(condition: np.ndarray, first: np.ndarray, second: np.ndarray) -> tu
 
 def _shuffled_cells(grid: np.ndarray, random: np.ndarray, most: int) -> np.ndarray:
     """Occupied cells in random order, padded with -1, (N, most)."""
-    order = np.where(grid > 0, random >> np.uint64(1), np.uint64(2**64 - 1)).argsort(axis=1)[:, :most]
+    order = shuffled(grid > 0, random, most)
     return np.where(np.take_along_axis(grid, order, axis=1) > 0, order, -1)

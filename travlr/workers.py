@@ -23,7 +23,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 EXECUTORS = ("local", "ray")
 
-
 Results = Generator[tuple[T, R], None, None]
 
 
@@ -80,10 +79,10 @@ def _without_main() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Defer Ctrl-C while processes start. They inherit the blocked signal, so that only this process handles it."""
-    held: list[int] = []
+    """Defer Ctrl-C while processes start. They inherit the blocked signal, so that this process alone handles it."""
+    interrupts: list[int] = []
     main = threading.current_thread() is threading.main_thread()
-    handler = signal.signal(signal.SIGINT, lambda *_: held.append(1)) if main else None
+    handler = signal.signal(signal.SIGINT, lambda *_: interrupts.append(1)) if main else None
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -91,7 +90,7 @@ def _interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if main:
             signal.signal(signal.SIGINT, handler)
-    if held:
+    if interrupts:
         raise KeyboardInterrupt
 
 
@@ -151,19 +150,16 @@ def _call(work: Callable[[Any], Any], item: Any) -> Any:
 
 
 class Progress:
-    """Progress of long work: a bar on a terminal, and otherwise a line every five seconds, with rate and time left.
+    """Progress of long work: a bar on a terminal, and otherwise a line every five seconds, with rate and time left."""
 
-    what: the unit that is counted.
-    """
-
-    def __init__(self, total: int, log: Log, what: str = "examples") -> None:
-        self._total, self._done, self._log, self._what = total, 0, log, what
+    def __init__(self, total: int, log: Log, unit: str = "examples") -> None:
+        self._total, self._done, self._log, self._unit = total, 0, log, unit
         self._started = self._logged = time.monotonic()
         self._terminal = sys.stderr.isatty()
 
     def __enter__(self) -> Progress:
         if self._terminal and self._total:
-            print(f"[{'.' * 30}] 0 of {self._total:,} {self._what}", end="", file=sys.stderr, flush=True)
+            print(f"[{'.' * 30}] 0 of {self._total:,} {self._unit}", end="", file=sys.stderr, flush=True)
         return self
 
     def advance(self, rows: int, note: str = "") -> None:
@@ -171,9 +167,9 @@ class Progress:
         self._done += rows
         now = time.monotonic()
         rate = self._done / max(now - self._started, 1e-9)
-        left = _minutes((self._total - self._done) / max(rate, 1e-9))
+        time_left = _minutes((self._total - self._done) / max(rate, 1e-9))
         speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
-        text = f"{self._done:,} of {self._total:,} {self._what}, {speed}/s, {left} left{note and f', {note}'}"
+        text = f"{self._done:,} of {self._total:,} {self._unit}, {speed}/s, {time_left} left{note and f', {note}'}"
         if self._terminal:
             filled = 30 * self._done // max(self._total, 1)
             print(f"\r[{'#' * filled}{'.' * (30 - filled)}] {text}\x1b[K", end="", file=sys.stderr, flush=True)

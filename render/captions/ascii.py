@@ -56,7 +56,7 @@ class AsciiCaptioner(CaptionStyle):
     @staticmethod
     def parse(caption: str, size: str) -> Parsed:
         head, *lines = caption.split("\n")
-        starts = [found.start() for found in re.finditer("[A-Z]", head)]
+        starts = [match.start() for match in re.finditer("[A-Z]", head)]
         objects, names_size = [], False
         for row, line in enumerate(lines, 1):
             for number, (start, end) in enumerate(zip(starts, [*starts[1:], None], strict=True)):

@@ -39,7 +39,7 @@ class JsonCaptioner(ListStyle):
             names_size = bool(entries) and "size" in entries[0]
             words = [[entry[name] for name in ("colour", "shape", "column", "row")] for entry in entries]
             sizes = [entry["size"] if names_size else size for entry in entries]
-            scene = tuple(object_of(own, *rest) for own, rest in zip(sizes, words, strict=True))
+            scene = tuple(object_of(word, *rest) for word, rest in zip(sizes, words, strict=True))
             if not (isinstance(columns, str) and len(columns) == 1 and isinstance(rows, int)):
                 refuse(caption)
         except (KeyError, TypeError, IndexError, RecursionError, json.JSONDecodeError):

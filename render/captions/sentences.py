@@ -25,8 +25,8 @@ class Captioner(ListStyle):
         return f"{phrase(self.world, size, shape, colour)} at {column_name(column)} {row_name(row)}"
 
     def assemble(self, entries: list[str]) -> str:
-        listed = f"{', '.join(entries[:-1])} and {entries[-1]}" if len(entries) > 1 else entries[0]
-        return f"{self._start}{listed}."
+        text = f"{', '.join(entries[:-1])} and {entries[-1]}" if len(entries) > 1 else entries[0]
+        return f"{self._start}{text}."
 
     @staticmethod
     def parse(caption: str, size: str) -> Parsed:
@@ -34,20 +34,20 @@ class Captioner(ListStyle):
         if not whole:
             raise ValueError(f"not a caption: {short(caption)}")
         columns, rows = ord(whole[1]) - ord("A") + 1, int(whole[2])
-        listed = whole[3]
-        parts = listed.split(", ")
+        text = whole[3]
+        parts = text.split(", ")
         parts[-1:] = parts[-1].split(" and ")
-        if listed.count(" and ") != (len(parts) > 1):
+        if text.count(" and ") != (len(parts) > 1):
             raise ValueError(f"no 'and' before the last object, or several: {short(caption)}")
         objects = []
         for part in parts:
-            found = _OBJECT.fullmatch(part)
-            if not found or found[3] not in COLOURS or found[4] not in SHAPES or (found[2] and found[2] not in SIZES):
+            match = _OBJECT.fullmatch(part)
+            if not match or match[3] not in COLOURS or match[4] not in SHAPES or (match[2] and match[2] not in SIZES):
                 raise ValueError(f"not an object: {short(part)}")
-            if found[1] != ("an" if (found[2] or found[3])[0] in "aeiou" else "a"):
+            if match[1] != ("an" if (match[2] or match[3])[0] in "aeiou" else "a"):
                 raise ValueError(f"wrong article: {short(part)}")
-            column, row = ord(found[5]) - ord("A"), int(found[6]) - 1
-            objects.append(Object(found[3], found[4], found[2] or size, row, column))
+            column, row = ord(match[5]) - ord("A"), int(match[6]) - 1
+            objects.append(Object(match[3], match[4], match[2] or size, row, column))
         check_places(columns, rows, objects)
         return columns, rows, tuple(objects)
 

@@ -20,8 +20,8 @@ PREFACE = r"Columns, left to right, are ordered A to ([A-Z])\. Rows, top to bott
 class CaptionStyle(ABC):
     """Captions of one world in one style.
 
-    ordered: whether a caption has the objects in an order; otherwise `parse` gives them row by row.
-    pieces: texts that together have every word of the style that is not one of an object, a column or a row.
+    ordered: whether captions show the order of the objects; otherwise `parse` gives them row by row.
+    pieces: texts that together have every word of the style, but for those of objects, columns and rows.
     """
 
     ordered = True
@@ -49,7 +49,7 @@ class CaptionStyle(ABC):
 
 
 class ListStyle(CaptionStyle):
-    """A caption that lists its objects, each with its cell: by look-up of every (kind, cell) in advance."""
+    """Captions that list their objects, each with its cell. The text of every (kind, cell) is made in advance."""
 
     @abstractmethod
     def entry(self, size: str, shape: str, colour: str, row: int, column: int) -> str:
@@ -60,11 +60,11 @@ class ListStyle(CaptionStyle):
         """The caption of these objects."""
 
     def captions(self, batch: Batch) -> list[str]:
-        used = batch.order >= 0
+        occupied = batch.order >= 0
         kinds = np.take_along_axis(batch.grid, np.maximum(batch.order, 0), axis=1)
-        entries = self._entries[kinds[used], batch.order[used]].tolist()
+        entries = self._entries[kinds[occupied], batch.order[occupied]].tolist()
         captions, start = [], 0
-        for count in used.sum(axis=1).tolist():
+        for count in occupied.sum(axis=1).tolist():
             captions.append(self.assemble(entries[start : start + count]))
             start += count
         return captions
@@ -91,7 +91,7 @@ def preface(world: World) -> str:
 def object_of(size: str, colour: Any, shape: Any, column: Any, row: Any) -> Object:
     """An object from its words. row: a number from 1. Raises `ValueError` for words of no object."""
     words = (size, colour, shape)
-    if not all(word in known for word, known in zip(words, (SIZES, COLOURS, SHAPES), strict=True)):
+    if not all(word in valid for word, valid in zip(words, (SIZES, COLOURS, SHAPES), strict=True)):
         raise ValueError(f"not an object: {short(' '.join(map(str, words)))}")
     if not (isinstance(column, str) and re.fullmatch("[A-Z]", column) and isinstance(row, int) and row > 0):
         raise ValueError(f"not a cell: {short(f'{column} {row}')}")
@@ -99,7 +99,7 @@ def object_of(size: str, colour: Any, shape: Any, column: Any, row: Any) -> Obje
 
 
 def check_written(style: type[CaptionStyle], caption: str, parsed: Parsed, names_size: bool) -> None:
-    """Raise `ValueError` where a style writes what was parsed otherwise. names_size: whether it writes sizes."""
+    """Raise `ValueError` where a style writes the parsed scene in another way. names_size: whether it writes sizes."""
     columns, rows, scene = parsed
     if not (1 <= columns <= 26 and 1 <= rows <= 99):
         raise ValueError(f"not a grid of letters and numbers: {columns} columns, {rows} rows")

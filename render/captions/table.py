@@ -27,10 +27,10 @@ class TableCaptioner(ListStyle):
     @staticmethod
     def parse(caption: str, size: str) -> Parsed:
         first, *lines = caption.split("\n")
-        found = re.fullmatch(PREFACE, first)
-        if not found or len(lines) < 3:
+        match = re.fullmatch(PREFACE, first)
+        if not match or len(lines) < 3:
             refuse(caption)
-        columns, rows, objects = ord(found[1]) - ord("A") + 1, int(found[2]), []
+        columns, rows, objects = ord(match[1]) - ord("A") + 1, int(match[2]), []
         names_size = lines[1].startswith("| size |")
         for line in lines[3:]:
             words = line.strip("| ").split(" | ")

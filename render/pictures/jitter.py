@@ -27,8 +27,8 @@ def jitter(world: World, cell: int, spans: Spans) -> Look:
     white, firsts = np.zeros((cell, cell), np.uint8), first_entries(world, 1)
     sprites = np.empty((1, count, len(world.kinds), cell, cell), np.uint8)
     for variant in range(count):
-        drawn = {(z, s): moved_shape(s, spans[z] * cell, cell, variant) for z in world.sizes for s in world.shapes}
-        sprites[0, variant] = cells_on(white, [drawn[size, shape] for size, shape, _ in world.kinds], firsts)
+        shapes = {(z, s): moved_shape(s, spans[z] * cell, cell, variant) for z in world.sizes for s in world.shapes}
+        sprites[0, variant] = cells_on(white, [shapes[size, shape] for size, shape, _ in world.kinds], firsts)
     canvas = np.zeros((1, world.rows * cell, world.columns * cell), np.uint8)
     return Look(palette_of(world.colours), 1, canvas, sprites)
 
@@ -40,9 +40,9 @@ def moved_shape(shape: str, span: float, cell: int, variant: int) -> np.ndarray:
     if shape == "circle":
         radius = round(min(half, room))
         return disc_coverage(radius, (int(across * (room - radius)), int(down * (room - radius))), cell)
-    own, outline = OUTLINES[shape]
+    shape_factor, outline = OUTLINES[shape]
     (left, top), (right, bottom) = box_of(outline)
-    scale = 2 * own * half / max(right - left, bottom - top)
+    scale = 2 * shape_factor * half / max(right - left, bottom - top)
     points = turned_outline(outline, angle)
     (left, top), (right, bottom) = box_of(points)
     scale = min(scale, 2 * room / max(right - left, bottom - top))

@@ -62,7 +62,7 @@ def dots(text: str) -> np.ndarray:
 
 def write(canvas: np.ndarray, text: str, scale: int, centre: tuple[int, int]) -> None:
     """Write a text into a canvas. scale: pixels of a dot. centre: row and column of its middle."""
-    drawn = dots(text).repeat(scale, axis=0).repeat(scale, axis=1)
-    top, left = (max(0, middle - length // 2) for middle, length in zip(centre, drawn.shape, strict=True))
-    place = canvas[top : top + drawn.shape[0], left : left + drawn.shape[1]]
-    place[drawn[: place.shape[0], : place.shape[1]]] = INK_ENTRY
+    pixels = dots(text).repeat(scale, axis=0).repeat(scale, axis=1)
+    top, left = (max(0, middle - length // 2) for middle, length in zip(centre, pixels.shape, strict=True))
+    place = canvas[top : top + pixels.shape[0], left : left + pixels.shape[1]]
+    place[pixels[: place.shape[0], : place.shape[1]]] = INK_ENTRY

@@ -50,9 +50,9 @@ class Renderer:
         kinds = self.kinds_of(np.arange(len(self.sprites)))
         for number, sprite in zip(kinds[self.backgrounds :].tolist(), self.sprites[self.backgrounds :], strict=True):
             kind = self.world.kinds[number - 1]
-            other = looks.setdefault(sprite.tobytes(), kind)
-            if other != kind or not (sprite >= self.grounds).any():
-                alike = " and a ".join(f"{size} {colour} {shape}" for size, shape, colour in (other, kind))
+            earlier = looks.setdefault(sprite.tobytes(), kind)
+            if earlier != kind or not (sprite >= self.grounds).any():
+                alike = " and a ".join(f"{size} {colour} {shape}" for size, shape, colour in (earlier, kind))
                 raise ValueError(f"image.cell={self.cell}: a {alike} look the same; use larger cells or other sizes")
 
     def _pack(self, pictures: np.ndarray) -> np.ndarray:
@@ -69,7 +69,7 @@ class Renderer:
         """(backgrounds, height, width, 3) uint8."""
         return self.palette[self.canvases]
 
-    # Which look each cell has ------------------------------------------------------------------------------------
+    # The look of each cell ---------------------------------------------------------------------------------------
 
     def canvas_numbers(self, grid: np.ndarray) -> np.ndarray:
         """The background of each picture, (N,)."""
@@ -123,13 +123,13 @@ class Renderer:
         line = np.dtype((np.void, sprites.shape[2]))  # a line of a sprite is copied as one item, not byte by byte
         left = self.left * line.itemsize // self.cell
         inside = lines[:, self.top :, left : left + self.world.columns * line.itemsize].view(line)
-        n, row, one = inside.strides
+        of_picture, of_line, of_cell = inside.strides
         shape = (len(lines), self.world.rows, self.world.columns, self.cell)
-        cells = np.lib.stride_tricks.as_strided(inside, shape, (n, row * self.cell, one, row))
+        cells = np.lib.stride_tricks.as_strided(inside, shape, (of_picture, of_line * self.cell, of_cell, of_line))
         picture, cell = np.nonzero(grid)
         cells[picture, *np.divmod(cell, self.world.columns)] = sprites.view(line)[self.tiles(grid)[picture, cell], :, 0]
 
-    # Back ----------------------------------------------------------------------------------------------------------
+    # From pictures back to kinds -----------------------------------------------------------------------------------
 
     def cells_in(self, picture: np.ndarray) -> np.ndarray:
         """The cells of a picture (height, width, …), (rows * columns, cell, cell, …)."""
@@ -172,7 +172,7 @@ class Renderer:
     def _flat(self) -> tuple[np.ndarray, np.ndarray]:
         return _vectors(self.rgb_sprites)
 
-    # What others need to know of the style ---------------------------------------------------------------------------
+    # What other modules need of the style ----------------------------------------------------------------------------
 
     @property
     def area(self) -> tuple[float, float, float, float]:

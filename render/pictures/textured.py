@@ -45,16 +45,16 @@ def textured(world: World, cell: int, spans: Spans) -> Look:
 
 
 def pattern(name: str, cell: int) -> np.ndarray:
-    """Which of the two colours each pixel of a cell has, (cell, cell) of 0 and 1."""
+    """The colour of each pixel of a cell: 0 for the first of the pattern, 1 for the second, (cell, cell)."""
     place = 2 * np.arange(cell) + 1  # the middle of each pixel, in half pixels
     across, down = np.meshgrid(place * REPEATS, place * REPEATS)
     x, y = across % (2 * cell), down % (2 * cell)  # from 0 to 2 * cell within each repeat
     if name == "stripes":
-        chosen = (across + down) % (2 * cell) < cell
+        second = (across + down) % (2 * cell) < cell
     elif name == "dots":
-        chosen = 4 * ((x - cell) ** 2 + (y - cell) ** 2) < cell**2
+        second = 4 * ((x - cell) ** 2 + (y - cell) ** 2) < cell**2
     elif name == "checks":
-        chosen = (x < cell) ^ (y < cell)
+        second = (x < cell) ^ (y < cell)
     else:  # waves: triangles instead of a sine, whose last bit could differ between machines
-        chosen = (y + np.abs(x - cell)) % (2 * cell) < cell
-    return chosen.astype(np.uint8)
+        second = (y + np.abs(x - cell)) % (2 * cell) < cell
+    return second.astype(np.uint8)

@@ -8,7 +8,7 @@ from typing import Any
 
 from render.image import IMAGE_STYLES
 from render.text import CAPTION_STYLES
-from travlr.config import check_choice, option
+from travlr.config import check_choice, check_choices, option
 from travlr.questions import FORMS, PROMPTS, most_tokens
 from travlr.questions.forms import SETTINGS
 from travlr.scene import SPLITS, check_types
@@ -104,11 +104,8 @@ class Evaluation:
         if self.server is None and (self.max_tokens_total is not None or self.max_cost is not None):
             raise ValueError("max_tokens_total and max_cost: are for servers; use limit=")
         check_choice("task", self.task, TASKS)
-        for name, values, valid in (("setting", self.setting, SETTINGS), ("split", self.split, SPLITS)):
-            for value in values:
-                check_choice(name, value, valid)
-            if not values or len(set(values)) < len(values):
-                raise ValueError(f"{name}={values}: needs at least one value, and each only once")
+        check_choices("setting", self.setting, SETTINGS)
+        check_choices("split", self.split, SPLITS)
         for name, valid in (("form", FORMS), ("prompt", PROMPTS), ("answers", ANSWERS)):
             check_choice(name, getattr(self, name), valid)
         check_choice("precision", self.precision, ("auto", "float32", "bf16"))

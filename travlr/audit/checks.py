@@ -50,7 +50,7 @@ def audit(folder: str | os.PathLike[str], workers: int = 0) -> list[Check]:
             findings.add(chunk)
             progress.advance(chunk.rows.total())
     checks = []
-    if findings.done["columns"]:
+    if findings.totals["columns"]:
         checks.append(counted(findings, "columns", "as they should be, no null in any row"))
     checks += [*file_checks(info, findings), *row_checks(info, findings), *split_checks(findings)]
     checks += [*balance_checks(findings), *shortcut_checks(info, findings)]
@@ -63,9 +63,9 @@ def file_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
         Check("manifest", "note", 0, "none: no settings and hashes to check, and nothing to make the rows again from")
     ]
     if info.has_manifest:
-        wrong = sum(n for (check, _), n in findings.wrong.items() if check == "files")
-        problems = [f"{wrong} of them; first {findings.first['files'][1]}"] if wrong else []
-        checks = [checked("files", findings.done["files"], problems, "SHA-256 as in the manifest"), other_files(info)]
+        failures = sum(n for (check, _), n in findings.failures.items() if check == "files")
+        problems = [f"{failures} of them; first {findings.first['files'][1]}"] if failures else []
+        checks = [checked("files", findings.totals["files"], problems, "SHA-256 as in the manifest"), other_files(info)]
         checks += [picture_mode(info)] if info.layout != "original" else []
     problems = [findings.first["rows"][1]] if "rows" in findings.first else []
     for split, n in ({key: {"rows": 0, "true": 0} for key in findings.rows} | info.splits).items():
@@ -74,8 +74,8 @@ def file_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
             problems.append(
                 f"{split} has {rows:,} rows and {true:,} true, not {n['rows']:,} and {n.get('true', true):,}"
             )
-        if info.rules.config and rows != (asked := getattr(info.rules.config.count, split)):
-            problems.append(f"{split} has {rows:,} rows, but count.{split} is {asked:,}")
+        if info.rules.config and rows != (count := getattr(info.rules.config.count, split)):
+            problems.append(f"{split} has {rows:,} rows, but count.{split} is {count:,}")
     checks.append(
         checked("rows", findings.rows.total(), problems, "as many rows and true answers as the manifest says")
     )
@@ -88,32 +88,30 @@ def file_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
 
 
 def pixels_digest(info: DatasetInfo) -> str | None:
-    """The digest that fixes the pixels, of what is drawn here; that of the manifest where nothing says how."""
+    """The digest of the sprites that the config gives; that of the manifest where there is no config."""
     return renderer_of(info.rules.config).digest() if info.rules.config else info.pixels
 
 
 def other_files(info: DatasetInfo) -> Check:
     """Files that the manifest does not list; a failure only where other programs would read them as part of a split."""
     ours = {MANIFEST, *CARD, baselines.FILE, *names_present(info.folder, info.files)}
-    there = (Path(parent, name).relative_to(info.folder) for parent, _, names in os.walk(info.folder) for name in names)
-    others = sorted({str(path) for path in there} - ours)
-    read = [name for name in others if is_read(name, info.data_files)]
-    if read or not others:
-        return checked(
-            "other files", len(others), [f"{read[0]} would be read as part of a split"] if read else [], "none"
-        )
+    paths = (Path(parent, name).relative_to(info.folder) for parent, _, names in os.walk(info.folder) for name in names)
+    others = sorted({str(path) for path in paths} - ours)
+    problems = [f"{name} would be read as part of a split" for name in others if is_read(name, info.data_files)]
+    if problems or not others:
+        return checked("other files", len(others), problems[:1], "none")
     return Check("other files", "note", len(others), f"not of the dataset: {', '.join(others[:3])}")
 
 
 def is_read(name: str, globs: Sequence[str]) -> bool:
-    """Whether Hugging Face `datasets` would read a file of a folder: by the card's globs, or by its ending without."""
-    hidden = any(part.startswith((".", "__")) for part in Path(name).parts)  # by those that it leaves out
+    """Whether Hugging Face `datasets` would read a file of a folder, because of the card's globs or of its ending."""
+    hidden = any(part.startswith((".", "__")) for part in Path(name).parts)  # which it leaves out
     ending = Path(name).suffix.lower()
     return any(fnmatch.fnmatch(name, glob) for glob in globs) or (ending in DATA_ENDINGS and not hidden)
 
 
 def picture_mode(info: DatasetInfo) -> Check:
-    """A note where Hugging Face `datasets` gives pictures as palette indices: earlier versions declared no mode."""
+    """A note where Hugging Face `datasets` reads palette indices from pictures: earlier versions declared no mode."""
     if info.layout == "parquet":
         paths, declares = [info.folder / file["name"] for file in info.files], _schema_declares_rgb
         way = "python -m travlr.convert writes files that declare it"
@@ -142,7 +140,7 @@ def _card_declares_rgb(path: Path) -> bool:
 
 def metadata_checks(folder: Path) -> list[Check]:
     """metadata.jsonl of the published layout against index.csv."""
-    wrong: dict[str, list[str]] = {"metadata.jsonl": [], "caption_abstract": []}
+    problems: dict[str, list[str]] = {"metadata.jsonl": [], "caption_abstract": []}
     count = 0
     try:
         with damage(folder / "metadata.jsonl"):
@@ -151,17 +149,17 @@ def metadata_checks(folder: Path) -> list[Check]:
                 count += 1
                 entry = entries[line[""]]
                 if any(str(entry[name]) != line[name] for name in ("query", "answer", "split")):
-                    wrong["metadata.jsonl"].append(f"row {line['']}")
+                    problems["metadata.jsonl"].append(f"row {line['']}")
                 cells = [(o["row"], o["column"]) for o in entry["objects"]]
                 parsed = [(o.row, o.column) for o in parse_caption(line["caption"])[2]]
                 if [cells[number] for number in entry["caption_abstract"]] != parsed:
-                    wrong["caption_abstract"].append(
+                    problems["caption_abstract"].append(
                         f"row {line['']}: {entry['caption_abstract']} is not its caption's"
                     )
     except ValueError as error:
-        wrong["metadata.jsonl"].append(str(error))
+        problems["metadata.jsonl"].append(str(error))
     good = ("query, answer and split as in index.csv", "the order in which the caption names the objects")
-    return [checked(name, count, wrong[name], text, "row") for name, text in zip(wrong, good, strict=True)]
+    return [checked(name, count, problems[name], text, "row") for name, text in zip(problems, good, strict=True)]
 
 
 def row_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
@@ -173,7 +171,7 @@ def row_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
         good["image"] = "only which cells are empty is compared: another program drew it"
     elif info.pixels is None:
         good["image"] = "read back: every pixel is as the objects column says, but for what JPEG loses"
-    return [counted(findings, name, detail) for name, detail in good.items() if findings.done[name]]
+    return [counted(findings, name, detail) for name, detail in good.items() if findings.totals[name]]
 
 
 def split_checks(findings: Findings) -> list[Check]:
@@ -186,16 +184,16 @@ def split_checks(findings: Findings) -> list[Check]:
     hashes = np.frombuffer(b"".join(part for *_, part in parts), "S16")
     starts = np.cumsum([0, *(len(part) // 16 for *_, part in parts)])
     order = hashes.argsort(kind="stable")
-    again = np.nonzero(hashes[order][1:] == hashes[order][:-1])[0]
+    twins = np.nonzero(hashes[order][1:] == hashes[order][:-1])[0]  # equal to the next one in this order
 
     def row(place: int) -> str:
         part = int(np.searchsorted(starts, place, side="right")) - 1
         return f"{parts[part][0]} {parts[part][1] + place - starts[part]}"
 
-    twins = [f"{row(order[i])} = {row(order[i + 1])}" for i in again]
+    problems = [f"{row(order[i])} = {row(order[i + 1])}" for i in twins]
     return [
         checked("query texts", len(texts[True]), sorted(texts[True] & texts[False]), "of test_ood are its own", "text"),
-        checked("duplicates", len(hashes), twins, "no example occurs twice", "row"),
+        checked("duplicates", len(hashes), problems, "no example occurs twice", "row"),
     ]
 
 
@@ -212,17 +210,18 @@ def balance_checks(findings: Findings) -> list[Check]:
     """As many true as false examples of each pair and each query text (odd numbers differ by one), and equal totals of
     pairs."""
     checks = []
-    for name, rule, what in (("balance by pair", "pair", "pair"), ("balance by query text", QUERY, "text")):
+    for name, rule, unit in (("balance by pair", "pair", "pair"), ("balance by query text", QUERY, "text")):
         groups = [(s, f, n) for s, counts in by_feature(findings, rule).items() for f, n in counts.items()]
-        wrong = [f"{s} {f}: {n[1]} true, {n[0]} false" for s, f, n in groups if abs(n[1] - n[0]) != sum(n) % 2]
-        checks.append(checked(name, len(groups), sorted(wrong), "as many true as false, give or take one", what))
+        problems = [f"{s} {f}: {n[1]} true, {n[0]} false" for s, f, n in groups if abs(n[1] - n[0]) != sum(n) % 2]
+        checks.append(checked(name, len(groups), sorted(problems), "as many true as false, give or take one", unit))
     totals = {split: {f: sum(n) for f, n in counts.items()} for split, counts in by_feature(findings, "pair").items()}
-    wrong = []
+    problems = []
     for split, n in sorted(totals.items()):
         least, most = min(n, key=n.__getitem__), max(n, key=n.__getitem__)
         if n[most] - n[least] > 2:
-            wrong.append(f"{split}: {n[least]} of {least}, {n[most]} of {most}")
-    return [*checks, checked("pair totals", sum(map(len, totals.values())), wrong, "within 2 in each split", "split")]
+            problems.append(f"{split}: {n[least]} of {least}, {n[most]} of {most}")
+    pairs = sum(map(len, totals.values()))
+    return [*checks, checked("pair totals", pairs, problems, "within 2 in each split", "split")]
 
 
 def shortcut_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
@@ -252,5 +251,5 @@ def shortcut_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
 
 def lower_bound(right: float, total: int) -> float:
     """Wilson's lower 99.9 % bound of a share."""
-    share, spread = right / total, Z * Z / total
-    return (share + spread / 2 - math.sqrt(share * (1 - share) * spread + spread * spread / 4)) / (1 + spread)
+    share, z = right / total, Z * Z / total
+    return (share + z / 2 - math.sqrt(share * (1 - share) * z + z * z / 4)) / (1 + z)

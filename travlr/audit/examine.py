@@ -40,7 +40,7 @@ ENCODING = "encoding"  # a rule whose features are how the picture was encoded, 
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What is known of a dataset before its rows are read: its manifest, as far as it has one.
+    """What the audit knows of a dataset before it reads the rows: its manifest, as far as it has one.
 
     splits: rows, and with a manifest true answers, of each split. files: with rows, empty for the published layout.
     data_files: globs that other programs read. pixels, digest, rows_per_file: of the manifest. origin: None where
@@ -61,9 +61,9 @@ class DatasetInfo:
 
 
 class Chunk(NamedTuple):
-    """A file, or the files of some rows: rows start to stop of a split, or (None) to the end; no rows without split.
+    """A file, or the files of some rows: rows start to stop of a split (None: to its end). Without a split, no rows.
 
-    part: in which it was written, None where the manifest names none such.
+    part: the part in which the file was written, None where the manifest names no such part.
     """
 
     number: int
@@ -79,11 +79,9 @@ class Findings:
     """Counts of one chunk, or of several."""
 
     number: int = 0
-    done: Counter[str] = field(default_factory=Counter)  # check -> things checked
-    wrong: Counter[tuple[str, str]] = field(default_factory=Counter)  # (check, split) -> those that fail it
-    first: dict[str, tuple[int, str]] = field(
-        default_factory=dict
-    )  # check -> chunk of the first problem, and the problem
+    totals: Counter[str] = field(default_factory=Counter)  # check -> things that it has checked
+    failures: Counter[tuple[str, str]] = field(default_factory=Counter)  # (check, split) -> things that fail it
+    first: dict[str, tuple[int, str]] = field(default_factory=dict)  # check -> chunk and text of the first problem
     tally: Counter[tuple[str, str, Any, bool]] = field(default_factory=Counter)  # (split, rule, feature, answer)
     rows: Counter[str] = field(default_factory=Counter)  # split -> rows read
     true: Counter[str] = field(default_factory=Counter)  # split -> answers
@@ -92,16 +90,16 @@ class Findings:
     fragments: dict[str, tuple[int, str]] = field(default_factory=dict)  # of shared files, written again: size, SHA-256
 
     def check(self, name: str, split: str, problem: str) -> None:
-        self.done[name] += 1
+        self.totals[name] += 1
         if problem:
             self.fail(name, split, problem)
 
     def fail(self, name: str, split: str, problem: str) -> None:
-        self.wrong[name, split] += 1
+        self.failures[name, split] += 1
         self.first.setdefault(name, (self.number, problem))
 
     def add(self, other: Findings) -> None:
-        for name in ("done", "wrong", "tally", "rows", "true", "digests"):
+        for name in ("totals", "failures", "tally", "rows", "true", "digests"):
             getattr(self, name).update(getattr(other, name))
         for check, first in other.first.items():
             self.first[check] = min(first, self.first.get(check, first))
@@ -110,7 +108,7 @@ class Findings:
 
 
 def read_info(folder: Path) -> DatasetInfo:
-    """What is known of a dataset before its rows are read. Raises `ValueError` where the folder holds none."""
+    """What the audit knows of a dataset before it reads the rows. Raises `ValueError` where the folder holds none."""
     manifest = read_manifest(folder)
     with damage(folder / MANIFEST):
         info = info_of(folder, manifest)
@@ -204,7 +202,7 @@ def examine(info: DatasetInfo, chunk: Chunk) -> Findings:
         if problem and info.layout == "parquet":
             name = parquet_problem(info.folder / chunk.file["name"])
             problem = name or (problem if info.origin.files_here else "")
-            findings.done[f"{FILES} of other versions"] += not problem
+            findings.totals[f"{FILES} of other versions"] += not problem
         findings.check(FILES, chunk.split, problem)
     for _ in tables:  # those left where writing failed
         pass
@@ -212,15 +210,15 @@ def examine(info: DatasetInfo, chunk: Chunk) -> Findings:
 
 
 def examined(info: DatasetInfo, chunk: Chunk, findings: Findings) -> Iterator[pa.Table]:
-    """The tables of a chunk, each examined before it is given; malformed ones are left out."""
+    """The tables of a chunk, each examined before it is yielded; malformed ones are left out."""
     try:
         for table in tables_of(info, chunk) if chunk.split else ():
             if examine_table(info, chunk, table, findings):
                 yield table
         digest = f"{findings.digests[chunk.split] % (1 << 256):064x}"
-        there = {"rows": findings.rows[chunk.split], "true": findings.true[chunk.split], "rows_digest": digest}
-        wrong = [key for key in there if chunk.split and there[key] != chunk.file.get(key, there[key])]
-        problem = f"{wrong[0]} is {there[wrong[0]]}, not {chunk.file[wrong[0]]}" if wrong else ""
+        facts = {"rows": findings.rows[chunk.split], "true": findings.true[chunk.split], "rows_digest": digest}
+        keys = [key for key in facts if chunk.split and facts[key] != chunk.file.get(key, facts[key])]
+        problem = f"{keys[0]} is {facts[keys[0]]}, not {chunk.file[keys[0]]}" if keys else ""
     except ValueError as error:
         problem = str(error)
     findings.check("rows", chunk.split, problem and f"{chunk.file.get('name', chunk.split)}: {problem}")
@@ -228,10 +226,10 @@ def examined(info: DatasetInfo, chunk: Chunk, findings: Findings) -> Iterator[pa
 
 def file_problem(folder: Path, file: dict[str, Any]) -> str:
     try:
-        there = hashed(folder / name for name in names_of(file))
+        size_and_digest = hashed(folder / name for name in names_of(file))
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
-    return "" if there.items() <= file.items() else f"{file['name']}: not the bytes that were written"
+    return "" if size_and_digest.items() <= file.items() else f"{file['name']}: not the bytes that were written"
 
 
 def examine_table(info: DatasetInfo, chunk: Chunk, table: pa.Table, findings: Findings) -> bool:
@@ -241,16 +239,16 @@ def examine_table(info: DatasetInfo, chunk: Chunk, table: pa.Table, findings: Fi
     if problem := malformed(table):  # its rows are left out of all other checks, which may fail for that
         findings.check("columns", split, f"{chunk.file.get('name', split)}, rows from {start} on: {problem}")
         return False
-    findings.done["columns"] += table.num_rows
+    findings.totals["columns"] += table.num_rows
     findings.digests[split] += rows_digest(table)
     hashes = []
     for number, row in enumerate(rows_of(table), start):
         findings.true[split] += row.answer
         hashes.append(hashlib.blake2b(f"{sorted(row.objects)} {row.query}".encode(), digest_size=16).digest())
-        problems, looks = examine_row(info.rules, row, split, number)
+        problems, features = examine_row(info.rules, row, split, number)
         for name, problem in problems.items():
             findings.check(name, split, problem and f"{row.id}: {problem}")
-        for rule, feature in looks:
+        for rule, feature in features:
             findings.tally[split, rule, feature, row.answer] += 1
     findings.hashes.append((split, start, b"".join(hashes)))
     if info.origin and info.origin.config:
@@ -261,18 +259,18 @@ def examine_table(info: DatasetInfo, chunk: Chunk, table: pa.Table, findings: Fi
 def compare_again(origin: Origin, table: pa.Table, split: str, start: int, findings: Findings) -> None:
     """Compare rows and picture files with those made again."""
     try:
-        made = made_again(origin, split, start, start + table.num_rows)
+        due = made_again(origin, split, start, start + table.num_rows)
     except ValueError as error:
         findings.check(ROWS, split, f"rows from {start} on: {error}")
         return
-    findings.done.update({ROWS: table.num_rows, PICTURES: table.num_rows})
-    if table.equals(made):
+    findings.totals.update({ROWS: table.num_rows, PICTURES: table.num_rows})
+    if table.equals(due):
         return
-    for row, problem in differing_rows(table, made):
+    for row, problem in differing_rows(table, due):
         findings.fail(ROWS, split, f"{split} row {start + row}: {problem}")
-    files, due = (rows["image"].combine_chunks().field("bytes").to_pylist() for rows in (table, made))
+    files, due_files = (rows["image"].combine_chunks().field("bytes").to_pylist() for rows in (table, due))
     for row, answer in enumerate(table["answer"].to_pylist()):
-        problem, features = picture_difference(files[row], due[row], origin)
+        problem, features = picture_difference(files[row], due_files[row], origin)
         if problem:
             findings.fail(PICTURES, split, f"{split} row {start + row}: {problem}")
         for feature in features:

@@ -48,7 +48,7 @@ def picture_problem(data: bytes, objects: list[ObjectRow], world: World, config:
         return "an object lies outside the grid"
     if config is None:
         occupied = {(row, column) for *_, row, column in objects}
-        wrong = inked_cells(np.asarray(picture.convert("RGB")), world.columns, world.rows) ^ occupied
+        cells = inked_cells(np.asarray(picture.convert("RGB")), world.columns, world.rows) ^ occupied
     else:
         renderer = renderer_of(config)
         if picture.size != (renderer.width, renderer.height):
@@ -58,21 +58,21 @@ def picture_problem(data: bytes, objects: list[ObjectRow], world: World, config:
             grid[y, x] = world.number.get((size, shape, colour), 0)
         if differing_margin(renderer, picture):
             return "differs in the margin"
-        wrong = differing_cells(renderer, picture, grid)
-    return f"differs at {chr(65 + min(wrong)[1])} {min(wrong)[0] + 1}" if wrong else ""
+        cells = differing_cells(renderer, picture, grid)
+    return f"differs at {chr(65 + min(cells)[1])} {min(cells)[0] + 1}" if cells else ""
 
 
 def differing_cells(renderer: Renderer, picture: Any, grid: np.ndarray) -> Cells:
     """Cells where a picture is not what the sprites of a grid of kinds make."""
     indexed = is_indexed(renderer, picture)
     tiles = renderer.tiles(grid)[0]
-    due = (renderer.sprites if indexed else renderer.rgb_sprites)[tiles].reshape(len(tiles), -1)
-    drawn = renderer.cells_in(np.asarray(picture if indexed else picture.convert("RGB"))).reshape(len(tiles), -1)
-    if np.array_equal(drawn, due):
+    sprites = (renderer.sprites if indexed else renderer.rgb_sprites)[tiles].reshape(len(tiles), -1)
+    pixels = renderer.cells_in(np.asarray(picture if indexed else picture.convert("RGB"))).reshape(len(tiles), -1)
+    if np.array_equal(pixels, sprites):
         return set()
-    error = np.maximum(drawn, due) - np.minimum(drawn, due)
-    wrong = (error > (JPEG_ERROR if picture.format == "JPEG" else 0)).any(axis=1)
-    return _cells(wrong.reshape(grid.shape))
+    error = np.maximum(pixels, sprites) - np.minimum(pixels, sprites)
+    differs = (error > (JPEG_ERROR if picture.format == "JPEG" else 0)).any(axis=1)
+    return _cells(differs.reshape(grid.shape))
 
 
 def differing_margin(renderer: Renderer, picture: Any) -> bool:
@@ -80,10 +80,10 @@ def differing_margin(renderer: Renderer, picture: Any) -> bool:
     if not (renderer.top or renderer.left):
         return False
     indexed = is_indexed(renderer, picture)
-    drawn = np.asarray(picture if indexed else picture.convert("RGB"))
-    due = (renderer.canvases if indexed else renderer.rgb_canvases)[0]
-    beside, above = drawn[:, : renderer.left], drawn[: renderer.top]
-    return not (np.array_equal(beside, due[:, : renderer.left]) and np.array_equal(above, due[: renderer.top]))
+    pixels = np.asarray(picture if indexed else picture.convert("RGB"))
+    canvas = (renderer.canvases if indexed else renderer.rgb_canvases)[0]
+    beside, above = pixels[:, : renderer.left], pixels[: renderer.top]
+    return not (np.array_equal(beside, canvas[:, : renderer.left]) and np.array_equal(above, canvas[: renderer.top]))
 
 
 def is_indexed(renderer: Renderer, picture: Any) -> bool:

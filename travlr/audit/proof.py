@@ -1,8 +1,9 @@
-"""The lines of the report on what was made again: which promises it proves, and which rest on the manifest alone."""
+"""The report's lines on the dataset made again: which promises this proves, and which rest on the manifest alone."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from typing import Any
 
 from travlr.audit.examine import ENCODING, FILES, PICTURES, ROWS, DatasetInfo, Findings, parts_in
@@ -65,20 +66,20 @@ def picture_check(origin: Origin, findings: Findings) -> Check:
             ways.setdefault((split, *feature), [0, 0])[answer] += n
     if check.status == "FAIL" or not ways:
         return check
-    for (split, how, value), (false, true) in sorted(ways.items(), key=str):
-        all_ = false + true
-        if max(false, true) > SHARE * all_ and abs(true - false) > DEVIATIONS * all_**0.5:
-            what = f"{all_} {split} pictures of one encoding ({how} {value})"
-            return dataclasses.replace(check, status="FAIL", detail=f"{what}: {true} true, {false} false")
-    headers = {(how, value): 0 for _, how, value in ways if how == "header"}
-    for (_, how, value), answers in ways.items():
-        if how == "header":
-            headers[how, value] += sum(answers)
-    others = sum(headers.values())
-    if len(headers) > 1 or (others < check.checked and ("header", "as here") not in headers):
-        detail = f"encoded by several programs: {others:,} are not as here, with {len(headers)} kinds of header"
+    for (split, aspect, value), (false, true) in sorted(ways.items(), key=str):
+        total = false + true
+        if max(false, true) > SHARE * total and abs(true - false) > DEVIATIONS * total**0.5:
+            detail = f"{total} {split} pictures of one encoding ({aspect} {value}): {true} true, {false} false"
+            return dataclasses.replace(check, status="FAIL", detail=detail)
+    headers = Counter[str]()
+    for (_, aspect, value), answers in ways.items():
+        if aspect == "header":
+            headers[value] += sum(answers)
+    count = headers.total()
+    if len(headers) > 1 or (count < check.checked and "as here" not in headers):
+        detail = f"encoded by several programs: {count:,} are not as here, with {len(headers)} kinds of header"
         return dataclasses.replace(check, status="FAIL", detail=detail)
-    detail = f"{others:,} by another {'Pillow' if origin.jpeg else 'compressor'}; nothing else in any file"
+    detail = f"{count:,} by another {'Pillow' if origin.jpeg else 'compressor'}; nothing else in any file"
     return dataclasses.replace(check, status="note", detail=detail)
 
 
@@ -89,8 +90,8 @@ def file_check(info: DatasetInfo, findings: Findings) -> Check:
     problems = [check.detail] if check.status == "FAIL" else []
     problems += [text for file in shared if (text := shared_problem(info.folder, file, findings.fragments))]
     check = checked(FILES, check.checked + len(shared), problems[:1], check.detail)
-    if check.status == "ok" and (others := findings.done[f"{FILES} of other versions"]):
-        detail = f"{others} of another pyarrow; no other column, metadata or bytes in any file"
+    if check.status == "ok" and (count := findings.totals[f"{FILES} of other versions"]):
+        detail = f"{count} of another pyarrow; no other column, metadata or bytes in any file"
         return dataclasses.replace(check, status="note", detail=detail)
     return check
 
@@ -113,14 +114,14 @@ def card_check(info: DatasetInfo, manifest: dict[str, Any]) -> Check:
             due = card_files(manifest, row)
     except (ValueError, StopIteration) as error:
         return checked(CARD, 0, [str(error) or "there is no first row"], "")
-    there = {}
+    card = {}
     for name in due:
         try:
-            there[name] = file_bytes(info.folder / name)
+            card[name] = file_bytes(info.folder / name)
         except OSError as error:
             problems.append(f"{name}: {error.strerror}")
-    if not problems and there["README.md"] != due["README.md"]:
-        text = there["README.md"].decode(errors="replace")
+    if not problems and card["README.md"] != due["README.md"]:
+        text = card["README.md"].decode(errors="replace")
         wording = "README.md has other words than this version's"
         if header_of(text) != header_of(due["README.md"].decode()):
             problems.append("README.md: its header is not that of this dataset (splits, globs or features)")
@@ -128,11 +129,11 @@ def card_check(info: DatasetInfo, manifest: dict[str, Any]) -> Check:
             problems.append(f"README.md: has not {missing[0].strip()[:80]!r}")
         elif origin.files_here:
             problems.append("README.md: not the text of this dataset")
-    if not problems and there["example.png"] != due["example.png"]:
-        problem = picture_problem(there["example.png"], due["example.png"])
+    if not problems and card["example.png"] != due["example.png"]:
+        problem = picture_problem(card["example.png"], due["example.png"])
         if problem or (origin.files_here and origin.pictures_here):
             problems.append(f"example.png: {problem or 'not the bytes of the first picture'}")
-    check = checked(CARD, len(there), problems[:1], "README.md and example.png are as written for these rows")
+    check = checked(CARD, len(card), problems[:1], "README.md and example.png are as written for these rows")
     return dataclasses.replace(check, status="note", detail=wording) if check.status == "ok" and wording else check
 
 
@@ -144,7 +145,7 @@ def picture_problem(data: bytes, due: bytes) -> str:
     from render.image import decode
 
     try:
-        kinds = [{name for name, _ in png_chunks(some)} for some in (data, due)]
+        kinds = [{name for name, _ in png_chunks(file)} for file in (data, due)]
         by_pillow = b"PLTE" not in kinds[1]
         same = by_pillow and kinds[0] == kinds[1] and decode(data).tobytes() == decode(due).tobytes()
     except ValueError as error:
@@ -153,13 +154,13 @@ def picture_problem(data: bytes, due: bytes) -> str:
 
 
 def rest(origin: Origin, checks: list[Check]) -> list[Check]:
-    """What is not proved by making it again, and what it rests on. The same bytes prove all, whatever the versions."""
+    """What making a dataset again does not prove, and what this rests on. The same bytes prove all, in any version."""
     name = "regeneration: not proved"
     if not origin.config:
         detail = "another program made the rows: they rest on the checks above, held-out pairs on test_ood alone"
         return [Check(name, "note", 0, detail)]
     if not any(check.status == "note" for check in checks):
         return []
-    versions = ", ".join(origin.differing[:2]) or "of its source"
+    versions = ", ".join(origin.other_versions[:2]) or "of its source"
     detail = f"how other versions ({versions}) encode the same content: that rests on the SHA-256s in dataset.json"
     return [Check(name, "note", 0, detail)]

@@ -51,28 +51,31 @@ class Origin:
 
     config: its settings as JSON, empty where another program made the rows. jpeg: whether the pictures have passed
     through the published layout. pictures_here, files_here: whether the versions that wrote them are those at hand.
-    differing: the versions that are not.
+    other_versions: those of the files that are not, as text.
     """
 
     config: str
     jpeg: bool
     pictures_here: bool
     files_here: bool
-    differing: tuple[str, ...]
+    other_versions: tuple[str, ...]
 
 
 def origin_of(folder: Path, manifest: dict[str, Any]) -> Origin:
-    """Raises `ValueError` where a manifest is damaged."""
+    """How a dataset says it was made. Raises `ValueError` where its manifest is damaged."""
     with damage(folder / MANIFEST):
-        chain = [manifest, *sources_of(manifest)]
+        chain = [manifest, *sources_of(manifest)]  # from this dataset back to the one that was generated
         config = manifest["config"] and json.dumps(config_dict(config_from_dict(manifest["config"])))
-        jpeg = any(one["layout"] == "original" for one in chain)
-        here, (wrote, drew) = all_versions(), (dict(chain[place].get("versions") or {}) for place in (0, -1))
-        same = drew == here if jpeg else drew.get("encoder") == here["encoder"]
-        names = dict.fromkeys([*here, *wrote])
-        differing = [f"{name} {wrote.get(name)}, here {here.get(name)}" for name in names]
-        differing = [text for name, text in zip(names, differing, strict=True) if wrote.get(name) != here.get(name)]
-        return Origin(config or "", jpeg, same, wrote == here, tuple(differing))
+        jpeg = any(dataset["layout"] == "original" for dataset in chain)
+        ours = all_versions()
+        file_versions, picture_versions = (dict(chain[place].get("versions") or {}) for place in (0, -1))
+        pictures_here = picture_versions == ours if jpeg else picture_versions.get("encoder") == ours["encoder"]
+        other_versions = tuple(
+            f"{name} {file_versions.get(name)}, here {ours.get(name)}"
+            for name in dict.fromkeys([*ours, *file_versions])
+            if file_versions.get(name) != ours.get(name)
+        )
+        return Origin(config or "", jpeg, pictures_here, file_versions == ours, other_versions)
 
 
 def sources_of(manifest: dict[str, Any]) -> list[dict[str, Any]]:
@@ -93,15 +96,15 @@ def source_problem(manifest: dict[str, Any], digests: dict[str, str | None]) -> 
     sources = sources_of(manifest)
     last = (sources[-1] if sources else manifest).get("source")
     if manifest["config"] and last is not None:
-        return f"source: {shown(last)} is not what a conversion writes"
+        return f"source: {as_text(last)} is not what a conversion writes"
     if not manifest["config"] and not (isinstance(last, dict) and set(map(type, last.values())) == {str}):
         return "config: no settings, and no source of another program"
     for number, source in enumerate(sources):
-        jpeg = any(one["layout"] == "original" for one in sources[number:])
+        jpeg = any(dataset["layout"] == "original" for dataset in sources[number:])
         if source["layout"] not in LAYOUTS:
-            return f"source: there is no format {shown(source['layout'])}"
+            return f"source: there is no format {as_text(source['layout'])}"
         if source["content_digest"] != digests["jpeg" if jpeg else "png"]:
-            return f"source: content {shown(source['content_digest'])[:16]} is not that of these rows"
+            return f"source: content {as_text(source['content_digest'])[:16]} is not that of these rows"
     return ""
 
 
@@ -109,7 +112,7 @@ def source_problem(manifest: dict[str, Any], digests: dict[str, str | None]) -> 
 
 
 def due_manifest(manifest: dict[str, Any], origin: Origin) -> dict[str, Any]:
-    """The entries that follow from the config, or without one from the numbers of rows.
+    """The entries of a manifest that follow from the config or, without a config, from the numbers of rows.
 
     Raises `ValueError` where the config cannot be satisfied.
     """
@@ -142,44 +145,44 @@ def due_parts(manifest: dict[str, Any], counts: dict[str, int], origin: Origin) 
 
 def manifest_problem(manifest: dict[str, Any], due: dict[str, Any]) -> str:
     """The first entry of a manifest that is not the due one; empty where there is none."""
-    if wrong := sorted(MANIFEST_KEYS ^ set(manifest)):
-        return f"entry {wrong[0]} is {'missing' if wrong[0] in MANIFEST_KEYS else 'not one of a dataset'}"
-    there = {
+    if keys := sorted(MANIFEST_KEYS ^ set(manifest)):
+        return f"entry {keys[0]} is {'missing' if keys[0] in MANIFEST_KEYS else 'not one of a dataset'}"
+    values = {
         **manifest,
         "splits": {split: {k: v for k, v in n.items() if k != "true"} for split, n in manifest["splits"].items()},
         "files": [{key: value for key, value in file.items() if key not in MEASURED} for file in manifest["files"]],
     }
     for key, value in due.items():
-        if there[key] != value or (isinstance(value, dict) and list(there[key]) != list(value)):
-            return f"{key}: {difference(there[key], value)}"
+        if values[key] != value or (isinstance(value, dict) and list(values[key]) != list(value)):
+            return f"{key}: {difference(values[key], value)}"
     return ""
 
 
-def difference(there: Any, due: Any) -> str:
-    """The first difference of two values of a manifest."""
-    if isinstance(there, dict) and isinstance(due, dict):
-        for name in [*due, *there]:
-            if name not in there or name not in due or there[name] != due[name]:
-                return f"{name}: {difference(there.get(name), due.get(name))}"
-        return f"in the order {', '.join(there)}, not {', '.join(due)}"
-    if isinstance(there, list) and isinstance(due, list):
-        for a, b in zip(there, due, strict=False):
+def difference(value: Any, due: Any) -> str:
+    """The first difference of a value of a manifest from the due one."""
+    if isinstance(value, dict) and isinstance(due, dict):
+        for name in [*due, *value]:
+            if name not in value or name not in due or value[name] != due[name]:
+                return f"{name}: {difference(value.get(name), due.get(name))}"
+        return f"in the order {', '.join(value)}, not {', '.join(due)}"
+    if isinstance(value, list) and isinstance(due, list):
+        for a, b in zip(value, due, strict=False):
             if a != b:
                 return difference(a, b)
-        return f"{len(there)} of them, not {len(due)}"
-    return f"{shown(there)}, not {shown(due)}"
+        return f"{len(value)} of them, not {len(due)}"
+    return f"{as_text(value)}, not {as_text(due)}"
 
 
-def where_differing(there: Any, due: Any) -> tuple[str, str]:
+def where_differing(*values: Any) -> tuple[str, str]:
     """Two values as text, from shortly before their first difference on."""
-    texts = [shown(value, 10**6) for value in (there, due)]
+    texts = [as_text(value, 10**6) for value in values]
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))
     cut = max(0, sum(1 for _ in same) - 20)
-    a, b = (("..." if cut else "") + shown(text[cut:]) for text in texts)
+    a, b = (("..." if cut else "") + as_text(text[cut:]) for text in texts)
     return f"{a},", b
 
 
-def shown(value: Any, most: int = 80) -> str:
+def as_text(value: Any, most: int = 80) -> str:
     text = value if isinstance(value, str) and value.isprintable() else json.dumps(value, default=str)
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
@@ -205,24 +208,26 @@ def made_again(origin: Origin, split: str, start: int, stop: int) -> pa.Table:
     return table.set_column(SCHEMA.get_field_index("image"), SCHEMA.field("image"), jpegs)
 
 
-def differing_rows(table: pa.Table, made: pa.Table) -> Iterator[tuple[int, str]]:
-    """The rows in which a column is not as made again, with the first such column; `image` by its path alone."""
+def differing_rows(table: pa.Table, due: pa.Table) -> Iterator[tuple[int, str]]:
+    """The rows in which a column is not the due one, with the first such column; `image` by its path alone."""
 
     def columns(rows: pa.Table) -> list[tuple[str, list[Any]]]:
         paths = rows["image"].combine_chunks().field("path").to_pylist()
         return [("image.path", paths) if name == "image" else (name, rows[name].to_pylist()) for name in SCHEMA.names]
 
-    there, due = columns(table), columns(made)
+    pairs = list(zip(columns(table), columns(due), strict=True))
     for row in range(table.num_rows):
-        for (name, values), (_, others) in zip(there, due, strict=True):
-            if values[row] != others[row]:
-                yield row, f"{name} is {' not '.join(where_differing(values[row], others[row]))}"
+        for (name, values), (_, due_values) in pairs:
+            if values[row] != due_values[row]:
+                yield row, f"{name} is {' not '.join(where_differing(values[row], due_values[row]))}"
                 break
 
 
 def picture_difference(data: bytes, due: bytes, origin: Origin) -> tuple[str, list[tuple[str, Any]]]:
-    """The first difference of a picture file from the one made again (empty where there is none that other versions
-    may make), and what shows how it was encoded."""
+    """The first difference of a picture file from the one made again, and how the file was encoded (`encoding`).
+
+    The difference is empty where another version of the encoder may have made it.
+    """
     if data == due:
         return "", []
     try:
@@ -276,8 +281,10 @@ class SameBytes(io.RawIOBase):
 def write_again(
     folder: Path, layout: str, part: Part, tables: Iterator[pa.Table]
 ) -> tuple[str, dict[str, tuple[int, str]]]:
-    """The first file of a part that is not what the format writes of these rows (empty where there is none), and size
-    and SHA-256 of the fragments of files that parts share. Nothing is written."""
+    """Compare the files of a part with what the format writes of these rows; nothing is written.
+
+    Returns the first file that differs (empty where none does), and size and SHA-256 of the fragments of shared files.
+    """
     problems: list[str] = []
     fragments: dict[str, tuple[int, str]] = {}
 
@@ -305,15 +312,15 @@ def write_again(
 def shared_problem(folder: Path, file: Shared, fragments: dict[str, tuple[int, str]]) -> str:
     """Why a file that parts share does not consist of their fragments; empty where it does."""
     try:
-        with open(regular(folder / file.name), "rb") as there:
+        with open(regular(folder / file.name), "rb") as stream:
             for piece in file.pieces():
                 size, digest = (
                     fragments[piece] if isinstance(piece, str) else (len(piece), hashlib.sha256(piece).hexdigest())
                 )
-                if hashlib.sha256(there.read(size)).hexdigest() != digest:
+                if hashlib.sha256(stream.read(size)).hexdigest() != digest:
                     part = f"the rows of {Path(piece).stem}" if isinstance(piece, str) else "what joins its parts"
                     return f"{file.name}: not what {part} give"
-            return f"{file.name}: goes on behind its last row" if there.read(1) else ""
+            return f"{file.name}: goes on behind its last row" if stream.read(1) else ""
     except KeyError as error:
         return f"{file.name}: {error.args[0]} could not be written again"
     except OSError as error:

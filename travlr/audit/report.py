@@ -20,14 +20,15 @@ class Check:
 
 def counted(findings: Findings, name: str, good: str) -> Check:
     """A check of rows or files: the number of failures in each split, and the first of them."""
-    wrong = {split: n for (check, split), n in findings.wrong.items() if check == name}
-    counts = [f"{wrong[split]:,} of {findings.rows[split]:,} {split}" for split in SPLITS if split in wrong]
-    problem = f"{', '.join(counts)}; first {findings.first[name][1]}" if wrong else ""
-    return checked(name, findings.done[name], [problem] if problem else [], good)
+    failures = {split: n for (check, split), n in findings.failures.items() if check == name}
+    counts = [f"{failures[split]:,} of {findings.rows[split]:,} {split}" for split in SPLITS if split in failures]
+    problems = [f"{', '.join(counts)}; first {findings.first[name][1]}"] if failures else []
+    return checked(name, findings.totals[name], problems, good)
 
 
-def checked(name: str, number: int, problems: list[str], good: str, what: str = "") -> Check:
-    """A check that fails where there are problems; with `what` the report counts them and shows the first."""
-    total = f"{len(problems):,} {what}{'s' * (len(problems) != 1)}; first " if what else ""
-    shown = problems[:1] if what else problems
-    return Check(name, "FAIL" if problems else "ok", number, total + "; ".join(shown) if problems else good)
+def checked(name: str, number: int, problems: list[str], good: str, unit: str = "") -> Check:
+    """A check that fails where there are problems. The report lists them, or with `unit` their number and the first."""
+    if not problems:
+        return Check(name, "ok", number, good)
+    total = f"{len(problems):,} {unit}{'s' * (len(problems) != 1)}; first {problems[0]}"
+    return Check(name, "FAIL", number, total if unit else "; ".join(problems))

@@ -46,7 +46,7 @@ QUERY, TOTAL = "shortcut: query text", "shortcut: query text and number of objec
 
 @dataclass(frozen=True)
 class Rules:
-    """What the rows of a dataset must obey.
+    """What the rows of a dataset must fit.
 
     config: settings of the dataset, None where another program made it. pairs, queries: held out, only for test_ood.
     exact: whether pictures must match in every pixel. numbered: whether ids count the rows.
@@ -60,7 +60,7 @@ class Rules:
 
     @property
     def style(self) -> str:
-        """Of captions; another program is taken to write the default one."""
+        """The style of captions. For datasets of other programs it is the default one."""
         return (self.config.style if self.config else Style()).caption
 
 
@@ -114,10 +114,10 @@ def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[s
     same = query == form and query.task == name and json.loads(row.form).keys() == {"task", "args"}
     problems["query"] = "" if same else f"{row.query} is not {row.form}"
     task, cells = TASKS[query.task], cells_of(scene)
-    queried = set().union(*(cells[query.args[i]] for i in task.object_arguments))
-    marked = {thing[3:] for thing, flag in zip(row.objects, row.queried, strict=True) if flag}
+    described = set().union(*(cells[query.args[i]] for i in task.object_arguments))
+    queried = {thing[3:] for thing, flag in zip(row.objects, row.queried, strict=True) if flag}
     problems["queried"] = (
-        "" if marked == queried else f"{len(marked)} objects, but the query names {len(queried)} others"
+        "" if queried == described else f"{len(queried)} objects, but the query names {len(described)} others"
     )
     try:
         answer, pair = task.recount(query.args, cells)
@@ -140,16 +140,21 @@ def held_out_problems(rules: Rules, split: str, query: Query, pair: Pair, cells:
     """Problems by check of held-out pairs and queries, which all rows of test_ood and no other row must show."""
     out, problems = split == "test_ood", {}
     if rules.pairs:
-        held = pair in rules.pairs
-        problems["held-out pairs"] = "" if held == out else f"{' '.join(pair)} is {'' if held else 'not '}held out"
-        shown = TASKS[query.task].other_pairs(query.args, cells)
-        if shown:
-            extra = " ".join(min((shown if out else shown | {pair}) & rules.pairs, default=()))
-            problems["held-out numbers in scenes"] = f"shows {extra}" if extra else ""
+        is_held_out = pair in rules.pairs
+        problems["held-out pairs"] = _held_out_problem(" ".join(pair), is_held_out, out)
+        others = TASKS[query.task].other_pairs(query.args, cells)
+        if others:
+            held_out = " ".join(min((others if out else others | {pair}) & rules.pairs, default=()))
+            problems["held-out numbers in scenes"] = f"shows {held_out}" if held_out else ""
     if rules.queries:
-        held = TASKS[query.task].held_out_key(query.args) in rules.queries
-        problems["held-out queries"] = "" if held == out else f"what it asks is {'' if held else 'not '}held out"
+        is_held_out = TASKS[query.task].held_out_key(query.args) in rules.queries
+        problems["held-out queries"] = _held_out_problem("what it asks", is_held_out, out)
     return problems
+
+
+def _held_out_problem(what: str, is_held_out: bool, out: bool) -> str:
+    """The problem of a pair or query; empty where it is held out exactly in test_ood. out: whether the row is there."""
+    return "" if is_held_out == out else f"{what} is {'' if is_held_out else 'not '}held out"
 
 
 def score(fitted: Counts, scored: Counts) -> tuple[float, int]:
@@ -198,9 +203,10 @@ def caption_problem(row: Row, scene: Scene, world: World, style: str) -> str:
     parsed = [(o.colour, o.shape, o.size, o.row, o.column) for o in scene]
     if len(parsed) != len(row.objects):
         return f"names {len(parsed)} objects, the objects column {len(row.objects)}"
-    listed = row.objects if writer.ordered else sorted(row.objects, key=lambda thing: thing[3:])
-    if differing := [(a, b) for a, b in zip(parsed, listed, strict=True) if a != b]:
-        return f"says {differing[0][0]}, the objects column {differing[0][1]}"
+    objects = row.objects if writer.ordered else sorted(row.objects, key=lambda thing: thing[3:])
+    for a, b in zip(parsed, objects, strict=True):
+        if a != b:
+            return f"says {a}, the objects column {b}"
     return "" if writer.caption(scene) == row.caption else f"another wording or grid: {row.caption[:120]!r}"
 
 

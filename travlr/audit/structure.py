@@ -1,4 +1,4 @@
-"""What files hold beside pixels and rows: nothing, in files of this program, whatever the versions that wrote them.
+"""Checks that files hold nothing but pixels and rows, as files of any version of this program do.
 
 A chunk of text in a PNG, bytes behind its end, another column or a metadata entry of a Parquet file could each hold
 answers.
@@ -28,19 +28,19 @@ ARROW_VERSION = re.compile(r"parquet-cpp-arrow version [\d.]+(-SNAPSHOT)?")
 
 
 def png_problem(data: bytes, due: bytes) -> str:
-    """The first difference of a PNG file from the one that is due; empty where only the compressor chose otherwise.
+    """The first difference of a PNG file from the one that is due; empty where they differ in compression alone.
 
-    Both have the same chunks with the same bytes, and image data of the same bytes when they are decompressed.
+    Then both have the same chunks with the same bytes, and image data that decompress to the same bytes.
     """
     try:
-        chunks, expected = list(png_chunks(data)), list(png_chunks(due))
-        names, wanted = ([name.decode("latin-1") for name, _ in some] for some in (chunks, expected))
-        if names != wanted:
-            return f"PNG chunks are {' '.join(names)}, not {' '.join(wanted)}"
-        for (name, body), (_, other) in zip(chunks, expected, strict=True):
-            if name != b"IDAT" and body != other:
+        chunks, due_chunks = list(png_chunks(data)), list(png_chunks(due))
+        names, due_names = (" ".join(name.decode("latin-1") for name, _ in file) for file in (chunks, due_chunks))
+        if names != due_names:
+            return f"PNG chunks are {names}, not {due_names}"
+        for (name, body), (_, due_body) in zip(chunks, due_chunks, strict=True):
+            if name != b"IDAT" and body != due_body:
                 return f"PNG chunk {name.decode('latin-1')} has other bytes"
-            if name == b"IDAT" and inflated(body) != inflated(other):
+            if name == b"IDAT" and inflated(body) != inflated(due_body):
                 return "image data of the PNG are other lines (pixels, filters or padding)"
     except ValueError as error:
         return str(error)
@@ -96,7 +96,7 @@ def jpeg_header(data: bytes) -> bytes:
 
 
 def encoding(data: bytes, due: bytes) -> list[tuple[str, Any]]:
-    """What shows in a sound picture file how it was encoded: its header, and how much larger it is than the due one."""
+    """How a sound picture file was encoded: its header, and how much larger it is than the due one."""
     header, larger = stream_header(data), len(data) - len(due)
     same = header == stream_header(due)
     return [
@@ -117,19 +117,19 @@ def stream_header(data: bytes) -> bytes:
 
 
 def parquet_problem(path: Path) -> str:
-    """The first thing in a Parquet file that no version of this program writes; empty where there is none."""
+    """The first part of a Parquet file that no version of this program writes; empty where there is none."""
     try:
         file = open_parquet(path)
     except ValueError as error:
         return str(error)
     schema, about = file.schema_arrow, file.metadata
-    if extra := [name for name in schema.names if name not in SCHEMA.names]:
-        return f"{path.name}: has a column {extra[0]}"
-    fields = zip(schema, SCHEMA, strict=False)
-    if wrong := next((field for field, due in fields if not field.equals(due) or described(field)), None):
-        return f"{path.name}: column {wrong.name} is not in its place, or of another type, or has metadata"
-    if extra := sorted(set(about.metadata or {}) - {b"ARROW:schema", b"huggingface"}):
-        return f"{path.name}: has metadata {extra[0].decode(errors='replace')}"
+    if names := [name for name in schema.names if name not in SCHEMA.names]:
+        return f"{path.name}: has a column {names[0]}"
+    for field, due in zip(schema, SCHEMA, strict=False):
+        if not field.equals(due) or has_metadata(field):
+            return f"{path.name}: column {field.name} is not in its place, or of another type, or has metadata"
+    if keys := sorted(set(about.metadata or {}) - {b"ARROW:schema", b"huggingface"}):
+        return f"{path.name}: has metadata {keys[0].decode(errors='replace')}"
     if not declares(schema.metadata or {}):
         return f"{path.name}: declares other features to Hugging Face datasets"
     groups = [about.row_group(number) for number in range(about.num_row_groups)]
@@ -146,11 +146,11 @@ def parquet_problem(path: Path) -> str:
     return f"{path.name}: has {behind} other bytes between rows and metadata" if behind else ""
 
 
-def described(field: pa.Field) -> bool:
+def has_metadata(field: pa.Field) -> bool:
     """Whether a field, or one within it, has metadata of its own."""
     kind = field.type
     inner = [kind.value_field] if pa.types.is_list(kind) else list(kind) if pa.types.is_struct(kind) else []
-    return bool(field.metadata) or any(map(described, inner))
+    return bool(field.metadata) or any(map(has_metadata, inner))
 
 
 def declares(metadata: dict[bytes, bytes]) -> bool:

@@ -140,7 +140,7 @@ class Layout:
 
 @contextlib.contextmanager
 def opened(folder: Path, name: str, sync: bool = True) -> Iterator[IO[bytes]]:
-    """A file to write to, which is at its place when it is complete (`placed`)."""
+    """A file to write to; it gets its name when it is complete (`placed`)."""
     (folder / name).parent.mkdir(exist_ok=True)
     with placed(folder, name, sync) as path, open(path, "wb") as file:
         yield file
@@ -165,20 +165,21 @@ def suffix_of(picture: bytes) -> str:
 
 
 def tables_of_rows(
-    path: Path, found: Iterable[T], row: Callable[[T], dict[str, Any]]
+    path: Path, items: Iterable[T], row: Callable[[T], dict[str, Any]]
 ) -> Iterator[tuple[Path, pa.Table]]:
     """Tables of a thousand rows from the items of a file, each with the path of the file.
 
     Raises `ValueError`, with the path, where an item is damaged or has other columns.
     """
-    found = iter(found)
+    items = iter(items)
     while True:
         with damage(path):
-            gathered = [row(item) for item in itertools.islice(found, ROW_GROUP)]
-            if wrong := next((columns for columns in gathered if set(columns) != set(SCHEMA.names)), None):
-                raise ValueError(f"{wrong.get('id', 'a row')}: its columns are not those of a dataset")
-            table = pa.Table.from_pylist(gathered, schema=SCHEMA)
-        if not gathered:
+            rows = [row(item) for item in itertools.islice(items, ROW_GROUP)]
+            for columns in rows:
+                if set(columns) != set(SCHEMA.names):
+                    raise ValueError(f"{columns.get('id', 'a row')}: its columns are not those of a dataset")
+            table = pa.Table.from_pylist(rows, schema=SCHEMA)
+        if not rows:
             return
         yield path, table
 
@@ -186,8 +187,7 @@ def tables_of_rows(
 def shards(
     folder: Path, manifest: dict[str, Any], split: str, start: int, stop: int | None
 ) -> Iterator[tuple[Path, int, int | None]]:
-    """The files that hold rows start to stop of a split, with the first and last of these rows in each file (None: all
-    that follow)."""
+    """The files that hold rows start to stop of a split, each with the range of these rows in it (None: to its end)."""
     begin = 0
     for file in manifest["files"]:
         if file["split"] != split:

@@ -220,12 +220,12 @@ def _shortcuts(config: dict[str, Any] | None) -> str:
     title = "\n## Known shortcuts\n"
     if not config:
         return f"{title}\n`python -m travlr.audit` measures what the query text and the number of objects tell.\n"
-    task, own = TASKS[config["task"]], config_from_dict(config)
+    task, settings = TASKS[config["task"]], config_from_dict(config)
 
     def is_preset(name: str) -> bool:
         usual: Any = config_from_dict({"task": task.name} | task.presets.get(name, {}))
-        same = {setting: getattr(usual, setting) for setting in ("seed", "count", "image", "style")}
-        return dataclasses.replace(own, **same) == usual
+        free = {name: getattr(usual, name) for name in ("seed", "count", "image", "style")}
+        return dataclasses.replace(settings, **free) == usual
 
     accuracy = next((text for preset, text in task.best_unbound.items() if is_preset(preset)), "")
     if not accuracy:
@@ -233,7 +233,7 @@ def _shortcuts(config: dict[str, Any] | None) -> str:
 The accuracy of rules that do not reason is known for `preset=paper` and `preset=strict`; these settings are others.
 `python -m travlr.baselines` measures it.
 """
-    note = "" if own.couples == "exchanged" else task.shortcut_note
+    note = "" if settings.couples == "exchanged" else task.shortcut_note
     return f"""{title}
 The query text alone, and the query text with the number of objects, predict the answer no better than chance, 50 %
 (`python -m travlr.audit` measures it). Rules that see numbers of words, totals, places or orders, and not which

@@ -85,17 +85,18 @@ def rows_digest(table: pa.Table) -> int:
 
     A sum, so that parts of a dataset can be digested separately and in any order (the id holds the place of a row).
     """
-    sizes = table["objects"].combine_chunks()
-    queried = sizes.flatten().field("queried").to_pylist()
-    spans = sizes.flatten().field("size").to_pylist()
-    ends = sizes.offsets.to_pylist()
-    total = 0
+    objects = table["objects"].combine_chunks()
+    queried, sizes = (objects.flatten().field(name).to_pylist() for name in ("queried", "size"))
+    total, start = 0, 0
     columns = [table[name].to_pylist() for name in ("id", "caption", "query", "answer", "task", "query_form", "pair")]
-    for i, (name, caption, query, truth, task, form, pair) in enumerate(zip(*columns, strict=True)):
-        flags = "".join("1" if q else "0" for q in queried[ends[i] - ends[0] : ends[i + 1] - ends[0]])
-        sized = ",".join(spans[ends[i] - ends[0] : ends[i + 1] - ends[0]])
-        row = f"{name}\n{caption}\n{query}\n{truth}\n{task}\n{form}\n{','.join(pair)}\n{flags}\n{sized}"
+    lengths = objects.value_lengths().to_pylist()
+    for length, name, caption, query, truth, task, form, pair in zip(lengths, *columns, strict=True):
+        stop = start + length
+        flags = "".join("1" if flag else "0" for flag in queried[start:stop])
+        lists = (",".join(pair), flags, ",".join(sizes[start:stop]))
+        row = "\n".join([name, caption, query, str(truth), task, form, *lists])
         total += int.from_bytes(hashlib.sha256(row.encode()).digest(), "big")
+        start = stop
     return total % (1 << 256)
 
 
@@ -115,8 +116,8 @@ def damage(path: Path) -> Iterator[None]:
         yield
     except (*DAMAGE, pa.ArrowException, csv.Error, tarfile.TarError) as error:
         message = (getattr(error, "strerror", None) or str(error) or repr(error)).splitlines()[0]
-        other = getattr(error, "filename", None) or path
-        raise ValueError(f"{other}: damaged or missing ({message})") from None
+        name = getattr(error, "filename", None) or path
+        raise ValueError(f"{name}: damaged or missing ({message})") from None
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
@@ -134,20 +135,20 @@ def open_parquet(path: Path) -> pq.ParquetFile:
     return file
 
 
-def _type_problem(name: str, parent: pa.StructType, wanted: pa.DataType) -> str:
-    """Why a field of a struct cannot be read as the wanted type; empty where it can."""
+def _type_problem(name: str, parent: pa.StructType, target: pa.DataType) -> str:
+    """Why a field of a struct cannot be read as the target type; empty where it can."""
     index = parent.get_field_index(name.rpartition(".")[2])
     if index < 0:
-        return f"column {name} is missing; it must be {wanted}"
+        return f"column {name} is missing; it must be {target}"
     kind = parent[index].type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if pa.types.is_list(wanted) and any(is_list(kind) for is_list in LIST_TYPES):
-        kind, wanted = kind.value_type, wanted.value_type
-    if pa.types.is_struct(wanted) and pa.types.is_struct(kind):
-        return next(filter(None, (_type_problem(f"{name}.{part.name}", kind, part.type) for part in wanted)), "")
-    if any(accepts(wanted) and accepts(kind) for accepts in SCALAR_TYPES):
+    if pa.types.is_list(target) and any(is_list(kind) for is_list in LIST_TYPES):
+        kind, target = kind.value_type, target.value_type
+    if pa.types.is_struct(target) and pa.types.is_struct(kind):
+        return next(filter(None, (_type_problem(f"{name}.{part.name}", kind, part.type) for part in target)), "")
+    if any(accepts(target) and accepts(kind) for accepts in SCALAR_TYPES):
         return ""
-    return f"column {name} is {kind}; it must be {wanted}"
+    return f"column {name} is {kind}; it must be {target}"
 
 
 LIST_TYPES = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
@@ -183,7 +184,7 @@ def _with_path(images: pa.StructArray) -> pa.StructArray:
 
 
 def malformed(table: pa.Table) -> str:
-    """Why the rows of a table cannot be read, such as a null, with the column; empty for a sound table.
+    """Why the rows of a table cannot be read, such as a null in a column; empty for a sound table.
 
     Nulls in lists and in fields of structs count, too. Only the columns of the table are examined.
     """

@@ -1,7 +1,7 @@
 """Datasets that other programs wrote, without a manifest: Parquet shards with our columns, and the published layout.
 
 Both get what stands in for a manifest: `layout`, `config` (None, as nobody says how the examples were made), `splits`,
-`files` and a `content_digest` of the files' bytes.
+`files`, and a `content_digest` of the bytes of the files.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ def shards_of(folder: Path) -> list[tuple[str, str]]:
     shards = []
     for path in (path for depth in DEPTHS for path in folder.glob(f"{depth}.parquet")):
         name = path.relative_to(folder).as_posix()
-        if (found := SPLIT.findall(name.removesuffix(".parquet"))) and not any(p[0] in "._" for p in name.split("/")):
-            shards.append((found[-1], name))
+        names = SPLIT.findall(name.removesuffix(".parquet"))
+        if names and not any(part[0] in "._" for part in name.split("/")):
+            shards.append((names[-1], name))
     return sorted(shards, key=lambda shard: (SPLITS.index(shard[0]), shard[1]))
 
 

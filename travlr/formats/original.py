@@ -77,8 +77,8 @@ class Original(Layout):
                     yield number, line, entry
                     number += 1
 
-        def row(found: tuple[int, dict[str, str], Any]) -> dict[str, Any]:
-            return _from_published(folder, split, *found)
+        def row(item: tuple[int, dict[str, str], Any]) -> dict[str, Any]:
+            return _from_published(folder, split, *item)
 
         return tables_of_rows(folder / "index.csv", itertools.islice(numbered(), start, stop), row)
 

@@ -59,17 +59,18 @@ class Parquet(Layout):
 
 def _thousands(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """The same rows in tables of a thousand, each in one piece, so that a file's bytes depend on its rows alone."""
-    gathered = SCHEMA.empty_table()
+    rows = SCHEMA.empty_table()
     for table in tables:
-        gathered = pa.concat_tables([gathered, table]) if gathered.num_rows else table
-        while gathered.num_rows >= ROW_GROUP:
-            yield gathered[:ROW_GROUP].combine_chunks()
-            gathered = gathered[ROW_GROUP:]
-    if gathered.num_rows:
-        yield gathered.combine_chunks()
+        rows = pa.concat_tables([rows, table]) if rows.num_rows else table
+        while rows.num_rows >= ROW_GROUP:
+            yield rows[:ROW_GROUP].combine_chunks()
+            rows = rows[ROW_GROUP:]
+    if rows.num_rows:
+        yield rows.combine_chunks()
 
 
 def _leaves() -> list[str]:
+    """The names of the columns in a Parquet file, one for each field of a struct."""
     names = []
     for field in SCHEMA:
         kind, path = field.type, field.name

@@ -49,13 +49,13 @@ class WebDataset(Layout):
     def _examples(path: Path) -> Iterator[tuple[str, bytes, bytes]]:
         """Name and bytes of each example's picture, and its JSON."""
         with tarfile.open(regular(path), "r:") as tar:
-            for picture, other in zip(members := iter(tar), members, strict=True):
-                opened = tar.extractfile(picture), tar.extractfile(other)
-                if not (opened[0] and opened[1] and other.name == f"{Path(picture.name).stem}.json"):
-                    raise ValueError(f"no picture and JSON of one name: {picture.name}, {other.name}")
-                yield picture.name, opened[0].read(), opened[1].read()
+            for picture, columns in zip(members := iter(tar), members, strict=True):
+                files = tar.extractfile(picture), tar.extractfile(columns)
+                if not (files[0] and files[1] and columns.name == f"{Path(picture.name).stem}.json"):
+                    raise ValueError(f"no picture and JSON of one name: {picture.name}, {columns.name}")
+                yield picture.name, files[0].read(), files[1].read()
 
     @staticmethod
     def _row(example: tuple[str, bytes, bytes]) -> dict[str, Any]:
-        name, picture, other = example
-        return {**json.loads(other), "image": {"bytes": picture, "path": name}}
+        name, picture, columns = example
+        return {**json.loads(columns), "image": {"bytes": picture, "path": name}}

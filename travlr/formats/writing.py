@@ -83,26 +83,26 @@ def write_dataset(
     LAYOUTS[plan.layout].check(plan.about["config"])
     _existing(plan, overwrite)
     with files.locked(plan.folder):
-        held = _existing(plan, overwrite)  # again, because another process may have changed it before the lock
-        if held and _differs(held, plan):
-            _put_job(plan.folder, held)  # marks the folder as ours in case this run is killed while it deletes files
-            remove(plan.folder, held)
+        earlier = _existing(plan, overwrite)  # again, because another process may have changed it before the lock
+        if earlier and _differs(earlier, plan):
+            _put_job(plan.folder, earlier)  # marks the folder as ours in case this run is killed while it deletes files
+            remove(plan.folder, earlier)
             files.clear(plan.folder, keep=("lock", "job.json"))
-            held = None
-        damaged = damaged_files(plan.folder, held) if held and _is_finished(held) else []
-        if held and _is_finished(held) and not damaged:
+            earlier = None
+        damaged = damaged_files(plan.folder, earlier) if earlier and _is_finished(earlier) else []
+        if earlier and _is_finished(earlier) and not damaged:
             log(f"{plan.folder} is complete: nothing to do")
-            manifest = held
+            manifest = earlier
             if not all((plan.folder / name).is_file() for name in CARD):
                 card(plan.folder, manifest)
         else:
-            _begin(plan, held, damaged, log)
+            _begin(plan, earlier, damaged, log)
             manifest = _finish(plan, _write_parts(plan, workers, executor, log), card)
         files.close(plan.folder)
     return manifest
 
 
-# The folder: whose it is, and what is already there ----------------------------------------------------------------
+# What the folder holds before -------------------------------------------------------------------------------------
 
 
 def _existing(plan: Plan, overwrite: bool) -> dict[str, Any] | None:
@@ -115,47 +115,47 @@ def _existing(plan: Plan, overwrite: bool) -> dict[str, Any] | None:
         raise ValueError(f"{str(folder)!a}: is not a name in UTF-8; name another folder, or use a UTF-8 locale")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        others = sorted({path.name for path in folder.iterdir()} - {WORK, KEPT})
+        names = sorted({path.name for path in folder.iterdir()} - {WORK, KEPT})
     except FileExistsError:
         raise ValueError(f"{folder}: is a file; name a folder") from None
     except OSError as error:
         raise ValueError(f"{folder}: cannot be written ({error.strerror}); name another folder") from None
     if (folder / MANIFEST).exists():
-        held = read_manifest(folder)
+        earlier = read_manifest(folder)
     elif (folder / JOB).exists():
-        held = checked_manifest(folder / JOB)
-    elif others or not files.is_work_alone(folder):
-        name = others[0] if others else WORK
+        earlier = checked_manifest(folder / JOB)
+    elif names or not files.is_work_alone(folder):
+        name = names[0] if names else WORK
         raise ValueError(f"{folder}: is not empty and not a dataset ({name}); name another folder")
     else:
         return None
-    if not overwrite and (setting := _differs(held, plan)):
-        unfinished = "" if _is_finished(held) else "n unfinished"
+    if not overwrite and (setting := _differs(earlier, plan)):
+        unfinished = "" if _is_finished(earlier) else "n unfinished"
         raise ValueError(
             f"{folder}: holds a{unfinished} dataset with {setting}; name another folder, or replace it with "
             "overwrite=true"
         )
-    return held
+    return earlier
 
 
-def _differs(held: dict[str, Any], plan: Plan) -> str:
-    """The first setting in which a folder's dataset differs from the plan, as `name=value`; empty where none."""
+def _differs(earlier: dict[str, Any], plan: Plan) -> str:
+    """The first setting in which the dataset of a folder differs from the plan, as `name=value`; empty where none."""
 
     def flat(value: Any, name: str) -> dict[str, Any]:
         if isinstance(value, dict) and value:
             return {k: v for key, inner in value.items() for k, v in flat(inner, f"{name}.{key}").items()}
         return {name.removeprefix(".").removeprefix("config."): value}
 
-    wanted = flat(json.loads(json.dumps(plan.identity)), "")
-    there = flat({key: held.get(key) for key in plan.identity}, "")
-    for name in [*there, *wanted]:
-        if wanted.get(name) != there.get(name):
-            return f"{'format' if name == 'layout' else name}={json.dumps(there.get(name))}"
+    due = flat(json.loads(json.dumps(plan.identity)), "")
+    values = flat({key: earlier.get(key) for key in plan.identity}, "")
+    for name in [*values, *due]:
+        if due.get(name) != values.get(name):
+            return f"{'format' if name == 'layout' else name}={json.dumps(values.get(name))}"
     return ""
 
 
-def _is_finished(held: dict[str, Any]) -> bool:
-    return "content_digest" in held
+def _is_finished(earlier: dict[str, Any]) -> bool:
+    return "content_digest" in earlier
 
 
 def damaged_files(folder: Path, manifest: dict[str, Any]) -> list[str]:
@@ -178,23 +178,23 @@ def _hashed(folder: Path, file: dict[str, Any]) -> dict[str, Any]:
 
 
 def all_versions() -> dict[str, str]:
-    """What the bytes of files depend on beside the plan; parts of other versions are written again."""
+    """The versions that the bytes of files depend on beside the plan; parts of other versions are written again."""
     return {**versions(), "schema": SCHEMA_DIGEST, "encoder": encoder_digest()}
 
 
-def _begin(plan: Plan, held: dict[str, Any] | None, damaged: list[str], log: Log) -> None:
+def _begin(plan: Plan, earlier: dict[str, Any] | None, damaged: list[str], log: Log) -> None:
     """Write the job to `.travlr`, and remove what this run cannot reuse from an earlier one."""
     folder, layout, parts = plan.folder, LAYOUTS[plan.layout], parts_of(plan)
     now = all_versions()
-    reusable = held is not None and held.get("versions") == now
+    reusable = earlier is not None and earlier.get("versions") == now
     if damaged:
         _log_damaged(folder, damaged, log)
     if not reusable:
         files.clear(folder, keep=("lock", "job.json"))
-        if held:
+        if earlier:
             log(f"{folder} was begun with other versions of the program or its packages: writing all of it again")
-    for left in (folder / WORK).glob("*.tmp"):  # of a run that was killed
-        left.unlink(missing_ok=True)
+    for path in (folder / WORK).glob("*.tmp"):  # of a run that was killed
+        path.unlink(missing_ok=True)
     (folder / PARTS).mkdir(exist_ok=True)
     shared = [{"name": file.name, "split": file.split} for file in layout.shared(parts)]
     job = {
@@ -204,8 +204,8 @@ def _begin(plan: Plan, held: dict[str, Any] | None, damaged: list[str], log: Log
         "files": [*(layout.entry(part) for part in parts), *shared],
     }
     _put_job(folder, job)
-    if held and reusable and _is_finished(held) and not shared:  # to be repaired: the manifest has the records
-        for part, record in zip(parts, held["files"], strict=False):
+    if earlier and reusable and _is_finished(earlier) and not shared:  # to be repaired: the manifest has the records
+        for part, record in zip(parts, earlier["files"], strict=False):
             if record["name"] not in damaged:
                 _put_record(folder, part, record)
 
@@ -233,8 +233,8 @@ def _write_parts(plan: Plan, workers: int, executor: str, log: Log) -> dict[str,
         total = sum(plan.counts.values())
         log(f"resuming {plan.folder}: {total - rows:,} of {total:,} examples are written")
     write = functools.partial(write_part, dataclasses.replace(plan, folder=plan.folder.absolute()))
-    with Progress(rows, log) as progress, contextlib.closing(run(write, todo, workers, executor)) as written:
-        for part, record in written:
+    with Progress(rows, log) as progress, contextlib.closing(run(write, todo, workers, executor)) as results:
+        for part, record in results:
             if not (plan.folder / next(names_of(record))).is_file():
                 raise ValueError(
                     f"{plan.folder}: {part.name} was written elsewhere; all machines must share this folder"
@@ -247,19 +247,19 @@ def _write_parts(plan: Plan, workers: int, executor: str, log: Log) -> dict[str,
 def write_part(plan: Plan, part: Part) -> dict[str, Any]:
     """Write one part, and return its record: rows, true answers, digests, size."""
     layout = LAYOUTS[plan.layout]
-    seen = {"rows": 0, "true": 0, "rows_digest": 0}
+    counts = {"rows": 0, "true": 0, "rows_digest": 0}
 
     def counted_tables() -> Iterator[pa.Table]:
         for table in plan.tables(part):
-            seen["rows"] += table.num_rows
-            seen["true"] += sum(table["answer"].to_pylist())
-            seen["rows_digest"] = (seen["rows_digest"] + rows_digest(table)) % (1 << 256)
+            counts["rows"] += table.num_rows
+            counts["true"] += sum(table["answer"].to_pylist())
+            counts["rows_digest"] = (counts["rows_digest"] + rows_digest(table)) % (1 << 256)
             yield table
 
     layout.write(plan.folder, part, counted_tables())
-    if seen["rows"] != part.stop - part.start:
-        raise ValueError(f"{part.name}: has {seen['rows']} rows, not {part.stop - part.start}")
-    record = _measured(plan, part) | {"true": seen["true"], "rows_digest": f"{seen['rows_digest']:064x}"}
+    if counts["rows"] != part.stop - part.start:
+        raise ValueError(f"{part.name}: has {counts['rows']} rows, not {part.stop - part.start}")
+    record = _measured(plan, part) | {"true": counts["true"], "rows_digest": f"{counts['rows_digest']:064x}"}
     _put_record(plan.folder, part, record)
     return record
 
@@ -289,17 +289,17 @@ def _record(plan: Plan, part: Part) -> dict[str, Any] | None:
 def _finish(plan: Plan, records: dict[str, Any], card: Callable[[Path, dict[str, Any]], None]) -> dict[str, Any]:
     """Write the files that all parts share, then the card, and the manifest last."""
     folder, layout, parts = plan.folder, LAYOUTS[plan.layout], parts_of(plan)
-    listed = []
+    entries = []
     splits = {split: {"rows": count, "true": 0} for split, count in plan.counts.items() if count}
     digests = dict.fromkeys(splits, 0)
     for part in parts:
         record = records[part.name]
-        listed.append({key: value for key, value in record.items() if key != "fragments"})
+        entries.append({key: value for key, value in record.items() if key != "fragments"})
         splits[part.split]["true"] += record["true"]
         digests[part.split] = (digests[part.split] + int(record["rows_digest"], 16)) % (1 << 256)
     for shared in layout.shared(parts):
         shared.join(folder)
-        listed.append({"name": shared.name, "split": shared.split, **hashed([folder / shared.name])})
+        entries.append({"name": shared.name, "split": shared.split, **hashed([folder / shared.name])})
     manifest = {
         "format": "travlr",
         **plan.identity,
@@ -308,7 +308,7 @@ def _finish(plan: Plan, records: dict[str, Any], card: Callable[[Path, dict[str,
         "splits": splits,
         "content_digest": content_digest(digests, plan.pixels),
         "versions": all_versions(),
-        "files": listed,
+        "files": entries,
     }
     card(folder, manifest)
     put_file(folder, MANIFEST, [json.dumps(manifest, indent=1).encode() + b"\n"])

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from travlr.config import check_choice, option
+from travlr.config import check_choice, check_choices, option
 from travlr.dataset import Dataset, Example, open_dataset
-from travlr.files import replacing
+from travlr.files import check_apart, replacing
 from travlr.harness.lmms import METRICS, OBJECTS
 from travlr.questions import FORMS, PROMPTS, WORDING_VERSION, make_question, most_tokens
 from travlr.questions.forms import SETTINGS, WORDING
@@ -36,11 +36,8 @@ class Export:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name, values, valid in (("setting", self.setting, SETTINGS), ("split", self.split, SPLITS)):
-            for value in values:
-                check_choice(name, value, valid)
-            if not values or len(set(values)) < len(values):
-                raise ValueError(f"{name}={values}: needs at least one value, and each only once")
+        check_choices("setting", self.setting, SETTINGS)
+        check_choices("split", self.split, SPLITS)
         if self.form is not None:
             check_choice("form", self.form, FORMS)
         check_choice("prompt", self.prompt, PROMPTS)
@@ -49,10 +46,8 @@ class Export:
 
 
 def export_dataset(source: Path, folder: Path, export: Export) -> list[str]:
-    """Write the files of an export; returns their names. Raises `ValueError` for what cannot be exported."""
-    here, there = source.resolve(), folder.resolve()
-    if here == there or here in there.parents or there in here.parents:
-        raise ValueError(f"{folder}: is, holds or lies in {source}; name another folder")
+    """Write the files of an export, and return their names. Raises `ValueError` for what cannot be exported."""
+    check_apart(source, folder)
     dataset = open_dataset(source)
     for split in export.split:
         if split not in dataset.splits or not len(dataset[split]):
@@ -74,11 +69,6 @@ Files = Iterator[tuple[str, Iterator[str]]]  # names, and the pieces of their te
 def _name(dataset: Dataset, setting: str, split: str) -> str:
     """Such as `travlr_cardinality_image_and_caption_test_ood`."""
     return f"travlr_{dataset[split][0].task}_{setting.replace('+', '_and_')}_{split}"
-
-
-def _how(form: str, prompt: str) -> str:
-    """What tells the names of different forms and prompts apart, such as `_read`; "" for the default."""
-    return (f"_{form}" if form != "true_false" else "") + (f"_{prompt}" if prompt != "direct" else "")
 
 
 # lmms-eval -----------------------------------------------------------------------------------------------------------
@@ -161,16 +151,16 @@ def results(doc, replies):
 
 
 def lmms_eval(dataset: Dataset, export: Export) -> Files:
-    """The YAML files name the folder of the dataset, because lmms-eval does not expand paths."""
+    """YAML files and `utils.py`. They have the absolute path of the dataset, as lmms-eval does not expand paths."""
     form = export.form or "true_false"
-    how = _how(form, export.prompt)
+    ending = "".join(f"_{name}" for name in (form, export.prompt) if name not in ("true_false", "direct"))
     cells = [(setting, split) for split in export.split for setting in export.setting]
-    names = {(setting, split): _name(dataset, setting, split) + how for setting, split in cells}
+    names = {(setting, split): _name(dataset, setting, split) + ending for setting, split in cells}
     for (setting, split), name in names.items():
-        metrics = [(name, "true" if name not in ("unparsed", *OBJECTS[1:]) else "false") for name in _metrics(form)]
-        lines = [
-            f"  - metric: {metric}\n    aggregation: !function utils.{metric}\n    higher_is_better: {higher}"
-            for metric, higher in metrics
+        metrics = [
+            f"  - metric: {metric}\n    aggregation: !function utils.{metric}\n"
+            f"    higher_is_better: {'false' if metric in ('unparsed', *OBJECTS[1:]) else 'true'}"
+            for metric in _metrics(form)
         ]
         files = [file["name"] for file in dataset.manifest["files"] if file["split"] == split]
         text = _YAML.format(
@@ -180,7 +170,7 @@ def lmms_eval(dataset: Dataset, export: Export) -> Files:
             split=split,
             visual="no_picture" if setting == "caption" else "picture",
             tokens=most_tokens(form, export.prompt),
-            metrics="\n".join(lines),
+            metrics="\n".join(metrics),
             setting=setting,
             version=json.dumps(WORDING_VERSION),
             form=form,
@@ -189,8 +179,8 @@ def lmms_eval(dataset: Dataset, export: Export) -> Files:
         )
         yield f"{name}.yaml", iter([text])
     task = dataset[export.split[0]][0].task
-    listed = "\n".join(f"  - {name}" for name in names.values())
-    yield f"travlr_{task}{how}.yaml", iter([_GROUP.format(group=f"travlr_{task}{how}", names=listed)])
+    group = f"travlr_{task}{ending}"
+    yield f"{group}.yaml", iter([_GROUP.format(group=group, names="\n".join(f"  - {name}" for name in names.values()))])
     utils = _UTILS.format(form=json.dumps(form), prompt=json.dumps(export.prompt), grid=dataset.grid)
     lines = [f"{name} = lmms.{name}\n" for name in METRICS]
     lines += [f'{name} = lmms.objects("{name}")\n' for name in _metrics(form) if name in OBJECTS]

@@ -32,7 +32,7 @@ from inspect_ai.scorer import (
 from inspect_ai.scorer import Score as InspectScore
 from inspect_ai.solver import TaskState, generate
 
-from travlr.config import check_choice
+from travlr.config import check_choice, check_choices
 from travlr.dataset import Dataset, Example, open_dataset
 from travlr.formats.manifest import has_manifest
 from travlr.harness import records
@@ -75,10 +75,10 @@ unparsed = _of_records("unparsed", records.unparsed)
 couples_right = _of_records("couples_right", records.couples_right)
 
 
-def _object_counts(listed: Sequence[records.Record]) -> dict[str, int]:
+def _object_counts(replies: Sequence[records.Record]) -> dict[str, int]:
     """Counts by setting and split, of replies of the form `read`."""
     groups: dict[str, list[records.Record]] = {}
-    for record in listed:
+    for record in replies:
         if record["objects"] is not None:
             groups.setdefault(record["group"], []).append(record)
     return {f"{name}, {group}": n for group in groups for name, n in records.object_counts(groups[group]).items()}
@@ -145,11 +145,11 @@ def make_task(
     if examples is not None and examples < 2:
         raise ValueError(f"examples={examples}: must be 2 or more")
     dataset = find_dataset(name, data)
-    for one in splits:
-        if one not in dataset.splits or not len(dataset[one]):
-            raise ValueError(f"data={dataset.folder}: has no split {one}; it has {', '.join(dataset.splits)}")
-        if dataset[one][0].task != name:
-            raise ValueError(f"data={dataset.folder}: holds task={dataset[one][0].task}, not task={name}")
+    for part in splits:
+        if part not in dataset.splits or not len(dataset[part]):
+            raise ValueError(f"data={dataset.folder}: has no split {part}; it has {', '.join(dataset.splits)}")
+        if dataset[part][0].task != name:
+            raise ValueError(f"data={dataset.folder}: holds task={dataset[part][0].task}, not task={name}")
     samples = _samples(dataset, settings, splits, form, prompt, examples)
     about = {"task": name, "form": form, "prompt": prompt, "wording": WORDING_VERSION}
     about |= {"dataset": dataset.manifest["content_digest"], "data": str(dataset.folder.absolute())}
@@ -165,10 +165,7 @@ def make_task(
 
 def _several(name: str, value: Names, valid: Sequence[str]) -> list[str]:
     values = [value] if isinstance(value, str) else list(value)
-    for one in values:
-        check_choice(name, one, valid)
-    if not values or len(set(values)) < len(values):
-        raise ValueError(f"{name}={values}: needs at least one value, and each only once")
+    check_choices(name, values, valid)
     return values
 
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from travlr import questions
-from travlr.dataset import Example
-from travlr.formats.columns import scene_of
+from travlr.dataset import example_of
 from travlr.harness import records
 from travlr.harness.records import Record
 
@@ -21,28 +20,13 @@ METRICS = ("accuracy", "macro_f1", "unparsed", "couples_right")
 OBJECTS = ("found", "missed", "invented", "misplaced", "miscoloured", "misshaped")  # metrics of the form `read`
 
 
-def example_of(doc: Doc) -> Example:
-    """The example of a row, without its picture."""
-    return Example(
-        doc["id"],
-        b"",
-        doc["caption"],
-        doc["query"],
-        doc["answer"],
-        doc["task"],
-        tuple(doc["pair"]),
-        doc["query_form"],
-        scene_of(doc["objects"]),
-    )
-
-
 def pictures(doc: Doc) -> list[Any]:
     return [doc["image"].convert("RGB")]
 
 
 def messages(doc: Doc, setting: str, form: str, prompt: str, grid: Grid) -> list[dict[str, Any]]:
     """The request, as chat models of lmms-eval take it."""
-    made = questions.messages(example_of(doc), setting, form, prompt, grid)
+    request = questions.messages(example_of(doc, b""), setting, form, prompt, grid)
     return [
         {
             "role": message["role"],
@@ -51,23 +35,23 @@ def messages(doc: Doc, setting: str, form: str, prompt: str, grid: Grid) -> list
                 for part in message["content"]
             ],
         }
-        for message in made
+        for message in request
     ]
 
 
 def text(doc: Doc, setting: str, form: str, prompt: str, grid: Grid) -> str:
     """The text of the request, for models that take the pictures apart."""
-    (message,) = questions.messages(example_of(doc), setting, form, prompt, grid)
+    (message,) = questions.messages(example_of(doc, b""), setting, form, prompt, grid)
     return "\n\n".join(part["text"] for part in message["content"] if part["type"] == "text")
 
 
 def target(doc: Doc, form: str) -> str:
-    return questions.score(None, questions.make_question(example_of(doc), form)).answer
+    return questions.score(None, questions.make_question(example_of(doc, b""), form)).answer
 
 
 def results(doc: Doc, reply: str, form: str) -> dict[str, Record]:
-    """What each metric aggregates. The scores in those of `accuracy` give its standard error, clustered by scene."""
-    example = example_of(doc)
+    """Metric -> the record that it aggregates. That of `accuracy` has a score, for its standard error by scenes."""
+    example = example_of(doc, b"")
     outcome = questions.score_reply(reply, questions.make_question(example, form))
     record = {"id": example.id, **records.example_facts(example), **records.outcome_facts(outcome)}
     names = METRICS + (OBJECTS if form == "read" else ())

@@ -1,7 +1,7 @@
 """The answer forms: the question that an example asks in each form, and its right answer.
 
 `true_false`: is the query true? `choice`: which of several statements is true? `open`: the task's own question, with a
-number or a word as its answer. `read`: list all objects. The first three ask for reasoning, `read` for seeing alone.
+number or a word as its answer. `read`: list all objects. The first three need reasoning, `read` needs perception alone.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
+from render.captions.style import PREFACE
 from render.text import preface
 from travlr import streams
 from travlr.config import check_choice
@@ -39,8 +40,8 @@ class Question:
     """One example in one answer form.
 
     answer: the right answer, as `parse` returns it: `true` or `false`, a letter, digits or a word; "" for `read`.
-    wordings: each valid answer of `choice` and of questions that want a word -> the phrases that mean it. statement:
-    what `true_false` asks about. scene: what the objects of a reply to `read` are compared with.
+    wordings: each valid answer of `choice` and of questions with a word as answer -> the phrases that mean it.
+    statement: what `true_false` asks about. scene: what the objects of a reply to `read` are compared with.
     """
 
     form: str
@@ -63,8 +64,8 @@ def make_question(example: Example, form: str = "true_false") -> Question:
     query = parse_query_form(example.query_form)
     task = task_class(query.task)
     if form == "open":
-        asked = task.open_question(example.scene, query.args)
-        return Question(form, template.format(question=asked.text), asked.answer, asked.wordings)
+        question = task.open_question(example.scene, query.args)
+        return Question(form, template.format(question=question.text), question.answer, question.wordings)
     options = [Query(query.task, args) for args in task.alternatives(example.scene, query.args)]
     words = streams.words(streams.stream_key("choice", example.id, example.query_form), 0, 1, len(options))[0]
     options = [options[i] for i in words.argsort()]
@@ -72,9 +73,9 @@ def make_question(example: Example, form: str = "true_false") -> Question:
     right = [letter for letter, option in zip(texts, options, strict=True) if task.truth(example.scene, option.args)[0]]
     if len(right) != 1:
         raise ValueError(f"{example.id}: {len(right)} of the alternatives are true, not one")
-    listed = "\n".join(f"{letter}. {text}" for letter, text in texts.items())
+    lines = "\n".join(f"{letter}. {text}" for letter, text in texts.items())
     statements = {letter: (text.removesuffix("."),) for letter, text in texts.items()}
-    return Question(form, template.format(options=listed), right[0], statements)
+    return Question(form, template.format(options=lines), right[0], statements)
 
 
 def messages(
@@ -95,7 +96,7 @@ def messages(
 def messages_of(
     question: Question, example: Example, setting: str, prompt: str, grid: tuple[int, int] | None = None
 ) -> list[Message]:
-    """As `messages`, for a question of the example that has been made already."""
+    """As `messages`, for a question that `make_question` has made of the example."""
     check_choice("setting", setting, SETTINGS)
     check_choice("prompt", prompt, PROMPTS)
     parts = [WORDING["scene"][setting].format(caption=example.caption)]
@@ -109,7 +110,7 @@ def messages_of(
 
 
 def instruction(question: Question, prompt: str) -> str:
-    """How a question is to be answered."""
+    """The sentences of a request that say how to answer."""
     if question.form == "read":
         return str(WORDING["read"][prompt])
     kind = question.form if question.form != "open" else "word" if question.wordings else "number"
@@ -128,15 +129,10 @@ def _listed(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else "".join(words)
 
 
-_GRID = re.compile(
-    r"Columns, left to right, are ordered A to ([A-Z])\. Rows, top to bottom, are ordered 1 to ([0-9]+)\."
-)
-
-
 def _preface(example: Example, grid: tuple[int, int] | None) -> str:
     if grid is None:
-        found = _GRID.match(example.caption)
-        if not found:
+        match = re.match(PREFACE, example.caption)
+        if not match:
             raise ValueError(f"{example.id}: its caption does not give the size of the grid; give grid=(columns, rows)")
-        return found[0]
+        return match[0]
     return preface(World(columns=grid[0], rows=grid[1]))

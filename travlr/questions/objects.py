@@ -51,12 +51,12 @@ def short_cells(text: str) -> str:
 def parse_objects(text: str) -> Scene | None:
     """The objects that a text lists, in its order, without sizes; None where it lists none.
 
-    An object is a colour, a shape and a cell (`A 1`, `A1`, `column A, row 1`), in any order that stays the same. What
-    lacks one of the three is no object. A heading (`Red:`, `Circles:`, `Row 2:`) holds for the lines below it. Of the
-    ways to read several cells in `READINGS`, the first that leaves the fewest words over counts.
+    An object is a colour, a shape and a cell (`A 1`, `A1`, `column A, row 1`), in any order that stays the same; a
+    phrase without one of the three is no object. A heading (`Red:`, `Circles:`, `Row 2:`) applies to the lines below
+    it. Of the `READINGS` of several cells, the first with the fewest unused words counts.
     """
     tokens = _under_headings(short_cells(_cells_under_headings(text)))
-    objects, _ = min((_collect(tokens, reading) for reading in READINGS), key=lambda collected: collected[1])
+    objects, _ = min((_collect(tokens, reading) for reading in READINGS), key=lambda result: result[1])
     return tuple(objects) or (() if _EMPTY.fullmatch(text) else None)
 
 
@@ -104,18 +104,18 @@ def _under_headings(text: str) -> list[Token]:
     return tokens
 
 
-# How several cells are read. single: one cell for each object. plural: a further cell holds an object like the last
-# (red circles at A 1 and B 2). respective: cells in the order of the objects before them (a red circle and a blue
-# square at A 1 and B 2).
+# How several cells are read. single: each object has one cell. plural: a further cell has an object like the last one
+# (red circles at A 1 and B 2). respective: the cells are in the order of the objects before them (a red circle and a
+# blue square at A 1 and B 2).
 READINGS = ("single", "plural", "respective")
 
 
 def _collect(tokens: Sequence[Token], reading: str) -> tuple[list[Object], int]:
-    """Objects of tokens, and the number of tokens left over."""
+    """The objects of tokens, and the number of unused tokens."""
     objects: list[Object] = []
     parts: dict[str, str] = {}
     waiting: list[dict[str, str]] = []  # for their cells
-    left_over = 0
+    unused = 0
     for kind, value in tokens:
         if reading == "plural" and kind == "cell" and not parts and objects:
             parts = {"colour": objects[-1].colour, "shape": objects[-1].shape}
@@ -126,14 +126,14 @@ def _collect(tokens: Sequence[Token], reading: str) -> tuple[list[Object], int]:
             waiting.append(parts)
             parts = {}
         elif kind in parts:  # the object before lacks something
-            left_over += len(parts)
+            unused += len(parts)
             parts = {}
         parts[kind] = value
         if len(parts) == 3:
             column, _, row = parts["cell"].partition(" ")
             objects.append(Object(parts["colour"], parts["shape"], "", int(row) - 1, ord(column) - ord("A")))
             parts = {}
-    return objects, left_over + len(parts) + sum(map(len, waiting))
+    return objects, unused + len(parts) + sum(map(len, waiting))
 
 
 Key = tuple[str, str, tuple[int, int]]  # colour, shape, (row, column)

@@ -2,8 +2,8 @@
 
 1. Thoughts, Markdown and LaTeX are removed.
 2. Where the reply marks its answer (`Answer: ...`, `\\boxed{...}`, `{"answer": ...}`), only the marked parts are read.
-3. A part is read clause by clause. A clause that gives an answer may hold, beside it, only words that change nothing
-   (`FILLER`) and words of the question; another word may negate the answer or weaken it, so the reply is not parsed.
+3. A part is read clause by clause. Beside its answer a clause may have only words that change nothing (`FILLER`) and
+   words of the question. Any other word may negate or weaken the answer, so that the reply is not parsed.
 4. All answers must agree.
 """
 
@@ -43,9 +43,9 @@ def parse(reply: str, question: Question) -> str | Scene | None:
     lines = final_lines(reply)
     if question.form == "read":
         starts = [number for number, line in enumerate(lines) if _LIST.search(line)]
-        listed = lines[starts[-1] + 1 :] if starts else lines
-        return parse_objects("\n".join(line for line in listed if not _HEDGE.search(line)))
-    answers = {_answer(part, question) for part in _marked(lines) or ["\n".join(lines)]}
+        list_lines = lines[starts[-1] + 1 :] if starts else lines
+        return parse_objects("\n".join(line for line in list_lines if not _HEDGE.search(line)))
+    answers = {_answer(part, question) for part in _marked_parts(lines) or ["\n".join(lines)]}
     return answers.pop() if len(answers) == 1 else None
 
 
@@ -85,16 +85,16 @@ def _without_latex(line: str) -> str:
     return re.sub(r"\\[()\[\]]|[$\"“”]|(?<!\w)'|'(?!\w)", "", line).replace("\\boxed", " \\boxed")
 
 
-def _marked(lines: list[str]) -> list[str]:
-    """The parts of a reply that it marks as its answer: boxes and `Answer: ...`, or else `the answer is ...`."""
-    marked = [next(filter(None, found), "") for found in _BOX.findall("\n".join(lines))]
-    weakly: list[str] = []
+def _marked_parts(lines: list[str]) -> list[str]:
+    """The parts that a reply marks as its answer: boxes and `Answer: ...`, or else `the answer is ...`."""
+    strong = [next(filter(None, groups), "") for groups in _BOX.findall("\n".join(lines))]
+    weak: list[str] = []
     for line, after in itertools.pairwise([*lines, ""]):
         for mark in _MARK.finditer(line):
             part = line[mark.end() :]
             if "\\boxed" not in part:
-                (weakly if mark["weak"] else marked).append(part if _WORD.search(part) else after)
-    return marked or [part for part in weakly if part]
+                (weak if mark["weak"] else strong).append(part if _WORD.search(part) else after)
+    return strong or [part for part in weak if part]
 
 
 # From a part to its answer -------------------------------------------------------------------------------------------
@@ -112,20 +112,20 @@ def _answer(part: str, question: Question) -> str | None:
         return None
     part = "".join(sentence for sentence in re.split(r"(?<=[.!?\n])", part) if not sentence.endswith("?"))
     part = _PLACES.sub(" ", short_cells(part))
-    read: Callable[[str, Question], Reading]
+    reader: Callable[[str, Question], Reading]
     if question.form == "true_false":
         part = re.sub(re.escape(question.statement.rstrip(".")), " ", part, flags=re.IGNORECASE)
-        read = _truths
+        reader = _truths
     elif question.form == "choice":
-        part, read = _statements_as_letters(part, question), _letters
+        part, reader = _statements_as_letters(part, question), _letters
     else:
-        read = _phrases if question.wordings else _numbers
+        reader = _phrases if question.wordings else _numbers
     answers = set[str]()
     for clause in set(_CLAUSE.split(part)):
-        found, others = read(clause, question)
-        if found and others:
+        clause_answers, other_words = reader(clause, question)
+        if clause_answers and other_words:
             return None
-        answers |= found
+        answers |= clause_answers
     return answers.pop() if len(answers) == 1 else None
 
 
@@ -135,9 +135,9 @@ def _words(text: str) -> list[str]:
     return [word[:-1] if word[:-1] in SHAPES else word for word in words]
 
 
-def _others(text: str, *known: str) -> list[str]:
-    """The words of a text that are no filler and not known."""
-    return [word for word in _words(text) if word not in FILLER and word not in known]
+def _other_words(text: str, *ignored: str) -> list[str]:
+    """The words of a text that are neither filler nor ignored."""
+    return [word for word in _words(text) if word not in FILLER and word not in ignored]
 
 
 _TRUTH = {"true": True, "yes": True, "correct": True, "false": False, "no": False, "incorrect": False, "wrong": False}
@@ -145,14 +145,14 @@ _TRUTHS = re.compile(rf"\b(not |isn't )?({'|'.join(_TRUTH)})\b")
 
 
 def _truths(clause: str, question: Question) -> Reading:
-    """`true` and `false`, wherever they stand; `yes`, `no`, `correct` and the like, where they are all that is said."""
+    """`true` and `false`, wherever they stand; `yes`, `no`, `correct` and the like, where a clause is nothing else."""
     clause = " ".join(_words(re.sub(r"\b(?:whether|if)\b.*", "if", clause, flags=re.IGNORECASE)))
-    found = list(_TRUTHS.finditer(clause))
-    others = _others(_TRUTHS.sub(" ", clause), "above", "not so")
-    if not any(match[2] in ("true", "false") for match in found) and (others or re.search(r"\bno ", clause)):
+    matches = list(_TRUTHS.finditer(clause))
+    others = _other_words(_TRUTHS.sub(" ", clause), "above", "not so")
+    if not any(match[2] in ("true", "false") for match in matches) and (others or re.search(r"\bno ", clause)):
         return set(), []
-    answers = {str(_TRUTH[match[2]] is not bool(match[1])).lower() for match in found}
-    return answers, others if len(found) < 2 else ["it is false that it is false"]
+    answers = {str(_TRUTH[match[2]] is not bool(match[1])).lower() for match in matches}
+    return answers, others if len(matches) < 2 else ["it is false that it is false"]
 
 
 _SMALL_LETTER = re.compile(r"\W*(?:(?i:the|option|statement|choice|letter|is) )*\(?([a-h])\W*")
@@ -172,21 +172,21 @@ def _letters(clause: str, question: Question) -> Reading:
     clause = re.sub(r"\b(correct|right|true) one\b", r"\1", clause, flags=re.IGNORECASE)
     letters = "".join(question.wordings)
     letter = rf"(?<![\w'-])([{letters}])(?![\w'-])(?!(?<=A) (?!is\b|and\b|or\b)[a-z])"
-    return set(re.findall(letter, clause)), _others(re.sub(letter, " ", clause), "right")
+    return set(re.findall(letter, clause)), _other_words(re.sub(letter, " ", clause), "right")
 
 
 def _phrases(clause: str, question: Question) -> Reading:
     """The answer whose phrase is the whole clause, filler left out."""
 
     def bare(text: str) -> str:
-        return " ".join(_others(text, "side", "than", "located", "positioned", "placed", "directly"))
+        return " ".join(_other_words(text, "side", "than", "located", "positioned", "placed", "directly"))
 
-    phrases = {bare(phrase): answer for answer, listed in question.wordings.items() for phrase in listed}
+    phrases = {bare(phrase): answer for answer, wordings in question.wordings.items() for phrase in wordings}
     words = bare(_COUNTED.sub(" ", clause))
     if words in phrases:
         return {phrases[words]}, []
-    part_of_it = [answer for phrase, answer in phrases.items() if f" {phrase} " in f" {words} "]
-    return set(part_of_it), ["other words"] if part_of_it else []
+    answers = {answer for phrase, answer in phrases.items() if f" {phrase} " in f" {words} "}
+    return answers, ["other words"] if answers else []
 
 
 NUMBERS = (
@@ -195,23 +195,19 @@ NUMBERS = (
 )
 _NUMBER = re.compile(rf"(?<![\w.,:+−-])(?:[0-9]+|{'|'.join(NUMBERS)})(?![\w+%]|[.,:−-]\w)", re.IGNORECASE)
 _COUNTED = re.compile(rf"{_NUMBER.pattern} (?:\w+ )?(?:{'|'.join(SHAPES)}|object)s?\b", re.IGNORECASE)  # 5 red circles
-_NUMBER_OF = re.compile(
-    rf"({_NUMBER.pattern}) (?:out )?of (?:the |all )?{_NUMBER.pattern}", re.IGNORECASE
-)  # 3 of the 5
+_NUMBER_OF = re.compile(rf"({_NUMBER.pattern}) (?:out )?of (?:the |all )?{_NUMBER.pattern}", re.IGNORECASE)
 _ARITHMETIC = re.compile(r"[0-9+*/\\^%~≈<>≤≥±×÷√−]|-(?=\S)")
 
 
 def _numbers(clause: str, question: Question) -> Reading:
     """Numbers in digits or words; `none`, and `no` before a word of the question, are 0."""
-    known = _words(question.text)
+    question_words = _words(question.text)
     for negated in re.findall(r"\bnot \w+", question.text):  # How many of the circle objects are not red objects?
         clause = clause.replace(negated, " ")
     clause = _NUMBER_OF.sub(r"\1 ", re.sub(r"\b([0-9]+)\.0+\b(?!\.)", r"\1", clause))  # 3 of the 5; 3.0
-    clause = re.sub(rf"\bnone\b|\bno(?= (?:{'|'.join(known)})s?\b)", " zero ", clause, flags=re.IGNORECASE)
-    found = [number.lower() for number in _NUMBER.findall(clause)]
+    clause = re.sub(rf"\bnone\b|\bno(?= (?:{'|'.join(question_words)})s?\b)", " zero ", clause, flags=re.IGNORECASE)
+    texts = [number.lower() for number in _NUMBER.findall(clause)]
+    numbers = {str(NUMBERS.index(n)) if n in NUMBERS else n.lstrip("0") or "0" for n in texts}
     rest = _NUMBER.sub(" ", clause)
-    numbers = {str(NUMBERS.index(n)) if n in NUMBERS else n.lstrip("0") or "0" for n in found}
-    return numbers, [
-        *_others(rest, *(word for word in known if word not in ("not", "many"))),
-        *_ARITHMETIC.findall(rest),
-    ]
+    ignored = [word for word in question_words if word not in ("not", "many")]
+    return numbers, _other_words(rest, *ignored) + _ARITHMETIC.findall(rest)

@@ -1,4 +1,4 @@
-"""Scores of parsed answers. What could not be parsed counts as wrong, and is also counted by itself."""
+"""Scores of parsed answers. A reply that could not be parsed counts as wrong, and `Summary.unparsed` counts it too."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def score(parsed: str | Scene | None, question: Question) -> Outcome:
 
 
 def score_reply(reply: str, question: Question, cut_off: bool = False) -> Outcome:
-    """Read a reply and score it. cut_off: it ran out of tokens; one that had not come to its answer then has none."""
+    """Read a reply and score it. cut_off: the tokens ran out, so that a reply without a marked answer may have none."""
     unfinished = cut_off and question.form != "read" and _still_thinking(reply)
     return score(None if unfinished else parse(reply, question), question)
 
 
 def _still_thinking(reply: str) -> bool:
-    """Whether a reply that was cut off had not come to its answer: it has several lines, and marks no answer."""
+    """Whether a cut-off reply had not reached its answer: it has several lines, and marks no answer."""
     return "\n" in reply.strip() and "answer" not in reply.lower()
 
 
@@ -85,23 +85,23 @@ def summary(outcomes: Sequence[Outcome]) -> Summary:
 
 def macro_f1(answers: Sequence[str], parsed: Sequence[str | None]) -> float:
     """Mean F1 of the right answers that occur, in percent; F1 is 0 for one that no reply gives."""
-    true, given = Counter(answers), Counter(parsed)
+    right, replies = Counter(answers), Counter(parsed)
     hits = Counter(a for a, p in zip(answers, parsed, strict=True) if a == p)
-    return 100 * sum(2 * hits[a] / (true[a] + given[a]) for a in true) / len(true)
+    return 100 * sum(2 * hits[a] / (right[a] + replies[a]) for a in right) / len(right)
 
 
 def _object_f1(objects: Sequence[ObjectErrors]) -> float:
-    found = sum(e.found for e in objects)
-    wrong = sum(e.misplaced + e.miscoloured + e.misshaped for e in objects)
-    in_scenes = found + wrong + sum(e.missed for e in objects)
-    in_replies = found + wrong + sum(e.invented for e in objects)
-    return 100 * 2 * found / max(in_scenes + in_replies, 1)
+    right = sum(e.found for e in objects)
+    almost = sum(e.misplaced + e.miscoloured + e.misshaped for e in objects)
+    in_scenes = right + almost + sum(e.missed for e in objects)
+    in_replies = right + almost + sum(e.invented for e in objects)
+    return 100 * 2 * right / max(in_scenes + in_replies, 1)
 
 
 def _bias(pairs: Sequence[tuple[str, str]]) -> tuple[float, str | None]:
     if not pairs:
         return 0.0, None
-    right, given = (Counter(values) for values in zip(*pairs, strict=True))
-    answer = max(sorted({*right, *given}), key=lambda a: given[a] - right[a])
-    excess = 100 * (given[answer] - right[answer]) / len(pairs)
+    right, replies = (Counter(values) for values in zip(*pairs, strict=True))
+    answer = max(sorted({*right, *replies}), key=lambda a: replies[a] - right[a])
+    excess = 100 * (replies[answer] - right[answer]) / len(pairs)
     return excess, answer if excess else None

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from render.captions.style import short
 from travlr.config import Config, check_choice
 from travlr.scene import Query, Scene, field_types
 from travlr.tasks.base import Pair, Task
@@ -55,8 +56,7 @@ def parse_query(text: str) -> Query:
             query = Query(name, task.parse(match))
             if query_text(query) == text:
                 return query
-    shown = text if len(text) <= 80 else text[:77] + "..."
-    raise ValueError(f"not a query: {shown!r}")
+    raise ValueError(f"not a query: {short(text)}")
 
 
 def truth(scene: Scene, query: Query) -> tuple[bool, Pair]:
@@ -74,7 +74,7 @@ def config_from_dict(values: Mapping[str, Any]) -> Config:
 
 
 def _build(kind: Any, values: Mapping[str, Any]) -> Any:
-    """A dataclass from a dict, and so are its fields that are dataclasses."""
+    """A dataclass from a dict, with the fields that are dataclasses made from the dicts in it."""
     hints = field_types(kind)
     nested = {name for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
     return kind(**{name: _build(hints[name], value) if name in nested else value for name, value in values.items()})

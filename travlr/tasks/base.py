@@ -251,11 +251,11 @@ class Task(ABC):
 
     def kind_list(self, kinds: Iterable[int]) -> int:
         """The number of a list of kinds that a group draws from."""
-        listed = tuple(kinds)
-        if listed not in self.kind_lists:
-            self.kind_lists[listed] = len(self.kind_lists)
-            self._kinds_in_list.append(max(len(listed), 1))
-        return self.kind_lists[listed]
+        numbers = tuple(kinds)
+        if numbers not in self.kind_lists:
+            self.kind_lists[numbers] = len(self.kind_lists)
+            self._kinds_in_list.append(max(len(numbers), 1))
+        return self.kind_lists[numbers]
 
     def others(self, *attributes: str) -> list[int]:
         """Kinds that none of the attributes describes."""
@@ -299,6 +299,14 @@ class Task(ABC):
         """The number of ways to place objects on cells; 1 where placements are not numbered."""
         return math.comb(cells, objects) if self.ranked else 1
 
+    def fewest_scenes(self, query: int, counts: Mapping[int, int]) -> int:
+        """A lower bound of the number of scenes of a query, by the numbers of objects in its groups: group -> objects.
+
+        It counts the ways to place all objects, and not the ways to share the cells out among the groups.
+        """
+        kinds = math.prod(self.kinds_in_group(query, group) ** number for group, number in counts.items())
+        return self.placements(self.world.cells, sum(counts.values())) * kinds
+
 
 def numbers_of(lowest_highest: Sequence[int]) -> list[int]:
     """All numbers of a range [lowest, highest]."""
@@ -310,3 +318,16 @@ def choose_from(lowest_highest: Sequence[Any], word: np.ndarray) -> np.ndarray:
     low, high = lowest_highest
     span = np.asarray(high) - low + 1
     return low + ((word >> np.uint64(32)) * span.astype(np.uint64) >> np.uint64(32)).astype(np.intp)
+
+
+def shuffled(mask: np.ndarray, words: np.ndarray, most: int) -> np.ndarray:
+    """(N, most): the numbers of the cells in the mask in random order, then those of other cells.
+
+    mask: (N, cells) bool. words: (N, cells) random uint64.
+    """
+    return np.where(mask, words >> np.uint64(1), np.uint64(2**64 - 1)).argsort(axis=1)[:, :most]
+
+
+def groups_of(counts: np.ndarray, most: int) -> np.ndarray:
+    """(N, most): the group of each of the first objects, by the groups' counts (N, G); G past the last object."""
+    return (np.arange(most)[None, :, None] >= np.cumsum(counts, axis=1)[:, None, :]).sum(axis=2)

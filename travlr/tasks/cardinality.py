@@ -123,13 +123,13 @@ class CardinalityTask(Task):
 
     @staticmethod
     def other_pairs(args: Sequence[Any], cells: CellsOf) -> set[Pair]:
-        """The numbers of all attributes of the queried kind: of the shapes, where the query names a shape."""
+        """The numbers of the other attributes of the queried kind: of shapes, where the query names a shape."""
 
         def kind(words: str) -> tuple[bool, bool]:
             return words in COLOURS, words in SHAPES
 
-        own = kind(args[1])
-        return {(words, str(len(found))) for words, found in cells.items() if kind(words) == own and words != args[1]}
+        others = [words for words in cells if kind(words) == kind(args[1]) and words != args[1]]
+        return {(words, str(len(cells[words]))) for words in others}
 
     @classmethod
     def held_out_key(cls, args: Sequence[Any]) -> frozenset[str]:
@@ -198,15 +198,14 @@ class CardinalityTask(Task):
         return [self.kind_list(kinds) for kinds in groups]
 
     def _read_held_out(self, numbers: list[int]) -> dict[str, list[int]]:
-        given = self.config.held_out
-        for attribute, held_out in given.items():
+        for attribute, held_out in self.config.held_out.items():
             if attribute not in self._attributes or any(n not in numbers for n in held_out):
                 raise ValueError(
                     f"held_out.{attribute}={held_out}: needs one of {', '.join(self._attributes)} "
                     f"with numbers from {numbers[0]} to {numbers[-1]}"
                 )
         default = splits.held_out_numbers(self._attributes, numbers)
-        return {a: sorted(given.get(a, default[a])) for a in self._attributes}
+        return {a: sorted(self.config.held_out.get(a, default[a])) for a in self._attributes}
 
     def held_out(self) -> dict[str, Any]:
         pairs = [[a, str(n)] for a in self._attributes for n in self._held_out_numbers[a]]
@@ -235,9 +234,9 @@ class CardinalityTask(Task):
                         )
 
     def _count_ways(self) -> np.ndarray:
-        """ways[q, p, j, d]: in how many ways attributes from the j-th on, but not q-th and p-th, can number d in all.
+        """ways[q, p, j, d]: in how many ways attributes from the j-th on, but not q-th and p-th, have d objects in all.
 
-        Without exchanges, p = q alone is counted; its axis has length 1.
+        Without exchanges there is no p, and its axis has length 1.
         """
         most = max(self.config.distractors[1], self.config.total_objects[1])
         count = len(self._attributes)
@@ -280,10 +279,10 @@ class CardinalityTask(Task):
         The partner must have both numbers in training. attributes: the pairs of each attribute on each side.
         """
         low, high = self.config.distractors
-        found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        options: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for true, false in itertools.chain.from_iterable(itertools.permutations(pairs, 2) for pairs in attributes):
             (q, n), (_, m) = self._of_pair[true].tolist(), self._of_pair[false].tolist()
-            found[true, false] = [
+            options[true, false] = [
                 (p, total)
                 for p, partner in enumerate(self._attributes)
                 for total in numbers_of(self.config.total_objects)
@@ -294,12 +293,12 @@ class CardinalityTask(Task):
                 and total - min(n, m) <= high
                 and self._ways[q, p, 0, total - n - m]
             ]
-        most = max(1, *map(len, found.values()))
+        most = max(1, *map(len, options.values()))
         number = np.zeros((len(self.pairs), len(self.pairs)), np.intp)
         choices = np.zeros((len(self.pairs), len(self.pairs), most, 2), np.intp)
-        for (true, false), listed in found.items():
-            number[true, false] = len(listed)
-            choices[true, false, : len(listed)] = np.array(listed).reshape(-1, 2)
+        for (true, false), partners_and_totals in options.items():
+            number[true, false] = len(partners_and_totals)
+            choices[true, false, : len(partners_and_totals)] = np.array(partners_and_totals).reshape(-1, 2)
         return {"number": number, "choices": choices}
 
     def group_counts(self, draw: Draw) -> np.ndarray:
@@ -322,7 +321,7 @@ class CardinalityTask(Task):
         """(N, attributes): numbers of the attributes but the queried one and its partner, which add up to `rest`."""
         counts = np.zeros((len(queried), len(self._attributes)), np.intp)
         second = np.zeros_like(queried) if partner is None else partner
-        # Both examples of a couple have the same word here; what they make of it differs with their rests.
+        # Both examples of a couple have the same word; their numbers differ where their rests differ.
         rank = word % self._ways[queried, second, 0, rest]
         for j, attribute in enumerate(self._attributes):
             undecided = np.ones(len(queried), bool)
@@ -330,9 +329,9 @@ class CardinalityTask(Task):
             for n in [0, *self._allowed[attribute]]:
                 possible = undecided & (n <= rest) & ((n == 0) | free)
                 ways = np.where(possible, self._ways[queried, second, j + 1, np.maximum(rest - n, 0)], 0)
-                here = possible & (rank < ways)
-                counts[here, j] = n
-                undecided &= ~here
+                has_number = possible & (rank < ways)
+                counts[has_number, j] = n
+                undecided &= ~has_number
                 rank = np.where(undecided, rank - ways, rank)
             rest = rest - counts[:, j]
         return counts
@@ -348,21 +347,20 @@ class CardinalityTask(Task):
     ) -> tuple[np.ndarray, np.ndarray]:
         """The queried attribute exchanges its number with another (circle 3 and star 4, circle 4 and star 3)."""
         rows = np.arange(len(grid))
-        (queried, number), (_, other) = self._of_pair[draw.pair].T, self._of_pair[draw.partner].T
+        (queried, number), (_, other_number) = self._of_pair[draw.pair].T, self._of_pair[draw.partner].T
         partner, total = self._exchange_of(draw).T
-        numbers = self._other_numbers(queried, partner, total - number - other, draw.words[:, 2])
-        numbers[rows, queried], numbers[rows, partner] = number, other
+        numbers = self._other_numbers(queried, partner, total - number - other_number, draw.words[:, 2])
+        numbers[rows, queried], numbers[rows, partner] = number, other_number
         kinds = np.array([self.world.matching(a) for a in self._attributes])
         exchanged = np.stack([queried, partner], axis=1)
         return exchange_numbers(kinds, numbers, exchanged, grid, answer, keys, words)
 
     def capacity(self, template: Template) -> int:
-        """Without the ways to share the cells out among attributes: never more than there are."""
-        least = []
+        """Does not count the ways to share the cells out among attributes, so that it is never too high."""
         if self.exchanged:
-            kinds = self.kinds_in_group(int(template.texts[0]), 0)
             totals = {int(total) for q in template.true_pairs for total in self._options["choices"][q, :, :, 1].ravel()}
-            return min(self.placements(self.world.cells, total) * kinds**total for total in totals - {0})
+            return min(self.fewest_scenes(int(template.texts[0]), {0: total}) for total in totals - {0})
+        least = []
         for q in template.texts:
             number, attribute = self.queries[q].args
             others: list[Sequence[int]] = [self.others(attribute)]

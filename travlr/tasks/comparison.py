@@ -6,7 +6,6 @@ The pair is the numbers of the two, in the query's order (section 3 and appendix
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -145,7 +144,7 @@ class ComparisonTask(Task):
         self.most_objects = 2 * self.config.numbers[1] - 1 + self.config.distractors[1]
         if self.exchanged:  # scenes fill the grid at most
             self.most_objects = min(self.most_objects, self.world.cells)
-        unordered = [tuple(sorted(both)) for both in itertools.combinations(attributes, 2)]
+        unordered = [tuple(sorted(names)) for names in itertools.combinations(attributes, 2)]
         self._held_out_attributes = self._read_attributes(unordered, attributes)
         groups: list[list[int]] = []
         compared: list[tuple[int, int]] = []
@@ -153,8 +152,10 @@ class ComparisonTask(Task):
         for side, relation in itertools.product(SIDES, COMPARISONS):
             true, false = self._pairs(side, relation, of_pair)
             texts = []
-            for both in (b for b in unordered if (b in self._held_out_attributes) == (side == "out")):
-                for first, second in (both, both[::-1]):
+            for names in unordered:
+                if (names in self._held_out_attributes) != (side == "out"):
+                    continue
+                for first, second in (names, names[::-1]):
                     texts.append(self.query_number(relation, first, second))
                     compared.append((attributes.index(first), attributes.index(second)))
                     if self.exchanged:
@@ -186,23 +187,23 @@ class ComparisonTask(Task):
         numbers, held_out = numbers_of(self.config.numbers), self.config.held_out
         pairs = itertools.permutations(numbers, 2)
         if held_out.pairs == "balanced":
-            chosen = splits.both_orders(splits.balanced_pairs(len(numbers))[SIDES.index(side)])
-            return sorted((numbers[a], numbers[b]) for a, b in chosen)
+            places = splits.both_orders(splits.balanced_pairs(len(numbers))[SIDES.index(side)])
+            return sorted((numbers[a], numbers[b]) for a, b in places)
         return [(a, b) for a, b in pairs if (abs(a - b) > held_out.differences_above) == (side == "out")]
 
     def _read_attributes(self, unordered: list[tuple[str, ...]], attributes: list[str]) -> list[tuple[str, ...]]:
-        given = self.config.held_out.attributes
-        if given is None:
-            return [tuple(both) for both in splits.held_out_comparisons(attributes)]
-        for item in given:
-            if tuple(sorted(item)) not in unordered:
-                raise ValueError(f"held_out.attributes: {item} is not two different attributes of {attributes}")
-        return [tuple(sorted(item)) for item in given]
+        held_out = self.config.held_out.attributes
+        if held_out is None:
+            return [tuple(names) for names in splits.held_out_comparisons(attributes)]
+        for names in held_out:
+            if tuple(sorted(names)) not in unordered:
+                raise ValueError(f"held_out.attributes: {names} is not two different attributes of {attributes}")
+        return [tuple(sorted(names)) for names in held_out]
 
     def held_out(self) -> dict[str, Any]:
         return {
             "pairs": [["comparison", str(a), str(b)] for a, b in self._numbers_of_side("out")],
-            "queries": [list(both) for both in self._held_out_attributes],
+            "queries": [list(names) for names in self._held_out_attributes],
         }
 
     def group_counts(self, draw: Draw) -> np.ndarray:
@@ -219,28 +220,28 @@ class ComparisonTask(Task):
         neighbour below and one above. Raises `ValueError` where no chain fits.
         """
         low, high = self.config.distractors
-        found: list[list[tuple[int, ...]]] = [[] for _ in self.pairs]
+        chains: list[list[tuple[int, ...]]] = [[] for _ in self.pairs]
         for side in SIDES:
             compared = self._numbers_of_side(side)
             for a, b in compared:
                 less, more = min(a, b), max(a, b)
-                found[self.pair_number(("comparison", a, b))] = [
+                chains[self.pair_number(("comparison", a, b))] = [
                     chain
                     for below in range(CHAIN - 1)
                     for down in _steps(less, below, -1, compared)
                     for chain in ((*down, *up) for up in _steps(more, CHAIN - 2 - below, 1, compared))
                     if low <= sum(chain) <= high and sum(chain) + a + b <= self.world.cells
                 ]
-        if not found:
+        if not chains:
             return np.zeros((0, 1, CHAIN - 2), np.intp)  # the sampler refuses it
-        if not all(found) or len(self._kinds) < CHAIN:
+        if not all(chains) or len(self._kinds) < CHAIN:
             raise ValueError(
                 f"couples=exchanged: distractors={self.config.distractors} must hold two further numbers, each "
                 f"next to one compared, of two further {self.config.query_by}s; widen it, lower numbers, or enlarge "
                 "the world"
             )
-        most = max(map(len, found))
-        return np.array([[chains[i % len(chains)] for i in range(most)] for chains in found])
+        most = max(map(len, chains))
+        return np.array([[of_pair[i % len(of_pair)] for i in range(most)] for of_pair in chains])
 
     def _all_numbers(self, draw: Draw) -> np.ndarray:
         """(N, attributes): how many objects have each attribute in the true scene of a couple."""
@@ -248,8 +249,9 @@ class ComparisonTask(Task):
         numbers = np.zeros((len(rows), len(self._kinds)), np.intp)
         order = streams.mix(draw.words[:, 2, None] + np.arange(numbers.shape[1], dtype=np.uint64))
         order[rows[:, None], compared] = np.uint64(2**64 - 1)  # those compared come last
-        chosen = self._chain_of_pair[draw.pair, choose_from((0, self._chain_of_pair.shape[1] - 1), draw.words[:, 1])]
-        np.put_along_axis(numbers, order.argsort(axis=1)[:, : CHAIN - 2], chosen, axis=1)
+        chain = choose_from((0, self._chain_of_pair.shape[1] - 1), draw.words[:, 1])
+        further = self._chain_of_pair[draw.pair, chain]
+        np.put_along_axis(numbers, order.argsort(axis=1)[:, : CHAIN - 2], further, axis=1)
         np.put_along_axis(numbers, compared, self._numbers[draw.pair], axis=1)
         return numbers
 
@@ -261,19 +263,14 @@ class ComparisonTask(Task):
         return exchange_numbers(self._kinds, self._all_numbers(draw), compared, grid, answer, keys, words)
 
     def capacity(self, template: Template) -> int:
+        query = int(template.texts[0])
         if self.exchanged:
-            kinds = self._kinds.shape[1]
             low = int(self._numbers[template.true_pairs].sum(axis=1).min()) + self.config.distractors[0]
             high = int(self._numbers[template.true_pairs].sum(axis=1).max()) + self.config.distractors[1]
             totals = range(low, min(high, self.world.cells) + 1)
-            return min(self.placements(self.world.cells, total) * kinds**total for total in totals)
-        least = []
-        query = int(template.texts[0])
-        for number in {*template.true_pairs.tolist(), *template.false_pairs.tolist()}:
-            counts = (*self._numbers[number].tolist(), self.config.distractors[0])
-            kinds = math.prod(self.kinds_in_group(query, group) ** n for group, n in enumerate(counts))
-            least.append(self.placements(self.world.cells, sum(counts)) * kinds)
-        return min(least)
+            return min(self.fewest_scenes(query, {0: total}) for total in totals)
+        numbers = self._numbers[[*template.true_pairs, *template.false_pairs]].tolist()
+        return min(self.fewest_scenes(query, {0: a, 1: b, 2: self.config.distractors[0]}) for a, b in numbers)
 
 
 def _steps(number: int, steps: int, sign: int, compared: Sequence[tuple[int, int]]) -> Iterator[tuple[int, ...]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from travlr.config import Config
-
-EMPTY = np.uint64(2**64 - 1)
+from travlr.tasks.base import groups_of, shuffled
 
 
 def check_one_word(config: Config) -> None:
@@ -18,51 +17,36 @@ def check_one_word(config: Config) -> None:
         raise ValueError("couples=exchanged: needs query_by=shape or query_by=colour in this task")
 
 
-def shuffled(cells: np.ndarray, words: np.ndarray, most: int) -> np.ndarray:
-    """(N, most): the numbers of the marked cells of each row in random order, then other cells.
-
-    cells: (N, cells) bool. words: (N, cells) random uint64.
-    """
-    return np.where(cells, words >> np.uint64(1), EMPTY).argsort(axis=1)[:, :most]
-
-
-def rank_among(cells: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """(N, cells): the place of each marked cell in a random order of them, from 0."""
-    order = shuffled(cells, words, cells.shape[1])
+def rank_among(mask: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """(N, cells): the place of each cell in the mask in a random order of them, from 0."""
+    order = shuffled(mask, words, mask.shape[1])
     rank = np.empty_like(order)
-    np.put_along_axis(rank, order, np.arange(cells.shape[1])[None, :], axis=1)
+    np.put_along_axis(rank, order, np.arange(mask.shape[1])[None, :], axis=1)
     return rank
 
 
-def groups_of(counts: np.ndarray, most: int) -> np.ndarray:
-    """(N, most): the group of each of the first objects, by the groups' counts (N, G); G past the last object."""
-    return (np.arange(most)[None, :, None] >= np.cumsum(counts, axis=1)[:, None, :]).sum(axis=2)
+def mentioned_later(keys: np.ndarray, grid: np.ndarray, changes: np.ndarray, before: list[np.ndarray]) -> np.ndarray:
+    """Keys (N, cells) that order the objects in a caption: those of cells that change are moved between others.
 
-
-def mentioned_later(keys: np.ndarray, grid: np.ndarray, changed: np.ndarray, before: list[np.ndarray]) -> np.ndarray:
-    """Keys (N, cells) that order the objects in a caption: those of changed cells are moved between others.
-
-    They come after the first cell of each of `before`, and before the last that does not change.
-    keys: (N, cells) random uint64. changed, before: (N, cells) bool; `before` marks unchanged cells, at least one of
-    each row in each.
+    They come after the first cell of each mask of `before`, and before the last cell that does not change.
+    keys: (N, cells) random uint64. changes: (N, cells) bool. before: masks (N, cells) bool of cells that do not change,
+    at least one in each row.
     """
     rows = np.arange(len(keys))
     place = (keys >> np.uint64(1)).astype(np.float64) / 2.0**63
-    unchanged = (grid > 0) & ~changed
+    unchanged = (grid > 0) & ~changes
     first = np.stack([np.where(mask, place, 2.0).argmin(axis=1) for mask in before])  # (masks, N) cells
     later = first[place[rows, first].argmax(axis=0), rows]
     others = unchanged.copy()
     others[rows, first] = False
     last = np.where(unchanged, place, -1.0).argmax(axis=1)
     spare = np.where(others, place, -1.0).argmax(axis=1)
-    wrong = (last == later) & others.any(axis=1)  # nothing unchanged comes after it: exchange it with another
-    place[rows[wrong], last[wrong]], place[rows[wrong], spare[wrong]] = (
-        place[rows[wrong], spare[wrong]],
-        place[rows[wrong], last[wrong]],
-    )
+    is_last = (last == later) & others.any(axis=1)  # nothing unchanged comes after it: exchange it with another
+    row, a, b = rows[is_last], last[is_last], spare[is_last]
+    place[row, a], place[row, b] = place[row, b], place[row, a]
     low = np.max([np.where(mask, place, 2.0).min(axis=1) for mask in before], axis=0)[:, None]
     high = np.where(unchanged, place, -1.0).max(axis=1)[:, None]
-    place = np.where(changed, low + place * (high - low), place)
+    place = np.where(changes, low + place * (high - low), place)
     return (place * 2.0**62).astype(np.uint64)
 
 
@@ -93,16 +77,17 @@ def exchange_numbers(
     cells = shuffled(grid > 0, words, most)
     group = groups_of(counts, most)
     attribute = np.where(group == 0, np.where(answer, larger, smaller)[:, None], group - 1)
-    there = np.take_along_axis(grid, cells, axis=1) > 0
-    remaining = np.maximum(np.take_along_axis(grid, cells, axis=1).astype(np.intp) - 1, 0)
-    drawn = np.where(there, kinds[np.minimum(attribute, len(kinds) - 1), remaining], 0)
+    objects = np.take_along_axis(grid, cells, axis=1).astype(np.intp)
+    occupied = objects > 0
+    remaining = np.maximum(objects - 1, 0)
+    numbers_of_kinds = np.where(occupied, kinds[np.minimum(attribute, len(kinds) - 1), remaining], 0)
     scenes = np.zeros_like(grid)
-    np.put_along_axis(scenes, cells, drawn.astype(grid.dtype), axis=1)
+    np.put_along_axis(scenes, cells, numbers_of_kinds.astype(grid.dtype), axis=1)
 
-    def marked(which: np.ndarray) -> np.ndarray:
+    def in_cells(is_object: np.ndarray) -> np.ndarray:
         mask = np.zeros(grid.shape, bool)
-        np.put_along_axis(mask, cells, which & there, axis=1)
+        np.put_along_axis(mask, cells, is_object & occupied, axis=1)
         return mask
 
-    before = [marked(group == 1 + attribute[:, None]) for attribute in exchanged.T]
-    return scenes, mentioned_later(keys, grid, marked(group == 0), before)
+    before = [in_cells(group == 1 + attribute[:, None]) for attribute in exchanged.T]
+    return scenes, mentioned_later(keys, grid, in_cells(group == 0), before)

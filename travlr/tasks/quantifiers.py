@@ -7,8 +7,8 @@ the scene and the two numbers that Table 1 of the paper gives for it (section 3 
 from __future__ import annotations
 
 import itertools
-import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,12 +49,19 @@ QUANTIFIERS = tuple(quantifier for family in FAMILIES for quantifier in family)
 WORDS = {q: f"{q.capitalize()}{' of' if q in ('some', 'none') else ''} the" for q in QUANTIFIERS}
 
 
+def family_of(quantifier: str) -> tuple[str, str]:
+    """The family of a quantifier: the vacant one and its complement. Raises `ValueError` for an unknown one."""
+    for family in FAMILIES:
+        if quantifier in family:
+            return family
+    raise ValueError(f"unknown quantifier {quantifier!r}: choose one of {', '.join(QUANTIFIERS)}")
+
+
 def table_1(quantifier: str) -> tuple[int, int]:
     """The two regions (indices into `REGIONS`) that Table 1 counts for a quantifier, in its order."""
-    for (vacant, other), family in FAMILIES.items():
-        if quantifier in (vacant, other):
-            return family["shared"], family["spare" if quantifier == vacant else "decides"]
-    raise ValueError(f"unknown quantifier {quantifier!r}: choose one of {', '.join(QUANTIFIERS)}")
+    family = family_of(quantifier)
+    regions = FAMILIES[family]
+    return regions["shared"], regions["spare" if quantifier == family[0] else "decides"]
 
 
 def region_counts(scene: Scene, first: str, second: str) -> list[int]:
@@ -145,12 +152,13 @@ class Quantifiers(Config):
 
 
 class QuantifiersTask(Task):
-    """Groups: `REGIONS`. The two scenes of a couple share the size of the region that both their pairs count, as far as
-    the held-out pairs allow, the size of the third region, and the total number of objects.
+    """Groups: `REGIONS`. The two scenes of a couple have equal numbers of objects in all and in the third region, and,
+    as far as the held-out pairs allow, in the region that both their pairs count.
 
-    With couples=exchanged as many objects as the deciding region holds exchange colours with as many others, which
-    empties it, and the regions change by so many; the groups are the objects of the query's shape and the others, and
-    `exchange` adds colours. The held-out numbers are those of *not all*, *some* and *not only*.
+    With couples=exchanged, as many objects of the query's shape as the deciding region holds exchange colours with as
+    many objects of other shapes. This empties the deciding region, and changes the other regions by the same number.
+    The groups are the objects of the query's shape and the others; `exchange` adds colours. The held-out numbers are
+    those of *not all*, *some* and *not only*.
     """
 
     name, title, Config = "quantifiers", "all, not all, some, none, only, not only", Quantifiers
@@ -194,8 +202,8 @@ time, as the paper's held-out pairs of one of them are reversed.
     @staticmethod
     def truth(scene: Scene, args: Sequence[Any]) -> tuple[bool, Pair]:
         counts = region_counts(scene, args[1], args[2])
-        (vacant, other), family = next((names, f) for names, f in FAMILIES.items() if args[0] in names)
-        true = vacant if counts[family["decides"]] == 0 else other
+        family = family_of(args[0])
+        true = family[0] if counts[FAMILIES[family]["decides"]] == 0 else family[1]
         a, b = table_1(true)
         return true == args[0], (true, str(counts[a]), str(counts[b]))
 
@@ -208,13 +216,12 @@ time, as the paper's held-out pairs of one of them are reversed.
 
     @staticmethod
     def alternatives(scene: Scene, args: Sequence[Any]) -> list[tuple[Any, ...]]:
-        family = next(names for names in FAMILIES if args[0] in names)
-        return [(quantifier, *args[1:]) for quantifier in family]
+        return [(quantifier, *args[1:]) for quantifier in family_of(args[0])]
 
     @staticmethod
     def open_question(scene: Scene, args: Sequence[Any]) -> OpenQuestion:
-        """How many objects the region has that decides: none exactly where all, none or only is true."""
-        decides = next(family["decides"] for names, family in FAMILIES.items() if args[0] in names)
+        """How many objects are in the region that decides. There are none exactly where all, none or only is true."""
+        decides = FAMILIES[family_of(args[0])]["decides"]
         x, y = args[1:]
         question = (
             f"How many of the {x} objects are {y} objects?",
@@ -256,15 +263,12 @@ time, as the paper's held-out pairs of one of them are reversed.
     @staticmethod
     def published_fields(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
         """`case` lists number, shape and colour of what is in the two regions that Table 1 counts."""
-        groups: dict[tuple[int, str, str], int] = {}
-        for o in objects:
-            region = region_of(o, args[1], args[2])
-            if region in table_1(pair[0]):
-                groups[region, o.shape, o.colour] = groups.get((region, o.shape, o.colour), 0) + 1
-        listed = [[number, shape, colour] for (_, shape, colour), number in sorted(groups.items())]
+        groups = Counter((region_of(o, args[1], args[2]), o.shape, o.colour) for o in objects)
+        regions = table_1(pair[0])
+        counts = [[n, shape, colour] for (region, shape, colour), n in sorted(groups.items()) if region in regions]
         name = f"{args[0]} of" if args[0] in ("some", "none") else args[0]
         query = {"rel": name, "attr1": args[1], "attr2": args[2]}
-        return {"case": [name, args[1], args[2], listed], "query_abstract": query}
+        return {"case": [name, args[1], args[2], counts], "query_abstract": query}
 
     # Scenes -------------------------------------------------------------------------------------------------------
 
@@ -287,25 +291,24 @@ time, as the paper's held-out pairs of one of them are reversed.
         names = [(s, c) for s in self.world.shapes for c in self.world.colours]
         self._held_out = (self._read_numbers(numbers), self._read_attributes(names))
         self._groups: list[list[int]] = []
+        # Pair -> whether its quantifier is vacant, its two numbers, its family's shared and deciding region.
         self._of_pair: dict[int, tuple[int, int, int, int, int]] = {}
         for side in SIDES:
-            described = [n for n in names if (n in self._held_out[1]) == (side == "out")]
+            names_of_side = [n for n in names if (n in self._held_out[1]) == (side == "out")]
             for vacant, other in FAMILIES:
-                self._add_family(side, vacant, other, numbers, described)
+                self._add_family(side, vacant, other, numbers, names_of_side)
         self.group_kinds = np.array(self._groups).reshape(-1, 2 if self.exchanged else 4)
         shapes, colours = (np.array(self.world.attributes(by)) for by in ("shape", "colour"))
-        named = [query.args[1:] for query in self.queries]
-        self._colour_first = np.array([first in colours for first, _ in named], bool)
-        self._colour = np.array([np.flatnonzero([c in words for c in colours])[0] for words in named], np.intp)
-        self._of_shape = np.zeros((len(named), len(self.world.kinds) + 1), bool)  # by query and kind
-        for row, words in zip(self._of_shape, named, strict=True):
+        nouns = [query.args[1:] for query in self.queries]
+        self._colour_first = np.array([first in colours for first, _ in nouns], bool)
+        self._colour = np.array([np.flatnonzero([c in words for c in colours])[0] for words in nouns], np.intp)
+        self._of_shape = np.zeros((len(nouns), len(self.world.kinds) + 1), bool)  # by query and kind
+        for row, words in zip(self._of_shape, nouns, strict=True):
             row[list(self.world.matching(next(s for s in shapes if s in words)))] = True
         self._pair_table = np.array([self._of_pair[i] for i in range(len(self.pairs))]).reshape(-1, 5)
 
-    def _add_family(
-        self, side: str, vacant: str, other: str, numbers: list[int], described: list[tuple[str, str]]
-    ) -> None:
-        """The templates of a quantifier and its complement on one side."""
+    def _add_family(self, side: str, vacant: str, other: str, numbers: list[int], names: list[tuple[str, str]]) -> None:
+        """Add the templates of a quantifier and its complement on one side. names: (shape, colour) of its queries."""
         roles, ids, pairs = FAMILIES[vacant, other], {}, {}
         for quantifier in (other, vacant):
             held_out = self._held_out_of(quantifier)
@@ -324,7 +327,7 @@ time, as the paper's held-out pairs of one of them are reversed.
             matchings = self._matchings(side, vacant, pairs[vacant], pairs[other])
         for quantifier, opposite, matching in ((vacant, other, matchings), (other, vacant, matchings.argsort(axis=1))):
             texts = []
-            for shape, colour in described:
+            for shape, colour in names:
                 orders = {"shape": [(shape, colour)], "colour": [(colour, shape)]}
                 for first, second in orders.get(self.config.query_by, [(shape, colour), (colour, shape)]):
                     texts.append(self.query_number(quantifier, first, second))
@@ -336,22 +339,22 @@ time, as the paper's held-out pairs of one of them are reversed.
         return [(b, a) if quantifier == "some" else (a, b) for a, b in self._held_out[0]]
 
     def _read_attributes(self, names: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        given = self.config.held_out.attributes
-        if given is None:
+        held_out = self.config.held_out.attributes
+        if held_out is None:
             return splits.held_out_attributes(self.world.shapes, self.world.colours)
-        for item in given:
+        for item in held_out:
             if tuple(item) not in names:
                 raise ValueError(f"held_out.attributes: {item} is not [shape, colour] of this world")
-        return [(s, c) for s, c in given]
+        return [(s, c) for s, c in held_out]
 
     def _read_numbers(self, numbers: list[int]) -> list[tuple[int, int]]:
-        given = self.config.held_out.numbers
-        if given is None:
+        held_out = self.config.held_out.numbers
+        if held_out is None:
             return [p for p in splits.held_out_numbers_of_quantifiers(numbers[-1]) if min(p) >= numbers[0]]
-        for item in given:
+        for item in held_out:
             if len(item) != 2 or any(n not in numbers for n in item):
                 raise ValueError(f"held_out.numbers: {item} is not two numbers from {numbers[0]} to {numbers[-1]}")
-        return [(a, b) for a, b in given]
+        return [(a, b) for a, b in held_out]
 
     def held_out(self) -> dict[str, Any]:
         pairs = [[q, str(a), str(b)] for family in FAMILIES for q in family for a, b in self._held_out_of(q)]
@@ -372,8 +375,8 @@ time, as the paper's held-out pairs of one of them are reversed.
         if self.exchanged:  # the shapes alone; the colour is that of kind number 1
             shape = first if first in self.world.shapes else second
             plain = self.world.matching(self.world.colours[0])
-            described = set(self.world.matching(shape))
-            return [self.kind_list(k for k in plain if (k in described) == of_shape) for of_shape in (True, False)]
+            of_shape = set(self.world.matching(shape))
+            return [self.kind_list(k for k in plain if (k in of_shape) == queried) for queried in (True, False)]
         return [self.kind_list(sorted(kinds)) for kinds in (x & y, x - y, y - x, rest)]
 
     def _matchings(
@@ -383,12 +386,12 @@ time, as the paper's held-out pairs of one of them are reversed.
 
         So the size of the shared region says as little about the truth as the held-out pairs allow.
         """
-        words = iter(streams.words(self.key(side, "matchings", vacant), 0, 1 << 15, 2 * len(vacant_pairs)))
-        found = []
+        words = streams.words(self.key(side, "matchings", vacant), 0, 1 << 15, 2 * len(vacant_pairs))
+        matchings = []
         for word in words:
             v_word, o_word = word[: len(vacant_pairs)], word[len(vacant_pairs) :]
             matching = np.full(len(vacant_pairs), -1)
-            left: list[int] = []
+            without_partner: list[int] = []
             rows: dict[int, list[int]] = {}
             for o in np.argsort(o_word):
                 rows.setdefault(other_pairs[o][0], []).append(int(o))
@@ -397,12 +400,12 @@ time, as the paper's held-out pairs of one of them are reversed.
                 if row:
                     matching[v] = row.pop()
                 else:
-                    left.append(int(v))
-            matching[left] = [o for row in rows.values() for o in row]
+                    without_partner.append(int(v))
+            matching[without_partner] = [o for row in rows.values() for o in row]
             if all(self._total_range(vacant_pairs[v], other_pairs[o]) for v, o in enumerate(matching)):
-                found.append(matching)
-                if len(found) == MATCHINGS:
-                    return np.array(found)
+                matchings.append(matching)
+                if len(matchings) == MATCHINGS:
+                    return np.array(matchings)
         raise ValueError(
             f"distractors={self.config.distractors}: too narrow a range to give {vacant} and its complement the same "
             "total number of objects; widen it by the highest of numbers, or set total=released"
@@ -419,26 +422,30 @@ time, as the paper's held-out pairs of one of them are reversed.
 
     def _vacant_and_other(self, draw: Draw) -> tuple[np.ndarray, np.ndarray]:
         """(N, 5) each: the rows of `_pair_table` of each couple's vacant quantifier, and of its complement."""
-        own, partner = self._pair_table[draw.pair], self._pair_table[draw.partner]
-        return np.where(own[:, :1] == 1, own, partner), np.where(own[:, :1] == 1, partner, own)
+        pair, partner = self._pair_table[draw.pair], self._pair_table[draw.partner]
+        is_vacant = pair[:, :1] == 1
+        return np.where(is_vacant, pair, partner), np.where(is_vacant, partner, pair)
 
     def _colour_counts(self, draw: Draw) -> np.ndarray:
-        """(N, 5): how many objects of the query's shape exchange colours with as many others, and how many objects keep
-        theirs: of the query's shape and colour, of its shape only, of its colour only, of neither."""
+        """(N, 5): numbers of objects in the true scene of a couple.
+
+        The first is how many objects of the query's shape exchange colours with as many others. The rest is how many
+        objects keep theirs: of the query's shape and colour, of its shape only, of its colour only, of neither.
+        """
         vacant, other = self._vacant_and_other(draw)
         _, shared, decides, shared_region, deciding_region = other.T
         low, high = self.config.distractors
         rest = choose_from((low, high - decides), draw.words[:, 1])  # in both scenes neither set holds these
-        kept = np.zeros((len(rest), 4), np.intp)
+        others = np.zeros((len(rest), 4), np.intp)
         rows = np.arange(len(rest))
-        kept[rows, shared_region] = shared
+        others[rows, shared_region] = shared
         # Where both sets share no object in the vacant scene (none), the exchange adds to its spare region.
         spare = np.where(deciding_region == 0, vacant[:, 2] - decides, vacant[:, 2])
-        kept[rows, 3 - shared_region - deciding_region] = spare
-        kept[:, 3] = rest
+        others[rows, 3 - shared_region - deciding_region] = spare
+        others[:, 3] = rest
         swap = self._colour_first[draw.query]  # region 1 is that of the first set
-        kept[swap] = kept[swap][:, [0, 2, 1, 3]]
-        return np.concatenate([decides[:, None], kept], axis=1)
+        others[swap] = others[swap][:, [0, 2, 1, 3]]
+        return np.concatenate([decides[:, None], others], axis=1)
 
     def exchange(
         self, draw: Draw, grid: np.ndarray, answer: np.ndarray, keys: np.ndarray, words: np.ndarray
@@ -447,31 +454,31 @@ time, as the paper's held-out pairs of one of them are reversed.
         number, both, _, colour_only, _ = self._colour_counts(draw).T[..., None]
         occupied, of_shape = grid > 0, np.take_along_axis(self._of_shape[draw.query], grid.astype(np.intp), axis=1)
         rank = np.where(of_shape, rank_among(occupied & of_shape, words), rank_among(occupied & ~of_shape, words))
-        changed = occupied & (rank < number)
-        keeps = occupied & ~changed & (rank < number + np.where(of_shape, both, colour_only))
+        changes = occupied & (rank < number)
+        keeps = occupied & ~changes & (rank < number + np.where(of_shape, both, colour_only))
         # In the scene in which no object is in the deciding region: all objects of the shape have the colour, or none.
         vacant = (self._pair_table[draw.pair, 0] == 1) == answer
         shape_has_colour = (vacant == (self._pair_table[draw.pair, 4] != 0))[:, None]
-        coloured = keeps | (changed & (of_shape == shape_has_colour))
+        coloured = keeps | (changes & (of_shape == shape_has_colour))
         colours = len(self.world.colours)
         random, shared = (streams.mix(words + np.uint64(i)) % np.uint64(colours - 1) for i in (1, 2))
-        offset = 1 + np.where(changed, np.take_along_axis(shared, rank, axis=1), random).astype(np.intp)
+        offset = 1 + np.where(changes, np.take_along_axis(shared, rank, axis=1), random).astype(np.intp)
         colour = (self._colour[draw.query][:, None] + np.where(coloured, 0, offset)) % colours
         scenes = np.where(occupied, grid + colour, 0).astype(grid.dtype)
-        return scenes, mentioned_later(keys, grid, changed, [keeps])
+        return scenes, mentioned_later(keys, grid, changes, [keeps])
 
     def group_counts(self, draw: Draw) -> np.ndarray:
         if self.exchanged:
             number, both, shape_only, colour_only, neither = self._colour_counts(draw).T
             return np.stack([number + both + shape_only, number + colour_only + neither], axis=1)
-        own, (vacant, other) = self._pair_table[draw.pair], self._vacant_and_other(draw)
-        is_vacant = own[:, 0] == 1
-        spare_of_other = vacant[:, 2] if self.config.third_region == "matched" else np.zeros(len(own), np.intp)
-        rows = np.arange(len(own))
-        counts = np.zeros((len(own), 4), np.intp)
-        counts[rows, own[:, 3]] = own[:, 1]
-        counts[rows, own[:, 4]] = np.where(is_vacant, 0, other[:, 2])
-        counts[rows, 3 - own[:, 3] - own[:, 4]] = np.where(is_vacant, vacant[:, 2], spare_of_other)
+        vacant, other = self._vacant_and_other(draw)
+        is_vacant, shared, _, shared_region, deciding_region = self._pair_table[draw.pair].T
+        rows, zeros = np.arange(len(shared)), np.zeros_like(shared)
+        spare_of_other = vacant[:, 2] if self.config.third_region == "matched" else zeros
+        counts = np.zeros((len(shared), 4), np.intp)
+        counts[rows, shared_region] = shared
+        counts[rows, deciding_region] = np.where(is_vacant, 0, other[:, 2])
+        counts[rows, 3 - shared_region - deciding_region] = np.where(is_vacant, vacant[:, 2], spare_of_other)
         low, high = self.config.distractors
         if self.config.total == "released":
             counts[:, 3] = choose_from((low, high), draw.words[:, 1] ^ streams.mix(draw.pair.astype(np.uint64)))
@@ -490,10 +497,7 @@ time, as the paper's held-out pairs of one of them are reversed.
         least = []
         for number in {*template.true_pairs.tolist(), *template.false_pairs.tolist()}:
             vacant, a, b, shared, decides = self._pair_table[number].tolist()
-            total = a + b + self.config.distractors[0]
             region = 3 - shared - decides if vacant else decides
             counts = {shared: a, region: b, 3: self.config.distractors[0]}
-            for q in (template.texts[0], template.texts[-1]):
-                kinds = math.prod(self.kinds_in_group(int(q), group) ** n for group, n in counts.items())
-                least.append(self.placements(self.world.cells, total) * kinds)
+            least += [self.fewest_scenes(int(query), counts) for query in (template.texts[0], template.texts[-1])]
         return min(least)

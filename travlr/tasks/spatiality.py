@@ -142,8 +142,8 @@ class SpatialityTask(Task):
     def open_question(scene: Scene, args: Sequence[Any]) -> OpenQuestion:
         first, second = noun(args[0]), noun(args[2])
         near, far = (relation for _, relation, _ in SpatialityTask.alternatives(scene, args))
-        holds = [r for r in (near, far) if SpatialityTask.truth(scene, (args[0], r, args[2]))[0]]
-        if not holds:
+        true = [r for r in (near, far) if SpatialityTask.truth(scene, (args[0], r, args[2]))[0]]
+        if not true:
             raise ValueError(f"the {first} is neither {near} nor {far} the {second}")
         wordings = {}
         for relation, opposite in ((near, far), (far, near)):
@@ -152,7 +152,7 @@ class SpatialityTask(Task):
             phrases += [form.format(word, second, first) for word in ANSWERS[opposite] for form in forward[1:]]
             wordings[ANSWERS[relation][0]] = tuple(phrases)
         text = f"Is the {first} {near} or {far} the {second}?".replace(" of or", " or")
-        return OpenQuestion(text, ANSWERS[holds[0]][0], wordings)
+        return OpenQuestion(text, ANSWERS[true[0]][0], wordings)
 
     @staticmethod
     def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
@@ -190,16 +190,17 @@ class SpatialityTask(Task):
         }
         unordered = list(itertools.combinations(sorted(attributes), 2))
         self._held_out_objects = splits.hold_out_share(unordered, self.config.held_out.objects, "spatiality")
-        if self.config.distractors[1] and any(not self.others(*both) for both in unordered):
+        if self.config.distractors[1] and any(not self.others(*names) for names in unordered):
             raise ValueError("world: no kind of object is left for a distractor; add colours or shapes")
-        sides = {"out": self._held_out_objects, "in": [b for b in unordered if b not in set(self._held_out_objects)]}
+        held_out = set(self._held_out_objects)
+        sides = {"out": self._held_out_objects, "in": [names for names in unordered if names not in held_out]}
         groups: list[list[int]] = []
         coordinates: dict[int, tuple[int, int, int]] = {}
         for side, relation in itertools.product(SIDES, RELATIONS):
             true, false = self._pairs(side, relation, coordinates)
             texts = []
-            for both in sides[side]:
-                for first, second in (both, both[::-1]):
+            for names in sides[side]:
+                for first, second in (names, names[::-1]):
                     texts.append(self.query_number(first, relation, second))
                     kinds = (world.matching(first), world.matching(second), self.others(first, second))
                     groups.append([self.kind_list(k) for k in kinds])
@@ -229,28 +230,30 @@ class SpatialityTask(Task):
 
     def _sides_of_axis(self, setting: str, length: int, name: Callable[[int], str]) -> dict[str, set[tuple[int, int]]]:
         """Ordered pairs of coordinates of each side."""
-        given = getattr(self.config.held_out, setting)
-        pairs = set(itertools.permutations(range(length), 2))
-        if given is None and self.config.held_out.pairs == "balanced":
+        named_pairs = getattr(self.config.held_out, setting)
+        if named_pairs is None and self.config.held_out.pairs == "balanced":
             train, held_out = map(splits.both_orders, splits.balanced_pairs(length))
             return {"in": train, "out": held_out}
-        if given is None:
-            axis = "horizontal" if setting == "columns" else "vertical"
-            held_out = splits.both_orders(splits.held_out_positions(length, axis))
-            return {"in": pairs - held_out, "out": held_out}
-        names = [name(i) for i in range(length)]
-        for p in given:
-            if len(p) != 2 or len(set(p)) < 2 or any(str(part) not in names for part in p):
-                raise ValueError(f"held_out.{setting}: {p} is not two different {setting} of {', '.join(names)}")
-        held_out = splits.both_orders([(names.index(str(a)), names.index(str(b))) for a, b in given])
-        return {"in": pairs - held_out, "out": held_out}
+        if named_pairs is None:
+            unordered = splits.held_out_positions(length, "horizontal" if setting == "columns" else "vertical")
+        else:
+            unordered = [self._coordinates_of(pair, setting, [name(i) for i in range(length)]) for pair in named_pairs]
+        held_out = splits.both_orders(unordered)
+        return {"in": set(itertools.permutations(range(length), 2)) - held_out, "out": held_out}
+
+    @staticmethod
+    def _coordinates_of(pair: Sequence[Any], setting: str, names: list[str]) -> tuple[int, int]:
+        """A pair of columns or rows, from their names. Raises `ValueError` for anything but two different ones."""
+        if len(pair) != 2 or len(set(pair)) < 2 or any(str(name) not in names for name in pair):
+            raise ValueError(f"held_out.{setting}: {pair} is not two different {setting} of {', '.join(names)}")
+        return names.index(str(pair[0])), names.index(str(pair[1]))
 
     def held_out(self) -> dict[str, Any]:
         pairs = []
         for axis, sides in self._positions.items():
             name = column_name if axis == "horizontal" else row_name
             pairs += [[axis, name(a), name(b)] for a, b in sorted(sides["out"])]
-        return {"pairs": pairs, "queries": [list(both) for both in self._held_out_objects]}
+        return {"pairs": pairs, "queries": [list(names) for names in self._held_out_objects]}
 
     def exchange(
         self, draw: Draw, grid: np.ndarray, answer: np.ndarray, keys: np.ndarray, words: np.ndarray
@@ -261,8 +264,8 @@ class SpatialityTask(Task):
         swapped, swapped_keys = grid.copy(), keys.copy()
         for array in (swapped, swapped_keys):
             array[rows, first], array[rows, second] = array[rows, second], array[rows, first]
-        own = answer[:, None]
-        return np.where(own, grid, swapped), np.where(own, keys, swapped_keys)
+        is_true = answer[:, None]
+        return np.where(is_true, grid, swapped), np.where(is_true, keys, swapped_keys)
 
     def group_counts(self, draw: Draw) -> np.ndarray:
         counts = np.ones((len(draw.query), self.group_kinds.shape[1]), np.intp)
@@ -288,21 +291,17 @@ class SpatialityTask(Task):
     def capacity(self, template: Template) -> int:
         relation = self.queries[template.texts[0]].args[1]
         across = self.world.rows if RELATIONS[relation][0] == "horizontal" else self.world.columns
-        lowest = self.config.distractors[0]
         if self.spread:
             numbers = [self.kinds_in_group(int(template.texts[0]), group) for group in range(self.anchors)]
             return across**self.anchors * math.prod(numbers)
-
-        def kinds(query: int) -> int:
-            return (
-                self.kinds_in_group(query, 0) * self.kinds_in_group(query, 1) * self.kinds_in_group(query, 2) ** lowest
-            )
-
-        return across**2 * min(map(kinds, template.texts)) * self.placements(self.world.cells - 2, lowest)
+        lowest = self.config.distractors[0]
+        kinds = [[self.kinds_in_group(int(query), group) for group in range(3)] for query in template.texts]
+        fewest = min(first * second * rest**lowest for first, second, rest in kinds)
+        return across**2 * fewest * self.placements(self.world.cells - 2, lowest)
 
 
 def _only_one(scene: Scene, attribute: str) -> Object:
-    found = objects_of(scene, attribute)
-    if len(found) != 1:
-        raise ValueError(f"the query names the {attribute}, but the scene has {len(found)}")
-    return found[0]
+    objects = objects_of(scene, attribute)
+    if len(objects) != 1:
+        raise ValueError(f"the query names the {attribute}, but the scene has {len(objects)}")
+    return objects[0]
