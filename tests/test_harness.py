@@ -6,6 +6,7 @@ import base64
 import csv
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from travlr.dataset import open_dataset
 from travlr.formats.base import suffix_of
 from travlr.generate import GenerateArguments, generate_dataset
 from travlr.harness import lmms, records
+from travlr.harness.exports import EXPORTS
 from travlr.questions import FORMS, make_question, score_reply, summary
 from travlr.questions.forms import Question
 from travlr.tasks import TASKS
@@ -385,3 +387,12 @@ def test_an_export_replaces_nothing_unless_told_to(data: Path, tmp_path: Path) -
     assert code == 1 and "is not empty" in text
     export(data, tmp_path, "format=vlmevalkit", "split=test_ind", "overwrite=true")
     assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("format", EXPORTS)
+def test_an_export_of_a_damaged_dataset_leaves_nothing(format: str, data: Path, tmp_path: Path) -> None:
+    damaged = shutil.copytree(data, tmp_path / "damaged")
+    next(damaged.glob("test_ood-*")).write_bytes(b"PAR1")
+    code, _, text = command("convert", str(damaged), str(tmp_path / "out"), f"format={format}")
+    assert code == 1 and len(text.splitlines()) == 1
+    assert not (tmp_path / "out").exists()

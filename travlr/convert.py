@@ -34,7 +34,8 @@ from travlr.scene import SPLITS
 from travlr.tasks import config_from_dict
 
 HELP = """\
-Write a dataset again in another format. SRC is not changed. Run the same command again to resume after a stop.
+Write a dataset again in another format. SRC is not changed. Run the same command again to resume after a stop;
+lmms_eval and vlmevalkit start again.
 
 settings
   format=         parquet, imagefolder, webdataset or original (the published layout); for other programs that ask

@@ -30,7 +30,7 @@ class Export:
     format: str = "lmms_eval"
     setting: list[str] = option(list(SETTINGS), "one or several of image, caption, image+caption")
     split: list[str] = option(["test_ind", "test_ood"], "one or several splits of SRC")
-    form: str | None = option(None, "the answer form, such as true_false (lmms_eval) and choice (vlmevalkit)")
+    form: str | None = option(None, "the answer form; null: true_false for lmms_eval, choice for vlmevalkit")
     prompt: str = option("direct", "direct, reason or describe")
     overwrite: bool = option(False, "write into a folder that is not empty")
 
@@ -54,12 +54,20 @@ def export_dataset(source: Path, folder: Path, export: Export) -> list[str]:
             raise ValueError(f"split={split}: {source} has {', '.join(dataset.splits)}")
     if folder.is_dir() and any(folder.iterdir()) and not export.overwrite:
         raise ValueError(f"{folder}: is not empty; name another folder, or give overwrite=true")
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    names = []
-    for name, lines in EXPORTS[export.format](dataset, export):
-        with replacing(folder / name) as path, open(path, "w", encoding="utf-8", newline="") as file:
-            file.writelines(lines)
-        names.append(name)
+    names: list[str] = []
+    try:
+        for name, lines in EXPORTS[export.format](dataset, export):
+            with replacing(folder / name) as path, open(path, "w", encoding="utf-8", newline="") as file:
+                file.writelines(lines)
+            names.append(name)
+    except BaseException:  # so that the same command can be given again
+        for name in names:
+            (folder / name).unlink(missing_ok=True)
+        if is_new:
+            folder.rmdir()
+        raise
     return names
 
 
