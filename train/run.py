@@ -50,7 +50,7 @@ def run(config: Run, log: Log = print) -> list[Row]:
     Raises `ValueError`, in one line that names the setting, for whatever makes the run impossible.
     """
     device = accelerator(config)
-    log = log if is_main_process() else _no_log
+    log = log if is_main_process() else lambda line: None
     runs = make_runs_folder(config)
     source = TrainingDataset(prepare_dataset(config, log) if is_main_process() else dataset_folder(config))
     if source.task != config.task:
@@ -64,10 +64,6 @@ def run(config: Run, log: Log = print) -> list[Row]:
         if is_finished(folder):  # by another process, in between
             return read_results(folder)
         return train_and_test(config, source, folder, device, log)
-
-
-def _no_log(line: str) -> None:
-    """The log of processes other than the main one."""
 
 
 def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: str, log: Log) -> list[Row]:

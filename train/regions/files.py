@@ -19,7 +19,7 @@ import binascii
 import contextlib
 import hashlib
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -177,11 +177,7 @@ class Hdf5File:
         return self._features[row, :count], self._boxes[row, :count]
 
 
-FORMATS: dict[str, type[TsvFile] | type[NpzFolder] | type[Hdf5File]] = {
-    ".tsv": TsvFile,
-    ".h5": Hdf5File,
-    ".hdf5": Hdf5File,
-}
+FORMATS: dict[str, Callable[[Path], FeatureFile]] = {".tsv": TsvFile, ".h5": Hdf5File, ".hdf5": Hdf5File}
 
 
 @contextlib.contextmanager

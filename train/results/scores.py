@@ -127,11 +127,7 @@ def binomial_p_value(right: int, examples: int) -> float:
 
 
 def by_group(
-    answers: np.ndarray,
-    logits: np.ndarray,
-    groups: Sequence[str],
-    clusters: np.ndarray | None = None,
-    seed: int = 0,
+    answers: np.ndarray, logits: np.ndarray, groups: Sequence[str], clusters: np.ndarray | None = None
 ) -> dict[str, Scores]:
     """Scores of each group of examples, such as those with the same first item of the pair; groups: N names."""
     answers, logits, names = np.asarray(answers), np.asarray(logits), np.asarray(groups)
@@ -139,7 +135,7 @@ def by_group(
     for name in np.unique(names):
         here = names == name
         within = None if clusters is None else np.asarray(clusters)[here]
-        scores[str(name)] = score(answers[here], logits[here], within, seed)
+        scores[str(name)] = score(answers[here], logits[here], within)
     return scores
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -267,16 +267,11 @@ def answer_of(request: Request, reply: Reply) -> AnswerRecord:
 def facts_of(dataset: Dataset, split: str, count: int) -> ExampleFacts:
     """The facts that scores need about the first `count` examples of a split."""
     table = dataset[split].columns("id", "answer", "pair", "objects").slice(0, count)
-    objects = [json.dumps(row, sort_keys=True) for row in _places(table["objects"].to_pylist())]
-    scenes = np.unique(objects, return_inverse=True)[1]
+    names = ("row", "column", "colour", "shape", "size")  # without marks of the query
+    keys = [json.dumps(sorted([o[n] for n in names] for o in scene)) for scene in table["objects"].to_pylist()]
+    scenes = np.unique(keys, return_inverse=True)[1]
     groups = [pair[0] for pair in table["pair"].to_pylist()]
     return ExampleFacts(table["id"].to_pylist(), table["answer"].to_numpy().astype(bool), groups, scenes)
-
-
-def _places(scenes: Sequence[Sequence[dict[str, Any]]]) -> Iterator[list[list[Any]]]:
-    """The objects of each scene in a fixed order, without marks of the query."""
-    for scene in scenes:
-        yield sorted([o["row"], o["column"], o["colour"], o["shape"], o["size"]] for o in scene)
 
 
 def result_rows(config: Evaluation, identity: dict[str, Any], dataset: Dataset, folder: Path) -> list[Row]:

@@ -186,11 +186,11 @@ class ChatModel:
     def _answer_tokens(self, question: Question, answers: Sequence[str]) -> list[list[int]]:
         key = tuple(answers)
         if key not in self._tokens:
-            spelled = {a: [a] for a in answers}
+            spellings = [[answer] for answer in answers]
             if question.form == "true_false":
-                spelled = {a: [w for w, means in SPELLINGS.items() if means == a] for a in answers}
-                spelled = {a: [*words, *(w.capitalize() for w in words)] for a, words in spelled.items()}
-            self._tokens[key] = [answer_tokens(self.tokenizer, words) for words in spelled.values()]
+                spellings = [[word for word, means in SPELLINGS.items() if means == answer] for answer in answers]
+                spellings = [[*words, *map(str.capitalize, words)] for words in spellings]
+            self._tokens[key] = [answer_tokens(self.tokenizer, words) for words in spellings]
             if not all(self._tokens[key]):
                 raise ValueError(
                     f"answers=likelihood: the tokenizer of model={self.name} has no single token for one of "

@@ -121,15 +121,13 @@ class Server:
         return False
 
     def _body(self, request: Request) -> dict[str, Any]:
-        config = self.config
+        config, likelihood = self.config, self.config.answers == "likelihood"
         body: dict[str, Any] = {"model": config.model, "messages": [_openai(m) for m in request.messages]}
-        values = {"max_tokens": config.most_tokens, "temperature": config.temperature}
-        if config.answers == "likelihood":
-            values["max_tokens"] = 1
+        values = {"max_tokens": 1 if likelihood else config.most_tokens, "temperature": config.temperature}
         body |= {self._names[name]: value for name, value in values.items() if self._names[name]}
         if config.temperature:
             body["seed"] = config.seed
-        if config.answers == "likelihood":
+        if likelihood:
             body |= {"logprobs": True, "top_logprobs": TOP}
         return body
 
