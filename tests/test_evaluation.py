@@ -404,6 +404,12 @@ def test_what_a_model_lacks_is_one_line(data: dict[str, Path], tmp_path: Path, m
     words = replace(config, model=str(tmp_path / "llava"), answers="likelihood")
     with pytest.raises(ValueError, match="no single token for one of true, false"):
         evaluate(replace(words, runs=str(tmp_path / "runs"), limit=2, audit=False), log=lambda _: None)
+    weights = tmp_path / "llava" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])  # as after a download that was interrupted
+    for file in (tmp_path / "llava").glob("*token*"):
+        file.unlink()
+    with pytest.raises(ValueError, match=r"model=.*llava: model.safetensors is damaged \(SafetensorError: [^\n]+\)$"):
+        ChatModel(replace(words, runs=str(tmp_path / "runs")))
     clip = tmp_path / "clip"
     clip.mkdir()
     (clip / "config.json").write_text('{"model_type": "clip"}')

@@ -31,9 +31,10 @@ def cached_arrays(
 ) -> Block:
     """Arrays by name, each with `rows` rows, from `folder`/`key`, or computed and saved there.
 
-    folder: None to compute them in memory. key: a file name, different for different content. make: called with the
-    number of the first missing row; gives blocks of consecutive rows, by name. A block is complete when all of it is on
-    disk. A process waits while another one computes the same arrays. label: of the progress bar.
+    folder: None to compute them in memory. key: a file name, different for different content. make: a function from the
+    number of the first missing row to blocks of consecutive rows, by name. label: of the progress bar.
+
+    A process waits while another one computes the same arrays.
     """
     if folder is None:
         arrays = {name: np.empty((rows, *shape), dtype) for name, (shape, dtype) in columns.items()}
@@ -45,7 +46,7 @@ def cached_arrays(
         start = _complete_rows(place, rows, columns)
         if start < rows:
             if not start:
-                (place / PROGRESS).unlink(missing_ok=True)  # it counts rows of files that are now overwritten
+                (place / PROGRESS).unlink(missing_ok=True)  # the files whose rows it counts are overwritten below
             arrays = {
                 name: np.lib.format.open_memmap(
                     place / f"{name}.npy", "r+" if start else "w+", np.dtype(dtype), (rows, *shape)
@@ -62,7 +63,7 @@ def _open(place: Path, name: str) -> np.ndarray:
 
 
 def _complete_rows(place: Path, rows: int, columns: Columns) -> int:
-    """Number of rows on disk; 0 where a file is missing, damaged or of another shape."""
+    """Number of rows on disk; 0 if a file is missing, damaged or of another shape."""
     try:
         complete = int((place / PROGRESS).read_text())
         arrays = {name: _open(place, name) for name in columns}
@@ -122,8 +123,8 @@ class CompressedStrings:
 def cached_strings(
     folder: Path | None, key: str, rows: int, make: Callable[[int], Iterator[bytes]], label: str
 ) -> CompressedStrings:
-    """`rows` byte strings, compressed on disk. folder: None for a temporary folder. make: called with the number of the
-    first missing string, gives the strings from there on. The other arguments are those of `cached_arrays`."""
+    """`rows` byte strings, compressed on disk. folder: None for a temporary folder. make: a function from the number of
+    the first missing string to the strings from there on. The other arguments are those of `cached_arrays`."""
     if folder is None:
         temporary = tempfile.TemporaryDirectory(prefix="travlr-")
         strings = cached_strings(Path(temporary.name), key, rows, make, label)

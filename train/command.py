@@ -40,7 +40,7 @@ examples
 
 def main(arguments: list[str]) -> int:
     options = {argument for argument in arguments if argument.startswith("-")}
-    given = [argument for argument in arguments if argument not in options]
+    assignments = [argument for argument in arguments if argument not in options]
     if {"-h", "--help"} & options:
         print(_help(), end="")
         return 0
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
     if {"-m", "--multirun"} & options:
         from train.sweep import expand, job_list, run_all
 
-        jobs = expand(given)
+        jobs = expand(assignments)
         if "--list" in options:
             print(job_list(jobs))
         else:
@@ -57,9 +57,9 @@ def main(arguments: list[str]) -> int:
         return 0
     if options:
         raise cli.UsageError("--list is for -m")
-    job = settings(given)
-    if several := _not_run(job, given):
-        print(several)
+    job = settings(assignments)
+    if hint := _grid_hint(job, assignments):
+        print(hint)
     rows = job.run()
     if not rows:  # not the main process
         return 0
@@ -69,14 +69,14 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _not_run(job: Job, given: Sequence[str]) -> str:
-    """A line if the experiment has more runs with these settings than the one that is trained without -m; else ""."""
+def _grid_hint(job: Job, assignments: Sequence[str]) -> str:
+    """A line if the grid of the experiment has more runs with these settings than this one; else ""."""
     from train.sweep import expand
 
     runs = 1
     if job.config.experiment:
         with contextlib.suppress(cli.UsageError):  # some settings are valid for a single run only
-            runs = len(expand(given))
+            runs = len(expand(assignments))
     return f"experiment={job.config.experiment}: this is one run; -m trains all {runs} of its grid" if runs > 1 else ""
 
 

@@ -6,7 +6,6 @@ experiments and scales change. A value that no run can have raises `ValueError` 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from dataclasses import dataclass, field, replace
@@ -21,11 +20,11 @@ from travlr.tasks import TASKS
 class Architecture:
     """What a model takes and offers. `train.models` has the classes.
 
-    sees: what a model is shown beside text: `regions`, `pixels` or `nothing`. takes_boxes: of one that sees regions,
-    whether their boxes are part of its input; else only their features can tell where they are (`regions.context`).
-    teacher: it has a momentum teacher, for `training.loss=distillation`. separate_vision: `Model.encode_vision` gives
-    the states of pictures alone, so that each picture is computed once for all texts. first_position: of a text.
-    settings: of `MODEL_SETTINGS`, those that it has. batch_size, learning_rate: the paper's (Table 5).
+    sees: the visual input, beside text: `regions`, `pixels` or `nothing`. takes_boxes: whether the boxes of regions are
+    part of the input; if not, only features can hold the places of regions (`regions.context`). teacher: whether the
+    model has a momentum teacher, for `training.loss=distillation`. separate_vision: whether `Model.encode_vision` gives
+    the states of pictures alone, so that each picture is encoded once for all texts. first_position: the position of
+    the first token. settings: the `MODEL_SETTINGS` of the model. batch_size, learning_rate: the paper's (Table 5).
     """
 
     sees: str
@@ -85,7 +84,7 @@ MAX_SEED = (1 << 43) - 1  # seeds of dropout are made from it, and torch takes n
 def architecture_of(model: str) -> Architecture:
     """The architecture of one of `ARCHITECTURES`, or of the class that `package.module:Class` names.
 
-    Raises `ValueError` where there is no such model, or where the class has no `architecture`.
+    Raises `ValueError` if there is no such model, or if the class has no `architecture`.
     """
     if model in ARCHITECTURES:
         return ARCHITECTURES[model]
@@ -93,10 +92,10 @@ def architecture_of(model: str) -> Architecture:
         raise ValueError(
             f"model={model}: choose one of {', '.join(ARCHITECTURES)}, or give your own as package.module:Class"
         )
-    found = getattr(import_name("model", model), "architecture", None)
-    if not isinstance(found, Architecture):
+    architecture = getattr(import_name("model", model), "architecture", None)
+    if not isinstance(architecture, Architecture):
         raise ValueError(f"model={model}: needs a class attribute `architecture`, an Architecture of train.config")
-    return found
+    return architecture
 
 
 def _at_least(name: str, value: float | None, lowest: float) -> None:
@@ -110,10 +109,9 @@ def _whole(name: str, value: int | None, lowest: int, highest: int = 1_000_000_0
 
 
 def _finite(group: str, settings: Any) -> None:
-    for one in dataclasses.fields(settings):
-        value = getattr(settings, one.name)
+    for name, value in vars(settings).items():
         if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{group}{one.name}={value}: must be a finite number")
+            raise ValueError(f"{group}{name}={value}: must be a finite number")
 
 
 def _fraction(name: str, value: float) -> None:
@@ -123,11 +121,11 @@ def _fraction(name: str, value: float) -> None:
 
 @dataclass(frozen=True)
 class RegionSettings:
-    """Where the regions of a picture come from, and how many there are.
+    """The source of the regions of a picture, and their number.
 
     `misses` and `jitter` imitate a detector. They depend on the seed and on the content of the picture, not on its
-    place in the data. `context=receptive_field` adds to a region's features its place on the picture and its
-    surroundings, as a detector's features have them (train/regions/receptive_field.py).
+    place in the data. `context=receptive_field` adds the place of a region and its surroundings to its features, as in
+    the features of a detector (train/regions/receptive_field.py).
 
     Raises `ValueError` for a value or a combination that no source has.
     """
@@ -178,7 +176,7 @@ class RegionSettings:
                 raise ValueError(f"regions.source={self.source}: {needs}")
 
     def for_model(self, takes_boxes: bool) -> RegionSettings:
-        """The settings with `context=auto` resolved for a model that takes boxes, or does not."""
+        """The settings with `context=auto` resolved. takes_boxes: whether the model takes boxes."""
         if self.context != "auto":
             return self
         return replace(self, context="none" if takes_boxes or self.source not in RENDERED else "receptive_field")
@@ -281,7 +279,7 @@ class ReaderSettings:
 
 @dataclass(frozen=True)
 class Run:
-    """One trained model: its model, data and settings, and where it runs."""
+    """The settings of one training run: model, data, training and device."""
 
     model: str = option(
         "uniter", f"{', '.join(ARCHITECTURES)}, or your own as package.module:Class (docs/adding-a-model.md)"
@@ -345,16 +343,16 @@ class Run:
         self._check_consistency(architecture)
 
     def _check_memory(self) -> None:
-        """Raises `ValueError` where the examples of a stream would not fit into memory."""
+        """Raises `ValueError` if the examples of a stream would not fit into memory."""
         training = self.training
         steps = (training.steps or 0) * training.stream
-        apart = min(training.check_every or steps, steps)
-        examples = apart * self.optimiser.accumulate * self.batch_size * (1 + training.consistency)
+        check_every = min(training.check_every or steps, steps)
+        examples = check_every * self.optimiser.accumulate * self.batch_size * (1 + training.consistency)
         if examples > MAX_STREAMED:
             raise ValueError(
                 f"optimiser.batch_size={self.batch_size}: {examples:,} examples would be streamed at once, for "
-                f"{apart:,} of training.steps={steps}; use smaller batches or a smaller training.check_every, for at "
-                f"most {MAX_STREAMED:,}"
+                f"{check_every:,} of training.steps={steps}; use smaller batches or a smaller training.check_every, "
+                f"for at most {MAX_STREAMED:,}"
             )
 
     def _check_model(self, architecture: Architecture) -> None:
@@ -371,16 +369,16 @@ class Run:
         for name in MODEL_SETTINGS:
             value = getattr(self, name)
             if value not in (None, False) and model in ARCHITECTURES and name not in architecture.settings:
-                having = " or ".join(f"model={one}" for one, other in ARCHITECTURES.items() if name in other.settings)
-                raise ValueError(f"{name}={str(value).lower()}: model={model} has none; leave it out, or give {having}")
-        if self.regions.source == "file" and sees == "regions":
-            streams = (("training.stream", "false", self.training.stream), ("reader.steps", "0", self.reader.steps))
-            for name, none, streamed in streams:
-                if streamed:
-                    raise ValueError(f"regions.source=file: has no features of new scenes; use {name}={none}")
+                others = [f"model={other}" for other in ARCHITECTURES if name in ARCHITECTURES[other].settings]
+                raise ValueError(
+                    f"{name}={str(value).lower()}: model={model} has none; leave it out, or give {' or '.join(others)}"
+                )
+        if self.regions.source == "file" and sees == "regions" and (self.training.stream or self.reader.steps):
+            change = "training.stream=false" if self.training.stream else "reader.steps=0"
+            raise ValueError(f"regions.source=file: has no features of new scenes; use {change}")
 
     def _check_consistency(self, architecture: Architecture) -> None:
-        """Raises `ValueError` where a run cannot learn from unlabelled pairs."""
+        """Raises `ValueError` if a run cannot learn from unlabelled pairs."""
         if not self.training.consistency:
             return
         if self.training.augment:
@@ -410,8 +408,8 @@ class Run:
 
     @property
     def sees_places(self) -> bool:
-        """Whether the model's input tells where the objects of a picture are. It does not if the model takes no boxes
-        and features are of the objects alone; the features of a detector or a file may tell it."""
+        """Whether the model's input holds the places of the objects. It does not if the model takes no boxes and the
+        features are those of the objects alone; the features of a detector or a file may hold places."""
         regions, architecture = self.model_regions, self.architecture
         if architecture.sees != "regions" or architecture.takes_boxes:
             return True

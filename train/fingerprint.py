@@ -1,4 +1,4 @@
-"""Fingerprints of runs: two runs with equal fingerprints have equal results, wherever their files lie."""
+"""Fingerprints of runs: two runs with equal fingerprints have equal results, in whatever folders their files are."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from render.image import CONTENT_VERSION
 from train.config import ARCHITECTURES, CHECKPOINT_FILES, RENDERED, Run
 from train.data.text import vocabulary
+from train.prepare import dataset_folder
 from train.results.store import read_config, run_name
 from travlr.config import Style
 from travlr.files import path_digest
@@ -19,15 +20,15 @@ from travlr.formats.manifest import read_manifest
 from travlr.plugins import import_name
 from travlr.tasks import config_from_dict
 
-# Where files lie, what a run computes on and what it reports: none of it changes a result.
+# Settings that change no result: paths, devices and what is reported.
 EXCLUDED = ("runs", "data", "audit", "experiment", "device", "devices", "strategy", "logger", "save_minutes")
 INPUT_VERSION = 1  # raise it when the code changes what a model is given: pixels, regions or token sequences
 RECOGNISER = Path(__file__).parent / "regions" / "recogniser.safetensors"
 
 
 def fingerprint(config: Run, caption_style: str = Style.caption, **resolved: Any) -> dict[str, Any]:
-    """All that the results of a run depend on: its settings, files by their digest, what the model is given, and what
-    was `resolved`. caption_style: of its dataset."""
+    """Everything that the results of a run depend on: its settings, with files by their digest, the inputs of the
+    model, and `resolved`. caption_style: of the dataset."""
     digests = with_digests(config)
     values = dataclasses.asdict(replace(digests, regions=digests.model_regions))
     values = {name: value for name, value in values.items() if name not in EXCLUDED}
@@ -35,7 +36,7 @@ def fingerprint(config: Run, caption_style: str = Style.caption, **resolved: Any
 
 
 def _inputs(config: Run, caption_style: str) -> dict[str, Any]:
-    """What a model is given, beside the settings: the vocabulary, the features of regions, our own model's code."""
+    """What the inputs of a model depend on beside the settings: vocabulary, region features, code of a user's model."""
     inputs: dict[str, Any] = {"version": INPUT_VERSION, "rendering": CONTENT_VERSION}
     if config.pretrained is None and config.tokenizer is None:
         words = vocabulary(config.task, caption_style)
@@ -54,10 +55,9 @@ def with_digests(config: Run) -> Run:
     regions = replace(
         config.regions, detector=path_digest(config.regions.detector), file=path_digest(config.regions.file)
     )
-    start = config.start and _run_of(config.start)
     return replace(
         config,
-        start=start,
+        start=config.start and _run_of(config.start),
         pretrained=_checkpoint(config.pretrained),
         tokenizer=path_digest(config.tokenizer),
         regions=regions,
@@ -69,16 +69,10 @@ def _checkpoint(name: str | None) -> str | None:
     file = Path(name).expanduser() if name else None
     if file is None or not file.is_file():
         return path_digest(name)
-    beside = [
-        f" {path_digest(str(other))} {other.name}"
-        for other in map(file.parent.joinpath, CHECKPOINT_FILES)
-        if other.is_file()
-    ]
-    return (
-        hashlib.sha256((str(path_digest(str(file))) + "".join(beside)).encode()).hexdigest()
-        if beside
-        else str(path_digest(str(file)))
-    )
+    digest = str(path_digest(str(file)))
+    others = filter(Path.is_file, map(file.parent.joinpath, CHECKPOINT_FILES))
+    beside = "".join(f" {path_digest(str(other))} {other.name}" for other in others)
+    return hashlib.sha256((digest + beside).encode()).hexdigest() if beside else digest
 
 
 def run_folder(config: Run) -> Path:
@@ -86,10 +80,6 @@ def run_folder(config: Run) -> Path:
     manifest = read_manifest(dataset_folder(config))
     style = (config_from_dict(manifest["config"]).style if manifest["config"] else Style()).caption
     return Path(config.runs) / run_name(fingerprint(config, style, dataset=manifest["content_digest"]))
-
-
-def dataset_folder(config: Run) -> Path:
-    return Path(config.data or f"data/{config.task}")
 
 
 def _run_of(folder: str) -> str:

@@ -1,4 +1,4 @@
-"""The dataset of a run: generated if it is missing, and checked."""
+"""The folder of runs, and the dataset of a run or an evaluation: generated if it is missing, and checked."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from travlr.files import path_digest
 from travlr.formats.manifest import FORMAT_VERSION, MANIFEST, has_manifest, read_manifest
 from travlr.tasks import TASKS
 
-PASSED = ".audited"  # in the folder of runs: an empty file for each audited dataset, named by its manifest's digest
+PASSED = ".audited"  # in the folder of runs: an empty file for each dataset that passed, named by its digest
 
 
 class DatasetSettings(Protocol):
-    """The settings that name a dataset, of a run or of an evaluation."""
+    """The settings of a run or an evaluation that are used here."""
 
     @property
     def data(self) -> str | None: ...
@@ -29,29 +29,42 @@ class DatasetSettings(Protocol):
     def audit(self) -> bool: ...
 
 
+def make_runs_folder(config: DatasetSettings) -> Path:
+    """The folder of runs. Raises `ValueError` if it cannot be made."""
+    try:
+        Path(config.runs).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"runs={config.runs}: cannot be made ({error.strerror}); name another folder") from None
+    return Path(config.runs)
+
+
+def dataset_folder(config: DatasetSettings) -> Path:
+    return Path(config.data or f"data/{config.task}")
+
+
 def prepare_dataset(config: DatasetSettings, log: Log) -> Path:
     """The folder of the dataset. data/TASK is generated if it is missing. Others are checked: their files against the
     manifest each time, and their audit (`travlr.audit`) once.
 
     Raises `ValueError` if a check fails.
     """
-    folder = Path(config.data or f"data/{config.task}")
+    folder = dataset_folder(config)
     if config.data is None and not has_manifest(folder):
         from travlr.generate import GenerateArguments, generate_dataset
 
         log(f"{folder}: generating the dataset")
         generate_dataset(TASKS[config.task].Config(), GenerateArguments(out=str(folder)), log)
-        _passed(config).touch()
+        _audit_mark(config).touch()
         return folder
     check_files(folder, config.task)
-    if config.audit and not _passed(config).exists():
+    if config.audit and not _audit_mark(config).exists():
         log(f"{folder}: auditing the dataset (once)")
         if failed := [check for check in audit(folder) if check.status == "FAIL"]:
             raise ValueError(
                 f"data={folder}: fails its audit ({failed[0].name}: {failed[0].detail}); generate it again with "
                 "python -m travlr.generate, or train on it anyway with audit=false"
             )
-        _passed(config).touch()
+        _audit_mark(config).touch()
     return folder
 
 
@@ -74,9 +87,10 @@ def check_files(folder: Path, task: str) -> None:
         raise ValueError(f"data={folder}: {problem}; generate it again with python -m travlr.generate")
 
 
-def _passed(config: DatasetSettings) -> Path:
+def _audit_mark(config: DatasetSettings) -> Path:
+    """The file in the folder of runs that says that the dataset passed its audit."""
     place = Path(config.runs) / PASSED
     place.mkdir(parents=True, exist_ok=True)
-    folder = Path(config.data or f"data/{config.task}")
+    folder = dataset_folder(config)
     digest = path_digest(str(folder / MANIFEST)) if has_manifest(folder) else read_manifest(folder)["content_digest"]
     return place / str(digest)[:16]

@@ -15,7 +15,7 @@ from train.data.examples import VisualSettings
 from train.data.pixels import PUBLISHED
 from train.data.sources import TrainingDataset
 from train.data.text import WordTokenizer, grammar_tokenizer
-from train.fingerprint import dataset_folder, fingerprint
+from train.fingerprint import fingerprint
 from train.learning.batches import RunData, fine_tuning, test_batches, unlabelled_pairs
 from train.learning.checkpoints import FOLDER, WEIGHTS, load_weights, save_weights
 from train.learning.devices import (
@@ -34,7 +34,7 @@ from train.learning.testing import test_matrix
 from train.models import make_model, shape_of
 from train.models.layers import Model, initial_std
 from train.models.loading import load_published, local_path, pixel_statistics, tokenizer_of, weight_files
-from train.prepare import prepare_dataset
+from train.prepare import dataset_folder, make_runs_folder, prepare_dataset
 from train.results.columns import TEST_SPLITS, Row, main_test_setting
 from train.results.provenance import provenance
 from train.results.store import finish_run, is_finished, read_config, read_results, result_row, start_run
@@ -47,16 +47,16 @@ def run(config: Run, log: Log = print) -> list[Row]:
     """Train and test; returns the results, one row for each test setting and split. A finished run is only read.
 
     With several processes (`devices`), only the main process returns rows.
-    Raises `ValueError`, in one line that names the setting, for whatever cannot be done.
+    Raises `ValueError`, in one line that names the setting, for whatever makes the run impossible.
     """
     device = accelerator(config)
-    log = log if is_main_process() else _no_log
-    check_runs_folder(config)
+    log = log if is_main_process() else lambda line: None
+    runs = make_runs_folder(config)
     source = TrainingDataset(prepare_dataset(config, log) if is_main_process() else dataset_folder(config))
     if source.task != config.task:
         raise ValueError(f"data={source.folder}: holds task={source.task}, not task={config.task}")
-    known = fingerprint(config, source.style.caption, dataset=source.digest)
-    folder = start_run(Path(config.runs), known, data=str(source.folder))
+    settings = fingerprint(config, source.style.caption, dataset=source.digest)
+    folder = start_run(runs, settings, data=str(source.folder))
     if is_finished(folder):
         log(f"{folder}: finished before; its results follow")
         return read_results(folder)
@@ -66,18 +66,6 @@ def run(config: Run, log: Log = print) -> list[Row]:
         return train_and_test(config, source, folder, device, log)
 
 
-def check_runs_folder(config: Run) -> None:
-    """Make the folder of runs. Raises `ValueError` where that cannot be done."""
-    try:
-        Path(config.runs).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"runs={config.runs}: cannot be made ({error.strerror}); name another folder") from None
-
-
-def _no_log(line: str) -> None:
-    """The log of processes other than the main one."""
-
-
 def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: str, log: Log) -> list[Row]:
     """Train a model, test it in every setting, and write its results into its folder."""
     keep_memory()
@@ -85,16 +73,16 @@ def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: s
     log(f"{folder}: {device}, {precision} ({reason})")
     data = load_data(config, source, folder.parent / ".features", device, log)
     learner, weights, examples = make_learner(config, data, log)
-    started = time.monotonic()
+    start = time.monotonic()
     with open_loggers(config, folder, read_config(folder)["config"], config.test_settings) as loggers:
         seconds_before = fit(learner, config, folder, device, precision, log, loggers)
         save_weights(learner, folder / WEIGHTS)
         if not is_main_process():
             return []
-        trained = time.monotonic()
+        end = time.monotonic()  # of training
         results = test_matrix(data, learner.model, device, precision)
         steps = learner.schedule.steps
-        about = {
+        columns = {  # of every row
             "experiment": config.experiment,
             "model": config.model,
             "size": config.size,
@@ -108,12 +96,12 @@ def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: s
             "steps": steps,
             "train_examples": examples,
             "unlabelled_examples": unlabelled_pairs(config, steps),
-            "train_seconds": round(seconds_before + trained - started, 1),
-            "evaluate_seconds": round(time.monotonic() - trained, 1),
+            "train_seconds": round(seconds_before + end - start, 1),
+            "evaluate_seconds": round(time.monotonic() - end, 1),
             "dataset": source.digest,
             **provenance(gpu_names(device)),
         }
-        rows = [result_row(about, *scores, **details) for scores, details in results.rows]
+        rows = [result_row(columns, *scores, **details) for scores, details in results.rows]
         finish_run(folder, rows, results.predictions, log)
         log_tests(loggers, rows, steps)
     shutil.rmtree(folder / FOLDER, ignore_errors=True)  # several times the size of the weights
@@ -121,9 +109,9 @@ def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: s
 
 
 def load_data(config: Run, source: TrainingDataset, cache: Path, device: str, log: Log) -> RunData:
-    """The data of a run with its tokenizer and what the model sees. cache: a folder for features of regions.
+    """The data of a run, with its tokenizer and the inputs of its model. cache: a folder for features of regions.
 
-    Raises `ValueError` where a file of features lacks a picture of the test splits, before any training.
+    Raises `ValueError`, before any training, if a file of features lacks a picture of the test splits.
     """
     if config.reader.steps and source.style.caption != Style.caption:
         raise ValueError(
@@ -142,10 +130,10 @@ def load_data(config: Run, source: TrainingDataset, cache: Path, device: str, lo
 
 
 def make_learner(config: Run, data: RunData, log: Log) -> tuple[Learner, str, int]:
-    """The model with its losses and schedule, where its weights come from, and how many examples it learns from."""
+    """The model with its losses and schedule, the origin of its weights, and the number of its training examples."""
     validation = data.examples("validation", config.training.validation)
     dimension = validation.regions.dimension if validation.regions is not None else 0
-    torch.manual_seed(config.seed)  # only now: making features draws random numbers, looking them up does not
+    torch.manual_seed(config.seed)  # here, because features draw random numbers if they are computed, not if cached
     model, weights = build(config, data.tokenizer, data.source.picture, dimension, log)
     schedule, examples = fine_tuning(data)
     learner = Learner(
@@ -174,24 +162,24 @@ def visual_settings(config: Run, cache: Path) -> VisualSettings:
 def reader_of(
     config: Run, source: TrainingDataset, tokenizer: WordTokenizer, visual: VisualSettings, device: str, log: Log
 ) -> Reader:
-    """The reader, which all runs with this task, model, size and seed share."""
-    folder, where = Path(config.runs) / ".readers", "cuda" if device == "gpu" else "cpu"
+    """The reader of a run. Runs with the same task, model, size and seed share it."""
+    folder, torch_device = Path(config.runs) / ".readers", "cuda" if device == "gpu" else "cpu"
     key = (config.model, config.size, config.reader.steps, config.seed)
-    return cached_reader(folder, source.generator, tokenizer, visual, *key, where, log)
+    return cached_reader(folder, source.generator, tokenizer, visual, *key, torch_device, log)
 
 
 def start_from(config: Run, learner: Learner, caption_style: str) -> str:
-    """Load the weights of a finished run and return its name. Raises `ValueError` if it is not finished or of another
-    model."""
+    """Load the weights of a finished run and return its name. Raises `ValueError` if the run is not finished or has
+    another model."""
     folder = Path(str(config.start))
-    saved, wanted = read_config(folder)["config"], fingerprint(config, caption_style)
+    first, own = read_config(folder)["config"], fingerprint(config, caption_style)
     for name in ("model", "size", "controlled", "pretrained", "tokenizer"):
-        if saved.get(name) != wanted[name]:
-            raise ValueError(f"start={folder}: has {name}={saved.get(name)}; give the same, not {wanted[name]}")
-    contexts = [settings["regions"].get("context", "none") for settings in (saved, wanted)]
+        if first.get(name) != own[name]:
+            raise ValueError(f"start={folder}: has {name}={first.get(name)}; give the same, not {own[name]}")
+    contexts = [settings["regions"].get("context", "none") for settings in (first, own)]
     if contexts[0] != contexts[1]:
         raise ValueError(f"start={folder}: has regions.context={contexts[0]}; give the same, not {contexts[1]}")
-    words = [settings.get("inputs", {}).get("vocabulary") for settings in (saved, wanted)]
+    words = [settings.get("inputs", {}).get("vocabulary") for settings in (first, own)]
     if words[0] != words[1]:
         raise ValueError(f"start={folder}: knows other words; give data of the same task and style.caption")
     if not is_finished(folder):

@@ -1,6 +1,6 @@
-"""Settings of the command line become runs; whatever goes wrong in a run becomes one line.
+"""From the settings of the command line to a run, and from a failure of the run to one line.
 
-Nothing slow is imported before the settings are read: many mistakes are answered at once.
+Nothing slow is imported before the settings are read, so that many mistakes are reported at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from travlr.files import Locked
 if TYPE_CHECKING:
     from train.results.columns import Row
 
-OF_YAML = ("grid", "recipe")  # names in conf/ that are no settings
+OF_YAML = ("grid", "recipe")  # names that only the files of conf/ may set
 RENAMED = {"training.naming": "training.auxiliary_targets"}
 FREE_TEXT = ("data", "pretrained", "tokenizer", "start", "runs", "regions.detector", "regions.file")
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,7 +33,7 @@ OURS = ("train", "travlr", "render", "splits")  # packages whose `ValueError` is
 
 @dataclass(frozen=True)
 class Arguments(Run):
-    """What the command line takes: the settings of a run, and a way to choose its start."""
+    """The settings of the command line: those of a run, and `start_setting`, which looks up `start`."""
 
     start_setting: str | None = option(
         None, "start from the finished run in `runs` that was trained in this setting and is otherwise alike"
@@ -42,17 +42,17 @@ class Arguments(Run):
 
 @dataclass(frozen=True)
 class Job:
-    """A run of the command line. start_setting: the run that it starts from is looked up when its turn comes."""
+    """A run of the command line. start_setting: if given, `config.start` is looked up when the run begins."""
 
     config: Run
     start_setting: str | None = None
 
     def run(self, log: Log = print) -> list[Row]:
-        """The results. Raises `ValueError`, in one line, for whatever goes wrong."""
+        """The results. Raises `ValueError`, in one line, for every failure."""
         return attempt(self.resolved(), log)
 
     def resolved(self) -> Run:
-        """The run, with the folder of the run that it starts from. Raises `ValueError` where there is none."""
+        """The run with its `start`. Raises `ValueError` if `start_setting` fits no finished run, or several."""
         if self.start_setting is None:
             return self.config
         return replace(self.config, start=str(matching_run(self.config, self.start_setting)))
@@ -72,7 +72,7 @@ def settings(arguments: Sequence[str], changes: Mapping[str, Any] | None = None)
     if isinstance(values["logger"], str | None):
         values["logger"] = [values["logger"]] if values["logger"] else []
     parsed = cli.typed(Arguments, values)
-    config = Run(**{one.name: getattr(parsed, one.name) for one in dataclasses.fields(Run)})
+    config = Run(**{field.name: getattr(parsed, field.name) for field in dataclasses.fields(Run)})
     if config.start:
         return Job(config)
     if parsed.start_setting not in (None, *SETTINGS):
@@ -83,7 +83,7 @@ def settings(arguments: Sequence[str], changes: Mapping[str, Any] | None = None)
 
 
 def check_names(arguments: Sequence[str]) -> None:
-    """Raises `cli.UsageError` for what only YAML files may set, and for a setting that is given twice."""
+    """Raises `cli.UsageError` for a name that only YAML files may set, and for a setting that is given twice."""
     groups = cli.groups_of("train")
     for argument in arguments:
         name, _ = cli.name_and_value(argument, groups)
@@ -94,23 +94,12 @@ def check_names(arguments: Sequence[str]) -> None:
     cli.refuse_repeated(arguments, groups)
 
 
-MATCHED = (
-    "model",
-    "task",
-    "seed",
-    "size",
-    "scale",
-    "controlled",
-    "boxes",
-    "visual_token_type",
-    "regions",
-    "pretrained",
-    "tokenizer",
-)
+MATCHED = ("model", "task", "seed", "size", "scale", "controlled", "boxes", "visual_token_type", "regions",
+           "pretrained", "tokenizer")  # fmt: skip
 
 
 def matching_run(config: Run, setting: str) -> Path:
-    """The finished run with another training setting and otherwise equal settings, trained on all examples.
+    """The finished run in `config.runs` that was trained in `setting`, on all examples, and is otherwise equal.
 
     Raises `ValueError` if there is none, with the command that trains it, or if there are several.
     """
@@ -118,25 +107,27 @@ def matching_run(config: Run, setting: str) -> Path:
     from train.results.store import canonical, is_finished, read_config
     from train.results.tables import differing_settings, flat_settings, settings_text
 
-    def key(saved: Mapping[str, Any]) -> str:
-        return canonical({name: saved.get(name) for name in MATCHED})
+    def key(settings: Mapping[str, Any]) -> str:
+        return canonical({name: settings.get(name) for name in MATCHED})
 
-    def matches(saved: Mapping[str, Any]) -> bool:
-        training = saved["training"]
+    def matches(other: Mapping[str, Any]) -> bool:
+        training = other["training"]
         whole = training["examples"] == 1 and not training["frozen"] and not training["shuffled"]
-        augmented = training.get("augment", False) == config.training.augment
-        fresh = saved["setting"] == setting and saved["start"] is None
-        return fresh and whole and augmented and key(saved) == key(wanted)
+        equally_augmented = training.get("augment", False) == config.training.augment
+        fresh = other["setting"] == setting and other["start"] is None
+        return fresh and whole and equally_augmented and key(other) == own_key
 
-    wanted = fingerprint(config)
+    own_key = key(fingerprint(config))
     folders = sorted(Path(config.runs).glob("*")) if Path(config.runs).is_dir() else []
     matching = [folder for folder in folders if is_finished(folder) and matches(read_config(folder)["config"])]
     if len(matching) == 1:
         return matching[0]
     if matching:
         differences = differing_settings([flat_settings(read_config(folder)["config"]) for folder in matching])
-        starts = [shlex.quote(f"start={folder}") for folder in matching]
-        names = " or ".join(f"{start} ({settings_text(one)})" for start, one in zip(starts, differences, strict=True))
+        names = " or ".join(
+            f"{shlex.quote(f'start={folder}')} ({settings_text(difference)})"
+            for folder, difference in zip(matching, differences, strict=True)
+        )
         raise ValueError(f"start_setting={setting}: several finished runs fit; choose {names}")
     raise ValueError(f"start_setting={setting}: no finished run fits; make it with {_command_for(config, setting)}")
 
@@ -155,7 +146,7 @@ def _command_for(config: Run, setting: str) -> str:
 
 
 def attempt(config: Run, log: Log) -> list[Row]:
-    """`train.run.run`, with every failure of a library turned into a `ValueError` of one line."""
+    """`train.run.run`, with a `ValueError` of one line for every failure of a library."""
     from train.run import run
 
     try:
@@ -171,7 +162,7 @@ def attempt(config: Run, log: Log) -> list[Row]:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether our own code raised an exception, not a library."""
+    """Whether an exception was raised by our own code, not by a library."""
     last = traceback.extract_tb(error.__traceback__)[-1].filename
     return Path(last).is_relative_to(ROOT) and Path(last).relative_to(ROOT).parts[0] in OURS
 

@@ -31,25 +31,25 @@ def expand(arguments: Sequence[str]) -> dict[str, Job]:
     groups = cli.groups_of("train")
     check_names(arguments)
     fixed: list[str] = []
-    given: dict[str, list[Any]] = {}
+    values: dict[str, list[Any]] = {}
     for argument in arguments:
         name, _ = cli.name_and_value(argument, groups)
         if name in FREE_TEXT:
             fixed.append(argument)
         else:
-            given[name] = cli.values_of(argument)
-    chosen = [[f"{name}={value}" for value in given.pop(name)] for name in groups if name in given]
-    requested: list[tuple[list[str], dict[str, Any]]] = []
-    for choices in itertools.product(*chosen):
+            values[name] = cli.values_of(argument)
+    group_choices = [[f"{name}={value}" for value in values.pop(name)] for name in groups if name in values]
+    runs: list[tuple[list[str], dict[str, Any]]] = []  # arguments, and changes of a line of the grid
+    for choices in itertools.product(*group_choices):
         grid = cli.compose("train", [*fixed, *choices], FREE_TEXT, defaults=asdict(Arguments())).get("grid") or [{}]
-        runs = itertools.islice(combinations(grid, given), MAX_RUNS + 1 - len(requested))
-        requested += [([*fixed, *choices], changes) for changes in runs]
-        if len(requested) > MAX_RUNS:
-            longest = max(given, key=lambda name: len(given[name]), default="experiment")
+        changes_of_runs = itertools.islice(combinations(grid, values), MAX_RUNS + 1 - len(runs))
+        runs += [([*fixed, *choices], changes) for changes in changes_of_runs]
+        if len(runs) > MAX_RUNS:
+            longest = max(values, key=lambda name: len(values[name]), default="experiment")
             raise cli.UsageError(f"-m: more than {MAX_RUNS:,} runs; give {longest} fewer values")
     jobs: dict[str, tuple[dict[str, Any], Job]] = {}
-    for chosen_arguments, changes in requested:
-        job = _checked(chosen_arguments, changes)
+    for run_arguments, changes in runs:
+        job = _checked(run_arguments, changes)
         jobs.setdefault(repr(job), (changes, job))
     if len(jobs) > 1 and (several := [job.config.devices for _, job in jobs.values() if job.config.devices > 1]):
         raise cli.UsageError(
@@ -61,18 +61,18 @@ def expand(arguments: Sequence[str]) -> dict[str, Job]:
     return _with_names(list(jobs.values()))
 
 
-def combinations(grid: Sequence[Mapping[str, Any]], given: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
+def combinations(grid: Sequence[Mapping[str, Any]], values: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
     """The settings of each run. A line of the grid has one run for each combination of its values.
 
-    given: values of the command line, which replace those of the grid. A value that some lines have selects these
-    lines; a value that no line has applies to all lines.
+    values: of the command line, which replace those of the grid. A value that some lines have selects these lines; a
+    value that no line has applies to all lines.
     """
     lines = [{name: value if isinstance(value, list) else [value] for name, value in line.items()} for line in grid]
-    in_grid = {name: [value for line in lines for value in line.get(name, [])] for name in given}
+    in_grid = {name: [value for line in lines for value in line.get(name, [])] for name in values}
     for line in lines:
         axes = dict(line)
-        for name, values in given.items():
-            axes[name] = [value for value in values if value in line.get(name, []) or value not in in_grid[name]]
+        for name in values:
+            axes[name] = [v for v in values[name] if v in line.get(name, []) or v not in in_grid[name]]
         for combination in itertools.product(*axes.values()):
             yield dict(zip(axes, combination, strict=True))
 
@@ -111,17 +111,17 @@ class SweepProgress:
     jobs: Mapping[str, Job]
     log: Log
     rows: list[Any] = field(default_factory=list)
-    done: set[str] = field(default_factory=set)
+    finished: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)  # of each run that this process trained
-    began: float = field(default_factory=time.monotonic)
+    start: float = field(default_factory=time.monotonic)
 
     def report(self) -> None:
-        """Log one line: runs that have ended, the time so far, and an estimate of the remaining time."""
-        ended = len(self.done) + len(self.failed)
+        """Log one line: the number of runs that ended, the time so far, and an estimate of the remaining time."""
+        ended = len(self.finished) + len(self.failed)
         line = f"{ended} of {len(self.jobs)} runs"
         line += f" ({len(self.failed)} failed)" if self.failed else ""
-        line += f", {_clock(time.monotonic() - self.began)}"
+        line += f", {_clock(time.monotonic() - self.start)}"
         if self.seconds and ended < len(self.jobs):
             line += f", about {_clock((len(self.jobs) - ended) * sum(self.seconds) / len(self.seconds))} left"
         self.log(line)
@@ -138,15 +138,15 @@ def run_all(jobs: Mapping[str, Job], log: Log = print) -> list[Any]:
     for name in jobs:
         if (rows := _results_of(jobs[name])) is not None:
             progress.rows += rows
-            progress.done.add(name)
-    if progress.done:
-        log(f"{len(progress.done)} of {len(jobs)} runs are finished already")
-    waiting = [name for name in jobs if name not in progress.done]
+            progress.finished.add(name)
+    if progress.finished:
+        log(f"{len(progress.finished)} of {len(jobs)} runs are finished already")
+    waiting = [name for name in jobs if name not in progress.finished]
     while waiting:
-        taken = [name for name in waiting if not _run_one(name, progress)]
-        if taken == waiting:
+        busy = [name for name in waiting if not _run_one(name, progress)]
+        if busy == waiting:
             time.sleep(POLL_SECONDS)
-        waiting = taken
+        waiting = busy
     if progress.rows:
         log(f"\n{grid_table(progress.rows)}")
     if progress.failed:
@@ -157,7 +157,7 @@ def run_all(jobs: Mapping[str, Job], log: Log = print) -> list[Any]:
 
 def _run_one(name: str, progress: SweepProgress) -> bool:
     """Train one run. Returns False if another process is training it."""
-    began = time.monotonic()
+    start = time.monotonic()
     progress.log(f"\n{name}")
     try:
         progress.rows += progress.jobs[name].run(progress.log)
@@ -171,8 +171,8 @@ def _run_one(name: str, progress: SweepProgress) -> bool:
         progress.failed[name] = message
         progress.log(f"failed: {message}")
     else:
-        progress.done.add(name)
-        progress.seconds.append(time.monotonic() - began)
+        progress.finished.add(name)
+        progress.seconds.append(time.monotonic() - start)
     _free_memory()
     progress.report()
     return True

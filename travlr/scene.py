@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import string
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -57,6 +58,21 @@ def field_types(kind: Any) -> dict[str, Any]:
     """The types of the fields of a dataclass."""
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def dataclass_from(kind: Any, values: Mapping[str, Any], skip_unknown: bool = False) -> Any:
+    """A dataclass from the values of its fields; for a field that is itself a dataclass, from a mapping of its values.
+
+    skip_unknown: leave out names that are not fields. Raises `TypeError` for such names otherwise.
+    """
+    types = field_types(kind)
+    arguments = {}
+    for name, value in values.items():
+        if dataclasses.is_dataclass(types.get(name)):
+            value = dataclass_from(types[name], value, skip_unknown)
+        if name in types or not skip_unknown:
+            arguments[name] = value
+    return kind(**arguments)
 
 
 def _is_of(value: Any, kind: Any) -> bool:

@@ -37,8 +37,9 @@ from torch import Tensor, nn
 from analysis.probe import model_options
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.scenes.pasting import picture_from
-from analysis.probe.scorers.base import WORD, ModelScorer, Tensors
+from analysis.probe.scorers.base import WORD, ModelScorer
 from analysis.probe.scorers.loading import load
+from train.data.inputs import Tensors
 from train.models.hub import quiet
 from travlr.browse import write
 from travlr.cli import Parser, UsageError

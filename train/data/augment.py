@@ -6,6 +6,7 @@ answers become wrong. `training.augment` is off by default and exists to measure
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -30,8 +31,8 @@ Operation = Callable[[pillow.Image, int], pillow.Image]  # second argument: dire
 def augment_batch(pictures: np.ndarray | Sequence[np.ndarray], side: int, random: np.random.Generator) -> np.ndarray:
     """B pictures (height, width, 3) uint8 of any size -> (B, side, side, 3), each with its own random generator."""
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        generators = random.spawn(len(pictures))
-        return np.stack(list(pool.map(lambda picture, own: augment_picture(picture, side, own), pictures, generators)))
+        sides, generators = itertools.repeat(side), random.spawn(len(pictures))
+        return np.stack(list(pool.map(augment_picture, pictures, sides, generators)))
 
 
 def augment_picture(picture: np.ndarray, side: int, random: np.random.Generator) -> np.ndarray:

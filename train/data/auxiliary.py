@@ -30,15 +30,15 @@ SINGULAR = {word: word for word in (*COLOURS, *SHAPES, *SIZES)} | {f"{shape}s": 
 
 @dataclass(frozen=True)
 class AuxiliaryTargets:
-    """Auxiliary targets of N examples. Targets are token ids, `IGNORED` where there is none.
+    """Auxiliary targets of N examples. Targets are token ids, `IGNORED` for no target.
 
     pairs: (N, 4): the word that would make the query true (relation, number, quantifier or comparison), the pair's two
-    values, and the word that the query has.
+    values, and the word of the query.
     values: (N, 2) float32, the two values as numbers, columns and rows counted from 1; NaN without a second value.
     end_offsets: (N, 2), distance of the last token of each of the query's two objects from the end of the text; 0
     without a second object.
     query_objects: (N, 2, 5), words of these objects.
-    objects: objects in the captions, of each text of `Examples`.
+    objects: the objects in the captions of the texts of `Examples`.
     """
 
     pairs: np.ndarray
@@ -48,7 +48,7 @@ class AuxiliaryTargets:
     objects: ObjectTargets
 
     def __call__(self, inputs: Inputs, rows: np.ndarray, texts: np.ndarray) -> Inputs:
-        """Add targets to a batch of examples `rows` (B,) that has the texts `texts` (B,)."""
+        """A batch with targets. rows: (B,), its examples. texts: (B,), its texts."""
         pairs, offsets = self.pairs[rows], self.end_offsets[rows]
         targets = np.full(inputs.tokens.shape, IGNORED)
         objects = self.objects.targets(texts, targets.shape[1])
@@ -67,14 +67,14 @@ class AuxiliaryTargets:
         )
 
     def shuffled(self, order: np.ndarray) -> AuxiliaryTargets:
-        """These targets with the truth of other examples, `order` (N,); targets that the text itself states stay."""
+        """These targets with the truth of the examples `order` (N,); targets that the text itself states stay."""
         pairs = np.concatenate([self.pairs[order, :3], self.pairs[:, 3:]], axis=1)
         return replace(self, pairs=pairs, values=self.values[order])
 
 
 @dataclass(frozen=True)
 class ObjectTargets:
-    """Objects listed in T texts; those of text t have the rows starts[t] to starts[t + 1].
+    """The objects in the captions of T texts. The objects of text t have the rows starts[t] to starts[t + 1].
 
     positions: (objects,), position of the object's last token in its text. names: (objects, 5), its words.
     """
@@ -96,7 +96,7 @@ class ObjectTargets:
 def auxiliary_targets(
     tokenizer: WordTokenizer, queries: Sequence[str], pairs: Sequence[Sequence[str]], captions: Sequence[str]
 ) -> AuxiliaryTargets:
-    """Targets of N examples. captions: of each text of `Examples`, "" where there is none."""
+    """Targets of N examples. captions: of each text of `Examples`, "" if there is none."""
     parsed = {query: parse_query(query) for query in set(queries)}
     tasks = [TASKS[parsed[query].task] for query in queries]
     pair_targets = {
@@ -177,7 +177,7 @@ def _query_object_targets(tokenizer: WordTokenizer, query: str) -> tuple[list[in
 
 
 def _name_targets(tokenizer: WordTokenizer, words: Sequence[str]) -> list[int]:
-    """Targets of an object's words, at most `NAME_TOKENS`: a caption that a reader wrote may hold more."""
+    """Targets of an object's words, at most `NAME_TOKENS`: a reader's caption may have more words."""
     tokens = [_first_token(tokenizer, word) for word in words[:NAME_TOKENS]]
     return tokens + [IGNORED] * (NAME_TOKENS - len(tokens))
 

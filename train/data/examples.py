@@ -30,7 +30,7 @@ class Examples:
     """N examples, ready for batches.
 
     texts: token sequences. Row i is example i with its caption, row N + i without. With a reader, row 2 N + i has the
-    caption that the reader wrote. captions: of each text, "" where there is none. answers: (N,) bool. groups: (N,),
+    caption that the reader wrote. captions: of each text, "" if there is none. answers: (N,) bool. groups: (N,),
     first item of each pair. objects: (N,), number of objects. grid: (N, cells), see `RawExamples`.
     """
 
@@ -50,11 +50,12 @@ class Examples:
             self.pixels = Pictures(raw.renderer, visual.side, visual.statistics)
         elif visual.sees == "pixels" and raw.encoded is not None:
             self.pixels = FilePictures(raw.ids, raw.encoded, visual.side, visual.statistics, visual.cache)
-        self.image_as_text = False  # the reader itself is given the pictures
+        self.image_as_text = False  # the reader itself takes the pictures
         if visual.reader is not None:
-            written, self.image_as_text = visual.reader(self), True
-            self.texts = self.texts.followed_by(tokenizer.join([tokenizer.ids(text) for text in written], queries))
-            self.captions += written
+            reader_captions, self.image_as_text = visual.reader(self), True
+            reader_tokens = [tokenizer.ids(caption) for caption in reader_captions]
+            self.texts = self.texts.followed_by(tokenizer.join(reader_tokens, queries))
+            self.captions += reader_captions
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -98,10 +99,10 @@ class Examples:
 
 @dataclass(frozen=True)
 class VisualSettings:
-    """How a model is shown pictures. sees: `regions`, `pixels` or `nothing`. side: of the pixels.
+    """The visual input of a model. sees: `regions`, `pixels` or `nothing`. side: width and height in pixels.
 
-    cache: folder for features and scaled pictures. reader: writes captions of the examples' pictures; the model is then
-    given these captions and the blank picture.
+    cache: folder for features and scaled pictures. reader: writes captions of the examples' pictures; the model then
+    takes these captions and the blank picture.
     """
 
     sees: str
@@ -116,7 +117,7 @@ class VisualSettings:
 class RawExamples:
     """N examples before tokenising. grid: (N, cells), see `PictureSet`.
 
-    renderer: draws the pictures; None for those of files. encoded: gives the N files, from the first at every call.
+    renderer: draws the pictures; None for pictures from files. encoded: the N files, from the first at every call.
     """
 
     ids: Sequence[str]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
+Tensors = dict[str, Tensor]  # a batch of a model of `transformers`, or its states; each (B, ...)
 IGNORED = -100  # the target of a position without a target, as in torch.nn.functional.cross_entropy
 PAIR_TOKENS, NAME_TOKENS = 4, 5  # largest number of target words of a pair, and of an object
 
@@ -31,7 +32,7 @@ class Inputs:
 
     targets: (B, L) int64, a value of the pair at the last token of each object that the query mentions.
     pair: (B, 4) int64, targets of the first token: the pair, and what the query states.
-    values: (B, 2) float, the pair's two values as numbers, also for the first token; NaN where there is no value.
+    values: (B, 2) float, the pair's two values as numbers, also for the first token; NaN for no value.
     objects: (B, L, 5) int64, the words of an object at the last token of each object in the text.
     sides: B unlabelled examples twice, as the training setting shows them and in the other modality
     (`train.learning.consistency`).

@@ -27,7 +27,7 @@ MAX_CACHED = 1 << 28  # bytes of scaled pictures in memory
 
 
 def scale_picture(picture: np.ndarray, side: int) -> np.ndarray:
-    """(height, width, 3) uint8 -> (side, side, 3): means of areas where `side` divides both, else bicubic."""
+    """(height, width, 3) uint8 -> (side, side, 3): means of areas if `side` divides both, else bicubic."""
     height, width = picture.shape[:2]
     if (height, width) == (side, side):
         return picture
@@ -46,9 +46,8 @@ def normalise_pixels(pictures: np.ndarray, statistics: Statistics = PUBLISHED) -
 class Pictures:
     """Pictures of scenes as `side` x `side` pixels: `Pictures(renderer, side)(grid)`.
 
-    The pixels are those of the whole picture, scaled. Where a scaled cell has a whole number of pixels, only the
-    sprites are scaled, once, unless they would take more than 256 MiB; otherwise the last 256 MiB of scaled pictures
-    stay in memory.
+    The pixels are those of the whole picture, scaled. If a scaled cell has a whole number of pixels, only the sprites
+    are scaled, once, unless they take more than 256 MiB; otherwise the last 256 MiB of scaled pictures stay in memory.
     """
 
     def __init__(self, renderer: Renderer, side: int, statistics: Statistics = PUBLISHED) -> None:
@@ -86,7 +85,7 @@ class Pictures:
         return self(np.zeros((count, self.renderer.world.cells), np.int64))
 
     def _scaled_sprites(self) -> Tensor | None:
-        """(sprites, 3, height, width), or None where a scaled pixel would belong to two cells, or to the margin."""
+        """(sprites, 3, height, width), or None if a scaled pixel would belong to two cells, or to the margin."""
         renderer, side = self.renderer, self.side
         if renderer.top or renderer.left or 4 * renderer.sprites.size * 3 > MAX_CACHED:
             return None
@@ -103,8 +102,8 @@ class Pictures:
         key = np.ascontiguousarray(cells, "<i4").tobytes()
         picture = self._recent.pop(key, None)
         if picture is None:
-            drawn = self.renderer.arrays(cells[None])[0] if cells.any() else np.full((1, 1, 3), 255, np.uint8)
-            picture = scale_picture(drawn, self.side)
+            full_size = self.renderer.arrays(cells[None])[0] if cells.any() else np.full((1, 1, 3), 255, np.uint8)
+            picture = scale_picture(full_size, self.side)
             if (len(self._recent) + 1) * picture.nbytes > MAX_CACHED and self._recent:
                 self._recent.popitem(last=False)
         self._recent[key] = picture
@@ -114,7 +113,7 @@ class Pictures:
 class FilePictures:
     """N pictures from files as `side` x `side` pixels: `FilePictures(ids, encoded, side)(rows)`.
 
-    Each is decoded and scaled once, then read from `cache` (a folder, or None for a temporary one). The cache holds
+    Each is decoded and scaled once, then read from `cache` (a folder, or None for a temporary one). The cache has
     uint8 pixels, before they are normalised.
     ids: (N,), names for error messages. encoded: gives the N files, from the first at every call. Raises `ValueError`
     for a file that is not a picture.

@@ -29,7 +29,7 @@ PER_EXAMPLE = ("grid", "order", "query", "pair", "answer")  # arrays of a `Batch
 class TrainingDataset:
     """A dataset on disk: its splits as `RawExamples`, and its generator if its manifest has the configuration.
 
-    Raises `ValueError` where a split is missing.
+    Raises `ValueError` if a split is missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,12 +50,12 @@ class TrainingDataset:
 
     @functools.cached_property
     def renderer(self) -> Renderer | None:
-        """Draws the pictures; None where nothing says how they were drawn."""
+        """Draws the pictures; None if the dataset has no configuration."""
         return renderer_of(self.config) if self.config else None
 
     @property
     def style(self) -> Style:
-        """Of pictures and captions; another program is taken to write captions in the default one."""
+        """The style of pictures and captions; the default one for a dataset of another program."""
         return self.config.style if self.config else Style()
 
     @property

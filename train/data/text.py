@@ -1,7 +1,7 @@
 """Text to token ids: `[CLS] caption [SEP] query [SEP]`. Each distinct word is tokenised once.
 
-The tokenizers of BERT and RoBERTa never look beyond the next white space, so the tokens of a text are those of its
-words, each with the white space before it (a test compares this with the tokenizers themselves).
+The tokenizers of BERT and RoBERTa split a text at white space first, so the tokens of a text are those of its words,
+each with the white space before it (a test compares this with the tokenizers themselves).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def tokenise(tokenizer: WordTokenizer, texts: Sequence[str]) -> list[list[int]]:
 def split_caption(caption: str) -> tuple[str, list[str]]:
     """The part of a caption before its objects, and the objects, such as `a red circle at A 1`.
 
-    Captions of other styles than `sentences` are all first part.
+    The whole caption and no objects for other styles than `sentences`.
     """
     preface, start, objects = caption.partition(LIST_START)
     objects = objects.removesuffix(".")

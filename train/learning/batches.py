@@ -20,7 +20,7 @@ from train.learning.reader import PAIRS
 from train.models import shape_of
 from train.results.columns import main_test_setting
 
-CANDIDATES = 8  # at the start of `training.shortest_first`, the best of so many examples (few objects) is used
+CANDIDATES = 8  # examples for each one that is used, at the start of `training.shortest_first`
 TOKENS = 16_384  # padded tokens of a batch in evaluation
 
 
@@ -35,7 +35,7 @@ class RunData:
 
     @property
     def training_visual(self) -> VisualSettings:
-        """`visual` in training: only settings that show an image without its caption use the reader."""
+        """`visual` in training: the reader is used only in settings that show an image without its caption."""
         return self.visual if self.run.setting in ("image", "mixed") else replace(self.visual, reader=None)
 
     def examples(self, split: str, limit: int | None = None) -> Examples:
@@ -43,12 +43,12 @@ class RunData:
 
     def checked(self, examples: Examples) -> Examples:
         """The examples. Raises `ValueError` if a text is longer than the model takes: nothing is truncated."""
-        longest, limit = examples.texts.lengths, shape_of(self.run.model, self.run.size).positions
-        limit -= self.run.architecture.first_position
-        if too_long := int((longest[: len(examples)] > limit).sum()):
+        lengths, positions = examples.texts.lengths, shape_of(self.run.model, self.run.size).positions
+        limit = positions - self.run.architecture.first_position
+        if too_long := int((lengths[: len(examples)] > limit).sum()):
             raise ValueError(
                 f"size={self.run.size}: {too_long} of {len(examples)} texts have more than the {limit} tokens that "
-                f"model={self.run.model} takes (the longest {longest.max()}); use data with fewer objects"
+                f"model={self.run.model} takes (the longest {lengths.max()}); use data with fewer objects"
             )
         return examples
 
@@ -63,7 +63,7 @@ def fine_tuning(data: RunData) -> tuple[Schedule, int]:
     config, training = data.run, data.run.training
     if training.stream:
         return _streamed(data)
-    examples = _chosen(data)
+    examples = _split_examples(data)
     size = min(config.batch_size, len(examples))  # the paper's few-shot batch of ALBEF is larger than its 200 examples
     batches, accumulate = len(examples) // size, config.optimiser.accumulate
     steps = training.steps or max(1, (training.epochs or 0) * batches // accumulate)
@@ -81,9 +81,10 @@ def unlabelled_pairs(config: Run, steps: int) -> int:
 
 
 def _streamed(data: RunData) -> tuple[Schedule, int]:
-    """As `fine_tuning`, with new examples that are not in the dataset, each used once. During
-    `training.shortest_first`, an epoch uses the examples with the fewest objects out of up to `CANDIDATES` times as
-    many.
+    """As `fine_tuning`, with new examples that are not in the dataset, each used once.
+
+    During `training.shortest_first`, an epoch generates up to `CANDIDATES` times as many examples as it needs, and uses
+    those with the fewest objects.
 
     Raises `ValueError` if the world has too few examples for all steps.
     """
@@ -93,33 +94,33 @@ def _streamed(data: RunData) -> tuple[Schedule, int]:
     labelled = 2 * math.ceil(per_epoch * config.optimiser.accumulate * config.batch_size / 2)
     rows, epochs = labelled * (1 + training.consistency), math.ceil(steps / per_epoch)
     start = maker.config.count.train + maker.config.count.train % 2  # even, so that couples stay together
-    there = max(0, maker.sampler.limits["train"] - start)
-    room = there // epochs // 2 * 2  # for each epoch
+    available = max(0, maker.sampler.limits["train"] - start)
+    room = available // epochs // 2 * 2  # for each epoch
     if room < rows:
         raise ValueError(
             f"training.steps={steps}: needs {epochs * rows:,} examples past the dataset's own, of which its world has "
-            f"only {there:,}; use fewer steps, or training.stream=false"
+            f"only {available:,}; use fewer steps, or training.stream=false"
         )
-    apart = min(rows * CANDIDATES, room)
+    most = min(rows * CANDIDATES, room)  # candidates of an epoch
 
     def batches(epoch: int) -> Iterator[Inputs]:
-        first = start + epoch * apart
-        through = epoch * per_epoch / (training.shortest_first * steps) if training.shortest_first else 1.0
-        made = min(apart, 2 * math.ceil(rows * CANDIDATES ** (1 - min(1.0, through)) / 2))
-        raw = stream_examples(maker, first, first + made, keep=rows)
+        first = start + epoch * most
+        progress = epoch * per_epoch / (training.shortest_first * steps) if training.shortest_first else 1.0
+        candidates = min(most, 2 * math.ceil(rows * CANDIDATES ** (1 - min(1.0, progress)) / 2))
+        raw = stream_examples(maker, first, first + candidates, keep=rows)
         if not training.consistency:
-            return _batches(data, _read(data, raw, epoch), config.batch_size, epoch)
+            return _batches(data, _epoch_examples(data, raw, epoch), config.batch_size, epoch)
         couple = np.arange(rows) // 2
-        seen, unlabelled = (raw.take(np.flatnonzero(couple % 2 == half)) for half in range(2))
-        batches = _batches(data, _read(data, seen, epoch), config.batch_size, epoch)
-        others = data.checked(Examples(unlabelled, data.tokenizer, data.visual))
-        return _with_sides(data, batches, others, epoch)
+        labelled_raw, unlabelled_raw = (raw.take(np.flatnonzero(couple % 2 == half)) for half in range(2))
+        batches = _batches(data, _epoch_examples(data, labelled_raw, epoch), config.batch_size, epoch)
+        unlabelled = data.checked(Examples(unlabelled_raw, data.tokenizer, data.visual))
+        return _with_sides(data, batches, unlabelled, epoch)
 
     accumulate = config.optimiser.accumulate
     return Schedule(batches, per_epoch * accumulate, steps, per_epoch), steps * accumulate * config.batch_size
 
 
-def _read(data: RunData, raw: RawExamples, epoch: int) -> Examples:
+def _epoch_examples(data: RunData, raw: RawExamples, epoch: int) -> Examples:
     """Streamed examples, ready for training."""
     examples = data.checked(Examples(raw, data.tokenizer, data.training_visual))
     if data.run.training.shuffled:
@@ -128,15 +129,15 @@ def _read(data: RunData, raw: RawExamples, epoch: int) -> Examples:
 
 
 def _with_sides(data: RunData, batches: Iterator[Inputs], unlabelled: Examples, epoch: int) -> Iterator[Inputs]:
-    """The batches, each with as many unlabelled examples beside it."""
+    """The batches, each with an equal number of unlabelled examples in `sides`."""
     order = random_of(data.run.seed, 6, epoch).permutation(len(unlabelled))
     for number, batch in enumerate(batches):
         rows = order[number * len(batch) : (number + 1) * len(batch)]
         yield replace(batch, sides=paired_inputs(unlabelled, rows, data.run.setting))
 
 
-def _chosen(data: RunData) -> Examples:
-    """The train split, or the part of it that `training.examples` says."""
+def _split_examples(data: RunData) -> Examples:
+    """The examples of the train split, or a random part of them (`training.examples`)."""
     training, seed = data.run.training, data.run.seed
     raw = data.source.raw("train")
     total = len(raw.ids)
@@ -157,7 +158,7 @@ def _shuffle(examples: Examples, random: np.random.Generator) -> None:
 
 
 def _batches(data: RunData, examples: Examples, size: int, epoch: int) -> Iterator[Inputs]:
-    """All examples in batches of `size`; with `training.auxiliary_targets`, with these."""
+    """All examples in batches of `size`, with auxiliary targets if the settings say so."""
     config, setting = data.run, data.run.setting
     random = random_of(config.seed, 1, epoch)
     changes = random_of(config.seed, 7, epoch) if config.training.augment else None
@@ -181,6 +182,6 @@ def test_rows(examples: Examples, setting: str) -> Iterator[np.ndarray]:
 
 
 def _lengths(examples: Examples, setting: str) -> np.ndarray:
-    """Tokens of N examples in a setting; those of `mixed` as if nothing were dropped."""
+    """Number of tokens of each of N examples in a setting; in `mixed`, with both modalities."""
     image, caption = (np.full(len(examples), is_shown) for is_shown in MODALITIES[main_test_setting(setting)])
     return examples.texts.lengths[examples.text_rows(np.arange(len(examples)), image, caption)]

@@ -23,7 +23,7 @@ WEIGHTS = "model.safetensors"  # in the folder of a finished run
 
 
 def save_weights(learner: Learner, path: Path) -> None:
-    """Write the model and its heads as safetensors. Every process of the run waits until the file is there."""
+    """Write the model and its heads as safetensors. Every process of the run waits until the file is complete."""
     if is_main_process():
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in learner.state_dict().items()}
         with replacing(path) as temporary:
@@ -51,7 +51,7 @@ class Checkpoints(Callback):
         self.folder, self.minutes, self.check_every = folder, minutes, check_every
         self.keep_best = keep_best
         self.best: float | None = None
-        self.saved = time.monotonic()
+        self.save_time = time.monotonic()
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best}
@@ -63,7 +63,7 @@ class Checkpoints(Callback):
         accumulating = (number + 1) % trainer.accumulate_grad_batches != 0
         if accumulating or trainer.global_step % self.check_every == 0:  # the validation that follows saves
             return
-        if trainer.strategy.broadcast(time.monotonic() - self.saved >= 60 * self.minutes):
+        if trainer.strategy.broadcast(time.monotonic() - self.save_time >= 60 * self.minutes):
             self._save(trainer)
 
     def on_validation_end(self, trainer: L.Trainer, learner: L.LightningModule) -> None:
@@ -77,7 +77,7 @@ class Checkpoints(Callback):
 
     def _save(self, trainer: L.Trainer) -> None:
         trainer.save_checkpoint(self.folder / LAST)
-        self.saved = time.monotonic()
+        self.save_time = time.monotonic()
 
 
 class CheckpointFiles(TorchCheckpointIO):
@@ -97,15 +97,15 @@ class CheckpointFiles(TorchCheckpointIO):
 
     def load_checkpoint(self, path: str | Path, *_: Any, **__: Any) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-            fits = _shapes(found["state_dict"]) == _shapes(self.learner.state_dict()) and "random" in found
+            checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+            fits = _shapes(checkpoint["state_dict"]) == _shapes(self.learner.state_dict()) and "random" in checkpoint
         except OSError:
             raise
         except Exception:  # the type depends on where the file is damaged
             raise ValueError(f"{path}: damaged; delete this file, and the run starts again") from None
         if not fits:
             raise ValueError(f"{path}: of another version of TraVLR; delete this file, and the run starts again")
-        return found
+        return checkpoint
 
 
 def _shapes(weights: dict[str, torch.Tensor]) -> dict[str, torch.Size]:

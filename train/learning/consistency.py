@@ -31,8 +31,8 @@ def paired_inputs(examples: Examples, rows: np.ndarray, setting: str) -> tuple[I
     for side in (setting, OTHER[setting]):
         image, caption = visible_modalities(side, rows, None)
         inputs = examples.inputs(rows, image, caption)
-        known = examples.auxiliary(inputs, rows, examples.text_rows(rows, image, caption))
-        assert known.targets is not None
-        places = torch.where(known.targets == IGNORED, IGNORED, 0)
-        sides.append(replace(inputs, answer=None, targets=places, objects=known.objects))
+        labelled = examples.auxiliary(inputs, rows, examples.text_rows(rows, image, caption))
+        assert labelled.targets is not None
+        places = torch.where(labelled.targets == IGNORED, IGNORED, 0)
+        sides.append(replace(inputs, answer=None, targets=places, objects=labelled.objects))
     return sides[0], sides[1]

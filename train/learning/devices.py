@@ -17,7 +17,7 @@ from train.config import PRECISIONS, Run
 from travlr.files import locked
 
 TRIAL = (1024, 768, 1024)  # rows, inner and columns of the matrix products that are timed
-WARMUP, TIMED = 3, 10  # products before timing starts (they start threads and kernels), and the fewest that are timed
+WARMUP, TIMED = 3, 10  # products before timing (they start threads and kernels), and at least so many that are timed
 FASTER = 1.5  # precision=auto chooses bf16 if it is at least this much faster
 
 
@@ -57,7 +57,7 @@ def matmul_rate(precision: torch.dtype, device: str = "cpu", seconds: float = 0.
     first = torch.randn(rows, inner, dtype=precision, device=device)
     second = torch.randn(columns, inner, dtype=precision, device=device)
 
-    def took() -> float:
+    def product_seconds() -> float:
         start = time.perf_counter()
         torch.nn.functional.linear(first, second)
         if device == "cuda":
@@ -65,37 +65,37 @@ def matmul_rate(precision: torch.dtype, device: str = "cpu", seconds: float = 0.
         return time.perf_counter() - start
 
     for _ in range(WARMUP):
-        took()
+        product_seconds()
     times: list[float] = []
     while len(times) < TIMED or sum(times) < seconds:
-        times.append(took())
+        times.append(product_seconds())
     return 2 * rows * inner * columns / min(times) / 1e9
 
 
 def chosen_precision(setting: str, device: str, file: Path | None = None) -> tuple[str, str]:
     """`float32` or `bf16`, and the reason. `auto` chooses bf16 if a short trial is 1.5 times faster in it.
 
-    device: cpu or cuda. file: where a choice is saved, and read again by later calls and other processes.
+    device: cpu or cuda. file: where the choice is saved; later calls and other processes read it.
     """
     if setting != "auto":
         return setting, "as set"
-    if file and file.is_file() and (before := file.read_text()) in PRECISIONS:
-        return before, f"as before, see {file}"
+    if file and file.is_file() and (earlier := file.read_text()) in PRECISIONS:
+        return earlier, f"chosen by an earlier trial and saved in {file}"
     full, half = (matmul_rate(kind, device) for kind in (torch.float32, torch.bfloat16))
-    chosen = "bf16" if half >= FASTER * full else "float32"
+    precision = "bf16" if half >= FASTER * full else "float32"
     if file:
-        file.write_text(chosen)
-    return chosen, f"matrix products reach {full:,.0f} GFLOP/s in float32, {half:,.0f} in bf16"
+        file.write_text(precision)
+    return precision, f"matrix products reach {full:,.0f} GFLOP/s in float32, {half:,.0f} in bf16"
 
 
 def keep_memory() -> None:
     """Make glibc keep freed memory, instead of asking the system for zeroed pages in every step. A step on long texts
     takes a third less time. Does nothing without glibc. Call `release_memory` now and then.
 
-    Also limit the kernels that are kept for products in bf16, one for each size: of texts of many lengths, the defaults
-    of 1,024 come to hold over 1 GB.
+    Also limit the number of cached kernels for products in bf16, one for each size. With texts of many lengths, the
+    1,024 kernels of the default take over 1 GB.
     """
-    for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):  # of oneDNN, and of its wrapper in torch
+    for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):  # oneDNN's, torch's
         os.environ.setdefault(variable, "64")
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
@@ -104,7 +104,7 @@ def keep_memory() -> None:
 
 
 def release_memory() -> None:
-    """Give the system the memory back that is free. Batches of many lengths leave gaps in the memory that
-    `keep_memory` keeps, which would grow to several times what a step needs. Does nothing without glibc."""
+    """Return free memory to the system. Batches of many lengths leave gaps in the memory that `keep_memory` keeps; the
+    gaps would grow to several times the memory of a step. Does nothing without glibc."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

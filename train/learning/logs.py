@@ -40,7 +40,7 @@ class TensorBoard(TensorBoardLogger):
             self.experiment._get_file_writer().add_summary(summary)
 
     def resume(self, step: int) -> None:
-        """Drop all points after a step: a resumed run logs again what it had logged after its last checkpoint."""
+        """Drop all points after a step: a resumed run logs the points after its last checkpoint again."""
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
         begin = Event(step=step + 1, session_log=SessionLog(status=SessionLog.START))
@@ -61,7 +61,7 @@ class Wandb(WandbLogger):
     """A W&B run with the name of `folder`, offline unless the environment variable WANDB_MODE says otherwise.
 
     Its steps are those of the optimiser. A resumed run continues the same W&B run. Online, W&B ignores steps that it
-    has already; offline, each start writes a folder of its own, and two of them may hold the same steps.
+    has already; offline, each start writes another folder, and two folders may contain the same steps.
 
     Raises `ValueError` for a WANDB_MODE that does not exist.
     """
@@ -71,7 +71,7 @@ class Wandb(WandbLogger):
         if mode not in MODES:
             raise ValueError(f"WANDB_MODE={mode}: choose one of {', '.join(MODES)}")
         if mode != "online":
-            os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # it would report to its makers over the network
+            os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # else W&B sends error reports over the network
         import wandb
 
         wandb_run = wandb.init(
@@ -81,7 +81,7 @@ class Wandb(WandbLogger):
             dir=folder,
             config=dict(config),
             resume="allow",
-            reinit="create_new",  # a W&B run that the calling program has open is left alone
+            reinit="create_new",  # does not end a W&B run of the calling program
             mode=mode,  # type: ignore[arg-type]
             settings=wandb.Settings(silent=True, console="off"),
         )
@@ -109,7 +109,7 @@ def open_loggers(
 ) -> Iterator[list[Logger]]:
     """Open the loggers of a run, and close them when it ends or fails. Only the main process has any.
 
-    config: what is logged as hyperparameters. tests: the run's test settings.
+    config: the hyperparameters to log. tests: the run's test settings.
     """
     loggers: list[Logger] = []
     failed = True

@@ -24,7 +24,7 @@ from travlr.cli import Log
 MULTI_DEVICE = "ddp_find_unused_parameters_true"  # a batch without auxiliary targets leaves heads unused
 LOSSES = ("answer_loss", "pair_loss", "value_loss", "word_loss", "object_loss", "consistency_loss")
 LOG_EVERY = 10  # steps between points of the loss curve
-RELEASE_EVERY = 25  # steps
+RELEASE_EVERY = 25  # steps between releases of free memory
 
 
 def fit(
@@ -80,23 +80,23 @@ def fit(
     curve.write()
     if best:
         load_weights(learner, place / BEST)
-    return curve.before
+    return curve.seconds_before
 
 
 class CurveWriter(Callback):
-    """Writes curve.csv: losses and validation scores by step. Its points and the training time are part of the
-    checkpoint, so a resumed run has the whole curve."""
+    """Writes curve.csv: losses and validation scores by step. A checkpoint contains its points and the training time,
+    so a resumed run has the whole curve."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.points: list[dict[str, float | None]] = []
-        self.before, self.began = 0.0, time.monotonic()
+        self.seconds_before, self.start = 0.0, time.monotonic()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"points": self.points, "seconds": self.before + time.monotonic() - self.began}
+        return {"points": self.points, "seconds": self.seconds_before + time.monotonic() - self.start}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.points, self.before = state["points"], state.get("seconds", 0.0)
+        self.points, self.seconds_before = state["points"], state.get("seconds", 0.0)
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         if trainer.global_step % LOG_EVERY == 0:
@@ -114,7 +114,7 @@ class CurveWriter(Callback):
 
 
 class MemoryRelease(Callback):
-    """Gives free memory back every so many steps, see `train.learning.devices.release_memory`."""
+    """Calls `train.learning.devices.release_memory` every `RELEASE_EVERY` steps."""
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         if trainer.global_step % RELEASE_EVERY == 0:
@@ -137,7 +137,7 @@ class PlainProgress(Callback):
 
 
 def silence_warnings() -> None:
-    """Hide Lightning's advice about choices that we made on purpose."""
+    """Hide Lightning's advice against choices that are deliberate here."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     logging.getLogger("lightning.fabric").setLevel(logging.ERROR)
     for message in (

@@ -34,7 +34,7 @@ class Schedule(NamedTuple):
 
 @dataclass(frozen=True)
 class Loader:
-    """An iterable that makes its batches again in each iteration."""
+    """An iterable that makes its batches anew in each iteration."""
 
     make: Callable[[], Iterable[Inputs]]
 
@@ -73,7 +73,7 @@ class WordHead(nn.Module):
 
 
 class Learner(L.LightningModule):
-    """A model with its losses: of the answer, of the auxiliary targets and of consistency, as far as a batch has them.
+    """A model with its losses: for the answer, the auxiliary targets and consistency, whichever a batch has.
 
     The batches are those of epoch 0, 1, … in order. Dropout is seeded with (seed, epoch) at the start of each epoch,
     and a checkpoint holds the state of the generator. So a resumed run ends with the same weights as an uninterrupted
@@ -96,27 +96,32 @@ class Learner(L.LightningModule):
         self.values, self.value = (nn.Linear(model.embeddings.embedding_dim, count) for count in (2, 1))
         self.settings, self.rate, self.steps, self.seed = optimiser, rate, schedule.steps, seed
         self.schedule, self.validation, self.loss_name = schedule, validation, loss
-        self._seen: list[tuple[Tensor, Tensor]] = []
+        self._validation_outputs: list[tuple[Tensor, Tensor]] = []
         self._random: dict[str, Tensor] | None = None  # from a checkpoint, until training resumes
 
     # Data ---------------------------------------------------------------------------------------------------------
 
     def train_dataloader(self) -> Loader:
         batches = self.steps * self.settings.accumulate
-        return TrainingLoader(lambda: map(self._own, islice(self._from(self._done()), batches - self._done())), batches)
 
-    def _done(self) -> int:
-        """Number of batches that the run has been trained on; checkpoints are saved after whole steps only."""
+        def remaining() -> Iterator[Inputs]:
+            start = self._trained_batches()
+            return map(self._part, islice(self._from(start), batches - start))
+
+        return TrainingLoader(remaining, batches)
+
+    def _trained_batches(self) -> int:
+        """Number of batches of the steps so far; checkpoints are saved after whole steps only."""
         return self.trainer.global_step * self.settings.accumulate
 
     def _from(self, number: int) -> Iterator[Inputs]:
-        """The batches from a number on, endlessly."""
+        """The batches from batch `number` on, without end."""
         first, place = divmod(number, self.schedule.batches)
         for epoch in count(first):
             yield from islice(self.schedule.epoch(epoch), place, self.schedule.batches)
             place = 0
 
-    def _own(self, batch: Inputs) -> Inputs:
+    def _part(self, batch: Inputs) -> Inputs:
         """The part of a batch that this process trains on: with n processes, every n-th example."""
         if (count := self.trainer.world_size) == 1:
             return batch
@@ -157,17 +162,16 @@ class Learner(L.LightningModule):
     def training_step(self, batch: Inputs, number: int) -> Tensor:
         losses = self.losses(batch)
         loss = torch.stack(list(losses.values())).sum()
-        if not torch.isfinite(
-            self.trainer.strategy.reduce(loss.detach())
-        ):  # a mean over processes: not finite if one is not
+        mean = self.trainer.strategy.reduce(loss.detach())  # over processes: not finite if one loss is not
+        if not torch.isfinite(mean):
             raise ValueError(
                 f"optimiser.learning_rate={self.rate}: the loss is not a number at step {self.global_step + 1}; "
                 "use a lower rate or a larger optimiser.warmup"
             )
         rate = self.trainer.lr_scheduler_configs[0].scheduler.get_last_lr()[0]
-        # Lightning takes "step" for the step of the point; its own count would be one less than that of `Curve`
-        logged = {**losses, "learning_rate": rate, "step": self.global_step + 1.0}
-        self.log_dict(logged, batch_size=len(batch))
+        # Lightning takes "step" for the step of the point; its own count is one less than that of `CurveWriter`
+        metrics = {**losses, "learning_rate": rate, "step": self.global_step + 1.0}
+        self.log_dict(metrics, batch_size=len(batch))
         self.log("loss", loss, prog_bar=True, batch_size=len(batch))
         return loss
 
@@ -185,10 +189,10 @@ class Learner(L.LightningModule):
             logits = self.pair(encoded.text[:, 0], self.model.embeddings).float()
             losses["pair_loss"] = functional.cross_entropy(logits.flatten(0, 1), batch.pair.flatten())
         if batch.values is not None and batch.targets is not None:
-            known = ~batch.values.isnan()
+            has_value = ~batch.values.isnan()
             query_states = self.value(encoded.text[batch.targets != IGNORED]).squeeze(-1)
-            predictions = torch.stack([self.values(encoded.text[:, 0])[known], query_states]).float()
-            losses["value_loss"] = 2 * functional.smooth_l1_loss(predictions, batch.values[known].expand(2, -1))
+            predictions = torch.stack([self.values(encoded.text[:, 0])[has_value], query_states]).float()
+            losses["value_loss"] = 2 * functional.smooth_l1_loss(predictions, batch.values[has_value].expand(2, -1))
         if batch.objects is not None:
             losses["object_loss"] = self._object_loss(encoded, batch.objects)
         if batch.sides is not None:
@@ -207,22 +211,22 @@ class Learner(L.LightningModule):
         return functional.cross_entropy(logits, targets[positions])
 
     def _object_loss(self, encoded: Encoded, objects: Tensor) -> Tensor:
-        there = (objects != IGNORED).any(-1)
-        logits = self.objects(encoded.text[there], self.model.embeddings).float()
-        return functional.cross_entropy(logits.flatten(0, 1), objects[there].flatten())
+        positions = (objects != IGNORED).any(-1)
+        logits = self.objects(encoded.text[positions], self.model.embeddings).float()
+        return functional.cross_entropy(logits.flatten(0, 1), objects[positions].flatten())
 
     def _consistency_loss(self, own: Inputs, other: Inputs) -> Tensor:
-        """The loss of predictions for one side of unlabelled pairs against those for the other
-        (train.learning.consistency)."""
+        """The loss of the predictions for one side of unlabelled pairs, with those for the other side as targets
+        (`train.learning.consistency`). own: the side of the training setting."""
         self.model.eval()
         with torch.no_grad():
             targets = self._predictions(self.model.encode(own, image_states=False), own.targets)
         self.model.train()
         encoded = self.model.encode(other, image_states=False)
-        *predictions, values = self._predictions(encoded, other.targets)
-        *expected, numbers = targets
-        losses = [functional.cross_entropy(t, w.softmax(-1)) for t, w in zip(predictions, expected, strict=True)]
-        losses.append(functional.smooth_l1_loss(values, numbers))
+        *logits, values = self._predictions(encoded, other.targets)
+        *target_logits, target_values = targets
+        losses = [functional.cross_entropy(p, t.softmax(-1)) for p, t in zip(logits, target_logits, strict=True)]
+        losses.append(functional.smooth_l1_loss(values, target_values))
         if other.objects is not None:
             losses.append(self._object_loss(encoded, other.objects))
         return torch.stack(losses).sum()
@@ -240,10 +244,10 @@ class Learner(L.LightningModule):
 
     def configure_optimizers(self) -> Any:
         decayed = [p for p in self.parameters() if p.requires_grad and p.ndim > 1]
-        others = [p for p in self.parameters() if p.requires_grad and p.ndim <= 1]
+        not_decayed = [p for p in self.parameters() if p.requires_grad and p.ndim <= 1]
         groups = [
             {"params": decayed, "weight_decay": self.settings.weight_decay},
-            {"params": others, "weight_decay": 0.0},
+            {"params": not_decayed, "weight_decay": 0.0},
         ]
         first, second = self.settings.betas
         optimiser = torch.optim.AdamW(groups, lr=self.rate, betas=(first, second), fused=True)
@@ -251,8 +255,7 @@ class Learner(L.LightningModule):
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def configure_gradient_clipping(self, optimizer: Any, gradient_clip_val: Any = None, *_: Any, **__: Any) -> None:
-        """Clip for fused optimisers too; Lightning refuses this because of gradient scalers, which are not used
-        here."""
+        """Clip also for fused optimisers. Lightning refuses this because of gradient scalers, which are not in use."""
         if gradient_clip_val is not None:
             nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 
@@ -261,10 +264,10 @@ class Learner(L.LightningModule):
         rise = max(1, round(self.settings.warmup * self.steps))
         if step < rise:
             return (step + 1) / rise
-        done = min(1.0, (step - rise) / max(1, self.steps - rise))
+        progress = min(1.0, (step - rise) / max(1, self.steps - rise))
         if self.settings.decay == "constant":
             return 1.0
-        fall = 1 - done if self.settings.decay == "linear" else 0.5 * (1 + math.cos(math.pi * done))
+        fall = 1 - progress if self.settings.decay == "linear" else 0.5 * (1 + math.cos(math.pi * progress))
         final = self.settings.final_rate / self.rate
         return final + (1 - final) * fall
 
@@ -274,12 +277,12 @@ class Learner(L.LightningModule):
         encoded = self.model.encode(batch, image_states=False)
         assert batch.answer is not None
         logits = self.model.head(encoded.pooled).float()
-        self._seen.append(((logits[:, 1] - logits[:, 0]).cpu(), batch.answer.cpu()))
+        self._validation_outputs.append(((logits[:, 1] - logits[:, 0]).cpu(), batch.answer.cpu()))
 
     def on_validation_epoch_end(self) -> None:
         self.log("step", float(self.global_step), sync_dist=True)
-        logits, answers = (torch.cat(parts).numpy() for parts in zip(*self._seen, strict=True))
-        self._seen.clear()
-        found = score(answers.astype(bool), logits)
-        self.log("f1", found.macro_f1, prog_bar=True, batch_size=len(answers), sync_dist=True)
-        self.log("accuracy", found.accuracy, batch_size=len(answers), sync_dist=True)
+        logits, answers = (torch.cat(parts).numpy() for parts in zip(*self._validation_outputs, strict=True))
+        self._validation_outputs.clear()
+        scores = score(answers.astype(bool), logits)
+        self.log("f1", scores.macro_f1, prog_bar=True, batch_size=len(answers), sync_dist=True)
+        self.log("accuracy", scores.accuracy, batch_size=len(answers), sync_dist=True)

@@ -1,11 +1,10 @@
 """A reader: an image model that writes the caption of a picture, so that the model that reasons needs text alone.
 
 No model in the paper transfers from one modality to the other, and section 6 suggests language-like intermediates
-between image and reasoning. A reader learns from unlabelled (image, caption) pairs: it sees no query, no answer and no
-scene, and nothing tells it where in the picture an object of the caption is. Each region (or patch) predicts the words
-of one phrase of the caption, or none. The phrases of a caption are a set, so each is assigned to a region such that the
-loss is lowest (as in DETR, Carion et al. 2020). Before that, in the first part of training, every phrase trains all
-regions.
+between image and reasoning. A reader learns from unlabelled (image, caption) pairs, without queries, answers, scenes or
+the places of objects in the picture. Each region (or patch) predicts the words of one phrase of the caption, or none.
+The phrases of a caption are a set, so each is assigned to a region such that the loss is lowest (as in DETR, Carion et
+al. 2020). Before that, in the first part of training, every phrase trains all regions.
 
 Shapes: B pictures, R regions, P phrases of a caption, W words of a phrase, V words of the vocabulary.
 """
@@ -13,6 +12,7 @@ Shapes: B pictures, R regions, P phrases of a caption, W words of a phrase, V wo
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -69,7 +69,7 @@ class ReaderConfig:
 
 
 class Reader(nn.Module):
-    """An image model of `train.models`, with a head that predicts W words for each region."""
+    """An image model of `train.models` with a head that predicts W words for each region."""
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class Reader(nn.Module):
             first if examples.regions is None else first[np.argsort((examples.regions.index[first] >= 0).sum(axis=1))]
         )
         self.eval()
-        read: dict[int, str] = {}
+        captions: dict[int, str] = {}  # by row
         device = next(self.parameters()).device
         for start in range(0, len(order), READ):
             rows = order[start : start + READ]
@@ -112,24 +112,23 @@ class Reader(nn.Module):
             if inputs.region_mask is not None:
                 words[~inputs.region_mask.numpy()] = NOTHING
             for row, phrases in zip(rows.tolist(), words, strict=True):
-                read[row] = self._caption(phrases[phrases[:, 0] != NOTHING])
-        return [read[row] for row in first[which].tolist()]
+                captions[row] = self._caption(phrases[phrases[:, 0] != NOTHING])
+        return [captions[row] for row in first[which].tolist()]
 
     def _caption(self, phrases: np.ndarray) -> str:
         """The caption of predicted words (R', W). If several phrases name the same cell, the first counts."""
         places: dict[str, str] = {}
         for row in phrases.tolist():
-            phrase = " ".join(
-                self.config.words[word] for word in (row[: row.index(NOTHING)] if NOTHING in row else row)
-            )
+            words = itertools.takewhile(lambda word: word != NOTHING, row)
+            phrase = " ".join(self.config.words[word] for word in words)
             places.setdefault(phrase.rpartition(" at ")[2], phrase)
         *most, last = places.values() or [""]
         return f"{self.config.preface}{', '.join(most)}{' and ' if most else ''}{last}." if last else ""
 
 
-def pictures(examples: Examples, rows: np.ndarray, shown: np.ndarray) -> Inputs:
-    """Examples `rows` without caption and answer. shown: (B,) bool; the picture of the others is blank."""
-    return replace(examples.inputs(rows, shown, np.zeros(len(rows), bool)), answer=None)
+def pictures(examples: Examples, rows: np.ndarray, visible: np.ndarray) -> Inputs:
+    """Examples `rows` without caption and answer. visible: (B,) bool; the other pictures are blank."""
+    return replace(examples.inputs(rows, visible, np.zeros(len(rows), bool)), answer=None)
 
 
 def distinct(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
@@ -157,17 +156,17 @@ def phrase_words(captions: Sequence[str]) -> tuple[str, list[str], int]:
     prefaces = {split_caption(caption)[0] for caption in captions}
     if len(prefaces) != 1 or LIST_START not in min(prefaces):
         raise ValueError(f"reader: captions must all start alike up to {LIST_START!r}, not {sorted(prefaces)[:2]}")
-    split = [phrase.split(" ") for caption in captions for phrase in split_caption(caption)[1]]
-    return prefaces.pop(), ["", *sorted({word for words in split for word in words})], max(map(len, split))
+    phrases = [phrase.split(" ") for caption in captions for phrase in split_caption(caption)[1]]
+    return prefaces.pop(), ["", *sorted({word for words in phrases for word in words})], max(map(len, phrases))
 
 
 def phrase_targets(captions: Sequence[str], config: ReaderConfig) -> tuple[np.ndarray, np.ndarray]:
     """Words of the phrases of B captions, (B, P, W) int64, padded with `NOTHING`, and numbers of phrases, (B,)."""
     number = {word: i for i, word in enumerate(config.words)}
-    listed = [split_caption(caption)[1] for caption in captions]
-    counts = np.array([len(phrases) for phrases in listed])
+    phrase_lists = [split_caption(caption)[1] for caption in captions]
+    counts = np.array([len(phrases) for phrases in phrase_lists])
     targets = np.full((len(captions), counts.max(initial=0), config.longest), NOTHING, np.int64)
-    for row, phrases in enumerate(listed):
+    for row, phrases in enumerate(phrase_lists):
         for column, phrase in enumerate(phrases):
             words = [number[word] for word in phrase.split(" ")]
             targets[row, column, : len(words)] = words
@@ -202,8 +201,8 @@ def mixture_loss(log_probs: Tensor, mask: Tensor | None, targets: Tensor, counts
         number = mask.sum(1, keepdim=True)
     else:
         number = torch.full((len(likely), 1), likely.shape[1], device=likely.device)
-    used = torch.arange(likely.shape[2]) < torch.from_numpy(counts)[:, None]  # (B, P)
-    return (number.to(likely.dtype).log() - likely.logsumexp(1))[used.to(likely.device)].mean()
+    is_phrase = torch.arange(likely.shape[2]) < torch.from_numpy(counts)[:, None]  # (B, P), False for padding
+    return (number.to(likely.dtype).log() - likely.logsumexp(1))[is_phrase.to(likely.device)].mean()
 
 
 def set_loss(log_probs: Tensor, mask: Tensor | None, targets: Tensor, counts: np.ndarray) -> Tensor:
@@ -218,15 +217,15 @@ def set_loss(log_probs: Tensor, mask: Tensor | None, targets: Tensor, counts: np
     if mask is not None:
         empty = empty.masked_fill(~mask, 0.0)
     gains = (cost - empty[..., None]).detach().cpu().numpy()
-    whole = np.ones(gains.shape[:2], bool) if mask is None else mask.cpu().numpy()
-    chosen: list[tuple[int, int, int]] = []
+    is_region = np.ones(gains.shape[:2], bool) if mask is None else mask.cpu().numpy()
+    pairs: list[tuple[int, int, int]] = []  # example, region, phrase
     for example, count in enumerate(counts.tolist()):
-        regions = np.flatnonzero(whole[example])
+        regions = np.flatnonzero(is_region[example])
         rows, columns = assignment(gains[example][regions, :count])
-        chosen += [(example, row, column) for row, column in zip(regions[rows].tolist(), columns.tolist(), strict=True)]
-    of, region, phrase = torch.tensor(chosen, device=log_probs.device).reshape(-1, 3).unbind(1)
-    matched = cost[of, region, phrase].sum() - empty[of, region].sum()
-    return (matched + empty.sum()) / max(1, int(counts.sum()))
+        pairs += [(example, row, column) for row, column in zip(regions[rows].tolist(), columns.tolist(), strict=True)]
+    index = torch.tensor(pairs, device=log_probs.device).reshape(-1, 3).unbind(1)
+    change = cost[index].sum() - empty[index[:2]].sum()  # by the regions with a phrase
+    return (change + empty.sum()) / max(1, int(counts.sum()))
 
 
 # Training --------------------------------------------------------------------------------------------------------
@@ -300,14 +299,14 @@ def _batches(
     maker: Generator, words: WordTokenizer, visual: VisualSettings, steps: int
 ) -> Iterator[tuple[Inputs, Sequence[str]]]:
     """Pictures and their captions. The first picture of each batch is blank, and its caption empty."""
-    shown = np.arange(BATCH) > 0
-    for done in range(0, steps, CHUNK):
-        first = maker.config.count.train + done * BATCH
-        raw = _unlabelled(stream_examples(maker, first, first + min(CHUNK, steps - done) * BATCH))
+    visible = np.arange(BATCH) > 0
+    for step in range(0, steps, CHUNK):
+        first = maker.config.count.train + step * BATCH
+        raw = _unlabelled(stream_examples(maker, first, first + min(CHUNK, steps - step) * BATCH))
         examples = Examples(replace(raw, captions=raw.queries), words, visual)
         for start in range(0, len(examples), BATCH):
             rows = np.arange(start, start + BATCH)
-            yield pictures(examples, rows, shown), ["", *raw.captions[start + 1 : start + BATCH]]
+            yield pictures(examples, rows, visible), ["", *raw.captions[start + 1 : start + BATCH]]
 
 
 # Files -----------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ Batches = Iterator[tuple[str, np.ndarray, Inputs]]  # setting, rows of examples,
 
 @dataclass
 class TestResults:
-    """rows: arguments of `result_row` for each setting and split. predictions: their tables."""
+    """rows: arguments of `result_row` for each setting and split. predictions: a table for each of them."""
 
     rows: list[tuple[tuple[str, str, Scores, Any], dict[str, Any]]]
     predictions: list[Any]
@@ -39,27 +39,27 @@ class TestResults:
 
 def test_matrix(data: RunData, model: Model, device: str, precision: str) -> TestResults:
     """Scores and predictions for every test setting, on test_ind and test_ood."""
-    where = torch.device("cuda" if device == "gpu" else "cpu")
-    model.to(where).eval()
+    torch_device = torch.device("cuda" if device == "gpu" else "cpu")
+    model.to(torch_device).eval()
     train = data.source.raw("train")
-    seen = QueryTexts(train.queries, train.answers, (train.grid > 0).sum(axis=1))
+    train_texts = QueryTexts(train.queries, train.answers, (train.grid > 0).sum(axis=1))
     unbound = best_unbound(dataset_baselines(data.source.folder))
-    tested = TestResults([], [])
+    results = TestResults([], [])
     for split in TEST_SPLITS:
         examples = data.examples(split)
-        baselines = text_baselines(seen, QueryTexts(examples.queries, examples.answers, examples.objects))
+        baselines = text_baselines(train_texts, QueryTexts(examples.queries, examples.answers, examples.objects))
         if split in unbound:
             baselines["unbound"] = BaselineScore(unbound[split].macro_f1, unbound[split].accuracy)
         scenes = np.unique(examples.grid, axis=0, return_inverse=True)[1]  # clusters for intervals
-        for setting, logits in predict(model, examples, data.run.test_settings, where, precision).items():
-            found = {
+        for setting, logits in predict(model, examples, data.run.test_settings, torch_device, precision).items():
+            details = {
                 "groups": by_group(examples.answers, logits, examples.groups.tolist(), scenes),
                 "couples": couple_scores(examples.answers, logits),
                 "possible": possible(data.run, setting),
             }
-            tested.rows.append(((setting, split, score(examples.answers, logits, scenes), baselines), found))
-            tested.predictions.append(predictions_table(examples.ids, split, setting, logits, examples.answers))
-    return tested
+            results.rows.append(((setting, split, score(examples.answers, logits, scenes), baselines), details))
+            results.predictions.append(predictions_table(examples.ids, split, setting, logits, examples.answers))
+    return results
 
 
 def possible(run: Run, setting: str) -> bool:
@@ -72,7 +72,7 @@ def predict(
     model: Model, examples: Examples, settings: Sequence[str], device: torch.device, precision: str
 ) -> dict[str, np.ndarray]:
     """Log-odds of true, (N,) float32, in each setting."""
-    found = {setting: np.zeros(len(examples), np.float32) for setting in settings}
+    log_odds = {setting: np.zeros(len(examples), np.float32) for setting in settings}
     with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
         if model.architecture.separate_vision:
             batches = _batches_with_vision(model, examples, settings, device)
@@ -80,8 +80,8 @@ def predict(
             batches = _batches(examples, settings)
         for setting, rows, inputs in batches:
             logits = model(inputs.to(device)).float()
-            found[setting][rows] = (logits[:, 1] - logits[:, 0]).cpu().numpy()
-    return found
+            log_odds[setting][rows] = (logits[:, 1] - logits[:, 0]).cpu().numpy()
+    return log_odds
 
 
 def _batches(examples: Examples, settings: Sequence[str]) -> Batches:
@@ -91,32 +91,33 @@ def _batches(examples: Examples, settings: Sequence[str]) -> Batches:
 
 
 def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[str], device: torch.device) -> Batches:
-    """As `_batches`, with the image states precomputed: each distinct picture, and the blank one, is computed once for
-    all settings. Pictures are processed in portions, so that their states fit into memory."""
+    """As `_batches`, with image states: each distinct picture, and the blank one, is encoded once for all settings.
 
-    def see(rows: np.ndarray, image: bool) -> torch.Tensor:
-        return model.encode_vision(
-            examples.inputs(rows, np.full(len(rows), image), np.zeros(len(rows), bool)).to(device)
-        )
+    Pictures are encoded in portions, so that their states fit into memory.
+    """
+
+    def encode(rows: np.ndarray, image: bool) -> torch.Tensor:
+        inputs = examples.inputs(rows, np.full(len(rows), image), np.zeros(len(rows), bool))
+        return model.encode_vision(inputs.to(device))
 
     texts = copy.copy(examples)
     texts.pixels = None
-    shows = [setting for setting in settings if MODALITIES[setting][0]]
-    if blank := [setting for setting in settings if setting not in shows]:
-        seen = see(np.arange(1), False)  # (1, 1 + R, H)
+    with_image = [setting for setting in settings if MODALITIES[setting][0]]
+    if blank := [setting for setting in settings if setting not in with_image]:
+        states = encode(np.arange(1), False)  # (1, 1 + R, H)
         for setting, rows, inputs in _batches(texts, blank):
-            yield setting, rows, replace(inputs, vision_states=seen)
+            yield setting, rows, replace(inputs, vision_states=states)
     first, which = distinct(examples)
     order = np.argsort(which, kind="stable")
     shape = model.shape
     numbers = ((shape.picture // shape.patch) ** 2 + 1) * shape.width  # of the states of one picture
     portion, batch = max(1, MAX_VISION // numbers), max(1, TOKENS * shape.width // numbers)
-    for start in range(0, len(first) if shows else 0, portion):
+    for start in range(0, len(first) if with_image else 0, portion):
         pictures = first[start : start + portion]
-        seen = torch.cat([see(pictures[i : i + batch], True) for i in range(0, len(pictures), batch)])
+        states = torch.cat([encode(pictures[i : i + batch], True) for i in range(0, len(pictures), batch)])
         rows = order[slice(*np.searchsorted(which[order], (start, start + portion)))]
-        for setting in shows:
+        for setting in with_image:
             images, captions = (np.full(len(rows), is_shown) for is_shown in MODALITIES[setting])
             for part in sorted_batches(examples.texts.lengths[examples.text_rows(rows, images, captions)], TOKENS):
                 inputs = texts.inputs(rows[part], *visible_modalities(setting, rows[part], None))
-                yield setting, rows[part], replace(inputs, vision_states=seen[which[rows[part]] - start])
+                yield setting, rows[part], replace(inputs, vision_states=states[which[rows[part]] - start])

@@ -1,6 +1,7 @@
 """The models: the registry of their classes (`MODELS`) and their sizes; a user's own is `package.module:Class`.
 
-Read `layers` (base class and layers) first, then one architecture per file, then `loading` (published weights).
+Read `layers` (base class and layers) and `regions` (what models of regions share) first, then one architecture per
+file, then `loading` (published weights). `hub` has the models of `transformers` themselves, for probes and evaluations.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "base": {"layers": 12, "width": 768, "heads": 12, "intermediate": 3072, "dropout": 0.1, "attention_dropout": 0.1},
 }
 
-# Differences of a model, at every size (under "") and at one.
+# Where a model differs from `SIZES`: at every size (under "") and at one.
 MODEL_SIZES: dict[str, dict[str, dict[str, Any]]] = {
     "visualbert": {},
     "uniter": {"": {"vocabulary": 28996}},
@@ -63,8 +64,8 @@ def shape_of(name: str, size: str = "base", **changes: Any) -> Shape:
     architecture_of(name)
     if size not in SIZES:
         raise ValueError(f"size={size}: must be one of {', '.join(SIZES)}")
-    own = MODEL_SIZES.get(name, {})
-    return Shape(**{**SIZES[size], **own.get("", {}), **own.get(size, {}), **changes})
+    differences = MODEL_SIZES.get(name, {})
+    return Shape(**{**SIZES[size], **differences.get("", {}), **differences.get(size, {}), **changes})
 
 
 def class_of(name: str) -> type[Model]:

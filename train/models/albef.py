@@ -16,6 +16,8 @@ from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
 from train.models.layers import Layer, LayerStack, Model, Shape, TextEmbeddings, attend, initialise
 
+ALPHA, MOMENTUM = 0.4, 0.995  # of distillation, as published
+
 
 class Albef(Model):
     """ALBEF with the classifier of its visual-entailment fine-tuning, two-way instead of three-way.
@@ -90,25 +92,25 @@ class Albef(Model):
             raise ValueError(f"pixels {tuple(inputs.pixels.shape[1:])}: this model takes {(3, side, side)} (picture)")
         return inputs.pixels
 
-    def distillation_loss(self, inputs: Inputs, alpha: float = 0.4, momentum: float = 0.995) -> Tensor:
-        """Mean of (1 - alpha) cross-entropy with the answer + alpha cross-entropy with the teacher's distribution.
+    def distillation_loss(self, inputs: Inputs) -> Tensor:
+        """Mean of (1 - ALPHA) cross-entropy with the answer + ALPHA cross-entropy with the teacher's distribution.
 
-        Updates the teacher first: momentum x teacher + (1 - momentum) x student. Defaults of the published recipe.
+        Updates the teacher first: MOMENTUM x teacher + (1 - MOMENTUM) x student.
         Raises ValueError without a teacher or answers.
         """
         if not self.distil or inputs.answer is None:
             raise ValueError("distillation needs a model built with distil=True, and answers")
         pixels = self.pixels_of(inputs)
         with torch.no_grad():
-            self.update_teacher(momentum)
+            self.update_teacher()
             image = self.visual_encoder_m(pixels)
             teacher = self.head_m(self.text_encoder_m(inputs.tokens, inputs.token_mask, image)[:, 0]).softmax(-1)
         logits = self(inputs)
         answer_loss = functional.cross_entropy(logits, inputs.answer)
-        return (1 - alpha) * answer_loss + alpha * functional.cross_entropy(logits, teacher)
+        return (1 - ALPHA) * answer_loss + ALPHA * functional.cross_entropy(logits, teacher)
 
     @torch.no_grad()
-    def update_teacher(self, momentum: float) -> None:
+    def update_teacher(self) -> None:
         pairs = (
             (self.visual_encoder_m, self.visual_encoder),
             (self.text_encoder_m, self.text_encoder),
@@ -116,7 +118,7 @@ class Albef(Model):
         )
         for teacher, student in pairs:
             for average, current in zip(teacher.parameters(), student.parameters(), strict=True):
-                average.mul_(momentum).add_(current, alpha=1 - momentum)
+                average.mul_(MOMENTUM).add_(current, alpha=1 - MOMENTUM)
 
 
 class TextEncoder(nn.Module):

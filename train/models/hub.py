@@ -4,49 +4,50 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 
-from train.models.loading import read_json
+from train.models.loading import HUB_NAME, read_json
 
 DOWNLOADED = ("*.json", "*.txt", "*.model", "*.jinja")  # files of a hub repository, beside its weights
 
 
 def one_line(error: BaseException) -> str:
-    """The first line of an error's message, with its type unless it was written for users."""
+    """The first line of an error's message, after its type unless it is an `OSError` or a `ValueError`."""
     message = (str(error).strip().splitlines() or [""])[0]
-    expected = isinstance(error, OSError | ValueError) and message
-    return message if expected else f"{type(error).__name__}: {message}".rstrip(": ")
+    if message and isinstance(error, OSError | ValueError):
+        return message
+    return f"{type(error).__name__}: {message}".rstrip(": ")
 
 
 def folder_of(name: str, setting: str = "model", revision: str | None = None, also: str = "") -> Path:
     """The folder of a model: a local one, or that of a hub repository in the cache, downloaded if need be.
 
-    setting: its name in messages. revision: a commit, tag or branch of the hub repository. also: what else the setting
-    may be, for messages. Raises ValueError, in one line, where there is none.
+    setting: its name in messages. revision: a commit, tag or branch of the hub repository. also: other valid values of
+    the setting, for messages. Raises ValueError, in one line, if there is no such folder or repository.
     """
     local = Path(name).expanduser()
     if local.is_dir():
         return local
-    if local.exists() or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
+    if local.exists() or not HUB_NAME.fullmatch(name):
         what = "is a file" if local.exists() else "there is no such folder"
         raise ValueError(f"{setting}={name}: {what}; must be a folder that `transformers` saved, a hub id{also}")
     from huggingface_hub import snapshot_download
 
     try:
-        found = Path(snapshot_download(name, revision=revision, allow_patterns=[*DOWNLOADED, "*.safetensors"]))
-        if not any(found.glob("*.safetensors")):
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*DOWNLOADED, "*.safetensors"]))
+        if not any(folder.glob("*.safetensors")):
             patterns = [*DOWNLOADED, "pytorch_model*.bin"]
-            found = Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
+            folder = Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
     except Exception as error:  # the network can raise anything
         raise ValueError(
             f"{setting}={name}: no such folder, nor could it be fetched from the hub ({one_line(error)})"
         ) from None
-    return found
+    return folder
 
 
 def config_of(name: str, folder: Path) -> dict[str, Any]:
@@ -85,6 +86,16 @@ def first_sentence(error: BaseException) -> str:
     return one_line(error).partition(". ")[0].removesuffix(".")
 
 
+def check_weights(name: str, folder: Path) -> None:
+    """Raises ValueError, in one line, if a safetensors file of a model is damaged. Only headers are read."""
+    for file in sorted(folder.glob("model*.safetensors")):
+        try:
+            with safe_open(file, "pt"):
+                pass
+        except (OSError, SafetensorError) as error:
+            raise ValueError(f"model={name}: {file.name} is damaged ({first_sentence(error)})") from None
+
+
 def load_model(
     name: str,
     folder: Path,
@@ -95,9 +106,9 @@ def load_model(
 ) -> Any:
     """A model with its weights, from safetensors or from a file of tensors alone.
 
-    kind: class of `transformers`. unused: prefixes of weights that no score depends on. Raises ValueError where the
-    model cannot be read, lacks weights that a score depends on, or has weights for layers that its config does not
-    have. Weights of heads for other purposes are ignored.
+    kind: class of `transformers`. unused: prefixes of weights that no score depends on. Weights of heads for other
+    purposes are ignored. Raises ValueError if the model cannot be read, lacks weights that a score depends on, or has
+    weights for layers that its config does not have.
     """
     import transformers
 
@@ -140,10 +151,10 @@ def load_model(
 
 
 def load_processors(name: str, folder: Path, *kinds: str) -> list[Any]:
-    """Tokenizers and processors of a folder. Image processors use Pillow, which gives the same pixels everywhere."""
+    """Tokenizers and processors of a folder. Image processors use Pillow, so that pixels are the same everywhere."""
     import transformers
 
-    options = {"local_files_only": True, "trust_remote_code": False}  # else a terminal would be asked
+    options = {"local_files_only": True, "trust_remote_code": False}  # otherwise `transformers` asks the user
     try:
         with quiet():
             return [

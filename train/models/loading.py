@@ -25,6 +25,7 @@ from train.config import PREPROCESSOR
 from train.data.pixels import PUBLISHED, Statistics
 from train.models.layers import Model
 
+HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")  # of a repository
 SUFFIXES = (".pt", ".pth", ".th", ".bin", ".safetensors")
 FOLDER_FILES = ("model.safetensors", "pytorch_model.bin")
 WRAPPERS = ("model_state_dict", "state_dict", "model")
@@ -44,8 +45,8 @@ TOKENIZERS = {
 
 @dataclass(frozen=True)
 class LoadReport:
-    """missing: parameters of the model that the checkpoint lacks and that stay random (heads only).
-    unexpected: tensors of the checkpoint, under its own names, that the model does not use."""
+    """missing: parameters of the model that the checkpoint lacks; they stay random (heads only). unexpected: tensors of
+    the checkpoint that the model does not use, under the checkpoint's names."""
 
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
@@ -64,7 +65,7 @@ def load_published(model: Model, path: str | Path) -> LoadReport:
     any part of the encoder. A classification head with another number of classes is not loaded, but reported.
     """
     content = read_checkpoint(path)
-    expected = model.state_dict()
+    model_tensors = model.state_dict()
     tensors: dict[str, Tensor] = {}
     sources: dict[str, str] = {}
     unexpected = []
@@ -72,19 +73,19 @@ def load_published(model: Model, path: str | Path) -> LoadReport:
         name = rename_key(source, (*model.renames, *TENSORFLOW_RENAMES))
         if name.endswith("embeddings.position_ids"):  # 0, 1, 2, ...: not a weight
             continue
-        if name not in expected or not isinstance(value, Tensor):
-            check_depth(path, expected, source, name)
+        if name not in model_tensors or not isinstance(value, Tensor):
+            check_depth(path, model_tensors, source, name)
             unexpected.append(source)
             continue
         if name in tensors:
             raise ValueError(f"pretrained={path}: both {sources[name]} and {source} would become {name}")
         tensor = model.adapt(name, value)
-        if tensor.shape != expected[name].shape and name.startswith("head"):
+        if tensor.shape != model_tensors[name].shape and name.startswith("head"):
             unexpected.append(source)
             continue
         tensors[name], sources[name] = tensor, source
-    missing = [name for name in expected if name not in tensors]
-    check_complete(path, expected, tensors, sources)
+    missing = [name for name in model_tensors if name not in tensors]
+    check_complete(path, model_tensors, tensors, sources)
     model.load_state_dict(tensors, strict=False)
     model.after_loading(missing)
     return LoadReport(tuple(missing), tuple(unexpected))
@@ -96,10 +97,10 @@ def rename_key(name: str, rules: tuple[tuple[str, str], ...]) -> str:
     return name
 
 
-def check_depth(path: str | Path, expected: dict[str, Tensor], source: str, name: str) -> None:
+def check_depth(path: str | Path, model_tensors: dict[str, Tensor], source: str, name: str) -> None:
     """Raises ValueError if `name` (in the file: `source`) belongs to a layer that the model does not have."""
     stack = re.match(r"(.*\.(layer|blocks|r_layers|x_layers)\.)\d+\.", name)
-    if stack and any(key.startswith(stack[1]) for key in expected):
+    if stack and any(key.startswith(stack[1]) for key in model_tensors):
         raise ValueError(
             f"pretrained={path}: checkpoint of another architecture: it has {source}, which this model "
             f"lacks; {WRONG_MODEL}"
@@ -107,31 +108,31 @@ def check_depth(path: str | Path, expected: dict[str, Tensor], source: str, name
 
 
 def check_complete(
-    path: str | Path, expected: dict[str, Tensor], tensors: dict[str, Tensor], sources: dict[str, str]
+    path: str | Path, model_tensors: dict[str, Tensor], tensors: dict[str, Tensor], sources: dict[str, str]
 ) -> None:
     """Raises ValueError for the first tensor of the encoder that is missing or of another shape."""
-    for name, own in expected.items():
+    for name, tensor in model_tensors.items():
         if name not in tensors:
             if name.startswith(OPTIONAL):
                 continue
-            encoder = [key for key in expected if not key.startswith(OPTIONAL)]
+            encoder = [key for key in model_tensors if not key.startswith(OPTIONAL)]
             absent = sum(key not in tensors for key in encoder)
             raise ValueError(
-                f"pretrained={path}: checkpoint of another architecture: it has no {name} {tuple(own.shape)} "
+                f"pretrained={path}: checkpoint of another architecture: it has no {name} {tuple(tensor.shape)} "
                 f"({absent} of the encoder's {len(encoder)} tensors are missing); {WRONG_MODEL}"
             )
-        if tensors[name].shape != own.shape:
+        if tensors[name].shape != tensor.shape:
             fix = WRONG_MODEL
-            if name.endswith("word_embeddings.weight") and tensors[name].shape[1:] == own.shape[1:]:
+            if name.endswith("word_embeddings.weight") and tensors[name].shape[1:] == tensor.shape[1:]:
                 fix = f"use its own tokenizer and vocabulary={len(tensors[name])}"
             raise ValueError(
                 f"pretrained={path}: checkpoint of another architecture: {sources[name]} is "
-                f"{tuple(tensors[name].shape)} there and {tuple(own.shape)} in this model; {fix}"
+                f"{tuple(tensors[name].shape)} there and {tuple(tensor.shape)} in this model; {fix}"
             )
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
-    """The state dict of a checkpoint, without any wrapper around it. Raises ValueError if there is none."""
+    """The state dict of a checkpoint, without a wrapper around it. Raises ValueError if there is none."""
     content: dict[str, Any] = {}
     for file in weight_files(local_path(path)):
         content |= read_file(file)
@@ -167,22 +168,26 @@ def local_path(path: str | Path) -> Path:
     if local.exists():
         return local
     name = str(path)
-    if local.suffix in SUFFIXES or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
+    if local.suffix in SUFFIXES or not HUB_NAME.fullmatch(name):
         raise ValueError(f"pretrained={path}: no such file or folder")
     patterns = ["*.json", "*.txt", "*.safetensors", "pytorch_model*.bin"]
     try:
         return Path(snapshot_download(name, allow_patterns=patterns))
     except (HfHubHTTPError, OSError, ValueError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"pretrained={path}: no such file or folder, and cannot be downloaded from the hub: {reason}"
+            f"pretrained={path}: no such file or folder, and cannot be downloaded from the hub: {first_line(error)}"
         ) from None
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, or its type if it has none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def weight_files(path: Path) -> list[Path]:
     """The file itself, or the files in a folder: one file, or the shards that its index names.
 
-    Raises ValueError where there are none, by their names.
+    Raises ValueError if no file has the name of a file of weights.
     """
     if path.is_file():
         if path.suffix not in SUFFIXES:
@@ -245,10 +250,9 @@ def tokenizer_of(path: str | Path, name: str) -> PreTrainedTokenizerBase:
             return kind.from_pretrained(folder, **options)
         return AutoTokenizer.from_pretrained(TOKENIZERS[name])
     except (HfHubHTTPError, OSError, ValueError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ValueError(
             f"pretrained={path}: no tokenizer beside it, and {TOKENIZERS[name]} cannot be downloaded "
-            f"(put its vocab.txt or tokenizer.json into {folder}): {reason}"
+            f"(put its vocab.txt or tokenizer.json into {folder}): {first_line(error)}"
         ) from None
 
 

@@ -13,7 +13,8 @@ from transformers import LxmertConfig, LxmertModel
 
 from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
-from train.models.layers import Attention, Fusion, Model, Shape, classifier, initialise, regions_of, use_fused_attention
+from train.models.layers import Attention, Model, Shape, use_fused_attention
+from train.models.regions import region_heads, regions_of
 
 
 class Lxmert(Model):
@@ -40,13 +41,9 @@ class Lxmert(Model):
         self.shape = shape
         self.lxmert = LxmertModel(lxmert_config(shape, box_width=5 if controlled else 4))
         use_fused_attention(self.lxmert, shape, FusedCrossAttention)
-        self.fusion = None
         if controlled:
             del self.lxmert.pooler
-            self.fusion = Fusion(shape)
-        pooled = shape.width if self.fusion is None else self.fusion.width
-        self.head = classifier(pooled, 2 * shape.width)
-        self.matching = nn.Linear(pooled, 2).apply(initialise) if matching else None
+        self.fusion, self.head, self.matching = region_heads(shape, matching, controlled)
 
     @property
     def embeddings(self) -> nn.Embedding:

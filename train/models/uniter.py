@@ -10,19 +10,8 @@ from torch import Tensor, nn
 
 from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
-from train.models.layers import (
-    Dropout,
-    Fusion,
-    Layer,
-    LayerStack,
-    Model,
-    Pooler,
-    Shape,
-    TextEmbeddings,
-    classifier,
-    initialise,
-    regions_of,
-)
+from train.models.layers import Dropout, Layer, LayerStack, Model, Pooler, Shape, TextEmbeddings, initialise
+from train.models.regions import region_heads, regions_of
 
 BOXES = ("normalised", "pixels_y_first")
 
@@ -63,10 +52,7 @@ class Uniter(Model):
             raise ValueError(f"boxes={boxes}: the controlled models take normalised boxes only")
         self.shape, self.boxes, self.picture_size = shape, boxes, picture_size
         self.uniter = UniterEncoder(shape, box_width=5 if controlled else 7, pooled=not controlled)
-        self.fusion = Fusion(shape) if controlled else None
-        pooled = shape.width if self.fusion is None else self.fusion.width
-        self.head = classifier(pooled, 2 * shape.width)
-        self.matching = nn.Linear(pooled, 2).apply(initialise) if matching else None
+        self.fusion, self.head, self.matching = region_heads(shape, matching, controlled)
 
     @property
     def embeddings(self) -> nn.Embedding:

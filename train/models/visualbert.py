@@ -13,16 +13,8 @@ from transformers import VisualBertConfig, VisualBertModel
 
 from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
-from train.models.layers import (
-    Fusion,
-    Model,
-    Shape,
-    classifier,
-    initialise,
-    library_settings,
-    regions_of,
-    use_fused_attention,
-)
+from train.models.layers import Model, Shape, library_settings, use_fused_attention
+from train.models.regions import region_heads, regions_of
 
 
 class VisualBert(Model):
@@ -60,10 +52,7 @@ class VisualBert(Model):
         config = VisualBertConfig(**library_settings(shape), visual_embedding_dim=shape.feature_width, pad_token_id=0)
         self.visual_bert = VisualBertModel(config, add_pooling_layer=not controlled)
         use_fused_attention(self.visual_bert, shape)
-        self.fusion = Fusion(shape) if controlled else None
-        pooled = shape.width if self.fusion is None else self.fusion.width
-        self.head = classifier(pooled, 2 * shape.width)
-        self.matching = nn.Linear(pooled, 2).apply(initialise) if matching else None
+        self.fusion, self.head, self.matching = region_heads(shape, matching, controlled)
 
     @property
     def embeddings(self) -> nn.Embedding:

@@ -31,17 +31,17 @@ def cell_boxes(rows: int, columns: int, area: Box = WHOLE) -> np.ndarray:
 
 
 def cell_regions(
-    pictures: PictureSet, wanted: np.ndarray, cache: Path | None, centred: bool = False
+    pictures: PictureSet, mask: np.ndarray, cache: Path | None, centred: bool = False
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Boxes (N, cells, 4), rows of the feature table (N, cells), and the table (K, D), with a white cell in row 0.
 
     The box of an occupied cell is the bounding box of its object, that of an empty one is the cell. The first
-    `empty_rows` rows of the table are empty cells. wanted: (N, cells) bool; the other cells of decoded pictures count
-    as empty. centred: features are those of crops with the object in the middle, as of a box around it, where the style
-    of rendered pictures moves objects within their cells.
+    `empty_rows` rows of the table are empty cells. mask: (N, cells) bool; in decoded pictures, cells outside it count
+    as empty. centred: if the style of rendered pictures moves objects within their cells, compute the features from
+    crops with the object in the middle, as of a box around it.
     """
     if pictures.renderer is None:
-        return _decoded_cell_regions(pictures, wanted, cache)
+        return _decoded_cell_regions(pictures, mask, cache)
     tiles = pictures.renderer.tiles(pictures.grid)
     inside, table = _sprite_regions(pictures.renderer, centred)
     boxes = _to_picture(cell_boxes(pictures.rows, pictures.columns, pictures.area), inside[tiles])
@@ -49,14 +49,14 @@ def cell_regions(
 
 
 def empty_rows(renderer: Renderer | None) -> int:
-    """How many rows at the start of a feature table are empty cells: a white one, then those of other backgrounds."""
+    """Number of empty cells at the start of a feature table: a white one, then those of other backgrounds."""
     return 1 if renderer is None or _is_white(renderer) else 1 + renderer.backgrounds
 
 
 @functools.lru_cache(maxsize=4)
 def _sprite_regions(renderer: Renderer, centred: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Box of the object in each sprite (T, 4), as fractions of the cell, and the features of a white cell, where no
-    sprite is one, and of all sprites."""
+    """Box of the object in each sprite (T, 4), as fractions of the cell, and the features of all sprites, after those
+    of a white cell if no sprite is one."""
     inside = np.array([bounding_box(sprite >= renderer.grounds) for sprite in renderer.sprites])
     features = features_of(_centred_crops(renderer.rgb_sprites, inside) if centred else renderer.rgb_sprites)
     if _is_white(renderer):
@@ -69,11 +69,11 @@ def _centred_crops(crops: np.ndarray, inside: np.ndarray) -> np.ndarray:
     """Crops (T, cell, cell, 3) with the boxes `inside` (T, 4) moved to the middle by whole pixels."""
     cell = crops.shape[1]
     steps = np.trunc((1 - inside[:, :2] - inside[:, 2:]) * cell / 2).astype(int).tolist()  # right and down
-    moved = crops.copy()
+    result = crops.copy()
     for number, (right, down) in enumerate(steps):
         if right or down:
-            moved[number] = np.roll(crops[number], (down, right), (0, 1))
-    return moved
+            result[number] = np.roll(crops[number], (down, right), (0, 1))
+    return result
 
 
 def _is_white(renderer: Renderer) -> bool:
@@ -82,7 +82,7 @@ def _is_white(renderer: Renderer) -> bool:
 
 
 def bounding_box(mask: np.ndarray) -> Box:
-    """Left, top, right, bottom of the True part of a mask (height, width), 0 to 1; `WHOLE` where all is False."""
+    """Left, top, right, bottom of the True part of a mask (height, width), 0 to 1; `WHOLE` if all is False."""
     if not mask.any():
         return WHOLE
     down, right = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
@@ -91,23 +91,23 @@ def bounding_box(mask: np.ndarray) -> Box:
 
 
 def _to_picture(cells: np.ndarray, inside: np.ndarray) -> np.ndarray:
-    """Boxes inside cells, (..., cells, 4) as fractions of the cell, as fractions of the picture. cells: (cells, 4)."""
+    """Boxes (..., cells, 4) from fractions of their cells to fractions of the picture. cells: (cells, 4)."""
     corner = np.concatenate([cells[:, :2]] * 2, axis=1)
     side = np.concatenate([cells[:, 2:] - cells[:, :2]] * 2, axis=1)
     return (corner + inside * side).astype(np.float32)
 
 
 def _decoded_cell_regions(
-    pictures: PictureSet, wanted: np.ndarray, cache: Path | None
+    pictures: PictureSet, mask: np.ndarray, cache: Path | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`cell_regions` of pictures from files: a feature vector for each distinct crop of the wanted cells."""
+    """`cell_regions` of pictures from files: a feature vector for each distinct crop of the cells in `mask`."""
     numbers: dict[bytes, int] = {}
     firsts: list[tuple[int, int]] = []  # picture and cell where each distinct crop occurs first
-    index = np.zeros(wanted.shape, np.int32)
-    inside = np.broadcast_to(np.array(WHOLE), (*wanted.shape, 4)).copy()
+    index = np.zeros(mask.shape, np.int32)
+    inside = np.broadcast_to(np.array(WHOLE), (*mask.shape, 4)).copy()
     for row, picture in enumerate(pictures.pictures(np.arange(len(pictures)))):
         crops = _crops(picture, pictures)
-        for cell in np.flatnonzero(wanted[row]):
+        for cell in np.flatnonzero(mask[row]):
             ink = 255 - crops[cell].min(axis=2)
             if (darkest := int(ink.max())) > MAX_NOISE:
                 inside[row, cell] = bounding_box(ink > darkest // 4)  # a lossy file has a halo around a shape

@@ -23,7 +23,7 @@ BATCH = 16  # pictures
 class Detector:
     """A frozen object-detection model with its image processor. name: a folder or a hub name.
 
-    number: regions for each picture, or `exact` for all object queries. Raises `ValueError` where the model cannot be
+    number: regions for each picture, or `exact` for all object queries. Raises `ValueError` if the model cannot be
     loaded, lacks weights, has no safetensors, or has fewer queries than `number`.
     """
 

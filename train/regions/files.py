@@ -7,7 +7,7 @@
 - a folder of `ID.npz` (UNITER): arrays `features` (R, D) and `norm_bb` (R, 4 or more), which begins with left, top,
   right, bottom as fractions of the picture; its other arrays are not read.
 - `NAME.h5` or `NAME.hdf5`: datasets `ids` (N,) text, `features` (N, R, D), `boxes` (N, R, 4) as fractions of the
-  picture, and, where images have fewer than R regions, `counts` (N,).
+  picture, and, if images have fewer than R regions, `counts` (N,).
 
 An image has the id of its example; the blank white picture has the id `blank`.
 """
@@ -19,7 +19,7 @@ import binascii
 import contextlib
 import hashlib
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,8 +36,8 @@ ROWS_PER_BLOCK = 2048  # regions written to the cache at once
 class FeatureFile(Protocol):
     """A file, or folder, of features."""
 
-    def counts(self, wanted: set[str]) -> dict[str, int]:
-        """Number of regions of each image of `wanted` that the file has."""
+    def counts(self, names: set[str]) -> dict[str, int]:
+        """Number of regions of each image in the file whose name is one of `names`."""
         ...
 
     def read(self, image: str) -> tuple[np.ndarray, np.ndarray]:
@@ -51,7 +51,7 @@ class TsvFile:
         self._file = open(path, "rb")  # noqa: SIM115 - open as long as the object lives
         self._offsets: dict[str, int] = {}
 
-    def counts(self, wanted: set[str]) -> dict[str, int]:
+    def counts(self, names: set[str]) -> dict[str, int]:
         counts: dict[str, int] = {}
         self._file.seek(0)
         while True:
@@ -66,7 +66,7 @@ class TsvFile:
             image = line.split(b"\t", 1)[0].decode("utf-8")
             if image in counts:
                 raise ValueError(f"image {image}: occurs twice")
-            if image in wanted:
+            if image in names:
                 with _error_prefix(image):
                     counts[image] = self._numbers(line.split(b"\t"))[2]
                 self._offsets[image] = offset
@@ -99,9 +99,9 @@ class NpzFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def counts(self, wanted: set[str]) -> dict[str, int]:
+    def counts(self, names: set[str]) -> dict[str, int]:
         counts = {}
-        for image in wanted:
+        for image in names:
             if Path(image).name != image or "\0" in image:
                 raise ValueError(f"image {image!r}: is not a file name")
             if (self.path / f"{image}.npz").is_file():
@@ -155,14 +155,14 @@ class Hdf5File:
             raise ValueError(f"{name} is not a dataset stored in the file itself")
         return dataset
 
-    def counts(self, wanted: set[str]) -> dict[str, int]:
+    def counts(self, names: set[str]) -> dict[str, int]:
         regions = self._features.shape[1]
         images = self._ids.asstr()[:].tolist()
         counts = self._dataset("counts")[:].tolist() if "counts" in self._file else [regions] * len(images)
         if len(counts) != len(images):
             raise ValueError(f"has {len(counts)} counts for {len(images)} ids")
         for row, (image, count) in enumerate(zip(images, counts, strict=True)):
-            if image in wanted:
+            if image in names:
                 if image in self._rows:
                     raise ValueError(f"image {image}: occurs twice")
                 if not isinstance(count, int) or count > regions:
@@ -177,11 +177,7 @@ class Hdf5File:
         return self._features[row, :count], self._boxes[row, :count]
 
 
-FORMATS: dict[str, type[TsvFile] | type[NpzFolder] | type[Hdf5File]] = {
-    ".tsv": TsvFile,
-    ".h5": Hdf5File,
-    ".hdf5": Hdf5File,
-}
+FORMATS: dict[str, Callable[[Path], FeatureFile]] = {".tsv": TsvFile, ".h5": Hdf5File, ".hdf5": Hdf5File}
 
 
 @contextlib.contextmanager
@@ -204,8 +200,8 @@ def file_regions(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Table, index and boxes of a `RegionTable` from a feature file: the first `number` regions of each image.
 
-    Features are converted to float16 in `cache`, or in `PATH.cache` without it, and memory-mapped. Raises `ValueError`
-    where images are missing or damaged.
+    Features are converted to float16 in `cache`, by default `PATH.cache`, and memory-mapped. Raises `ValueError` if
+    images are missing or damaged.
     """
     if not path.exists():
         raise ValueError(f"{path}: no such file")
@@ -223,27 +219,27 @@ def file_regions(
     for image, count in counts.items():
         if not 1 <= count <= MAX_REGIONS:
             raise ValueError(f"{path}: image {image}: has {count} regions; must be 1 to {MAX_REGIONS}")
-    taken = np.array([counts[i] if number == "exact" else min(counts[i], int(number)) for i in images])
-    arrays = _cached_arrays(path, file, images, taken, cache or path.with_name(f"{path.name}.cache"))
-    starts = np.cumsum(taken) - taken
+    lengths = np.array([counts[i] if number == "exact" else min(counts[i], int(number)) for i in images])
+    arrays = _cached_arrays(path, file, images, lengths, cache or path.with_name(f"{path.name}.cache"))
+    starts = np.cumsum(lengths) - lengths
     row_of = {image: row for row, image in enumerate(images)}
     rows = np.array([row_of[image] for image in (*ids, BLANK)])
-    region = np.arange(taken.max())
-    mask = region < taken[rows, None]
+    region = np.arange(lengths.max())
+    mask = region < lengths[rows, None]
     index = np.where(mask, starts[rows, None] + region, -1).astype(np.int32)
     boxes = np.where(mask[..., None], np.asarray(arrays["boxes"])[index], np.float32(0))
     return arrays["features"], index, boxes
 
 
-def _cached_arrays(path: Path, file: FeatureFile, images: list[str], taken: np.ndarray, cache: Path) -> Block:
-    """All regions of all images as two arrays, from the cache. taken: (images,), number of regions of each."""
+def _cached_arrays(path: Path, file: FeatureFile, images: list[str], lengths: np.ndarray, cache: Path) -> Block:
+    """All regions of all images as two arrays, from the cache. lengths: (images,), number of regions of each."""
     dimension = len(read_regions(path, file, BLANK, None)[0][0])  # all images must have as many numbers
-    starts = np.cumsum(taken) - taken
+    starts = np.cumsum(lengths) - lengths
 
     def make(start: int) -> Iterator[Block]:
         block: list[tuple[np.ndarray, np.ndarray]] = []
         first = int(np.searchsorted(starts, start))
-        for image, count in zip(images[first:], taken[first:], strict=True):
+        for image, count in zip(images[first:], lengths[first:], strict=True):
             features, boxes = read_regions(path, file, image, dimension)
             block.append((features[:count], boxes[:count]))
             if sum(len(boxes) for _, boxes in block) >= ROWS_PER_BLOCK:
@@ -254,7 +250,7 @@ def _cached_arrays(path: Path, file: FeatureFile, images: list[str], taken: np.n
 
     columns: Columns = {"features": ((dimension,), "<f2"), "boxes": ((4,), "<f4")}
     return cached_arrays(
-        cache, f"file-{_key(path, images, taken)}", int(taken.sum()), columns, make, f"reading {path.name}"
+        cache, f"file-{_key(path, images, lengths)}", int(lengths.sum()), columns, make, f"reading {path.name}"
     )
 
 
@@ -263,9 +259,9 @@ def _concatenate(block: list[tuple[np.ndarray, np.ndarray]]) -> Block:
     return {"features": np.concatenate(features), "boxes": np.concatenate(boxes)}
 
 
-def _key(path: Path, images: list[str], taken: np.ndarray) -> str:
-    """A digest of the file as it is now (size and time of change), of the images and of their numbers of regions."""
-    digest = hashlib.blake2b(str(path.resolve()).encode() + taken.astype("<i8").tobytes(), digest_size=16)
+def _key(path: Path, images: list[str], lengths: np.ndarray) -> str:
+    """A digest of the file's size and time of change, of the images and of their numbers of regions."""
+    digest = hashlib.blake2b(str(path.resolve()).encode() + lengths.astype("<i8").tobytes(), digest_size=16)
     for image in images:
         digest.update(f"{image}\n".encode())
         if path.is_dir():

@@ -48,9 +48,9 @@ class PictureSet:
             for start in range(0, len(rows), 16):
                 yield from self.renderer.arrays(self.grid[rows[start : start + 16]])
             return
-        wanted = set(rows.tolist())
+        numbers = set(rows.tolist())
         files = islice(self._files(), int(rows.max(initial=-1)) + 1)
-        yield from (picture for number, picture in enumerate(files) if number in wanted)
+        yield from (picture for number, picture in enumerate(files) if number in numbers)
 
     def _files(self) -> Iterable[np.ndarray]:
         return self.decoded() if self.decoded else ()

@@ -66,7 +66,7 @@ def _projection(width: int) -> np.ndarray:
 
 @functools.cache
 def _permutation(width: int) -> np.ndarray:
-    """(width,): the order of the numbers of an object's features where it is in the surroundings of another."""
+    """(width,): the order of the numbers of an object's features in the surroundings of another object."""
     return np.argsort(np.frombuffer(_bytes("surroundings", 8 * width), "<u8"), kind="stable")
 
 

@@ -32,6 +32,7 @@ from travlr.scene import COLOURS, SHAPES, SIZES
 
 WEIGHTS = Path(__file__).with_name("recogniser.safetensors")
 SIDE = 32  # pixels of a crop along each axis
+BATCH = 256  # crops
 DIMENSION = 2048  # of a feature vector, as in the detectors of the published models
 HEADS = {"colour": tuple(COLOURS), "shape": SHAPES, "size": SIZES}
 
@@ -104,13 +105,13 @@ def resize_crops(crops: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def features_of(crops: np.ndarray, batch: int = 256) -> np.ndarray:
+def features_of(crops: np.ndarray) -> np.ndarray:
     """Feature vectors (N, 2048) float32 of crops (N, height, width, 3) uint8, each of one cell."""
     network = recogniser()
     out = np.empty((len(crops), DIMENSION), np.float32)
-    for start in range(0, len(crops), batch):
-        part = torch.from_numpy(np.ascontiguousarray(crops[start : start + batch])).permute(0, 3, 1, 2)
-        out[start : start + batch] = network(resize_crops(part.float() / 255)).numpy()
+    for start in range(0, len(crops), BATCH):
+        part = torch.from_numpy(np.ascontiguousarray(crops[start : start + BATCH])).permute(0, 3, 1, 2)
+        out[start : start + BATCH] = network(resize_crops(part.float() / 255)).numpy()
     return out
 
 

@@ -65,7 +65,7 @@ class RegionTable:
 def make_regions(settings: RegionSettings, pictures: PictureSet, cache: Path | None = None) -> RegionTable:
     """The regions of a split. cache: a folder for features, under a digest of the pictures; None for no cache.
 
-    `regions.context=auto` is `none` here: resolve it with `RegionSettings.for_model` first. Raises `ValueError` where
+    `regions.context=auto` is `none` here: resolve it with `RegionSettings.for_model` first. Raises `ValueError` if
     the settings do not fit the pictures, or a file is damaged.
     """
     regions = SOURCES[settings.source](settings, pictures, cache)
@@ -88,10 +88,10 @@ def _scene(settings: RegionSettings, pictures: PictureSet, cache: Path | None) -
     boxes, index, table = cell_regions(pictures, occupied, cache, centred=True)
     if noise is not None:
         boxes = np.where(occupied[..., None], _move_edges(boxes, noise * settings.jitter), boxes)
-    used = np.take_along_axis(detected | padding, order, axis=1)
-    index = np.where(used, np.take_along_axis(index, order, axis=1), -1)
+    is_region = np.take_along_axis(detected | padding, order, axis=1)
+    index = np.where(is_region, np.take_along_axis(index, order, axis=1), -1)
     boxes = np.take_along_axis(boxes, order[..., None], axis=1)
-    empty = ~used.any(axis=1)  # gets one white region, like the blank picture: attention needs at least one
+    empty = ~is_region.any(axis=1)  # gets one white region, like the blank picture: attention needs at least one
     index[empty, 0], boxes[empty, 0] = 0, WHOLE
     blank = np.zeros((1, order.shape[1]), np.int32)
     blank_boxes = cell_boxes(pictures.rows, pictures.columns, pictures.area)[None, : order.shape[1]]

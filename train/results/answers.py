@@ -25,7 +25,7 @@ ANSWERS = "answers.jsonl"
 class AnswerRecord:
     """One reply and what it says.
 
-    request: digest of what was asked (`request_key`). answer: the right answer; parsed: the reply's, None where it has
+    request: digest of the request (`request_key`). answer: the right answer; parsed: the reply's, None if it has
     none. objects: for the form `read`, see `travlr.questions.objects.ObjectErrors`. log_probabilities: of each fixed
     answer, with answers=likelihood. finish: why the reply ended, such as stop or length.
     """
@@ -56,7 +56,7 @@ def request_key(messages: Sequence[Message]) -> str:
 
 
 class AnswerFile:
-    """The answers of an evaluation. Use it as a context to append. Raises `ValueError` where the file is damaged."""
+    """The answers of an evaluation. Use it as a context to append. Raises `ValueError` if the file is damaged."""
 
     def __init__(self, folder: Path) -> None:
         self.path = Path(folder) / ANSWERS
@@ -68,8 +68,8 @@ class AnswerFile:
         return self
 
     def append(self, answer: AnswerRecord) -> None:
-        """Append one answer, and pass it to the system at once. Raises `OSError` with the file's name, as where the
-        disk is full."""
+        """Append one answer, and pass it to the system at once. Raises `OSError` with the file's name, for
+        example if the disk is full."""
         line = json.dumps(asdict(answer), ensure_ascii=False).encode() + b"\n"
         try:
             while line:
@@ -94,12 +94,12 @@ def remove_without_answers(folder: Path) -> None:
 
 
 def read_answers(folder: Path) -> list[AnswerRecord]:
-    """The answers of an evaluation, in the order of their replies. Raises `ValueError` where the file is damaged."""
+    """The answers of an evaluation, in the order of their replies. Raises `ValueError` if the file is damaged."""
     return list(_read(Path(folder) / ANSWERS)[0].values())
 
 
 def _read(path: Path) -> tuple[dict[tuple[str, str, str], AnswerRecord], int]:
-    """Answers by (split, setting, id), the last of each, and where the last whole line ends."""
+    """Answers by (split, setting, id), the last of each, and the end of the last whole line."""
     answers: dict[tuple[str, str, str], AnswerRecord] = {}
     if not path.exists():
         return answers, 0

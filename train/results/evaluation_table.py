@@ -72,14 +72,14 @@ def _object_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def _comparisons(folder: Path, rows: Sequence[Row]) -> list[str]:
-    """Gap and agreement of captions and images, where both were asked."""
+    """Gap and agreement of captions and images, if an evaluation has both."""
     answers = read_answers(folder)
     lines = []
     for row in rows:
-        found = compare(answers, row["split"], "caption", "image", row["examples"])
-        if row["test_setting"] == "image" and found is not None:
-            gap = f"{found.gap:+.1f} points [{found.low:+.1f}, {found.high:+.1f}]"
-            same = f"{found.agreement:.1f} % (independent answers: {found.expected:.1f} %)"
+        comparison = compare(answers, row["split"], "caption", "image", row["examples"])
+        if row["test_setting"] == "image" and comparison is not None:
+            gap = f"{comparison.gap:+.1f} points [{comparison.low:+.1f}, {comparison.high:+.1f}]"
+            same = f"{comparison.agreement:.1f} % (independent answers: {comparison.expected:.1f} %)"
             lines += ["", f"{row['split']}: gap (caption minus image) {gap}; same answer {same}"]
     return lines
 
@@ -87,7 +87,7 @@ def _comparisons(folder: Path, rows: Sequence[Row]) -> list[str]:
 def compare(
     answers: Sequence[AnswerRecord], split: str, first: str, second: str, count: int | None = None
 ) -> SettingComparison | None:
-    """Two settings on a split, on the first `count` examples that both were asked about; None where there is none."""
-    one, other = ({a.id: a for a in answers if (a.split, a.setting) == (split, name)} for name in (first, second))
-    ids = sorted(one.keys() & other.keys())[:count]
-    return agreement([one[id] for id in ids], [other[id] for id in ids]) if ids else None
+    """Two settings on a split, on the first `count` examples with answers in both; None if there are none."""
+    pair = [{a.id: a for a in answers if (a.split, a.setting) == (split, name)} for name in (first, second)]
+    ids = sorted(pair[0].keys() & pair[1].keys())[:count]
+    return agreement([pair[0][id] for id in ids], [pair[1][id] for id in ids]) if ids else None

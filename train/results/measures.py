@@ -63,7 +63,7 @@ def _f1(outcomes: Sequence[Outcome], value: str) -> float:
 
 
 def significance(right: int, examples: int, chance: float) -> dict[str, Any]:
-    """One-sided exact binomial test that accuracy is above chance (percent); none where chance is 0."""
+    """One-sided exact binomial test that accuracy is above chance (percent); None for a chance of 0."""
     if not chance:
         return {"p_value": None, "above_random": None, "test": None}
     from scipy.stats import binomtest  # takes long to import
@@ -86,13 +86,14 @@ def interval(outcomes: Sequence[Outcome], scenes: np.ndarray) -> tuple[float, fl
     if outcomes[0].objects is not None:
         return percentile_interval(_object_f1(outcomes, scenes))
     answers = sorted({o.answer for o in outcomes})
-    given = [*answers, *sorted({o.parsed or "" for o in outcomes} - set(answers))]
-    codes = [answers.index(o.answer) * len(given) + given.index(o.parsed or "") for o in outcomes]
-    counts = bootstrap_counts(np.array(codes), len(answers) * len(given), scenes)
-    counts = counts.reshape(-1, len(answers), len(given))  # (resamples, right answer, reply's answer)
+    replies = [*answers, *sorted({o.parsed or "" for o in outcomes} - set(answers))]
+    codes = [answers.index(o.answer) * len(replies) + replies.index(o.parsed or "") for o in outcomes]
+    counts = bootstrap_counts(np.array(codes), len(answers) * len(replies), scenes)
+    counts = counts.reshape(-1, len(answers), len(replies))  # (resamples, right answer, reply's answer)
     hits = counts[:, np.arange(len(answers)), np.arange(len(answers))]
-    true, replies = counts.sum(2), counts.sum(1)[:, : len(answers)]
-    f1 = np.divide(2.0 * hits, true + replies, out=np.zeros(hits.shape), where=true + replies > 0)
+    true = counts.sum(2)
+    total = true + counts.sum(1)[:, : len(answers)]
+    f1 = np.divide(2.0 * hits, total, out=np.zeros(hits.shape), where=total > 0)
     occurs = true > 0
     return percentile_interval(100 * (f1 * occurs).sum(1) / np.maximum(occurs.sum(1), 1))
 
@@ -102,8 +103,8 @@ def _object_f1(outcomes: Sequence[Outcome], scenes: np.ndarray) -> np.ndarray:
     sums = np.array([_object_counts(o.objects) for o in outcomes if o.objects is not None])  # (N, 2)
     clusters = np.unique(scenes, return_inverse=True)[1]
     totals = np.stack([np.bincount(clusters, column) for column in sums.T], axis=1)  # (scenes, 2)
-    drawn = resample(*np.unique(totals, axis=0, return_counts=True))
-    return np.asarray(100 * drawn[:, 0] / np.maximum(drawn[:, 1], 1))
+    samples = resample(*np.unique(totals, axis=0, return_counts=True))
+    return np.asarray(100 * samples[:, 0] / np.maximum(samples[:, 1], 1))
 
 
 def _object_counts(errors: ObjectErrors) -> tuple[int, int]:
@@ -113,8 +114,11 @@ def _object_counts(errors: ObjectErrors) -> tuple[int, int]:
 
 
 def calibrated_accuracy(answers: Sequence[AnswerRecord]) -> float | None:
-    """Accuracy in percent after batch calibration (Zhou et al. 2024): from the log-probability of each answer its mean
-    over all examples is subtracted, so that a general preference for one answer has no effect. None without them."""
+    """Accuracy in percent after batch calibration (Zhou et al. 2024); None without log-probabilities.
+
+    Calibration subtracts from the log-probability of each answer its mean over all examples, so that a general
+    preference for one answer has no effect.
+    """
     if not answers or any(answer.log_probabilities is None for answer in answers):
         return None
     names = sorted({name for answer in answers for name in answer.log_probabilities or ()})
@@ -142,17 +146,22 @@ def agreement(
     first: Sequence[AnswerRecord], second: Sequence[AnswerRecord], scenes: np.ndarray | None = None
 ) -> SettingComparison:
     """Compare two settings, such as caption and image; answers of the same examples in the same order. scenes: (N,)
-    numbers of scenes, None where each example has its own."""
+    numbers of scenes, None if each example has its own."""
     differences = np.array([int(a.right) - int(b.right) for a, b in zip(first, second, strict=True)])
     counts = bootstrap_counts(differences + 1, 3, scenes)
     low, high = percentile_interval(100 * (counts[:, 2] - counts[:, 0]) / counts.sum(1))
     same = [a.parsed is not None and a.parsed == b.parsed for a, b in zip(first, second, strict=True)]
     return SettingComparison(
-        len(first), 100 * float(differences.mean()), low, high, 100 * sum(same) / len(same), _expected(first, second)
+        len(first),
+        100 * float(differences.mean()),
+        low,
+        high,
+        100 * sum(same) / len(same),
+        _expected_agreement(first, second),
     )
 
 
-def _expected(first: Sequence[AnswerRecord], second: Sequence[AnswerRecord]) -> float:
+def _expected_agreement(first: Sequence[AnswerRecord], second: Sequence[AnswerRecord]) -> float:
     shares: list[Mapping[str | None, int]] = [Counter(a.parsed for a in answers) for answers in (first, second)]
     both = sum(count * shares[1].get(parsed, 0) for parsed, count in shares[0].items() if parsed is not None)
     return 100 * both / len(first) / len(second)

@@ -59,7 +59,7 @@ def write_predictions(folder: Path, tables: Iterable[pa.Table]) -> None:
 
 
 def read_predictions(folder: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """A run's predictions, or some of their columns. Raises `ValueError`, in one line, where missing or damaged."""
+    """A run's predictions, or some columns of them. Raises `ValueError`, in one line, if missing or damaged."""
     path = Path(folder) / PREDICTIONS
     with damage(path), pq.ParquetFile(regular(path), page_checksum_verification=True) as file:
         if not file.schema_arrow.equals(PREDICTION_SCHEMA, check_metadata=False):

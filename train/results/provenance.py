@@ -31,8 +31,8 @@ def hardware(gpus: Sequence[str] = ()) -> str:
     """The processor and the cores this process may use, after the names of the GPUs that the run uses."""
     processor = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
-        if found := re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
-            processor = found[1].strip()
+        if match := re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
+            processor = match[1].strip()
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     counted = [f"{gpus.count(name)} x {name}" for name in dict.fromkeys(gpus)]
@@ -41,21 +41,21 @@ def hardware(gpus: Sequence[str] = ()) -> str:
 
 def environment(code: Sequence[str] = CODE) -> dict[str, str]:
     """Versions of Python and of installed packages (nothing is imported), and the commit of the code, "" if none."""
-    found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    versions = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return {**found, "commit": commit(Path(__file__).resolve().parents[2], code)}
+            versions[package] = metadata.version(package)
+    return {**versions, "commit": commit(Path(__file__).resolve().parents[2], code)}
 
 
 def commit(checkout: Path, code: Sequence[str] = CODE) -> str:
-    """The commit that is checked out there, "-dirty" where the code is not that of it; "" where it is no checkout."""
+    """The commit of a checkout, with "-dirty" if the code differs from it; "" for a folder that is no checkout."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
     def git(*arguments: str) -> str:
         command = ["git", "--no-optional-locks", "-C", str(checkout), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, env=clean, check=True)
-        return done.stdout.strip()
+        process = subprocess.run(command, capture_output=True, text=True, timeout=10, env=clean, check=True)
+        return process.stdout.strip()
 
     try:
         if Path(git("rev-parse", "--show-toplevel")).resolve() != checkout.resolve():
@@ -67,13 +67,11 @@ def commit(checkout: Path, code: Sequence[str] = CODE) -> str:
 
 
 def provenance(gpus: Sequence[str] = (), code: Sequence[str] = CODE) -> dict[str, str]:
-    """The columns of a row that say where and with what a run was made; gpus: names of those it uses."""
+    """The columns of a row about hardware, versions, commit and time of a run. gpus: names of those it uses."""
     versions = environment(code)
-    checked_out = versions.pop("commit")
-    created = datetime.now(UTC).isoformat(timespec="seconds")
     return {
         "hardware": hardware(gpus),
+        "commit": versions.pop("commit"),
         "versions": json.dumps(versions),
-        "commit": checked_out,
-        "created": created,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }

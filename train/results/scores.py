@@ -1,7 +1,7 @@
 """Scores of predictions, with intervals and a significance test.
 
 All scores are percent, 0 to 100, as the paper prints them. The metric is macro-F1 (paper, appendix B.1). A prediction
-is true where its logit, the log-odds of true kept as float32, is above 0.
+is true if its logit, the log-odds of true as float32, is above 0.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Scores:
 
 
 def predictions_of(logits: np.ndarray) -> np.ndarray:
-    """Predictions (N,) bool of log-odds of true (N,). Raises `ValueError` where one is not a number."""
+    """Predictions (N,) bool of log-odds of true (N,). Raises `ValueError` if one is not a number."""
     logits = np.asarray(logits, np.float32)
     if np.isnan(logits).any():
         raise ValueError(f"{np.isnan(logits).sum()} of {logits.size} logits are not numbers; the model has diverged")
@@ -49,10 +49,10 @@ def score(answers: np.ndarray, logits: np.ndarray, clusters: np.ndarray | None =
     F1 of a class that is neither predicted nor the answer is 0. The interval is between the 2.5 and 97.5 percentiles of
     macro-F1 in 1,000 resamples of the examples, or of whole clusters, such as the examples that share a scene. All
     resamples of faultless predictions are faultless; there the low end is macro-F1 times the accuracy that shows no
-    fault in so many examples (clusters) with a probability of 0.025. The binomial test ignores clusters; where one
+    fault in so many examples (clusters) with a probability of 0.025. The binomial test ignores clusters; if one
     answer is more frequent than the other, a constant answer can pass it.
 
-    Raises `ValueError` where there is nothing to score, or a logit is not a number.
+    Raises `ValueError` if there is nothing to score, or a logit is not a number.
     """
     truth, guess = np.asarray(answers, bool), predictions_of(logits)
     if truth.shape != guess.shape or truth.ndim != 1 or not len(guess):
@@ -127,11 +127,7 @@ def binomial_p_value(right: int, examples: int) -> float:
 
 
 def by_group(
-    answers: np.ndarray,
-    logits: np.ndarray,
-    groups: Sequence[str],
-    clusters: np.ndarray | None = None,
-    seed: int = 0,
+    answers: np.ndarray, logits: np.ndarray, groups: Sequence[str], clusters: np.ndarray | None = None
 ) -> dict[str, Scores]:
     """Scores of each group of examples, such as those with the same first item of the pair; groups: N names."""
     answers, logits, names = np.asarray(answers), np.asarray(logits), np.asarray(groups)
@@ -139,7 +135,7 @@ def by_group(
     for name in np.unique(names):
         here = names == name
         within = None if clusters is None else np.asarray(clusters)[here]
-        scores[str(name)] = score(answers[here], logits[here], within, seed)
+        scores[str(name)] = score(answers[here], logits[here], within)
     return scores
 
 
@@ -153,7 +149,7 @@ class CoupleScores:
 
 
 def couple_scores(answers: np.ndarray, logits: np.ndarray) -> CoupleScores | None:
-    """Couple accuracy; None where examples 2k and 2k + 1 do not all differ in answer.
+    """Couple accuracy; None unless the answers of examples 2k and 2k + 1 differ for every k.
 
     A couple is one query text, true in one scene and false in another (`travlr.sampler`): a coin gets 25 %, and an
     answer that depends on the query alone 0 %. Examples must be in order and in whole couples; published data has none.

@@ -76,7 +76,7 @@ def run_name(config: Mapping[str, Any]) -> str:
 def start_run(runs: Path, config: Mapping[str, Any], **metadata: Any) -> Path:
     """Make the folder of a run, unless it is there, and write its config.json with `metadata`.
 
-    Raises `ValueError` where the folder's config.json is damaged, newer, or of another config.
+    Raises `ValueError` if the folder's config.json is damaged, newer, or of another config.
     """
     folder = Path(runs) / run_name(config)
     folder.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def start_run(runs: Path, config: Mapping[str, Any], **metadata: Any) -> Path:
 def read_config(folder: Path) -> dict[str, Any]:
     """A run's config.json, with the settings of earlier versions by their present names.
 
-    Raises `ValueError`, in one line, where it is missing, damaged or newer.
+    Raises `ValueError`, in one line, if it is missing, damaged or newer.
     """
     path = Path(folder) / CONFIG
     if not path.is_file():
@@ -113,8 +113,8 @@ def read_config(folder: Path) -> dict[str, Any]:
 def _present_settings(config: dict[str, Any]) -> dict[str, Any]:
     """A config of an earlier version in the settings of this one.
 
-    `training.naming` is now `training.auxiliary_targets`. `pretraining` no longer exists; it is left out where it had
-    no steps, and else stays, so that such a run is not taken for one without.
+    `training.naming` is now `training.auxiliary_targets`. `pretraining` no longer exists; it is left out if it had
+    no steps. Otherwise it stays, so that such a run differs from one without.
     """
     training, pretraining = config.get("training"), config.get("pretraining")
     if isinstance(training, dict) and "naming" in training:
@@ -177,7 +177,7 @@ def write_curve(folder: Path, points: Sequence[Mapping[str, float | None]]) -> N
 
 
 def read_curve(folder: Path) -> list[dict[str, float | None]]:
-    """The points of a training curve. Raises `ValueError`, in one line, where it is missing or damaged."""
+    """The points of a training curve. Raises `ValueError`, in one line, if it is missing or damaged."""
     path = Path(folder) / CURVE
     with damage(path), open(regular(path), encoding="utf-8", newline="") as file:
         return [{k: float(v) if v else None for k, v in point.items()} for point in csv.DictReader(file, strict=True)]
@@ -208,7 +208,7 @@ class UnfinishedRun(ValueError):
 def read_results(folder: Path) -> list[Row]:
     """Rows of a finished run. Columns that its version did not have are None; columns unknown here are left out.
 
-    Raises `ValueError`, in one line, where the run is unfinished, damaged or newer.
+    Raises `ValueError`, in one line, if the run is unfinished, damaged or newer.
     """
     folder = Path(folder)
     record, path = read_config(folder), folder / RESULTS
@@ -241,8 +241,8 @@ def _read_row(texts: dict[str, str | None]) -> Row:
 
 
 def collect_results(runs: Path, log: Log = print, unfinished: bool = True) -> list[Row]:
-    """Rows of every finished run below a folder. `log` gets a line for each folder that is left out; unfinished: also
-    for runs that are only unfinished."""
+    """Rows of every finished run in a folder. `log` gets a line for each folder that is left out. unfinished: also
+    for each unfinished run."""
     rows: list[Row] = []
     first_folders: dict[str, Path] = {}
     entries = sorted(Path(runs).iterdir()) if Path(runs).is_dir() else []

@@ -40,7 +40,7 @@ def comparable_settings(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, 
     settings = [flat_settings(config) for config in configs]
     if all("inputs" in config for config in configs if config):
         return settings
-    return [{name: value for name, value in one.items() if not name.startswith("inputs.")} for one in settings]
+    return [{k: value for k, value in config.items() if not k.startswith("inputs.")} for config in settings]
 
 
 def differing_settings(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -9,18 +9,18 @@ from typing import Any
 
 import torch
 
+from train.data.inputs import Tensors
 from train.models.hub import load_processors
 
-Tensors = dict[str, torch.Tensor]  # each (B, ...)
 # Messages {"role": ..., "content": [{"type": "image", "image": PIL}, {"type": "text", "text": ...}]}.
 Conversation = list[dict[str, Any]]
 
 
 def chat_processor(name: str, folder: Path) -> Any:
-    """The processor of a folder, with its Pillow image processor where there is one.
+    """The processor of a folder, with the Pillow image processor if it has one.
 
-    So a result does not depend on whether torchvision, which resizes differently, is installed. Raises ValueError, in
-    one line, where the processor cannot be loaded, as without torchvision where it needs it.
+    So results do not depend on whether torchvision, which resizes differently, is installed. Raises ValueError, in one
+    line, if the processor cannot be loaded, for example because it needs torchvision.
     """
     (processor,) = load_processors(name, folder, "AutoProcessor")
     if hasattr(processor, "image_processor"):
@@ -42,7 +42,7 @@ def chat_inputs(processor: Any, conversation: Conversation) -> Tensors:
 
 
 def batch_key(inputs: Tensors) -> Hashable:
-    """What inputs (B = 1) must have in common to share a batch: the shapes of all tensors but those of tokens."""
+    """Inputs (B = 1) with equal keys can share a batch: all tensors but those of tokens have equal shapes."""
     return tuple((name, None if _is_of_tokens(name, inputs) else tensor.shape[1:]) for name, tensor in inputs.items())
 
 
@@ -52,10 +52,10 @@ def join_inputs(examples: Sequence[Tensors], pad: int) -> Tensors:
     longest = max(inputs["input_ids"].shape[1] for inputs in examples)
 
     def padded(name: str, inputs: Tensors) -> torch.Tensor:
-        missing = longest - inputs["input_ids"].shape[1]
-        if not missing or not _is_of_tokens(name, inputs):
+        padding = longest - inputs["input_ids"].shape[1]
+        if not padding or not _is_of_tokens(name, inputs):
             return inputs[name]
-        return torch.nn.functional.pad(inputs[name], (missing, 0), value=pad if name == "input_ids" else 0)
+        return torch.nn.functional.pad(inputs[name], (padding, 0), value=pad if name == "input_ids" else 0)
 
     return {name: torch.cat([padded(name, inputs) for inputs in examples]) for name in examples[0]}
 
@@ -71,18 +71,18 @@ def next_token_logs(model: Any, inputs: Tensors, **options: Any) -> torch.Tensor
 
 
 def answer_log(logs: torch.Tensor, tokens: Sequence[int]) -> torch.Tensor:
-    """Log-probability that the next token is one of some tokens: (..., V) -> (...)."""
+    """Log-probability that the next token is one of `tokens`: (..., V) -> (...)."""
     return logs[..., list(tokens)].logsumexp(-1)
 
 
 def keep_last_logits(model: Any) -> dict[str, int]:
-    """The argument by which a model computes the logits of the last position alone, where it has one: those of all
-    positions are some 300 x 260,000 numbers per sentence."""
+    """The argument for the logits of the last position alone, if the model has it. Those of all positions are about
+    300 x 260,000 numbers per sentence."""
     return {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
 
 
 def answer_tokens(tokenizer: Any, words: Sequence[str]) -> list[int]:
-    """The tokens that are one of some words, with or without a space before it."""
+    """The tokens that are one of `words`, with or without a space before it."""
     tokens = set()
     for word in words:
         for text in (word, f" {word}"):

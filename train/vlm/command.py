@@ -62,10 +62,10 @@ def log_settings(arguments: Sequence[str]) -> LogSettings:
     cli.refuse_repeated(arguments, ())
     values = dict(cli.name_and_value(argument, ()) for argument in arguments)
     names = [field.name for field in fields(LogSettings)]
-    if others := [name for name in values if name.split(".")[0] in asdict(Evaluation()) and name not in names]:
-        raise cli.UsageError(f"{others[0]}=: is not used beside log=; give {' or '.join(names[1:])} alone")
-    found: LogSettings = cli.typed(LogSettings, values)
-    return found
+    if unused := [name for name in values if name.split(".")[0] in asdict(Evaluation()) and name not in names]:
+        raise cli.UsageError(f"{unused[0]}=: is not used beside log=; give {' or '.join(names[1:])} alone")
+    config: LogSettings = cli.typed(LogSettings, values)
+    return config
 
 
 def _listed(argument: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from render.text import make_captioner
-from train.prepare import prepare_dataset
+from train.prepare import make_runs_folder, prepare_dataset
 from train.results.answers import AnswerFile, AnswerRecord, remove_without_answers, request_key
 from train.results.columns import Row
 from train.results.measures import ExampleFacts, result_columns
@@ -30,21 +30,17 @@ from travlr.questions.forms import SETTINGS, messages_of
 from travlr.tasks import config_from_dict
 from travlr.workers import Progress
 
-IMAGE_TOKENS = 1500  # of a picture, and CHARACTERS for a token: a guess until a server has counted
-CHARACTERS = 3
+IMAGE_TOKENS = 1500  # guess of the tokens of a picture, until a server has counted them
+CHARACTERS = 3  # guess of the characters of a token
 
 
 def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
     """Ask a model about a dataset, and score its replies: one row for each setting and split.
 
-    Replies of earlier calls with the same settings are used again. Raises `ValueError`, in one line, for whatever
-    cannot be done; replies that have arrived are saved.
+    Replies of earlier calls with the same settings are used again. Raises `ValueError`, in one line, for every failure;
+    the replies until then are saved.
     """
-    runs = Path(config.runs)
-    try:
-        runs.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"runs={config.runs}: cannot be made ({error.strerror}); name another folder") from None
+    runs = make_runs_folder(config)
     dataset = open_dataset(prepare_dataset(config, log))
     _check_dataset(config, dataset)
     style = SceneStyle(config, dataset)
@@ -76,7 +72,7 @@ def _check_dataset(config: Evaluation, dataset: Dataset) -> None:
 
 
 def load(config: Evaluation, data: Path, log: Log) -> tuple[Backend, dict[str, Any]]:
-    """The model, and what identifies it: its name without folders, where it comes from, a digest of its weights."""
+    """The model, and what identifies it: its name without folders, its origin, and a digest of its weights."""
     if config.server is not None:
         from train.vlm.server import Server
 
@@ -85,8 +81,7 @@ def load(config: Evaluation, data: Path, log: Log) -> tuple[Backend, dict[str, A
 
     name = Path(config.model).name if Path(config.model).is_dir() else config.model
     if is_run(config.model):
-        trained = TrainedModel(config, data, log)
-        return trained, {"model": name, "origin": "trained", "weights": f"run {name}"}
+        return TrainedModel(config, data, log), {"model": name, "origin": "trained", "weights": f"run {name}"}
     from train.vlm.local import ChatModel, weights_digest
 
     chat = ChatModel(config, log)
@@ -104,23 +99,23 @@ def load(config: Evaluation, data: Path, log: Log) -> tuple[Backend, dict[str, A
 class SceneStyle:
     """Shows the scenes of a dataset in a style, without writing another dataset.
 
-    Raises `ValueError` where the dataset does not say how it was drawn and another style is wanted.
+    Raises `ValueError` if the dataset does not say how its scenes are drawn, and the settings give a style.
     """
 
     def __init__(self, config: Evaluation, dataset: Dataset) -> None:
         self.style, self._renderer, self._captioner = Style(), None, None
-        wanted, values = config.style, dataset.manifest["config"]
+        changes, values = config.style, dataset.manifest["config"]
         if not values:
-            if wanted != ShownStyle():
+            if changes != ShownStyle():
                 raise ValueError(f"style: data={dataset.folder} does not say how its scenes are drawn; leave style out")
             return
-        drawn = config_from_dict(values)
-        self.world = drawn.world
-        self.style = Style(wanted.image or drawn.style.image, wanted.caption or drawn.style.caption)
-        if self.style.image != drawn.style.image:
-            self._renderer = renderer_of(replace(drawn, style=self.style))
-        if self.style.caption != drawn.style.caption:
-            self._captioner = make_captioner(self.style.caption, drawn.world)
+        own = config_from_dict(values)
+        self.world = own.world
+        self.style = Style(changes.image or own.style.image, changes.caption or own.style.caption)
+        if self.style.image != own.style.image:
+            self._renderer = renderer_of(replace(own, style=self.style))
+        if self.style.caption != own.style.caption:
+            self._captioner = make_captioner(self.style.caption, own.world)
 
     def __call__(self, example: Example) -> Example:
         """The example with its picture and its caption in the style."""
@@ -137,8 +132,8 @@ class SceneStyle:
 # Requests ------------------------------------------------------------------------------------------------------------
 
 
-def chosen(config: Evaluation, dataset: Dataset, split: str) -> range:
-    """The numbers of the examples that are asked about: the first, in whole couples."""
+def example_numbers(config: Evaluation, dataset: Dataset, split: str) -> range:
+    """The numbers of the examples of an evaluation: the first `limit`, in whole couples."""
     total = len(dataset[split])
     return range(total if config.limit is None else min(total, config.limit - config.limit % 2))
 
@@ -147,15 +142,15 @@ def requests(config: Evaluation, dataset: Dataset, style: SceneStyle) -> Iterato
     """Every request, made as it is needed."""
     for split in config.split:
         for setting in config.setting:
-            for number in chosen(config, dataset, split):
+            for number in example_numbers(config, dataset, split):
                 yield request_of(style(dataset[split][number]), split, setting, config, dataset.grid)
 
 
 def request_of(example: Example, split: str, setting: str, config: Evaluation, grid: tuple[int, int] | None) -> Request:
     """The request of one example in one setting."""
     question = make_question(example, config.form)
-    made = messages_of(question, example, setting, config.prompt, grid)
-    return Request(example.id, split, setting, made, question, request_key(made))
+    messages = messages_of(question, example, setting, config.prompt, grid)
+    return Request(example.id, split, setting, messages, question, request_key(messages))
 
 
 # Replies -------------------------------------------------------------------------------------------------------------
@@ -163,7 +158,7 @@ def request_of(example: Example, split: str, setting: str, config: Evaluation, g
 
 @dataclass
 class Spent:
-    """Replies, tokens and cost, of earlier calls too, but for `replies`."""
+    """Number of new replies, and tokens and cost of all replies, those of earlier calls too."""
 
     config: Evaluation
     replies: int = 0
@@ -172,17 +167,18 @@ class Spent:
     largest: tuple[int, int] = (0, 0)  # tokens of one request, and of one reply
     under_way: int = 0
 
-    def add(self, given: Reply | AnswerRecord, request: Request | None = None) -> None:
-        """Count a reply; where the server does not, by the guess for its request."""
-        used = (given.input_tokens or 0, given.output_tokens or 0)
-        if given.input_tokens is None and request is not None and self.config.server is not None:
-            used = (_guess(request), len(given.reply if isinstance(given, AnswerRecord) else given.text) // CHARACTERS)
-        self.tokens += sum(used)
-        self.largest = max(self.largest[0], used[0]), max(self.largest[1], used[1])
-        self.cost += cost_of(self.config, *used)
+    def add(self, reply: Reply | AnswerRecord, request: Request | None = None) -> None:
+        """Count the tokens of a reply; if the server does not count them, those of a guess."""
+        tokens = (reply.input_tokens or 0, reply.output_tokens or 0)
+        if reply.input_tokens is None and request is not None and self.config.server is not None:
+            text = reply.reply if isinstance(reply, AnswerRecord) else reply.text
+            tokens = (_guess(request), len(text) // CHARACTERS)
+        self.tokens += sum(tokens)
+        self.largest = max(self.largest[0], tokens[0]), max(self.largest[1], tokens[1])
+        self.cost += cost_of(self.config, *tokens)
 
     def full_cap(self, request: Request, under_way: int) -> str:
-        """The name of a cap that leaves no room for one more request beside so many under way; "" for none."""
+        """The name of a cap without room for one more request, beside `under_way` others; "" if there is none."""
         config, next_ones = self.config, under_way + 1
         guess = self.largest if any(self.largest) else (_guess(request), config.most_tokens)
         if config.max_tokens_total is not None and self.tokens + next_ones * sum(guess) > config.max_tokens_total:
@@ -192,7 +188,7 @@ class Spent:
 
     @property
     def text(self) -> str:
-        """Tokens and cost, after a comma; "" where nobody counts them."""
+        """Tokens and cost, after a comma; "" if nothing counts them."""
         cost = f", cost {self.cost:,.2f}" if self.cost else ""
         return f", {self.tokens:,} tokens{cost}" if self.tokens else ""
 
@@ -208,15 +204,15 @@ def cost_of(config: Evaluation, input_tokens: int | None, output_tokens: int | N
 
 
 def ask(config: Evaluation, model: Backend, dataset: Dataset, style: SceneStyle, folder: Path, log: Log) -> Spent:
-    """Ask what has not been answered yet, and save each reply as it arrives."""
+    """Send the requests that have no answer yet, and save each reply as it arrives."""
     spent, full_cap = Spent(config), ""
-    total = len(config.setting) * sum(len(chosen(config, dataset, split)) for split in config.split)
+    total = len(config.setting) * sum(len(example_numbers(config, dataset, split)) for split in config.split)
     with AnswerFile(folder) as answers, Progress(total, log, "replies") as progress:
         for answer in answers.answers.values():
             spent.add(answer)
 
-        def missing() -> Iterator[Request | None]:
-            """None where a cap leaves no room until a reply has come."""
+        def unanswered() -> Iterator[Request | None]:
+            """The requests to send; None while a cap leaves no room before the next reply."""
             nonlocal full_cap
             for request in requests(config, dataset, style):
                 answer = answers.answers.get((request.split, request.setting, request.id))
@@ -231,7 +227,7 @@ def ask(config: Evaluation, model: Backend, dataset: Dataset, style: SceneStyle,
                 spent.under_way += 1
                 yield request
 
-        for request, reply in model.replies(missing()):
+        for request, reply in model.replies(unanswered()):
             spent.under_way -= 1
             spent.replies += 1
             spent.add(reply, request)
@@ -246,7 +242,7 @@ def ask(config: Evaluation, model: Backend, dataset: Dataset, style: SceneStyle,
 
 
 def answer_of(request: Request, reply: Reply) -> AnswerRecord:
-    """A reply with what it says. A reply that ran out of tokens before its end has no answer, unless it is a list."""
+    """The record of a reply. A reply that ran out of tokens has no answer, unless it is a list."""
     outcome = score_reply(reply.text, request.question, cut_off=reply.finish == "length")
     return AnswerRecord(
         request.id,
@@ -269,25 +265,20 @@ def answer_of(request: Request, reply: Reply) -> AnswerRecord:
 
 
 def facts_of(dataset: Dataset, split: str, count: int) -> ExampleFacts:
-    """What scores need of the first examples of a split."""
+    """The facts that scores need about the first `count` examples of a split."""
     table = dataset[split].columns("id", "answer", "pair", "objects").slice(0, count)
-    objects = [json.dumps(row, sort_keys=True) for row in _places(table["objects"].to_pylist())]
-    scenes = np.unique(objects, return_inverse=True)[1]
+    names = ("row", "column", "colour", "shape", "size")  # without marks of the query
+    keys = [json.dumps(sorted([o[n] for n in names] for o in scene)) for scene in table["objects"].to_pylist()]
+    scenes = np.unique(keys, return_inverse=True)[1]
     groups = [pair[0] for pair in table["pair"].to_pylist()]
     return ExampleFacts(table["id"].to_pylist(), table["answer"].to_numpy().astype(bool), groups, scenes)
 
 
-def _places(scenes: Sequence[Sequence[dict[str, Any]]]) -> Iterator[list[list[Any]]]:
-    """The objects of each scene, without their order and without what the query names."""
-    for scene in scenes:
-        yield sorted([o["row"], o["column"], o["colour"], o["shape"], o["size"]] for o in scene)
-
-
 def result_rows(config: Evaluation, identity: dict[str, Any], dataset: Dataset, folder: Path) -> list[Row]:
-    """The rows of all settings and splits with saved answers, those of earlier calls too: of the first examples, as far
-    as each of them is answered, in whole couples."""
-    saved = AnswerFile(folder).answers
-    about = {
+    """The rows of all settings and splits with saved answers, also of earlier calls. A row is about the examples before
+    the first one without an answer, in whole couples."""
+    records = AnswerFile(folder).answers
+    shared = {  # columns of every row
         "model": identity.get("model", config.model),
         "task": config.task,
         "seed": config.seed,
@@ -301,16 +292,16 @@ def result_rows(config: Evaluation, identity: dict[str, Any], dataset: Dataset, 
     }
     rows = []
     unbound = best_unbound(dataset_baselines(dataset.folder)) if config.form == "true_false" else {}
-    for split in (split for split in dataset.splits if any(place[0] == split for place in saved)):
+    for split in (split for split in dataset.splits if any(place[0] == split for place in records)):
         ids = dataset[split].columns("id")["id"].to_pylist()
         for setting in SETTINGS:
-            count = next((n for n, id in enumerate(ids) if (split, setting, id) not in saved), len(ids))
+            count = next((n for n, id in enumerate(ids) if (split, setting, id) not in records), len(ids))
             count -= count % 2 if count < len(ids) else 0
             if not count:
                 continue
             facts = facts_of(dataset, split, count)
-            answers = [saved[split, setting, id] for id in facts.ids]
-            row: Row = about | {"test_setting": setting, "split": split} | result_columns(answers, facts)
+            answers = [records[split, setting, id] for id in facts.ids]
+            row: Row = shared | {"test_setting": setting, "split": split} | result_columns(answers, facts)
             if split in unbound:
                 row |= {"floor_unbound": unbound[split].macro_f1, "floor_unbound_accuracy": unbound[split].accuracy}
             row["cost"] = cost_of(config, row["input_tokens"], row["output_tokens"]) or None

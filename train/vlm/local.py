@@ -1,6 +1,6 @@
 """Replies of a chat model of `transformers` on this machine.
 
-Requests of like length share a batch, and a thread prepares the next batch while the model computes. Models that take
+Requests of similar length share a batch, and a thread prepares the next batch while the model computes. Models of
 images and text are loaded with `AutoModelForImageTextToText`, text-only ones, for captions, as causal language models.
 """
 
@@ -17,10 +17,19 @@ from typing import Any
 import torch
 from PIL import Image
 
+from train.data.inputs import Tensors
 from train.learning.devices import chosen_precision
-from train.models.hub import config_of, first_sentence, folder_of, load_model, load_processors, quiet, torch_device
+from train.models.hub import (
+    check_weights,
+    config_of,
+    first_sentence,
+    folder_of,
+    load_model,
+    load_processors,
+    quiet,
+    torch_device,
+)
 from train.vlm.chat import (
-    Tensors,
     answer_log,
     answer_tokens,
     batch_key,
@@ -40,10 +49,10 @@ WINDOW = 16  # batches among which requests are sorted by length
 
 
 class ChatModel:
-    """A chat model. seconds: spent in the model, and in all, since the first request.
+    """A chat model. model_seconds: spent in the model since the first request. seconds: in all.
 
-    Raises `ValueError`, in one line, where the model cannot be loaded, or has no chat template, or takes no images and
-    is to be asked about some.
+    Raises `ValueError`, in one line, if the model cannot be loaded, has no chat template, or takes no images and the
+    settings show some.
     """
 
     def __init__(self, config: Evaluation, log: Log = print) -> None:
@@ -57,14 +66,15 @@ class ChatModel:
             raise ValueError(f"model={self.name}: its model_type={kind} is no chat model of the installed transformers")
         if not self.takes_images and (image := [s for s in config.setting if s != "caption"]):
             raise ValueError(f"setting={image[0]}: model={self.name} takes text alone; use setting=caption")
+        check_weights(self.name, self.folder)  # before a tokenizer is needed, and a trial of the precision
         self.processor = self._load_processor()
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
         if self.tokenizer.pad_token is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token
         self.device = torch_device(config.device)
-        # Saved beside the evaluations: the same command must not start a new one where a trial is close.
-        saved = Path(config.runs) / f".precision-{self.device.type}"
-        self.precision, reason = chosen_precision(config.precision, self.device.type, saved)
+        # Saved among the evaluations: if two trials chose differently, the same command would start a new evaluation.
+        file = Path(config.runs) / f".precision-{self.device.type}"
+        self.precision, reason = chosen_precision(config.precision, self.device.type, file)
         auto = "AutoModelForImageTextToText" if self.takes_images else "AutoModelForCausalLM"
         dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
         self.model = load_model(self.name, self.folder, auto, dtype).to(self.device).eval()
@@ -85,9 +95,9 @@ class ChatModel:
         return processor
 
     def replies(self, requests: Iterable[Request | None]) -> Iterator[tuple[Request, Reply]]:
-        """Replies, in the order of batches of like length."""
+        """Replies, in the order of batches of similar length."""
         batches = self._batches(requests)
-        started = time.monotonic()
+        start = time.monotonic()
         with ThreadPoolExecutor(1) as pool:  # one thread: tokenizers are not safe to share
             first = next(batches, None)
             pending = first and pool.submit(self._inputs, first)
@@ -97,7 +107,7 @@ class ChatModel:
                 pending = following and pool.submit(self._inputs, following)
                 for part, inputs in parts:
                     yield from zip(part, self._answer(part, inputs), strict=True)
-                self.seconds = time.monotonic() - started
+                self.seconds = time.monotonic() - start
         if self.seconds:
             share = 100 * self.model_seconds / self.seconds
             self._log(f"{self.name}: the model computed in {share:.0f} % of {self.seconds:,.0f} s")
@@ -109,7 +119,7 @@ class ChatModel:
             yield from (window[start : start + size] for start in range(0, len(window), size))
 
     def _inputs(self, batch: Sequence[Request]) -> list[tuple[list[Request], Tensors]]:
-        """Parts of a batch with their inputs; one part where all inputs have like shapes."""
+        """Parts of a batch with their inputs; one part if all inputs have equal `batch_key`."""
         parts: dict[Any, list[tuple[Request, Tensors]]] = {}
         for request in batch:
             try:
@@ -132,14 +142,14 @@ class ChatModel:
 
     @torch.inference_mode()
     def _answer(self, batch: Sequence[Request], inputs: Tensors) -> list[Reply]:
-        started = time.monotonic()
+        start = time.monotonic()
         dtype = self.model.dtype
-        moved = {
+        inputs = {
             name: value.to(self.device, dtype if value.is_floating_point() else None) for name, value in inputs.items()
         }
         answer = self._likelihoods if self.config.answers == "likelihood" else self._generate
-        replies = answer(batch, moved)
-        self.model_seconds += time.monotonic() - started
+        replies = answer(batch, inputs)
+        self.model_seconds += time.monotonic() - start
         return replies
 
     def _generate(self, batch: Sequence[Request], inputs: Tensors) -> list[Reply]:
@@ -147,8 +157,8 @@ class ChatModel:
         options: dict[str, Any] = {"do_sample": config.temperature > 0, "max_new_tokens": config.most_tokens}
         if config.temperature:
             options["temperature"] = config.temperature
-            torch.manual_seed(int(batch[0].key, 16) ^ config.seed)  # a reply does not depend on what was asked before
-        else:  # checkpoints bring settings for sampling, which transformers would warn about
+            torch.manual_seed(int(batch[0].key, 16) ^ config.seed)  # a reply does not depend on earlier requests
+        else:  # else transformers warns about a checkpoint's settings for sampling
             options |= {"temperature": None, "top_p": None, "top_k": None}
         with quiet():
             output = self.model.generate(**inputs, **options, pad_token_id=self.tokenizer.pad_token_id)
@@ -156,31 +166,31 @@ class ChatModel:
         ends = self.model.generation_config.eos_token_id
         ends = {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id}
         replies = []
-        for asked, row in zip(inputs["attention_mask"], output[:, length:].tolist(), strict=True):
+        for mask, row in zip(inputs["attention_mask"], output[:, length:].tolist(), strict=True):
             end = next((i for i, token in enumerate(row) if token in ends), None)
             tokens = row if end is None else row[:end]
             text = self.tokenizer.decode(tokens, skip_special_tokens=True)
-            replies.append(Reply(text, "length" if end is None else "stop", int(asked.sum()), len(tokens)))
+            replies.append(Reply(text, "length" if end is None else "stop", int(mask.sum()), len(tokens)))
         return replies
 
     def _likelihoods(self, batch: Sequence[Request], inputs: Tensors) -> list[Reply]:
         logs = next_token_logs(self.model, inputs, **self._last).cpu()
         replies = []
-        for request, row, asked in zip(batch, logs, inputs["attention_mask"], strict=True):
+        for request, row, mask in zip(batch, logs, inputs["attention_mask"], strict=True):
             answers = fixed_answers(request.question)
             tokens = self._answer_tokens(request.question, answers)
             of_answer = {a: float(answer_log(row, ids)) for a, ids in zip(answers, tokens, strict=True)}
-            replies.append(Reply(best_answer(of_answer), None, int(asked.sum()), 0, of_answer))
+            replies.append(Reply(best_answer(of_answer), None, int(mask.sum()), 0, of_answer))
         return replies
 
     def _answer_tokens(self, question: Question, answers: Sequence[str]) -> list[list[int]]:
         key = tuple(answers)
         if key not in self._tokens:
-            spelled = {a: [a] for a in answers}
+            spellings = [[answer] for answer in answers]
             if question.form == "true_false":
-                spelled = {a: [w for w, means in SPELLINGS.items() if means == a] for a in answers}
-                spelled = {a: [*words, *(w.capitalize() for w in words)] for a, words in spelled.items()}
-            self._tokens[key] = [answer_tokens(self.tokenizer, words) for words in spelled.values()]
+                spellings = [[word for word, means in SPELLINGS.items() if means == answer] for answer in answers]
+                spellings = [[*words, *map(str.capitalize, words)] for words in spellings]
+            self._tokens[key] = [answer_tokens(self.tokenizer, words) for words in spellings]
             if not all(self._tokens[key]):
                 raise ValueError(
                     f"answers=likelihood: the tokenizer of model={self.name} has no single token for one of "
@@ -200,7 +210,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def weights_digest(folder: Path) -> str:
-    """What identifies the weights: the commit of a hub snapshot, or the digest of a folder's files."""
+    """A name of the weights: the commit of a hub snapshot, or the digest of a folder's files."""
     from travlr.files import path_digest
 
     return folder.name if folder.parent.name == "snapshots" else str(path_digest(str(folder)))[:16]

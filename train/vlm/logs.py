@@ -1,6 +1,6 @@
-"""Logs of Inspect as evaluations: `python evaluate.py log=FILE` makes the folder that asking the model would have made.
+"""Logs of Inspect as evaluations: `python evaluate.py log=FILE` makes the same folder as an evaluation of the model.
 
-Replies are read and scored anew by `travlr.questions`, so that they stand in the same tables as other evaluations.
+Replies are parsed and scored anew by `travlr.questions`, so they are comparable with those of other evaluations.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from travlr.questions import WORDING_VERSION
 from travlr.questions.forms import SETTINGS
 from travlr.scene import SPLITS
 
-FINISH = {"max_tokens": "length"}  # Inspect's reasons why a reply ended, where ours differ
-FACTS = ("task", "form", "prompt", "wording", "dataset", "data")  # of the metadata of our tasks
+FINISH = {"max_tokens": "length"}  # Inspect's reason why a reply ended -> ours, if they differ
+FACTS = ("task", "form", "prompt", "wording", "dataset", "data")  # names in the metadata of our tasks
 
 
 def import_log(settings: LogSettings, log: Log = print) -> list[Row]:
@@ -38,22 +38,22 @@ def import_log(settings: LogSettings, log: Log = print) -> list[Row]:
     replies = _replies(settings.log, record)
     config, identity = _evaluation(settings, record, facts, dataset, replies)
     identity["style"] = asdict(SceneStyle(config, dataset).style)
-    kept = fingerprint(config, **identity, wording=WORDING_VERSION, dataset=facts["dataset"], setting=None)
-    kept["harness"] = f"inspect_ai {record['eval'].get('packages', {}).get('inspect_ai', '')}".strip()
-    folder = start_run(Path(settings.runs), kept, data=str(dataset.folder))
+    values = fingerprint(config, **identity, wording=WORDING_VERSION, dataset=facts["dataset"], setting=None)
+    values["harness"] = f"inspect_ai {record['eval'].get('packages', {}).get('inspect_ai', '')}".strip()
+    folder = start_run(Path(settings.runs), values, data=str(dataset.folder))
     with locked(folder):
         answers = list(_answers(config, dataset, replies))
-        with AnswerFile(folder) as saved:
+        with AnswerFile(folder) as file:
             for answer in answers:
-                if saved.answers.get((answer.split, answer.setting, answer.id)) != answer:
-                    saved.append(answer)
+                if file.answers.get((answer.split, answer.setting, answer.id)) != answer:
+                    file.append(answer)
         write_results(folder, result_rows(config, identity, dataset, folder), log)
     log(f"{folder}: {len(answers):,} replies of {settings.log}")
     return read_results(folder)
 
 
 def read_log(path: Path) -> dict[str, Any]:
-    """A log as a dictionary. Raises `ValueError` where it is no log; a log in the format .eval needs Inspect."""
+    """A log as a dictionary. Raises `ValueError` if it is no log; a log in the format .eval needs Inspect."""
     if not path.is_file():
         raise ValueError(f"log={path}: there is no such file")
     if path.suffix not in (".eval", ".json"):
@@ -78,7 +78,7 @@ def read_log(path: Path) -> dict[str, Any]:
 
 
 def _facts(path: str, record: dict[str, Any]) -> dict[str, Any]:
-    """What our task wrote into the log about itself."""
+    """The metadata of our task in the log."""
     facts = record["eval"].get("metadata") or {}
     if not set(FACTS) <= facts.keys():
         raise ValueError(f"log={path}: is of task {record['eval'].get('task')}, not one of travlr/TASK")
@@ -96,13 +96,13 @@ LoggedReplies = dict[tuple[str, str], dict[str, Reply]]  # (split, setting) -> i
 def _replies(path: str, record: dict[str, Any]) -> LoggedReplies:
     replies: LoggedReplies = {}
     for sample in record.get("samples") or ():
-        where = sample["metadata"]
+        place = sample["metadata"]
         if sample.get("error") is not None or not sample["output"]["choices"]:
             raise ValueError(f"log={path}: sample {sample['id']} has no reply; run inspect eval-retry on it first")
-        of_cell = replies.setdefault((where["split"], where["setting"]), {})
-        if where["id"] in of_cell:
+        by_id = replies.setdefault((place["split"], place["setting"]), {})
+        if place["id"] in by_id:
             raise ValueError(f"log={path}: asks sample {sample['id']} several times; use epochs=1")
-        of_cell[where["id"]] = _reply(sample["output"])
+        by_id[place["id"]] = _reply(sample["output"])
     if not replies:
         raise ValueError(f"log={path}: has no samples")
     return replies
@@ -117,13 +117,13 @@ def _reply(output: dict[str, Any]) -> Reply:
 def _evaluation(
     settings: LogSettings, record: dict[str, Any], facts: dict[str, Any], dataset: Dataset, replies: LoggedReplies
 ) -> tuple[Evaluation, dict[str, Any]]:
-    """The evaluation that a log is of, and what identifies its model."""
+    """The evaluation of a log, and what identifies its model."""
     splits = sorted({split for split, _ in replies}, key=SPLITS.index)
     names = sorted({setting for _, setting in replies}, key=SETTINGS.index)
-    limit = min(_asked(dataset, split, replies.get((split, name), {})) for split in splits for name in names)
+    limit = min(_answered_count(dataset, split, replies.get((split, name), {})) for split in splits for name in names)
     if limit < 2:
         raise ValueError(f"log={settings.log}: has no whole couple of examples in every setting and split")
-    asked = {**(record.get("plan", {}).get("config") or {}), **(record["eval"].get("model_generate_config") or {})}
+    options = {**(record.get("plan", {}).get("config") or {}), **(record["eval"].get("model_generate_config") or {})}
     config = Evaluation(
         model=record["eval"]["model"],
         task=facts["task"],
@@ -133,17 +133,17 @@ def _evaluation(
         limit=limit,
         form=facts["form"],
         prompt=facts["prompt"],
-        max_tokens=asked.get("max_tokens"),
-        temperature=float(asked.get("temperature") or 0.0),
-        seed=asked.get("seed") or 0,
+        max_tokens=options.get("max_tokens"),
+        temperature=float(options.get("temperature") or 0.0),
+        seed=options.get("seed") or 0,
         runs=settings.runs,
     )
     weights = record["eval"].get("model_base_url") or record["eval"]["model"]
     return config, {"origin": "zero-shot", "weights": weights}
 
 
-def _asked(dataset: Dataset, split: str, replies: dict[str, Reply]) -> int:
-    """How many of the first examples of a split have replies, in whole couples."""
+def _answered_count(dataset: Dataset, split: str, replies: dict[str, Reply]) -> int:
+    """The number of examples of a split before the first one without a reply, in whole couples."""
     ids = dataset[split].columns("id")["id"].to_pylist()
     count = next((number for number, name in enumerate(ids) if name not in replies), len(ids))
     return count - count % 2

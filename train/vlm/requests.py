@@ -1,4 +1,4 @@
-"""Requests and replies: what passes between an evaluation and whatever answers it."""
+"""Requests of an evaluation and replies of a model or server."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a model wrote, why it ended, and its tokens; with answers=likelihood the likeliest answer, and the
-    log-probability of each."""
+    """The text of a reply, why it ended, and numbers of tokens.
+
+    With answers=likelihood, the text is the likeliest answer, and log_probabilities has every answer.
+    """
 
     text: str
     finish: str | None = None
@@ -38,18 +40,18 @@ class Reply:
 
 
 class Backend(Protocol):
-    """Whatever answers requests."""
+    """A model or server that answers requests."""
 
     def replies(self, requests: Iterable[Request | None]) -> Iterator[tuple[Request, Reply]]:
-        """A reply to each request, in any order. None in place of a request: wait for a reply before the next one.
+        """A reply to each request, in any order. A request that is None says: wait for a reply before the next request.
 
-        Raises `ValueError`, in one line, where there is no reply.
+        Raises `ValueError`, in one line, if there is no reply.
         """
         ...
 
 
 def fixed_answers(question: Question) -> list[str]:
-    """The answers of a question that has fixed ones."""
+    """The answers of a question with fixed answers."""
     return ["true", "false"] if question.form == "true_false" else list(question.wordings)
 
 
@@ -62,5 +64,5 @@ def answer_of_token(token: str, question: Question) -> str | None:
 
 
 def best_answer(log_probabilities: Mapping[str, float]) -> str:
-    """The likeliest answer, "" where there is none."""
+    """The likeliest answer, "" if there is none."""
     return max(log_probabilities, key=log_probabilities.__getitem__, default="")

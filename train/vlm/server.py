@@ -20,7 +20,7 @@ TOP = 20  # log-probabilities of a token that servers give at most
 
 
 class Server:
-    """A model of a server. Raises `ValueError`, in one line, for what asking again cannot mend."""
+    """A model of a server. Raises `ValueError`, in one line, for a failure that repeated requests do not end."""
 
     def __init__(self, config: Evaluation, log: Log = print) -> None:
         try:
@@ -28,16 +28,16 @@ class Server:
         except ImportError:
             raise ValueError("server=: needs the openai client; install it with: pip install -e '.[server]'") from None
         self.config = config
-        key = os.environ.get(config.key) or "none"  # servers of one's own often need no key
+        key = os.environ.get(config.key) or "none"  # a local server often needs no key
         self._client = OpenAI(base_url=config.server, api_key=key, timeout=config.timeout, max_retries=0)
         self._key, self._log = key, log
-        # The names by which the server takes two settings, "" for one that it does not take.
+        # The server's names of two settings, "" for a setting that it does not take.
         self._names = {"max_tokens": "max_tokens", "temperature": "temperature"}
         self._answered = False
         self._stop = threading.Event()
 
     def replies(self, requests: Iterable[Request | None]) -> Iterator[tuple[Request, Reply]]:
-        """Replies as they arrive, not in order. Close the iterator to stop; what is under way is then waited for."""
+        """Replies as they arrive, not in order. Closing the iterator waits for the requests under way."""
         waiting = iter(requests)
         pending: dict[Future[Reply], Request] = {}
         failure: BaseException | None = None
@@ -59,11 +59,11 @@ class Server:
                         self._stop.set()
                         self._log(f"waiting for {len(pending)} replies that are under way; Ctrl-C again gives them up")
                         continue
-                    for done in arrived:
-                        request = pending.pop(done)
+                    for future in arrived:
+                        request = pending.pop(future)
                         try:
-                            reply = done.result()
-                        except ValueError as error:  # others are under way, and their replies are paid for
+                            reply = future.result()
+                        except ValueError as error:  # the replies under way are still used: they are paid for
                             failure = failure or error
                             self._stop.set()
                         else:
@@ -108,29 +108,26 @@ class Server:
         raise ValueError(f"server={self.config.server}: {problem}, {attempt + 1} times; {advice}")
 
     def _adapts(self, message: str) -> bool:
-        """Whether a request may be sent again in another form: some models take `max_completion_tokens` in place of
-        `max_tokens`, or no temperature but their own."""
-        for name, other in (("max_tokens", "max_completion_tokens"), ("temperature", "")):
+        """Whether a refused request can be sent in another form: some models take `max_completion_tokens` in place of
+        `max_tokens`, or only their own temperature."""
+        for name, replacement in (("max_tokens", "max_completion_tokens"), ("temperature", "")):
             if f"'{name}'" in message and self._names[name] == name:
-                self._names[name] = other
-                self._log(
-                    f"server={self.config.server}: takes no {name}; {f'{other} is sent' if other else 'left out'}"
-                )
+                self._names[name] = replacement
+                change = f"{replacement} is sent" if replacement else "left out"
+                self._log(f"server={self.config.server}: takes no {name}; {change}")
                 return True
-            if f"'{name}'" in message and self._names[name] == other:
-                return True  # another request has found it out
+            if f"'{name}'" in message and self._names[name] == replacement:
+                return True  # after the refusal of another request
         return False
 
     def _body(self, request: Request) -> dict[str, Any]:
-        config = self.config
+        config, likelihood = self.config, self.config.answers == "likelihood"
         body: dict[str, Any] = {"model": config.model, "messages": [_openai(m) for m in request.messages]}
-        values = {"max_tokens": config.most_tokens, "temperature": config.temperature}
-        if config.answers == "likelihood":
-            values["max_tokens"] = 1
+        values = {"max_tokens": 1 if likelihood else config.most_tokens, "temperature": config.temperature}
         body |= {self._names[name]: value for name, value in values.items() if self._names[name]}
         if config.temperature:
             body["seed"] = config.seed
-        if config.answers == "likelihood":
+        if likelihood:
             body |= {"logprobs": True, "top_logprobs": TOP}
         return body
 
@@ -141,16 +138,15 @@ class Server:
         input_tokens, output_tokens = (usage.prompt_tokens, usage.completion_tokens) if usage else (None, None)
         if self.config.answers == "generate":
             return Reply(text, choice.finish_reason, input_tokens, output_tokens)
-        given = choice.logprobs and choice.logprobs.content
-        if not given:
+        tokens = choice.logprobs and choice.logprobs.content
+        if not tokens:
             raise NoLogProbabilities(f"server={self.config.server}: gives no log-probabilities; use answers=generate")
-        found: dict[str, float] = {}
-        for token in given[0].top_logprobs:
+        logs: dict[str, float] = {}
+        for token in tokens[0].top_logprobs:
             if answer := answer_of_token(token.token, request.question):
-                found[answer] = (
-                    math.log(math.exp(found[answer]) + math.exp(token.logprob)) if answer in found else token.logprob
-                )
-        return Reply(best_answer(found), choice.finish_reason, input_tokens, output_tokens, found)
+                log = token.logprob
+                logs[answer] = math.log(math.exp(logs[answer]) + math.exp(log)) if answer in logs else log
+        return Reply(best_answer(logs), choice.finish_reason, input_tokens, output_tokens, logs)
 
     def _refusal(self, error: Any) -> str:
         """One line for a request that the server refuses."""

@@ -1,13 +1,11 @@
-"""Replies of a finished run of ours, on any dataset with words that it knows."""
+"""Replies of a finished run of train.py, on any dataset whose words are in its vocabulary."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_type_hints
 
 import torch
 
@@ -22,6 +20,7 @@ from train.run import load_data, make_learner
 from train.vlm.config import Evaluation, ShownStyle
 from train.vlm.requests import Reply, Request, best_answer
 from travlr.cli import Log
+from travlr.scene import dataclass_from
 
 
 def is_run(name: str) -> bool:
@@ -61,51 +60,35 @@ class TrainedModel:
         self.model = learner.model.eval()
 
     def _run(self, config: Evaluation, data: Path) -> Run:
-        """The run's settings, with the evaluation's dataset, and without what training alone needs."""
-        saved = read_config(self.folder)["config"]
-        values = {field.name: saved[field.name] for field in dataclasses.fields(Run) if field.name in saved}
-        if values.get("start") or values.get("pretrained") or values.get("tokenizer"):
-            missing = next(name for name in ("pretrained", "tokenizer", "start") if values.get(name))
-            values["start"] = None
-            if missing != "start":
-                raise ValueError(f"model={self.folder}: was trained with {missing}=, which its folder does not hold")
-        run: Run = _build(Run, values)
+        """The run's settings with the evaluation's dataset, and without settings that only training needs."""
+        settings = read_config(self.folder)["config"] | {"start": None}
+        for name in ("pretrained", "tokenizer"):
+            if settings.get(name):
+                raise ValueError(f"model={self.folder}: was trained with {name}=, which its folder does not hold")
+        run: Run = dataclass_from(Run, settings, skip_unknown=True)
         training = replace(run.training, stream=False, examples=2, consistency=False)
         return replace(run, data=str(data), task=config.task, runs=config.runs, training=training)
 
     def replies(self, requests: Iterable[Request | None]) -> Iterator[tuple[Request, Reply]]:
         """Replies in the order of the requests, split by split."""
-        where = torch.device("cuda" if self.device == "gpu" else "cpu")
-        asked: dict[tuple[str, str], list[Request]] = {}
+        device = torch.device("cuda" if self.device == "gpu" else "cpu")
+        groups: dict[tuple[str, str], list[Request]] = {}
         for request in filter(None, requests):
-            asked.setdefault((request.split, request.setting), []).append(request)
-        for (split, setting), listed in asked.items():
+            groups.setdefault((request.split, request.setting), []).append(request)
+        for (split, setting), group in groups.items():
             examples = self.data.examples(split, self.config.limit)
             precision = "float32" if self.config.precision == "auto" else self.config.precision
-            logits = predict(self.model.to(where), examples, [setting], where, precision)[setting]
-            of_id = dict(zip(examples.ids, logits.tolist(), strict=True))
-            for request in listed:
-                found = _log_probabilities(of_id[request.id])
-                yield request, Reply(best_answer(found), None, None, None, found)
+            logits = predict(self.model.to(device), examples, [setting], device, precision)[setting]
+            logit_of = dict(zip(examples.ids, logits.tolist(), strict=True))
+            for request in group:
+                log_probabilities = _log_probabilities(logit_of[request.id])
+                yield request, Reply(best_answer(log_probabilities), log_probabilities=log_probabilities)
 
 
 def _log_probabilities(logit: float) -> dict[str, float]:
-    """Of true and false, from the log-odds of true."""
+    """Log-probabilities of true and false, from the log-odds of true."""
 
     def log_sigmoid(x: float) -> float:
         return min(x, 0.0) - math.log1p(math.exp(-abs(x)))
 
     return {"true": log_sigmoid(logit), "false": log_sigmoid(-logit)}
-
-
-def _build(kind: type[Any], values: dict[str, Any]) -> Any:
-    """A dataclass from the values of a config.json, and so are its fields that are dataclasses."""
-    hints = get_type_hints(kind)
-    known = {field.name for field in dataclasses.fields(kind)}
-    return kind(
-        **{
-            name: _build(hints[name], value) if dataclasses.is_dataclass(hints[name]) else value
-            for name, value in values.items()
-            if name in known
-        }
-    )

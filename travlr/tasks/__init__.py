@@ -6,13 +6,12 @@ Read `base.py` first, which defines the interface of a task, then `cardinality.p
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from render.captions.style import short
 from travlr.config import Config, check_choice
-from travlr.scene import Query, Scene, field_types
+from travlr.scene import Query, Scene, dataclass_from
 from travlr.tasks.base import Pair, Task
 from travlr.tasks.cardinality import CardinalityTask
 from travlr.tasks.comparison import ComparisonTask
@@ -67,14 +66,7 @@ def truth(scene: Scene, query: Query) -> tuple[bool, Pair]:
 def config_from_dict(values: Mapping[str, Any]) -> Config:
     """The config of a manifest. Raises `ValueError` where it does not fit this version."""
     try:
-        config: Config = _build(TASKS[values["task"]].Config, values)
+        config: Config = dataclass_from(TASKS[values["task"]].Config, values)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"config is not one of this version: {error}") from None
     return config
-
-
-def _build(kind: Any, values: Mapping[str, Any]) -> Any:
-    """A dataclass from a dict, with the fields that are dataclasses made from the dicts in it."""
-    hints = field_types(kind)
-    nested = {name for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
-    return kind(**{name: _build(hints[name], value) if name in nested else value for name, value in values.items()})

@@ -11,7 +11,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-Tensors = dict[str, Tensor]  # each (B, ...)
+from train.data.inputs import Tensors
+
 Key = TypeVar("Key")
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bf16": torch.bfloat16, "float16": torch.float16}

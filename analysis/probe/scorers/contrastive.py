@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from analysis.probe.scorers.base import ModelScorer, Tensors
+from analysis.probe.scorers.base import ModelScorer
+from train.data.inputs import Tensors
 
 
 class HubScorer(ModelScorer):

@@ -14,7 +14,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from analysis.probe.scorers.base import ModelScorer, Tensors
+from analysis.probe.scorers.base import ModelScorer
+from train.data.inputs import Tensors
 from train.models.hub import quiet
 from train.vlm.chat import (
     answer_log,

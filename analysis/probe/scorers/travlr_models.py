@@ -16,9 +16,9 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from analysis.probe.scorers.base import ModelScorer, Tensors, words_of
+from analysis.probe.scorers.base import ModelScorer, words_of
 from train.config import ARCHITECTURES, RegionSettings
-from train.data.inputs import Inputs
+from train.data.inputs import Inputs, Tensors
 from train.data.pixels import normalise_pixels, scale_picture
 from train.data.text import WordTokenizer
 from train.models import make_model

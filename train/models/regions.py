@@ -1,0 +1,87 @@
+"""What VisualBERT, UNITER and LXMERT share: the regions of a batch, the pooling of controlled models, and the heads.
+
+Shapes: B examples, L text tokens, R regions, D numbers of a region's features, H width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from train.data.inputs import Inputs
+from train.models.layers import BASE_WIDTH, Dropout, Shape, initialise
+
+POOLED_WIDTH = 1024  # of the controlled models' poolers at BASE_WIDTH; in proportion at other widths
+
+
+@dataclass(frozen=True)
+class RegionInputs:
+    """features: (B, R, D); boxes: (B, R, 4), left, top, right, bottom, 0 to 1; mask: (B, R) bool."""
+
+    features: Tensor
+    boxes: Tensor
+    mask: Tensor
+
+    def with_whole_image(self) -> RegionInputs:
+        """Insert a first region for controlled models: the mean of the features, with the whole image as its box."""
+        mask = self.mask[..., None].to(self.features.dtype)
+        mean = (self.features * mask).sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)  # (B, 1, D)
+        box = self.boxes.new_tensor([0.0, 0.0, 1.0, 1.0]).expand(len(mean), 1, 4)
+        first = self.mask.new_ones(len(mean), 1)
+        return RegionInputs(
+            torch.cat([mean, self.features], 1), torch.cat([box, self.boxes], 1), torch.cat([first, self.mask], 1)
+        )
+
+
+def regions_of(inputs: Inputs, controlled: bool = False) -> RegionInputs | None:
+    """The regions of a batch, or None. controlled: insert the whole image.
+
+    Raises ValueError for regions without boxes, and for a controlled model without regions.
+    """
+    if inputs.features is None:
+        if controlled:
+            raise ValueError("controlled=true: needs regions, because these models pool the image, too")
+        return None
+    if inputs.boxes is None:
+        raise ValueError("regions without boxes: Inputs.features needs Inputs.boxes")
+    mask = inputs.region_mask
+    if mask is None:
+        mask = torch.ones(inputs.features.shape[:2], dtype=torch.bool, device=inputs.features.device)
+    regions = RegionInputs(inputs.features, inputs.boxes, mask)
+    return regions.with_whole_image() if controlled else regions
+
+
+class Fusion(nn.Module):
+    """Pooling of the controlled ("Volta") models: the product of the first text state and the whole-image state, each
+    projected and rectified. Bugliarello et al. 2021, in their configuration (`fusion_method` "mul", pooler size 1024).
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.width = shape.width * POOLED_WIDTH // BASE_WIDTH
+        self.text = nn.Linear(shape.width, self.width)
+        self.image = nn.Linear(shape.width, self.width)
+        self.dropout = Dropout(shape.dropout)
+        self.apply(initialise)
+
+    def forward(self, text: Tensor, image: Tensor) -> Tensor:
+        """text: (B, L, H); image: (B, 1 + R, H), the whole image first. Returns (B, 4/3 H)."""
+        return self.dropout(torch.relu(self.text(text[:, 0])) * torch.relu(self.image(image[:, 0])))
+
+
+def region_heads(
+    shape: Shape, matching: bool, controlled: bool
+) -> tuple[Fusion | None, nn.Sequential, nn.Linear | None]:
+    """What follows the encoder of a model of regions: fusion, classifier and matching head.
+
+    The classifier is the two-way head of the fine-tuned models: Linear, GELU, LayerNorm, Linear, as in UNITER and
+    LXMERT. The fusion is None without `controlled`, the matching head without `matching`.
+    """
+    fusion = Fusion(shape) if controlled else None
+    pooled, hidden = fusion.width if fusion else shape.width, 2 * shape.width
+    head = nn.Sequential(
+        nn.Linear(pooled, hidden), nn.GELU(), nn.LayerNorm(hidden, eps=1e-12), nn.Linear(hidden, 2)
+    ).apply(initialise)
+    return fusion, head, nn.Linear(pooled, 2).apply(initialise) if matching else None
