@@ -200,6 +200,9 @@ def of_another_dataset(record: dict[str, Any]) -> None:
         (of_another_dataset, "another dataset"),
         (lambda record: record["samples"].clear(), "has no samples"),
         (lambda record: record["samples"].append(record["samples"][0]), "several times"),
+        (lambda record: record["samples"][3].pop("output"), "sample number 3 lacks"),
+        (lambda record: record["samples"][3].update(metadata={}), "sample number 3 lacks"),
+        (lambda record: record["samples"].__setitem__(3, None), "sample number 3 lacks"),
         (lambda record: record.pop("eval"), "no log of Inspect"),
     ],
 )

@@ -28,6 +28,8 @@ from train.fingerprint import fingerprint
 from train.regions.pictures import PictureSet
 from train.regions.sources import make_regions
 from train.run import run
+from train.vlm.config import Evaluation
+from train.vlm.evaluation import evaluate
 from travlr import Cardinality, Count, Image, Quantifiers, Spatiality, Style, World
 from travlr.audit.checks import audit
 from travlr.browse import page
@@ -404,6 +406,20 @@ def test_a_run_starts_from_one_that_knows_the_same_words(clean: Path, tmp_path: 
         run(
             tiny(clean / "caption-table", tmp_path, model="bert", setting="caption", start=start), log=lambda line: None
         )
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(("style", "refused"), [("caption-json", "image-grid"), ("image-grid", "caption-json")])
+def test_a_run_is_asked_with_its_own_words(style: str, refused: str, clean: Path, tmp_path: Path) -> None:
+    """A run that knows the words of JSON knows those of sentences too, and not the other way round."""
+    name = run(tiny(clean / style, tmp_path, model="bert", setting="caption"), log=lambda line: None)[0]["name"]
+    settings = {"model": str(tmp_path / name), "runs": str(tmp_path), "setting": ["caption"], "device": "cpu"}
+    other = Evaluation(data=str(clean / refused), audit=False, limit=10, **settings)  # type: ignore[arg-type]
+    if style == "caption-json":
+        assert {row["examples"] for row in evaluate(other, log=lambda line: None)} == {10}
+    else:
+        with pytest.raises(ValueError, match="word"):
+            evaluate(other, log=lambda line: None)
 
 
 def test_runs_on_other_styles_are_other_runs(clean: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from render.image import CONTENT_VERSION
 from train.config import ARCHITECTURES, CHECKPOINT_FILES, RENDERED, Run
-from train.data.text import vocabulary
+from train.data.text import vocabulary_digest
 from train.prepare import dataset_folder
 from train.results.store import read_config, run_name
 from travlr.config import Style
@@ -39,8 +39,7 @@ def _inputs(config: Run, caption_style: str) -> dict[str, Any]:
     """What the inputs of a model depend on beside the settings: vocabulary, region features, code of a user's model."""
     inputs: dict[str, Any] = {"version": INPUT_VERSION, "rendering": CONTENT_VERSION}
     if config.pretrained is None and config.tokenizer is None:
-        words = vocabulary(config.task, caption_style)
-        inputs["vocabulary"] = hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
+        inputs["vocabulary"] = vocabulary_digest(config.task, caption_style)
     if config.architecture.sees == "regions" and config.regions.source in RENDERED:
         inputs["recogniser"] = str(path_digest(str(RECOGNISER)))[:16]
     if config.model not in ARCHITECTURES:

@@ -108,8 +108,16 @@ def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: s
     return read_results(folder)
 
 
-def load_data(config: Run, source: TrainingDataset, cache: Path, device: str, log: Log) -> RunData:
+def load_data(
+    config: Run,
+    source: TrainingDataset,
+    cache: Path,
+    device: str,
+    log: Log,
+    tokenizer: WordTokenizer | None = None,
+) -> RunData:
     """The data of a run, with its tokenizer and the inputs of its model. cache: a folder for features of regions.
+    tokenizer: in place of the one for the words of the dataset.
 
     Raises `ValueError`, before any training, if a file of features lacks a picture of the test splits.
     """
@@ -118,7 +126,7 @@ def load_data(config: Run, source: TrainingDataset, cache: Path, device: str, lo
             f"reader.steps={config.reader.steps}: a reader writes sentences, but the captions of {source.folder} have "
             f"style.caption={source.style.caption}; use reader.steps=0, or another dataset"
         )
-    tokenizer = tokenizer_for(config, source.style.caption)
+    tokenizer = tokenizer or tokenizer_for(config, source.style.caption)
     visual = visual_settings(config, cache)
     if config.reader.steps:
         visual = replace(visual, reader=reader_of(config, source, tokenizer, visual, device, log).captions)

@@ -10,6 +10,7 @@ from typing import Any
 from train.results.answers import AnswerRecord, read_answers
 from train.results.columns import Row
 from train.results.measures import SettingComparison, agreement
+from train.results.scores import LEVEL
 
 WIDTH = 22  # of a column
 LINES: dict[str, Callable[[Row], str]] = {
@@ -41,9 +42,10 @@ def evaluation_table(folder: Path, rows: Sequence[Row]) -> str:
                 lines.append(f"{name:<28}{''.join(f'{cell:<{WIDTH}}' for cell in cells)}".rstrip())
         lines += _object_lines([of_split[setting] for setting in settings])
     lines += _comparisons(folder, rows)
-    tests = sorted({row["test"] for row in rows if row["test"]})
-    if tests:
-        lines += ["", f"* above chance: {' or '.join(tests)}."]
+    if any(row["test"] for row in rows):
+        tests = {row["test"] for row in rows if row["test"]}
+        test = tests.pop() if len(tests) == 1 else f"exact binomial, accuracy > chance, p < {LEVEL}"
+        lines += ["", f"* above chance: {test}."]
     return "\n".join(lines)
 
 

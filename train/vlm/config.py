@@ -90,13 +90,17 @@ class Evaluation:
     def __post_init__(self) -> None:
         check_types(self)
         address, hash_sign, name = self.model.rpartition("#")
-        if hash_sign and "://" in address and self.server is None:
+        if hash_sign and "://" in address and self.server is not None:
+            raise ValueError(f"model={self.model}: names a server too; give server={address} or leave out server=")
+        if hash_sign and "://" in address and name:
             object.__setattr__(self, "server", address)
             object.__setattr__(self, "model", name)
         if self.server is not None and not self.server.startswith(("http://", "https://")):
             raise ValueError(f"server={self.server}: must begin with http:// or https://")
         if self.server is None and "://" in self.model:
             raise ValueError(f"model={self.model}: give URL#NAME, with the name of a model of the server")
+        if self.server is not None and self.revision is not None:
+            raise ValueError(f"revision={self.revision}: is for models of the hub; a server chooses its own")
         if self.server is not None and "@" in self.server:
             raise ValueError(
                 "server: must not hold a password, which would be saved; give the key in a variable (key=)"
@@ -121,7 +125,7 @@ class Evaluation:
             if value is not None and not least <= value < 2**63:
                 raise ValueError(f"{name}={value}: must be {least} or more")
         if not 0 < self.timeout < float("inf"):
-            raise ValueError(f"timeout={self.timeout}: must be more than 0 seconds")
+            raise ValueError(f"timeout={self.timeout}: must be a number of seconds above 0")
         if self.max_cost is not None and not (self.price.input or self.price.output):
             raise ValueError("max_cost: needs price.input and price.output, the cost of a million tokens")
 

@@ -56,7 +56,7 @@ def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
             remove_without_answers(folder)
         rows = result_rows(config, identity, dataset, folder)
         write_results(folder, rows, log)
-    log(f"{folder}: {spent.replies:,} new replies{spent.text}")
+    log(f"{folder}: {spent.replies:,} new replies" + (f"; all replies: {spent.text}" if spent.text else ""))
     return [
         row for row in read_results(folder) if row["test_setting"] in config.setting and row["split"] in config.split
     ]
@@ -188,9 +188,9 @@ class Spent:
 
     @property
     def text(self) -> str:
-        """Tokens and cost, after a comma; "" if nothing counts them."""
-        cost = f", cost {self.cost:,.2f}" if self.cost else ""
-        return f", {self.tokens:,} tokens{cost}" if self.tokens else ""
+        """Tokens and cost, "" if nothing counts them."""
+        cost = f", cost {self.cost:,.4g}" if self.cost else ""
+        return f"{self.tokens:,} tokens{cost}" if self.tokens else ""
 
 
 def _guess(request: Request) -> int:
@@ -232,11 +232,11 @@ def ask(config: Evaluation, model: Backend, dataset: Dataset, style: SceneStyle,
             spent.replies += 1
             spent.add(reply, request)
             answers.append(answer_of(request, reply))
-            progress.advance(1, spent.text.removeprefix(", "))
+            progress.advance(1, spent.text)
     if full_cap:
         raise ValueError(
-            f"{full_cap}={getattr(config, full_cap)}: leaves no room for another request{spent.text}; the replies are "
-            "saved, and the same command with a higher cap or a lower limit goes on"
+            f"{full_cap}={getattr(config, full_cap)}: leaves no room for another request after {spent.text or 'none'}; "
+            "the replies are saved, and the same command with a higher cap or a lower limit goes on"
         )
     return spent
 

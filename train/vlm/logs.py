@@ -48,7 +48,11 @@ def import_log(settings: LogSettings, log: Log = print) -> list[Row]:
                 if file.answers.get((answer.split, answer.setting, answer.id)) != answer:
                     file.append(answer)
         write_results(folder, result_rows(config, identity, dataset, folder), log)
-    log(f"{folder}: {len(answers):,} replies of {settings.log}")
+    left_out = sum(map(len, replies.values())) - len(answers)
+    rest = f"; {left_out:,} left out, whose couples are not whole in every setting and split" if left_out else ""
+    log(f"{folder}: {len(answers):,} replies of {settings.log}{rest}")
+    if (status := record.get("status", "success")) != "success":
+        log(f"log={settings.log}: has status {status}, so it may lack replies")
     return read_results(folder)
 
 
@@ -95,7 +99,9 @@ LoggedReplies = dict[tuple[str, str], dict[str, Reply]]  # (split, setting) -> i
 
 def _replies(path: str, record: dict[str, Any]) -> LoggedReplies:
     replies: LoggedReplies = {}
-    for sample in record.get("samples") or ():
+    for number, sample in enumerate(record.get("samples") or ()):
+        if not _is_sample(sample):
+            raise ValueError(f"log={path}: sample number {number} lacks id, metadata or output; write the log again")
         place = sample["metadata"]
         if sample.get("error") is not None or not sample["output"]["choices"]:
             raise ValueError(f"log={path}: sample {sample['id']} has no reply; run inspect eval-retry on it first")
@@ -106,6 +112,15 @@ def _replies(path: str, record: dict[str, Any]) -> LoggedReplies:
     if not replies:
         raise ValueError(f"log={path}: has no samples")
     return replies
+
+
+def _is_sample(sample: Any) -> bool:
+    """Whether a sample has what `inspect eval travlr/TASK` writes."""
+    if not isinstance(sample, dict) or "id" not in sample:
+        return False
+    place, output = sample.get("metadata"), sample.get("output")
+    has_place = isinstance(place, dict) and {"split", "setting", "id"} <= place.keys()
+    return has_place and isinstance(output, dict) and isinstance(output.get("choices"), list)
 
 
 def _reply(output: dict[str, Any]) -> Reply:

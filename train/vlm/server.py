@@ -87,7 +87,7 @@ class Server:
                     continue
                 if error.status_code not in (408, 409, 429) and error.status_code < 500:
                     raise ValueError(self._refusal(error)) from None
-                problem = f"status {error.status_code}"
+                problem = f"status {error.status_code} ({self._message(error)})"
                 pause = _retry_after(error.response.headers)
             except openai.APITimeoutError:
                 problem, pause = f"no reply in {self.config.timeout:g} seconds", None
@@ -105,7 +105,7 @@ class Server:
         advice = "the answers so far are saved, and the same command goes on"
         if not self._answered:
             advice = "is the URL right? It usually ends in /v1"
-        raise ValueError(f"server={self.config.server}: {problem}, {attempt + 1} times; {advice}")
+        raise ValueError(f"server={self.config.server}: {problem}, tried {attempt + 1} times; {advice}")
 
     def _adapts(self, message: str) -> bool:
         """Whether a refused request can be sent in another form: some models take `max_completion_tokens` in place of
@@ -148,10 +148,14 @@ class Server:
                 logs[answer] = math.log(math.exp(logs[answer]) + math.exp(log)) if answer in logs else log
         return Reply(best_answer(logs), choice.finish_reason, input_tokens, output_tokens, logs)
 
+    def _message(self, error: Any) -> str:
+        """What the server says of a request, in one line without the key."""
+        message = str(error.message).replace(self._key, "[key]") if self._key != "none" else str(error.message)
+        return " ".join(message.split())[:200]
+
     def _refusal(self, error: Any) -> str:
         """One line for a request that the server refuses."""
-        message = str(error.message).replace(self._key, "[key]") if self._key != "none" else str(error.message)
-        message = " ".join(message.split())[:200]
+        message = self._message(error)
         if error.status_code in (401, 403):
             return f"server={self.config.server}: refuses the key in {self.config.key} (status {error.status_code})"
         if error.status_code == 404:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import torch
 
+from render.text import CAPTION_STYLES
 from train.config import Run
 from train.data.sources import TrainingDataset
+from train.data.text import WordTokenizer, grammar_tokenizer, vocabulary_digest
 from train.learning.batches import RunData
 from train.learning.checkpoints import WEIGHTS, load_weights
 from train.learning.testing import predict
@@ -54,7 +56,8 @@ class TrainedModel:
         self.config = config
         self.device = "cpu" if torch_device(config.device).type == "cpu" else "gpu"
         source = TrainingDataset(data)
-        self.data: RunData = load_data(self.run, source, Path(config.runs) / ".features", self.device, log)
+        cache = Path(config.runs) / ".features"
+        self.data: RunData = load_data(self.run, source, cache, self.device, log, self._tokenizer())
         learner, _, _ = make_learner(self.run, self.data, log)
         load_weights(learner, self.folder / WEIGHTS)
         self.model = learner.model.eval()
@@ -68,6 +71,14 @@ class TrainedModel:
         run: Run = dataclass_from(Run, settings, skip_unknown=True)
         training = replace(run.training, stream=False, examples=2, consistency=False)
         return replace(run, data=str(data), task=config.task, runs=config.runs, training=training)
+
+    def _tokenizer(self) -> WordTokenizer:
+        """The tokenizer of the run, whose words need not be those of the dataset."""
+        settings = read_config(self.folder)["config"]
+        for style in CAPTION_STYLES:
+            if vocabulary_digest(settings["task"], style) == settings["inputs"]["vocabulary"]:
+                return WordTokenizer(grammar_tokenizer(settings["task"], style))
+        raise ValueError(f"model={self.folder}: another version trained it, with other words; train it again")
 
     def replies(self, requests: Iterable[Request | None]) -> Iterator[tuple[Request, Reply]]:
         """Replies in the order of the requests, split by split."""

@@ -162,8 +162,8 @@ def compare_objects(scene: Scene, objects: Scene) -> ObjectErrors:
 
 
 def objects_text(objects: Scene) -> str:
-    """Objects as a list of lines, in the form that the question asks for."""
+    """Objects as a list of lines, in the form that the question asks for. Equal sets of objects have equal texts."""
     return "\n".join(
         f"{'an' if o.colour[0] in 'aeiou' else 'a'} {o.colour} {o.shape} at {column_name(o.column)} {row_name(o.row)}"
-        for o in objects
+        for o in sorted(objects, key=lambda o: (o.row, o.column, o.colour, o.shape))
     )
