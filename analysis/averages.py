@@ -13,6 +13,7 @@ import pandas as pd
 
 from analysis.runs import Runs
 from analysis.statistics import SeedMean, over_seeds
+from train.results.columns import averaged_runs
 from train.results.tables import comparable_settings, differing_settings, settings_text
 from travlr.cli import close
 
@@ -150,8 +151,8 @@ class SeedAverage:
 
     @property
     def averaged(self) -> list[RunSummary]:
-        """The converged runs, or all where none has converged."""
-        return [run for run in self.runs if run.converged] or list(self.runs)
+        """See `averaged_runs`."""
+        return averaged_runs(self.runs, lambda run: run.converged)
 
     def mean(self, test: str, split: str) -> SeedMean | None:
         """Over the averaged runs; None where there is none, or one was not tested there."""

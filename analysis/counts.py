@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.statistics import wilson
+from analysis.statistics import over_seeds, wilson
 from train.config import ARCHITECTURES, CONTROLLED, Run
-from train.results.columns import BASELINES
+from train.results.columns import BASELINES, averaged_runs
 from train.results.store import canonical
 from train.results.tables import comparable_settings, differing_settings, flat_settings, settings_text
 from travlr.tasks.quantifiers import FAMILIES
@@ -167,25 +167,25 @@ def transfer(results: pd.DataFrame) -> pd.DataFrame:
     high, runs, converged.
 
     A matrix (`label`) is of runs that differ in seed and setting alone. Runs that started from another run have learned
-    in two settings and are left out. Its scores are means over converged seeds, over
-    all where none has converged (`converged` is 0); low and high are those of the result where there is one run, the
-    least and greatest score where there are several.
+    in two settings and are left out. Its scores are means over the converged seeds, or over all
+    where none has converged (`converged` is 0). low and high: of one run, the interval of its result; of several, the
+    lowest and the highest score.
     """
     rows = results[results["config"].notna()].copy()
     rows = rows[~_setting(rows, "start")]
     if not len(rows):
         raise ValueError("no runs to draw that were trained in one setting alone: choose others")
     rows["label"] = run_labels(rows)
-    found = []
-    for place, cell in rows.groupby(["label", "setting", "test_setting", "split"], observed=True, sort=False):
-        converged = cell["converged"].fillna(False).astype(bool)
-        used = cell[converged] if converged.any() else cell
-        scores = used["macro_f1"]
-        ends = (used["interval_low"].iloc[0], used["interval_high"].iloc[0])
-        low, high = ends if len(used) == 1 else (scores.min(), scores.max())
-        found.append((*place, scores.mean(), low, high, len(cell), int(converged.sum())))
-    columns = ["label", "setting", "test_setting", "split", "macro_f1", "low", "high", "runs", "converged"]
-    return pd.DataFrame(found, columns=columns)
+    rows["converged"] = rows["converged"].fillna(False).astype(bool)
+    place = ["label", "setting", "test_setting", "split"]
+    cells = []
+    for key, cell in rows.groupby(place, observed=True, sort=False):
+        averaged = averaged_runs(list(cell.itertuples()), lambda row: row.converged)
+        scores = [row.macro_f1 for row in averaged]
+        ends = (averaged[0].interval_low, averaged[0].interval_high)
+        low, high = ends if len(averaged) == 1 else (min(scores), max(scores))
+        cells.append((*key, over_seeds(scores).mean, low, high, len(cell), int(cell["converged"].sum())))
+    return pd.DataFrame(cells, columns=[*place, "macro_f1", "low", "high", "runs", "converged"])
 
 
 LABEL_SETTINGS = ("seed", "model", "size", "setting", "task")  # by which runs are called, whatever else they differ in

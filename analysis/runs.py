@@ -14,9 +14,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from train.results.columns import RESULT_COLUMNS, TEST_SPLITS, main_test_setting
+from train.results.columns import RESULT_COLUMNS, TEST_SETTINGS, TEST_SPLITS, main_test_setting
 from train.results.predictions import read_predictions
 from train.results.store import collect_results, read_config, read_curve
+from travlr.config import check_choice
 from travlr.dataset import Dataset, open_dataset
 from travlr.formats.columns import parse_query_form
 from travlr.tasks import TASKS
@@ -63,26 +64,29 @@ class Runs:
     def chosen(self, **where: Any) -> pd.DataFrame:
         """The results where columns have these values (or one of a list of values): see `predictions`.
 
-        Raises `ValueError` for a column that results do not have.
+        Raises `ValueError` for a column that results do not have, and for an unknown test setting.
         """
-        chosen = self.results
+        rows = self.results
         for column, value in where.items():
-            if column not in chosen:
-                raise ValueError(f"{column}: no such column of results; choose from {', '.join(chosen.columns)}")
+            if column not in rows:
+                raise ValueError(f"{column}: no such column of results; choose from {', '.join(rows.columns)}")
             values = list(value) if isinstance(value, list | tuple | set) else [value]
-            chosen = chosen[chosen[column].isin(values)]
-        return chosen
+            if column == "test_setting":
+                for name in values:
+                    check_choice(column, name, TEST_SETTINGS)
+            rows = rows[rows[column].isin(values)]
+        return rows
 
     def predictions(self, **where: Any) -> pd.DataFrame:
         """A row for each prediction of the results where columns have these values (or one of a list of values):
         `runs.predictions(model="uniter", task="cardinality", test_setting=["image", "caption"])`.
 
         Columns: those of `examples_of`, run, name, model, setting, seed, test_setting; logit (log-odds of true),
-        prediction, right. Runs whose dataset or predictions are missing are in `skipped` and left out here.
+        prediction, right. Runs whose dataset or predictions are missing are in `skipped` and left out here. Raises
+        `ValueError` as `chosen`.
         """
-        chosen = self.chosen(**where)
         parts = []
-        for name, rows in chosen.groupby("name", observed=True, sort=False):
+        for name, rows in self.chosen(**where).groupby("name", observed=True, sort=False):
             try:
                 parts.append(self._of_run(str(name), rows))
             except ValueError as error:

@@ -71,6 +71,9 @@ def main(arguments: list[str]) -> int:
     if options:
         raise cli.UsageError(f"there is no option {options[0]}; settings are written name=value (see --help)")
     config = settings(arguments)
+    from analysis.probe.scorers.loading import check_functions
+
+    check_functions(config.model)  # the next import takes seconds
     from analysis.probe.run import probe
 
     log = partial(print, flush=True)

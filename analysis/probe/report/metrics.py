@@ -16,7 +16,7 @@ import numpy as np
 
 from analysis.probe.corpora.items import STATUSES, WHOLE, Answer, Item
 from analysis.probe.report.intervals import Clustering, Interval, interval, sign_test
-from analysis.probe.report.outcomes import TOLERANCES, Outcomes, outcomes
+from analysis.probe.report.outcomes import Outcomes, outcomes
 from analysis.statistics import holm
 from train.results.scores import LEVEL
 
@@ -85,25 +85,19 @@ AVERAGED = (  # metrics of `MACRO`
 )
 
 
-def measure(
-    items: Sequence[Item],
-    answers: Sequence[Answer],
-    *,
-    sentences: str = "mean",
-    tolerance: float = TOLERANCES["float32"],
-    threshold: float | None = None,
-    seed: int = 0,
-) -> list[MetricRow]:
+def measure(items: Sequence[Item], answers: Sequence[Answer], **options: Any) -> list[MetricRow]:
     """The rows of all items, the mean of axes, each axis, source, grade and label, and combinations of labels.
 
-    Raises `ValueError` as `outcomes`. An empty corpus gives one row, of 0 items.
+    options: as of `outcomes`. Raises `ValueError` as `outcomes`. An empty corpus gives one row, of 0 items.
     """
-    found = outcomes(items, answers, sentences, tolerance, threshold, seed)
-    lines = [_line("all", MICRO, found, [np.arange(len(items))])]
+    results = outcomes(items, answers, **options)
+    lines = [_line("all", MICRO, results, [np.arange(len(items))])]
     groupings = _groupings(items)
     if len(axes := list(groupings["axis"].values())) > 1:
-        lines.append(_line("all", MACRO, found, axes))
-    return lines + [_line(by, value, found, [of]) for by, groups in groupings.items() for value, of in groups.items()]
+        lines.append(_line("all", MACRO, results, axes))
+    for by, groups in groupings.items():
+        lines += [_line(by, value, results, [places]) for value, places in groups.items()]
+    return lines
 
 
 def _groupings(items: Sequence[Item]) -> dict[str, dict[str, np.ndarray]]:
@@ -324,18 +318,6 @@ def _compare_two(first: str, one: Outcomes, second: str, other: Outcomes) -> Mod
     gap = accuracies[0] - accuracies[1]
     ends, ahead = interval(gap, units, lead + 1, 3, difference, one.seed, -100, 100), sign_test(units, lead)
     return ModelComparison(
-        first=first,
-        second=second,
-        of="pairs" if len(both) else "items",
-        number=len(places),
-        first_accuracy=accuracies[0],
-        second_accuracy=accuracies[1],
-        difference=gap,
-        difference_low=ends.low,
-        difference_high=ends.high,
-        first_only=ahead.first,
-        second_only=ahead.second,
-        p_value=ahead.p_value,
-        adjusted=ahead.p_value,
-        differs=False,
-    )
+        first, second, "pairs" if len(both) else "items", len(places), *accuracies, gap, ends.low, ends.high,
+        ahead.first, ahead.second, ahead.p_value, adjusted=ahead.p_value, differs=False,
+    )  # fmt: skip

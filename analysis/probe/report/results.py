@@ -212,8 +212,22 @@ def groups(results: Sequence[Result], out: Path | None = None) -> list[Group]:
 
 
 def _label(result: Result, members: Sequence[Result]) -> str:
-    """A run's model or, if several runs have that, the run's name."""
-    return result.model if [one.model for one in members].count(result.model) == 1 else result.name
+    """The short name of a run's model; the whole name if other models have the same short one, and the name of the run
+    if other runs have the same model."""
+    models = [member.model for member in members]
+    if models.count(result.model) > 1:
+        return result.name
+    short = _short_name(result.model)
+    return short if list(map(_short_name, models)).count(short) == 1 else result.model
+
+
+def _short_name(model: str) -> str:
+    """A model's name without the folders of a path, such as `uniter:base.pt` for `uniter:/models/base.pt`. A name with
+    at most one `/` may be one of the hub and stays whole."""
+    kind, colon, path = model.rpartition(":")
+    if path.count("/") < 2 and not path.startswith(("/", ".", "~")):
+        return model
+    return f"{kind}{colon}{path.rstrip('/').rpartition('/')[2]}"
 
 
 def _outcomes(models: Mapping[str, Result], out: Path) -> dict[str, Outcomes]:

@@ -18,7 +18,7 @@ SMALL = 0.5  # p(yes) + p(no); below it most replies begin with another word
 COINS = 50.0  # percent of items right by chance
 RARE = (
     ". So it begins its replies with other words, for example to think before it answers, and its scores mean little; "
-    "change question="
+    "set question=TEXT to ask in other words, with {text} for the sentence"
 )
 OTHERS = {"blank picture": "blank picture", "other pictures": "other items' pictures"}  # columns and their baselines
 COVERAGE = "total = scored + missing + unreadable + failed"

@@ -16,16 +16,7 @@ from torch import Tensor
 
 from analysis.probe.scorers.base import ModelScorer, Tensors
 from train.models.hub import quiet
-from train.vlm.chat import (
-    answer_log,
-    answer_tokens,
-    batch_key,
-    chat_inputs,
-    chat_processor,
-    join_inputs,
-    keep_last_logits,
-    next_token_logs,
-)
+from train.vlm import chat
 
 QUESTION = 'Does the sentence "{text}" describe this picture? Answer yes or no.'
 YES, NO = ("yes", "Yes", "true", "True"), ("no", "No", "false", "False")
@@ -46,13 +37,13 @@ class GenerativeScorer(ModelScorer):
     def __init__(self, name: str, model: Any, folder: Path, question: str) -> None:
         if "{text}" not in question:
             raise ValueError(f"question={question!r}: must hold {{text}}, where the sentence goes")
-        processor = chat_processor(name, folder)
+        processor = chat.chat_processor(name, folder)
         tokenizer = getattr(processor, "tokenizer", None)
         if tokenizer is None:
             raise ValueError(f"model={name}: its processor has no tokenizer")
         super().__init__(name, model, tokenizer, processor, "itm")
-        self.question, self.last = question, keep_last_logits(model)
-        self.yes, self.no = (answer_tokens(tokenizer, words) for words in (YES, NO))
+        self.question, self.last = question, chat.keep_last_logits(model)
+        self.yes, self.no = (chat.answer_tokens(tokenizer, words) for words in (YES, NO))
         if not self.yes or not self.no or set(self.yes) & set(self.no):
             raise ValueError(f"model={name}: its tokenizer has no single tokens for yes and no")
         self.config = getattr(model.config, "text_config", model.config)
@@ -77,10 +68,10 @@ class GenerativeScorer(ModelScorer):
         return dict(sorted(inputs.items(), key=lambda item: item[1]["input_ids"].shape[1]))  # batches of like length
 
     def batch_key(self, inputs: Tensors) -> Hashable:
-        return batch_key(inputs) if self.pads else super().batch_key(inputs)
+        return chat.batch_key(inputs) if self.pads else super().batch_key(inputs)
 
     def join_inputs(self, examples: Sequence[Tensors]) -> Tensors:
-        return join_inputs(examples, self.pad) if self.pads else super().join_inputs(examples)
+        return chat.join_inputs(examples, self.pad) if self.pads else super().join_inputs(examples)
 
     def join(self, image: Image.Image, text: str) -> Tensors:
         """A picture and a text to the model's inputs, B = 1."""
@@ -97,8 +88,8 @@ class GenerativeScorer(ModelScorer):
             begin = getattr(config, "decoder_start_token_id", None)
             begin = config.pad_token_id if begin is None else begin
             first["decoder_input_ids"] = torch.full_like(both["input_ids"][:, :1], begin)
-        logs = next_token_logs(self.model, both, **first, **self.last)
-        yes, no = answer_log(logs, self.yes), answer_log(logs, self.no)
+        logs = chat.next_token_logs(self.model, both, **first, **self.last)
+        yes, no = chat.answer_log(logs, self.yes), chat.answer_log(logs, self.no)
         return {"score": yes - no, "yes_or_no": torch.logaddexp(yes, no).exp()}
 
     def with_probabilities(self, images: Sequence[Image.Image], texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -116,11 +107,11 @@ def input_function(processor: Any) -> Callable[[Image.Image, str], Mapping[str, 
     """
     if getattr(processor, "chat_template", None):
 
-        def chat(image: Image.Image, question: str) -> Mapping[str, Any]:
+        def template(image: Image.Image, question: str) -> Mapping[str, Any]:
             content = [{"type": "image", "image": image}, {"type": "text", "text": question}]
-            return chat_inputs(processor, [{"role": "user", "content": content}])
+            return chat.chat_inputs(processor, [{"role": "user", "content": content}])
 
-        return chat
+        return template
     token = str(getattr(processor, "image_token", None) or "")
     before = f"{token}\n" if token and not inserts_image_token(processor, token) else ""
 

@@ -265,12 +265,14 @@ class _BatchScorer:
         pictures: dict[str, list[Item]] = {}
         for item in items:
             pictures.setdefault(item.image, []).append(item)
-        batch: list[Item] = []
-        for of_picture in pictures.values():
-            if batch and len(_sentences([*batch, *of_picture])) > self._size:
+        batch, size = list[Item](), 0
+        for items_of_picture in pictures.values():
+            count = len(_sentences(items_of_picture))
+            if batch and size + count > self._size:
                 yield batch
-                batch = []
-            batch = [*batch, *of_picture]
+                batch, size = [], 0
+            batch += items_of_picture
+            size += count
         if batch:
             yield batch
 
