@@ -97,11 +97,11 @@ class Vilt(HubScorer):
             )
         order = (place[..., 0] * columns + place[..., 1]).argsort(1)  # back in row order
         patches = states[:, 1:].gather(1, order[..., None].expand(-1, -1, states.shape[-1]))
-        return {"image": torch.cat([states[:, :1], patches], 1), "seen": mask}
+        return {"image": torch.cat([states[:, :1], patches], 1), "patch_mask": mask}
 
     def judge(self, both: Tensors) -> Tensor:
         ids, mask = both["input_ids"], both["attention_mask"]
-        return self.model(ids, mask, image_embeds=both["image"], pixel_mask=both["seen"]).logits[:, 0]
+        return self.model(ids, mask, image_embeds=both["image"], pixel_mask=both["patch_mask"]).logits[:, 0]
 
 
 class Flava(HubScorer):
