@@ -207,8 +207,8 @@ def loss(curves: pd.DataFrame, results: pd.DataFrame) -> Figure:
     title = f"Training loss in the setting {curves['setting'].iloc[0]}" if one else "Training loss"
     note = f"Loss of the answer, in nats; lines: its mean over a fiftieth of the curve.{marks}"
     figure, grid = panels.panel_figure(
-        [title, *runs_title(rows)], math.ceil(len(labels) / across), [(3.0, 1.8)] * across, note=note, key=key, left=0.55,
-        gap=(0.45, 0.85), below=0.6,
+        [title, *runs_title(rows)], math.ceil(len(labels) / across), [(3.0, 1.8)] * across, note=note, key=key,
+        left=0.55, gap=(0.45, 0.85), below=0.6,
     )  # fmt: skip
     for axes, label in panels.each_panel(grid, labels):
         curves_of_label = curves[panel == label]
