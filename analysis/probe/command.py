@@ -1,6 +1,7 @@
 """`python -m analysis.probe`: the command line of `analysis.probe.run.probe`.
 
-Nothing slow is imported before the settings are read: `--help` and wrong names and values are answered at once.
+Slow modules are imported only after the settings are checked, so `--help` and wrong names and values are answered at
+once.
 """
 
 from __future__ import annotations
