@@ -12,8 +12,8 @@ from analysis.probe.scorers.base import ModelScorer, Tensors
 
 
 class HubScorer(ModelScorer):
-    """A family of models. heads: those that the models have, the default first. unused: prefixes of weights that no
-    score depends on."""
+    """A family of models. heads: the heads of its models, the default first. unused: prefixes of weights on which no
+    score depends."""
 
     heads: tuple[str, ...] = ("itm", "itc")
     unused: tuple[str, ...] = ()
@@ -81,8 +81,7 @@ class Blip(HubScorer):
 
 
 class Vilt(HubScorer):
-    """ViLT's ranking logit. Words and patches share all layers, so only the patch embedding is computed once per
-    picture."""
+    """ViLT's ranking logit. Words and patches share all layers, so `see` computes the patch embedding alone."""
 
     heads, odds = ("itm",), ()
 

@@ -27,7 +27,7 @@ class GenerativeScorer(ModelScorer):
 
     Every spelling of these words that is one token counts: with or without a capital and a space before it. Models with
     an encoder and a decoder (BLIP-2 with T5) start their answer in the decoder. Each picture is encoded once in a call,
-    unless the inputs of the vision tower cannot be divided by picture (see `split_by_picture`; Pixtral's cannot).
+    unless the inputs of the vision tower cannot be divided by picture (see `split_by_picture`), as in Pixtral.
     prompt: the form of the question, `chat template` or `plain`. Raises ValueError, in one line, where the processor
     needs torchvision (as for videos) and it is not installed.
     """
@@ -76,18 +76,18 @@ class GenerativeScorer(ModelScorer):
     def join(self, image: Image.Image, text: str) -> Tensors:
         """A picture and a text to the model's inputs, B = 1."""
         with quiet():
-            found = self.ask(image.convert("RGB"), self.question.replace("{text}", text))
-        self.check_length(found["input_ids"].shape[1], text)
+            inputs = self.ask(image.convert("RGB"), self.question.replace("{text}", text))
+        self.check_length(inputs["input_ids"].shape[1], text)
         # PaliGemma's processor adds labels, from which the model would compute a loss.
-        return {key: value for key, value in found.items() if isinstance(value, Tensor) and key != "labels"}
+        return {key: value for key, value in inputs.items() if isinstance(value, Tensor) and key != "labels"}
 
     def answer(self, both: Tensors) -> Tensors:
         """`score` (B,), and `yes_or_no` (B,), the probability p(yes) + p(no) of the next token."""
         first, config = {}, self.config
         if config.is_encoder_decoder:
-            begin = getattr(config, "decoder_start_token_id", None)
-            begin = config.pad_token_id if begin is None else begin
-            first["decoder_input_ids"] = torch.full_like(both["input_ids"][:, :1], begin)
+            start = getattr(config, "decoder_start_token_id", None)
+            start = config.pad_token_id if start is None else start
+            first["decoder_input_ids"] = torch.full_like(both["input_ids"][:, :1], start)
         logs = chat.next_token_logs(self.model, both, **first, **self.last)
         yes, no = chat.answer_log(logs, self.yes), chat.answer_log(logs, self.no)
         return {"score": yes - no, "yes_or_no": torch.logaddexp(yes, no).exp()}
@@ -137,13 +137,13 @@ def find_vision_towers(model: Any) -> list[Any]:
     """The outermost modules of a model that take pixels and no tokens."""
     from transformers import PreTrainedModel
 
-    found: dict[str, Any] = {}
+    towers: dict[str, Any] = {}
     for name, part in model.named_modules():
-        if name and isinstance(part, PreTrainedModel) and not any(name.startswith(f"{outer}.") for outer in found):
-            taken = inspect.signature(part.forward).parameters
-            if ("pixel_values" in taken or GRIDS in taken) and "input_ids" not in taken:
-                found[name] = part
-    return list(found.values())
+        if name and isinstance(part, PreTrainedModel) and not any(name.startswith(f"{outer}.") for outer in towers):
+            parameters = inspect.signature(part.forward).parameters
+            if ("pixel_values" in parameters or GRIDS in parameters) and "input_ids" not in parameters:
+                towers[name] = part
+    return list(towers.values())
 
 
 # Input (N, 3) of towers that take the patches of all pictures in one row: patches of each picture along each dimension.

@@ -214,11 +214,11 @@ def _source(scorer: Scorer) -> str:
 
 def regions_of(settings: RegionSettings, name: str) -> Mapping[str, Any] | None:
     """The region settings of a model, with digests of files in place of paths; None for the default grid."""
-    resolved = settings.for_model(takes_boxes=name.partition(":")[0] != "visualbert")
-    if resolved == replace(GRID, context="none"):
+    regions = settings.for_model(takes_boxes=name.partition(":")[0] != "visualbert")
+    if regions == replace(GRID, context="none"):
         return None
-    detector = resolved.detector and _content(resolved.detector)
-    return asdict(replace(resolved, detector=detector, file=path_digest(resolved.file)))
+    detector = regions.detector and _content(regions.detector)
+    return asdict(replace(regions, detector=detector, file=path_digest(regions.file)))
 
 
 def weights_of(name: str) -> str:
