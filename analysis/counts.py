@@ -27,7 +27,7 @@ OUTCOMES = ("both right", "both wrong", "only image right", "only caption right"
 PAIR_COLUMNS = ["split", "kind", "x", "y", "pair"]
 BINS = 10  # of confidence in the answer, from 50 to 100 %
 # For the paper's figure 23: by quantifier, the answer whose examples have a deciding set that is not empty.
-DECIDED = {name: name == other for vacant, other in FAMILIES for name in (vacant, other)}
+CRITICAL_ANSWERS = {name: name == other for vacant, other in FAMILIES for name in (vacant, other)}
 
 
 def shares(frame: pd.DataFrame, by: Sequence[str], hits: np.ndarray, name: str = "wrong") -> pd.DataFrame:
@@ -88,8 +88,8 @@ def by_critical(predictions: pd.DataFrame) -> pd.DataFrame:
     and the columns of `shares`. As in the paper, only answers for which this set is not empty.
     """
     frame = _of_task(predictions, "quantifiers")
-    decided = frame["claim"].map(DECIDED).astype(bool)
-    frame = frame[(frame["answer"] == decided) & (frame["critical"] > 0)]
+    critical = frame["claim"].map(CRITICAL_ANSWERS).astype(bool)
+    frame = frame[(frame["answer"] == critical) & (frame["critical"] > 0)]
     return shares(frame, ["split", "claim", "answer", "critical"], ~frame["right"].to_numpy())
 
 

@@ -21,7 +21,7 @@ from analysis.layout import Table
 from analysis.panels import label_axes, panel_figure, save
 from analysis.runs import Runs
 from analysis.tables.evaluations import (
-    ASKED,
+    LINE_COLUMNS,
     SPLIT_NAMES,
     Answers,
     accuracy_table,
@@ -63,7 +63,7 @@ def distinguished(frame: pd.DataFrame) -> pd.DataFrame:
     """The results with a column `apart`. It tells evaluations apart whose lines in a table would look alike: by the
     digest of the dataset or, if they share it, of the run. It is "" for the others."""
     frame = frame.assign(apart="")
-    for _, alike in frame.drop_duplicates("name").groupby([*ASKED, "task"], dropna=False):
+    for _, alike in frame.drop_duplicates("name").groupby([*LINE_COLUMNS, "task"], dropna=False):
         if len(alike) > 1:
             by = "dataset" if alike["dataset"].nunique() == len(alike) else "run"
             rows = frame["name"].isin(alike["name"])
@@ -72,7 +72,7 @@ def distinguished(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def replies_of(frame: pd.DataFrame, answers: Answers, runs: Runs) -> pd.DataFrame:
-    """A row for each reply: the columns `ASKED` of the tables, task, asked (in words), the fields of its
+    """A row for each reply: the columns `LINE_COLUMNS` of the tables, task, asked (in words), the fields of its
     `AnswerRecord`, and query, pair and objects of its example, which are missing where the dataset was not found."""
     parts = []
     for name, rows in frame.groupby("name", sort=True):
@@ -80,7 +80,7 @@ def replies_of(frame: pd.DataFrame, answers: Answers, runs: Runs) -> pd.DataFram
         part = pd.DataFrame(list(map(vars, answers[str(name)])))
         if not len(part):
             continue
-        line = {column: first[column] for column in (*ASKED, "task")} | {"name": name, "asked": how(first)}
+        line = {column: first[column] for column in (*LINE_COLUMNS, "task")} | {"name": name, "asked": how(first)}
         columns, examples = ["id", "query", "pair", "objects"], list[dict[str, Any]]()
         if (dataset := runs.datasets.get(first["dataset"])) is not None:
             ids = pa.array(part["id"].unique())
@@ -108,7 +108,7 @@ def losses(frame: pd.DataFrame) -> pd.DataFrame:
     pictures = ["model", "image_style", "dataset", "task", "split"]
     accuracies = readings[[*pictures, "accuracy"]].itertuples(index=False, name=None)
     shares = {tuple(key): percent / 100 for *key, percent in accuracies}
-    keys = [*dict.fromkeys([*ASKED, *pictures])]
+    keys = [*dict.fromkeys([*LINE_COLUMNS, *pictures])]
     for key, group in frame[frame["form"] != "read"].groupby(keys, dropna=False, sort=True):
         of_setting = group.drop_duplicates("test_setting", keep="last").set_index("test_setting")
         if not {"image", "caption"} <= set(of_setting.index):

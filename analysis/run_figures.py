@@ -340,7 +340,7 @@ def quantifiers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     for axes, (quantifier, decides) in each_panel(panels, order):
         _error_bars(axes, table[table["claim"] == quantifier], "critical", splits, rows)
         percent_axis(axes, 0, _highest(table, rows))
-        label_axes(axes, f"{quantifier}: {str(counts.DECIDED[quantifier]).lower()}")
+        label_axes(axes, f"{quantifier}: {str(counts.CRITICAL_ANSWERS[quantifier]).lower()}")
         sets = ("Xs that are Ys", "Xs that are not Ys", "Ys that are not Xs")
         axes.set_xlabel(f"number of {sets[decides]}", fontsize=TEXT - 0.5, labelpad=3 + 8 * len(splits))
     label_outside(panels, "", "wrong answers (%)")

@@ -21,7 +21,7 @@ SHORT = {"image": "Image", "caption": "Caption", "image+caption": "Both"}
 SPLIT_NAMES = dict(zip(TEST_SPLITS, ("InD", "OOD"), strict=True))
 PLACES = [(setting, split) for setting in TEST_SETTINGS for split in TEST_SPLITS]
 # The columns that identify a line of the tables.
-ASKED = ["model", "form", "prompt", "answers", "image_style", "caption_style", "apart"]
+LINE_COLUMNS = ["model", "form", "prompt", "answers", "image_style", "caption_style", "apart"]
 
 Answers = Mapping[str, Sequence[AnswerRecord]]  # by the name of the evaluation
 
@@ -60,9 +60,9 @@ def accuracy_table(frame: pd.DataFrame) -> Table:
         f"Groups of columns: tasks, what the model sees; InD: {TEST_SPLITS[0]}, OOD: {TEST_SPLITS[1]}.",
         "Baselines: the highest of several datasets and answer forms.",
     )
-    data = frame.sort_values([*ASKED, *place], key=_order)[[*ASKED, *place, "accuracy"]]
+    data = frame.sort_values([*LINE_COLUMNS, *place], key=_order)[[*LINE_COLUMNS, *place, "accuracy"]]
     title = "Accuracy of evaluated models by task, setting and split"
-    table = _wide_table("evaluations", title, frame, ASKED, WORDS, columns, place, _score_cell, data, notes)
+    table = _wide_table("evaluations", title, frame, LINE_COLUMNS, WORDS, columns, place, _score_cell, data, notes)
     rows = list(table.rows)
     for name, words in (("chance", "Best constant answer"), ("floor_unbound_accuracy", "Best unbound rule")):
         of_form = frame[frame["form"] == "true_false"] if name != "chance" else frame
@@ -112,7 +112,7 @@ def detail_table(frame: pd.DataFrame, answers: Answers) -> Table:
         tuple(
             map(Cell, (*(text(row) for text in measures.values()), *_compared(answers, row), _objects(row["objects"])))
         )
-        for row in frame.sort_values(ASKED, kind="stable", na_position="last").to_dict("records")
+        for row in frame.sort_values(LINE_COLUMNS, kind="stable", na_position="last").to_dict("records")
     ]
     notes = (
         "Percent. Couples: both examples of a couple right. Bias: the answer that is given more often than it is "
@@ -161,7 +161,7 @@ def pair_table(replies: pd.DataFrame) -> Table | None:
     items = [[*enumerate(pair, 1), (0, " ".join(pair))] for pair in frame["pair"]]
     frame = frame.assign(items=items, accuracy=100.0 * frame["right"]).explode("items")
     frame["item"], frame["value"] = (frame["items"].str[place] for place in (0, 1))
-    line, place = [*ASKED, "task", "item", "value"], ["setting", "split"]
+    line, place = [*LINE_COLUMNS, "task", "item", "value"], ["setting", "split"]
     means = frame.groupby([*line, *place], dropna=False)["accuracy"].agg(["mean", "size"]).reset_index()
     columns = {(s, p): (SHORT[s], SPLIT_NAMES[p]) for s, p in PLACES}
     words = WORDS | {"Task": lambda line: line["task"], "Pair": lambda line: f"item {line['item']}: {line['value']}"}

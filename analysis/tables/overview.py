@@ -24,7 +24,7 @@ from travlr.tasks import TASKS
 
 SPLITS = dict(zip(TEST_SPLITS, ("InD", "OOD"), strict=True))
 BASELINE = "Baseline"
-SHOWN = {"controlled": "Volta {}", "with a reader": "{} + reader", "with consistency": "{} + consistency"}
+TRAIT_LABELS = {"controlled": "Volta {}", "with a reader": "{} + reader", "with consistency": "{} + consistency"}
 
 
 def overview(runs: Runs) -> Table:
@@ -73,7 +73,7 @@ MakeCell = Callable[[dict[str, Any], SeedAverage, list[dict[str, Any]]], tuple[C
 def _included(runs: Runs) -> list[RunSummary]:
     """The runs of the table."""
     every = _rank_by_task(_rank_by_task(run_summaries(runs), "dataset"), "inputs.vocabulary")
-    return [run for run in every if run.traits <= SHOWN.keys()] or every
+    return [run for run in every if run.traits <= TRAIT_LABELS.keys()] or every
 
 
 def _places(runs: Sequence[RunSummary]) -> list[tuple[str, str, str]]:
@@ -159,7 +159,7 @@ def _lines(builder: TableBuilder, runs: Sequence[RunSummary]) -> Iterator[tuple[
         for kind in sorted({run.traits for run in own}, key=lambda kind: (len(kind), sorted(kind))):
             label = MODEL_NAMES.get(model, model)
             for name in sorted(kind):
-                label = SHOWN.get(name, f"{{}}, {name}").format(label)
+                label = TRAIT_LABELS.get(name, f"{{}}, {name}").format(label)
             for mark, _, alike in builder.variants([run for run in own if run.traits == kind], {}):
                 for setting in in_order((str(run.info["setting"]) for run in alike), SETTINGS):
                     yield label + mark, setting, [run for run in alike if run.info["setting"] == setting]
