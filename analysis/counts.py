@@ -88,8 +88,8 @@ def by_critical(predictions: pd.DataFrame) -> pd.DataFrame:
     and the columns of `shares`. As in the paper, only answers for which this set is not empty.
     """
     frame = _of_task(predictions, "quantifiers")
-    critical = frame["claim"].map(CRITICAL_ANSWERS).astype(bool)
-    frame = frame[(frame["answer"] == critical) & (frame["critical"] > 0)]
+    answer = frame["claim"].map(CRITICAL_ANSWERS).astype(bool)
+    frame = frame[(frame["answer"] == answer) & (frame["critical"] > 0)]
     return shares(frame, ["split", "claim", "answer", "critical"], ~frame["right"].to_numpy())
 
 
