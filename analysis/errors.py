@@ -38,7 +38,7 @@ def run_errors(predictions: pd.DataFrame, examples: pd.DataFrame) -> np.ndarray:
 
 def errors_per_run(runs: int) -> int:
     """The default number of errors to show of each of so many runs."""
-    return int(np.clip(ERRORS_IN_ALL // max(runs, 1), MIN_PER_RUN, MAX_PER_RUN))
+    return min(max(ERRORS_IN_ALL // max(runs, 1), MIN_PER_RUN), MAX_PER_RUN)
 
 
 def first_errors(errors: Iterable[Sequence[np.ndarray]], size: int, limit: int, seed: int) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import html
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -172,21 +171,20 @@ def write_page(runs: Runs, answers: Answers, page: Path, formats: Sequence[str])
     frame = distinguished(runs.evaluations)
     replies = replies_of(frame, answers, runs)
     accuracy = accuracy_table(frame)
-    others = {
+    tables = {
         "All measures": detail_table(frame, answers),
         "Objects found": found_table(replies),
         "Accuracy by the items of the pair": pair_table(replies),
     }
-    others = {heading: table for heading, table in others.items() if table is not None}
+    measures = {heading: table for heading, table in tables.items() if table is not None}
     try:
         bars = loss_figure(frame)
     except ValueError as error:
         figure = f"<p>No figure: {html.escape(str(error))}.</p>"
     else:
         save(bars, page.parent / "figures", "evaluations", formats)
-        data = io.BytesIO()
-        bars.savefig(data, format="png", dpi=150)
-        source = f"data:image/png;base64,{base64.b64encode(data.getvalue()).decode()}"
+        data = (page.parent / "figures" / "evaluations.png").read_bytes()
+        source = f"data:image/png;base64,{base64.b64encode(data).decode()}"
         figure = f'<figure><img alt="Where evaluated models lose accuracy" src="{source}"></figure>'
     entries = shown_replies(replies)
     count = frame["name"].nunique()
@@ -199,9 +197,9 @@ def write_page(runs: Runs, answers: Answers, page: Path, formats: Sequence[str])
         accuracy=table_block(accuracy, TABLE_FILES),
         measures="\n".join(
             f'<section aria-label="{heading}"><h2>{heading}</h2>{table_block(table, TABLE_FILES)}</section>'
-            for heading, table in others.items()
+            for heading, table in measures.items()
         ),
         figure=figure,
     )
     page.write_text(text, encoding="utf-8", newline="")
-    return [accuracy, *others.values()]
+    return [accuracy, *measures.values()]

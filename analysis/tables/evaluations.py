@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -70,7 +71,7 @@ def accuracy_table(frame: pd.DataFrame) -> Table:
             best = of_form.groupby(place)[name].max().dropna()
             cells = (Cell(f"{best[p]:.1f}", classes="muted") if p in best.index else Cell() for p in columns)
             rows.append((Cell("Baseline"), Cell(words), *cells))
-    return Table(table.name, table.title, table.columns, tuple(rows), data, notes, shaded=True)
+    return replace(table, rows=tuple(rows))
 
 
 def _order(column: pd.Series) -> pd.Series:

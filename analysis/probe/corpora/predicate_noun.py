@@ -328,13 +328,8 @@ def _result_values(answer: Answer) -> list[Any]:
     if answer.status != "scored":
         return [""] * 5
     (target,), (distractor,) = answer.positives, answer.negatives
-    sides = _sides(target, distractor)
+    sides = target >= 0.5, distractor < 0.5
     return [target > distractor, sum(sides) / 2, all(sides), float(target), float(distractor)]
-
-
-def _sides(target: Any, distractor: Any) -> tuple[Any, Any]:
-    """Which numbers, or elements of arrays, are on the right side of a probability of 0.5."""
-    return target >= 0.5, distractor < 0.5
 
 
 def pairs_of(records: Sequence[Triplet]) -> list[tuple[int, int]]:

@@ -315,10 +315,10 @@ def _compare_two(first: str, one: Outcomes, second: str, other: Outcomes) -> Mod
     def difference(counts: np.ndarray) -> np.ndarray:
         return np.asarray(100 * (counts[..., 2] - counts[..., 0]) / counts.sum(axis=-1))
 
-    accuracies = [100 * float(hits.mean()) for hits in right]
-    gap = accuracies[0] - accuracies[1]
+    first_accuracy, second_accuracy = (100 * float(hits.mean()) for hits in right)
+    gap = first_accuracy - second_accuracy
     ends, ahead = interval(gap, units, lead + 1, 3, difference, one.seed, -100, 100), sign_test(units, lead)
     return ModelComparison(
-        first, second, "pairs" if len(both) else "items", len(places), *accuracies, gap, ends.low, ends.high,
-        ahead.first, ahead.second, ahead.p_value, adjusted=ahead.p_value, differs=False,
+        first, second, "pairs" if len(both) else "items", len(places), first_accuracy, second_accuracy,
+        gap, ends.low, ends.high, ahead.first, ahead.second, ahead.p_value, adjusted=ahead.p_value, differs=False,
     )  # fmt: skip

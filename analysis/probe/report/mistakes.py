@@ -74,7 +74,7 @@ def wrong_items(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str,
 
 def per_model(models: int) -> int:
     """The number of wrong items to show of each model."""
-    return int(np.clip(TOTAL_ITEMS // max(models, 1), MIN_ITEMS, MAX_ITEMS))
+    return min(max(TOTAL_ITEMS // max(models, 1), MIN_ITEMS), MAX_ITEMS)
 
 
 def _folders(group: Group, out: Path) -> list[Path]:
