@@ -34,8 +34,8 @@ def answerable(corpus: Corpus) -> Corpus:
 
 
 def sample(corpus: Corpus, limit: int | None, seed: int) -> Corpus:
-    """About `limit` items of each axis and source, spread over folders of pictures and over pictures; their order
-    stays.
+    """About `limit` items of each axis and source, spread over folders of pictures and over pictures, in the
+    order of the corpus.
 
     Each item is drawn with the same probability (systematic sampling along a random order of pictures), so the sample's
     score estimates the corpus's. The sample depends on the seed and the items, not on their order or on which pictures

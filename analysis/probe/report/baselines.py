@@ -157,10 +157,8 @@ class SentenceTable:
         """How often each word's key (W,) occurs in the other folds: (W,). sentences: (S,) bool, those that count."""
         owner = self.words[1]
         fold, number = self.fold[owner], np.unique(keys, return_inverse=True)[1]
-        kinds, counts_word = int(number.max(initial=-1)) + 1, sentences[owner]
-        counts = np.bincount(number[counts_word] * FOLDS + fold[counts_word], minlength=kinds * FOLDS).reshape(
-            kinds, FOLDS
-        )
+        kinds, mask = int(number.max(initial=-1)) + 1, sentences[owner]
+        counts = np.bincount(number[mask] * FOLDS + fold[mask], minlength=kinds * FOLDS).reshape(kinds, FOLDS)
         return np.asarray(counts.sum(axis=1)[number] - counts[number, fold])
 
     def per_sentence(self, values: np.ndarray, owner: np.ndarray) -> np.ndarray:

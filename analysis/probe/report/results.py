@@ -183,27 +183,22 @@ def groups(results: Sequence[Result], out: Path | None = None) -> list[Group]:
     for result in results:
         how = (str(result.measuring[name]) for name in ("rules", "sentences"))
         by_key.setdefault((result.corpus["name"], result.corpus["digest"], *how), []).append(result)
-    distinct: list[Group] = []
+    result_groups: list[Group] = []
     for (corpus, digest, rules, sentences), members in by_key.items():
         others = [key for key in by_key if key[0] == corpus]
-        differences = (
-            f"{members[0].corpus['items']:,} items ({digest[:8]})",
-            f"rules={rules}",
-            f"sentences={sentences}",
-        )
-        title = ", ".join(
-            [corpus, *(text for n, text in enumerate(differences, 1) if len({key[n] for key in others}) > 1)]
-        )
+        texts = (f"{members[0].corpus['items']:,} items ({digest[:8]})", f"rules={rules}", f"sentences={sentences}")
+        differing = [text for n, text in enumerate(texts, 1) if len({key[n] for key in others}) > 1]
+        title = ", ".join([corpus, *differing])
         name = f"{corpus}-{digest[:8]}-{rules}-{sentences}" if len(others) > 1 else corpus
         slug = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "corpus"
-        while slug in {group.slug for group in distinct}:  # another corpus has the same slug
+        while slug in {group.slug for group in result_groups}:  # another corpus has the same slug
             slug += "-2"
         models = {_label(one, members): one for one in members if one.model}
         baselines = {name: rows for one in members if not one.model for name, rows in one.floors.items()}
         for label, one in models.items():
             suffix = f" ({label})" if len(models) > 1 else ""
             baselines |= {f"{name}{suffix}": rows for name, rows in one.floors.items()}
-        distinct.append(
+        result_groups.append(
             Group(
                 title=title,
                 slug=slug,
@@ -215,7 +210,7 @@ def groups(results: Sequence[Result], out: Path | None = None) -> list[Group]:
                 cropped=tuple(_compare_cropped(models, results, out)) if out else (),
             )
         )
-    return distinct
+    return result_groups
 
 
 def _label(result: Result, members: Sequence[Result]) -> str:
