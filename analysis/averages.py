@@ -155,7 +155,7 @@ class SeedAverage:
         return averaged_runs(self.runs, lambda run: run.converged)
 
     def mean(self, test: str, split: str) -> SeedMean | None:
-        """Over the averaged runs; None where there is none, or one was not tested there."""
+        """The mean over the averaged runs; None without runs, or if one of them was not tested there."""
         scores = [score for run in self.averaged if (score := run.score(test, split)) is not None]
         return over_seeds(scores) if scores and len(scores) == len(self.averaged) else None
 

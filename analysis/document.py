@@ -130,7 +130,7 @@ def markdown(report: ReportContent) -> str:
 
 
 def _settings_by_run(runs: Runs) -> dict[str, str]:
-    """Name of each run -> the settings in which it differs from others with its model, size and task."""
+    """By name of the run, the settings in which it differs from the other runs of its model, size and task."""
     info = runs.results.drop_duplicates("name")
     return dict(zip(info["name"], distinguishing_settings(info), strict=True))
 

@@ -56,7 +56,7 @@ def overview(runs: Runs) -> Table:
 
 
 def couples(runs: Runs) -> Table:
-    """As `overview`, with the couples of which both answers are right, percent, in place of macro-F1."""
+    """As `overview`, with the percentage of couples with both answers right in place of macro-F1."""
     notes = [
         MARKS[0],
         "A couple is one query, true of one scene and false of another. A coin has 25 % of couples right; a rule that "

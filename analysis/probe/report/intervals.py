@@ -186,8 +186,8 @@ def _wilson(value: float, error: float, freedom: float, least: float, most: floa
 
 @dataclass(frozen=True)
 class SignTest:
-    """A test which of two is ahead. first, second: numbers of clusters (units, where clusters overlap) in which either
-    is ahead. p_value: two-sided, of the hypothesis that both are ahead equally often."""
+    """A test of which of two is ahead. first, second: the number of clusters (units, if clusters overlap) in which this
+    one is ahead. p_value: two-sided, of the hypothesis that both are ahead equally often."""
 
     first: int
     second: int

@@ -265,7 +265,7 @@ def _comparison(group: Group, pairs: Sequence[ModelComparison], kind: str, title
 
 
 def terminal_summary(group: Group) -> str:
-    """The main metrics of a group as text for a terminal; without models those of the baselines on all items."""
+    """The main metrics of a group as text for a terminal; without models, those of baselines on all items."""
     keep = [(by, value) for by, value in group.keys if value == MICRO or (group.models and by in ("all", group.by))]
     rules = [kind for kind, series in group.rules.items() if series and group.models]
     columns: list[Column] = [RIGHT, *(("items", kind) for kind in rules), *[ALONE] * group.matching]
