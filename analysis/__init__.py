@@ -4,7 +4,7 @@
     analysis.TABLES["table2"](runs).markdown()
     analysis.draw("cells", runs, name="…", test_setting="caption")
 
-Names are fetched when first used: importing `analysis` loads nothing.
+Names are imported at their first use, so `import analysis` is fast.
 """
 
 from __future__ import annotations

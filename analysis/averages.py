@@ -13,6 +13,7 @@ import pandas as pd
 
 from analysis.runs import Runs
 from analysis.statistics import SeedMean, over_seeds
+from train.results.columns import averaged_runs
 from train.results.tables import comparable_settings, differing_settings, settings_text
 from travlr.cli import close
 
@@ -21,9 +22,9 @@ from travlr.cli import close
 class RunSummary:
     """One run.
 
-    info: the columns of results that all rows of the run share. settings: by dotted name (`training.steps`); empty
-    where its results do not record them. rows: (test setting, split) -> macro-F1, whether it is above random.
-    impossible: test settings in which the model's input does not determine the answer.
+    info: the columns of results with one value for the run. settings: by dotted name (`training.steps`); empty if the
+    results do not record them. rows: (test setting, split) -> macro-F1, whether it is above random. impossible: test
+    settings in which the model's input does not determine the answer.
     """
 
     info: dict[str, Any]
@@ -41,7 +42,7 @@ class RunSummary:
 
     @property
     def traits(self) -> frozenset[str]:
-        """How it differs from the runs of Table 2; empty for those, and for mixed and text-only ones."""
+        """How the run differs from the runs of Table 2; empty for these, and for mixed and text-only runs."""
         if not self.settings:
             return frozenset(["settings unknown"])
         traits = {
@@ -57,13 +58,13 @@ class RunSummary:
 
     @property
     def train_fraction(self) -> float:
-        """The part of the train split that it was trained on, up to 1; a number of examples where the split's size is
-        unknown."""
+        """The part of the train split that the run was trained on, up to 1; a number of examples if the size of the
+        split is unknown."""
         return float(self.settings.get("training.examples") or 1)
 
     @property
     def weights(self) -> str:
-        """What its weights started from: random, pretrained, or unknown; for a run trained further, those of the first
+        """The initial weights: random, pretrained or unknown; for a run that was trained further, those of the first
         run."""
         if self.info["weights"] is None:
             return "unknown"
@@ -79,8 +80,8 @@ def run_summaries(runs: Runs) -> list[RunSummary]:
     infos = [{name: None if value is pd.NA or value != value else value for name, value in row.items()} for row in rows]
     settings = comparable_settings([json.loads(info["config"] or "{}") for info in infos])
     summaries = {
-        str(info["name"]): RunSummary(info, _with_train_fraction(of_run, runs), {})
-        for info, of_run in zip(infos, settings, strict=True)
+        str(info["name"]): RunSummary(info, _with_train_fraction(run_settings, runs), {})
+        for info, run_settings in zip(infos, settings, strict=True)
     }
     columns = (results[name] for name in ("name", "test_setting", "split", "macro_f1"))
     for name, test, split, score, above in zip(*columns, results["above_random"].fillna(False), strict=True):
@@ -116,12 +117,12 @@ def select(runs: Runs, **where: Any) -> Runs:
     return replace(runs, results=runs.results[runs.results["name"].isin(values_of)].reset_index(drop=True))
 
 
-ROW_SETTINGS = ("seed", "model", "task", "setting")  # have rows, columns and means of their own in tables
+ROW_SETTINGS = ("seed", "model", "task", "setting")  # of which tables have rows, columns and means
 
 
 def variants(runs: Sequence[RunSummary], ignored: Collection[str] = ()) -> list[tuple[str, list[RunSummary]]]:
-    """Groups of runs with equal settings, but for `ROW_SETTINGS` and `ignored`, the largest first; with each group the
-    settings in which it differs from the others ("" for a single group)."""
+    """Groups of runs whose settings, except `ROW_SETTINGS` and `ignored`, are equal, the largest group first; each with
+    the settings in which it differs from the other groups ("" for a single group)."""
     groups: dict[str, list[RunSummary]] = {}
     for run in runs:
         settings = {name: value for name, value in run.settings.items() if name not in (*ROW_SETTINGS, *ignored)}
@@ -150,11 +151,11 @@ class SeedAverage:
 
     @property
     def averaged(self) -> list[RunSummary]:
-        """The converged runs, or all where none has converged."""
-        return [run for run in self.runs if run.converged] or list(self.runs)
+        """See `averaged_runs`."""
+        return averaged_runs(self.runs, lambda run: run.converged)
 
     def mean(self, test: str, split: str) -> SeedMean | None:
-        """Over the averaged runs; None where there is none, or one was not tested there."""
+        """The mean over the averaged runs; None without runs, or if one of them was not tested there."""
         scores = [score for run in self.averaged if (score := run.score(test, split)) is not None]
         return over_seeds(scores) if scores and len(scores) == len(self.averaged) else None
 
@@ -163,7 +164,7 @@ class SeedAverage:
         return mean.mean if mean else None
 
     def above_random(self, test: str, split: str) -> bool:
-        """Whether each averaged run is: there is no test of the mean."""
+        """Whether each averaged run is above random: there is no test of the mean."""
         rows = [run.rows.get((test, split)) for run in self.averaged]
         return bool(rows) and all(row is not None and row[1] for row in rows)
 
@@ -172,7 +173,7 @@ class SeedAverage:
         return "!" if any(test in run.impossible for run in self.averaged) else ""
 
     def numbers(self, test: str, split: str = "test_ood") -> dict[str, Any]:
-        """Columns of the data frame of a table; all but `runs` are missing where there are no runs."""
+        """Columns of a table's data; without runs, all but `runs` are missing."""
         mean = self.mean(test, split) or SeedMean(0, math.nan)
         return {
             "macro_f1": mean.mean,

@@ -1,7 +1,7 @@
 """A report as text: Markdown, and one HTML page that loads nothing else.
 
-The page trusts no text of runs and datasets: it is escaped, and that of the errors travels as JSON that cannot end its
-element; a content security policy runs no script but the page's own.
+Text of runs and datasets is not trusted: it is escaped or, for errors, embedded as JSON that cannot end its element. A
+content security policy allows no script but the page's own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from travlr.browse import filled, with_shared
 from travlr.tasks import TASKS
 
 EVALUATED = ' Models that evaluate.py has asked: <a href="evaluations.html">evaluations</a>.'
-FORMATS = ("svg", "png")  # of figures; PDF takes as long again
+FORMATS = ("svg", "png")  # of figures; PDF doubles the time
 TABLE_FILES = ("md", "tex", "csv")
 TEMPLATE = Path(__file__).with_name("report.html")
 
@@ -130,7 +130,7 @@ def markdown(report: ReportContent) -> str:
 
 
 def _settings_by_run(runs: Runs) -> dict[str, str]:
-    """Name of each run -> the settings in which it differs from others with its model, size and task."""
+    """By name of the run, the settings in which it differs from the other runs of its model, size and task."""
     info = runs.results.drop_duplicates("name")
     return dict(zip(info["name"], distinguishing_settings(info), strict=True))
 
@@ -173,11 +173,11 @@ def html_list(lines: Iterable[str]) -> str:
     return f"<ul>{items}</ul>" if items else ""
 
 
-def folded_table(table: Table, title: str, suffixes: Sequence[str], opened: bool) -> str:
-    """A table that unfolds."""
+def folded_table(table: Table, title: str, suffixes: Sequence[str], is_open: bool) -> str:
+    """A table that can be folded and unfolded."""
     head = f"<summary><h3>{html.escape(title)}</h3></summary>"
     block = table_block(table, suffixes)
-    return f'<details id="{table.name}" class="block"{" open" * opened}>{head}{block}</details>\n'
+    return f'<details id="{table.name}" class="block"{" open" * is_open}>{head}{block}</details>\n'
 
 
 def table_block(table: Table, suffixes: Sequence[str] = ()) -> str:
@@ -191,8 +191,8 @@ def table_block(table: Table, suffixes: Sequence[str] = ()) -> str:
 
 
 def _figures(report: ReportContent) -> list[dict[str, Any]]:
-    """The figures as JSON for the page's script: transfer first, then others of several runs, then those of one run,
-    which alone have a model and a setting."""
+    """The figures as JSON for the page's script: first transfer, then other figures of several runs, then those of one
+    run. Only the last have a model and a setting."""
     infos = report.runs.results.drop_duplicates("name").set_index("name")
     entries = []
     for figure in report.figures:
@@ -216,7 +216,7 @@ def _figures(report: ReportContent) -> list[dict[str, Any]]:
 
 
 def _runs(runs: Sequence[RunSummary], labels: Mapping[str, str]) -> str:
-    """A line for each run, which unfolds to the settings in which runs differ, and the settings that all share."""
+    """A line for each run, which unfolds to its settings that are not the same in all runs; and the shared settings."""
     differing = differing_settings([run.settings for run in runs])
     shared = {name: value for name, value in runs[0].settings.items() if name not in differing[0]}
     lines = []
@@ -241,9 +241,9 @@ def _settings(settings: dict[str, Any]) -> str:
 
 
 def _data(report: ReportContent) -> dict[str, Any]:
-    """The data of the page's script: runs, figures, filters, and of each dataset the errors of its runs.
+    """The data of the page's script: runs, figures, filters, and for each dataset the errors of its runs.
 
-    Errors of an example are a flat list of (number of the run, number of the test setting, confidence in percent).
+    The errors of an example are a flat list of (index of the run, index of the test setting, confidence in percent).
     """
     infos = report.runs.results.drop_duplicates("name").set_index("name")
     labels = _settings_by_run(report.runs)
@@ -277,7 +277,7 @@ def _data(report: ReportContent) -> dict[str, Any]:
 
 
 def _figure_kinds(report: ReportContent) -> dict[str, str]:
-    """The kinds of the report's figures, with the paper's figures that they are."""
+    """The kinds of the report's figures, with their numbers in the paper."""
     from analysis.figures import FIGURES
 
     present = {figure.spec.kind for figure in report.figures}

@@ -1,4 +1,4 @@
-"""The figures of a report: which ones there are, and drawing them in several processes, one run at a time."""
+"""The figures of a report: their list, and drawing them in several processes, one run at a time."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from travlr.tasks import TASKS
 from travlr.workers import Progress, end_with_parent
 from travlr.workers import run as run_in_workers
 
-COLOURS = 128  # of a figure on the page; the files have all
-BIMODAL_FIGURES = ("agreement", "calibration")  # are drawn of one run of each task and model, see `_bimodal_runs`
+COLOURS = 128  # of a figure on the page; the files have all colours
+BIMODAL_FIGURES = ("agreement", "calibration")  # drawn of one run of each task and model, see `_bimodal_runs`
 BY_MODALITIES = ("image+caption", "mixed", "image", "caption")  # training settings, most informative first
 
 
 @dataclass(frozen=True, eq=False)
 class WorkItem:
-    """The figures of several runs; or `run`, whose predictions are read once, and its figures."""
+    """Figures of several runs, or of a single `run`, whose predictions are then read once."""
 
     figures: list[FigureSpec]
     run: str | None = None
@@ -41,7 +41,7 @@ class WorkItem:
 
 @dataclass(frozen=True)
 class WorkResult:
-    """errors: of a run, as `run_errors` gives them."""
+    """Figures that were drawn; errors of a run, as of `run_errors`; and a line for each figure that was left out."""
 
     figures: list[FigureFile]
     errors: np.ndarray | None
@@ -74,7 +74,8 @@ def work_items(runs: Runs) -> list[WorkItem]:
 
 
 def representative_runs(runs: Sequence[RunSummary]) -> list[RunSummary]:
-    """One run of each task, model and setting: converged if any has, of Table 2 if any is; then the lowest seed."""
+    """One run of each task, model and setting: preferably converged, then preferably a run of Table 2, then the one
+    with the lowest seed."""
     order = sorted(runs, key=lambda run: (not run.converged, bool(run.traits), run.info["seed"] or 0, run.info["name"]))
     first: dict[tuple[str, ...], RunSummary] = {}
     for run in order:
@@ -96,17 +97,17 @@ def _figures_of(run: RunSummary, representative: Sequence[RunSummary]) -> Iterat
 
 
 def _bimodal_runs(runs: Iterable[RunSummary]) -> list[RunSummary]:
-    """Of each task and model, the run that was trained on most of both modalities."""
-    places = {setting: place for place, setting in enumerate(BY_MODALITIES)}
+    """Of each task and model the run whose training setting comes first in `BY_MODALITIES`."""
+    ranks = {setting: rank for rank, setting in enumerate(BY_MODALITIES)}
     first: dict[tuple[str, str], RunSummary] = {}
-    for run in sorted(runs, key=lambda run: places.get(run.info["setting"], len(places))):
+    for run in sorted(runs, key=lambda run: ranks.get(run.info["setting"], len(ranks))):
         first.setdefault((run.info["task"], run.info["model"]), run)
     return list(first.values())
 
 
 # Drawing -------------------------------------------------------------------------------------------------------------
 
-_worker_state: dict[str, Any] = {}  # of a process that draws: runs, folder, formats
+_worker_state: dict[str, Any] = {}  # runs, folder and formats of a process that draws
 
 
 def _begin(runs: Runs, folder: Path, formats: Sequence[str]) -> None:
@@ -121,24 +122,25 @@ def _begin_worker(runs: Runs, folder: Path, formats: Sequence[str]) -> None:
 def draw_all(
     items: Sequence[WorkItem], runs: Runs, folder: Path, formats: Sequence[str], workers: int, log: Log
 ) -> list[WorkResult]:
-    """The result of each work item, in their order; figures are written to `folder`.
+    """The result of each work item, in order; figures are written to `folder`.
 
-    workers: processes, 0 for one per core. Raises `ValueError` where a process dies.
+    workers: number of processes, 0 for one per core. Raises `ValueError` where a process dies.
     """
     _begin(runs, folder, formats)  # of this process, which draws where there is one worker
-    begin, results = partial(_begin_worker, runs, folder, formats), dict[WorkItem, WorkResult]()
+    prepare, results = partial(_begin_worker, runs, folder, formats), dict[WorkItem, WorkResult]()
     with (
         Progress(sum(item.steps for item in items), log, "runs and figures") as progress,
-        contextlib.closing(run_in_workers(process_item, list(items), workers, prepare=begin)) as processed,
+        contextlib.closing(run_in_workers(process_item, list(items), workers, prepare=prepare)) as finished,
     ):
-        for item, result in processed:
+        for item, result in finished:
             results[item] = result
             progress.advance(item.steps)
     return [results[item] for item in items]
 
 
 def process_item(item: WorkItem) -> WorkResult:
-    """Read a run's predictions, once, and draw its figures. What cannot be read or drawn is a line in `skipped`."""
+    """Draw the figures of an item; a run's predictions are read once. `skipped` has a line for each figure or file that
+    fails."""
     from analysis.figures import FIGURES, draw
 
     runs: Runs = _worker_state["runs"]
@@ -165,7 +167,7 @@ def process_item(item: WorkItem) -> WorkResult:
 
 
 def _save(spec: FigureSpec, figure: Any) -> FigureFile:
-    """Write the files of a figure. On the page it is a PNG of few colours, a third as large."""
+    """Write the files of a figure, and return it for the page: a PNG of few colours, a third as large."""
     from PIL import Image
 
     from analysis.figures import save

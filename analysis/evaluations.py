@@ -1,12 +1,12 @@
-"""The page of models that `evaluate.py` has asked: its tables, a figure of where the loss is, and replies."""
+"""The page of the models that `evaluate.py` has asked: tables, a figure of where accuracy is lost, and replies."""
 
 from __future__ import annotations
 
 import base64
 import html
-import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from analysis.layout import Table
 from analysis.panels import label_axes, panel_figure, save
 from analysis.runs import Runs
 from analysis.tables.evaluations import (
-    ASKED,
+    LINE_COLUMNS,
     SPLIT_NAMES,
     Answers,
     accuracy_table,
@@ -47,7 +47,7 @@ PARTS = {
 
 
 def read_all(runs: Runs) -> dict[str, list[AnswerRecord]]:
-    """The answers of each evaluation. One that cannot be read is no longer in `runs`, but in `runs.skipped`."""
+    """The answers of each evaluation. Evaluations that cannot be read are moved from `runs` to `runs.skipped`."""
     answers = {}
     for name in runs.evaluations["name"].unique():
         try:
@@ -59,10 +59,10 @@ def read_all(runs: Runs) -> dict[str, list[AnswerRecord]]:
 
 
 def distinguished(frame: pd.DataFrame) -> pd.DataFrame:
-    """The results with a column `apart`: the digest of the dataset where evaluations differ in nothing else that a line
-    of a table shows, or the run's where they share the dataset too; else ""."""
+    """The results with a column `apart`. It tells evaluations apart whose lines in a table would look alike: by the
+    digest of the dataset or, if they share it, of the run. It is "" for the others."""
     frame = frame.assign(apart="")
-    for _, alike in frame.drop_duplicates("name").groupby([*ASKED, "task"], dropna=False):
+    for _, alike in frame.drop_duplicates("name").groupby([*LINE_COLUMNS, "task"], dropna=False):
         if len(alike) > 1:
             by = "dataset" if alike["dataset"].nunique() == len(alike) else "run"
             rows = frame["name"].isin(alike["name"])
@@ -71,21 +71,23 @@ def distinguished(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def replies_of(frame: pd.DataFrame, answers: Answers, runs: Runs) -> pd.DataFrame:
-    """A row for each reply: what makes a line of the tables, task, asked (in words), the fields of its `AnswerRecord`,
-    and query, pair and objects of its example, missing where the dataset was not found."""
+    """A row for each reply: the columns `LINE_COLUMNS` of the tables, task, asked (in words), the fields of its
+    `AnswerRecord`, and query, pair and objects of its example, which are missing where the dataset was not found."""
     parts = []
     for name, rows in frame.groupby("name", sort=True):
         first = rows.iloc[0]
         part = pd.DataFrame(list(map(vars, answers[str(name)])))
         if not len(part):
             continue
-        about = {column: first[column] for column in (*ASKED, "task")} | {"name": name, "asked": how(first)}
-        shown = pd.DataFrame({"id": [], "query": [], "pair": [], "objects": []}, dtype=object)
+        line = {column: first[column] for column in (*LINE_COLUMNS, "task")} | {"name": name, "asked": how(first)}
+        columns, examples = ["id", "query", "pair", "objects"], list[dict[str, Any]]()
         if (dataset := runs.datasets.get(first["dataset"])) is not None:
-            tables = [dataset[split].columns("id", "query", "pair", "objects") for split in dataset.splits]
-            wanted = [table.filter(pc.is_in(table["id"], pa.array(part["id"].unique()))) for table in tables]
-            shown = pd.DataFrame([row for table in wanted for row in table.to_pylist()], columns=shown.columns)
-        parts.append(part.assign(**about).drop(columns="objects").merge(shown, "left", on="id"))
+            ids = pa.array(part["id"].unique())
+            for split in dataset.splits:
+                table = dataset[split].columns(*columns)
+                examples += table.filter(pc.is_in(table["id"], ids)).to_pylist()
+        content = pd.DataFrame(examples, columns=columns, dtype=object)
+        parts.append(part.assign(**line).drop(columns="objects").merge(content, "left", on="id"))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["form", "pair"])
 
 
@@ -95,18 +97,17 @@ def replies_of(frame: pd.DataFrame, answers: Answers, runs: Runs) -> pd.DataFram
 def losses(frame: pd.DataFrame) -> pd.DataFrame:
     """Where each model loses accuracy, in points: a row for each (model, form, task, split) with images and captions.
 
-    reasoning: what is wrong from captions, which leave nothing to see. With the same model's form=read, r is the part
-    of scenes that it reads from images without an error; images then allow r * caption + (1 - r) * chance. seeing: what
-    captions give above this. using: what images allow above the accuracy from images. Without form=read of the same
-    pictures, gap is both.
+    reasoning: errors from captions, where nothing has to be seen. The other losses need the same model's form=read of
+    the same pictures: r is the part of the scenes that it reads from images without an error, so that images allow an
+    accuracy of r * caption + (1 - r) * chance. seeing: the accuracy from captions minus this. using: this minus the
+    accuracy from images. Without form=read, gap is the sum of seeing and using.
     """
     rows = []
-    read = frame[(frame["form"] == "read") & (frame["test_setting"] == "image")]
+    readings = frame[(frame["form"] == "read") & (frame["test_setting"] == "image")]
     pictures = ["model", "image_style", "dataset", "task", "split"]
-    exact = {
-        tuple(row): share / 100 for *row, share in read[[*pictures, "accuracy"]].itertuples(index=False, name=None)
-    }
-    keys = [*dict.fromkeys([*ASKED, *pictures])]
+    accuracies = readings[[*pictures, "accuracy"]].itertuples(index=False, name=None)
+    shares = {tuple(key): percent / 100 for *key, percent in accuracies}
+    keys = [*dict.fromkeys([*LINE_COLUMNS, *pictures])]
     for key, group in frame[frame["form"] != "read"].groupby(keys, dropna=False, sort=True):
         of_setting = group.drop_duplicates("test_setting", keep="last").set_index("test_setting")
         if not {"image", "caption"} <= set(of_setting.index):
@@ -114,7 +115,7 @@ def losses(frame: pd.DataFrame) -> pd.DataFrame:
         line = dict(zip(keys, key, strict=True))
         image, caption = (float(of_setting.loc[setting, "accuracy"]) for setting in ("image", "caption"))
         parts = {"image": image, "using": 0.0, "seeing": 0.0, "gap": 0.0, "reasoning": 100 - max(caption, image)}
-        share = exact.get(tuple(line[name] for name in pictures))
+        share = shares.get(tuple(line[name] for name in pictures))
         if share is None:
             parts["gap"] = max(0.0, caption - image)
         else:
@@ -129,23 +130,23 @@ def losses(frame: pd.DataFrame) -> pd.DataFrame:
 def loss_figure(frame: pd.DataFrame) -> Figure:
     """A bar for each model and task: what it has right from images, and where the rest is lost. Raises `ValueError`
     where no model was asked from images and from captions."""
-    found = losses(frame)
-    if not len(found):
+    lines = losses(frame)
+    if not len(lines):
         raise ValueError("no evaluation has both images and captions")
     labels = [
         f"{line['model']}, {line['task']} ({how(line)}), {SPLIT_NAMES.get(line['split'], line['split'])}"
-        for line in found.to_dict("records")
+        for line in lines.to_dict("records")
     ]
-    key = [Patch(color=colour, label=words) for name, (words, colour) in PARTS.items() if found[name].any()]
+    key = [Patch(color=colour, label=words) for name, (words, colour) in PARTS.items() if lines[name].any()]
     figure, ((axes,),) = panel_figure(
-        ["Where evaluated models lose accuracy"], 1, [(4.6, 0.26 * len(found) + 0.2)], key=key, left=3.4, below=0.45,
+        ["Where evaluated models lose accuracy"], 1, [(4.6, 0.26 * len(lines) + 0.2)], key=key, left=3.4, below=0.45,
         note="Percent of examples. Not seen: what the same model misreads when it lists the objects of a picture.",
     )  # fmt: skip
-    places, start = np.arange(len(found))[::-1], np.zeros(len(found))
+    y, start = np.arange(len(lines))[::-1], np.zeros(len(lines))
     for name, (_, colour) in PARTS.items():
-        axes.barh(places, found[name], left=start, color=colour, height=0.7)
-        start = start + found[name].to_numpy()
-    axes.set_yticks(places, labels, fontsize=6)
+        axes.barh(y, lines[name], left=start, color=colour, height=0.7)
+        start = start + lines[name].to_numpy()
+    axes.set_yticks(y, labels, fontsize=6)
     axes.set_xlim(0, 100)
     label_axes(axes, "", "%", "")
     return figure
@@ -155,7 +156,8 @@ def loss_figure(frame: pd.DataFrame) -> Figure:
 
 
 def shown_replies(replies: pd.DataFrame, limit: int = REPLIES) -> list[dict[str, str]]:
-    """Replies as the page shows them, of each setting of an evaluation wrong ones and those without an answer first."""
+    """The replies that the page shows: of each setting of an evaluation, first those that are wrong or have no
+    answer."""
     if not len(replies):
         return []
     some = replies.sort_values(["name", "right", "id"]).groupby(["name", "setting", "split"]).head(limit)
@@ -168,29 +170,36 @@ def write_page(runs: Runs, answers: Answers, page: Path, formats: Sequence[str])
     """Write the page of evaluations, and its figure to the folder `figures` beside it; returns its tables."""
     frame = distinguished(runs.evaluations)
     replies = replies_of(frame, answers, runs)
-    tables = [accuracy_table(frame), detail_table(frame, answers)]
-    tables += [table for table in (found_table(replies), pair_table(replies)) if table is not None]
+    accuracy = accuracy_table(frame)
+    tables = {
+        "All measures": detail_table(frame, answers),
+        "Objects found": found_table(replies),
+        "Accuracy by the items of the pair": pair_table(replies),
+    }
+    measures = {heading: table for heading, table in tables.items() if table is not None}
     try:
-        drawn = loss_figure(frame)
+        bars = loss_figure(frame)
     except ValueError as error:
         figure = f"<p>No figure: {html.escape(str(error))}.</p>"
     else:
-        save(drawn, page.parent / "figures", "evaluations", formats)
-        data = io.BytesIO()
-        drawn.savefig(data, format="png", dpi=150)
-        source = f"data:image/png;base64,{base64.b64encode(data.getvalue()).decode()}"
+        save(bars, page.parent / "figures", "evaluations", formats)
+        data = (page.parent / "figures" / "evaluations.png").read_bytes()
+        source = f"data:image/png;base64,{base64.b64encode(data).decode()}"
         figure = f'<figure><img alt="Where evaluated models lose accuracy" src="{source}"></figure>'
-    shown = shown_replies(replies)
+    entries = shown_replies(replies)
     count = frame["name"].nunique()
     text = filled(
         TEMPLATE,
-        {"replies": shown, "choices": {name: sorted({reply[name] for reply in shown}) for name in FILTERS}},
+        {"replies": entries, "choices": {name: sorted({entry[name] for entry in entries}) for name in FILTERS}},
         report_style=report_style(),
         name=html.escape(runs.folder.resolve().name),
         lead=f"{count:,} evaluation{'s' * (count > 1)}, {len(frame):,} results.",
-        accuracy=table_block(tables[0], TABLE_FILES),
-        details="".join(table_block(table, TABLE_FILES) for table in tables[1:]),
+        accuracy=table_block(accuracy, TABLE_FILES),
+        measures="\n".join(
+            f'<section aria-label="{heading}"><h2>{heading}</h2>{table_block(table, TABLE_FILES)}</section>'
+            for heading, table in measures.items()
+        ),
         figure=figure,
     )
     page.write_text(text, encoding="utf-8", newline="")
-    return tables
+    return [accuracy, *measures.values()]

@@ -1,7 +1,7 @@
-"""The paper's figures from saved runs, and others; `FIGURES`, at the end, lists them all.
+"""The paper's figures and others from saved runs; `FIGURES`, at the end, lists them all.
 
-Each is a function of a frame (of the kind that `FigureKind.of` names) and of its results. `draw` takes both from
-`Runs`, `save` writes files, and `analysis.counts` makes the numbers. A figure without data raises `ValueError`.
+Each figure is a function of a data frame (its kind: `FigureKind.of`) and of the results. `draw` takes both from `Runs`,
+`save` writes files, and `analysis.counts` computes the numbers. A figure without data raises `ValueError`.
 """
 
 from __future__ import annotations
@@ -21,24 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from analysis import counts
-from analysis.panels import (
-    BASELINE_STYLES,
-    MARKERS,
-    RED,
-    SMALL,
-    TEXT,
-    baseline_legend,
-    baseline_lines,
-    colour_scale,
-    each_panel,
-    label_axes,
-    label_outside,
-    number_cells,
-    panel_figure,
-    percent_axis,
-    save,
-)
+from analysis import counts, panels
+from analysis.panels import save
 from analysis.run_figures import (
     agreement,
     calibration,
@@ -68,7 +52,7 @@ def subsets(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
     _require_one(results, "task")
     table, marks = _number_labels(counts.by_size(results))
     splits, settings = in_order(table["split"], TEST_SPLITS[::-1]), in_order(table["setting"], SETTINGS)
-    styles = dict(zip(sorted(table["label"].unique()), itertools.cycle(MARKERS), strict=False))
+    styles = dict(zip(sorted(table["label"].unique()), itertools.cycle(panels.MARKERS), strict=False))
     key: list[Artist] = [
         Line2D([], [], color=c, marker=m, markersize=4, label=label) for label, (c, m) in styles.items()
     ]
@@ -76,32 +60,35 @@ def subsets(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
         "Whiskers: 95 % bootstrap intervals of runs, over scenes. Lines go through means of seeds. Open: streamed, "
         f"none seen twice.{marks}"
     )
-    used = results[results["name"].isin(table["name"].unique())]
-    figure, panels = panel_figure(
-        ["Macro-F1 by training-set size", *runs_title(used)], len(splits), [(2.1, 1.8)] * len(settings), note=note,
-        key=[*key, *baseline_legend(used, "macro_f1")], left=0.5, gap=(0.25, 0.55), below=0.45,
+    rows = results[results["name"].isin(table["name"].unique())]
+    figure, grid = panels.panel_figure(
+        ["Macro-F1 by training-set size", *runs_title(rows)], len(splits), [(2.1, 1.8)] * len(settings), note=note,
+        key=[*key, *panels.baseline_legend(rows, "macro_f1")], left=0.5, gap=(0.25, 0.55), below=0.45,
     )  # fmt: skip
     low = min(30.0, 10 * math.floor(table["low"].min() / 10))
     ends = table["train_examples"].min() / 1.3, table["train_examples"].max() * 1.3  # of a single size, too
-    for axes, (split, setting) in each_panel(panels, itertools.product(splits, settings)):
-        here = table[(table["split"] == split) & (table["setting"] == setting)]
-        _size_lines(axes, here, styles)
+    for axes, (split, setting) in panels.each_panel(grid, itertools.product(splits, settings)):
+        cells = table[(table["split"] == split) & (table["setting"] == setting)]
+        _size_lines(axes, cells, styles)
         axes.set_xlim(*ends)
-        baseline_lines(axes, here.drop_duplicates([column for column, _, _ in BASELINE_STYLES]), "macro_f1")
-        percent_axis(axes, low, 101)
-        label_axes(axes, f"{split}, {setting}")
-    label_outside(panels, "training examples", "macro-F1")
+        panels.baseline_lines(
+            axes, cells.drop_duplicates([column for column, _, _ in panels.BASELINE_STYLES]), "macro_f1"
+        )
+        panels.percent_axis(axes, low, 101)
+        panels.label_axes(axes, f"{split}, {setting}")
+    panels.label_outside(grid, "training examples", "macro-F1")
     return figure
 
 
 def _label_order(label: str) -> tuple[int, str]:
-    """Sorts labels and models: those of `ARCHITECTURES` first, in its order."""
+    """A key to sort labels and models by: first those in `ARCHITECTURES`, in its order."""
     places = {model: place for place, model in enumerate(ARCHITECTURES)}
     return places.get(re.split("[ ,]", label)[0], len(places)), label
 
 
 def _number_labels(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """A table with short labels, "uniter small [1]", and the legend of the numbers: settings do not fit a panel."""
+    """The table with short labels, such as "uniter small [1]", and the legend of the numbers. Whole settings are too
+    long for a panel."""
     numbers: dict[str, int] = {}
     short = {}
     for label in sorted(table["label"].unique()):
@@ -129,17 +116,17 @@ def _size_lines(axes: Axes, table: pd.DataFrame, styles: dict[str, tuple[str, st
 
 
 def transfer(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
-    """Macro-F1 by training and test setting, of one task: a matrix for each model and split, and one for text alone, of
-    text-only models and baselines."""
+    """Macro-F1 by training and test setting, of one task: a matrix for each model and split, and one for text-only
+    models and baselines."""
     _require_one(results, "task")
     table, marks = _number_labels(counts.transfer(results))
     splits = in_order(table["split"], TEST_SPLITS)
     trained, tested = in_order(table["setting"], SETTINGS), in_order(table["test_setting"], TEST_SETTINGS)
-    captions_only = table.groupby("label")["test_setting"].agg(lambda of: set(of) == {"caption"})
+    captions_only = table.groupby("label")["test_setting"].agg(lambda settings: set(settings) == {"caption"})
     order = sorted(captions_only.index, key=_label_order)
     matrices = [label for label in order if not captions_only[label]]
     text = [label for label in order if captions_only[label]]
-    text += [f"{RULE}{words}" for column, words, _ in BASELINE_STYLES if results[column].notna().any()]
+    text += [f"{RULE}{words}" for column, words, _ in panels.BASELINE_STYLES if results[column].notna().any()]
     across = min(2, max(1, len(matrices)))  # models in a row, each with a panel for each split
     rows = [matrices[n : n + across] for n in range(0, len(matrices), across)] + [[TEXT_ALONE]] * bool(text)
     note = (
@@ -148,20 +135,20 @@ def transfer(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
         f"tested.{marks}"
     )
     most = max(len(trained) if matrices else 0, len(text))
-    figure, panels = panel_figure(
+    figure, grid = panels.panel_figure(
         ["Transfer from training setting (rows) to test setting (columns)", *runs_title(results)], len(rows),
         [(0.84 * len(tested), 0.36 * most)] * across * len(splits), note=note, left=1.3, right=0.7, gap=(0.15, 0.6),
         above=0.48, below=0.2,
     )  # fmt: skip
-    for row, labels in zip(panels, rows, strict=True):
-        for axes, (label, split) in each_panel([row], itertools.product(labels, splits)):
-            here, names = table[(table["label"] == label) & (table["split"] == split)], trained
+    for row, labels in zip(grid, rows, strict=True):
+        for axes, (label, split) in panels.each_panel([row], itertools.product(labels, splits)):
+            cells, names = table[(table["label"] == label) & (table["split"] == split)], trained
             if label == TEXT_ALONE:
-                here, names = _text_alone(table, results[results["split"] == split], text, tested), text
-            _matrix(axes, here, names, tested, most)
-            label_axes(axes, f"{split}, {label}")
-    label_outside(panels, "", "")
-    colour_scale(figure, panels[0][-1], 0, 100, "macro-F1")
+                cells, names = _text_alone(table, results[results["split"] == split], text, tested), text
+            _matrix(axes, cells, names, tested, most)
+            panels.label_axes(axes, f"{split}, {label}")
+    panels.label_outside(grid, "", "")
+    panels.colour_scale(figure, grid[0][-1], 0, 100, "macro-F1")
     return figure
 
 
@@ -169,11 +156,11 @@ TEXT_ALONE, RULE = "text alone", "rule: "
 
 
 def _text_alone(table: pd.DataFrame, results: pd.DataFrame, names: list[str], tested: list[str]) -> pd.DataFrame:
-    """Scores of text-only models and of baselines, which are the same in all test settings, in the split of `results`:
-    the columns of `counts.transfer`, with models and baselines as training settings."""
+    """Scores of text-only models and of baselines in the split of `results`, in the columns of `counts.transfer`, with
+    models and baselines as training settings. Baselines have the same score in all test settings."""
     own = table[table["label"].isin(names) & table["split"].isin(results["split"].unique())]
     parts = [own.assign(setting=own["label"])]
-    for column, words, _ in BASELINE_STYLES:
+    for column, words, _ in panels.BASELINE_STYLES:
         level = results[column].mean()
         if pd.notna(level):
             cells = {"setting": f"{RULE}{words}", "test_setting": tested, "macro_f1": level, "low": np.nan, "runs": 1}
@@ -190,10 +177,10 @@ def _matrix(axes: Axes, table: pd.DataFrame, trained: list[str], tested: list[st
         interval = f"{row.low:.1f}–{row.high:.1f}{several}" if pd.notna(row.low) else ""
         cells.append((x, y, row.macro_f1, f"{row.macro_f1:.1f}", interval))
         if main_test_setting(row.setting) == row.test_setting:
-            style: dict[str, Any] = {"fill": False, "edgecolor": RED, "linewidth": 1.5, "zorder": 3}
+            style: dict[str, Any] = {"fill": False, "edgecolor": panels.RED, "linewidth": 1.5, "zorder": 3}
             axes.add_patch(Rectangle((x + 0.04, y + 0.04), 0.92, 0.92, **style))
     names = [words.replace(" and number of", ",") for words in trained][::-1]
-    number_cells(axes, tested, names, cells, (TEXT, SMALL + 0.5))
+    panels.number_cells(axes, tested, names, cells, (panels.TEXT, panels.SMALL + 0.5))
     axes.set_ylim(len(trained) - most, len(trained))
     axes.xaxis.tick_top()
     axes.tick_params(top=False, pad=1)
@@ -204,28 +191,28 @@ def _matrix(axes: Axes, table: pd.DataFrame, trained: list[str], tested: list[st
 def loss(curves: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """Training loss by step and epoch (figures 19-21): a panel for each model, or one panel for all models of a single
     setting; runs with other settings have panels of their own."""
-    used = results[results["name"].isin(curves["name"].unique())]
+    rows = results[results["name"].isin(curves["name"].unique())]
     one = curves["setting"].nunique() == 1
     curves, marks = _number_labels(curves)
     panel = curves["label"].str.extract(r"(\[\d+\])$")[0].fillna("") if one else curves["label"]
-    shown = sorted(panel.unique(), key=_label_order)
+    labels = sorted(panel.unique(), key=_label_order)
     line = curves["model"] if one else curves["setting"]
     order = in_order(line, ARCHITECTURES if one else SETTINGS)
-    styles = dict(zip(order, itertools.cycle(MARKERS), strict=False))
+    styles = dict(zip(order, itertools.cycle(panels.MARKERS), strict=False))
     key: list[Artist] = [
         Line2D([], [], color=styles[label][0], marker=styles[label][1], markersize=4, label=label) for label in order
     ]
     key.append(Line2D([], [], color="#666", linewidth=0.8, linestyle=(0, (4, 2)), label="chance: ln 2"))
-    across = min(2, len(shown))
-    what = f"Training loss in the setting {curves['setting'].iloc[0]}" if one else "Training loss"
+    across = min(2, len(labels))
+    title = f"Training loss in the setting {curves['setting'].iloc[0]}" if one else "Training loss"
     note = f"Loss of the answer, in nats; lines: its mean over a fiftieth of the curve.{marks}"
-    figure, panels = panel_figure(
-        [what, *runs_title(used)], math.ceil(len(shown) / across), [(3.0, 1.8)] * across, note=note, key=key, left=0.55,
-        gap=(0.45, 0.85), below=0.6,
+    figure, grid = panels.panel_figure(
+        [title, *runs_title(rows)], math.ceil(len(labels) / across), [(3.0, 1.8)] * across, note=note, key=key,
+        left=0.55, gap=(0.45, 0.85), below=0.6,
     )  # fmt: skip
-    for axes, label in each_panel(panels, shown):
-        here = curves[panel == label]
-        for n, (_, run) in enumerate(here.groupby("name", observed=True)):
+    for axes, label in panels.each_panel(grid, labels):
+        curves_of_label = curves[panel == label]
+        for n, (_, run) in enumerate(curves_of_label.groupby("name", observed=True)):
             colour, marker = styles[str((run["model"] if one else run["setting"]).iloc[0])]
             axes.plot(run["step"], run["loss"], color=colour, linewidth=0.4, alpha=0.3)
             every = max(1, len(run) // 8)
@@ -233,10 +220,10 @@ def loss(curves: pd.DataFrame, results: pd.DataFrame) -> Figure:
             style["markevery"] = (n * every // 4 % len(run), every)
             axes.plot(run["step"], run["smooth"], color=colour, linewidth=1.2, **style)
         axes.axhline(math.log(2), color="#666", linewidth=0.8, linestyle=(0, (4, 2)))
-        axes.set_ylim(0, max(0.8, 1.05 * here["smooth"].max()))
+        axes.set_ylim(0, max(0.8, 1.05 * curves_of_label["smooth"].max()))
         axes.locator_params("y", nbins=5)
-        _step_axis(axes, here)
-        label_axes(axes, label, "", "loss (nats)")
+        _step_axis(axes, curves_of_label)
+        panels.label_axes(axes, label, "", "loss (nats)")
     return figure
 
 
@@ -251,11 +238,13 @@ def _step_axis(axes: Axes, curves: pd.DataFrame) -> None:
     passes = (curves["epoch"] / curves["step"]).dropna().round(9).unique()
     if len(passes) == 1 and curves["epoch"].notna().all():
         axes.set_xticks(ticks, [f"{tick:g}\n{tick * passes[0]:.3g}" for tick in ticks])
-        label_axes(axes, "", f"{label}, below it epoch")
+        panels.label_axes(axes, "", f"{label}, below it epoch")
     else:
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         streamed = curves["epoch"].isna().all()
-        label_axes(axes, "", f"{label}; {'streamed, so without epochs' if streamed else 'epochs differ in length'}")
+        panels.label_axes(
+            axes, "", f"{label}; {'streamed, so without epochs' if streamed else 'epochs differ in length'}"
+        )
 
 
 def _require_one(results: pd.DataFrame, column: str) -> None:
@@ -271,11 +260,11 @@ def _require_one(results: pd.DataFrame, column: str) -> None:
 
 @dataclass(frozen=True)
 class FigureKind:
-    """A kind of figure: the function that draws it, its input, its tasks, and the figures of the paper that it is.
+    """A kind of figure: the function that draws it, its input, its tasks, and its numbers in the paper.
 
-    of: predictions (of one run in one test setting; agreement and calibration: in several), results, examples, or
-    curves (`counts.losses`). only: the tasks that it is for; empty: all but those in `without`. tests: the test
-    settings that a run must have been tested in.
+    of: predictions (of one run in one test setting; for agreement and calibration in several), results, examples, or
+    curves (`counts.losses`). only: the tasks with this figure; empty for all tasks except `without`. tests: test
+    settings that the figure needs.
     """
 
     draw: Draw
@@ -306,7 +295,7 @@ FIGURES: dict[str, FigureKind] = {
 
 
 def _curves(runs: Runs, names: Iterable[str]) -> dict[str, pd.DataFrame]:
-    """The readable curves; `runs.skipped` gets a line for each other one."""
+    """The curves that can be read; `runs.skipped` gets a line for each other one."""
     curves = {}
     for run in names:
         try:

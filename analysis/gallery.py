@@ -1,4 +1,4 @@
-"""What notebooks show: examples with picture, query, answer, the model's answer, and caption; and figures."""
+"""For notebooks: examples with picture, query, answer, the model's answer and caption; and figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from travlr.dataset import Dataset
 
 
 def gallery(dataset: Dataset, rows: pd.DataFrame) -> str:
-    """Rows of examples or predictions (columns split and row; prediction and logit where there are any) as HTML."""
+    """Examples or predictions as HTML. rows: with the columns split and row, and for predictions prediction and
+    logit."""
     cards = []
     for row in rows.to_dict("records"):
         example = dataset[row["split"]][int(row["row"])]
@@ -42,7 +43,7 @@ def show(dataset: Dataset, rows: pd.DataFrame) -> None:
 
 
 def show_figure(figure: Figure) -> None:
-    """Display a figure in a notebook, which shows those of pyplot alone by itself."""
+    """Display a figure in a notebook, which displays only figures of pyplot without this."""
     from IPython import display
 
     data = io.BytesIO()

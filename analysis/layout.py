@@ -13,9 +13,9 @@ import pandas as pd
 
 @dataclass(frozen=True)
 class Cell:
-    """text: as printed. value: the number that is compared within a column, None for none. mark: an arrow beside it.
-    missing: a number belongs here and no run gives it. In HTML alone: `hint` is shown under the pointer, `link` is a
-    fragment of the page's address, and `classes` are for its style."""
+    """A cell. text: as printed. value: the number that is compared within a column, None without one. mark: printed
+    after the text, such as an arrow. missing: whether a number belongs here that no run gives. In HTML alone: `hint` is
+    shown under the pointer, `link` is a fragment of the page's address, and `classes` are for its style."""
 
     text: str = ""
     value: float | None = None
@@ -47,10 +47,9 @@ ESCAPES = {character: f"\\{character}" for character in "&%$#_{}"} | {
 
 @dataclass(frozen=True)
 class Table:
-    """A table in the paper's form. columns: (group, name) of each, or with more groups the outermost first; group ""
-    where it has none. data: the same and more as raw numbers, a row for each cell (or each line, where cells are of
-    different kinds). notes: without the full stop of a caption, whole sentences. shaded: in HTML, the larger a cell's
-    value (0 to 100), the darker it is."""
+    """A table in the paper's form. columns: (group, name) of each column, or several groups, the outermost first; ""
+    for no group. data: raw numbers, a row for each cell (for each line, where cells are of different kinds). notes:
+    whole sentences. shaded: in HTML, cells with a larger value (0 to 100) are darker."""
 
     name: str
     title: str
@@ -63,8 +62,8 @@ class Table:
     def _groups(self) -> Iterator[list[tuple[str, int, int]]]:
         """For each line of groups above the columns' names: the text, first column (from 0) and width of each group."""
         for level in range(len(self.columns[0]) - 1):
-            found = [list(g) for _, g in groupby(enumerate(self.columns), key=lambda item: item[1][: level + 1])]
-            line = [(group[0][1][level], group[0][0], len(group)) for group in found]
+            groups = [list(g) for _, g in groupby(enumerate(self.columns), key=lambda item: item[1][: level + 1])]
+            line = [(group[0][1][level], group[0][0], len(group)) for group in groups]
             if any(text for text, _, _ in line):
                 yield line
 
@@ -81,7 +80,7 @@ class Table:
         return (*self.notes, *([blank] if count else []))
 
     def markdown(self) -> str:
-        """The title, a table as GitHub shows it, and the notes as a list; above random is <ins>underlined</ins>."""
+        """The title, a table in GitHub's form, and the notes as a list; underlined cells are in <ins>."""
         heads = [": ".join(filter(None, column)) for column in self.columns]
         lines = [[_markdown(Cell(head)) for head in heads], [":--"] * len(heads)]
         lines += [[_markdown(cell) for cell in row] for row in self.rows]
@@ -90,7 +89,7 @@ class Table:
         return f"**{_markdown(Cell(self.title))}**\n\n{table}\n" + (f"\n{notes}" if notes else "")
 
     def latex(self) -> str:
-        """A `table*` for the packages booktabs and graphicx, made smaller where it is wider than the page."""
+        """A `table*` for the packages booktabs and graphicx; it is scaled down if it is wider than the page."""
         heads = []
         for line in self._groups():
             cells = [
@@ -146,7 +145,7 @@ class Table:
         return f"<table{classes}>{caption}\n<thead>\n{head}\n</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n"
 
     def csv(self) -> str:
-        """`data`, a number to a column, every digit of it; empty where there is none."""
+        """`data`, with all digits; empty where there is no number."""
         return str(self.data.to_csv(index=False, lineterminator="\n"))
 
 

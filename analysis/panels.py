@@ -1,6 +1,6 @@
 """Parts of figures: panels laid out in inches, legends, baselines, cells with numbers; and reproducible files.
 
-Without pyplot and layout engines: `panel_figure` computes the room for titles, legends and notes. Colours are Okabe and
+`panel_figure` computes the room for titles, legends and notes, without pyplot and layout engines. Colours are Okabe and
 Ito's, with hatches or markers, and cividis for cells: they work in print and for colour-blind readers.
 """
 
@@ -33,13 +33,13 @@ T = TypeVar("T")
 BLUE, ORANGE, GREEN, RED, SKY, PURPLE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
 SPLIT_STYLE = {"test_ind": (SKY, ""), "test_ood": (ORANGE, "////")}
 MARKERS = ((BLUE, "o"), (RED, "s"), (GREEN, "^"), (PURPLE, "D"), (ORANGE, "v"), (SKY, "P"), ("black", "X"))
-# Dashes and dots of which both are visible where two lines coincide.
+# Where two lines with different dashes coincide, both are visible.
 DASHES: tuple[Any, ...] = ((0, (6, 6)), (4.5, (1.5, 1.5, 1.5, 7.5)), (0, (3, 3)), (0, (9, 3)), (0, (1.5, 3)))
 BASELINE_STYLES = tuple(  # column, what the rule sees, line style
     (f"floor_{name}", words, dashes) for (name, words), dashes in zip(BASELINES.items(), cycle(DASHES), strict=False)
 )
 TEXT, SMALL = 8.0, 6.0  # points
-LINE, NOTE_LINE = 0.165, 0.125  # inches that a line takes
+LINE, NOTE_LINE = 0.165, 0.125  # height of a line, in inches
 CELLS = matplotlib.colormaps["cividis"]
 FORMATS: dict[str, dict[str, Any]] = {
     "svg": {"Date": None},
@@ -111,7 +111,7 @@ def panel_figure(
     for n, (line, points) in enumerate(lines):
         y = 1 - (0.22 + LINE * n) / tall
         figure.text(0.1 / width, y, line, fontsize=points, va="baseline", parse_math=False)
-    for n, line in enumerate(notes):  # in the order in which they are read, as the page gives them to readers aloud
+    for n, line in enumerate(notes):  # in reading order, in which the page gives them to screen readers
         y = (0.07 + NOTE_LINE * (len(notes) - 1 - n)) / tall
         figure.text(0.1 / width, y, line, fontsize=SMALL + 0.5, color="#333", va="bottom", parse_math=False)
     if key:
@@ -158,16 +158,16 @@ def label_axes(axes: Axes, title: str = "", across: str = "", up: str = "") -> N
         axes.set_ylabel(up, fontsize=TEXT - 0.5, labelpad=2)
 
 
-def each_panel(panels: Sequence[Sequence[Axes]], places: Iterable[T]) -> Iterator[tuple[Axes, T]]:
-    """The panels, row by row, each with one of the places that they show; panels that are left over are blank."""
-    flat, shown = [axes for row in panels for axes in row], list(places)
-    for axes in flat[len(shown) :]:
+def each_panel(panels: Sequence[Sequence[Axes]], contents: Iterable[T]) -> Iterator[tuple[Axes, T]]:
+    """The panels, row by row, each with one of `contents`; further panels are left blank."""
+    flat, values = [axes for row in panels for axes in row], list(contents)
+    for axes in flat[len(values) :]:
         axes.set_axis_off()
-    return zip(flat, shown, strict=False)
+    return zip(flat, values, strict=False)
 
 
 def label_outside(panels: Sequence[Sequence[Axes]], across: str, up: str) -> None:
-    """Label the axes of panels that share them: below the last row, and left of the first column."""
+    """Label the axes that panels share, below the last row and left of the first column."""
     for row in panels:
         for axes in row:
             label_axes(axes, "", across if row is panels[-1] else "", up if axes is row[0] else "")
@@ -186,7 +186,7 @@ def percent_axis(axes: Axes, low: float = 0, high: float = 100) -> None:
 def bars(
     axes: Axes, x: np.ndarray, low: np.ndarray | float, high: np.ndarray, width: float, face: str, hatch: str, edge: str
 ) -> None:
-    """Bars (N,) as wide as `width` around x, from low to high, as one artist: a tenth of the time of `Axes.bar`."""
+    """N bars around x, from low to high, as one artist, which takes a tenth of the time of `Axes.bar`."""
     low = np.broadcast_to(low, x.shape)
     left, right = x - width / 2, x + width / 2
     corners = np.stack([[left, low], [left, high], [right, high], [right, low]]).transpose(2, 0, 1)  # (N, 4, 2)
@@ -204,32 +204,34 @@ def whiskers(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray) -> No
 def split_legend(splits: Iterable[str]) -> list[Artist]:
     styles = [(split, *SPLIT_STYLE[split]) for split in splits]
     return [
-        Patch(facecolor=face, hatch=hatch, edgecolor="black", linewidth=0.5, label=of) for of, face, hatch in styles
+        Patch(facecolor=face, hatch=hatch, edgecolor="black", linewidth=0.5, label=split)
+        for split, face, hatch in styles
     ]
 
 
 # Baselines ---------------------------------------------------------------------------------------------
 
 
-def baseline_levels(results: pd.DataFrame, of: str) -> list[tuple[str, str, Any, float]]:
-    """Of all baselines in these results: column, what the rule sees, line style and level."""
+def baseline_levels(results: pd.DataFrame, metric: str) -> list[tuple[str, str, Any, float]]:
+    """The column, what the rule sees, the line style and the level of each baseline in these results. metric:
+    `accuracy`, `error` (percent of wrong answers) or `macro_f1`."""
     return [
-        (column, words, style, float(100 - value if of == "error" else value))
+        (column, words, style, float(100 - value if metric == "error" else value))
         for column, words, style in BASELINE_STYLES
-        for value in sorted(results[column if of == "macro_f1" else f"{column}_accuracy"].dropna().unique())
+        for value in sorted(results[column if metric == "macro_f1" else f"{column}_accuracy"].dropna().unique())
     ]
 
 
-def baseline_lines(axes: Axes, results: pd.DataFrame, of: str = "accuracy") -> None:
-    """Lines at the scores of baselines: accuracy, share of wrong answers (`error`), or `macro_f1`."""
-    for column, _, style, level in baseline_levels(results, of):
+def baseline_lines(axes: Axes, results: pd.DataFrame, metric: str = "accuracy") -> None:
+    """Lines at the scores of baselines; metric: see `baseline_levels`."""
+    for column, _, style, level in baseline_levels(results, metric):
         axes.axhline(level, color="black", linewidth=1.1, linestyle=style, zorder=3, gid=f"{column}-{level:.2f}")
 
 
-def baseline_legend(results: pd.DataFrame, of: str = "accuracy") -> list[Artist]:
+def baseline_legend(results: pd.DataFrame, metric: str = "accuracy") -> list[Artist]:
     """The legend of `baseline_lines`, with the levels in these results."""
     texts: dict[tuple[str, Any], set[str]] = {}
-    for _, words, style, level in baseline_levels(results, of):
+    for _, words, style, level in baseline_levels(results, metric):
         texts.setdefault((words, style), set()).add(f"{level:.1f}")
     return [
         Line2D([], [], color="black", linewidth=1.1, linestyle=style,
@@ -258,14 +260,14 @@ def number_cells(
     axes: Axes, across: Sequence[object], up: Sequence[object], cells: Iterable[tuple[int, int, float, str, str]],
     points: tuple[float, float] = (TEXT - 1, SMALL - 0.5),
 ) -> None:  # fmt: skip
-    """A `cell_grid` of 0 to 100 percent with numbers in it. cells: column, row (from 0), percent, and what is written
-    large and small; points: the sizes of these."""
-    found = list(cells)
+    """A `cell_grid` of 0 to 100 percent with numbers in it. cells: column, row (from 0), percent, large text, small
+    text. points: the font sizes of the two texts."""
+    cells = list(cells)
     values = np.full((len(up), len(across)), np.nan)
-    for x, y, level, _, _ in found:
+    for x, y, level, _, _ in cells:
         values[y, x] = level
     cell_grid(axes, values, across, up, 0, 100)
-    for x, y, level, big, small in found:
+    for x, y, level, big, small in cells:
         write_cell(axes, x + 0.5, y + 0.5, level / 100, big, small, *points)
 
 
@@ -279,7 +281,7 @@ def write_cell(
     points: float = TEXT - 1,
     small_points: float = SMALL - 0.5,
 ) -> None:
-    """Write one or two lines in a cell, in black or white; shade: of the cell's colour, 0 to 1."""
+    """Write one or two lines in a cell, in black or white. shade: the cell's place on the colour scale, 0 to 1."""
     style: dict[str, Any] = {"ha": "center", "color": text_colour(shade), "parse_math": False}
     axes.text(x, y + 0.02 * bool(small), big, va="bottom" if small else "center_baseline", fontsize=points, **style)
     if small:
@@ -287,7 +289,7 @@ def write_cell(
 
 
 def text_colour(shade: float) -> str:
-    """Black or white, whichever has more contrast (WCAG 2) to the colour of a cell."""
+    """Black or white: the one with more contrast (WCAG 2) to the colour of a cell."""
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in CELLS(float(shade))[:3])
     bright = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return "white" if 1.05 / (bright + 0.05) > (bright + 0.05) / 0.05 else "black"

@@ -1,11 +1,11 @@
-"""The numbers that the TraVLR paper prints, to stand beside ours and labelled as the paper's.
+"""The numbers that the TraVLR paper prints, which tables show beside ours.
 
-Scores are macro-F1 in percent, differences in points of it. All of the paper's runs started from pretrained weights.
-Its underlining (above random) and bold (best of a column) are not here: the copy this was taken from has lost both.
-`paper.csv` has the scores of Tables 2 and 10 to 14, of appendix C and of section 5.2. Differences there are from
-test_ind; in Table 13 from the models trained in image+caption, and in Table 14, which has no scores, from the models
-trained on the part of the data in one setting. `seeds`: how many converged (Tables 2, 13, 14) or were averaged. The
-`size` is that of the train split in Tables 10 to 12, and a part of it in appendix C.
+Scores are macro-F1 in percent, differences are in points. All of the paper's runs started from pretrained weights. Its
+underlining (above random) and bold (best of a column) are missing, as the copy that was read has neither. `paper.csv`
+has the scores of Tables 2 and 10 to 14, of appendix C and of section 5.2. Differences are from test_ind; in Table 13
+from the models trained in image+caption; in Table 14, which has no scores, from the models trained on the part of the
+data in one setting. `seeds`: how many runs converged (Tables 2, 13, 14) or were averaged. `size`: of the train split in
+Tables 10 to 12, and a part of it in appendix C.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SPLITS = TEST_SPLITS[::-1]  # in the order of the paper's columns
 
 @dataclass(frozen=True)
 class Published:
-    """A cell; None for what is not printed."""
+    """A cell of a table; None for numbers that are not printed."""
 
     score: float | None = None
     difference: float | None = None
@@ -60,7 +60,7 @@ def published(
     table: str, task: str, model: str, setting: str, test: str, split: str = "test_ood", *, size: str = "",
     controlled: str = "",
 ) -> Published:  # fmt: skip
-    """A cell of a table: of a model trained in `setting`. controlled: True or False, in Tables 10 to 12."""
+    """The cell of a model trained in `setting`. controlled: `True` or `False`, in Tables 10 to 12."""
     return _PUBLISHED.get((table, task, model, controlled, size, setting, test, split), Published())
 
 

@@ -1,13 +1,13 @@
 """Tables, figures and errors of saved runs in one folder: `python -m analysis.report RUNS`. No model is loaded.
 
-RUNS/report/report.html   everything on one page that loads nothing else: scores, figures, errors to look at, tables
-RUNS/report/evaluations.html   the models that evaluate.py has asked: scores, where the loss is, replies
+RUNS/report/report.html   everything on one page that loads nothing else: scores, figures, errors, tables
+RUNS/report/evaluations.html   the models that evaluate.py has asked: scores, where accuracy is lost, replies
 RUNS/report/report.md     the tables and figures of both, without errors and replies
 RUNS/report/tables/       each table as Markdown, LaTeX and CSV
 RUNS/report/figures/      each figure as SVG and PNG, with --pdf as PDF too
-RUNS/report/report.json   these files' SHA-256, by which the next report knows that it may replace them
+RUNS/report/report.json   SHA-256 of these files; the next report replaces them only if they have not changed
 
-What cannot be read or drawn is left out, with a line that says why. The same runs give the same bytes.
+Runs, tables and figures that fail are left out, with a line that says why. The same runs give the same bytes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from travlr.cli import Log, whole_number
 from travlr.files import WORK, Locked, close, hashed, locked
 
 PAGE, TEXT, EVALUATIONS = "report.html", "report.md", "evaluations.html"
-# The column of a table's data that holds numbers of ours, where it is not macro_f1.
+# The column of a table's data with our numbers, if it is not macro_f1.
 NUMBER_COLUMNS = {"couples": "couples_right", "table3": "true", "table6": "hours", "table8": "parameters",
                   "few_shot": "after_test_ood", "table14": "difference"}  # fmt: skip
 
@@ -94,14 +94,16 @@ def build(runs: Runs, stage: Path, options: argparse.Namespace, log: Log) -> Rep
     lines = [line for result in results for line in result.skipped]
     report.skipped = list(dict.fromkeys([*runs.skipped, *report.skipped, *lines]))
     errors = {
-        item.run: of.errors for item, of in zip(items, results, strict=True) if item.run and of.errors is not None
+        item.run: result.errors
+        for item, result in zip(items, results, strict=True)
+        if item.run and result.errors is not None
     }
     limit = errors_per_run(len(errors)) if options.errors is None else options.errors
     for digest, names in runs.results.groupby("dataset", sort=True)["name"].unique().items():
-        if of_runs := {name: errors[name] for name in names if name in errors}:
+        if answers := {name: errors[name] for name in names if name in errors}:
             dataset = runs.datasets[digest]
             try:
-                report.errors[digest] = dataset_errors(of_runs, runs.examples(digest), dataset, limit, options.seed)
+                report.errors[digest] = dataset_errors(answers, runs.examples(digest), dataset, limit, options.seed)
             except ValueError as error:
                 report.skipped.append(f"errors on dataset {digest[:16]}: {error}")
     return report
@@ -141,7 +143,7 @@ def _files(folder: Path) -> list[str]:
 
 
 def refuse_foreign(out: Path) -> None:
-    """Raise `ValueError` where `out` holds anything but a report as it was written."""
+    """Raise `ValueError` where `out` holds anything but an unchanged report."""
     if not out.exists() and not out.is_symlink():
         return
     if not out.is_dir() or out.is_symlink():
@@ -193,8 +195,8 @@ def _empty(stage: Path) -> None:
 
 
 def report(folder: Path, out: Path, options: argparse.Namespace, log: Log = print) -> ReportContent:
-    """Load runs, build the report and put it in place. Raises `ValueError`, in one line, where there are no runs."""
-    if not folder.is_dir():  # or `staged` would make it
+    """Load runs, build the report and write it to `out`. Raises `ValueError`, in one line, without runs."""
+    if not folder.is_dir():  # otherwise `staged` would create it
         raise ValueError(f"{folder}: there is no such folder of runs")
     with staged(out) as stage:
         runs, tables = load(folder, options.data), list[Table]()
@@ -223,13 +225,13 @@ def select_runs(runs: Runs, selections: Iterable[str]) -> Runs:
             raise cli.UsageError(f"--select {text}: write it as name=value, such as model=uniter or seed=0,1")
         where[name.replace(".", "__")] = cli.values_of(text)
     try:
-        chosen = select(runs, **where)
+        selection = select(runs, **where)
     except ValueError as error:
         raise cli.UsageError(f"--select {error}") from None
-    if not len(chosen.results):
+    if not len(selection.results):
         raise cli.UsageError(f"--select {' '.join(selections)}: no finished run has these values")
-    digests = set(chosen.results["dataset"].dropna())
-    return replace(chosen, datasets={d: dataset for d, dataset in runs.datasets.items() if d in digests})
+    digests = set(selection.results["dataset"].dropna())
+    return replace(selection, datasets={d: dataset for d, dataset in runs.datasets.items() if d in digests})
 
 
 def _above_0(text: str) -> float:
@@ -271,10 +273,10 @@ def print_summary(content: ReportContent, out: Path) -> None:
     if content.empty:
         titles = ", ".join(title.partition(". ")[0] for title in content.empty)
         print(f"left out, as no run gives a number of them: {titles}")
-    shown, wrong = map(sum, zip((0, 0), *map(count_errors, content.errors.values()), strict=True))
+    on_page, wrong = map(sum, zip((0, 0), *map(count_errors, content.errors.values()), strict=True))
     page = PAGE if len(content.runs.results) else EVALUATIONS
     if content.evaluations:
         print(f"{out}: {len(content.runs.evaluations):,} results of evaluated models; open {out / EVALUATIONS}")
     megabytes = (out / page).stat().st_size / 1e6
-    print(f"{out}: {len(content.tables)} tables, {len(content.figures)} figures, {shown:,} of {wrong:,} errors; "
+    print(f"{out}: {len(content.tables)} tables, {len(content.figures)} figures, {on_page:,} of {wrong:,} errors; "
           f"open {out / page} ({megabytes:.1f} MB) in a browser")  # fmt: skip

@@ -1,7 +1,7 @@
-"""Figures of one run's predictions: which pairs and numbers it gets wrong, and how sure it is; and of a dataset.
+"""Figures of one run's predictions: errors by pair and by number, and confidence; and a figure of a dataset.
 
-Each is a function from predictions (of `Runs.predictions`) and results to a `Figure`; `analysis.figures` names them
-all. What is drawn is counted in `analysis.counts`. What has nothing to draw raises `ValueError`, in one line.
+Each is a function from predictions (of `Runs.predictions`) and results to a `Figure`; `analysis.figures` lists them.
+`analysis.counts` computes the numbers. A figure without data raises `ValueError`, in one line.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _begin(
     title: str, count: Callable[[pd.DataFrame], pd.DataFrame], predictions: pd.DataFrame, results: pd.DataFrame,
     one_setting: bool = True,
 ) -> tuple[list[str], pd.DataFrame, list[str], pd.DataFrame]:  # fmt: skip
-    """What each figure of a run begins with: title lines, what is counted of its predictions, splits, its results."""
+    """What each figure of a run begins with: title lines, the table of counts, splits, and the run's results."""
     rows = results_of(predictions, results, one_setting)
     table = count(predictions)
     return [title, *run_title(rows, results)], table, in_order(table["split"], SPLITS), rows
@@ -132,7 +132,7 @@ class PairGrid:
 
 
 def _pair_grids(table: pd.DataFrame, task: type[Task]) -> dict[str, PairGrid]:
-    """A grid for each kind of pairs; "" where all kinds share one, as the shapes of cardinality do."""
+    """A grid for each kind of pairs; a single one, under "", if all kinds share it (the shapes of cardinality)."""
     if "" in task.axes:
         kinds = {kind: kind for kind in sorted(table["kind"].unique(), reverse=True)}
         return {"": PairGrid((task.axes[""][1], ""), "kind", _axis(table, "x"), kinds)}
@@ -146,7 +146,7 @@ def _pair_grids(table: pd.DataFrame, task: type[Task]) -> dict[str, PairGrid]:
 
 
 def _axis(table: pd.DataFrame, column: str, *others: str) -> dict[Any, str]:
-    """The values along an axis, with their names: words, or all numbers up to the largest, also in other columns."""
+    """The values along an axis, with their names: words, or all numbers up to the largest in this and other columns."""
     if not pd.api.types.is_numeric_dtype(table[column]):
         return {value: str(value) for value in sorted(table[column].dropna().unique())}
     numeric = [name for name in (column, *others) if pd.api.types.is_numeric_dtype(table[name])]
@@ -155,9 +155,9 @@ def _axis(table: pd.DataFrame, column: str, *others: str) -> dict[Any, str]:
 
 
 def _pair_cells(axes: Axes, table: pd.DataFrame, grid: PairGrid, value: str) -> None:
-    """Pairs as cells, coloured by a column of percentages from 0 to 100, so that all figures have the same colours."""
+    """Draw pairs as cells. value: a column of percentages, whose colours range from 0 to 100 in all figures."""
     columns, rows = list(grid.x), list(grid.y)
-    x, y = [columns.index(one) for one in table["x"]], [rows.index(one) for one in table[grid.y_column]]
+    x, y = [columns.index(item) for item in table["x"]], [rows.index(item) for item in table[grid.y_column]]
     numbers = [str(examples) for examples in table["examples"]]
     big, small = (numbers, [""] * len(x)) if value == "share" else (map(_percent, table[value]), numbers)
     points = (SMALL if value == "share" else TEXT - 1, SMALL - 0.5)
@@ -167,7 +167,7 @@ def _pair_cells(axes: Axes, table: pd.DataFrame, grid: PairGrid, value: str) -> 
 
 
 def _percent(value: float) -> str:
-    """Whole percent; only 0 itself reads 0, and only 100 reads 100."""
+    """Percent without digits; only 0 itself is written as 0, and only 100 as 100."""
     return "<1" if 0 < value < 0.5 else ">99" if 99.5 <= value < 100 else f"{value:.0f}"
 
 
@@ -175,13 +175,14 @@ def _pair_panels(
     title: list[str], table: pd.DataFrame, places: Sequence[tuple[str, str]], grids: dict[str, PairGrid], value: str,
     across: int, cell: float, scale: str, **more: Any,
 ) -> tuple[Figure, Axes]:  # fmt: skip
-    """A figure with a panel of pairs for each place, a split and a kind; and its colour scale. cell: size in inches."""
+    """A figure with a panel of pairs for each place (a split and a kind), and its colour scale. cell: size in
+    inches."""
     size = (cell * max(len(grid.x) for grid in grids.values()), cell * max(len(grid.y) for grid in grids.values()))
-    down, left = math.ceil(len(places) / across), 0.8 if "" in grids else 0.55
-    figure, panels = panel_figure(title, down, [size] * across, left=left, right=0.75, **more)
+    rows, margin = math.ceil(len(places) / across), 0.8 if "" in grids else 0.55
+    figure, panels = panel_figure(title, rows, [size] * across, left=margin, right=0.75, **more)
     for axes, (split, kind) in each_panel(panels, places):
-        here = table[(table["split"] == split) & (not kind or table["kind"] == kind)]
-        _pair_cells(axes, here, grids[kind], value)
+        pairs_of_kind = table[(table["split"] == split) & (not kind or table["kind"] == kind)]
+        _pair_cells(axes, pairs_of_kind, grids[kind], value)
         label_axes(axes, f"{split}, {kind}" if len(grids) > 1 else split)
     return figure, colour_scale(figure, panels[0][-1], 0, 100, scale)
 
@@ -221,8 +222,8 @@ def dataset(examples: pd.DataFrame, results: pd.DataFrame | None = None) -> Figu
 
 def numbers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """How often the model answers true, by the scene's number and the query's (figure 4)."""
-    what = "Numbers taken for others: queries that the model answers with true"
-    title, table, splits, _ = _begin(what, counts.by_number, predictions, results)
+    words = "Numbers taken for others: queries that the model answers with true"
+    title, table, splits, _ = _begin(words, counts.by_number, predictions, results)
     every = list(range(1, int(max(table["actual"].max(), table["predicted"].max())) + 1))
     note = (
         "In a cell: queries that the model answers with true, of all such queries; colour is the share. (The paper's "
@@ -233,10 +234,10 @@ def numbers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
         title, 1, [(side, side)] * len(splits), note=note, left=0.55, right=0.75, gap=(0.5, 0)
     )
     for axes, split in each_panel(panels, splits):
-        here = table[table["split"] == split]
-        x, y = here["actual"].to_numpy(int) - 1, here["predicted"].to_numpy(int) - 1
-        true, asked = here["true"].astype(str), "of " + here["examples"].astype(str)
-        number_cells(axes, every, every, zip(x, y, here["percent"], true, asked, strict=True))
+        part = table[table["split"] == split]
+        x, y = part["actual"].to_numpy(int) - 1, part["predicted"].to_numpy(int) - 1
+        true, total = part["true"].astype(str), "of " + part["examples"].astype(str)
+        number_cells(axes, every, every, zip(x, y, part["percent"], true, total, strict=True))
         label_axes(axes, split, "actual: number in the scene", "predicted: number in the query")
     colour_scale(figure, panels[0][-1], 0, 100, "answered true (%)")
     return figure
@@ -262,14 +263,14 @@ def pairs(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
         note=f"{INTERVAL} In brackets: the number of examples.", left=0.5, gap=(0.15, 1.05), below=0.8,
     )  # fmt: skip
     for axes, (kind, split) in each_panel(panels, product(kinds, splits)):
-        here = table[(table["split"] == split) & (table["kind"] == kind)]
-        place, right = np.arange(len(here)), 100 - here["percent"].to_numpy()
+        part = table[(table["split"] == split) & (table["kind"] == kind)]
+        place, right = np.arange(len(part)), 100 - part["percent"].to_numpy()
         bars(axes, place, 0, right, 0.8, BLUE, "", "white")
-        bars(axes, place, right, np.full(len(here), 100.0), 0.8, ORANGE, "////", "white")
-        whiskers(axes, place, 100 - here["high"].to_numpy(), 100 - here["low"].to_numpy())
-        ticks = [f"{p.partition(' ')[2]} ({n})" for p, n in zip(here["pair"], here["examples"], strict=True)]
+        bars(axes, place, right, np.full(len(part), 100.0), 0.8, ORANGE, "////", "white")
+        whiskers(axes, place, 100 - part["high"].to_numpy(), 100 - part["low"].to_numpy())
+        ticks = [f"{p.partition(' ')[2]} ({n})" for p, n in zip(part["pair"], part["examples"], strict=True)]
         axes.set_xticks(place, ticks, rotation=90, fontsize=SMALL)
-        axes.set_xlim(-0.6, max(len(here), 1) - 0.4)
+        axes.set_xlim(-0.6, max(len(part), 1) - 0.4)
         percent_axis(axes)
         baseline_lines(axes, rows[rows["split"] == split])
         label_axes(axes, f"{split}, {kind}")
@@ -282,25 +283,26 @@ def pairs(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
 def _split_bars(
     axes: Axes, table: pd.DataFrame, column: str, values: Sequence[Any], splits: Sequence[str]
 ) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
-    """Percent by the value of a column, a bar for each split; yields the rows of each split and where its bars are."""
+    """Draw percent by the value of a column, a bar for each split; yield the rows of each split and the x of its
+    bars."""
     wide = 0.8 / len(splits)
     for n, split in enumerate(splits):
-        here = table[table["split"] == split]
-        place = np.array([values.index(value) for value in here[column]]) + (n - (len(splits) - 1) / 2) * wide
+        part = table[table["split"] == split]
+        place = np.array([values.index(value) for value in part[column]]) + (n - (len(splits) - 1) / 2) * wide
         face, hatch = SPLIT_STYLE[split]
-        bars(axes, place, 0, here["percent"].to_numpy(), wide, face, hatch, "black")
-        whiskers(axes, place, here["low"].to_numpy(), here["high"].to_numpy())
-        yield here, place
+        bars(axes, place, 0, part["percent"].to_numpy(), wide, face, hatch, "black")
+        whiskers(axes, place, part["low"].to_numpy(), part["high"].to_numpy())
+        yield part, place
     axes.set_xticks(range(len(values)), [str(value) for value in values])
     axes.set_xlim(-0.6, len(values) - 0.4)
 
 
 def _error_bars(axes: Axes, table: pd.DataFrame, column: str, splits: Sequence[str], rows: pd.DataFrame) -> None:
-    """Percent wrong by a number, a bar for each split, with the number of examples below."""
+    """Draw percent wrong by a number, a bar for each split, with the number of examples below."""
     values = sorted(table[column].unique())
-    for n, (here, _) in enumerate(_split_bars(axes, table, column, values, splits)):
+    for n, (part, _) in enumerate(_split_bars(axes, table, column, values, splits)):
         below: dict[str, Any] = {"xytext": (0, -14 - 8 * n), "textcoords": "offset points", "annotation_clip": False}
-        for value, examples in zip(here[column], here["examples"], strict=True):
+        for value, examples in zip(part[column], part["examples"], strict=True):
             axes.annotate(str(examples), (values.index(value), 0), ha="center", va="top", fontsize=SMALL, **below)
     baseline_lines(axes, rows, "error")
 
@@ -330,15 +332,15 @@ def _below(splits: Sequence[str]) -> str:
 
 def quantifiers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """Wrong answers by the size of the set that decides a quantifier, in six panels (figure 23)."""
-    what = "Wrong answers by the number of objects that decide"
-    title, table, splits, rows = _begin(what, counts.by_critical, predictions, results)
+    words = "Wrong answers by the number of objects that decide"
+    title, table, splits, rows = _begin(words, counts.by_critical, predictions, results)
     key, note = [*split_legend(splits), *baseline_legend(rows, "error")], f"{INTERVAL} {_below(splits)}"
     figure, panels = panel_figure(title, 2, [(2.0, 1.5)] * 3, note=note, key=key, left=0.5, gap=(0.2, 0.95), below=0.7)
     order = [(names[side], regions["decides"]) for side in (0, 1) for names, regions in FAMILIES.items()]
     for axes, (quantifier, decides) in each_panel(panels, order):
         _error_bars(axes, table[table["claim"] == quantifier], "critical", splits, rows)
         percent_axis(axes, 0, _highest(table, rows))
-        label_axes(axes, f"{quantifier}: {str(counts.DECIDED[quantifier]).lower()}")
+        label_axes(axes, f"{quantifier}: {str(counts.CRITICAL_ANSWERS[quantifier]).lower()}")
         sets = ("Xs that are Ys", "Xs that are not Ys", "Ys that are not Xs")
         axes.set_xlabel(f"number of {sets[decides]}", fontsize=TEXT - 0.5, labelpad=3 + 8 * len(splits))
     label_outside(panels, "", "wrong answers (%)")
@@ -351,16 +353,16 @@ def agreement(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
         "Answers from image and from caption to the same examples", counts.agreement,
         predictions[predictions["test_setting"] != "image+caption"], results, one_setting=False,
     )  # fmt: skip
-    alike = table[table["outcome"].isin(counts.OUTCOMES[:2])].groupby("split", observed=True)["percent"].sum()
-    same = [f"{split} {alike[split]:.1f} %" for split in splits]
-    apart: dict[str, Any] = {"color": "black", "marker": "D", "markersize": 4, "linestyle": ""}
-    apart["markerfacecolor"] = "white"
-    key = [*split_legend(splits), Line2D([], [], label="if independent", **apart)]
+    same_answer = table[table["outcome"].isin(counts.OUTCOMES[:2])].groupby("split", observed=True)["percent"].sum()
+    same = [f"{split} {same_answer[split]:.1f} %" for split in splits]
+    diamond: dict[str, Any] = {"color": "black", "marker": "D", "markersize": 4, "linestyle": ""}
+    diamond["markerfacecolor"] = "white"
+    key = [*split_legend(splits), Line2D([], [], label="if independent", **diamond)]
     note = f"{INTERVAL} Numbers above: examples. The same answer from both: {', '.join(same)}."
     figure, [[axes]] = panel_figure(title, 1, [(4.6, 2.2)], note=note, key=key, below=0.3)
-    for here, place in _split_bars(axes, table, "outcome", counts.OUTCOMES, splits):
-        axes.plot(place, here["independent"], zorder=5, **apart)
-        for x, high, count in zip(place, np.maximum(here["high"], here["independent"]), here["count"], strict=True):
+    for part, place in _split_bars(axes, table, "outcome", counts.OUTCOMES, splits):
+        axes.plot(place, part["independent"], zorder=5, **diamond)
+        for x, high, count in zip(place, np.maximum(part["high"], part["independent"]), part["count"], strict=True):
             axes.text(x, high + 2.5, f"{count}", ha="center", fontsize=SMALL)
     percent_axis(axes, 0, 108)
     label_axes(axes, "", "", "examples (%)")
@@ -369,8 +371,8 @@ def agreement(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
 
 def calibration(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """Right answers by the model's confidence, and the expected calibration error (ECE)."""
-    what = "Right answers by the model's confidence"
-    title, table, splits, rows = _begin(what, counts.calibration, predictions, results, one_setting=False)
+    words = "Right answers by the model's confidence"
+    title, table, splits, rows = _begin(words, counts.calibration, predictions, results, one_setting=False)
     settings = in_order(table["test_setting"], TEST_SETTINGS)
     key: list[Artist] = [
         Patch(facecolor=SKY, label="right answers"),
@@ -384,17 +386,17 @@ def calibration(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     sizes = [(2.15, 1.7)] * len(settings)
     figure, panels = panel_figure(title, len(splits), sizes, note=note, key=key, left=0.5, gap=(0.25, 0.6))
     for axes, (split, setting) in each_panel(panels, product(splits, settings)):
-        here = table[(table["split"] == split) & (table["test_setting"] == setting)]
-        x = 50 + 50 * (here["bin"].to_numpy() + 0.5) / counts.BINS
-        bars(axes, x, 0, here["percent"].to_numpy(), 46 / counts.BINS, SKY, "", "white")
+        part = table[(table["split"] == split) & (table["test_setting"] == setting)]
+        x = 50 + 50 * (part["bin"].to_numpy() + 0.5) / counts.BINS
+        bars(axes, x, 0, part["percent"].to_numpy(), 46 / counts.BINS, SKY, "", "white")
         axes.plot([50, 100], [50, 100], color="#666", linewidth=1)
-        whiskers(axes, x + 1, here["low"].to_numpy(), here["high"].to_numpy())
-        for place, examples in zip(x, here["examples"], strict=True):
+        whiskers(axes, x + 1, part["low"].to_numpy(), part["high"].to_numpy())
+        for place, examples in zip(x, part["examples"], strict=True):
             axes.text(place - 1, 2, f"{examples}", rotation=90, ha="center", va="bottom", fontsize=SMALL)
         axes.set_xlim(50, 100)
         axes.set_xticks([50, 60, 70, 80, 90, 100])
         percent_axis(axes)
         baseline_lines(axes, rows[(rows["split"] == split) & (rows["test_setting"] == setting)])
-        label_axes(axes, f"{split}, {setting}: ECE {counts.calibration_error(here):.1f} %")
+        label_axes(axes, f"{split}, {setting}: ECE {counts.calibration_error(part):.1f} %")
     label_outside(panels, "confidence in the answer (%)", "right answers (%)")
     return figure

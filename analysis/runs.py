@@ -14,9 +14,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from train.results.columns import RESULT_COLUMNS, TEST_SPLITS, main_test_setting
+from train.results.columns import RESULT_COLUMNS, TEST_SETTINGS, TEST_SPLITS, main_test_setting
 from train.results.predictions import read_predictions
 from train.results.store import collect_results, read_config, read_curve
+from travlr.config import check_choice
 from travlr.dataset import Dataset, open_dataset
 from travlr.formats.columns import parse_query_form
 from travlr.tasks import TASKS
@@ -35,9 +36,9 @@ class Runs:
     """The finished runs below a folder.
 
     results: a row for each (run, test setting, split), with the columns of `train.results.store.RESULT_COLUMNS`, and
-    `own` (the test setting is that of training) and `converged` (above random there on test_ind, the paper's #sd).
-    evaluations: results of `evaluate.py`, which are in no other table. skipped: what was left out, a line for
-    each. datasets: those found, by content digest.
+    `own` (whether the test setting is that of training) and `converged` (whether the run is above random there on
+    test_ind, the paper's #sd). evaluations: results of `evaluate.py`, which are in no other table. skipped: a line for
+    each run or file that was left out. datasets: the datasets of the runs, by content digest.
     """
 
     folder: Path
@@ -48,7 +49,7 @@ class Runs:
     _examples: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
 
     def examples(self, digest: str) -> pd.DataFrame:
-        """Both test splits of a dataset, `test_ind` first, with the columns of `examples_of`; kept once read.
+        """Both test splits of a dataset, `test_ind` first, with the columns of `examples_of`; read once.
 
         Raises `ValueError` where the dataset was not found.
         """
@@ -61,41 +62,44 @@ class Runs:
         return self._examples[digest]
 
     def chosen(self, **where: Any) -> pd.DataFrame:
-        """The results where columns have these values (or one of a list of values): see `predictions`.
+        """The results in which columns have these values (or one of a list of values): see `predictions`.
 
-        Raises `ValueError` for a column that results do not have.
+        Raises `ValueError` for a column that results do not have, and for an unknown test setting.
         """
-        chosen = self.results
+        rows = self.results
         for column, value in where.items():
-            if column not in chosen:
-                raise ValueError(f"{column}: no such column of results; choose from {', '.join(chosen.columns)}")
+            if column not in rows:
+                raise ValueError(f"{column}: no such column of results; choose from {', '.join(rows.columns)}")
             values = list(value) if isinstance(value, list | tuple | set) else [value]
-            chosen = chosen[chosen[column].isin(values)]
-        return chosen
+            if column == "test_setting":
+                for name in values:
+                    check_choice(column, name, TEST_SETTINGS)
+            rows = rows[rows[column].isin(values)]
+        return rows
 
     def predictions(self, **where: Any) -> pd.DataFrame:
-        """A row for each prediction of the results where columns have these values (or one of a list of values):
+        """A row for each prediction of the results in which columns have these values (or one of a list of values):
         `runs.predictions(model="uniter", task="cardinality", test_setting=["image", "caption"])`.
 
         Columns: those of `examples_of`, run, name, model, setting, seed, test_setting; logit (log-odds of true),
-        prediction, right. Runs whose dataset or predictions are missing are in `skipped` and left out here.
+        prediction, right. Runs whose dataset or predictions are missing are in `skipped` and left out here. Raises
+        `ValueError` as `chosen`.
         """
-        chosen = self.chosen(**where)
         parts = []
-        for name, rows in chosen.groupby("name", observed=True, sort=False):
+        for name, rows in self.chosen(**where).groupby("name", observed=True, sort=False):
             try:
                 parts.append(self._of_run(str(name), rows))
             except ValueError as error:
                 if rows["dataset"].iloc[0] in self.datasets and str(error) not in self.skipped:
-                    self.skipped.append(str(error))  # of a dataset that was not found `skipped` tells already
+                    self.skipped.append(str(error))  # `skipped` already has a line for a missing dataset
         return _concat(parts) if parts else pd.DataFrame(columns=list(PREDICTIONS))
 
     def _of_run(self, name: str, rows: pd.DataFrame) -> pd.DataFrame:
         info = rows.iloc[0]
         examples = self.examples(info["dataset"])
         table = read_predictions(self.folder / name)
-        wanted = pa.array((rows["test_setting"] + "/" + rows["split"]).to_list())
-        table = table.filter(pc.is_in(pc.binary_join_element_wise(table["test_setting"], table["split"], "/"), wanted))
+        places = pa.array((rows["test_setting"] + "/" + rows["split"]).to_list())
+        table = table.filter(pc.is_in(pc.binary_join_element_wise(table["test_setting"], table["split"], "/"), places))
         frame = examples.iloc[_row_numbers(table["id"], examples["id"])].reset_index(drop=True)
         for column in RUN_COLUMNS:
             frame[column] = pd.Categorical.from_codes(np.zeros(len(frame), np.int8), [info[column]])
@@ -113,9 +117,10 @@ class Runs:
 
 
 def load(runs: str | os.PathLike[str], data: Iterable[str | os.PathLike[str]] = ()) -> Runs:
-    """All finished runs below a folder. data: where to look for datasets that have been moved.
+    """All finished runs below a folder. data: folders of datasets that have been moved.
 
-    What cannot be read is left out and listed in `skipped`. Raises `ValueError` where there is no such folder.
+    Runs and files that cannot be read are left out and listed in `skipped`. Raises `ValueError` where there is no such
+    folder.
     """
     folder = Path(runs)
     if not folder.is_dir():
@@ -125,7 +130,7 @@ def load(runs: str | os.PathLike[str], data: Iterable[str | os.PathLike[str]] = 
     results = pd.DataFrame(rows, columns=list(RESULT_COLUMNS))
     results = results.astype({name: DTYPES[kind] for name, kind in RESULT_COLUMNS.items()})
     results["own"] = results["test_setting"] == results["setting"].map(main_test_setting, na_action="ignore")
-    main = results["split"].eq("test_ind") & results["own"].fillna(False)  # where the paper's #sd looks
+    main = results["split"].eq("test_ind") & results["own"].fillna(False)  # which the paper's #sd refers to
     above = results["above_random"].fillna(False).astype(bool) & main
     results["converged"] = above.groupby(results["name"]).transform("any").astype("boolean")
     datasets = _datasets(folder, results, [Path(place) for place in data], skipped)
@@ -134,15 +139,15 @@ def load(runs: str | os.PathLike[str], data: Iterable[str | os.PathLike[str]] = 
 
 
 def _datasets(folder: Path, results: pd.DataFrame, places: list[Path], skipped: list[str]) -> dict[str, Dataset]:
-    """The datasets of runs, by digest, from where each run says it is, or from `places`."""
-    found: dict[str, Dataset] = {}
+    """The datasets of runs, by digest: from `places`, or from the path in the config of a run."""
+    datasets: dict[str, Dataset] = {}
 
     def look(place: Path) -> str | None:
         try:
             dataset = open_dataset(place)
         except ValueError as error:
             return str(error)
-        found.setdefault(dataset.manifest["content_digest"], dataset)
+        datasets.setdefault(dataset.manifest["content_digest"], dataset)
         return None
 
     skipped += [f"data: {why}" for why in map(look, places) if why]
@@ -150,34 +155,33 @@ def _datasets(folder: Path, results: pd.DataFrame, places: list[Path], skipped: 
         why = "its runs do not say where it is"
         for name in rows["name"].unique():
             place_of_run = read_config(folder / name).get("data")
-            if digest in found or not place_of_run:
+            if digest in datasets or not place_of_run:
                 continue
             for place in (Path(place_of_run), folder.parent / place_of_run):
-                if digest not in found and (place.is_dir() or place == Path(place_of_run)):
+                if digest not in datasets and (place.is_dir() or place == Path(place_of_run)):
                     why = look(place) or f"{place}: holds other data by now"
-        if digest not in found:
+        if digest not in datasets:
             count = rows["name"].nunique()
             skipped.append(f"predictions of {count} run{'s' * (count > 1)}, dataset {str(digest)[:16]}: {why}")
-    return found
+    return datasets
 
 
 def in_order(values: Iterable[str], order: Iterable[str]) -> list[str]:
-    """The distinct values, first those of `order` as it has them, then the others by the alphabet."""
-    distinct = set(values)
-    listed = [value for value in order if value in distinct]
-    return listed + sorted(distinct - set(listed))
+    """The distinct values: first those in `order`, in its order, then the others by the alphabet."""
+    ranks = {value: rank for rank, value in enumerate(order)}
+    return sorted(set(values), key=lambda value: (ranks.get(value, len(ranks)), value))
 
 
 # Examples ------------------------------------------------------------------------------------------------------------
 
 
 def examples_of(dataset: Dataset, split: str) -> pd.DataFrame:
-    """What the N examples of a split show; a row each.
+    """A row for each of the N examples of a split.
 
     id, split, task, query, answer; pair (its items joined by spaces) and kind (its first item: axis, shape, quantifier,
-    or `comparison`); x and y, the pair's values, as numbers where they are such (columns and rows count from 1; a
-    cardinality has x alone); claim: the query's claim (relation, number, quantifier, comparison); first and second: the
-    objects that it is about; critical: of quantifiers, the size of the set that decides (figure 23), else missing;
+    or `comparison`); x and y, the pair's values, as numbers if they are numbers (columns and rows count from 1; a
+    cardinality has x alone); claim: the query's claim (relation, number, quantifier, comparison); first and second: its
+    objects; critical: of quantifiers, the size of the set that decides (figure 23), else missing;
     objects: the number of objects in the scene; row (in its split), couple (of examples 2k and 2k + 1), scene: equal
     where scenes are.
     """
@@ -218,15 +222,15 @@ def _scenes(flat: pa.StructArray, which: np.ndarray, count: int) -> np.ndarray:
 
 
 def _pairs(pairs: pa.ListArray) -> pd.DataFrame:
-    """The columns pair, kind, x and y of N pairs: lists such as ["not all", "2", "3"], the kind and its one or two
-    values."""
+    """The columns pair, kind, x and y of N pairs, which are lists of a kind and one or two values, such as
+    ["not all", "2", "3"]."""
     encoded = pc.binary_join(pairs, SEPARATOR).dictionary_encode()
     codes = encoded.indices.to_numpy()
     items = [text.split(SEPARATOR) for text in encoded.dictionary.to_pylist()]
-    kinds = pd.Categorical([one[0] for one in items])
-    columns = {"pair": pd.Categorical.from_codes(codes, [" ".join(one) for one in items]), "kind": kinds.take(codes)}
+    kinds = pd.Categorical([pair[0] for pair in items])
+    columns = {"pair": pd.Categorical.from_codes(codes, [" ".join(pair) for pair in items]), "kind": kinds.take(codes)}
     for place, name in enumerate("xy", 1):
-        columns[name] = _values([one[place] if place < len(one) else None for one in items]).take(codes)
+        columns[name] = _values([pair[place] if place < len(pair) else None for pair in items]).take(codes)
     return pd.DataFrame(columns)
 
 
@@ -255,31 +259,30 @@ def _query_columns(forms: pa.StringArray) -> pd.DataFrame:
 
 
 def _deciding_counts(flat: pa.StructArray, which: np.ndarray, queries: pd.DataFrame, task: pd.Series) -> np.ndarray:
-    """(N,) of quantifiers, how many objects are in the region whose emptiness decides; NaN elsewhere."""
+    """(N,) for quantifiers the number of objects in the region whose emptiness decides; NaN for other tasks."""
     regions = {name: family["decides"] for names, family in FAMILIES.items() for name in names}
-    deciding = (
-        queries["claim"].map(regions).astype(float).to_numpy()
-    )  # an index into REGIONS: X and Y, X alone, Y alone
+    # Indices of regions: X and Y, X alone, Y alone.
+    deciding = queries["claim"].map(regions).astype(float).to_numpy()
     holds = []
     for name in ("first", "second"):
-        wanted = queries[name].astype(object).to_numpy()[which]
+        word = queries[name].astype(object).to_numpy()[which]
         shape, colour = (flat.field(part).to_numpy(zero_copy_only=False) for part in ("shape", "colour"))
-        holds.append((shape == wanted) | (colour == wanted))
+        holds.append((shape == word) | (colour == word))
     region = np.where(holds[0], np.where(holds[1], 0, 1), np.where(holds[1], 2, 3))
-    found = np.bincount(which[region == deciding[which]], minlength=len(queries)).astype(float)
-    return np.where((task == "quantifiers").to_numpy(), found, np.nan)
+    counts = np.bincount(which[region == deciding[which]], minlength=len(queries)).astype(float)
+    return np.where((task == "quantifiers").to_numpy(), counts, np.nan)
 
 
-def _row_numbers(ids: pa.ChunkedArray, known: pd.Series) -> np.ndarray:
-    """Where each id is among the known. Raises `ValueError` for an unknown one."""
-    places = pc.index_in(ids, pa.array(known)).combine_chunks()
+def _row_numbers(ids: pa.ChunkedArray, example_ids: pd.Series) -> np.ndarray:
+    """The index of each id among those of the examples. Raises `ValueError` for an unknown id."""
+    places = pc.index_in(ids, pa.array(example_ids)).combine_chunks()
     if places.null_count:
         raise ValueError(f"{ids.filter(pc.is_null(places))[0]}: no example of the dataset has this id")
     return places.to_numpy()
 
 
 def _concat(parts: list[pd.DataFrame]) -> pd.DataFrame:
-    """One frame of several; columns of categories stay such."""
+    """Several frames as one; categorical columns stay categorical."""
     if len(parts) == 1:
         return parts[0]
     columns = {}

@@ -19,7 +19,8 @@ Z = float(ndtri(0.975))
 
 
 def largest_unseen_share(clusters: float) -> float:
-    """The largest share, percent, of what was not seen once in so many: it would stay unseen once in 40 times."""
+    """The largest share, in percent, of something that none of so many clusters shows: with this share, none shows it
+    with probability 2.5 %."""
     return 100 * (1 - 0.025 ** (1 / clusters))
 
 
@@ -35,11 +36,11 @@ def wilson(part: np.ndarray, examples: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """Two runs on the same examples; difference: first minus second, of macro-F1 in percent.
+    """Two runs on the same examples. first, second, difference (first minus second): macro-F1 in percent.
 
-    interval_low, interval_high: of the difference. first_only, second_only: how many clusters (examples, where none
-    are given) one run has more right of than the other. p_value: two-sided exact McNemar test of these two. differs:
-    p_value below 0.01 and the interval without 0; nothing less is called a difference.
+    interval_low, interval_high: of the difference. first_only, second_only: the number of clusters (examples, without
+    clusters) of which this run has more right than the other. p_value: two-sided exact McNemar test of these two
+    numbers. differs: p_value is below 0.01 and the interval does not contain 0.
     """
 
     examples: int
@@ -57,12 +58,12 @@ class PairedComparison:
 def paired(
     answers: np.ndarray, first: np.ndarray, second: np.ndarray, clusters: np.ndarray | None = None, seed: int = 0
 ) -> PairedComparison:
-    """Compare two runs: answers (N,) bool, the logits (N,) of either, clusters (N,) or None.
+    """Compare two runs: answers (N,) bool, the logits (N,) of each run, clusters (N,) or None.
 
-    McNemar's test takes what it counts as independent, so examples that share a scene count once, for the run that is
-    right on more of them. The bootstrap keeps both runs' predictions of an example, and examples of a cluster,
-    together. Where no prediction differs, the ends of the interval are the share of differing ones that would show
-    none in so many clusters once in 40 times. Raises `ValueError` where a logit is not a number.
+    McNemar's test assumes that what it counts is independent, so examples that share a scene count once, for the run
+    that has more of them right. The bootstrap keeps together both runs' predictions of an example, and the examples of
+    a cluster. If no prediction differs, the ends of the interval are minus and plus `largest_unseen_share` of the
+    clusters. Raises `ValueError` where a logit is not a number.
     """
     truth, one, other = np.asarray(answers, bool), predictions_of(first), predictions_of(second)
     codes = 4 * ~truth + 2 * ~one + ~other
@@ -91,15 +92,15 @@ def paired(
 
 
 def _macro(counts: np.ndarray) -> np.ndarray:
-    """Macro-F1 (..., 2) of the first and the second run, as parts of 1, of counts (..., 8) of (answer, first, second),
-    each true before false."""
+    """Macro-F1 (..., 2) of the first and the second run, as parts of 1, from counts (..., 8) of (answer, first,
+    second), each true before false."""
     cube = counts.reshape(*counts.shape[:-1], 2, 2, 2)
     tables = [cube.sum(axis=axis).reshape(*counts.shape[:-1], 4) for axis in (-1, -2)]
     return np.stack([f1_scores(table).mean(axis=-1) for table in tables], axis=-1)
 
 
 def mcnemar(first_only: int, second_only: int) -> float:
-    """p-value of the two-sided exact McNemar test: whether discordant clusters favour either run."""
+    """p-value of the two-sided exact McNemar test: do discordant clusters favour one of the runs?"""
     from scipy.stats import binomtest  # takes long to import
 
     total = first_only + second_only
@@ -107,11 +108,11 @@ def mcnemar(first_only: int, second_only: int) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values adjusted for how many they are (Holm 1979): a level then bounds the chance of any false find."""
-    found, order = np.empty(len(p_values)), np.argsort(p_values, kind="stable")
+    """p-values adjusted for their number (Holm 1979): a level then bounds the probability of any false positive."""
+    adjusted, order = np.empty(len(p_values)), np.argsort(p_values, kind="stable")
     scaled = np.asarray(p_values)[order] * np.arange(len(order), 0, -1)
-    found[order] = np.minimum(1.0, np.maximum.accumulate(scaled))
-    return found.tolist()
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(scaled))
+    return adjusted.tolist()
 
 
 # Two test settings of one run ----------------------------------------------------------------------------------------
@@ -119,10 +120,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How often the same examples get the same answer twice; percent, but for examples and kappa.
+    """How often the same examples get the same answer twice. All in percent, except examples and kappa.
 
-    by_chance: what answers would agree that are as often true as either's but otherwise independent. kappa: the part
-    of the way from there to 100 % that is reached (Cohen 1960); None where by_chance is 100.
+    by_chance: the agreement of independent answers that are true as often as these. kappa: Cohen's, 0 at by_chance and
+    1 at 100 % (Cohen 1960); None where by_chance is 100.
     """
 
     examples: int
@@ -136,8 +137,8 @@ class Agreement:
 def agreement(first: np.ndarray, second: np.ndarray, clusters: np.ndarray | None = None, seed: int = 0) -> Agreement:
     """Agreement of the logits (N,) of two test settings on the same examples, clusters (N,) or None.
 
-    Where all agree, the low end is the share that would show no disagreement in so many clusters once in 40 times, and
-    the same where none does. Raises `ValueError` where a logit is not a number.
+    If all or no examples agree, the other end of the interval is by `largest_unseen_share` of the clusters. Raises
+    `ValueError` where a logit is not a number.
     """
     one, other = predictions_of(first), predictions_of(second)
     codes = (one != other).astype(np.int64)
@@ -157,8 +158,8 @@ def agreement(first: np.ndarray, second: np.ndarray, clusters: np.ndarray | None
 
 @dataclass(frozen=True)
 class SeedMean:
-    """Of scores that differ in the seed of training alone. deviation: standard deviation with n - 1, as in Tables 10
-    to 12; interval: of the mean, by Student's t. None where there is one score only."""
+    """The mean of scores that differ in the seed of training alone. deviation: standard deviation with n - 1, as in
+    Tables 10 to 12; interval: of the mean, by Student's t. Both are None for a single score."""
 
     runs: int
     mean: float
@@ -168,8 +169,8 @@ class SeedMean:
 
 
 def over_seeds(scores: Sequence[float]) -> SeedMean:
-    """Mean, deviation and interval over seeds: how far another training would differ, which no bootstrap of one run's
-    examples can tell."""
+    """Mean, deviation and interval over seeds. They measure how much trainings differ, which a bootstrap over the
+    examples of one run cannot do."""
     count = len(scores)
     mean = float(np.mean(scores))
     if count == 1:

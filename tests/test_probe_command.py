@@ -156,9 +156,9 @@ def test_help_is_quick_and_whole_and_nothing_heavy_is_loaded_for_mistakes(tmp_pa
         "except Exception as error: print(error)\n"
         "print(sorted({'torch', 'transformers', 'matplotlib', 'pandas', 'PIL'} & set(sys.modules)))"
     )
-    for argument in ("tusk=itc", "--help"):
+    for argument, modules in (("tusk=itc", "[]"), ("model=nowhere:it", "['PIL']"), ("--help", "[]")):
         status, out, err = command("", argument, code=code, cwd=tmp_path)
-        assert (status, err) == (0, "") and out.splitlines()[-1] == "[]"
+        assert (status, err) == (0, "") and out.splitlines()[-1] == modules
     for field in fields(Probe):
         assert f"\n  {field.name}=" in out or f"\n  {field.name}." in out, field.name
 

@@ -13,24 +13,18 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from analysis.probe.heatmaps import (
+from analysis.probe.attention import (
     CROSS,
     SELF,
-    HeatMaps,
-    draw,
-    heat,
     leaves,
-    main,
-    occlusion,
-    overlaid,
     painter,
-    parser,
     read,
     relevance,
     size_of_map,
     visible_part,
     with_gradients,
 )
+from analysis.probe.heatmaps import HeatMaps, draw, heat, main, occlusion, overlaid, parser
 from analysis.probe.scorers.base import ModelScorer
 from analysis.probe.scorers.loading import load
 from analysis.probe.scorers.travlr_models import AlbefScorer, RegionScorer

@@ -31,6 +31,20 @@ def test_results_come_back_as_they_were(tmp_path: Path) -> None:
     assert not (tmp_path / result.name / ".kept").exists()
 
 
+def test_models_have_the_name_of_their_file_if_no_other_has_it(tmp_path: Path) -> None:
+    corpus = corpus_of(13)
+
+    def labels(*models: str) -> list[str]:
+        out = tmp_path / str(len(list(tmp_path.iterdir())))
+        results = [put(out, corpus, model, answers_of(corpus, [True] * 26), {}) for model in models]
+        return list(groups(results)[0].models)
+
+    assert labels("/a/models/clip", "uniter:/b/base.pt", "org/clip-large", "module:function") == [
+        "clip", "uniter:base.pt", "org/clip-large", "module:function"
+    ]  # fmt: skip
+    assert labels("/a/clip/", "/b/clip", "~/blip") == ["/a/clip/", "/b/clip", "blip"]
+
+
 def test_what_cannot_be_read_is_left_out_and_told_of(out: Path) -> None:
     results, skipped = load_results(out)
     assert len(results) == 4 and len(skipped) == 1 and "broken" in skipped[0] and "\n" not in skipped[0]

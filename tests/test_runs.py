@@ -153,6 +153,8 @@ def test_choosing_predictions(runs: Path) -> None:
     assert len(nothing) == 0 and list(nothing.columns) == list(some.columns)
     with pytest.raises(ValueError, match="colour: no such column of results; choose from run"):
         found.predictions(colour="red")
+    with pytest.raises(ValueError, match=r"^test_setting=foo: choose one of image, caption, image\+caption$"):
+        found.predictions(test_setting=["image", "foo"])
 
 
 # What cannot be read -------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """`python -m analysis.probe`: the command line of `analysis.probe.run.probe`.
 
-Nothing slow is imported before the settings are read: `--help` and wrong names and values are answered at once.
+Slow modules are imported only after the settings are checked, so `--help` and wrong names and values are answered at
+once.
 """
 
 from __future__ import annotations
@@ -71,6 +72,9 @@ def main(arguments: list[str]) -> int:
     if options:
         raise cli.UsageError(f"there is no option {options[0]}; settings are written name=value (see --help)")
     config = settings(arguments)
+    from analysis.probe.scorers.loading import check_functions
+
+    check_functions(config.model)  # the next import takes seconds
     from analysis.probe.run import probe
 
     log = partial(print, flush=True)

@@ -24,12 +24,12 @@ GRID = RegionSettings(source="grid")
 
 @dataclass(frozen=True)
 class Probe:
-    """Which models are probed with which corpus, how they are measured, and where the results go.
+    """The models, the corpus, how answers are measured, and where the results go.
 
     corpus: a folder without a corpus may hold CSV files of results, or subfolders with them; CSV files of one folder
     with the same model, template and cropping are parts of one corpus.
-    task: `itc` compares the sentences of a picture, `itm` classifies each sentence alone. A setting that is given
-    overrides a run file.
+    task: `itc` compares the sentences of a picture, `itm` classifies each sentence alone. Settings override those of a
+    run file.
     rules: `published` takes the first sentence of several, no tolerance for ties, and for `limit` the first items of
     each file; `corrected` samples items by axis and source.
     sentences: how several true and false sentences of an item are compared.
@@ -127,10 +127,10 @@ class Probe:
 
     @property
     def effective_task(self) -> str:
-        """The task: the given one, else itc."""
+        """The task; itc by default."""
         return self.task or TASKS[0]
 
     @property
     def effective_sentences(self) -> str:
-        """How several sentences of an item are compared, after the rules."""
+        """How several sentences of an item are compared under these rules."""
         return "first" if self.rules == "published" else self.sentences

@@ -46,10 +46,9 @@ class Evaluate:
     An interrupted run continues where it stopped; different results of an earlier run are kept. Items at which the
     model fails are counted; the others are scored.
 
-    folder: the corpus's (see `read_corpus`), images: as there. rules: `corrected` takes a sample of MAX_NUM // 2
-    records, by the seed, and all their sentences; `published` takes what the released code takes. OUTPUT.DIR is
-    relative to the current folder. log: takes lines of progress. Raises `ValueError` as `read_run_file` and
-    `read_corpus`.
+    folder, images: as of `read_corpus`. rules: `corrected` takes a sample of MAX_NUM // 2 records, drawn from the seed,
+    and all their sentences; `published` takes those that the released code takes. OUTPUT.DIR is relative to the current
+    folder. log: is called with lines of progress. Raises `ValueError` as `read_run_file` and `read_corpus`.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class Evaluate:
         self.name = str(model.model_name() if hasattr(model, "model_name") else type(model).__name__)
 
     def start(self) -> dict[str, dict[str, Any]]:
-        """Score the corpus. Returns the results as they are written, by `AXIS_SOURCE`."""
+        """Score the corpus and write the results. Returns them by `AXIS_SOURCE`."""
         for note in (*(f"{key}: means nothing in a run file" for key in self.run.unknown), *self.corpus.notes):
             self.log(note)
         out = Path(self.run.out) / self.run.task
@@ -96,36 +95,36 @@ class Evaluate:
 
     def _evaluate(self, out: Path, name: str, corpus: Corpus) -> dict[str, Any]:
         """Score and measure an axis and source; write its files."""
-        run, began, corrected = self.run, time.monotonic(), self.rules == "corrected"
-        whole = answerable(corpus) if corrected else corpus
-        selected = sample(whole, run.most and max(run.most // 2, 1), self.seed) if corrected else (
-            first_sentences(head(corpus, run.most, run.task)))  # fmt: skip
-        key = hashlib.sha256(f"{selected.digest} {self.name}".encode()).hexdigest()[:8]
+        run, start, whole = self.run, time.monotonic(), corpus
+        if self.rules == "corrected":
+            whole = answerable(corpus)
+            part = sample(whole, run.most and max(run.most // 2, 1), self.seed)
+        else:
+            part = first_sentences(head(corpus, run.most, run.task))
+        key = hashlib.sha256(f"{part.digest} {self.name}".encode()).hexdigest()[:8]
         unfinished = out / f"{name}.{key}.unfinished"
         sentences = max(2, run.batch_size)  # a call has at least both sentences of a record; see `_predict`
-        fingerprint = {"corpus": selected.digest, "model": self.name}
-        answers = score(
-            selected, self._predict, unfinished, batch_size=sentences, fingerprint=fingerprint, log=self.log
-        )
-        rows = [row for item, answer in zip(selected.items, answers, strict=True) for row in self._rows(item, answer)]
-        right, wrong = ([row for row in rows if row["result"] == what] for what in ("correct", "incorrect"))
+        fingerprint = {"corpus": part.digest, "model": self.name}
+        answers = score(part, self._predict, unfinished, batch_size=sentences, fingerprint=fingerprint, log=self.log)
+        rows = [row for item, answer in zip(part.items, answers, strict=True) for row in self._rows(item, answer)]
+        right, wrong = ([row for row in rows if row["result"] == result] for result in ("correct", "incorrect"))
         draw, place = random.Random(f"{self.seed}/{name}"), corpus.items[0].id.rpartition("/")[0] + "/"
         result = {
             "sample_correct_outputs": draw.sample(right, min(run.examples, len(right))),
             "sample_incorrect_outputs": draw.sample(wrong, min(run.examples, len(wrong))),
-            **self._numbers(selected, answers),
+            **self._numbers(part, answers),
             "left_out": len(corpus.items) - len(whole.items),
             "refused": sum(line.startswith(place) for line in corpus.refused),
             "model_name": self.name,
             "task": run.task,
             "rules": self.rules,
-            "eval_time": time.monotonic() - began,
+            "eval_time": time.monotonic() - start,
             "seed": self.seed,
-            "corpus": selected.digest,
-            "first_failure": next((one.why for one in answers if one.status in ("unreadable", "failed")), ""),
+            "corpus": part.digest,
+            "first_failure": next((answer.why for answer in answers if answer.status in ("unreadable", "failed")), ""),
         }
         lines = {record.item.id: record.line for record in read_answers(unfinished / ANSWERS)}
-        put_file(out, f"{name}.jsonl", [lines[item.id] for item in selected.items])
+        put_file(out, f"{name}.jsonl", [lines[item.id] for item in part.items])
         put_file(out, f"{name}.json", [json.dumps(result, indent=4).encode()])
         shutil.rmtree(unfinished)  # the next start scores again, as the weights may have changed
         return result
@@ -159,15 +158,15 @@ class Evaluate:
         }
         line = next(iter(lines.values()))
         numbers: dict[str, Any] = {name: getattr(line, name) for name in ("total", *STATUSES, "clusters", "ties")}
-        there = [item for item, answer in zip(corpus.items, answers, strict=True) if answer.status != "missing"]
+        present = [item for item, answer in zip(corpus.items, answers, strict=True) if answer.status != "missing"]
         if run.task == "itc":
             interval = [_part(line.single_low), _part(line.single_high)]
-            numbers |= {"total_acc": _part(line.single, 4), "number_of_data": len(there), "interval": interval}
-            return numbers | {f"accuracy_{how}": _part(found.single) for how, found in lines.items()}
-        texts, counted = sum(len(item.positives) + len(item.negatives) for item in there), list(answers)
+            numbers |= {"total_acc": _part(line.single, 4), "number_of_data": len(present), "interval": interval}
+            return numbers | {f"accuracy_{how}": _part(line.single) for how, line in lines.items()}
+        texts = sum(len(item.positives) + len(item.negatives) for item in present)
         if published and run.most and texts > run.most:  # an odd MAX_NUM ends between the sentences of the last item
-            texts, counted[-1] = run.most, replace(counted[-1], negatives=())
-        counts = itm_counts(counted, THRESHOLD).sum(axis=0)
+            texts, answers = run.most, [*answers[:-1], replace(answers[-1], negatives=())]
+        counts = itm_counts(answers, THRESHOLD).sum(axis=0)
         shares = itm_shares(counts)
         numbers |= {"total_acc": _part(shares.pop("itm_accuracy"), 4), "number_of_data": texts}
         numbers |= {name.removeprefix("itm_"): _part(value) for name, value in shares.items()}
@@ -182,13 +181,12 @@ class Evaluate:
         true = list(zip(answer.positives, item.positives, strict=True))
         false = list(zip(answer.negatives, item.negatives, strict=True))
         if self.run.task == "itm":
-            for (value, text), fits in (*((one, True) for one in true), *((one, False) for one in false)):
+            for (value, text), fits in (*((pair, True) for pair in true), *((pair, False) for pair in false)):
                 result = "correct" if (value > THRESHOLD) == fits else "incorrect"
                 yield {"img_path": path, "score": round(value, 4), "text": text, "result": result}
             return
-        (low, positive), (high, negative) = (
-            min(true, key=lambda one: one[0]), max(false, key=lambda one: one[0])
-        )  # fmt: skip
+        low, positive = min(true, key=lambda pair: pair[0])
+        high, negative = max(false, key=lambda pair: pair[0])
         yield {
             "img_path": path, "pos_score": round(low, 4), "pos_txt": positive,
             "neg_score": round(high, 4), "neg_txt": negative, "result": "correct" if low > high else "incorrect",
@@ -202,8 +200,8 @@ def _part(percent: float | None, digits: int | None = None) -> float | None:
 
 
 def _matches(prediction: Any, count: int) -> list[float]:
-    """The probabilities of a match in a prediction: a dictionary or, from some engines, a list whose first entry they
-    are."""
+    """The probabilities of a match in a prediction: in a dictionary or, from some engines, in the first entry of a
+    list."""
     rows = prediction["probs"] if isinstance(prediction, Mapping) else prediction[0]
     values = []
     for row in rows:
@@ -219,8 +217,8 @@ def _matches(prediction: Any, count: int) -> list[float]:
 def _line(name: str, result: Mapping[str, Any]) -> str:
     """A result in one line."""
     accuracy = "nothing was scored" if result["total_acc"] is None else f"accuracy {result['total_acc']:.4f}"
-    rest = " + ".join(f"{result[status]} {status}" for status in STATUSES)
-    left = f", {result['left_out']} left out (false sentence equals a true one)" if result["left_out"] else ""
-    left += f", {result['refused']} malformed records left out" if result["refused"] else ""
-    left += f"; first failure: {result['first_failure']}" if result["first_failure"] else ""
-    return f"{name}: {accuracy}, {result['ties']} ties; total {result['total']} = {rest}{left}"
+    parts = " + ".join(f"{result[status]} {status}" for status in STATUSES)
+    notes = f", {result['left_out']} left out (false sentence equals a true one)" if result["left_out"] else ""
+    notes += f", {result['refused']} malformed records left out" if result["refused"] else ""
+    notes += f"; first failure: {result['first_failure']}" if result["first_failure"] else ""
+    return f"{name}: {accuracy}, {result['ties']} ties; total {result['total']} = {parts}{notes}"

@@ -1,4 +1,4 @@
-"""Files from outside, and folders that a command writes: read, checked and written in one way, errors in one line."""
+"""Reads and checks files from users, and the folders that a command writes; errors are one line."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def read_json(path: Path) -> Any:
 
 
 class _LoaderWithoutAliases(yaml.SafeLoader):
-    """A YAML loader that refuses aliases, as a few of them expand beyond any memory."""
+    """A YAML loader that refuses aliases, as a few of them can expand to more than the memory."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -85,8 +85,9 @@ def read_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def is_begun(folder: Path, records: tuple[str, ...], settings: Mapping[str, Any], what: str) -> bool:
-    """Whether a folder has a record of these settings, in the first of some files that exists.
+def is_begun(folder: Path, records: tuple[str, ...], settings: Mapping[str, Any], noun: str) -> bool:
+    """Whether a folder has a record of these settings, in the first file of `records` that exists. noun: of what the
+    folder holds, for messages.
 
     Raises `ValueError` for a record of other settings, and for a folder with other files.
     """
@@ -94,17 +95,17 @@ def is_begun(folder: Path, records: tuple[str, ...], settings: Mapping[str, Any]
         if path.is_file():
             record = read_object(path)
             if other := [f"{name}={record.get(name)}" for name in settings if record.get(name) != settings[name]]:
-                raise ValueError(f"{folder} holds another {what} ({', '.join(other)}); name another folder")
+                raise ValueError(f"{folder} holds another {noun} ({', '.join(other)}); name another folder")
             return True
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is not a folder")
     if any(path.name != files.WORK for path in folder.glob("*")) or not files.is_work_alone(folder):
-        raise ValueError(f"{folder} is not empty and holds no {what}; name another folder")
+        raise ValueError(f"{folder} is not empty and holds no {noun}; name another folder")
     return False
 
 
 def write_files(folder: Path, contents: Mapping[str, bytes], sync: bool = True) -> None:
-    """Write files in their order, each atomically, while no other process can."""
+    """Lock a folder and write files in their order, each atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     with files.locked(folder):
         put_files(folder, contents, sync)

@@ -70,9 +70,9 @@ def _read(config: Probe, log: Log) -> Iterator[ProbeInput]:
     elif files := predicate_noun.result_files(path):
         yield from _of_results(files, config)
     else:
-        needs = f"is no corpus: it has neither {checklist.TREE} nor {predicate_noun.SET} nor result files (.csv)"
-        what = needs if path.exists() else "is not there"
-        raise ValueError(f"corpus={name}: {what}; give {SCENES}, {', '.join(KINDS)}, or a folder or file of a corpus")
+        lacks = f"is no corpus: it has neither {checklist.TREE} nor {predicate_noun.SET} nor result files (.csv)"
+        why = lacks if path.exists() else "is not there"
+        raise ValueError(f"corpus={name}: {why}; give {SCENES}, {', '.join(KINDS)}, or a folder or file of a corpus")
 
 
 def _of_results(files: Sequence[Path], config: Probe) -> Iterator[ProbeInput]:
@@ -81,7 +81,7 @@ def _of_results(files: Sequence[Path], config: Probe) -> Iterator[ProbeInput]:
 
 
 def _with_run_file(path: Path, config: Probe, log: Log) -> Probe:
-    """The settings, with those of a published run file where they are not given."""
+    """The settings; those that are None are taken from a published run file."""
     run = checklist.read_run_file(path)
     for key in run.unknown:
         log(f"{path}: {key}: means nothing in a run file")
@@ -93,8 +93,8 @@ def _with_run_file(path: Path, config: Probe, log: Log) -> Probe:
         "data": (list(run.data), "DATA.TEST_DATA"),
     }
     for name, (value, key) in of_file.items():
-        if (given := getattr(config, name)) is not None and given != value:
-            log(f"{path}: {key} is not read, as {name}={as_written(given)} is given")
+        if (setting := getattr(config, name)) is not None and setting != value:
+            log(f"{path}: {key} is not read, as {name}={as_written(setting)} is given")
     missing: dict[str, Any] = {name: value for name, (value, _) in of_file.items() if getattr(config, name) is None}
     return replace(config, **missing)
 
@@ -124,27 +124,27 @@ def _scenes(kind: str, config: Probe, log: Log) -> Corpus:
 def check_inputs(config: Probe, inputs: Sequence[ProbeInput]) -> None:
     """Raise `ValueError` for a setting that the corpora do not use, and for pictures whose regions are ambiguous."""
     kinds = {one.corpus.kind for one in inputs}
-    own, answered = config.corpus in (SCENES, *KINDS), any(one.answers is not None for one in inputs)
+    own, has_answers = config.corpus in (SCENES, *KINDS), any(one.answers is not None for one in inputs)
     for useless, names, why in (
-        (answered, ("model", "images", "limit", "template", "cropped"), "holds answers, measured as they are"),
+        (has_answers, ("model", "images", "limit", "template", "cropped"), "holds answers, measured as they are"),
         ("checklist" not in kinds, ("types", "data"), "has no types and data"),
         ("predicate_noun" not in kinds, ("template", "cropped"), "has no templates and crops"),
         (own, ("images",), "is made with its pictures"),
         (not own, ("count",), "is there already"),
     ):
-        changed = [name for name in names if getattr(config, name) != getattr(Probe(), name)]
-        if useless and changed:
-            value = as_written(getattr(config, changed[0]))
-            raise ValueError(f"{changed[0]}={value}: corpus={config.corpus} {why}; leave it out")
+        unusual = [name for name in names if getattr(config, name) != getattr(Probe(), name)]
+        if useless and unusual:
+            value = as_written(getattr(config, unusual[0]))
+            raise ValueError(f"{unusual[0]}={value}: corpus={config.corpus} {why}; leave it out")
     if config.regions.source == "file":
         for one in inputs:
             _check_file_names(str(config.regions.file), one.corpus)
 
 
 def _check_file_names(file: str, corpus: Corpus) -> None:
-    """Raise `ValueError` where two different pictures would get the same regions, which are found by file name.
+    """Raise `ValueError` where two different pictures have one name, by which their regions are looked up.
 
-    Equal pictures may share them: some of VL-CheckList's HAKE pictures are Visual Genome's, under the same number.
+    Equal pictures may share regions: some of VL-CheckList's HAKE pictures are Visual Genome's, under the same number.
     Pictures that cannot be read need no regions.
     """
     by_name: dict[str, list[str]] = {}
@@ -169,15 +169,16 @@ def pictures_text(one: ProbeInput, needed: bool) -> str:
     images = {item.image for item in one.corpus.items}
     if one.answers is not None:
         return count_text(len(images), "picture")
-    there = sum(is_there(one.corpus.pictures, image) for image in images)
-    if needed and not there:
+    present = sum(is_there(one.corpus.pictures, image) for image in images)
+    if needed and not present:
         where = f"in {one.corpus.pictures}" if one.corpus.pictures else "with it"
         raise ValueError(f"corpus={one.config.corpus}: none of its pictures is {where}; give images=FOLDER")
-    return count_text(len(images), "picture") + f", of which {there:,} are there" * (there < len(images))
+    return count_text(len(images), "picture") + f", of which {present:,} are there" * (present < len(images))
 
 
 def corpus_facts(corpus: Corpus) -> Mapping[str, Any]:
-    """What a result says of its corpus. pictures: the folder in which the report finds the pictures of wrong items."""
+    """The facts about a corpus in a result. pictures: the folder in which the report looks for the pictures of wrong
+    items."""
     facts = {"name": corpus.name, "kind": corpus.kind, "digest": corpus.digest, "items": len(corpus.items)}
     pictures = str(corpus.pictures) if corpus.pictures else ""
     return {**facts, "notes": list(corpus.notes), "pictures": pictures}

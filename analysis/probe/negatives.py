@@ -159,20 +159,20 @@ def objects(
     words: Lexicon,
     nouns: Mapping[str, Sequence[str]],
     draw: random.Random,
-    left: Counter[str],
+    omitted: Counter[str],
 ) -> Iterator[Fact]:
     """Existence of objects, with a random choice of location or size as the axis. nouns: by form, with the frequencies
-    of the annotations. Objects without a box and ambiguous nouns are left out, and counted in `left`."""
-    there = [one.name for one in picture.objects]
+    of the annotations. Objects without a box and ambiguous nouns are left out, and counted in `omitted`."""
+    names = [one.name for one in picture.objects]
 
     def false(word: str) -> bool:
-        return not any(words.same(word, name) for name in there)
+        return not any(words.same(word, name) for name in names)
 
     for one in picture.objects:
         if one.box is None:
-            left["objects without a box"] += 1
-        elif sum(words.same(one.name, name) for name in there) > 1:
-            left["objects whose noun may name another one in the picture"] += 1
+            omitted["objects without a box"] += 1
+        elif sum(words.same(one.name, name) for name in names) > 1:
+            omitted["objects whose noun may name another one in the picture"] += 1
         else:
             labels = {
                 "location": location_class(one.box, picture.width, picture.height),
@@ -183,7 +183,7 @@ def objects(
             yield Fact(axis, picture.image, (axis, form), one.name, nouns[form], words.there, false, labels)
 
 
-def attributes(picture: AnnotatedPicture, words: Lexicon, left: Counter[str]) -> Iterator[Fact]:
+def attributes(picture: AnnotatedPicture, words: Lexicon, omitted: Counter[str]) -> Iterator[Fact]:
     """Existence of objects with an attribute. A word is false if each object that the noun may name has an attribute
     that excludes it, and none that agrees with it."""
     for one in picture.objects:
@@ -194,13 +194,13 @@ def attributes(picture: AnnotatedPicture, words: Lexicon, left: Counter[str]) ->
 
         for word in one.attributes:
             groups = words.groups(word, "Attribute/")
-            left["attributes that are in no table"] += not groups
+            omitted["attributes that are in no table"] += not groups
             for axis, group in groups.items():
                 sentence = partial(words.there, noun=one.name)
                 yield Fact(axis, picture.image, (axis, one.name), word, group, sentence, false)
 
 
-def relations(picture: AnnotatedPicture, words: Lexicon, left: Counter[str]) -> Iterator[Fact]:
+def relations(picture: AnnotatedPicture, words: Lexicon, omitted: Counter[str]) -> Iterator[Fact]:
     """Relations between objects. A word is false if each pair of objects that the nouns may name has a relation that
     excludes it, and none that agrees with it."""
     predicates: dict[tuple[int, int], set[str]] = defaultdict(set)
@@ -220,24 +220,24 @@ def relations(picture: AnnotatedPicture, words: Lexicon, left: Counter[str]) -> 
             return bool(alike) and all(words.excluded(word, true) for true in alike)
 
         groups = words.groups(word, "Relation/")
-        left["relations that are in no table"] += not groups
+        omitted["relations that are in no table"] += not groups
         for axis, group in groups.items():
             verb = words.is_adverbial(axis, word)
-            fitting = [one for one in group if words.is_adverbial(axis, one) == verb]
+            candidates = [other for other in group if words.is_adverbial(axis, other) == verb]
             sentence = partial(words.related, subject=subject, target=target, be=verb)
-            yield Fact(axis, picture.image, (axis, subject, target, str(verb)), word, fitting, sentence, false)
+            yield Fact(axis, picture.image, (axis, subject, target, str(verb)), word, candidates, sentence, false)
 
 
 # Negatives -----------------------------------------------------------------------------------------------------------
 
 
 def mirrored(facts: Sequence[Fact], draw: random.Random) -> dict[int, int]:
-    """Mirrors of facts, by index in both directions: a mirror is a fact about another picture in the same frame, such
-    that each one's word is false of the other picture."""
+    """Mirrors of facts, by index in both directions. The mirror of a fact has the same frame and is about another
+    picture, and the word of each is false of the picture of the other."""
     mirrors: dict[int, int] = {}
-    waiting: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    unmatched: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for place in draw.sample(range(len(facts)), len(facts)):
-        fact, others = facts[place], waiting[facts[place].frame]
+        fact, others = facts[place], unmatched[facts[place].frame]
         for number in draw.sample(range(len(others)), min(TRIES, len(others))):
             other = facts[others[number]]
             if fact.false(other.word) and other.false(fact.word):
@@ -250,15 +250,16 @@ def mirrored(facts: Sequence[Fact], draw: random.Random) -> dict[int, int]:
     return mirrors
 
 
-def balanced(fact: Fact, lean: int, used: Counter[str], draw: random.Random) -> str | None:
+def balanced(fact: Fact, lean: int, uses: Counter[str], draw: random.Random) -> str | None:
     """A negative word for a fact without a mirror; None if no candidate is false.
 
-    It balances the lengths of sentences (lean: number of longer minus shorter negatives) and, second, the use of words.
+    The choice balances first the lengths of sentences (lean: number of longer minus shorter negatives), then how often
+    each word is used (uses).
     """
     candidates = draw.sample(fact.group, min(TRIES, len(fact.group)))
     length = len(fact.sentence(fact.word))
     costs = {
-        word: (abs(lean + _sign(len(fact.sentence(word)) - length)), used[word])
+        word: (abs(lean + _sign(len(fact.sentence(word)) - length)), uses[word])
         for word in dict.fromkeys(candidates)
         if word != fact.word and fact.false(word)
     }
@@ -279,58 +280,58 @@ def generate(
 ) -> Corpus:
     """A checklist from annotations, a function of the seed.
 
-    Its notes count what was left out, the records with mirrors, and how often the shorter sentence is the true one.
+    Its notes count the facts that were left out, the records with mirrors, and how often the shorter sentence is true.
     root: folder of the pictures. only_mirrored: leave out records without a mirror, so that no rule that reads only
     the text is right in more than half of the items.
     """
     words = Lexicon(tables or TABLES)
-    draw, left = random.Random(f"{seed}/negatives"), Counter[str]()
+    draw, omitted = random.Random(f"{seed}/negatives"), Counter[str]()
     nouns: dict[str, list[str]] = defaultdict(list)
     for picture in pictures:
         for one in picture.objects:
             nouns[words.form(one.name)].append(one.name)
-    found: dict[tuple[str, str, str], Fact] = {}
+    distinct: dict[tuple[str, str, str], Fact] = {}
     for picture in pictures:
         for fact in (
-            *objects(picture, words, nouns, draw, left),
-            *attributes(picture, words, left),
-            *relations(picture, words, left),
+            *objects(picture, words, nouns, draw, omitted),
+            *attributes(picture, words, omitted),
+            *relations(picture, words, omitted),
         ):
-            found.setdefault((fact.image, fact.axis, fact.sentence(fact.word)), fact)
-    facts = sorted(found.values(), key=lambda fact: fact.axis)
+            distinct.setdefault((fact.image, fact.axis, fact.sentence(fact.word)), fact)
+    facts = sorted(distinct.values(), key=lambda fact: fact.axis)
     mirrors = mirrored(facts, draw)
     lean: Counter[str] = Counter()  # by axis
-    used: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    uses: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     items, numbers = [], Counter[str]()
     for place, fact in enumerate(facts):
         mirror = mirrors.get(place)
         if mirror is None and only_mirrored:
-            left["facts without a mirror"] += 1
+            omitted["facts without a mirror"] += 1
             continue
         mirror_word = None if mirror is None else facts[mirror].word
-        word = mirror_word or balanced(fact, lean[fact.axis], used[fact.frame], draw)
+        word = mirror_word or balanced(fact, lean[fact.axis], uses[fact.frame], draw)
         if word is None:
-            left["facts without a word that is certainly false"] += 1
+            omitted["facts without a word that is certainly false"] += 1
             continue
         true, false = fact.sentence(fact.word), fact.sentence(word)
         lean[fact.axis] += _sign(len(false) - len(true))
-        used[fact.frame][word] += 1
+        uses[fact.frame][word] += 1
         pair = "" if mirror is None else f"{fact.axis}/{min(place, mirror)}"
         labels = {**fact.labels, "word": fact.word, "replacement": word}
         item_id = f"{fact.axis}/{source}/{numbers[fact.axis]}"
         numbers[fact.axis] += 1
         items.append(Item(item_id, f"{root}/{fact.image}", (true,), (false,), fact.axis, source, pair, labels))
-    return Corpus(source, "checklist", tuple(items), None, tuple(_notes(items, left)))
+    return Corpus(source, "checklist", tuple(items), None, tuple(_notes(items, omitted)))
 
 
-def _notes(items: Sequence[Item], left: Counter[str]) -> Iterator[str]:
+def _notes(items: Sequence[Item], omitted: Counter[str]) -> Iterator[str]:
     if items:
         paired = sum(bool(item.pair) for item in items)
         yield f"records with a mirror, another picture with the sentences exchanged: {paired:,} of {len(items):,}"
         signs = [_sign(len(item.negatives[0]) - len(item.positives[0])) for item in items]
         share = sum((sign + 1) / 2 for sign in signs) / len(signs)
         yield f"the shorter sentence is the true one in {share:.1%} of the records (equal lengths count half)"
-    yield from (f"{what}, left out: {number:,}" for what, number in left.most_common() if number)
+    yield from (f"{noun}, left out: {number:,}" for noun, number in omitted.most_common() if number)
 
 
 # Command line --------------------------------------------------------------------------------------------------------

@@ -50,8 +50,8 @@ def probe(config: Probe, scorer: Scorer | None = None, log: Log = print) -> list
 
     scorer: a function (images, texts) -> scores, probed beside `config.model`. Its name is its attribute `name`, else
     that of the function. A run is identified by this name and the function's code, so a function with other weights
-    needs another name. Raises `ValueError`, in one line, for what fails, after everything else is done; with `strict`,
-    also where an item was not scored.
+    needs another name. Raises `ValueError`, in one line, for models that fail, after all others are probed; with
+    `strict`, also for items that were not scored.
     """
     failures: list[str] = []
     _check_out(Path(config.out))
@@ -81,7 +81,7 @@ def probe(config: Probe, scorer: Scorer | None = None, log: Log = print) -> list
 
 
 def _without_model(config: Probe, inputs: Sequence[ProbeInput], has_model: bool, log: Log) -> list[Result]:
-    """Baselines of each corpus, and corpora that hold answers."""
+    """The results of the baselines of each corpus, and of corpora that hold answers."""
     results: list[Result] = []
     for one in inputs:
         log(f"{one.corpus.name}: {count_text(len(one.corpus.items), 'item')}, {pictures_text(one, has_model)}")
@@ -125,37 +125,37 @@ def _check_out(out: Path) -> None:
 
 
 def measure_baselines(one: ProbeInput) -> Result:
-    """The result of the rules that need no model: of those that read text alone and, on our own scenes, of those that
-    see the pictures or know the truth."""
+    """The result of the rules that need no model: rules that read text alone and, on our own scenes, rules that see the
+    pictures or know the truth."""
     corpus, config = one.corpus, one.config
     identity = {"model": "", "seed": config.seed, "rules": config.rules, "sentences": config.effective_sentences}
     folder, fingerprint = _folder(one, "floors", identity)
     measuring, start = _measuring(config, TOLERANCES["float64"], None), time.monotonic()
     answers = baselines.baselines(corpus, config.seed)
-    rows = {rule: _measure(corpus, of_rule, measuring) for rule, of_rule in answers.items()}
-    about = {**_provenance(), "seconds": round(time.monotonic() - start, 1)}
-    with run_folder(folder, fingerprint, about):
+    rows = {rule: _measure(corpus, rule_answers, measuring) for rule, rule_answers in answers.items()}
+    facts = {**_provenance(), "seconds": round(time.monotonic() - start, 1)}
+    with run_folder(folder, fingerprint, facts):
         pass
     blind = tuple(rule for rule in answers if rule not in (*baselines.OF_SCENES, "random", "constant"))
-    result = Result(folder.name, corpus_facts(corpus), "", measuring, about, floors=rows, blind=blind)
+    result = Result(folder.name, corpus_facts(corpus), "", measuring, facts, floors=rows, blind=blind)
     save_result(folder, result)
     return result
 
 
 def measure_saved(one: ProbeInput) -> Result:
-    """The result of answers that were read with the corpus."""
+    """The result of the answers in a corpus."""
     assert one.answers is not None
     values = [{name: value for name, value in asdict(a).items() if name != "yes_or_no"} for a in one.answers]
     digest = hashlib.sha256(json.dumps(values).encode()).hexdigest()
     folder, fingerprint = _folder(one, one.model, {"model": one.model, "answers": digest})
-    about = {**_provenance(), "read": Path(one.config.corpus).name}
-    save_answers(one.corpus, one.answers, folder, fingerprint, about)
+    facts = {**_provenance(), "read": Path(one.config.corpus).name}
+    save_answers(one.corpus, one.answers, folder, fingerprint, facts)
     measuring = _measuring(one.config, 0.0, 0.5)  # probabilities, compared without tolerance
-    return _save(folder, one, one.model, measuring, {"": one.answers}, about)
+    return _save(folder, one, one.model, measuring, {"": one.answers}, facts)
 
 
 def measure_model(one: ProbeInput, model: LoadedModel, log: Log) -> Result:
-    """Score a corpus with a model; as baselines also with a blank picture and with other items' pictures."""
+    """Score a corpus with a model and, as baselines, with the model seeing a blank picture or other items' pictures."""
     config, threshold, scorer = one.config, model.threshold, model.scorer
     if config.effective_task == "itm" and threshold is None:
         raise ValueError(f"task=itm: {model.name} has no score above which a sentence matches; use task=itc")
@@ -163,28 +163,28 @@ def measure_model(one: ProbeInput, model: LoadedModel, log: Log) -> Result:
     settings = {"weights": model.weights, "precision": precision}  # all that determines the scores
     settings |= {name: getattr(config, name) for name in ("head", "question", "size")}
     settings["regions"] = regions_of(config.regions, model.name)
-    if prompt := getattr(scorer, "prompt", ""):  # runs without it may have asked a question with two beginnings
+    if prompt := getattr(scorer, "prompt", ""):  # earlier runs may have asked the question with two beginnings
         settings["prompt"] = prompt
     folder, fingerprint = _folder(one, model.name, {"model": model.name, **settings})
     device = str(getattr(scorer, "device", config.device))
-    about = {"device": device, "batch_size": config.batch_size, **_provenance(device), **settings}
-    about |= {} if config.device_map is None else {"device_map": config.device_map}
+    facts = {"device": device, "batch_size": config.batch_size, **_provenance(device), **settings}
+    facts |= {} if config.device_map is None else {"device_map": config.device_map}
     start = time.monotonic()
     log(f"{folder}: {model.name}")
     if config.overwrite:
         delete_answers(folder)
-    answers = _score_all(folder, one, scorer, {"fingerprint": fingerprint, "about": about, "log": log})
-    for name, of_pictures in answers.items():
-        if failed := [answer.why for answer in of_pictures if answer.status == "failed"]:
-            what = f"baseline {name}: " if name else ""
-            log(f"{folder}: {what}failed at {count_text(len(failed), 'item')}, first with: {failed[0]}")
-    about = read_config(folder)["about"]  # of the first start
-    about["seconds since the last start"] = round(time.monotonic() - start, 1)  # earlier ones are not recorded
-    return _save(folder, one, model.name, _measuring(config, TOLERANCES[precision], threshold), answers, about)
+    answers = _score_all(folder, one, scorer, {"fingerprint": fingerprint, "about": facts, "log": log})
+    for name, part in answers.items():
+        if reasons := [answer.why for answer in part if answer.status == "failed"]:
+            prefix = f"baseline {name}: " if name else ""
+            log(f"{folder}: {prefix}failed at {count_text(len(reasons), 'item')}, first with: {reasons[0]}")
+    facts = read_config(folder)["about"]  # of the first start
+    facts["seconds since the last start"] = round(time.monotonic() - start, 1)  # earlier ones are not recorded
+    return _save(folder, one, model.name, _measuring(config, TOLERANCES[precision], threshold), answers, facts)
 
 
 def _score_all(folder: Path, one: ProbeInput, scorer: Scorer, options: Mapping[str, Any]) -> dict[str, list[Answer]]:
-    """Answers to the corpus, under "", and to its baselines with other pictures, by name."""
+    """The answers to the corpus, under "", and to its baselines with other pictures, by name."""
     corpus, config = one.corpus, one.config
     options = {**options, "batch_size": config.batch_size}
     answers = {"": score(corpus, scorer, folder, **options)}
@@ -219,7 +219,7 @@ def _provenance(device: str = "") -> dict[str, Any]:
 
 
 def _measuring(config: Probe, tolerance: float, threshold: float | None) -> dict[str, Any]:
-    """How scores become numbers, as a result has it."""
+    """The settings by which scores are measured, as in a result."""
     return {
         "task": config.effective_task,
         "rules": config.rules,
@@ -243,11 +243,11 @@ def _save(
     answers: Mapping[str, Sequence[Answer]],
     about: Mapping[str, Any],
 ) -> Result:
-    """Measure the answers of a run, as of `_score_all`, and write the result."""
-    own, scored = answers[""], read_answers(folder / ANSWERS)
-    hashes = sorted({(record.item.image, record.picture) for record in scored if record.picture})
+    """Measure the answers of a run (as of `_score_all`) and write the result."""
+    own, records = answers[""], read_answers(folder / ANSWERS)
+    hashes = sorted({(record.item.image, record.picture) for record in records if record.picture})
     pictures = hashlib.sha256(json.dumps(hashes).encode()).hexdigest() if hashes else ""
-    rows = {name: _measure(one.corpus, of, measuring) for name, of in answers.items()}
+    rows = {name: _measure(one.corpus, part, measuring) for name, part in answers.items()}
     shares = [share for answer in own for share in answer.yes_or_no]
     result = Result(
         name=folder.name,
@@ -256,7 +256,7 @@ def _save(
         measuring=measuring,
         about={**about, "pictures": pictures},
         lines=rows[""],
-        floors={name: of for name, of in rows.items() if name},
+        floors={name: part for name, part in rows.items() if name},
         averages=_averages(one.corpus, rows[""], measuring["task"]),
         unscored=next((f"{answer.status}: {answer.why}" for answer in own if answer.status != "scored"), ""),
         yes_or_no=math.fsum(shares) / len(shares) if shares else None,

@@ -56,7 +56,7 @@ def composed(
 ) -> Image.Image:
     """The picture of the page's controls. Raises ValueError for a missing or unreadable upload, and for a scene without
     a number."""
-    ground, put = Image.new("RGB", (SIDE, SIDE), "white"), None
+    ground, pasted = Image.new("RGB", (SIDE, SIDE), "white"), None
     if background == "upload":
         ground = _upload("background", uploaded, picture_from)
     elif background == "scene":
@@ -64,10 +64,10 @@ def composed(
             raise ValueError("type the number of a scene")
         ground = scene(int(number), size="medium")
     if thing == "upload":
-        put = _upload("object", crop, object_from)
+        pasted = _upload("object", crop, object_from)
     elif thing == "shape":
-        put = shape_picture(shape, colour)
-    return placed(ground, put, x, y, scale)
+        pasted = shape_picture(shape, colour)
+    return placed(ground, pasted, x, y, scale)
 
 
 def _upload(name: str, path: str | None, read: Callable[[Path], Image.Image]) -> Image.Image:
@@ -108,10 +108,10 @@ def heat_map_picture(scorer: Scorer, picture: Image.Image, first: str, second: s
     """The heat maps of both sentences, the first above the second."""
     from analysis.probe.heatmaps import heat, png
 
-    drawn = [Image.open(io.BytesIO(png(heat(scorer, picture, text), picture))) for text in (first, second)]
-    whole = Image.new("RGB", (max(one.width for one in drawn), sum(one.height for one in drawn)), "white")
-    for one, top in zip(drawn, (0, drawn[0].height), strict=True):
-        whole.paste(one.convert("RGB"), (0, top))
+    figures = [Image.open(io.BytesIO(png(heat(scorer, picture, text), picture))) for text in (first, second)]
+    whole = Image.new("RGB", (max(one.width for one in figures), sum(one.height for one in figures)), "white")
+    for figure, top in zip(figures, (0, figures[0].height), strict=True):
+        whole.paste(figure.convert("RGB"), (0, top))
     return whole
 
 
@@ -205,7 +205,9 @@ def _picture_controls() -> list[Any]:
     scale = gradio.Slider(0.02, 1, 0.3, step=0.01, label="size")
 
     def only_for(choice: Any, value: str, control: Any) -> None:
-        choice.change(lambda chosen: gradio.update(visible=chosen == value), choice, control, show_progress="hidden")
+        choice.change(
+            lambda selected: gradio.update(visible=selected == value), choice, control, show_progress="hidden"
+        )
 
     only_for(background, "scene", seed)
     only_for(background, "upload", uploaded)
@@ -215,13 +217,13 @@ def _picture_controls() -> list[Any]:
     return [background, seed, uploaded, thing, shape, colour, crop, x, y, scale]
 
 
-def launch(made: Any, port: int | None, block: bool) -> str:
+def launch(blocks: Any, port: int | None, block: bool) -> str:
     """Serve the page to this computer alone. Returns its address. Raises ValueError where the port is taken."""
     import gradio
 
     theme = gradio.themes.Default(font=FONTS, font_mono=("ui-monospace", "monospace"))  # local fonts
     try:
-        _, address, _ = made.launch(
+        _, address, _ = blocks.launch(
             server_name="127.0.0.1",
             server_port=port,
             share=False,
@@ -235,7 +237,7 @@ def launch(made: Any, port: int | None, block: bool) -> str:
         raise ValueError(f"--port: {why}; choose another one") from None
     if block:
         print(f"{address}\nCtrl-C ends it.", flush=True)
-        made.block_thread()
+        blocks.block_thread()
     return str(address)
 
 
@@ -268,6 +270,6 @@ def main(arguments: list[str]) -> None:
     scorer_of = loader(names, model_options.load_settings(options))
     with tempfile.TemporaryDirectory(prefix="try_it-") as pictures:  # Gradio's default folder is shared and not removed
         os.environ["GRADIO_TEMP_DIR"] = pictures
-        made = page(names, scorer_of)
+        blocks = page(names, scorer_of)
         scorer_of(names[0])  # reports a wrong name before the page opens
-        launch(made, options.port, block=True)
+        launch(blocks, options.port, block=True)

@@ -123,17 +123,17 @@ def vary(
         batch = where[start : start + BATCH]
         pictures = [placed(background, thing, *place) for place in batch]
         scores = _scored(scorer, pictures, sentences)
-        for place, of_picture in zip(batch, scores, strict=True):
+        for place, picture_scores in zip(batch, scores, strict=True):
             box = box_of(background, thing, *place)
-            about = {
+            columns = {
                 **place._asdict(),
                 "distance": _distance(box, *background.size),
                 "location": location_class(box, *background.size),
                 "size_class": size_class(box, *background.size),
             }
             rows += [
-                {**about, "sentence": sentence, "score": float(score)}
-                for sentence, score in zip(sentences, of_picture, strict=True)
+                {**columns, "sentence": sentence, "score": float(score)}
+                for sentence, score in zip(sentences, picture_scores, strict=True)
             ]
     return pd.DataFrame(rows)
 
@@ -162,7 +162,7 @@ def with_margins(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows of `vary`, and rows with the margin of the first sentence over each other one, as further sentences."""
     import pandas as pd
 
-    first, *others = (of.reset_index(drop=True) for _, of in frame.groupby("sentence", sort=False))
+    first, *others = (rows.reset_index(drop=True) for _, rows in frame.groupby("sentence", sort=False))
     names = [f"{first['sentence'][0]} − {other['sentence'][0]}" for other in others]
     scores = [first["score"] - other["score"] for other in others]
     margins = [first.assign(score=score, sentence=name) for score, name in zip(scores, names, strict=True)]
@@ -225,20 +225,20 @@ def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
     figure, panels = panel_figure(title, len(sentences), [(2.0, 1.3), *[(1.3, 1.3)] * len(sizes)], note=note, key=key,
                           left=0.8, right=1.0, gap=(0.25, 0.6))  # fmt: skip
     for row, sentence in zip(panels, sentences, strict=True):
-        of = with_margin[with_margin["sentence"] == sentence]
+        part = with_margin[with_margin["sentence"] == sentence]
         for size, (colour, marker) in styles.items():
-            here = of[of["size"] == size]
-            means = here.groupby(here["distance"].round(2))["score"].mean()
+            of_size = part[part["size"] == size]
+            means = of_size.groupby(of_size["distance"].round(2))["score"].mean()
             row[0].plot(means.index, means, color=colour, marker=marker, markersize=3.5, linewidth=1.2)
         row[0].set_xlim(0, None)
         row[0].locator_params("y", nbins=5)
         fits = round(16 * (3 + 1.55 * len(sizes)))  # characters, 16 per inch
         label_axes(row[0], textwrap.shorten(sentence, fits, placeholder=" …"), "distance from the centre", "score")
-        low, high = float(of["score"].min()), float(of["score"].max())
+        low, high = float(part["score"].min()), float(part["score"].max())
         if high - low <= ROUNDING * max(abs(low), abs(high)):  # else rounding errors would fill the scale
             low, high = low - 0.5, low + 0.5
         for axes, size in zip(row[1:], sizes, strict=True):
-            cells = of[of["size"] == size].pivot(index="y", columns="x", values="score").sort_index(ascending=False)
+            cells = part[part["size"] == size].pivot(index="y", columns="x", values="score").sort_index(ascending=False)
             cell_grid(axes, cells.to_numpy(), [""] * cells.shape[1], [""] * cells.shape[0], low, high)
             label_axes(axes, "", f"size {size:g}")
         shades = colour_scale(figure, row[-1], low, high, "score")
@@ -361,8 +361,8 @@ def main(arguments: list[str]) -> None:
     is_begun(options.out, (RECORD,), settings, "variation")  # before the model is loaded
     scorer = load(options.model, **model_options.load_settings(options))
     about["weights"] = [weights_of(name) for name in (options.model, options.detector) if name]
-    begun = is_begun(options.out, (RECORD,), {**settings, "weights": about["weights"]}, "variation")
-    if begun and (options.out / TABLE).is_file():
+    settings["weights"] = about["weights"]
+    if is_begun(options.out, (RECORD,), settings, "variation") and (options.out / TABLE).is_file():
         print(f"{options.out}: finished before; to score again, remove it, or name another folder with --out\n")
     else:
         write(options.out, vary(scorer, background, thing, sentences, where), background, thing, where, about)

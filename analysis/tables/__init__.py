@@ -1,10 +1,10 @@
 """The paper's tables from saved runs, its numbers beside ours: `TABLES["table2"](runs).markdown()`.
 
-One rule holds for all of them. A cell averages runs that differ in their seed alone: the converged ones (above random
-on test_ind in their own setting), or all where none has converged, as in Table 2. Which runs a table is about is stated
-by their settings, not by the experiment they were made for, as a run that two experiments share is trained once. Runs
-of one row that differ in another setting (size, steps, dataset, ...) get rows of their own with a note that says what
-differs; `select` chooses among them beforehand. A cell that no run fills is blank and counted in `Table.missing`.
+All tables follow one rule. A cell averages runs that differ in their seed alone: the converged ones (above random on
+test_ind in their own setting), or all where none has converged, as in Table 2. Tables choose runs by their settings and
+not by their experiment, as a run of two experiments is trained once. Runs of a row that differ in another setting
+(size, steps, dataset, ...) get rows of their own, and a note names the difference; `select` chooses among them
+beforehand. A cell without runs is blank and counted in `Table.missing`.
 """
 
 from __future__ import annotations

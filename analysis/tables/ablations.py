@@ -48,25 +48,25 @@ def table12(runs: Runs) -> Table:
 
 
 def _controlled(runs: Runs, name: str, task: str, setting: str, sizes: Mapping[str, float]) -> Table:
-    builder, used = TableBuilder(), list[RunSummary]()
-    chosen = with_traits(runs, "controlled", "subset", exactly=False)
+    builder, included = TableBuilder(), list[RunSummary]()
+    candidates = with_traits(runs, "controlled", "subset", exactly=False)
     for (size, part), controlled, model in product(sizes.items(), (True, False), ("lxmert", "uniter", "visualbert")):
-        found = [
+        of_model = [
             run
-            for run in runs_of(chosen, task, model, (setting,))
+            for run in runs_of(candidates, task, model, (setting,))
             if ("controlled" in run.traits) == controlled and _is_size(run, part)
         ]
-        used += found
+        included += of_model
         label = model_name(model, controlled)
-        printed = {
+        by_split = {
             split: published(name, task, model, setting, setting, split, size=size, controlled=str(controlled))
             for split in SPLITS
         }
         fixed = {"paper_size": size, "train_examples": None, "model": model, "controlled": controlled}
-        for mark, key, alike in builder.variants(found, fixed):
+        for mark, key, alike in builder.variants(of_model, fixed):
             average, cells = SeedAverage(alike), list[Cell]()
             examples = " or ".join(sorted({size_text(runs, run) for run in alike}))
-            for split, paper in printed.items():
+            for split, paper in by_split.items():
                 mean = average.mean(setting, split)
                 cell = score_cell(mean.mean if mean else None, above=average.above_random(setting, split))
                 cells += [replace(cell, mark=average.mark(setting)), _deviation(mean.deviation) if mean else BLANK]
@@ -76,8 +76,8 @@ def _controlled(runs: Runs, name: str, task: str, setting: str, sizes: Mapping[s
                 builder.data.append(record)
             cells.append(number_cell(len(average.averaged) or None))
             builder.add([label + mark, examples, source_cell(alike), *cells], size)
-        both = [cell for paper in printed.values() for cell in (score_cell(paper.score), _deviation(paper.deviation))]
-        builder.paper((label, size), [*both, number_cell(printed["test_ood"].seeds)])
+        both = [cell for paper in by_split.values() for cell in (score_cell(paper.score), _deviation(paper.deviation))]
+        builder.paper((label, size), [*both, number_cell(by_split["test_ood"].seeds)])
     statistics = [(group, name) for group in ("OOD", "InD") for name in ("Mean", "Stdev.")]
     heads = (("", "Model"), ("", "Training examples"), ("", "Source"), *statistics, ("", "# Seeds"))
     title = (
@@ -92,11 +92,12 @@ def _controlled(runs: Runs, name: str, task: str, setting: str, sizes: Mapping[s
         "Blocks are those of the paper: all of the train split, and for spatiality a quarter. streamed: none seen "
         "twice.",
     ]
-    return builder.table(name, title, heads, notes, used, runs)
+    return builder.table(name, title, heads, notes, included, runs)
 
 
 def _is_size(run: RunSummary, part: float) -> bool:
-    """A quarter of the train split of spatiality is the paper's 8k; where its size is unknown, so are 8,000."""
+    """Whether a run was trained on a part of the train split. A quarter of that of spatiality is the paper's 8k; if its
+    size is unknown, 8,000 examples count as a quarter."""
     return run.train_fraction == part or (part == 0.25 and run.train_fraction == 8000)
 
 
@@ -111,82 +112,84 @@ STREAMED = ("training.stream", "training.examples")
 
 def table13(runs: Runs) -> Table:
     """Table 13: trained in mixed, with the difference from trained in image+caption."""
-    chosen = with_traits(runs)
+    candidates = with_traits(runs)
     title = f"Table 13. Mean macro-F1 trained in mixed (difference from trained in image+caption) ({LEGEND})"
     notes = [
         *MARKS,
         f"#sd: how many mixed runs converged. Arrows: differences above {LARGE:+.0f} and below {-LARGE:+.0f}, "
         "of means of few seeds and tested by nothing; compare() tests two runs.",
     ]
-    return _mixed(runs, "table13", title, chosen, notes)
+    return _mixed(runs, "table13", title, candidates, notes)
 
 
 def table14(runs: Runs) -> Table:
-    """Table 14 (section F.2): trained in mixed, less trained in the tested setting alone on the part of the train split
-    that mixed shows so: a quarter in image, a quarter in caption, a half in image+caption."""
+    """Table 14 (section F.2): the score of runs trained in mixed, minus that of runs trained in the tested setting
+    alone, on the part of the train split that mixed shows in it: a quarter in image, a quarter in caption, a half in
+    image+caption."""
     title = f"Table 14. Mean macro-F1 trained in mixed, less trained on the part of the data in one setting ({LEGEND})"
     notes = [
         *MARKS[:1],
         "Baselines: trained and tested in the column's setting, on 25, 25 and 50 % of the train split. #sd: how many "
         f"mixed runs converged. Arrows: differences above {LARGE:+.0f} and below {-LARGE:+.0f}, tested by nothing.",
     ]
-    chosen = with_traits(runs, "subset", exactly=False)
-    if any(run.settings.get("training.stream") for run in chosen if run.info["setting"] == "mixed"):
+    candidates = with_traits(runs, "subset", exactly=False)
+    if any(run.settings.get("training.stream") for run in candidates if run.info["setting"] == "mixed"):
         notes.append(
             "Mixed runs of training.stream=true saw other examples than the train split, of which the baselines saw a "
             "part: the paper's comparison needs training.stream=false for both."
         )
-    return _mixed(runs, "table14", title, chosen, notes)
+    return _mixed(runs, "table14", title, candidates, notes)
 
 
-PARTS = {"image": 0.25, "caption": 0.25, "image+caption": 0.5}  # of a mixed dataset that are shown so (appendix F)
+PARTS = {"image": 0.25, "caption": 0.25, "image+caption": 0.5}  # of the examples in mixed (appendix F)
 
 
-def _mixed(runs: Runs, name: str, title: str, chosen: Sequence[RunSummary], notes: Iterable[str]) -> Table:
-    """Both tables: of each cell the mean of the mixed runs, and of what it is compared with."""
-    builder, used = TableBuilder(), list[RunSummary]()
+def _mixed(runs: Runs, name: str, title: str, candidates: Sequence[RunSummary], notes: Iterable[str]) -> Table:
+    """Either table: for each cell the mean of the mixed runs, and that of the runs they are compared with."""
+    builder, included = TableBuilder(), list[RunSummary]()
     places = list(product(SPLITS, TEST_SETTINGS))
     for task, model in product(PAPER, BIMODAL):
-        labels, others = (LETTERS[task], MODEL_NAMES[model]), runs_of(chosen, task, model)
-        mixed = [run for run in runs_of(chosen, task, model, ("mixed",)) if not run.traits]
-        printed = {place: published(name, task, model, "mixed", place[1], place[0]) for place in places}
-        for mark, key, found in builder.variants(mixed, {"task": task, "model": model}):
-            average, cells = SeedAverage(found), list[Cell]()
-            used += found
+        labels, others = (LETTERS[task], MODEL_NAMES[model]), runs_of(candidates, task, model)
+        mixed = [run for run in runs_of(candidates, task, model, ("mixed",)) if not run.traits]
+        by_place = {place: published(name, task, model, "mixed", place[1], place[0]) for place in places}
+        for mark, key, alike in builder.variants(mixed, {"task": task, "model": model}):
+            average, cells = SeedAverage(alike), list[Cell]()
+            included += alike
             for split, test in places:
-                base = [run for run in others if _is_baseline(name, run, test) and _alike(name, run, found)]
-                used += base
-                compared, score = SeedAverage(base), average.score(test, split)
-                difference = minus(score, compared.score(test, split))
+                base = [run for run in others if _is_baseline(name, run, test) and _alike(name, run, alike)]
+                included += base
+                baseline, score = SeedAverage(base), average.score(test, split)
+                difference = minus(score, baseline.score(test, split))
                 cells.append(_mixed_cell(name, score, difference, average.above_random(test, split)))
                 record = key | {"split": split, "test_setting": test} | average.numbers(test, split)
-                record |= {"compared_macro_f1": or_nan(compared.score(test, split)), "compared_runs": len(base)}
-                record |= {"compared_converged": compared.converged if base else None, "difference": or_nan(difference)}
-                paper = printed[split, test]
+                record |= {"compared_macro_f1": or_nan(baseline.score(test, split)), "compared_runs": len(base)}
+                record |= {"compared_converged": baseline.converged if base else None, "difference": or_nan(difference)}
+                paper = by_place[split, test]
                 record |= {"paper_macro_f1": or_nan(paper.score), "paper_difference": or_nan(paper.difference)}
                 builder.data.append(record | {"paper_converged": paper.seeds})
-            converged = number_cell(average.converged if found else None)
-            builder.add([labels[0], labels[1] + mark, source_cell(found), *cells, converged], task)
-        shown = [_mixed_cell(name, cell.score, cell.difference) for cell in printed.values()]
-        builder.paper(labels, [*shown, number_cell(printed["test_ood", "image"].seeds)])
+            converged = number_cell(average.converged if alike else None)
+            builder.add([labels[0], labels[1] + mark, source_cell(alike), *cells, converged], task)
+        printed = [_mixed_cell(name, cell.score, cell.difference) for cell in by_place.values()]
+        builder.paper(labels, [*printed, number_cell(by_place["test_ood", "image"].seeds)])
     tested = [(group, SHORT_SETTINGS[test]) for group in ("OOD", "InD") for test in TEST_SETTINGS]
-    return builder.table(name, title, [*LABEL_COLUMNS, *tested, ("", "#sd")], notes, used, runs)
+    return builder.table(name, title, [*LABEL_COLUMNS, *tested, ("", "#sd")], notes, included, runs)
 
 
 def _is_baseline(table: str, run: RunSummary, test: str) -> bool:
-    """Whether a mixed score in a test setting is compared with that run's."""
+    """Whether the mixed score in a test setting is compared with the score of a run."""
     if table == "table13":
         return run.info["setting"] == "image+caption" and not run.traits
     return run.info["setting"] == test and run.train_fraction == PARTS[test]
 
 
 def _alike(table: str, run: RunSummary, mixed: Sequence[RunSummary]) -> bool:
-    """Whether a run differs from the mixed ones in nothing but what the table compares; a subset cannot stream."""
+    """Whether a run differs from the mixed runs only in what the table compares. For Table 14 this includes streaming,
+    as a subset cannot be streamed."""
     return bool(mixed) and len(variants([mixed[0], run], STREAMED if table == "table14" else ())) == 1
 
 
 def _mixed_cell(table: str, score: float | None, difference: float | None, above: bool = False) -> Cell:
-    """Of Table 14 the difference alone; of Table 13 the score, without it where there is nothing to compare with."""
+    """A cell of Table 14, the difference; or of Table 13, the score with the difference if there is one."""
     if table == "table14":
         return difference_cell(difference)
     return replace(score_cell(score, difference, above), mark=arrow(difference))

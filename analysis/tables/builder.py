@@ -1,4 +1,4 @@
-"""Rows and cells of a table in the making: ours and the paper's, what is best, and what our runs were."""
+"""Builds tables: rows of our numbers and of the paper's, the best values, and notes on our runs."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def source_cell(runs: Iterable[RunSummary]) -> Cell:
 
 @dataclass
 class TableBuilder:
-    """A table in the making. `block` says where "best in a column" begins anew: a task. `marks`: notes on rows that
-    hold only some of the runs that could stand there."""
+    """The rows and data of a table. blocks: for each row the part of the table (a task) in which the best value of each
+    column is marked. marks: numbers of the notes on rows that hold only some of the runs of their label."""
 
     rows: list[list[Cell]] = field(default_factory=list)
     blocks: list[str] = field(default_factory=list)
@@ -78,8 +78,8 @@ class TableBuilder:
     def variants(
         self, runs: Sequence[RunSummary], key: dict[str, Any], free: Collection[str] = ()
     ) -> Iterator[tuple[str, dict[str, Any], list[RunSummary]]]:
-        """Of each group of runs with equal settings the mark of these, `key` with them, and the runs; one without runs
-        where there are none. free: settings that may differ."""
+        """For each group of runs with equal settings: the mark of the settings, `key` with the settings, and the runs.
+        Without runs, one group without runs. free: settings that may differ."""
         for settings, alike in variants(runs, free) or [("", [])]:
             mark = f" [{self.marks.setdefault(settings, len(self.marks) + 1)}]" if settings else ""
             yield mark, key | {"settings": settings or None}, alike
@@ -89,12 +89,12 @@ class TableBuilder:
         self.blocks.append(block)
 
     def paper(self, labels: Iterable[str], cells: Sequence[Cell]) -> None:
-        """A line of the paper's numbers, where it has any of them; what it lacks is blank and not counted."""
+        """Add a row of the paper's numbers, if it has any; cells without a number are not counted as missing."""
         if any(cell.text for cell in cells):
             self.add([*labels, PAPER_SOURCE, *(replace(cell, missing=False, value=None) for cell in cells)])
 
     def best(self) -> tuple[tuple[Cell, ...], ...]:
-        """Rows with the highest value of each column of each block in bold, where it is above random (underlined): the
+        """The rows, with the highest value of each column of each block in bold if it is above random (underlined): the
         highest of several scores at chance is luck."""
         highest: dict[tuple[str, int], float] = {}
         for block, row in zip(self.blocks, self.rows, strict=True):
@@ -109,52 +109,56 @@ class TableBuilder:
 
     def table(
         self, name: str, title: str, columns: Sequence[tuple[str, ...]], notes: Iterable[str],
-        used: Iterable[RunSummary] = (), runs: Runs | None = None, **more: Any,
+        included: Iterable[RunSummary] = (), runs: Runs | None = None, **more: Any,
     ) -> Table:  # fmt: skip
-        """The table, with notes on marks, on `used`, the runs that it holds, and on the others of `runs`."""
-        used = list({run.info["name"]: run for run in used}.values())
-        others = omission_notes(runs, used) if runs else []
+        """The table, with notes on marks, on the included runs, and on the other runs."""
+        included = list({run.info["name"]: run for run in included}.values())
+        others = omission_notes(runs, included) if runs else []
         marks = [f"[{number}] {settings}." for settings, number in self.marks.items()]
         data = pd.DataFrame(self.data)
         return Table(
-            name, title, tuple(columns), self.best(), data, (*notes, *others, *marks, *run_notes(used)), **more
+            name, title, tuple(columns), self.best(), data, (*notes, *others, *marks, *run_notes(included)), **more
         )
 
 
-def run_notes(used: Sequence[RunSummary]) -> list[str]:
-    """What our runs of a table were: how many, how large, from which weights, how long trained, on what."""
-    if not used:
+def run_notes(included: Sequence[RunSummary]) -> list[str]:
+    """Facts about our runs in a table: number, size, initial weights, steps, examples, hardware."""
+    if not included:
         return []
 
     def each(name: str, unit: str = "", between: str = " or ") -> list[str]:
-        values: list[Any] = sorted({run.info[name] for run in used} - {None})
+        values: list[Any] = sorted({run.info[name] for run in included} - {None})
         return [f"{unit}{between.join(map(value_text, values))}"] if values else []
 
-    facts = [f"{len(used)} run{'s' * (len(used) > 1)}", *each("seed", "seeds ", ", "), *each("size", "size ")]
-    facts += [f"{weights_of(used)} weights", *each("steps", "steps "), *each("train_examples", "training examples ")]
-    if any(run.info["unlabelled_examples"] for run in used):
+    facts = [f"{len(included)} run{'s' * (len(included) > 1)}", *each("seed", "seeds ", ", "), *each("size", "size ")]
+    facts += [
+        f"{weights_of(included)} weights",
+        *each("steps", "steps "),
+        *each("train_examples", "training examples "),
+    ]
+    if any(run.info["unlabelled_examples"] for run in included):
         facts += each("unlabelled_examples", "beside them unlabelled pairs of image and caption ")
-    if any(run.settings.get("training.stream") for run in used):
+    if any(run.settings.get("training.stream") for run in included):
         facts.append("those of training.stream=true never repeat an example")
-    if any(run.settings.get("training.auxiliary_targets") for run in used):
+    if any(run.settings.get("training.auxiliary_targets") for run in included):
         facts.append("those of training.auxiliary_targets=true also learn the intermediate steps of an answer")
     lines = [f"Ours: {'; '.join([*facts, *each('hardware')])}."]
-    if any(run.impossible for run in used):
+    if any(run.impossible for run in included):
         lines.append(
             "!: nothing that the model is shown there tells the answer; its regions hold no places "
             "(regions.context=none)."
         )
-    if other := sum(run.weights != "pretrained" for run in used):
+    if other := sum(run.weights != "pretrained" for run in included):
         lines.append(
-            f"The paper's runs started from pretrained weights, {other} of our {len(used)} did not: those scores are "
-            "no reproduction of the paper's."
+            f"The paper's runs started from pretrained weights, {other} of our {len(included)} did not: those scores "
+            "are no reproduction of the paper's."
         )
     return lines
 
 
-def omission_notes(runs: Runs, used: Iterable[RunSummary]) -> list[str]:
-    """How many runs of the folder a table is not about, by what sets them apart, and what could not be read at all."""
-    names = {run.info["name"] for run in used}
+def omission_notes(runs: Runs, included: Iterable[RunSummary]) -> list[str]:
+    """The number of runs that a table does not include, by their traits; and the runs that could not be read."""
+    names = {run.info["name"] for run in included}
     kinds = Counter(
         " and ".join([*sorted(run.traits), *(["mixed"] if run.info["setting"] == "mixed" else [])]) or "of other tables"
         for run in run_summaries(runs)
@@ -166,8 +170,8 @@ def omission_notes(runs: Runs, used: Iterable[RunSummary]) -> list[str]:
 
 
 def size_text(runs: Runs, run: RunSummary) -> str:
-    """How many examples a run was trained on; "" where that is not known. A stream never repeats an example, so its
-    size is that of all it showed."""
+    """The number of examples that a run was trained on; "" if unknown. A stream never repeats an example, so all of its
+    examples count."""
     examples, dataset = run.info["train_examples"], runs.datasets.get(run.info["dataset"] or "")
     if run.settings.get("training.stream"):
         return f"{examples:,}, streamed" if examples is not None else "streamed"
@@ -182,12 +186,14 @@ def size_text(runs: Runs, run: RunSummary) -> str:
 def runs_of(
     runs: Iterable[RunSummary], task: str, model: str, settings: Collection[str] = TEST_SETTINGS
 ) -> list[RunSummary]:
-    """Those of a task and a model, trained in one of the settings."""
-    wanted = (task, model)
-    return [run for run in runs if (run.info["task"], run.info["model"]) == wanted and run.info["setting"] in settings]
+    """The runs of a task and a model that were trained in one of the settings."""
+    return [
+        run
+        for run in runs
+        if (run.info["task"], run.info["model"]) == (task, model) and run.info["setting"] in settings
+    ]
 
 
 def with_traits(runs: Runs, *kind: str, exactly: bool = True) -> list[RunSummary]:
-    """Those that are set apart from the runs of Table 2 by this and nothing else, or by some of it where not exactly:
-    see `RunSummary.traits`."""
+    """The runs with exactly these traits (see `RunSummary.traits`) or, with exactly=False, with no others."""
     return [run for run in run_summaries(runs) if run.traits == {*kind} or (not exactly and run.traits <= {*kind})]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -20,8 +21,8 @@ from travlr.tasks import TASKS
 SHORT = {"image": "Image", "caption": "Caption", "image+caption": "Both"}
 SPLIT_NAMES = dict(zip(TEST_SPLITS, ("InD", "OOD"), strict=True))
 PLACES = [(setting, split) for setting in TEST_SETTINGS for split in TEST_SPLITS]
-# What makes a line of the tables.
-ASKED = ["model", "form", "prompt", "answers", "image_style", "caption_style", "apart"]
+# The columns that identify a line of the tables.
+LINE_COLUMNS = ["model", "form", "prompt", "answers", "image_style", "caption_style", "apart"]
 
 Answers = Mapping[str, Sequence[AnswerRecord]]  # by the name of the evaluation
 
@@ -31,13 +32,13 @@ def _wide_table(
     columns: Mapping[tuple[Any, ...], tuple[str, ...]], place: Sequence[str], cell: Callable[[Any], Cell],
     data: pd.DataFrame, notes: tuple[str, ...] = (),
 ) -> Table:  # fmt: skip
-    """A line for each value of the columns `by`, with `words` at its head, and a cell for each value of the columns
-    `place`. columns: the heads of each place. cell: of a row of the frame, or None."""
+    """A line for each value of the columns `by`, which begins with `words`, and a cell for each value of the columns
+    `place`. columns: the heads of each place. cell: makes the cell of a row of the frame, or of None."""
     lines = []
     for key, rows in frame.groupby(list(by), dropna=False, sort=True):
         line = dict(zip(by, key, strict=True))
-        found = {tuple(row[column] for column in place): row for row in rows.to_dict("records")}
-        lines.append((*(Cell(text(line)) for text in words.values()), *(cell(found.get(one)) for one in columns)))
+        by_place = {tuple(row[column] for column in place): row for row in rows.to_dict("records")}
+        lines.append((*(Cell(text(line)) for text in words.values()), *(cell(by_place.get(key)) for key in columns)))
     groups = ("",) * (len(next(iter(columns.values()))) - 1)
     heads = (*((*groups, word) for word in words), *columns.values())
     return Table(name, title, heads, tuple(lines), data, notes, shaded=True)
@@ -60,9 +61,9 @@ def accuracy_table(frame: pd.DataFrame) -> Table:
         f"Groups of columns: tasks, what the model sees; InD: {TEST_SPLITS[0]}, OOD: {TEST_SPLITS[1]}.",
         "Baselines: the highest of several datasets and answer forms.",
     )
-    data = frame.sort_values([*ASKED, *place], key=_order)[[*ASKED, *place, "accuracy"]]
+    data = frame.sort_values([*LINE_COLUMNS, *place], key=_order)[[*LINE_COLUMNS, *place, "accuracy"]]
     title = "Accuracy of evaluated models by task, setting and split"
-    table = _wide_table("evaluations", title, frame, ASKED, WORDS, columns, place, _score_cell, data, notes)
+    table = _wide_table("evaluations", title, frame, LINE_COLUMNS, WORDS, columns, place, _score_cell, data, notes)
     rows = list(table.rows)
     for name, words in (("chance", "Best constant answer"), ("floor_unbound_accuracy", "Best unbound rule")):
         of_form = frame[frame["form"] == "true_false"] if name != "chance" else frame
@@ -70,7 +71,7 @@ def accuracy_table(frame: pd.DataFrame) -> Table:
             best = of_form.groupby(place)[name].max().dropna()
             cells = (Cell(f"{best[p]:.1f}", classes="muted") if p in best.index else Cell() for p in columns)
             rows.append((Cell("Baseline"), Cell(words), *cells))
-    return Table(table.name, table.title, table.columns, tuple(rows), data, notes, shaded=True)
+    return replace(table, rows=tuple(rows))
 
 
 def _order(column: pd.Series) -> pd.Series:
@@ -93,7 +94,7 @@ def _interval(row: Any) -> str:
 
 def detail_table(frame: pd.DataFrame, answers: Answers) -> Table:
     """All measures of every evaluation: a line for each task, split and setting."""
-    shown: dict[str, Callable[[Any], str]] = {
+    measures: dict[str, Callable[[Any], str]] = {
         "Model": lambda row: row["model"],
         "Asked": how,
         "Task": lambda row: row["task"],
@@ -107,10 +108,12 @@ def detail_table(frame: pd.DataFrame, answers: Answers) -> Table:
         "Bias": lambda row: f"{row['bias']:+.1f} {row['bias_answer']}" if isinstance(row["bias_answer"], str) else "",
         "Calibrated": lambda row: _one_digit(row["calibrated_accuracy"]),
     }
-    compared = ("Gap to captions [95 %]", "Same answer (by chance)")
+    comparisons = ("Gap to captions [95 %]", "Same answer (by chance)")
     rows = [
-        tuple(map(Cell, (*(text(row) for text in shown.values()), *_compared(answers, row), _objects(row["objects"]))))
-        for row in frame.sort_values(ASKED, kind="stable", na_position="last").to_dict("records")
+        tuple(
+            map(Cell, (*(text(row) for text in measures.values()), *_compared(answers, row), _objects(row["objects"])))
+        )
+        for row in frame.sort_values(LINE_COLUMNS, kind="stable", na_position="last").to_dict("records")
     ]
     notes = (
         "Percent. Couples: both examples of a couple right. Bias: the answer that is given more often than it is "
@@ -118,7 +121,7 @@ def detail_table(frame: pd.DataFrame, answers: Answers) -> Table:
         "the same answer as from captions, and what independent answers of the same frequencies would give.",
         "Objects, of form=read: percent of the objects in the scenes.",
     )
-    columns = tuple(("", head) for head in (*shown, *compared, "Objects"))
+    columns = tuple(("", head) for head in (*measures, *comparisons, "Objects"))
     data = frame.drop(columns=["config", "versions"])
     return Table("evaluation_details", "Measures of evaluated models", columns, tuple(rows), data, notes)
 
@@ -141,25 +144,25 @@ def _objects(text: Any) -> str:
 
 
 def _compared(answers: Answers, row: Mapping[str, Any]) -> tuple[str, str]:
-    """Gap and agreement of a setting and captions."""
-    found = None
-    if row["test_setting"] != "caption":
-        found = compare(answers[row["name"]], row["split"], "caption", row["test_setting"])
-    if found is None:
+    """The gap and the agreement of a setting and captions; empty for captions themselves, and without them."""
+    if row["test_setting"] == "caption":
         return "", ""
-    return f"{found.gap:+.1f} [{found.low:+.1f}, {found.high:+.1f}]", f"{found.agreement:.1f} ({found.expected:.1f})"
+    pair = compare(answers[row["name"]], row["split"], "caption", row["test_setting"])
+    if pair is None:
+        return "", ""
+    return f"{pair.gap:+.1f} [{pair.low:+.1f}, {pair.high:+.1f}]", f"{pair.agreement:.1f} ({pair.expected:.1f})"
 
 
 def pair_table(replies: pd.DataFrame) -> Table | None:
-    """Accuracy of each evaluation by the items of the pair, such as the quantifier and each number; None where no
-    dataset was found. The data has every whole pair too, as item 0."""
+    """Accuracy of each evaluation by the items of the pair, such as the quantifier and each number; None without a
+    dataset. `data` also has the whole pairs, as item 0."""
     frame = replies[replies["pair"].notna()]
     if not len(frame):
         return None
     items = [[*enumerate(pair, 1), (0, " ".join(pair))] for pair in frame["pair"]]
     frame = frame.assign(items=items, accuracy=100.0 * frame["right"]).explode("items")
     frame["item"], frame["value"] = (frame["items"].str[place] for place in (0, 1))
-    line, place = [*ASKED, "task", "item", "value"], ["setting", "split"]
+    line, place = [*LINE_COLUMNS, "task", "item", "value"], ["setting", "split"]
     means = frame.groupby([*line, *place], dropna=False)["accuracy"].agg(["mean", "size"]).reset_index()
     columns = {(s, p): (SHORT[s], SPLIT_NAMES[p]) for s, p in PLACES}
     words = WORDS | {"Task": lambda line: line["task"], "Pair": lambda line: f"item {line['item']}: {line['value']}"}
@@ -171,30 +174,31 @@ def _percent_cell(column: str) -> Callable[[Any], Cell]:
     return lambda row: Cell() if row is None else Cell(f"{row[column]:.1f}", row[column])
 
 
-NUMBERS = {"1-5": 5, "6-10": 10, "11-15": 15, "16 or more": 10_000}  # of objects in a scene: the most of each group
+NUMBERS = {"1-5": 5, "6-10": 10, "11-15": 15, "16 or more": 10_000}  # of objects in a scene: the largest of each group
 
 
 def found_table(replies: pd.DataFrame) -> Table | None:
-    """Of form=read, percent of objects found, by number of objects in the scene and by column and row; None without."""
-    read = replies[(replies["form"] == "read") & replies["pair"].notna()]
-    if not len(read):
+    """Of form=read, percent of objects found, by number of objects in the scene and by column and row; None without
+    form=read."""
+    readings = replies[(replies["form"] == "read") & replies["pair"].notna()]
+    if not len(readings):
         return None
     line, place = ["name", "model", "task", "setting"], ["axis", "value"]
     rows = []
-    for reply in read.to_dict("records"):
+    for reply in readings.to_dict("records"):
         parsed = reply["parsed"] if isinstance(reply["parsed"], str) else ""  # pandas has NaN for no answer
-        listed, number = set(parsed.splitlines()), len(reply["objects"])
-        about = {name: reply[name] for name in line}
+        texts, number = set(parsed.splitlines()), len(reply["objects"])
+        entry = {name: reply[name] for name in line}
         size = next(words for words, most in NUMBERS.items() if number <= most)
         for one in reply["objects"]:
             text = objects_text((Object(one["colour"], one["shape"], "", one["row"], one["column"]),))
             where = {"objects in the scene": size, "column": column_name(one["column"]), "row": str(one["row"] + 1)}
-            rows += [about | {"axis": axis, "value": where[axis], "found": 100.0 * (text in listed)} for axis in where]
-    seen = pd.DataFrame(rows).groupby([*line, *place])["found"].mean().reset_index()
-    values = {axis: sorted(part["value"].unique(), key=lambda v: (len(v), v)) for axis, part in seen.groupby("axis")}
+            rows += [entry | {"axis": axis, "value": where[axis], "found": 100.0 * (text in texts)} for axis in where]
+    means = pd.DataFrame(rows).groupby([*line, *place])["found"].mean().reset_index()
+    values = {axis: sorted(part["value"].unique(), key=lambda v: (len(v), v)) for axis, part in means.groupby("axis")}
     values["objects in the scene"] = list(NUMBERS)
     columns = {(axis, v): (axis, v) for axis in ("objects in the scene", "column", "row") for v in values[axis]}
-    data = seen.drop(columns="name")
+    data = means.drop(columns="name")
     words = {"Model": WORDS["Model"], "Task": lambda line: line["task"], "Sees": lambda line: line["setting"]}
     title = "Objects found, percent, by their number in the scene and by place"
-    return _wide_table("evaluation_objects", title, seen, line, words, columns, place, _percent_cell("found"), data)
+    return _wide_table("evaluation_objects", title, means, line, words, columns, place, _percent_cell("found"), data)

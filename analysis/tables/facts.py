@@ -35,8 +35,8 @@ def table3(runs: Runs) -> Table:
         for digest in [digest for digest in runs.datasets if _task_of(runs, digest) == task] or (None,):
             counts = {split: _true_false(runs, digest, split) for split in splits}
             builder.add([task, f"{OURS} {(digest or '')[:8]}".strip(), *map(_true_false_cell, counts.values())])
-            for split, found in counts.items():
-                ours = dict(zip(("true", "false"), found or (None, None), strict=True))
+            for split, numbers in counts.items():
+                ours = dict(zip(("true", "false"), numbers or (None, None), strict=True))
                 theirs = dict(zip(("paper_true", "paper_false"), paper.TABLE_3[task][split], strict=True))
                 builder.data.append({"task": task, "dataset": digest, "split": split, **ours, **theirs})
         builder.add([task, "paper", *(_true_false_cell(paper.TABLE_3[task][split]) for split in splits)])
@@ -47,10 +47,10 @@ def table3(runs: Runs) -> Table:
 
 
 def _task_of(runs: Runs, digest: str) -> str | None:
-    """What a dataset says, or the runs on it do."""
+    """The task of a dataset, by its manifest or by its runs."""
     task = (runs.datasets[digest].manifest.get("config") or {}).get("task")
-    found = runs.results.loc[runs.results["dataset"] == digest, "task"].dropna()
-    return str(task) if task else str(found.iloc[0]) if len(found) else None
+    tasks = runs.results.loc[runs.results["dataset"] == digest, "task"].dropna()
+    return str(task) if task else str(tasks.iloc[0]) if len(tasks) else None
 
 
 def _true_false(runs: Runs, digest: str | None, split: str) -> tuple[int, int] | None:
@@ -63,23 +63,23 @@ def _true_false_cell(counts: tuple[int, int] | None) -> Cell:
 
 
 def table6(runs: Runs, watts: float | None = None, grams_per_kwh: float | None = None) -> Table:
-    """Table 6: hours of training by how much was trained on, model and setting; means over runs on like hardware.
+    """Table 6: hours of training by number of examples, model and setting; means over runs on equal hardware.
 
-    watts: what the hardware draws, which no run measures; gives the energy of a run in the slowest setting, kWh.
-    grams_per_kwh: CO2-equivalent of the electricity; gives kg of it. Both columns are blank without.
+    watts: power of the hardware, which no run measures; for the energy of a run in the slowest setting, in kWh.
+    grams_per_kwh: CO2-equivalent of the electricity; for its kg. Without these, their columns are blank.
     """
     builder = TableBuilder()
-    chosen = [_with_hardware(run) for run in with_traits(runs) if run.info["setting"] in TEST_SETTINGS]
+    candidates = [_with_hardware(run) for run in with_traits(runs) if run.info["setting"] in TEST_SETTINGS]
     tasks = {"32k": ["spatiality"], "8k": [task for task in PAPER if task != "spatiality"]}  # the paper's sizes
     for (size, model), hours in paper.TABLE_6.items():
-        found = [run for task in tasks[size] for run in runs_of(chosen, task, model)]
-        known = dict(zip(TEST_SETTINGS, hours, strict=True))
-        for own_size in dict.fromkeys(size_text(runs, run) for run in chosen if run in found) or [""]:
-            of_size = [run for run in chosen if run in found and size_text(runs, run) == own_size]
+        of_model = [run for task in tasks[size] for run in runs_of(candidates, task, model)]
+        by_setting = dict(zip(TEST_SETTINGS, hours, strict=True))
+        for own_size in dict.fromkeys(size_text(runs, run) for run in candidates if run in of_model) or [""]:
+            of_size = [run for run in candidates if run in of_model and size_text(runs, run) == own_size]
             fixed = {"paper_size": size, "tasks": None, "train_examples": own_size or None, "model": model}
             for mark, key, alike in builder.variants(of_size, fixed, ("dataset",)):
                 key["tasks"] = _letters([run.info["task"] for run in alike] or tasks[size])
-                cells = _hours_cells(builder, key, alike, known, (watts, grams_per_kwh))
+                cells = _hours_cells(builder, key, alike, by_setting, (watts, grams_per_kwh))
                 builder.add([key["tasks"], own_size, MODEL_NAMES[model] + mark, source_cell(alike), *cells])
         carbon = paper.CARBON.get((size, model))
         printed = [Cell("-") if value is None else number_cell(value, "g") for value in hours]
@@ -95,7 +95,9 @@ def table6(runs: Runs, watts: float | None = None, grams_per_kwh: float | None =
     else:
         electricity = f", {grams_per_kwh:g} g of CO2-equivalent per kWh" if grams_per_kwh else ""
         notes.append(f"Energy and CO2e: not measured, of one run in its slowest setting at {watts:g} W{electricity}.")
-    return builder.table("table6", "Table 6. Hours of training", [("", head) for head in heads], notes, chosen, runs)
+    return builder.table(
+        "table6", "Table 6. Hours of training", [("", head) for head in heads], notes, candidates, runs
+    )
 
 
 def _letters(tasks: Sequence[str]) -> str:
@@ -103,7 +105,7 @@ def _letters(tasks: Sequence[str]) -> str:
 
 
 def _with_hardware(run: RunSummary) -> RunSummary:
-    """With what it ran on among its settings, so that no mean is over different hardware."""
+    """The run with its hardware among the settings, so that no mean is over different hardware."""
     return replace(run, settings=run.settings | {name: run.info[name] for name in ("hardware", "precision")})
 
 
@@ -114,8 +116,8 @@ def _hours_cells(
     printed: Mapping[str, float | None],
     rates: tuple[float | None, float | None],
 ) -> list[Cell]:
-    """Of a line of ours: mean hours in each setting, and energy and CO2-equivalent of the slowest. rates: watts, and
-    grams per kWh."""
+    """The cells of a line of ours: mean hours in each setting, and energy and CO2-equivalent of the slowest setting.
+    printed: the paper's hours. rates: watts, and grams per kWh."""
 
     def cost(hours: float | None) -> tuple[float | None, float | None]:
         watts, grams = rates
@@ -124,11 +126,11 @@ def _hours_cells(
 
     hours: dict[str, float | None] = {}
     for setting, published in printed.items():
-        seconds = [run.info["train_seconds"] for run in runs if run.info["setting"] == setting]
-        known = [value for value in seconds if value is not None]
-        hours[setting] = float(np.mean(known)) / 3600 if known else None
+        every = [run.info["train_seconds"] for run in runs if run.info["setting"] == setting]
+        seconds = [value for value in every if value is not None]
+        hours[setting] = float(np.mean(seconds)) / 3600 if seconds else None
         energy, carbon = map(or_nan, cost(hours[setting]))
-        record = key | {"setting": setting, "hours": or_nan(hours[setting]), "runs": len(known)}
+        record = key | {"setting": setting, "hours": or_nan(hours[setting]), "runs": len(seconds)}
         record |= {"energy_kwh": energy, "co2e_kg": carbon, "paper_hours": or_nan(published)}
         builder.data.append(record | {"paper_co2e_kg": or_nan(paper.CARBON.get((key["paper_size"], key["model"])))})
     untested = [Cell("-") if key["model"] in TEXT_ONLY and setting != "caption" else None for setting in hours]
@@ -140,19 +142,19 @@ def _hours_cells(
 def table8(runs: Runs) -> Table:
     """Table 8: trainable parameters of whole models, by size. Frozen runs train fewer and are left out."""
     builder = TableBuilder()
-    chosen = [run for run in run_summaries(runs) if not run.traits & {"frozen", "settings unknown"}]
+    candidates = [run for run in run_summaries(runs) if not run.traits & {"frozen", "settings unknown"}]
     for (model, controlled), published in paper.TABLE_8.items():
-        counted: dict[tuple[str, int | None], list[RunSummary]] = {}
-        for run in chosen:
+        groups: dict[tuple[str, int | None], list[RunSummary]] = {}
+        for run in candidates:
             if (run.info["model"], "controlled" in run.traits) == (model, controlled):
-                counted.setdefault((run.info["size"] or "", run.info["parameters"]), []).append(run)
-        for (size, parameters), alike in counted.items() or [(("", None), [])]:
+                groups.setdefault((run.info["size"] or "", run.info["parameters"]), []).append(run)
+        for (size, parameters), alike in groups.items() or [(("", None), [])]:
             millions = None if parameters is None else parameters / 1e6
-            shown = number_cell(millions, ".2f" if millions is None or millions >= 1 else ".3g")
-            builder.add([model_name(model, controlled), size, source_cell(alike), shown, f"{published:.2f}"])
+            cell = number_cell(millions, ".2f" if millions is None or millions >= 1 else ".3g")
+            builder.add([model_name(model, controlled), size, source_cell(alike), cell, f"{published:.2f}"])
             record = {"model": model, "controlled": controlled, "size": size or None}
             record |= {"weights": weights_of(alike) or None, "parameters": parameters, "paper_millions": published}
             builder.data.append(record)
     heads = [("", name) for name in ("Model", "Size", "Source", "Parameters, M", "Paper's, M")]
     notes = ["Only size=base has the published architectures. Volta: the controlled ones."]
-    return builder.table("table8", "Table 8. Trainable parameters, millions", heads, notes, chosen, runs)
+    return builder.table("table8", "Table 8. Trainable parameters, millions", heads, notes, candidates, runs)

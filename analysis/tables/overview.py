@@ -24,14 +24,14 @@ from travlr.tasks import TASKS
 
 SPLITS = dict(zip(TEST_SPLITS, ("InD", "OOD"), strict=True))
 BASELINE = "Baseline"
-SHOWN = {"controlled": "Volta {}", "with a reader": "{} + reader", "with consistency": "{} + consistency"}
+TRAIT_LABELS = {"controlled": "Volta {}", "with a reader": "{} + reader", "with consistency": "{} + consistency"}
 
 
 def overview(runs: Runs) -> Table:
     """Mean macro-F1 of each model and training setting, by task, test setting and split; baselines below.
 
-    Runs with a reader, with consistency and of controlled architectures have lines of their own; other runs that differ
-    from those of Table 2 (see `RunSummary.traits`) are left out, unless there is nothing else.
+    Runs with a reader, with consistency and of controlled architectures have lines of their own. Other runs that differ
+    from those of Table 2 (see `RunSummary.traits`) are left out, unless there are no others.
     """
     notes = [
         MARKS[0],
@@ -42,21 +42,21 @@ def overview(runs: Runs) -> Table:
         "several datasets.",
     ]
     table = _wide_table(runs, "overview", "Macro-F1 by model, task, test setting and split", _score_cell, notes)
-    rows, data, places = list(table.rows), [table.data], _places(_shown(runs))
+    rows, data, places = list(table.rows), [table.data], _places(_included(runs))
     for name, words in BASELINES.items():
         levels = runs.results.groupby(["task", "split"])[f"floor_{name}"].max().dropna()
         if len(levels):
             label = words.replace(" and number of", ",")
-            known = [levels.get((task, split)) for task, _, split in places]
-            cells = (Cell() if score is None else Cell(_text(score), score, classes="baseline") for score in known)
+            scores = [levels.get((task, split)) for task, _, split in places]
+            cells = (Cell() if score is None else Cell(_text(score), score, classes="baseline") for score in scores)
             rows.append((Cell(BASELINE), Cell(label), *cells))
-            scores = pd.DataFrame(places, columns=["task", "test_setting", "split"]).assign(macro_f1=known)
-            data.append(scores.assign(model=f"{BASELINE}: {label}"))
+            frame = pd.DataFrame(places, columns=["task", "test_setting", "split"]).assign(macro_f1=scores)
+            data.append(frame.assign(model=f"{BASELINE}: {label}"))
     return replace(table, rows=tuple(rows), data=pd.concat(data, ignore_index=True))
 
 
 def couples(runs: Runs) -> Table:
-    """As `overview`, with the couples of which both answers are right, percent, in place of macro-F1."""
+    """As `overview`, with the percentage of couples with both answers right in place of macro-F1."""
     notes = [
         MARKS[0],
         "A couple is one query, true of one scene and false of another. A coin has 25 % of couples right; a rule that "
@@ -66,40 +66,40 @@ def couples(runs: Runs) -> Table:
 
 
 GROUPS = f"Groups of columns: tasks, tested in; InD: {TEST_SPLITS[0]}, OOD: {TEST_SPLITS[1]}."
-# From a cell's columns of `data`, its runs and their results there: the cell, and more columns.
+# (columns of the cell's row in `data`, the runs of the cell, their results) -> the cell, and further columns.
 MakeCell = Callable[[dict[str, Any], SeedAverage, list[dict[str, Any]]], tuple[Cell, dict[str, Any]]]
 
 
-def _shown(runs: Runs) -> list[RunSummary]:
+def _included(runs: Runs) -> list[RunSummary]:
     """The runs of the table."""
     every = _rank_by_task(_rank_by_task(run_summaries(runs), "dataset"), "inputs.vocabulary")
-    return [run for run in every if run.traits <= SHOWN.keys()] or every
+    return [run for run in every if run.traits <= TRAIT_LABELS.keys()] or every
 
 
-def _places(used: Sequence[RunSummary]) -> list[tuple[str, str, str]]:
+def _places(runs: Sequence[RunSummary]) -> list[tuple[str, str, str]]:
     """Task, test setting and split of each column."""
-    return list(product(in_order((str(run.info["task"]) for run in used), TASKS), TEST_SETTINGS, TEST_SPLITS))
+    return list(product(in_order((str(run.info["task"]) for run in runs), TASKS), TEST_SETTINGS, TEST_SPLITS))
 
 
 def _wide_table(runs: Runs, name: str, title: str, cell: MakeCell, notes: Sequence[str]) -> Table:
     """A line for each model and training setting, a column for each task, test setting and split."""
-    used, builder = _shown(runs), TableBuilder()
-    places = _places(used)
+    included, builder = _included(runs), TableBuilder()
+    places = _places(included)
     results = {(row["name"], row["test_setting"], row["split"]): row for row in runs.results.to_dict("records")}
-    for label, setting, line in _lines(builder, used):
+    for label, setting, line in _lines(builder, included):
         cells = []
         for task, test, split in places:
             average = SeedAverage([run for run in line if run.info["task"] == task])
             key = {"model": label, "train_setting": setting, "task": task, "test_setting": test, "split": split}
-            found = [results.get((run.info["name"], test, split), {}) for run in average.averaged]
-            made, numbers = cell(key, average, found)
-            own = "own" if made.text and main_test_setting(setting) == test else ""
-            cells.append(replace(made, classes=" ".join(filter(None, (own, made.classes)))))
+            rows = [results.get((run.info["name"], test, split), {}) for run in average.averaged]
+            content, numbers = cell(key, average, rows)
+            own = "own" if content.text and main_test_setting(setting) == test else ""
+            cells.append(replace(content, classes=" ".join(filter(None, (own, content.classes)))))
             builder.data.append(key | numbers)
         builder.add([label, SHORT_SETTINGS.get(setting, setting.capitalize()), *cells])
     heads = [("", "", "Model"), ("", "", "Trained in")]
     heads += [(task, SHORT_SETTINGS[test], SPLITS[split]) for task, test, split in places]
-    return builder.table(name, title, heads, [GROUPS, *notes], used, runs, shaded=True)
+    return builder.table(name, title, heads, [GROUPS, *notes], included, runs, shaded=True)
 
 
 def _score_cell(key: dict[str, Any], average: SeedAverage, rows: list[dict[str, Any]]) -> tuple[Cell, dict[str, Any]]:
@@ -130,18 +130,18 @@ def _couple_cell(key: dict[str, Any], average: SeedAverage, rows: list[dict[str,
 
 
 def _text(score: float) -> str:
-    """One digit; a score below 100 is not rounded up to 100.0."""
+    """A score with one digit; scores below 100 are not rounded up to 100.0."""
     return f"{min(score, 99.9) if score < 100 else score:.1f}"
 
 
 def _interval(low: float, high: float, digits: int) -> str:
-    """An interval, where results have it."""
+    """An interval; empty if the results have none."""
     return "" if pd.isna(low) or pd.isna(high) else f" [{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def _rank_by_task(runs: Sequence[RunSummary], name: str) -> list[RunSummary]:
-    """Runs with a rank in place of a setting whose values depend on the task: 1 for the most frequent value of a task,
-    2 for the next, and so on. So runs on different tasks that were trained alike have equal settings."""
+    """The runs with a setting that depends on the task replaced by the rank of its value: 1 for the most frequent value
+    of a task, 2 for the next, and so on. So equal trainings on different tasks have equal settings."""
     keys = [(str(run.info["task"]), str(run.settings.get(name))) for run in runs]
     counts, ranks = Counter(keys), dict[tuple[str, str], int]()
     for task, value in sorted(counts, key=lambda key: (-counts[key], key)):
@@ -159,7 +159,7 @@ def _lines(builder: TableBuilder, runs: Sequence[RunSummary]) -> Iterator[tuple[
         for kind in sorted({run.traits for run in own}, key=lambda kind: (len(kind), sorted(kind))):
             label = MODEL_NAMES.get(model, model)
             for name in sorted(kind):
-                label = SHOWN.get(name, f"{{}}, {name}").format(label)
+                label = TRAIT_LABELS.get(name, f"{{}}, {name}").format(label)
             for mark, _, alike in builder.variants([run for run in own if run.traits == kind], {}):
                 for setting in in_order((str(run.info["setting"]) for run in alike), SETTINGS):
                     yield label + mark, setting, [run for run in alike if run.info["setting"] == setting]

@@ -1,4 +1,4 @@
-"""Table 2, and what is printed in its form: text-only models, frozen ones, subsets, transfer; and Table 9."""
+"""Table 2, and tables of its form: text-only models, frozen models, subsets, transfer; and Table 9."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from travlr.tasks import PAPER
 
 @dataclass(frozen=True)
 class Column:
-    """A column: the cells of runs that were trained in `train` and tested in `test` (None: how many converged).
+    """A column: the runs that were trained in `train` and tested in `test` (None: the number of converged runs).
 
-    part: of the train split, or "stream"; "" for runs on any.
+    part: of the train split, or "stream"; "" for any.
     """
 
     train: str
@@ -47,8 +47,8 @@ class Column:
 
 @dataclass(frozen=True)
 class ScoreLine:
-    """A line of a table: its task and model, the runs that may stand in it, its other labels, columns of `data`, and
-    the paper's table that has its scores."""
+    """A line of a table. runs: those that may stand in it. paper: the table of the paper with its scores. labels: other
+    than task and model. keys: columns of `data`."""
 
     task: str
     model: str
@@ -66,8 +66,8 @@ def _score_table(
     name: str, title: str, runs: Runs, lines: Sequence[ScoreLine], columns: Sequence[Column], *,
     heads: Sequence[tuple[str, str]] = LABEL_COLUMNS, free: Sequence[str] = (), notes: Iterable[str] = (),
 ) -> Table:  # fmt: skip
-    """For each line a row for each variant of its runs, and one of what the paper has. free: settings that differ
-    within a row."""
+    """A table with, for each line, a row for each variant of its runs and a row of the paper's scores. free: settings
+    that may differ within a row."""
     builder = TableBuilder()
     for line in lines:
         labels = (LETTERS[line.task], MODEL_NAMES[line.model])
@@ -82,22 +82,22 @@ def _score_table(
             for column in columns
         ]  # fmt: skip
         builder.paper((*labels, *line.labels), printed)
-    used = (run for line in lines for run in line.runs if any(column.has(run) for column in columns))
+    included = (run for line in lines for run in line.runs if any(column.has(run) for column in columns))
     names = [*heads, *((column.group, column.name) for column in columns)]
-    return builder.table(name, title, names, [*MARKS, *notes], used, runs)
+    return builder.table(name, title, names, [*MARKS, *notes], included, runs)
 
 
 def _cell(
     builder: TableBuilder, line: ScoreLine, column: Column, key: dict[str, Any], alike: Iterable[RunSummary]
 ) -> Cell:
-    """A cell of ours, with its row of `data`. A text-only model has captions alone."""
+    """A cell of ours; adds its row to `data`. Text-only models are trained on captions alone."""
     if line.model in TEXT_ONLY and column.train != "caption":
         return Cell("-")
     average = SeedAverage([run for run in alike if column.has(run)])
     if column.test is None:
         return number_cell(average.converged if average.runs else None)
     score, within = (average.score(column.test, split) for split in SPLITS)
-    difference, printed = minus(score, within), line.printed(column)
+    difference, paper = minus(score, within), line.printed(column)
     part = {"part": None if column.part == "stream" else float(column.part)} if column.part else {}
     builder.data.append(
         key
@@ -105,23 +105,23 @@ def _cell(
         | part
         | average.numbers(column.test)
         | {"macro_f1_test_ind": or_nan(within), "difference": or_nan(difference)}
-        | {"paper_macro_f1": or_nan(printed.score), "paper_difference": or_nan(printed.difference)}
-        | {"paper_converged": printed.seeds}
+        | {"paper_macro_f1": or_nan(paper.score), "paper_difference": or_nan(paper.difference)}
+        | {"paper_converged": paper.seeds}
     )
     cell = score_cell(score, difference, average.above_random(column.test, "test_ood"))
     return replace(cell, mark=average.mark(column.test))
 
 
 def _columns(train: str, tests: Sequence[str]) -> list[Column]:
-    """Of a training setting: a column for each test setting, and how many converged."""
+    """The columns of a training setting: one for each test setting, and the number of converged runs."""
     group = LONG_SETTINGS[train]
     return [*(Column(train, test, SHORT_SETTINGS[test], group) for test in tests), Column(train, None, "#sd", group)]
 
 
 def table2(runs: Runs) -> Table:
     """Table 2: macro-F1 on test_ood by training and test setting, with the difference from test_ind."""
-    chosen = with_traits(runs)
-    lines = [ScoreLine(task, model, runs_of(chosen, task, model), "table2") for task in PAPER for model in BIMODAL]
+    candidates = with_traits(runs)
+    lines = [ScoreLine(task, model, runs_of(candidates, task, model), "table2") for task in PAPER for model in BIMODAL]
     title = f"Table 2. Mean macro-F1 on test_ood (difference from test_ind) by training and test setting ({LEGEND})"
     notes = ["Groups of columns: trained in; columns: tested in. #sd: how many runs converged.", *_seed_notes(lines)]
     columns = [column for train in TEST_SETTINGS for column in _columns(train, TEST_SETTINGS)]
@@ -129,12 +129,12 @@ def table2(runs: Runs) -> Table:
 
 
 def _seed_notes(lines: Iterable[ScoreLine], seeds: int = 3) -> list[str]:
-    """How many cells have fewer runs than the paper's three."""
+    """A note on groups with fewer runs than the paper's three, if there are any."""
     counts = [
-        sum(run.info["setting"] == setting for run in found)
+        sum(run.info["setting"] == setting for run in alike)
         for line in lines
-        for _, found in variants(line.runs)
-        for setting in {run.info["setting"] for run in found}
+        for _, alike in variants(line.runs)
+        for setting in {run.info["setting"] for run in alike}
     ]
     few = sum(count < seeds for count in counts)
     return [f"Fewer than {seeds} seeds: {few} of {len(counts)} groups of runs."] if few else []
@@ -142,8 +142,8 @@ def _seed_notes(lines: Iterable[ScoreLine], seeds: int = 3) -> list[str]:
 
 def text_only(runs: Runs) -> Table:
     """The text-only baselines of section 4, which the paper draws in figures 15 to 18 and does not print."""
-    chosen = with_traits(runs)
-    lines = [ScoreLine(task, model, runs_of(chosen, task, model)) for task in PAPER for model in TEXT_ONLY]
+    candidates = with_traits(runs)
+    lines = [ScoreLine(task, model, runs_of(candidates, task, model)) for task in PAPER for model in TEXT_ONLY]
     title = f"Text-only baselines. Mean macro-F1 on test_ood (difference from test_ind), captions ({LEGEND})"
     return _score_table("text_only", title, runs, lines, _columns("caption", ["caption"]), notes=_seed_notes(lines))
 
@@ -158,16 +158,16 @@ def frozen(runs: Runs) -> Table:
     return _score_table("frozen", title, runs, _all_models(with_traits(runs, "frozen"), "frozen"), columns, notes=notes)
 
 
-def _all_models(chosen: Sequence[RunSummary], paper: str) -> list[ScoreLine]:
+def _all_models(candidates: Sequence[RunSummary], paper: str) -> list[ScoreLine]:
     models = (*BIMODAL, *TEXT_ONLY)
-    return [ScoreLine(task, model, runs_of(chosen, task, model), paper) for task in PAPER for model in models]
+    return [ScoreLine(task, model, runs_of(candidates, task, model), paper) for task in PAPER for model in models]
 
 
 def subsets(runs: Runs) -> Table:
     """Appendix C: how much of the train split a model needs; each tested in its own setting."""
-    chosen = with_traits(runs, "subset", exactly=False)
+    candidates = with_traits(runs, "subset", exactly=False)
     parts = {f"{100 * part:.4g} %": str(part) for part in (0.125, 0.25, 0.5, 1.0)}
-    if streams := any(run.settings.get("training.stream") for run in chosen):
+    if streams := any(run.settings.get("training.stream") for run in candidates):
         parts["stream"] = "stream"
     columns = [
         Column(setting, setting, name, LONG_SETTINGS[setting], part)
@@ -181,24 +181,24 @@ def subsets(runs: Runs) -> Table:
         *(["stream: examples that are never repeated, in place of the train split."] if streams else []),
     ]
     free = ("training.examples", "training.stream")
-    return _score_table("subsets", title, runs, _all_models(chosen, "subsets"), columns, free=free, notes=notes)
+    return _score_table("subsets", title, runs, _all_models(candidates, "subsets"), columns, free=free, notes=notes)
 
 
 def transfer(runs: Runs) -> Table:
-    """Sections 4.2 and 6: trained in one modality and tested in the other, with nothing to help, with a reader and with
-    consistency. The paper has neither."""
-    chosen = with_traits(runs, "with a reader", "with consistency", exactly=False)
-    helped = [run for run in chosen if run.traits]
+    """Sections 4.2 and 6: trained in one modality and tested in the other, without help, with a reader and with
+    consistency. The paper has neither of these."""
+    candidates = with_traits(runs, "with a reader", "with consistency", exactly=False)
+    helped = [run for run in candidates if run.traits]
     models = [model for model in BIMODAL if model == "uniter" or any(run.info["model"] == model for run in helped)]
     ways = {(500, False), (0, True)} - ({(500, False)} if any(_help(run)[0] for run in helped) else set())
-    ordered = [(0, False), *sorted(ways | {_help(run) for run in helped}, key=lambda way: way[::-1])]
+    rows = [(0, False), *sorted(ways | {_help(run) for run in helped}, key=lambda way: way[::-1])]
     lines = [
-        ScoreLine(task, model, [run for run in found if _help(run) == way], "table2" if way == (0, False) else "",
+        ScoreLine(task, model, [run for run in of_model if _help(run) == way], "table2" if way == (0, False) else "",
                   (_help_text(*way),), {"reader_steps": way[0], "consistency": way[1]})
         for task in PAPER
         for model in models
-        for found in [runs_of(chosen, task, model, ("image", "caption"))]
-        for way in ordered
+        for of_model in [runs_of(candidates, task, model, ("image", "caption"))]
+        for way in rows
     ]  # fmt: skip
     title = f"Cross-modal transfer. Mean macro-F1 on test_ood (difference from test_ind), by what helps it ({LEGEND})"
     notes = [
@@ -224,22 +224,22 @@ def _help_text(steps: int, consistency: bool) -> str:
 
 
 def few_shot(runs: Runs) -> Table:
-    """Table 9 and section 4.2: trained further on a few examples of the modality that had not been seen, and tested in
-    it; before and after."""
+    """Table 9 and section 4.2: trained further on a few examples of the other modality, and tested in it; before and
+    after."""
     builder, every = TableBuilder(), run_summaries(runs)
     by_run = {str(run.info["run"]): run for run in every}
     firsts = {str(run.info["name"]): by_run.get(str(run.settings.get("start"))) for run in every}
-    chosen: dict[tuple[str, str, str, str, int], list[RunSummary]] = {key: [] for key in TABLE_9}
+    groups: dict[tuple[str, str, str, str, int], list[RunSummary]] = {key: [] for key in TABLE_9}
     for run in every:
         info, first = run.info, firsts[run.info["name"]]
-        known = info["task"] in PAPER and info["model"] in MODEL_NAMES and run.settings.get("start")
-        if known and (first is None or first.info["setting"] != info["setting"]):
+        is_of_paper = info["task"] in PAPER and info["model"] in MODEL_NAMES
+        if is_of_paper and run.settings.get("start") and (first is None or first.info["setting"] != info["setting"]):
             other = {"image": "caption", "caption": "image"}.get(info["setting"], "unknown")
-            seen = str(first.info["setting"]) if first else other
-            chosen.setdefault((seen, info["setting"], info["task"], info["model"], info["seed"]), []).append(run)
+            before = str(first.info["setting"]) if first else other
+            groups.setdefault((before, info["setting"], info["task"], info["model"], info["seed"]), []).append(run)
     names = ("seen", "trained_further_in", "task", "model", "seed")
-    for place, found in chosen.items():
-        for mark, key, alike in builder.variants(found, dict(zip(names, place, strict=True)), ("start",)):
+    for place, runs_there in groups.items():
+        for mark, key, alike in builder.variants(runs_there, dict(zip(names, place, strict=True)), ("start",)):
             for run_or_none in alike or (None,):
                 _few_shot_line(builder, mark, key, run_or_none, firsts)
     heads = [("", name) for name in ("Setting", "Task", "Model", "Seed", "Source")]
@@ -250,8 +250,8 @@ def few_shot(runs: Runs) -> Table:
     notes = [
         f"Underlined: above random ({TEST}). The paper prints no scores here and says that none came above random."
     ]
-    used = [run for found in chosen.values() for run in found]
-    return builder.table("few_shot", title, columns, notes, used, runs)
+    included = [run for runs_there in groups.values() for run in runs_there]
+    return builder.table("few_shot", title, columns, notes, included, runs)
 
 
 def _few_shot_line(
@@ -261,22 +261,27 @@ def _few_shot_line(
     run: RunSummary | None,
     firsts: Mapping[str, RunSummary | None],
 ) -> None:
-    seen, setting, task, model, seed, _ = key.values()
+    first_setting, setting, task, model, seed, _ = key.values()
     first = firsts[run.info["name"]] if run else None
     before, after = SeedAverage([first] if first else []), SeedAverage([run] if run else [])
     places = ((before, "test_ood"), (after, "test_ood"), (after, "test_ind"))
-    scores = [found.score(setting, split) for found, split in places]
+    scores = [average.score(setting, split) for average, split in places]
     # A single run, so no mean could hide one that is not above random.
-    above = [found.above_random(setting, split) for found, split in places]
-    cells = [replace(score_cell(one, above=is_above), value=None) for one, is_above in zip(scores, above, strict=True)]
-    published = "no" if (seen, setting, task, model, seed) in TABLE_9 else ""
-    labels = (f"{LONG_SETTINGS.get(seen, seen)} to {LONG_SETTINGS.get(setting, setting)}", LETTERS[task])
+    above = [average.above_random(setting, split) for average, split in places]
+    cells = [
+        replace(score_cell(score, above=is_above), value=None) for score, is_above in zip(scores, above, strict=True)
+    ]
+    published = "no" if (first_setting, setting, task, model, seed) in TABLE_9 else ""
+    labels = (
+        f"{LONG_SETTINGS.get(first_setting, first_setting)} to {LONG_SETTINGS.get(setting, setting)}",
+        LETTERS[task],
+    )
     source = source_cell([run] if run else [])
     builder.add([*labels, MODEL_NAMES[model] + mark, str(seed), source, *cells, published])
-    about = {name: run.info[name] if run else None for name in ("train_examples", "unlabelled_examples")}
+    examples = {name: run.info[name] if run else None for name in ("train_examples", "unlabelled_examples")}
     names = ("before_test_ood", "after_test_ood", "after_test_ind")
     record = (
-        key | {"weights": run.weights if run else None} | about | dict(zip(names, map(or_nan, scores), strict=True))
+        key | {"weights": run.weights if run else None} | examples | dict(zip(names, map(or_nan, scores), strict=True))
     )
     record |= {"above_random": above[1] if run else None, "paper_above_random": False if published else None}
     builder.data.append(record)

@@ -20,15 +20,15 @@ from train.results.tables import differing_settings, score_text, settings_text
 def compare(runs: Runs, name_a: str, name_b: str) -> Table:
     """Two runs on the same examples, in each test setting and split that both were tested in.
 
-    Scenes, where several examples share one, count once in the test and are drawn whole in the bootstrap; where the
-    dataset was not found, examples stand for themselves, and a note says so. Raises `ValueError` for a name that is
-    not there, and for runs on different datasets.
+    Examples that share a scene count once in the test and are drawn together in the bootstrap; without the dataset,
+    each example counts by itself, and a note says so. Raises `ValueError` for an unknown name, and for runs on
+    different datasets.
     """
-    found = {run.info["name"]: run for run in run_summaries(runs)}
+    by_name = {run.info["name"]: run for run in run_summaries(runs)}
     for name in (name_a, name_b):
-        if name not in found:
-            raise ValueError(f"{name}: no finished run has this name; choose from {', '.join(found)}")
-    one, other = found[name_a], found[name_b]
+        if name not in by_name:
+            raise ValueError(f"{name}: no finished run has this name; choose from {', '.join(by_name)}")
+    one, other = by_name[name_a], by_name[name_b]
     digest = one.info["dataset"]
     if digest is None or digest != other.info["dataset"]:
         raise ValueError(f"{name_a} and {name_b}: tested on different datasets; compare two runs on the same one")
@@ -75,10 +75,10 @@ def _compare_table(
         builder.add([place[0], SHORT_SETTINGS[place[1]], *texts])
         builder.data.append(columns | vars(result) | {"p_adjusted": adjusted[place], "differs": differs})
     heads = ("Split", "Tested in", "Examples", "A", "B", "A - B [95 %]", "A right", "B right", "p", "Higher")
-    apart = map(settings_text, differing_settings([run.settings for run in runs]))
+    differences = map(settings_text, differing_settings([run.settings for run in runs]))
     names = [
         f"{letter}: {run.info['name']}, {run.weights} weights" + f"; {settings}" * bool(settings)
-        for letter, run, settings in zip("AB", runs, apart, strict=True)
+        for letter, run, settings in zip("AB", runs, differences, strict=True)
     ]
     unit = "scenes (all examples of a scene together)" if clustered else "examples; the dataset was not found"
     notes = [

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from train.config import SETTINGS
 from travlr.scene import SPLITS
 
+Run = TypeVar("Run")
 Row = dict[str, Any]  # of results: the keys of `RESULT_COLUMNS`; None for an unknown value
 
 TEST_SETTINGS = tuple(setting for setting in SETTINGS if setting != "mixed")  # mixed exists in training only
@@ -93,3 +94,9 @@ def has_converged(rows: Iterable[Row]) -> bool:
         and row["above_random"]
         for row in rows
     )
+
+
+def averaged_runs(runs: Sequence[Run], converged: Callable[[Run], bool]) -> list[Run]:
+    """The runs whose scores are averaged, of runs that differ in their seed alone: the converged ones, or all where
+    none has converged (the paper's Table 2)."""
+    return [run for run in runs if converged(run)] or list(runs)

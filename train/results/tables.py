@@ -15,7 +15,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from train.config import SETTINGS
-from train.results.columns import BASELINES, TEST_SETTINGS, TEST_SPLITS, Row, has_converged, main_test_setting
+from train.results.columns import (
+    BASELINES,
+    TEST_SETTINGS,
+    TEST_SPLITS,
+    Row,
+    averaged_runs,
+    has_converged,
+    main_test_setting,
+)
 from train.results.store import canonical
 
 WIDTH, LABEL = 100, 40  # of what is printed, and of the first column of a grid
@@ -240,17 +248,16 @@ def _notes(groups: Sequence[tuple[dict[str, Any], list[Run]]]) -> list[str]:
 
 
 def _grid_row(group: list[Run], note: int) -> str:
-    converged = [run for run in group if has_converged(run)]
-    cells = []
+    averaged, cells = averaged_runs(group, has_converged), []
     for setting in TEST_SETTINGS:
-        scores = {split: [_find(run, setting, split) for run in converged or group] for split in TEST_SPLITS}
+        scores = {split: [_find(run, setting, split) for run in averaged] for split in TEST_SPLITS}
         cells.append(f"{_mean_cell(scores):<17}")
     first = group[0][0]
     words = [str(first["task"]), str(first["model"]), first["size"] or "", f"[{note}]"]
     label = "".join(f"{word:<{width}}" for word, width in zip(words, (12, 13, 7, 7), strict=True))
     too_long = len(label) >= LABEL
     label = f"{' '.join(words)}\n{'':<{LABEL}}" if too_long else f"{label:<{LABEL}}"
-    return f"{label}{''.join(cells)}{len(converged)} of {len(group)}"
+    return f"{label}{''.join(cells)}{sum(map(has_converged, group))} of {len(group)}"
 
 
 def _find(run: Run, setting: str, split: str) -> Row | None:

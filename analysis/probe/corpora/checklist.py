@@ -59,8 +59,7 @@ def read_corpus(
         raise ValueError(f"images={images}: there is no such folder")
     if (root / files.WORK).exists():
         raise ValueError(f"{folder}: is unfinished; run the command that writes it again")
-    chosen = _chosen(root, types, data)
-    settings = {place: _settings(path, images) for place, path in chosen.items()}
+    settings = {place: _settings(path, images) for place, path in _selected(root, types, data).items()}
     pictures = _above(Path(images), {one["IMG_ROOT"] for one in settings.values()}) if images else root
     items, malformed = list[Item](), list[str]()
     missing, empty = list[str](), list[str]()
@@ -79,19 +78,19 @@ def read_corpus(
     if (root / SIDECAR).is_file():
         items = _labelled(root / SIDECAR, items)
     notes = [
-        f"{text}: {len(places)} of {len(chosen)}, {_by_axis(places)}"
+        f"{text}: {len(places)} of {len(settings)}, {_by_axis(places)}"
         for places, text in ((missing, "missing data files, whose records are left out"), (empty, "empty data files"))
         if places
     ]
     if malformed:
-        of = Counter(line.partition(": ")[0].rpartition("/")[0] for line in malformed)
-        notes.append(f"{_counted(of, 'malformed records, left out')}; the first is {malformed[0]}")
-    notes += [_counted(of, text) for text, of in irregular.items() if of]
+        counts = Counter(line.partition(": ")[0].rpartition("/")[0] for line in malformed)
+        notes.append(f"{_count_note(counts, 'malformed records, left out')}; the first is {malformed[0]}")
+    notes += [_count_note(counts, text) for text, counts in irregular.items() if counts]
     refused = (*malformed, *(f"{place}: its data file is missing" for place in missing))
     return Corpus(root.resolve().name, "checklist", tuple(items), pictures, tuple(notes), refused)
 
 
-def _chosen(root: Path, types: Sequence[str] | None, data: Sequence[str] | None) -> dict[str, Path]:
+def _selected(root: Path, types: Sequence[str] | None, data: Sequence[str] | None) -> dict[str, Path]:
     """The selected YAML files, by axis and source. Raises `ValueError` where a name selects none."""
     paths = sorted((root / TREE).rglob("*.yaml"))
     if not paths:
@@ -101,13 +100,15 @@ def _chosen(root: Path, types: Sequence[str] | None, data: Sequence[str] | None)
         if names is None:
             continue
         available = sorted({place.rpartition("/")[2 * part] for place in selected})
-        wanted = [str(name).strip("/") for name in names]
-        for name in wanted:
+        prefixes = [str(name).strip("/") for name in names]
+        for name in prefixes:
             if not any(_under(place, name, part) for place in available):
                 near = difflib.get_close_matches(name, available, 3) or available
                 raise ValueError(f"{setting}: the corpus has no {name!r}; choose from {', '.join(near)}")
         selected = {
-            p: f for p, f in selected.items() if any(_under(p.rpartition("/")[2 * part], n, part) for n in wanted)
+            place: path
+            for place, path in selected.items()
+            if any(_under(place.rpartition("/")[2 * part], name, part) for name in prefixes)
         }
     order = {axis: number for number, axis in enumerate(TAXONOMY)}
     return dict(sorted(selected.items(), key=lambda one: (order.get(one[0].rpartition("/")[0], len(order)), one[0])))
@@ -118,7 +119,7 @@ def _under(name: str, group: str, exact: int) -> bool:
 
 
 def _settings(path: Path, images: Path | str | None) -> dict[str, str]:
-    """The values of a corpus's YAML file. TYPE is not read: it is the same in all published ones."""
+    """The values of a YAML file of a corpus. TYPE is not read, as all published files have the same."""
     values = read_yaml(path)
     for name in ("ANNO_PATH", "IMG_ROOT"):
         if not isinstance(values.get(name), str):
@@ -150,17 +151,17 @@ def _items(
     axis, _, source = place.rpartition("/")
     top, *middle, last = axis.split("/")
     labels = {middle[0].lower(): last} if top == "Object" and middle else {}
-    read: dict[str, _ParsedRecord] = {}
+    parsed: dict[str, _ParsedRecord] = {}
     for number, value in enumerate(records):
         try:
-            read[f"{place}/{number}"] = _record(value)
+            parsed[f"{place}/{number}"] = _record(value)
         except ValueError as error:
             malformed.append(f"{place}/{number}: {error}")
     true_of: dict[str, set[str]] = defaultdict(set)
-    for image, positives, _negatives, _bare in read.values():
+    for image, positives, _negatives, _bare in parsed.values():
         true_of[image].update(positives)
     items, seen = [], set()
-    for name, (image, positives, negatives, bare) in read.items():
+    for name, (image, positives, negatives, bare) in parsed.items():
         own = set(positives)
         traits = (
             bare,
@@ -185,25 +186,25 @@ def _record(value: Any) -> _ParsedRecord:
     """Parse a record. Raises `ValueError`, with the reason, for another form and for a record without sentences."""
     if not (isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], dict)):
         raise ValueError("needs [picture, {POS: …, NEG: …}]")
-    given = [value[1].get(name) for name in ("POS", "NEG")]
-    lists: list[Any] = [[texts] if isinstance(texts, str) else texts for texts in given]
+    raw = [value[1].get(name) for name in ("POS", "NEG")]
+    lists: list[Any] = [[texts] if isinstance(texts, str) else texts for texts in raw]
     for name, texts in zip(("POS", "NEG"), lists, strict=True):
         if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"{name} needs a list of sentences")
-    return value[0], tuple(lists[0]), tuple(lists[1]), any(isinstance(texts, str) for texts in given)
+    return value[0], tuple(lists[0]), tuple(lists[1]), any(isinstance(texts, str) for texts in raw)
 
 
-def _counted(number: Counter[str], text: str) -> str:
-    """A note with the total and the files with the largest numbers."""
-    most = ", ".join(f"{place} {count:,}" for place, count in number.most_common(3))
-    return f"{text}: {number.total():,} ({most}{', …' if len(number) > 3 else ''})"
+def _count_note(counts: Counter[str], text: str) -> str:
+    """A note with the total and the files with the largest counts."""
+    most = ", ".join(f"{place} {count:,}" for place, count in counts.most_common(3))
+    return f"{text}: {counts.total():,} ({most}{', …' if len(counts) > 3 else ''})"
 
 
 def _by_axis(places: Sequence[str]) -> str:
     sources: dict[str, list[str]] = {}
     for axis, _, source in (place.rpartition("/") for place in places):
         sources.setdefault(axis, []).append(source)
-    return ", ".join(f"{axis} ({', '.join(of)})" for axis, of in sources.items())
+    return ", ".join(f"{axis} ({', '.join(names)})" for axis, names in sources.items())
 
 
 def _labelled(path: Path, items: Sequence[Item]) -> list[Item]:
@@ -220,7 +221,7 @@ def _labelled(path: Path, items: Sequence[Item]) -> list[Item]:
             raise ValueError(
                 f"{path}: line {number}: is not an item; remove the file, or write the corpus again"
             ) from None
-    labelled = []
+    with_labels = []
     for item in items:
         values = by_id.get(item.id)
         if values and values["sentences"] != (list(item.positives), list(item.negatives)):
@@ -228,8 +229,8 @@ def _labelled(path: Path, items: Sequence[Item]) -> list[Item]:
                 f"{path}: {item.id} has other sentences than its data; remove the file, or write the corpus again"
             )
         labels = {**item.labels, **values["labels"]} if values else {}
-        labelled.append(replace(item, pair=values["pair"], labels=labels) if values else item)
-    return labelled
+        with_labels.append(replace(item, pair=values["pair"], labels=labels) if values else item)
+    return with_labels
 
 
 def published(items: Sequence[Item], root: str = "images") -> dict[str, bytes]:
@@ -238,17 +239,17 @@ def published(items: Sequence[Item], root: str = "images") -> dict[str, bytes]:
     root: the `IMG_ROOT`, the first part of each item's path. Raises `ValueError` for an axis, a source or a picture
     that leaves its folder.
     """
-    written: dict[str, bytes] = {}
-    for (axis, source), of in grouped(items).items():
+    contents: dict[str, bytes] = {}
+    for (axis, source), group in grouped(items).items():
         place = f"{axis}/{source}"
         if not axis or not source or "/" in source or leaves_folder(place):
             raise ValueError(f"{place}: an axis and a source must be names of folders and of a file")
         data = f"data/{place}.json"
-        records = [[_below(root, item.image), {"POS": item.positives, "NEG": item.negatives}] for item in of]
+        records = [[_below(root, item.image), {"POS": item.positives, "NEG": item.negatives}] for item in group]
         settings = {"ANNO_PATH": data, "IMG_ROOT": f"{root}/", "TYPE": "TUPLE_JSON"}
-        written[data] = json.dumps(records).encode()
-        written[f"{TREE.as_posix()}/{place}.yaml"] = yaml.safe_dump(settings, sort_keys=False).encode()
-    return written
+        contents[data] = json.dumps(records).encode()
+        contents[f"{TREE.as_posix()}/{place}.yaml"] = yaml.safe_dump(settings, sort_keys=False).encode()
+    return contents
 
 
 def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images") -> None:
@@ -260,15 +261,15 @@ def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images"
     out = Path(folder)
     numbered = [
         replace(item, id=f"{axis}/{source}/{number}")
-        for (axis, source), of in grouped(items).items()
-        for number, item in enumerate(of)
+        for (axis, source), group in grouped(items).items()
+        for number, item in enumerate(group)
     ]
     sidecar = "".join(f"{json.dumps(asdict(item))}\n" for item in numbered).encode()
-    written = {SIDECAR: sidecar, **published(items, root)}  # the sidecar first: it identifies an unfinished corpus
+    contents = {SIDECAR: sidecar, **published(items, root)}  # the sidecar first: it identifies an unfinished corpus
     same = (out / SIDECAR).read_bytes() == sidecar if (out / SIDECAR).is_file() else not (out / "corpus").exists()
     if not same:
         raise ValueError(f"{out}: holds another corpus; name another folder")
-    write_files(out, written, sync=False)
+    write_files(out, contents, sync=False)
 
 
 def _below(root: str, image: str) -> str:
@@ -332,9 +333,8 @@ def read_run_file(path: Path | str) -> RunFile:
         batch_size=_whole(path, "BATCH_SIZE", values.get("BATCH_SIZE", 16), 1),
         out=_names(path, "OUTPUT.DIR", output.get("DIR"))[0],
         examples=_whole(path, "OUTPUT.NUM", output.get("NUM", 5), 0),
-        model=str(
-            values.get("MODEL_NAME", values.get("MODE_NAME", ""))
-        ),  # MODE_NAME is a misspelling in the published sample
+        # MODE_NAME is a misspelling in the published sample.
+        model=str(values.get("MODEL_NAME", values.get("MODE_NAME", ""))),
         unknown=tuple(unknown),
     )
 

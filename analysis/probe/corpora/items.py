@@ -121,14 +121,14 @@ def find_picture(folder: Path, path: str) -> Path:
     root = folder.resolve()
     try:
         place = (root / path).resolve()
-        there = place.is_file()
+        exists = place.is_file()
         first = root / Path(path).parts[0] if Path(path).parts else root
         linked = first.resolve() if first.is_symlink() and first.is_dir() else root
     except (OSError, ValueError):  # too long, or with a character that file names cannot have
         raise Unreadable(f"{name} is not a file name") from None
     if not place.is_relative_to(root) and not place.is_relative_to(linked):
         raise Unreadable(f"{name} leaves the folder of pictures")
-    if not there:
+    if not exists:
         raise Missing(f"{name} is not there")
     return place
 
@@ -136,26 +136,26 @@ def find_picture(folder: Path, path: str) -> Path:
 def open_picture(folder: Path | None, path: str) -> Image.Image:
     """A picture as RGB, transparent parts on white. Raises `Missing` or `Unreadable`.
 
-    `info["path"]` holds its path, by which regions of files are found. Only the first frame is read. EXIF rotation is
+    `info["path"]` is its path, by which regions in files are looked up. Only the first frame is read. EXIF rotation is
     ignored, as boxes of published corpora refer to the stored pixels. A path that leaves the folder is never opened.
     """
     if folder is None:
         raise Missing("the corpus has no folder of pictures; give images=FOLDER")
     place = find_picture(folder, path)
     try:
-        with Image.open(place) as opened:
-            if opened.width * opened.height > MAX_PIXELS:
-                raise Unreadable(f"{path} has {opened.width} x {opened.height} pixels, more than {MAX_PIXELS:,}")
-            if opened.mode in ("RGBA", "LA", "PA") or "transparency" in opened.info:
-                shown = on_white(opened)
-            elif opened.mode.startswith("I"):  # 16 bits, which Pillow would clip at 255
-                shown = Image.fromarray((np.asarray(opened).clip(0, 65535) // 257).astype(np.uint8)).convert("RGB")
-            elif opened.mode == "F":
+        with Image.open(place) as file:
+            if file.width * file.height > MAX_PIXELS:
+                raise Unreadable(f"{path} has {file.width} x {file.height} pixels, more than {MAX_PIXELS:,}")
+            if file.mode in ("RGBA", "LA", "PA") or "transparency" in file.info:
+                picture = on_white(file)
+            elif file.mode.startswith("I"):  # 16 bits, which Pillow would clip at 255
+                picture = Image.fromarray((np.asarray(file).clip(0, 65535) // 257).astype(np.uint8)).convert("RGB")
+            elif file.mode == "F":
                 raise Unreadable(f"{path}: has floating-point pixels of unknown range")
             else:
-                shown = opened.convert("RGB")
-            shown.info["path"] = path
-            return shown
+                picture = file.convert("RGB")
+            picture.info["path"] = path
+            return picture
     except Unreadable:
         raise
     except Exception as error:  # Pillow's decoders can raise anything, AVIF's a RuntimeError

@@ -104,7 +104,9 @@ class Lexicon:
 
     def __init__(self, tables: Mapping[str, list[list[str]]]) -> None:
         lists = {name: [tuple(words) for words in tables[name]] for name in tables}
-        self.pairs = {pair for first, *others in lists["together"] for one in others for pair in _both(first, one)}
+        self.pairs: set[tuple[str, str]] = set()
+        for first, *others in lists["together"]:
+            self.pairs |= {pair for other in others for pair in ((first, other), (other, first))}
         self.inverses: dict[str, set[str]] = defaultdict(set)
         for first, second in lists["inverse"]:
             self.inverses[first].add(second)
@@ -162,10 +164,6 @@ class Lexicon:
 
     def be(self, noun: str) -> str:
         return "are" if self.form(noun) == "plural" else "is"
-
-
-def _both(one: str, other: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    return (one, other), (other, one)
 
 
 def read_tables(path: Path | str | None = None) -> dict[str, list[list[str]]]:

@@ -222,17 +222,16 @@ def results_corpora(paths: Sequence[Path | str]) -> list[ResultsCorpus]:
         parts += zip(records, answers, strict=True)
     corpora = []
     for (_, model, template, cropped), parts in groups.items():
-        joined, joined_answers = zip(*parts, strict=True)
-        corpora.append(
-            ResultsCorpus(_corpus(joined, pairs_of(joined), template, cropped), joined, joined_answers, model)
-        )
+        triplets, their_answers = zip(*parts, strict=True)
+        corpus = _corpus(triplets, pairs_of(triplets), template, cropped)
+        corpora.append(ResultsCorpus(corpus, triplets, their_answers, model))
     return corpora
 
 
 def _rows(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
     needed = [name for name in (*KEYS, "result") if name not in ALT]
-    with reading(file), open(files.regular(file), encoding="utf-8-sig", newline="") as opened:
-        reader = csv.DictReader(opened, strict=True)
+    with reading(file), open(files.regular(file), encoding="utf-8-sig", newline="") as lines:
+        reader = csv.DictReader(lines, strict=True)
         try:
             if lacking := [name for name in needed if name not in (reader.fieldnames or ())]:
                 raise ValueError(f"{file}: lacks the columns {', '.join(lacking)}")
@@ -258,14 +257,14 @@ def _result(row: Mapping[str, str], where: str) -> tuple[Triplet, Answer]:
     name = str(record["id"])
     if not row["result"]:
         return record, Answer(name, "failed", why="the file has no result of it")
-    chosen = _boolean(row["result"], f"{where}: result")
+    is_right = _boolean(row["result"], f"{where}: result")
     if not all(column in row for column in PROBABILITIES):
-        return record, Answer(name, "scored", (float(chosen),), (float(not chosen),))
+        return record, Answer(name, "scored", (float(is_right),), (float(not is_right),))
     target, distractor = (_number(row[column], f"{where}: {column}") for column in PROBABILITIES)
     if not math.isfinite(target) or not math.isfinite(distractor):
         return record, Answer(name, "failed", why="a probability is not a number")
-    if chosen != (target > distractor):
-        raise ValueError(f"{where}: result is {chosen}, but the probabilities are {target} and {distractor}")
+    if is_right != (target > distractor):
+        raise ValueError(f"{where}: result is {is_right}, but the probabilities are {target} and {distractor}")
     return record, Answer(name, "scored", (target,), (distractor,))
 
 
@@ -329,18 +328,13 @@ def _result_values(answer: Answer) -> list[Any]:
     if answer.status != "scored":
         return [""] * 5
     (target,), (distractor,) = answer.positives, answer.negatives
-    sides = _sides(target, distractor)
+    sides = target >= 0.5, distractor < 0.5
     return [target > distractor, sum(sides) / 2, all(sides), float(target), float(distractor)]
 
 
-def _sides(target: Any, distractor: Any) -> tuple[Any, Any]:
-    """Which numbers, or elements of arrays, are on the right side of a probability of 0.5."""
-    return target >= 0.5, distractor < 0.5
-
-
 def pairs_of(records: Sequence[Triplet]) -> list[tuple[int, int]]:
-    """The indices of both triplets of each pair: each two in a row, if ids count from 0 without a gap. In a file with
-    some of the triplets, such as human answers: those with ids 2k and 2k + 1 that exchange their sentences."""
+    """The indices of both triplets of each pair. If ids count from 0 without a gap, each two in a row are a pair; in a
+    file with some of the triplets, such as human answers, triplets 2k and 2k + 1 that exchange their sentences."""
     ids = [record["id"] for record in records]
     if ids == list(range(len(ids))):
         return [(first, first + 1) for first in range(0, len(ids) - 1, 2)]

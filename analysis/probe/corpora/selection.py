@@ -10,9 +10,9 @@ from pathlib import Path
 from analysis.probe.corpora.items import WHOLE, Corpus, Item, Missing, Unreadable, find_picture
 
 
-def count_text(number: int, what: str) -> str:
+def count_text(number: int, noun: str) -> str:
     """A number with its noun, such as `1 item` and `2,000 items`."""
-    return f"{number:,} {what}{'s' * (number != 1)}"
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def grouped(items: Iterable[Item]) -> dict[tuple[str, str], list[Item]]:
@@ -26,15 +26,16 @@ def grouped(items: Iterable[Item]) -> dict[tuple[str, str], list[Item]]:
 def answerable(corpus: Corpus) -> Corpus:
     """The corpus without items that have the same sentence as true and false: no answer to them is right."""
     items = tuple(item for item in corpus.items if set(item.positives).isdisjoint(item.negatives))
-    left = len(corpus.items) - len(items)
-    if not left:
+    omitted = len(corpus.items) - len(items)
+    if not omitted:
         return corpus
-    note = f"Left out: {count_text(left, 'item')} with a false sentence that is also a true one."
+    note = f"Left out: {count_text(omitted, 'item')} with a false sentence that is also a true one."
     return replace(corpus, items=items, notes=(*corpus.notes, note))
 
 
 def sample(corpus: Corpus, limit: int | None, seed: int) -> Corpus:
-    """About `limit` items of each axis and source, spread over folders of pictures and over pictures, in their order.
+    """About `limit` items of each axis and source, spread over folders of pictures and over pictures, in the
+    order of the corpus.
 
     Each item is drawn with the same probability (systematic sampling along a random order of pictures), so the sample's
     score estimates the corpus's. The sample depends on the seed and the items, not on their order or on which pictures
@@ -42,17 +43,17 @@ def sample(corpus: Corpus, limit: int | None, seed: int) -> Corpus:
     """
     if limit is None:
         return corpus
-    taken: set[str] = set()
+    ids: set[str] = set()
     for place, group in grouped(corpus.items).items():
         units: dict[tuple[str, str], list[Item]] = {}
         for item in group:
             units.setdefault((item.pair, "" if item.pair else item.id), []).append(item)
-        ordered = sorted(units.values(), key=lambda unit: min(_order(item, seed) for item in unit))
+        in_order = sorted(units.values(), key=lambda unit: min(_order(item, seed) for item in unit))
         number = max(min(limit, len(group)) * len(units) // len(group), 1)
         start = int.from_bytes(_hash(seed, *place)[:6]) / (1 << 48)
         for n in range(number):
-            taken.update(item.id for item in ordered[int((start + n) * len(units) / number)])
-    items = tuple(item for item in corpus.items if item.id in taken)
+            ids.update(item.id for item in in_order[int((start + n) * len(units) / number)])
+    items = tuple(item for item in corpus.items if item.id in ids)
     if len(items) == len(corpus.items):
         return corpus
     part = f"{len(items):,} of {count_text(len(corpus.items), 'item')}, {limit:,} of each axis and source"
@@ -72,20 +73,20 @@ def _hash(*parts: object) -> bytes:
 
 
 def head(corpus: Corpus, most: int | None, task: str) -> Corpus:
-    """The published selection: of each axis and source the first `most // 2` items whose pictures exist, with the items
-    skipped between them. For an odd number ITM takes one more item, of which it scores the true sentence alone."""
+    """The published selection: of each axis and source the items up to the `most // 2`-th whose picture exists. For an
+    odd number ITM takes one more item, of which it scores the true sentence alone."""
     if most is None:
         return corpus
-    taken: set[str] = set()
+    ids: set[str] = set()
     for group in grouped(corpus.items).values():
-        left = (most + (task == "itm")) // 2
+        remaining = (most + (task == "itm")) // 2
         for item in group:
-            if not left:
+            if not remaining:
                 break
-            taken.add(item.id)
-            left -= is_there(corpus.pictures, item.image)
+            ids.add(item.id)
+            remaining -= is_there(corpus.pictures, item.image)
     note = f"Of each file the first {count_text(most // 2, 'item')}."
-    items = tuple(item for item in corpus.items if item.id in taken)
+    items = tuple(item for item in corpus.items if item.id in ids)
     return replace(corpus, items=items, notes=(*corpus.notes, note))
 
 

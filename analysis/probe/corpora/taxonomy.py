@@ -91,7 +91,7 @@ def by_axis(scores: Mapping[tuple[str, str], float]) -> dict[str, float]:
     nested: dict[str, dict[str, list[float]]] = {}
     for (axis, source), value in scores.items():
         nested.setdefault(axis, {}).setdefault(source.partition("_")[0], []).append(value)
-    return {axis: _mean([_mean(values) for values in of.values()]) for axis, of in nested.items()}
+    return {axis: _mean([_mean(values) for values in datasets.values()]) for axis, datasets in nested.items()}
 
 
 def paper_averages(scores: Mapping[str, float]) -> list[PaperAverage]:
@@ -102,21 +102,20 @@ def paper_averages(scores: Mapping[str, float]) -> list[PaperAverage]:
     corpora do not have, so the text-level mean is also listed under its own name. `all` is the mean of the three.
     """
     places = [*(f"Size/{name}" for name in SIZES), *(f"Location/{name}" for name in LOCATIONS)]
-    found = [_average(scores, "Object", "mean of its six axes", [f"Object/{place}" for place in places])]
+    averages = [_average(scores, "Object", "mean of its six axes", [f"Object/{place}" for place in places])]
     for top, names in TEXT_LEVEL.items():
         text = _average(scores, f"{top}, text level", "mean of its axes", [f"{top}/{name}" for name in names])
         rule = "mean of the means of the three sizes and of the three locations"
         image = _average(scores, f"{top}, image level", rule, [f"{top}/{place}" for place in places])
         both = _joint(top, "mean of text level and image level", [text, image])
-        found += [both, text, image]
-    three = [average for average in found if "," not in average.name]
-    return [*found, _joint("all", "mean of Object, Attribute and Relation", three)]
+        averages += [both, text, image]
+    three = [average for average in averages if "," not in average.name]
+    return [*averages, _joint("all", "mean of Object, Attribute and Relation", three)]
 
 
 def _average(scores: Mapping[str, float], name: str, rule: str, axes: Sequence[str]) -> PaperAverage:
-    lacking = tuple(
-        axis for axis in axes if axis not in scores
-    )  # there are as many sizes as locations, so the mean of means is the mean
+    # There are as many sizes as locations, so the mean of all axes is the mean of both means.
+    lacking = tuple(axis for axis in axes if axis not in scores)
     return PaperAverage(name, rule, None if lacking else _mean([scores[axis] for axis in axes]), lacking)
 
 

@@ -2,12 +2,12 @@
 
 Blind rules read the sentences alone. Salience rules see the picture and prefer large or central objects. The other
 rules are random, constant, or know the scene; `scene_oracle` knows all of it and is the ceiling. On corpora from
-scenes, where each item has its mirror, a blind rule gets exactly half of the items and no pair right, and so does a
-salience rule where all words are shown. On published corpora they may get more.
+scenes, where each item has its mirror, a blind rule has exactly half of the items and no pair right, and so does a
+salience rule if all words are shown. On published corpora they may have more.
 
 Ties are broken by a hash of the sentence, except for `constant`. Fitted rules (ngrams, classifier) are fitted on other
-items by cross-validation: never on the mirror, which has the answer, nor on items with the same picture as long as
-enough others are left (`SentenceTable.fold`).
+items by cross-validation: never on the mirror, which has the answer, and on items with the same picture only if there
+are too few others (`SentenceTable.fold`).
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def baselines(corpus: Corpus, seed: int = 0, rules: Sequence[str] = tuple(RULES)
         truths = scenes.truths(corpus)
         if all(item.id in truths for item in corpus.items):
             answers |= _of_pictures(corpus, [rule for rule in rules if rule in SALIENT], seed)
-            knowing = [rule for rule in rules if rule in OF_SCENES and rule not in SALIENT]
-            answers |= {rule: _of_scenes(corpus, truths, rule, seed) for rule in knowing}
+            of_scenes = [rule for rule in rules if rule in OF_SCENES and rule not in SALIENT]
+            answers |= {rule: _of_scenes(corpus, truths, rule, seed) for rule in of_scenes}
     return {rule: answers[rule] for rule in rules if rule in answers}
 
 
@@ -92,28 +92,28 @@ class SentenceTable:
     @cached_property
     def hashes(self) -> np.ndarray:
         """(S,) in 0 <= x < 1, equal for equal sentences."""
-        of = {sentence: noise(self.seed, sentence) for sentence in set(self.sentences)}
-        return np.array([of[sentence] for sentence in self.sentences], float)
+        values = {sentence: noise(self.seed, sentence) for sentence in set(self.sentences)}
+        return np.array([values[sentence] for sentence in self.sentences], float)
 
     @cached_property
     def fold(self) -> np.ndarray:
         """(S,) fold of cross-validation, 0 to FOLDS - 1, equal for items in one connected cluster of pictures and
         pairs.
 
-        If a cluster has more of the items of an axis and source than a fold holds, there would be little left to fit
-        the rules on: its items are distributed pair by pair. The mirror is still never used, but other sentences of the
-        same picture may be, so that the rules may score higher than they would on new pictures.
+        If a cluster has more items of an axis and source than a fold should have, its items are distributed pair by
+        pair, as the rules would otherwise be fitted on too few. The mirror is still never used, but other sentences of
+        the same picture may be, so the rules may score higher than on new pictures.
 
-        Each fold gets equally many clusters, in the order of a hash, so that the order of items does not matter.
+        All folds have the same number of clusters, in the order of a hash, so the order of items does not matter.
         """
         units = outcomes.clustering(self.items)
         connected, pairs, groups = units.connected.tolist(), units.clusters[:, 1].tolist(), self._groups.tolist()
-        there, held = Counter(groups), Counter(zip(groups, connected, strict=True))
+        group_sizes, cluster_sizes = Counter(groups), Counter(zip(groups, connected, strict=True))
         numbers: dict[tuple[int, ...], int] = {}
         first: dict[int, str] = {}
         clusters = np.empty(len(self.items), np.int64)
         for n, (item, group, whole, pair) in enumerate(zip(self.items, groups, connected, pairs, strict=True)):
-            is_large = FOLDS * held[group, whole] > there[group]
+            is_large = FOLDS * cluster_sizes[group, whole] > group_sizes[group]
             cluster = numbers.setdefault((group, pair) if is_large else (whole,), len(numbers))
             name = item.id if is_large else item.image
             first[cluster], clusters[n] = min(first.get(cluster, name), name), cluster
@@ -141,9 +141,9 @@ class SentenceTable:
         Words are separated by blanks and keep their case, which may depend on the answer.
         """
         split = [sentence.split() for sentence in self.sentences]
-        numbers = {word: n for n, word in enumerate(dict.fromkeys(word for of in split for word in of), 1)}
-        lengths = np.array([1 + len(of) for of in split], np.int64)
-        flat = np.array([n for of in split for n in (0, *(numbers[word] for word in of))], np.int64)
+        numbers = {word: n for n, word in enumerate(dict.fromkeys(word for words in split for word in words), 1)}
+        lengths = np.array([1 + len(words) for words in split], np.int64)
+        flat = np.array([n for words in split for n in (0, *(numbers[word] for word in words))], np.int64)
         return flat, np.repeat(np.arange(len(split)), lengths), len(numbers) + 1
 
     @cached_property
@@ -153,12 +153,12 @@ class SentenceTable:
         after = np.append(words[1:], 0)  # the 0 that starts the next sentence ends this one
         return self.group[owner], words, after, owner, vocabulary
 
-    def elsewhere(self, keys: np.ndarray, counted: np.ndarray) -> np.ndarray:
-        """How often each word's key (W,) is counted in the other folds: (W,). counted: (S,)."""
+    def elsewhere(self, keys: np.ndarray, sentences: np.ndarray) -> np.ndarray:
+        """How often each word's key (W,) occurs in the other folds: (W,). sentences: (S,) bool, those that count."""
         owner = self.words[1]
         fold, number = self.fold[owner], np.unique(keys, return_inverse=True)[1]
-        kinds, here = int(number.max(initial=-1)) + 1, counted[owner]
-        counts = np.bincount(number[here] * FOLDS + fold[here], minlength=kinds * FOLDS).reshape(kinds, FOLDS)
+        kinds, mask = int(number.max(initial=-1)) + 1, sentences[owner]
+        counts = np.bincount(number[mask] * FOLDS + fold[mask], minlength=kinds * FOLDS).reshape(kinds, FOLDS)
         return np.asarray(counts.sum(axis=1)[number] - counts[number, fold])
 
     def per_sentence(self, values: np.ndarray, owner: np.ndarray) -> np.ndarray:
@@ -169,11 +169,11 @@ class SentenceTable:
         return np.asarray(scores + self.hashes)
 
     def answers(self, scores: np.ndarray) -> list[Answer]:
-        values, found = iter(scores.tolist()), []
+        values, answers = iter(scores.tolist()), []
         for item in self.items:
-            true, false = (tuple(islice(values, len(of))) for of in (item.positives, item.negatives))
-            found.append(Answer(item.id, "scored", true, false))
-        return found
+            true, false = (tuple(islice(values, len(texts))) for texts in (item.positives, item.negatives))
+            answers.append(Answer(item.id, "scored", true, false))
+        return answers
 
 
 def _ngrams(texts: SentenceTable) -> np.ndarray:
@@ -225,7 +225,7 @@ TEXT_RULES: dict[str, Callable[[SentenceTable], np.ndarray]] = {
 
 def _of_pictures(corpus: Corpus, rules: Sequence[str], seed: int) -> dict[str, list[Answer]]:
     """The answers of salience rules. A missing picture, or one that is not of our scenes, is not scored."""
-    found: dict[str, list[Answer]] = {rule: [] for rule in rules}
+    by_rule: dict[str, list[Answer]] = {rule: [] for rule in rules}
     for item in corpus.items:
         objects: list[VisibleObject] = []
         status, why = "scored", ""
@@ -233,14 +233,14 @@ def _of_pictures(corpus: Corpus, rules: Sequence[str], seed: int) -> dict[str, l
             objects = from_pixels(open_picture(corpus.pictures, item.image))
         except (Missing, Unreadable) as error:
             status, why = "missing" if isinstance(error, Missing) else "unreadable", str(error)
-        for rule, answers in found.items():
+        for rule, answers in by_rule.items():
             scores = _salient(item, objects, rule, seed) if status == "scored" else ()
             answers.append(Answer(item.id, status, scores[:1], scores[1:], why))
-    return found
+    return by_rule
 
 
 def _salient(item: Item, objects: Sequence[VisibleObject], rule: str, seed: int) -> tuple[float, float]:
-    """The scores of the true and the false sentence: 1 for the preferred one; by the hash where neither is."""
+    """The scores of the true and the false sentence: 1 for the preferred one; hashes if neither is preferred."""
     sentences = (item.positives[0], item.negatives[0])
     true, false = (WORDS & set(sentence.split()) for sentence in sentences)
     choice = preferred(rule, objects, true, false)
@@ -253,7 +253,7 @@ def _salient(item: Item, objects: Sequence[VisibleObject], rule: str, seed: int)
 
 
 def _of_scenes(corpus: Corpus, truths: dict[str, PairMember], rule: str, seed: int) -> list[Answer]:
-    found = []
+    answers = []
     for item in corpus.items:
         truth = truths[item.id]
         forms = (truth.positive, truth.negative)
@@ -265,8 +265,8 @@ def _of_scenes(corpus: Corpus, truths: dict[str, PairMember], rule: str, seed: i
             shares = [len(content_words(form) & visible) for form in forms]
             sentences = (item.positives[0], item.negatives[0])
             scores = [share + noise(seed, sentence) for share, sentence in zip(shares, sentences, strict=True)]
-        found.append(Answer(item.id, "scored", (scores[0],), (scores[1],)))
-    return found
+        answers.append(Answer(item.id, "scored", (scores[0],), (scores[1],)))
+    return answers
 
 
 # Models that see another picture -------------------------------------------------------------------------------------

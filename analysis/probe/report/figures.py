@@ -27,7 +27,7 @@ RULE_STYLES: dict[str, dict[str, Any]] = {
     "salience rule": {"label": SALIENT_LABEL, "linestyle": (0, (1, 1.2))},
 }
 RULE_STYLES = {rule: {"color": "black", "linewidth": 1.3, **style} for rule, style in RULE_STYLES.items()}
-# Metrics of panels: label, prefix of the fields in a `MetricRow` (value, and ends of the interval), value by chance.
+# Metrics of panels: label, fields of a `MetricRow` (value and ends of the interval), value by chance.
 SINGLE = ("items right (%)", ("single", "single_low", "single_high"), 50.0)
 ALONE = ("sentences right, each alone (%)", ("itm_accuracy", "itm_low", "itm_high"), 50.0)
 PAIRS = ("pairs with both items right (%)", ("pair_accuracy", "pair_low", "pair_high"), 25.0)
@@ -36,14 +36,14 @@ PlottedMetric = tuple[str, tuple[str, str, str], float]
 
 def figures(group: Group) -> dict[str, Figure]:
     """Bar and radar charts, by file name; up to seven models in a figure."""
-    series, made = list(group.series.items()), {}
+    series, charts = list(group.series.items()), dict[str, Figure]()
     for n in range(0, len(series), len(MARKERS)):
         part, number = dict(series[n : n + len(MARKERS)]), f"-{n // len(MARKERS) + 1}" if n else ""
         if any(line.single is not None for lines in part.values() for line in lines):
-            made[f"{group.slug}-bars{number}"] = bar_chart(group, part)
+            charts[f"{group.slug}-bars{number}"] = bar_chart(group, part)
             if len(_axes_of(group)) >= 3:
-                made[f"{group.slug}-radar{number}"] = radar_chart(group, part)
-    return made
+                charts[f"{group.slug}-radar{number}"] = radar_chart(group, part)
+    return charts
 
 
 def _axes_of(group: Group) -> list[str]:
@@ -58,7 +58,7 @@ def _values(group: Group, series: Series, label: str, axes_names: Sequence[str],
 def _best_rules(group: Group, kind: str, axes_names: Sequence[str], metric: str) -> np.ndarray:
     """The best value of the blind (or salience) rules on each axis; NaN without any."""
     values = [values_of(group.rules[kind], group.by, axis, metric).values() for axis in axes_names]
-    return np.array([max(of, default=np.nan) for of in values])
+    return np.array([max(numbers, default=np.nan) for numbers in values])
 
 
 def bar_chart(group: Group, series: Series) -> Figure:
@@ -92,22 +92,22 @@ def bar_chart(group: Group, series: Series) -> Figure:
 
 
 def _bars(axes: Axes, group: Group, series: Series, metric: PlottedMetric, names: Sequence[str]) -> None:
-    words, (of_value, of_low, of_high), coins = metric
+    words, fields, coins = metric
     width = 0.8 / len(series)
     for n, (label, (colour, _), hatch) in enumerate(zip(series, MARKERS, HATCHES, strict=False)):
-        values, low, high = (_values(group, series, label, names, of) for of in (of_value, of_low, of_high))
-        here = np.flatnonzero(~np.isnan(values))
-        x = here - 0.4 + width * (n + 0.5)
-        if len(here):
-            bars(axes, x, 0.0, values[here], 0.9 * width, colour, hatch, "black")
-            whiskers(axes, x, low[here], high[here])
+        values, low, high = (_values(group, series, label, names, name) for name in fields)
+        places = np.flatnonzero(~np.isnan(values))
+        x = places - 0.4 + width * (n + 0.5)
+        if len(places):
+            bars(axes, x, 0.0, values[places], 0.9 * width, colour, hatch, "black")
+            whiskers(axes, x, low[places], high[places])
         for baseline, (marker, place) in OTHERS.items():
             if other := group.with_other_pictures(baseline, label):
-                x, shown = np.arange(len(names)) - 0.4 + width * (n + place), {label: other}
-                heights = _values(group, shown, label, names, of_value)
+                x = np.arange(len(names)) - 0.4 + width * (n + place)
+                heights = _values(group, {label: other}, label, names, fields[0])
                 axes.plot(x, heights, linestyle="", marker=marker, zorder=6, **HOLLOW)
     axes.axhline(coins, color="#888", linewidth=0.8)
-    levels = {kind: _best_rules(group, kind, names, of_value) for kind in RULE_STYLES}
+    levels = {kind: _best_rules(group, kind, names, fields[0]) for kind in RULE_STYLES}
     for n, kind in itertools.product(range(len(names)), levels):
         if not np.isnan(levels[kind][n]):
             axes.hlines(levels[kind][n], n - 0.45, n + 0.45, zorder=5, **{**RULE_STYLES[kind], "label": None})

@@ -78,7 +78,7 @@ class Clustering:
 
     @cached_property
     def intersections(self) -> tuple[np.ndarray, np.ndarray]:
-        """The same, for intersections: clusters of units that have both clusters in common."""
+        """The same for intersections, the clusters of units with the same two clusters."""
         low, high = np.sort(self._dense, axis=1).T
         two = np.flatnonzero(low != high)
         return np.unique(low[two] * (len(self) * 2) + high[two], return_inverse=True)[1], two
@@ -159,10 +159,10 @@ def interval(
         draws = statistic(bootstrap_counts(codes, kinds, units.connected, seed))
         error = float(draws.std())
         low, high = percentile_interval(draws)
-    # Few or uniform clusters show little variance. The interval is therefore at least as wide as it would be if some
-    # clusters at either extreme had been missed: the largest share of them that is missed with probability 2.5 %.
-    missed = largest_unseen_share(units.min_independent()) / 100
-    low, high = min(low, value + missed * (least - value)), max(high, value + missed * (most - value))
+    # Few or uniform clusters have little variance. The interval is therefore at least as wide as if a share of clusters
+    # at either extreme were missing in the sample: the largest share that is missing with probability 2.5 %.
+    unseen = largest_unseen_share(units.min_independent()) / 100
+    low, high = min(low, value + unseen * (least - value)), max(high, value + unseen * (most - value))
     return Interval(low, high, error)
 
 
@@ -186,8 +186,8 @@ def _wilson(value: float, error: float, freedom: float, least: float, most: floa
 
 @dataclass(frozen=True)
 class SignTest:
-    """A test which of two is ahead. first, second: numbers of clusters (units, where clusters overlap) in which either
-    is ahead. p_value: two-sided, of the hypothesis that both are ahead equally often."""
+    """A test of which of two is ahead. first, second: the number of clusters (units, if clusters overlap) in which this
+    one is ahead. p_value: two-sided, of the hypothesis that both are ahead equally often."""
 
     first: int
     second: int
@@ -195,7 +195,7 @@ class SignTest:
 
 
 def sign_test(units: Clustering, lead: np.ndarray) -> SignTest:
-    """Test which of two is ahead in N units. lead: (N,) 1, 0 or -1.
+    """Test which of two is ahead in N units. lead: (N,) 1 where the first is ahead, -1 where the second is, else 0.
 
     Where clusters do not overlap: the exact McNemar test, with each cluster counted once. Where they do: McNemar's
     statistic with the two-way variance in place of the number of discordant units (with one grouping, the test of

@@ -16,7 +16,7 @@ import numpy as np
 
 from analysis.probe.corpora.items import STATUSES, WHOLE, Answer, Item
 from analysis.probe.report.intervals import Clustering, Interval, interval, sign_test
-from analysis.probe.report.outcomes import TOLERANCES, Outcomes, outcomes
+from analysis.probe.report.outcomes import Outcomes, outcomes
 from analysis.statistics import holm
 from train.results.scores import LEVEL
 
@@ -85,30 +85,24 @@ AVERAGED = (  # metrics of `MACRO`
 )
 
 
-def measure(
-    items: Sequence[Item],
-    answers: Sequence[Answer],
-    *,
-    sentences: str = "mean",
-    tolerance: float = TOLERANCES["float32"],
-    threshold: float | None = None,
-    seed: int = 0,
-) -> list[MetricRow]:
+def measure(items: Sequence[Item], answers: Sequence[Answer], **options: Any) -> list[MetricRow]:
     """The rows of all items, the mean of axes, each axis, source, grade and label, and combinations of labels.
 
-    Raises `ValueError` as `outcomes`. An empty corpus gives one row, of 0 items.
+    options: as of `outcomes`. Raises `ValueError` as `outcomes`. An empty corpus gives one row, of 0 items.
     """
-    found = outcomes(items, answers, sentences, tolerance, threshold, seed)
-    lines = [_line("all", MICRO, found, [np.arange(len(items))])]
+    results = outcomes(items, answers, **options)
+    lines = [_line("all", MICRO, results, [np.arange(len(items))])]
     groupings = _groupings(items)
     if len(axes := list(groupings["axis"].values())) > 1:
-        lines.append(_line("all", MACRO, found, axes))
-    return lines + [_line(by, value, found, [of]) for by, groups in groupings.items() for value, of in groups.items()]
+        lines.append(_line("all", MACRO, results, axes))
+    for by, groups in groupings.items():
+        lines += [_line(by, value, results, [places]) for value, places in groups.items()]
+    return lines
 
 
 def _groupings(items: Sequence[Item]) -> dict[str, dict[str, np.ndarray]]:
-    """Groupings by axis and, where these differ, by source, grade and other labels: indices of the items of each value,
-    in order of occurrence; grades in order, within each axis."""
+    """Groupings by axis and, if these differ, by source, grade and other labels: the indices of the items of each
+    value. Values are in order of occurrence; grades are sorted within each axis."""
     axes, sources = [item.axis for item in items], [item.source for item in items]
     ways: dict[str, list[str]] = {"axis": axes}
     if any(sources) and len(set(zip(axes, sources, strict=True))) > len(set(axes)):
@@ -131,7 +125,7 @@ def _groupings(items: Sequence[Item]) -> dict[str, dict[str, np.ndarray]]:
         for n in sorted(range(len(items)), key=sorts[by]) if by in sorts else range(len(items)):
             if values[n]:
                 places.setdefault(values[n], []).append(n)
-        groupings[by] = {value: np.array(of) for value, of in places.items()}
+        groupings[by] = {value: np.array(indices) for value, indices in places.items()}
     return groupings
 
 
@@ -139,64 +133,64 @@ def _joined(*columns: Sequence[str]) -> list[str]:
     return [", ".join(parts) if all(parts) else "" for parts in zip(*columns, strict=True)]
 
 
-def _line(by: str, value: str, found: Outcomes, groups: Sequence[np.ndarray]) -> MetricRow:
+def _line(by: str, value: str, results: Outcomes, groups: Sequence[np.ndarray]) -> MetricRow:
     """The metrics of a group of items (their indices). Of several groups, the unweighted means over those with scores,
     with joint intervals, as groups may share pictures."""
-    seed = found.seed
-    every, code = np.concatenate(groups), np.zeros(len(found.items), np.int64)
+    seed = results.seed
+    every, code = np.concatenate(groups), np.zeros(len(results.items), np.int64)
     for n, places in enumerate(groups):
         code[places] = 2 * n
-    scored = np.sort(every[found.scored[every]])
-    both, units = scored_pairs(found, scored), found.units.take(scored)
+    scored = np.sort(every[results.scored[every]])
+    both, units = scored_pairs(results, scored), results.units.take(scored)
     values: dict[str, Any] = {}
     if len(scored):
-        values["single"], ends = _mean_share(code[scored] + found.right[scored], len(groups), units, seed)
+        values["single"], ends = _mean_share(code[scored] + results.right[scored], len(groups), units, seed)
         values |= {"single_low": ends.low, "single_high": ends.high, "detectable": POWER * ends.error or None}
-        values["published"] = 100 * float(found.published[scored].mean())
+        values["published"] = 100 * float(results.published[scored].mean())
     if len(both):
-        codes = code[both[:, 0]] + found.right[both].all(axis=1)
-        values["pair_accuracy"], ends = _mean_share(codes, len(groups), pair_clusters(found, both), seed)
-        values |= {"pair_low": ends.low, "pair_high": ends.high, **_pair_values(found, both)}
-    if found.itm is not None and len(scored):
-        right, item = _sentences(found.itm, scored)
-        values |= itm_shares(found.itm[scored].sum(axis=0))
-        values["itm_accuracy"], ends = _mean_share(code[item] + right, len(groups), found.units.take(item), seed)
+        codes = code[both[:, 0]] + results.right[both].all(axis=1)
+        values["pair_accuracy"], ends = _mean_share(codes, len(groups), pair_clusters(results, both), seed)
+        values |= {"pair_low": ends.low, "pair_high": ends.high, **_pair_values(results, both)}
+    if results.itm is not None and len(scored):
+        right, item = _sentences(results.itm, scored)
+        values |= itm_shares(results.itm[scored].sum(axis=0))
+        values["itm_accuracy"], ends = _mean_share(code[item] + right, len(groups), results.units.take(item), seed)
         values |= {"itm_low": ends.low, "itm_high": ends.high}
     if len(groups) > 1:
         values = {name: one for name, one in values.items() if name in AVERAGED}
-    return MetricRow(by=by, value=value, **_counts(found, every, units, len(both)), **values)
+    return MetricRow(by=by, value=value, **_counts(results, every, units, len(both)), **values)
 
 
-def _counts(found: Outcomes, places: np.ndarray, units: Clustering, pairs: int) -> dict[str, Any]:
+def _counts(results: Outcomes, places: np.ndarray, units: Clustering, pairs: int) -> dict[str, Any]:
     """The counts of a row. units: of the scored items."""
-    statuses = found.statuses[places]
-    grades = sorted({grade for n in places.tolist() if (grade := found.items[n].labels.get(GRADE, ""))})
+    statuses = results.statuses[places]
+    grades = sorted({grade for n in places.tolist() if (grade := results.items[n].labels.get(GRADE, ""))})
     sizes = units.sizes()
     return {
         "total": len(places),
         **{status: int((statuses == status).sum()) for status in STATUSES},
         "clusters": min(map(len, sizes)),
         "largest": max(int(counts.max(initial=0)) for counts in sizes),
-        "ties": int(found.tie[places].sum()),
+        "ties": int(results.tie[places].sum()),
         "pairs": pairs,
         "mixed": " and ".join(grades) if len(grades) > 1 else "",
     }
 
 
-def scored_pairs(found: Outcomes, scored: np.ndarray) -> np.ndarray:
+def scored_pairs(results: Outcomes, scored: np.ndarray) -> np.ndarray:
     """(P, 2) indices of both items of each pair within the scored items."""
-    first = scored[found.partner[scored] > scored]
-    second = found.partner[first]
+    first = scored[results.partner[scored] > scored]
+    second = results.partner[first]
     return np.stack([first, second], axis=1)[np.isin(second, scored)]
 
 
-def pair_clusters(found: Outcomes, both: np.ndarray) -> Clustering:
+def pair_clusters(results: Outcomes, both: np.ndarray) -> Clustering:
     """Clusters of pairs by their two pictures. both: (P, 2) indices of their items."""
-    return Clustering(found.units.clusters[both, 0], dyadic=True)
+    return Clustering(results.units.clusters[both, 0], dyadic=True)
 
 
-def _pair_values(found: Outcomes, both: np.ndarray) -> dict[str, float | None]:
-    right, tie = found.right[both], found.tie[both]
+def _pair_values(results: Outcomes, both: np.ndarray) -> dict[str, float | None]:
+    right, tie = results.right[both], results.tie[both]
     all_right = int(right.all(axis=1).sum())
     all_wrong = int((~right.any(axis=1) & ~tie.any(axis=1)).sum())
     one_right = (right.sum(axis=1) == 1) & ~tie.any(axis=1)
@@ -246,20 +240,21 @@ FLAG = f"a blind rule has more than {BLIND_THRESHOLD:.0f} % of the items right (
 
 
 def solved_blindly(rules: Mapping[str, Iterable[MetricRow]]) -> list[str]:
-    """A line for each axis (or all items) that blind rules solve, with these rules, best first.
+    """A line for each axis (and for all items) that blind rules solve, with these rules, the best first.
 
-    rules: the rows of each blind rule, which reads the sentences alone.
+    rules: the rows of each blind rule.
     """
-    found: dict[str, list[tuple[float, str]]] = {}
-    for name, lines in rules.items():
-        for line in lines:
+    solvers: dict[str, list[tuple[float, str]]] = {}
+    for name, rows in rules.items():
+        for line in rows:
             if line.by in ("all", "axis") and line.value != MACRO and (line.single_low or 0.0) > BLIND_THRESHOLD:
                 assert line.single is not None
-                found.setdefault(line.value, []).append((line.single, name))
-    return [
-        f"{value}: right by text alone: {', '.join(f'{name} {single:.1f} %' for single, name in sorted(right)[::-1])}"
-        for value, right in found.items()
-    ]
+                solvers.setdefault(line.value, []).append((line.single, name))
+    lines = []
+    for value, of_value in solvers.items():
+        texts = [f"{name} {single:.1f} %" for single, name in sorted(of_value)[::-1]]
+        lines.append(f"{value}: right by text alone: {', '.join(texts)}")
+    return lines
 
 
 # Models compared ------------------------------------------------------------------------------------------------------
@@ -267,11 +262,11 @@ def solved_blindly(rules: Mapping[str, Iterable[MetricRow]]) -> list[str]:
 
 @dataclass(frozen=True)
 class ModelComparison:
-    """Two models on the items that both scored. of: `pairs` (both items right) where there are any, else `items`.
+    """Two models on the items that both scored. of: `pairs` (both items right) if there are any, else `items`.
 
     difference: first minus second, percentage points, with its interval. first_only, second_only: clusters of which
     one model has more right than the other; where clusters overlap, pairs or items that only one has right. p_value:
-    two-sided McNemar test of these (`intervals.sign`); adjusted: by Holm, for all comparisons. differs:
+    two-sided McNemar test of these (`intervals.sign_test`); adjusted: by Holm, for all comparisons. differs:
     adjusted below 0.01 and the interval without 0.
     """
 
@@ -296,12 +291,12 @@ def compare(models: Mapping[str, Outcomes], couples: Iterable[tuple[str, str]] |
 
     Raises `ValueError` where the items of two differ. Two models without a common scored item are left out.
     """
-    chosen = combinations(models, 2) if couples is None else couples
-    comparisons = [one for a, b in chosen if (one := _compare_two(a, models[a], b, models[b]))]
-    adjusted = holm([one.p_value for one in comparisons])
+    names = combinations(models, 2) if couples is None else couples
+    comparisons = [pair for a, b in names if (pair := _compare_two(a, models[a], b, models[b]))]
+    adjusted = holm([pair.p_value for pair in comparisons])
     return [
-        replace(one, adjusted=p, differs=p < LEVEL and not one.difference_low <= 0 <= one.difference_high)
-        for one, p in zip(comparisons, adjusted, strict=True)
+        replace(pair, adjusted=p, differs=p < LEVEL and not pair.difference_low <= 0 <= pair.difference_high)
+        for pair, p in zip(comparisons, adjusted, strict=True)
     ]
 
 
@@ -313,29 +308,17 @@ def _compare_two(first: str, one: Outcomes, second: str, other: Outcomes) -> Mod
         return None
     both = scored_pairs(one, scored)
     places = both if len(both) else scored[:, None]
-    right = [found.right[places].all(axis=1) for found in (one, other)]
+    right = [results.right[places].all(axis=1) for results in (one, other)]
     units = pair_clusters(one, places) if len(both) else one.units.take(scored)
     lead = right[0].astype(int) - right[1].astype(int)
 
     def difference(counts: np.ndarray) -> np.ndarray:
         return np.asarray(100 * (counts[..., 2] - counts[..., 0]) / counts.sum(axis=-1))
 
-    accuracies = [100 * float(found.mean()) for found in right]
-    gap = accuracies[0] - accuracies[1]
+    first_accuracy, second_accuracy = (100 * float(hits.mean()) for hits in right)
+    gap = first_accuracy - second_accuracy
     ends, ahead = interval(gap, units, lead + 1, 3, difference, one.seed, -100, 100), sign_test(units, lead)
     return ModelComparison(
-        first=first,
-        second=second,
-        of="pairs" if len(both) else "items",
-        number=len(places),
-        first_accuracy=accuracies[0],
-        second_accuracy=accuracies[1],
-        difference=gap,
-        difference_low=ends.low,
-        difference_high=ends.high,
-        first_only=ahead.first,
-        second_only=ahead.second,
-        p_value=ahead.p_value,
-        adjusted=ahead.p_value,
-        differs=False,
-    )
+        first, second, "pairs" if len(both) else "items", len(places), first_accuracy, second_accuracy,
+        gap, ends.low, ends.high, ahead.first, ahead.second, ahead.p_value, adjusted=ahead.p_value, differs=False,
+    )  # fmt: skip

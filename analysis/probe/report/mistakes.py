@@ -35,7 +35,9 @@ def wrong_items(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str,
     true sentences, score of the false ones.
     """
     records = {label: read_answers(out / one.name / ANSWERS) for label, one in group.model_results.items()}
-    records = {label: of for label, of in records.items() if of}  # without runs whose answers were deleted
+    records = {
+        label: answers for label, answers in records.items() if answers
+    }  # without runs whose answers were deleted
     if not records:
         return {"title": group.title, "models": [], "cells": [], "wrong": [], "items": []}
     first = next(iter(records.values()))
@@ -44,21 +46,22 @@ def wrong_items(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str,
     cells = list(dict.fromkeys(keys))
     cell, axes = np.array([cells.index(key) for key in keys]), np.array([axis for axis, _ in keys])
     errors: list[dict[int, list[Any]]] = []  # of each model: by place, whether it is a tie, and both scores
-    for label, of in records.items():
-        how, of = group.model_results[label].measuring, [record for record in of if record.item.id in place_of]
-        items, answers = [record.item for record in of], [record.answer for record in of]
-        found = outcomes(items, answers, how["sentences"], how["tolerance"])
-        places = np.flatnonzero(found.scored & ~found.right).tolist()
-        errors.append({place_of[items[n].id]: [bool(found.tie[n]), *found.compared[n].tolist()] for n in places})
+    for label, every_record in records.items():
+        how = group.model_results[label].measuring
+        common = [record for record in every_record if record.item.id in place_of]
+        items, answers = [record.item for record in common], [record.answer for record in common]
+        results = outcomes(items, answers, how["sentences"], how["tolerance"])
+        places = np.flatnonzero(results.scored & ~results.right).tolist()
+        errors.append({place_of[items[n].id]: [bool(results.tie[n]), *results.compared[n].tolist()] for n in places})
     hits = [np.isin(np.arange(len(first)), list(wrong)) for wrong in errors]
     by_axis = ([hit & (axes == axis) for axis in np.unique(axes)] for hit in hits)
     folders = _folders(group, out)
-    shown = []
+    entries = []
     for place in first_errors(by_axis, len(first), limit, seed).tolist():
         item = first[place].item
         texts = {"id": item.id, "positives": item.positives, "negatives": item.negatives}
-        of_models = [[number, *wrong[place]] for number, wrong in enumerate(errors) if place in wrong]
-        shown.append(texts | _picture(first[place], folders) | {"cell": int(cell[place]), "errors": of_models})
+        by_model = [[number, *wrong[place]] for number, wrong in enumerate(errors) if place in wrong]
+        entries.append(texts | _picture(first[place], folders) | {"cell": int(cell[place]), "errors": by_model})
     counts = []
     for wrong in errors:
         ties = [place for place, (tie, *_) in wrong.items() if tie]
@@ -66,12 +69,12 @@ def wrong_items(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str,
         counts.append(np.stack(both, axis=1).tolist())
     sizes = np.bincount(cell).tolist()
     with_sizes = [(*key, size) for key, size in zip(cells, sizes, strict=True)]
-    return {"title": group.title, "models": list(records), "cells": with_sizes, "wrong": counts, "items": shown}
+    return {"title": group.title, "models": list(records), "cells": with_sizes, "wrong": counts, "items": entries}
 
 
 def per_model(models: int) -> int:
     """The number of wrong items to show of each model."""
-    return int(np.clip(TOTAL_ITEMS // max(models, 1), MIN_ITEMS, MAX_ITEMS))
+    return min(max(TOTAL_ITEMS // max(models, 1), MIN_ITEMS), MAX_ITEMS)
 
 
 def _folders(group: Group, out: Path) -> list[Path]:

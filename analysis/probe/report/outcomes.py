@@ -1,4 +1,4 @@
-"""Items and answers as arrays: which items are right, wrong or tied, and which depend on each other."""
+"""Items and answers as arrays: right, wrong or tied items, and clusters of dependent ones."""
 
 from __future__ import annotations
 

@@ -71,13 +71,13 @@ def write(out: Path) -> list[Group]:
 
 
 def _content(group: Group) -> GroupReport:
-    made, drawn = tables(group), figures(group)
-    files = {f"tables/{table.name}.md": table.markdown().encode() for table in made}
-    files |= {f"tables/{table.name}.csv": table.csv().encode() for table in made}
+    group_tables, group_figures = tables(group), figures(group)
+    files = {f"tables/{table.name}.md": table.markdown().encode() for table in group_tables}
+    files |= {f"tables/{table.name}.csv": table.csv().encode() for table in group_tables}
     with tempfile.TemporaryDirectory() as folder:
-        paths = [path for name, figure in drawn.items() for path in save(figure, folder, name, FORMATS)]
+        paths = [path for name, figure in group_figures.items() for path in save(figure, folder, name, FORMATS)]
         files |= {f"figures/{path.name}": path.read_bytes() for path in paths}
-    return GroupReport(group, made, drawn, files)
+    return GroupReport(group, group_tables, group_figures, files)
 
 
 def _remove_stale(out: Path, files: Mapping[str, bytes]) -> None:
@@ -117,8 +117,8 @@ def markdown(contents: Sequence[GroupReport], skipped: Sequence[str]) -> str:
 
 def _about(result: Result) -> str:
     """A run in one line, with its settings."""
-    about = {**result.measuring, **result.about, "items": result.corpus["items"], "digest": result.corpus["digest"]}
-    settings = ", ".join(f"{name} {_brief(value)}" for name, value in about.items() if value not in (None, "", {}))
+    facts = {**result.measuring, **result.about, "items": result.corpus["items"], "digest": result.corpus["digest"]}
+    settings = ", ".join(f"{name} {_brief(value)}" for name, value in facts.items() if value not in (None, "", {}))
     return f"{result.name}: {result.model or 'no model, baselines alone'}; {settings}"
 
 
@@ -178,7 +178,7 @@ def _lead(groups: Sequence[Group]) -> str:
 
 
 def _pictures(content: GroupReport) -> str:
-    found = []
+    elements = []
     for name, figure in content.figures.items():
         width, height = (int(96 * size) for size in figure.get_size_inches())
         alt = html.escape("; ".join(text.get_text() for text in figure.texts))
@@ -189,8 +189,8 @@ def _pictures(content: GroupReport) -> str:
         if wide:
             image = f'<div class="scroll" tabindex="0" role="region" aria-label="{alt}">{image}</div>'
         caption = html.escape(str(figure.get_label()))
-        found.append(
+        elements.append(
             f'<figure id="{name}" class="{"wide" if wide else ""}">{image}'
             f'<figcaption>{caption} <span class="files">{links}</span></figcaption></figure>\n'
         )
-    return "".join(found)
+    return "".join(elements)

@@ -74,7 +74,8 @@ def _parsed(values: dict[str, Any]) -> Result:
     if values.pop("version") != VERSION:
         raise ValueError("it has another version")
     values["lines"] = tuple(_checked(MetricRow, one) for one in values["lines"])
-    values["floors"] = {name: tuple(_checked(MetricRow, one) for one in of) for name, of in values["floors"].items()}
+    for name, rows in values["floors"].items():
+        values["floors"][name] = tuple(_checked(MetricRow, row) for row in rows)
     values["averages"] = tuple(_checked(PaperAverage, one) for one in values["averages"])
     result = _checked(Result, values | {"blind": tuple(values["blind"])})
     for part, names in (
@@ -91,11 +92,11 @@ SIMPLE = {"str": str, "int": int, "float | None": float | int | None}
 
 def _checked(kind: type[T], values: Mapping[str, Any]) -> T:
     """A dataclass from JSON. Raises `TypeError` for other names, `ValueError` for a text or number of another type."""
-    made = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
-    for one in fields(kind):  # type: ignore[arg-type]
-        if not isinstance(getattr(made, one.name), SIMPLE.get(str(one.type), object)):
-            raise ValueError(f"{one.name} is not {one.type}")
-    return made
+    record = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+    for attribute in fields(kind):  # type: ignore[arg-type]
+        if not isinstance(getattr(record, attribute.name), SIMPLE.get(str(attribute.type), object)):
+            raise ValueError(f"{attribute.name} is not {attribute.type}")
+    return record
 
 
 # Groups --------------------------------------------------------------------------------------------------------------
@@ -132,8 +133,8 @@ class Group:
         """Baselines that need no model: `blind rule` (reads the sentences alone), and `salience rule` (prefers large or
         central objects in pictures of our scenes)."""
         kinds = {"blind rule": self.blind, "salience rule": SALIENT}
-        return {kind: {rule: self.baselines[rule] for rule in of if rule in self.baselines}
-                for kind, of in kinds.items()}  # fmt: skip
+        return {kind: {rule: self.baselines[rule] for rule in rules if rule in self.baselines}
+                for kind, rules in kinds.items()}  # fmt: skip
 
     @property
     def model_results(self) -> dict[str, Result]:
@@ -182,21 +183,22 @@ def groups(results: Sequence[Result], out: Path | None = None) -> list[Group]:
     for result in results:
         how = (str(result.measuring[name]) for name in ("rules", "sentences"))
         by_key.setdefault((result.corpus["name"], result.corpus["digest"], *how), []).append(result)
-    made: list[Group] = []
+    result_groups: list[Group] = []
     for (corpus, digest, rules, sentences), members in by_key.items():
         others = [key for key in by_key if key[0] == corpus]
-        apart = (f"{members[0].corpus['items']:,} items ({digest[:8]})", f"rules={rules}", f"sentences={sentences}")
-        title = ", ".join([corpus, *(text for n, text in enumerate(apart, 1) if len({key[n] for key in others}) > 1)])
+        texts = (f"{members[0].corpus['items']:,} items ({digest[:8]})", f"rules={rules}", f"sentences={sentences}")
+        differing = [text for n, text in enumerate(texts, 1) if len({key[n] for key in others}) > 1]
+        title = ", ".join([corpus, *differing])
         name = f"{corpus}-{digest[:8]}-{rules}-{sentences}" if len(others) > 1 else corpus
         slug = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "corpus"
-        while slug in {group.slug for group in made}:  # another corpus has the same slug
+        while slug in {group.slug for group in result_groups}:  # another corpus has the same slug
             slug += "-2"
         models = {_label(one, members): one for one in members if one.model}
         baselines = {name: rows for one in members if not one.model for name, rows in one.floors.items()}
         for label, one in models.items():
             suffix = f" ({label})" if len(models) > 1 else ""
             baselines |= {f"{name}{suffix}": rows for name, rows in one.floors.items()}
-        made.append(
+        result_groups.append(
             Group(
                 title=title,
                 slug=slug,
@@ -208,34 +210,48 @@ def groups(results: Sequence[Result], out: Path | None = None) -> list[Group]:
                 cropped=tuple(_compare_cropped(models, results, out)) if out else (),
             )
         )
-    return made
+    return result_groups
 
 
 def _label(result: Result, members: Sequence[Result]) -> str:
-    """A run's model or, if several runs have that, the run's name."""
-    return result.model if [one.model for one in members].count(result.model) == 1 else result.name
+    """The short name of a run's model; the whole name if other models have the same short one, and the name of the run
+    if other runs have the same model."""
+    models = [member.model for member in members]
+    if models.count(result.model) > 1:
+        return result.name
+    short = _short_name(result.model)
+    return short if list(map(_short_name, models)).count(short) == 1 else result.model
+
+
+def _short_name(model: str) -> str:
+    """A model's name without the folders of a path, such as `uniter:base.pt` for `uniter:/models/base.pt`. A name with
+    at most one `/` may be one of the hub and stays whole."""
+    kind, colon, path = model.rpartition(":")
+    if path.count("/") < 2 and not path.startswith(("/", ".", "~")):
+        return model
+    return f"{kind}{colon}{path.rstrip('/').rpartition('/')[2]}"
 
 
 def _outcomes(models: Mapping[str, Result], out: Path) -> dict[str, Outcomes]:
     """The outcomes of each run, in the order of ids; without runs whose answers are incomplete."""
-    found = {}
+    by_label = {}
     for label, result in models.items():
         records = sorted(read_answers(out / result.name / ANSWERS), key=lambda record: record.item.id)
         if len(records) == result.corpus["items"]:
             how = result.measuring
             items, answers = [record.item for record in records], [record.answer for record in records]
-            found[label] = outcomes(items, answers, how["sentences"], how["tolerance"], seed=how["seed"])
-    return found
+            by_label[label] = outcomes(items, answers, how["sentences"], how["tolerance"], seed=how["seed"])
+    return by_label
 
 
 def _compare_cropped(models: Mapping[str, Result], results: Iterable[Result], out: Path) -> list[ModelComparison]:
-    """Each model on cropped pictures against whole ones: the cost of binding."""
+    """Comparisons of each model on cropped pictures with itself on whole ones: the cost of binding."""
 
     def settings(result: Result) -> list[Any]:
-        about = [result.about.get(name) for name in MODEL_SETTINGS]
-        return [result.model, result.measuring, result.corpus["items"], *about]
+        model_settings = [result.about.get(name) for name in MODEL_SETTINGS]
+        return [result.model, result.measuring, result.corpus["items"], *model_settings]
 
-    compared: dict[str, Outcomes] = {}
+    by_label: dict[str, Outcomes] = {}
     couples = []
     for label, whole in models.items():
         crops = [one for one in results if one.corpus["name"] == f"{whole.corpus['name']}{CROPPED}"]
@@ -243,6 +259,6 @@ def _compare_cropped(models: Mapping[str, Result], results: Iterable[Result], ou
             both = _outcomes({f"{label}{CROPPED}": crop, label: whole}, out)
             ids = [[item.id for item in one.items] for one in both.values()]
             if len(ids) == 2 and ids[0] == ids[1]:  # samples may differ
-                compared |= both
+                by_label |= both
                 couples.append((f"{label}{CROPPED}", label))
-    return compare(compared, couples)
+    return compare(by_label, couples)

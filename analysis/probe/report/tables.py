@@ -18,7 +18,7 @@ SMALL = 0.5  # p(yes) + p(no); below it most replies begin with another word
 COINS = 50.0  # percent of items right by chance
 RARE = (
     ". So it begins its replies with other words, for example to think before it answers, and its scores mean little; "
-    "change question="
+    "set question=TEXT to ask in other words, with {text} for the sentence"
 )
 OTHERS = {"blank picture": "blank picture", "other pictures": "other items' pictures"}  # columns and their baselines
 COVERAGE = "total = scored + missing + unreadable + failed"
@@ -98,7 +98,7 @@ Keys = Sequence[tuple[str, str]]
 
 
 def _rows(group: Group, series: Series, keep: Keys) -> list[Row]:
-    """A row of all columns for each group of items and each model or rule, the group's first."""
+    """A row of all columns for each group of items and each model or rule, in the order of groups."""
     return [
         {VALUE: Cell(value_text(line)), BY: Cell(label)} | {c: Cell(text(line)) for c, text in METRICS.items()}
         | (_beside(group, label, line) if series is group.models else {})
@@ -114,12 +114,12 @@ def _beside(group: Group, label: str, line: MetricRow) -> Row:
     row: Row = {}
     level = COINS
     for kind, rules in group.rules.items():
-        for of, metric in (("items", "single"), ("pairs", "pair_accuracy")):
-            row[of, kind] = Cell(_best(rules, line, metric))
+        for unit, metric in (("items", "single"), ("pairs", "pair_accuracy")):
+            row[unit, kind] = Cell(_best(rules, line, metric))
         level = max([level, *values_of(rules, line.by, line.value, "single").values()])
     for name, baseline in OTHERS.items():
-        shown = {label: group.with_other_pictures(baseline, label)}
-        row["items", name] = Cell(_text(values_of(shown, line.by, line.value, "single").get(label)))
+        series = {label: group.with_other_pictures(baseline, label)}
+        row["items", name] = Cell(_text(values_of(series, line.by, line.value, "single").get(label)))
     best = max(values_of(group.models, line.by, line.value, "single").values(), default=0.0)
     blind = values_of(group.rules["blind rule"], line.by, line.value, "single")
     bold = bool(blind) and line.single_low is not None and line.single_low > level and line.single == best
@@ -130,7 +130,7 @@ def _best(rules: Series, line: MetricRow, metric: str) -> str:
     """The best value of some rules, with the rule's name if it is the only best one."""
     values = values_of(rules, line.by, line.value, metric)
     best = max(values.values(), default=None)
-    names = [rule for rule, reached in values.items() if reached == best]
+    names = [rule for rule, value in values.items() if value == best]
     return f"{_text(best)}{f' {names[0]}' if len(names) == 1 < len(values) else ''}"
 
 
@@ -145,12 +145,12 @@ def _table(
     name: str, title: str, rows: Sequence[Row], columns: Iterable[Column], data: pd.DataFrame, notes: Iterable[str]
 ) -> Table | None:
     """A table of rows, without columns that are empty in all of them; None without rows."""
-    used = [c for c in columns if c in (VALUE, BY, TOTAL, RIGHT) or any(row[c].text for row in rows)]
-    cells = tuple(tuple(row[column] for column in used) for row in rows)
-    return Table(name, title, tuple(used), cells, data, tuple(notes)) if rows else None
+    nonempty = [c for c in columns if c in (VALUE, BY, TOTAL, RIGHT) or any(row[c].text for row in rows)]
+    cells = tuple(tuple(row[column] for column in nonempty) for row in rows)
+    return Table(name, title, tuple(nonempty), cells, data, tuple(notes)) if rows else None
 
 
-SHOWN = (VALUE, BY, *(column for column in MAIN if column != VALUE))
+TABLE_COLUMNS = (VALUE, BY, *(column for column in MAIN if column != VALUE))
 
 
 def overview(groups: Sequence[Group]) -> Table | None:
@@ -161,7 +161,7 @@ def overview(groups: Sequence[Group]) -> Table | None:
     if not rows:
         return None
     data = pd.concat([_frame(group.series, keep).assign(corpus=group.title) for group in groups])
-    table = _table("scores", "Items and pairs right, of all items", rows, SHOWN, data, (*NOTES, *OF_MODELS))
+    table = _table("scores", "Items and pairs right, of all items", rows, TABLE_COLUMNS, data, (*NOTES, *OF_MODELS))
     return table and replace(table, columns=(("", "corpus"), *table.columns[1:]))
 
 
@@ -178,20 +178,20 @@ def tables(group: Group) -> list[Table]:
 
     def table(kind: str, title: str, series: Series, keep: Keys, data: Keys, notes: Sequence[str]) -> Table | None:
         name, rows = f"{group.slug}-{kind}", _rows(group, series, keep)
-        return _table(name, f"{group.title}: {title}", rows, SHOWN, _frame(series, data), notes)
+        return _table(name, f"{group.title}: {title}", rows, TABLE_COLUMNS, _frame(series, data), notes)
 
     notes, models = (*NOTES, *OF_MODELS, *corpus), group.models
-    what = "baselines, without a model or without the right picture"
-    made = [
+    of_floors = "baselines, without a model or without the right picture"
+    every = [
         table("accuracy", "accuracy", models, main, main, notes),
         _matching(group, main),
         _comparison(group, group.comparisons, "compared", "models compared", "Each two models on what both scored."),
         _comparison(group, group.cropped, "binding", "cropped pictures against whole ones", BINDING),
         _averages(group),
         table("details", "accuracy by source, grade and other labels", models, detail, detail, notes),
-        table("floors", what, group.baselines, main, group.keys, of_rules),
+        table("floors", of_floors, group.baselines, main, group.keys, of_rules),
     ]
-    return [one for one in made if one]
+    return [one for one in every if one]
 
 
 def _averages(group: Group) -> Table | None:
@@ -217,7 +217,7 @@ def _averages(group: Group) -> Table | None:
 def _matching(group: Group, keep: Keys) -> Table | None:
     """ITM, if a model has a threshold, and the released code's counts, if they differ from ours."""
     keep = [(by, value) for by, value in keep if value != MACRO]
-    lines = [line for of in group.models.values() for line in of if (line.by, line.value) in keep]
+    lines = [line for rows in group.models.values() for line in rows if (line.by, line.value) in keep]
     kinds = {  # whether it is shown, by what it is
         "as the released code counts": any(line.published != line.single for line in lines),
         "each sentence alone (ITM)": any(line.itm_accuracy is not None for line in lines),
@@ -233,11 +233,11 @@ def _matching(group: Group, keep: Keys) -> Table | None:
     data = data[[*of_table, *(name for name in data.columns if name.startswith("itm_"))]]
     rows = _rows(group, group.models, keep)
     cells = tuple(tuple(row[column] for column in columns) for row in rows)
-    title = f"{group.title}: {' and '.join(kind for kind, shown in kinds.items() if shown)}"
+    title = f"{group.title}: {' and '.join(kind for kind, is_shown in kinds.items() if is_shown)}"
     return Table(f"{group.slug}-matching", title, tuple(columns), cells, data, tuple(notes))
 
 
-COMPARED: dict[str, Callable[[ModelComparison], str]] = {
+COMPARISON_COLUMNS: dict[str, Callable[[ModelComparison], str]] = {
     "first": lambda one: one.first,
     "second": lambda one: one.second,
     "on": lambda one: f"{one.number:,} {one.of}",
@@ -252,11 +252,11 @@ COMPARED: dict[str, Callable[[ModelComparison], str]] = {
 }
 
 
-def _comparison(group: Group, compared: Sequence[ModelComparison], kind: str, title: str, note: str) -> Table | None:
-    if not compared:
+def _comparison(group: Group, pairs: Sequence[ModelComparison], kind: str, title: str, note: str) -> Table | None:
+    if not pairs:
         return None
-    rows = tuple(tuple(Cell(text(one)) for text in COMPARED.values()) for one in compared)
-    columns, data = tuple(("", what) for what in COMPARED), pd.DataFrame([asdict(one) for one in compared])
+    rows = tuple(tuple(Cell(text(pair)) for text in COMPARISON_COLUMNS.values()) for pair in pairs)
+    columns, data = tuple(("", head) for head in COMPARISON_COLUMNS), pd.DataFrame([asdict(pair) for pair in pairs])
     notes = (note, *OF_COMPARISONS)
     return Table(f"{group.slug}-{kind}", f"{group.title}: {title}", columns, rows, data, notes)
 
@@ -265,9 +265,9 @@ def _comparison(group: Group, compared: Sequence[ModelComparison], kind: str, ti
 
 
 def terminal_summary(group: Group) -> str:
-    """The main metrics of a group as text for a terminal; without models those of the baselines on all items."""
+    """The main metrics of a group as text for a terminal; without models, those of baselines on all items."""
     keep = [(by, value) for by, value in group.keys if value == MICRO or (group.models and by in ("all", group.by))]
-    rules = [kind for kind, of in group.rules.items() if of and group.models]
+    rules = [kind for kind, series in group.rules.items() if series and group.models]
     columns: list[Column] = [RIGHT, *(("items", kind) for kind in rules), *[ALONE] * group.matching]
     columns += [PAIRS_RIGHT, *(("pairs", kind) for kind in rules), ("items", "ties")]
     heads = {RIGHT: "right % [95 %]", ALONE: "sentences right % [95 %]", PAIRS_RIGHT: "pairs right % [95 %]"}
@@ -279,9 +279,9 @@ def terminal_summary(group: Group) -> str:
         first, items = "" if name == previous else name, scored if scored == total else f"{scored} of {total}"
         lines.append([first, row[BY].text, items, *(row[column].text for column in columns)])
         previous = name
-    used = [n for n in range(len(lines[0])) if n < 3 or any(line[n] for line in lines[1:])]
-    widths = {n: max(len(line[n]) for line in lines) for n in used}
-    text = ["  ".join(line[n].ljust(widths[n]) for n in used).rstrip() for line in lines]
+    nonempty = [n for n in range(len(lines[0])) if n < 3 or any(line[n] for line in lines[1:])]
+    widths = {n: max(len(line[n]) for line in lines) for n in nonempty}
+    text = ["  ".join(line[n].ljust(widths[n]) for n in nonempty).rstrip() for line in lines]
     return "\n".join([group.title, *(f"  {line}" for line in warnings(group)), "", *text])
 
 
@@ -302,7 +302,7 @@ def warnings(group: Group) -> list[str]:
             "The models did not all score the same items, so their numbers are of different items. Comparisons use the "
             "items that both models scored."
         )
-    every = [line for of in group.series.values() for line in of]
+    every = [line for rows in group.series.values() for line in rows]
     if any(line.mixed for line in every):
         lines.append("Rows and averages that mix grades of negatives are marked; compare grades one by one.")
     if micro := max((line for line in every if line.value == MICRO), key=lambda line: line.largest, default=None):

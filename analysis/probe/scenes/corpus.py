@@ -98,7 +98,7 @@ def build(
     workers: int = 0,
     log: Log = print,
 ) -> Corpus:
-    """Build a corpus in a folder, unless it is there already. The same seed gives the same bytes.
+    """Build a corpus in a folder, unless the folder has it already. The same seed gives the same bytes.
 
     workers: processes, 0 for one per core. Raises `ValueError` for a wrong setting, and for a folder that holds
     other files or is being written by another process.
@@ -123,7 +123,7 @@ def _text(value: Any) -> bytes:
 # Building ------------------------------------------------------------------------------------------------------------
 
 Chunk = tuple[int, int, int]
-"""A kind of pairs, the number of records of other kinds before it in its file, and the first of `CHUNK_PAIRS` pairs."""
+"""The index of a kind of pairs, the records of other kinds before it in its file, and its first pair in the chunk."""
 
 
 def _chunks(config: ScenesConfig) -> list[Chunk]:
@@ -139,7 +139,7 @@ def _write_chunk(folder: Path, config: ScenesConfig, chunk: Chunk) -> list[Scene
     """Write the pictures of a chunk. Returns its records."""
     number, before, start = chunk
     unit, pairs = config.pairs()[number]
-    made = []
+    lines = []
     for index in range(start, min(start + CHUNK_PAIRS, pairs)):
         pair = unit.pair(config.seed, index)
         for which in (0, 1):
@@ -147,8 +147,8 @@ def _write_chunk(folder: Path, config: ScenesConfig, chunk: Chunk) -> list[Scene
             for name, data in pictures.items():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 put_file(folder, name, [data], sync=False)
-            made.append({**record, "sha256": {name: _digest(data) for name, data in pictures.items()}})
-    return made
+            lines.append({**record, "sha256": {name: _digest(data) for name, data in pictures.items()}})
+    return lines
 
 
 def _write_corpus(folder: Path, config: ScenesConfig, workers: int, log: Log) -> None:
@@ -156,18 +156,19 @@ def _write_corpus(folder: Path, config: ScenesConfig, workers: int, log: Log) ->
     from travlr.formats.manifest import versions  # pyarrow is slow to import, and workers do not need it
 
     workers = 1 if workers == 0 and config.count <= SINGLE_PROCESS_RECORDS else workers
-    made: dict[Chunk, list[SceneRecord]] = {}
+    by_chunk: dict[Chunk, list[SceneRecord]] = {}
     work = functools.partial(_write_chunk, folder, config)
     with (
         Progress(config.count, log, "records") as progress,
         contextlib.closing(run(work, _chunks(config), workers)) as results,
     ):
-        for chunk, of_chunk in results:
-            made[chunk] = of_chunk
-            progress.advance(len(of_chunk))
-    lines = json.loads(json.dumps([record for chunk in sorted(made) for record in made[chunk]]))  # as they are read
-    written = {ITEMS: b"".join(json.dumps(line).encode() + b"\n" for line in lines), **records.published(lines)}
-    put_files(folder, written)
+        for chunk, chunk_records in results:
+            by_chunk[chunk] = chunk_records
+            progress.advance(len(chunk_records))
+    records_in_order = [record for chunk in sorted(by_chunk) for record in by_chunk[chunk]]
+    lines = json.loads(json.dumps(records_in_order))  # with the types that a reader gets
+    contents = {ITEMS: b"".join(json.dumps(line).encode() + b"\n" for line in lines), **records.published(lines)}
+    put_files(folder, contents)
     corpus = _corpus(folder, config.kind, lines)
     counts = Counter((item.axis, item.source) for item in corpus.items)
     manifest = {
@@ -180,7 +181,7 @@ def _write_corpus(folder: Path, config: ScenesConfig, workers: int, log: Log) ->
         "notes": NOTES[config.kind],
         "digest": corpus.digest,
         "pictures": _digest("".join(d for line in lines for d in line["sha256"].values()).encode()),
-        "files": {name: _digest(data) for name, data in sorted(written.items())},
+        "files": {name: _digest(data) for name, data in sorted(contents.items())},
         "versions": versions(),
     }
     put_file(folder, MANIFEST, [_text(manifest)])
@@ -231,7 +232,7 @@ def _from_lines(folder: Path, make: Callable[[list[SceneRecord]], T]) -> T:
 
 
 def _corpus(folder: Path, kind: str, lines: Sequence[SceneRecord]) -> Corpus:
-    """The corpus of `checklist.read_corpus` and `predicate_noun.read_set`, with more labels."""
+    """The corpus as `checklist.read_corpus` or `predicate_noun.read_set` would read it, with more labels."""
     pictures = folder if kind == "checklist" else folder / IMAGES
     return Corpus("scenes", kind, tuple(map(records.item_of, lines)), pictures, NOTES[kind])
 

@@ -36,10 +36,10 @@ def picture_from(path: Path) -> Image.Image:
 def object_from(path: Path) -> Image.Image:
     """A user's picture of an object, RGBA, cropped to its visible part. Raises ValueError as `picture_from`, and where
     the picture is fully transparent."""
-    opened = picture_from(path)  # checks that it is a picture and not too large
+    whole = picture_from(path)  # checks that it is a picture and not too large
     with Image.open(path) as picture:
         clear = picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info
-        cutout = (picture if clear else opened).convert("RGBA")
+        cutout = (picture if clear else whole).convert("RGBA")
     box = cutout.getchannel("A").getbbox()
     if box is None:
         raise ValueError("is transparent all over")

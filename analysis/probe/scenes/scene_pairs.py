@@ -105,8 +105,8 @@ class PairKind:
 def is_balanced(pair: ScenePair) -> bool:
     """Whether each salience rule prefers the same sentence in both pictures, or neither in both."""
     sentences = [content_words(form) for form in (pair.sides[0].positive, pair.sides[0].negative)]
-    shown = [from_scene(side.scene) for side in pair.sides]
-    return all(len({preferred(rule, objects, *sentences) for objects in shown}) == 1 for rule in SALIENCE)
+    pictures = [from_scene(side.scene) for side in pair.sides]
+    return all(len({preferred(rule, objects, *sentences) for objects in pictures}) == 1 for rule in SALIENCE)
 
 
 # Scenes --------------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class Board:
     """Places objects on free cells; by default locations and sizes are uniformly distributed."""
 
     def __init__(self, choices: RandomChoices) -> None:
-        self._choices, self._taken = choices, set[tuple[int, int]]()
+        self._choices, self._occupied = choices, set[tuple[int, int]]()
 
     def put(
         self,
@@ -128,9 +128,9 @@ class Board:
     ) -> PlacedObject:
         choices = self._choices
         if cell is None:
-            free = [c for c in CELLS[location or choices.pick(LOCATIONS)] if c not in self._taken]
-            cell = choices.pick(free or [c for c in CELLS["mid"] if c not in self._taken])
-        self._taken.add(cell)
+            free = [c for c in CELLS[location or choices.pick(LOCATIONS)] if c not in self._occupied]
+            cell = choices.pick(free or [c for c in CELLS["mid"] if c not in self._occupied])
+        self._occupied.add(cell)
         side = choices.pick(SIDES[size or choices.pick(tuple(SIDES))])
         dx, dy = choices.below(2 * JITTER + 1) - JITTER, choices.below(2 * JITTER + 1) - JITTER
         return PlacedObject(colour, shape, *cell, side, dx, dy)
@@ -141,13 +141,13 @@ class Board:
         return [self.put(choices.pick(colours), choices.pick(shapes), size=size) for _ in range(number)]
 
 
-def _without(choices: Sequence[str], *taken: str) -> list[str]:
-    return [choice for choice in choices if choice not in taken]
+def _without(choices: Sequence[str], *others: str) -> list[str]:
+    return [choice for choice in choices if choice not in others]
 
 
 def unlike(*shapes: str) -> list[str]:
     """Shapes that do not look like any of these."""
-    return [s for s in WORLD.shapes if not any(s == taken or {s, taken} <= ALIKE for taken in shapes)]
+    return [s for s in WORLD.shapes if not any(s == other or {s, other} <= ALIKE for other in shapes)]
 
 
 def _shapes(choices: RandomChoices) -> tuple[str, str]:
@@ -212,9 +212,9 @@ def _object(location: str | None, size: str | None, absent: bool, index: int, ch
     target = board.put(colour, shape, location, size)
     lure = board.put(else_colour, choices.pick(rest) if absent else other, location, size)
     fillers = [board.put(colour, choices.pick(rest)), *board.fillers(WORLD.colours, rest)]
-    changed = [replace(target, shape=other), lure] if absent else _exchanged(target, lure, "colour")
+    mirror = [replace(target, shape=other), lure] if absent else _exchanged(target, lure, "colour")
     true, false = (Statement("exists", (f"{colour} {s}",)) for s in (shape, other))
-    one, two = [target, lure, *fillers], [*changed, *fillers]
+    one, two = [target, lure, *fillers], [*mirror, *fillers]
     return _mirrored(one, two, true, false, index, not absent, location=location, size=size)
 
 
@@ -228,12 +228,12 @@ def _colour(absent: bool, index: int, choices: RandomChoices) -> ScenePair:
     target = board.put(colour, shape, location, size)
     lure = board.put(choices.pick(rest) if absent else other, else_shape, location, size)
     fillers = board.fillers(rest, unlike(shape))
-    changed = [replace(target, colour=other), lure]
+    mirror = [replace(target, colour=other), lure]
     if not absent:
-        changed = _exchanged(target, lure, "shape")
+        mirror = _exchanged(target, lure, "shape")
         fillers += _larger(choices.pick((colour, other)), board, choices, unlike(shape), [target, lure])
     true, false = (Statement("is", (shape, c)) for c in (colour, other))
-    one, two = [target, lure, *fillers], [*changed, *fillers]
+    one, two = [target, lure, *fillers], [*mirror, *fillers]
     return _mirrored(one, two, true, false, index, not absent, location=location, size=size)
 
 
@@ -250,9 +250,9 @@ def _size(absent: bool, index: int, choices: RandomChoices) -> ScenePair:
     lure = board.put(colour, else_shape, location, "medium" if absent else "large")
     fillers = board.fillers(WORLD.colours, unlike(shape), "medium")
     grown = replace(target, side=choices.pick(SIDES["large"]))
-    changed = [grown, lure] if absent else _exchanged(target, lure, "shape")
+    mirror = [grown, lure] if absent else _exchanged(target, lure, "shape")
     true, false = (Statement("is", (shape, s)) for s in ("small", "large"))
-    one, two = [target, lure, *fillers], [*changed, *fillers]
+    one, two = [target, lure, *fillers], [*mirror, *fillers]
     return _mirrored(one, two, true, false, index, not absent, location=location)
 
 
@@ -322,12 +322,12 @@ def _bound(noun: bool, index: int, choices: RandomChoices) -> ScenePair:
     fillers = board.fillers(WORLD.colours, unlike(shape, other))
     if not noun:
         fillers += _larger(choices.pick((colour, else_colour)), board, choices, unlike(shape), [target, lure])
-    changed = _exchanged(target, lure, "colour" if noun else "shape")
+    mirror = _exchanged(target, lure, "colour" if noun else "shape")
     true, false = (
         Statement("binds", (shape, colour)),
         Statement("binds", (other, colour) if noun else (shape, else_colour)),
     )
-    sides = PairMember((target, lure, *fillers), true, false), PairMember((*changed, *fillers), false, true, 1, 0)
+    sides = PairMember((target, lure, *fillers), true, false), PairMember((*mirror, *fillers), false, true, 1, 0)
     return ScenePair(sides, 0, {"location": location, "size": size})
 
 

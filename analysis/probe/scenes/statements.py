@@ -50,10 +50,10 @@ class Statement:
 
 
 def _the(scene: Sequence[PlacedObject], attributes: str) -> PlacedObject:
-    found = [o for o in scene if o.words.issuperset(attributes.split())]
-    if len(found) != 1:
-        raise ValueError(f"'the {attributes}' of a scene with {len(found)}")
-    return found[0]
+    objects = [o for o in scene if o.words.issuperset(attributes.split())]
+    if len(objects) != 1:
+        raise ValueError(f"'the {attributes}' of a scene with {len(objects)}")
+    return objects[0]
 
 
 def visible_words(scene: Sequence[PlacedObject]) -> frozenset[str]:

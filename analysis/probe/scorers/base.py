@@ -20,11 +20,13 @@ WORD = re.compile(r"\w(?:[\w'’-]*\w)?")
 
 
 class ModelScorer:
-    """Pictures (N), texts (N) -> (N,) float64. A subclass has the steps of its models; here are the most frequent ones.
+    """Pictures (N), texts (N) -> (N,) float64. A subclass has the steps of its models; here are the most frequent
+    steps.
 
-    A picture is prepared and seen once in a call, a text is read once; `judge` scores both together. Each step maps
-    tensors of B examples to tensors of B examples. head: `itm` or `itc`. threshold: the score above which a sentence
-    matches; None where scores only rank. device, precision, batch_size: set by `loading.load`.
+    In a call, `prepare` and `see` run once for each picture, `tokens` and `read` once for each text; `judge` scores
+    both together. Each step maps tensors of B examples to tensors of B examples. head: `itm` or `itc`. threshold: the
+    score above which a sentence matches; None if scores only rank. device, precision, batch_size: set by
+    `loading.load`.
     """
 
     columns: tuple[str, ...] = ("score",)  # of `outputs`
@@ -102,12 +104,12 @@ class ModelScorer:
         self, pairs: dict[tuple[int, str], None], pictures: dict[int, Image.Image]
     ) -> dict[tuple[int, str], Tensors]:
         """The inputs of `answer` of each pair of a picture (by its key) and a text."""
-        read = self.map_batches(self.read, {text: self.tokens(text) for _, text in pairs})
-        seen = self.map_batches(self.see, {key: self.prepare(image) for key, image in pictures.items()})
-        return {(picture, text): seen[picture] | read[text] for picture, text in pairs}
+        by_text = self.map_batches(self.read, {text: self.tokens(text) for _, text in pairs})
+        by_picture = self.map_batches(self.see, {key: self.prepare(image) for key, image in pictures.items()})
+        return {(picture, text): by_picture[picture] | by_text[text] for picture, text in pairs}
 
     def map_batches(self, step: Callable[[Tensors], Tensors], examples: dict[Key, Tensors]) -> dict[Key, Tensors]:
-        """Apply a step to each example (B = 1), in batches of examples that `batch_key` calls alike."""
+        """Apply a step to each example (B = 1), in batches of examples with the same `batch_key`."""
         alike: dict[Hashable, list[Key]] = {}
         for key, tensors in examples.items():
             alike.setdefault(self.batch_key(tensors), []).append(key)
@@ -115,8 +117,8 @@ class ModelScorer:
         for keys in alike.values():
             for start in range(0, len(keys), self.batch_size):
                 batch = keys[start : start + self.batch_size]
-                joined = self.join_inputs([examples[key] for key in batch])
-                outputs = step({name: self.on_device(tensor) for name, tensor in joined.items()})
+                inputs = self.join_inputs([examples[key] for key in batch])
+                outputs = step({name: self.on_device(tensor) for name, tensor in inputs.items()})
                 for row, key in enumerate(batch):
                     out[key] = {name: tensor[row : row + 1] for name, tensor in outputs.items()}
         return out

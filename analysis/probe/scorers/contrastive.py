@@ -13,8 +13,8 @@ from train.data.inputs import Tensors
 
 
 class HubScorer(ModelScorer):
-    """A family of models. heads: those that the models have, the default first. unused: prefixes of weights that no
-    score depends on."""
+    """A family of models. heads: the heads of its models, the default first. unused: prefixes of weights on which no
+    score depends."""
 
     heads: tuple[str, ...] = ("itm", "itc")
     unused: tuple[str, ...] = ()
@@ -82,8 +82,7 @@ class Blip(HubScorer):
 
 
 class Vilt(HubScorer):
-    """ViLT's ranking logit. Words and patches share all layers, so only the patch embedding is computed once per
-    picture."""
+    """ViLT's ranking logit. Words and patches share all layers, so `see` computes the patch embedding alone."""
 
     heads, odds = ("itm",), ()
 
@@ -98,11 +97,11 @@ class Vilt(HubScorer):
             )
         order = (place[..., 0] * columns + place[..., 1]).argsort(1)  # back in row order
         patches = states[:, 1:].gather(1, order[..., None].expand(-1, -1, states.shape[-1]))
-        return {"image": torch.cat([states[:, :1], patches], 1), "seen": mask}
+        return {"image": torch.cat([states[:, :1], patches], 1), "patch_mask": mask}
 
     def judge(self, both: Tensors) -> Tensor:
         ids, mask = both["input_ids"], both["attention_mask"]
-        return self.model(ids, mask, image_embeds=both["image"], pixel_mask=both["seen"]).logits[:, 0]
+        return self.model(ids, mask, image_embeds=both["image"], pixel_mask=both["patch_mask"]).logits[:, 0]
 
 
 class Flava(HubScorer):

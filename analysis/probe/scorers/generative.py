@@ -17,16 +17,7 @@ from torch import Tensor
 from analysis.probe.scorers.base import ModelScorer
 from train.data.inputs import Tensors
 from train.models.hub import quiet
-from train.vlm.chat import (
-    answer_log,
-    answer_tokens,
-    batch_key,
-    chat_inputs,
-    chat_processor,
-    join_inputs,
-    keep_last_logits,
-    next_token_logs,
-)
+from train.vlm import chat
 
 QUESTION = 'Does the sentence "{text}" describe this picture? Answer yes or no.'
 YES, NO = ("yes", "Yes", "true", "True"), ("no", "No", "false", "False")
@@ -37,7 +28,7 @@ class GenerativeScorer(ModelScorer):
 
     Every spelling of these words that is one token counts: with or without a capital and a space before it. Models with
     an encoder and a decoder (BLIP-2 with T5) start their answer in the decoder. Each picture is encoded once in a call,
-    unless the inputs of the vision tower cannot be divided by picture (see `split_by_picture`; Pixtral's cannot).
+    unless the inputs of the vision tower cannot be divided by picture (see `split_by_picture`), as in Pixtral.
     prompt: the form of the question, `chat template` or `plain`. Raises ValueError, in one line, where the processor
     needs torchvision (as for videos) and it is not installed.
     """
@@ -47,13 +38,13 @@ class GenerativeScorer(ModelScorer):
     def __init__(self, name: str, model: Any, folder: Path, question: str) -> None:
         if "{text}" not in question:
             raise ValueError(f"question={question!r}: must hold {{text}}, where the sentence goes")
-        processor = chat_processor(name, folder)
+        processor = chat.chat_processor(name, folder)
         tokenizer = getattr(processor, "tokenizer", None)
         if tokenizer is None:
             raise ValueError(f"model={name}: its processor has no tokenizer")
         super().__init__(name, model, tokenizer, processor, "itm")
-        self.question, self.last = question, keep_last_logits(model)
-        self.yes, self.no = (answer_tokens(tokenizer, words) for words in (YES, NO))
+        self.question, self.last = question, chat.keep_last_logits(model)
+        self.yes, self.no = (chat.answer_tokens(tokenizer, words) for words in (YES, NO))
         if not self.yes or not self.no or set(self.yes) & set(self.no):
             raise ValueError(f"model={name}: its tokenizer has no single tokens for yes and no")
         self.config = getattr(model.config, "text_config", model.config)
@@ -78,28 +69,28 @@ class GenerativeScorer(ModelScorer):
         return dict(sorted(inputs.items(), key=lambda item: item[1]["input_ids"].shape[1]))  # batches of like length
 
     def batch_key(self, inputs: Tensors) -> Hashable:
-        return batch_key(inputs) if self.pads else super().batch_key(inputs)
+        return chat.batch_key(inputs) if self.pads else super().batch_key(inputs)
 
     def join_inputs(self, examples: Sequence[Tensors]) -> Tensors:
-        return join_inputs(examples, self.pad) if self.pads else super().join_inputs(examples)
+        return chat.join_inputs(examples, self.pad) if self.pads else super().join_inputs(examples)
 
     def join(self, image: Image.Image, text: str) -> Tensors:
         """A picture and a text to the model's inputs, B = 1."""
         with quiet():
-            found = self.ask(image.convert("RGB"), self.question.replace("{text}", text))
-        self.check_length(found["input_ids"].shape[1], text)
+            inputs = self.ask(image.convert("RGB"), self.question.replace("{text}", text))
+        self.check_length(inputs["input_ids"].shape[1], text)
         # PaliGemma's processor adds labels, from which the model would compute a loss.
-        return {key: value for key, value in found.items() if isinstance(value, Tensor) and key != "labels"}
+        return {key: value for key, value in inputs.items() if isinstance(value, Tensor) and key != "labels"}
 
     def answer(self, both: Tensors) -> Tensors:
         """`score` (B,), and `yes_or_no` (B,), the probability p(yes) + p(no) of the next token."""
         first, config = {}, self.config
         if config.is_encoder_decoder:
-            begin = getattr(config, "decoder_start_token_id", None)
-            begin = config.pad_token_id if begin is None else begin
-            first["decoder_input_ids"] = torch.full_like(both["input_ids"][:, :1], begin)
-        logs = next_token_logs(self.model, both, **first, **self.last)
-        yes, no = answer_log(logs, self.yes), answer_log(logs, self.no)
+            start = getattr(config, "decoder_start_token_id", None)
+            start = config.pad_token_id if start is None else start
+            first["decoder_input_ids"] = torch.full_like(both["input_ids"][:, :1], start)
+        logs = chat.next_token_logs(self.model, both, **first, **self.last)
+        yes, no = chat.answer_log(logs, self.yes), chat.answer_log(logs, self.no)
         return {"score": yes - no, "yes_or_no": torch.logaddexp(yes, no).exp()}
 
     def with_probabilities(self, images: Sequence[Image.Image], texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -117,11 +108,11 @@ def input_function(processor: Any) -> Callable[[Image.Image, str], Mapping[str, 
     """
     if getattr(processor, "chat_template", None):
 
-        def chat(image: Image.Image, question: str) -> Mapping[str, Any]:
+        def template(image: Image.Image, question: str) -> Mapping[str, Any]:
             content = [{"type": "image", "image": image}, {"type": "text", "text": question}]
-            return chat_inputs(processor, [{"role": "user", "content": content}])
+            return chat.chat_inputs(processor, [{"role": "user", "content": content}])
 
-        return chat
+        return template
     token = str(getattr(processor, "image_token", None) or "")
     before = f"{token}\n" if token and not inserts_image_token(processor, token) else ""
 
@@ -147,13 +138,13 @@ def find_vision_towers(model: Any) -> list[Any]:
     """The outermost modules of a model that take pixels and no tokens."""
     from transformers import PreTrainedModel
 
-    found: dict[str, Any] = {}
+    towers: dict[str, Any] = {}
     for name, part in model.named_modules():
-        if name and isinstance(part, PreTrainedModel) and not any(name.startswith(f"{outer}.") for outer in found):
-            taken = inspect.signature(part.forward).parameters
-            if ("pixel_values" in taken or GRIDS in taken) and "input_ids" not in taken:
-                found[name] = part
-    return list(found.values())
+        if name and isinstance(part, PreTrainedModel) and not any(name.startswith(f"{outer}.") for outer in towers):
+            parameters = inspect.signature(part.forward).parameters
+            if ("pixel_values" in parameters or GRIDS in parameters) and "input_ids" not in parameters:
+                towers[name] = part
+    return list(towers.values())
 
 
 # Input (N, 3) of towers that take the patches of all pictures in one row: patches of each picture along each dimension.

@@ -40,6 +40,24 @@ class FunctionScorer:
         return as_float64(self.function(images, texts))
 
 
+def is_function(name: str) -> bool:
+    """Whether the name of a model is that of a function, MODULE:FUNCTION."""
+    return name.partition(":")[0] not in TRAVLR_MODELS and is_import(name) and not Path(name).exists()
+
+
+def check_functions(names: Sequence[str]) -> None:
+    """Raise `ValueError` where all models are functions and none can be imported. Unlike `load`, this imports no
+    torch."""
+    errors = []
+    for name in names if all(map(is_function, names)) else ():
+        try:
+            import_name("model", name)
+        except ValueError as error:
+            errors.append(error)
+    if errors and len(errors) == len(names):
+        raise errors[0]
+
+
 def load(
     name: str,
     *,
@@ -70,7 +88,7 @@ def load(
     ours = bool(colon) and kind in TRAVLR_MODELS
     if regions is not None and not ours:
         raise ValueError(f"regions: model={name} takes no regions; only visualbert:, uniter: and lxmert: do")
-    if not ours and is_import(name) and not Path(name).exists():
+    if is_function(name):
         return FunctionScorer(name, import_name("model", name))
     if name in TRAVLR_MODELS and not Path(name).is_dir():
         raise ValueError(f"model={name}: give its checkpoint, too: {name}:FILE, {name}:FOLDER or {name}:HUB-ID")
@@ -196,20 +214,20 @@ def _source(scorer: Scorer) -> str:
 
 def regions_of(settings: RegionSettings, name: str) -> Mapping[str, Any] | None:
     """The region settings of a model, with digests of files in place of paths; None for the default grid."""
-    resolved = settings.for_model(takes_boxes=name.partition(":")[0] != "visualbert")
-    if resolved == replace(GRID, context="none"):
+    regions = settings.for_model(takes_boxes=name.partition(":")[0] != "visualbert")
+    if regions == replace(GRID, context="none"):
         return None
-    detector = resolved.detector and _content(resolved.detector)
-    return asdict(replace(resolved, detector=detector, file=path_digest(resolved.file)))
+    detector = regions.detector and _content(regions.detector)
+    return asdict(replace(regions, detector=detector, file=path_digest(regions.file)))
 
 
 def weights_of(name: str) -> str:
     """Fingerprint of a model's weights: see `_content`; for a function, the digest of its module."""
-    kind, colon, rest = name.partition(":")
-    if colon and kind not in TRAVLR_MODELS and not Path(name).exists():
+    kind, _, checkpoint = name.partition(":")
+    if is_function(name):
         spec = importlib.util.find_spec(kind)
         return path_digest(spec.origin if spec else None) or name
-    return _content(rest if colon and kind in TRAVLR_MODELS else name)
+    return _content(checkpoint if kind in TRAVLR_MODELS and checkpoint else name)
 
 
 def _content(name: str) -> str:

@@ -84,17 +84,17 @@ def score(
     down to single items. After an interruption, the same call continues. Raises `ValueError` for a folder with
     another fingerprint (by default the corpus and the scorer's name), and for a corpus in which an id occurs twice.
     """
-    wanted = dict(fingerprint or {"corpus": corpus.digest, "model": getattr(scorer, "name", "")})
-    with run_folder(folder, wanted, about or {}):
+    identity = dict(fingerprint or {"corpus": corpus.digest, "model": getattr(scorer, "name", "")})
+    with run_folder(folder, identity, about or {}):
         path = folder / file
         records = {record.item.id: record for record in _unchanged(corpus.pictures, read_answers(path))}
-        waiting = [
+        unscored = [
             item for item in corpus.items if item.id not in records or records[item.id].answer.status != "scored"
         ]
         if len({item.id for item in corpus.items}) < len(corpus.items):
             raise ValueError(f"{corpus.name}: an id occurs twice; each item needs its own")
-        with _appending(path) as append, Progress(len(waiting), log, "items") as progress:
-            for batch in _answer_batches(corpus.pictures, waiting, scorer, batch_size):
+        with _appending(path) as append, Progress(len(unscored), log, "items") as progress:
+            for batch in _answer_batches(corpus.pictures, unscored, scorer, batch_size):
                 append(record for record in batch if records.get(record.item.id) != record)
                 records.update((record.item.id, record) for record in batch)
                 progress.advance(len(batch))
@@ -265,17 +265,19 @@ class _BatchScorer:
         pictures: dict[str, list[Item]] = {}
         for item in items:
             pictures.setdefault(item.image, []).append(item)
-        batch: list[Item] = []
-        for of_picture in pictures.values():
-            if batch and len(_sentences([*batch, *of_picture])) > self._size:
+        batch, size = list[Item](), 0
+        for items_of_picture in pictures.values():
+            count = len(_sentences(items_of_picture))
+            if batch and size + count > self._size:
                 yield batch
-                batch = []
-            batch = [*batch, *of_picture]
+                batch, size = [], 0
+            batch += items_of_picture
+            size += count
         if batch:
             yield batch
 
-    def records(self, items: Sequence[Item], opened: Mapping[str, Future[_OpenedPicture]]) -> list[ScoredItem]:
-        results = {path: future.result() for path, future in opened.items()}
+    def records(self, items: Sequence[Item], futures: Mapping[str, Future[_OpenedPicture]]) -> list[ScoredItem]:
+        results = {path: future.result() for path, future in futures.items()}
         answers = {}
         for item in items:
             if not (item.positives and item.negatives):
@@ -340,8 +342,8 @@ def _call(scorer: Scorer, items: Sequence[Item], pictures: Mapping[str, Image.Im
 
 def _reason(error: BaseException) -> str:
     message = " ".join(str(error).split())
-    shown = message if isinstance(error, ValueError) and message else f"{type(error).__name__}: {message}"
-    return shown[:MAX_REASON_LENGTH]
+    reason = message if isinstance(error, ValueError) and message else f"{type(error).__name__}: {message}"
+    return reason[:MAX_REASON_LENGTH]
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

@@ -83,8 +83,8 @@ class TravlrScorer(ModelScorer):
         return {"tokens": torch.tensor([ids]), "token_mask": torch.ones(1, len(ids), dtype=torch.bool)}
 
     def words(self, text: str) -> list[tuple[str, list[int]]]:
-        found = words_of(self.tokenizer.tokenizer, text, special=False)
-        return [(word, [1 + n for n in places]) for word, places in found]
+        words = words_of(self.tokenizer.tokenizer, text, special=False)
+        return [(word, [1 + n for n in places]) for word, places in words]
 
     def judge(self, both: Tensors) -> Tensor:
         inputs: dict[str, Any] = dict(both)
@@ -195,8 +195,8 @@ def _file(settings: RegionSettings) -> tuple[Find, int]:
 
     path = Path(str(settings.file))
     if not path.exists() or (not path.is_dir() and path.suffix not in FORMATS):
-        what = "must be" if path.exists() else "is not there; give"
-        raise ValueError(f"regions.file={path}: {what} a file in {', '.join(FORMATS)}, or a folder of .npz files")
+        problem = "must be" if path.exists() else "is not there; give"
+        raise ValueError(f"regions.file={path}: {problem} a file in {', '.join(FORMATS)}, or a folder of .npz files")
     try:
         file = NpzFolder(path) if path.is_dir() else FORMATS[path.suffix](path)
         names = {npz.stem for npz in path.glob("*.npz")} if path.is_dir() else set(file.counts(_AllImages()))
