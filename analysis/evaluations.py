@@ -138,8 +138,9 @@ def loss_figure(frame: pd.DataFrame) -> Figure:
         for line in lines.to_dict("records")
     ]
     key = [Patch(color=colour, label=words) for name, (words, colour) in PARTS.items() if lines[name].any()]
+    left = max(1.5, 0.055 * max(map(len, labels)))  # inches for the labels
     figure, ((axes,),) = panel_figure(
-        ["Where evaluated models lose accuracy"], 1, [(4.6, 0.26 * len(lines) + 0.2)], key=key, left=3.4, below=0.45,
+        ["Where evaluated models lose accuracy"], 1, [(4.6, 0.26 * len(lines) + 0.2)], key=key, left=left, below=0.45,
         note="Percent of examples. Not seen: what the same model misreads when it lists the objects of a picture.",
     )  # fmt: skip
     y, start = np.arange(len(lines))[::-1], np.zeros(len(lines))

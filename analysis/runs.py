@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import string
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ import pyarrow.compute as pc
 
 from train.results.columns import RESULT_COLUMNS, TEST_SETTINGS, TEST_SPLITS, main_test_setting
 from train.results.predictions import read_predictions
-from train.results.store import collect_results, read_config, read_curve
-from travlr.config import check_choice
+from train.results.store import canonical, collect_results, read_config, read_curve
+from travlr.config import Style, check_choice
 from travlr.dataset import Dataset, open_dataset
 from travlr.formats.columns import parse_query_form
 from travlr.tasks import TASKS
@@ -135,7 +136,13 @@ def load(runs: str | os.PathLike[str], data: Iterable[str | os.PathLike[str]] = 
     results["converged"] = above.groupby(results["name"]).transform("any").astype("boolean")
     datasets = _datasets(folder, results, [Path(place) for place in data], skipped)
     evaluated = results["form"].notna()
-    return Runs(folder, results[~evaluated].reset_index(drop=True), skipped, datasets, results[evaluated])
+    trained = results[~evaluated].reset_index(drop=True)
+    configs = [
+        _with_style(config, datasets.get(digest))
+        for config, digest in zip(trained["config"], trained["dataset"], strict=True)
+    ]
+    trained["config"] = pd.Series(configs, dtype=trained["config"].dtype)
+    return Runs(folder, trained, skipped, datasets, results[evaluated])
 
 
 def _datasets(folder: Path, results: pd.DataFrame, places: list[Path], skipped: list[str]) -> dict[str, Dataset]:
@@ -164,6 +171,16 @@ def _datasets(folder: Path, results: pd.DataFrame, places: list[Path], skipped: 
             count = rows["name"].nunique()
             skipped.append(f"predictions of {count} run{'s' * (count > 1)}, dataset {str(digest)[:16]}: {why}")
     return datasets
+
+
+def _with_style(config: Any, dataset: Dataset | None) -> Any:
+    """The config of a run as JSON. The style of its dataset, if known, stands in place of the digest of its words."""
+    of_dataset = dataset.manifest.get("config") if dataset is not None else None
+    if not of_dataset or not isinstance(config, str):
+        return config
+    settings = json.loads(config)
+    settings.get("inputs", {}).pop("vocabulary", None)
+    return canonical(settings | {"style": {**asdict(Style()), **of_dataset.get("style", {})}})
 
 
 def in_order(values: Iterable[str], order: Iterable[str]) -> list[str]:

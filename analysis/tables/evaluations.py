@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -50,6 +51,9 @@ WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
 }
 
 
+BASELINES = {"chance": "Best constant answer", "floor_unbound_accuracy": "Best unbound rule"}
+
+
 def accuracy_table(frame: pd.DataFrame) -> Table:
     """Accuracy of each model by task, setting and split, and the gap of captions and images, in the form of Table 2."""
     tasks = in_order(frame["task"].unique(), TASKS)
@@ -59,19 +63,25 @@ def accuracy_table(frame: pd.DataFrame) -> Table:
         "Percent of right answers; what could not be parsed counts as wrong. Underlined: above the best constant "
         "answer (exact binomial test, p < 0.01). Point at a cell for macro-F1 and its 95 % interval, over scenes.",
         f"Groups of columns: tasks, what the model sees; InD: {TEST_SPLITS[0]}, OOD: {TEST_SPLITS[1]}.",
-        "Baselines: the highest of several datasets and answer forms.",
+        "Baselines: lowest and highest where the evaluations of a column have several datasets or numbers of examples.",
     )
     data = frame.sort_values([*LINE_COLUMNS, *place], key=_order)[[*LINE_COLUMNS, *place, "accuracy"]]
     title = "Accuracy of evaluated models by task, setting and split"
     table = _wide_table("evaluations", title, frame, LINE_COLUMNS, WORDS, columns, place, _score_cell, data, notes)
     rows = list(table.rows)
-    for name, words in (("chance", "Best constant answer"), ("floor_unbound_accuracy", "Best unbound rule")):
-        of_form = frame[frame["form"] == "true_false"] if name != "chance" else frame
-        if frame[name].notna().any():
-            best = of_form.groupby(place)[name].max().dropna()
-            cells = (Cell(f"{best[p]:.1f}", classes="muted") if p in best.index else Cell() for p in columns)
-            rows.append((Cell("Baseline"), Cell(words), *cells))
+    forms = list(frame["form"].unique())
+    for form, (name, words) in product(forms, BASELINES.items()):
+        of_form = frame[(frame["form"] == form) & frame[name].notna()]
+        if len(of_form):
+            label = words if len(forms) == 1 else f"{words}, {form}"
+            ends = of_form.groupby(place)[name].agg(["min", "max"])
+            cells = (Cell(_ends(*ends.loc[p]), classes="muted") if p in ends.index else Cell() for p in columns)
+            rows.append((Cell("Baseline"), Cell(label), *cells))
     return replace(table, rows=tuple(rows))
+
+
+def _ends(low: float, high: float) -> str:
+    return f"{low:.1f}" if f"{low:.1f}" == f"{high:.1f}" else f"{low:.0f}–{high:.0f}"
 
 
 def _order(column: pd.Series) -> pd.Series:
