@@ -100,16 +100,16 @@ def coverage(items: list[Item], dependence: Dependence, accuracy: float, runs: i
     units = clustering(items)
     of_pairs, truths = by_pictures(units), (100 * accuracy, 100 * both_right(dependence, accuracy))
     held, widths = np.zeros(2), np.zeros(2)
-    for said in islice(right(items, dependence, accuracy, seed), runs):
-        both = np.asarray(said.reshape(-1, 2).all(axis=1))
-        made = [_of(units, said), _of(of_pairs, both)]
+    for lines in islice(right(items, dependence, accuracy, seed), runs):
+        both = np.asarray(lines.reshape(-1, 2).all(axis=1))
+        made = [_of(units, lines), _of(of_pairs, both)]
         held += [one.low <= truth <= one.high for one, truth in zip(made, truths, strict=True)]
         widths += [one.high - one.low for one in made]
     return Coverage(*map(float, (*held / runs, *widths / runs)))
 
 
-def _of(units: Clustering, said: np.ndarray) -> Interval:
-    return interval(100 * float(said.mean()), units, said.astype(int), 2, share)
+def _of(units: Clustering, lines: np.ndarray) -> Interval:
+    return interval(100 * float(lines.mean()), units, lines.astype(int), 2, share)
 
 
 def called_different(
@@ -117,9 +117,9 @@ def called_different(
 ) -> float:
     """How often, as a part, two models are called different on pairs; they err independently of each other."""
     units = by_pictures(clustering(items))
-    said = [right(items, dependence, accuracy, seed) for seed, accuracy in enumerate(accuracies)]
+    lines = [right(items, dependence, accuracy, seed) for seed, accuracy in enumerate(accuracies)]
     called = 0
-    for one, other in islice(zip(*said, strict=True), runs):
+    for one, other in islice(zip(*lines, strict=True), runs):
         lead = np.subtract(*(found.reshape(-1, 2).all(axis=1).astype(int) for found in (one, other)))
         called += sign_test(units, lead).p_value < level
     return called / runs

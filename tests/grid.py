@@ -49,8 +49,8 @@ def make_run(
         floor = text_baselines(seen, known_texts)
         for setting in tests:
             right = random.random(len(table)) < accuracy(setting, split)
-            said = np.where(right, known_texts.answers, ~known_texts.answers)
-            logits = np.where(said, 1, -1) * random.gamma(2.0, 1.0, len(table)).astype(np.float32)
+            lines = np.where(right, known_texts.answers, ~known_texts.answers)
+            logits = np.where(lines, 1, -1) * random.gamma(2.0, 1.0, len(table)).astype(np.float32)
             groups = by_group(known_texts.answers, logits, [pair[0] for pair in table["pair"].to_pylist()])
             couples = couple_scores(known_texts.answers, logits)
             rows.append(result_row(shared, setting, split, score(known_texts.answers, logits), floor, groups, couples))

@@ -40,12 +40,12 @@ SETTINGS = ["task=cardinality", *(f"count.{s}={n}" for s, n in COUNTS.items()), 
 
 
 def write(folder: Path, config: Config = SMALL, **job: Any) -> tuple[dict[str, Any], list[str]]:
-    """Write a small dataset in this process; its manifest, and what was said."""
-    said: list[str] = []
+    """Write a small dataset in this process; its manifest, and what was lines."""
+    lines: list[str] = []
     manifest = generate_dataset(
-        config, GenerateArguments(**{"out": str(folder), "rows_per_file": 50, "workers": 1, **job}), said.append
+        config, GenerateArguments(**{"out": str(folder), "rows_per_file": 50, "workers": 1, **job}), lines.append
     )
-    return manifest, said
+    return manifest, lines
 
 
 def generated(folder: Path, config: Config, layout: str = "parquet") -> Path:

@@ -48,7 +48,7 @@ def put(
         measuring=MEASURING | measuring,
         about={"device": "cpu", "versions": {"numpy": "2"}},
         lines=tuple(measure(corpus.items, answers, threshold=measuring.get("threshold"))) if model else (),
-        floors={rule: tuple(measure(corpus.items, said)) for rule, said in rules.items()},
+        floors={rule: tuple(measure(corpus.items, guesses)) for rule, guesses in rules.items()},
         blind=tuple(rules) if not model else (),
     )
     save_result(folder, result)

@@ -65,7 +65,7 @@ def independent(checks: list[Check]) -> set[str]:
     return {check.name for check in checks if check.status == "FAIL" and not check.name.startswith("regeneration: ")}
 
 
-def named(checks: list[Check], name: str) -> Check:
+def check_of(checks: list[Check], name: str) -> Check:
     return next(check for check in checks if check.name == name)
 
 
@@ -94,7 +94,7 @@ def mend(folder: Path) -> None:
     put(folder, {**manifest, "content_digest": digest})
 
 
-def told(folder: Path) -> dict[str, Any]:
+def manifest_of(folder: Path) -> dict[str, Any]:
     return json.loads((folder / MANIFEST).read_text())
 
 
@@ -109,7 +109,7 @@ def put(folder: Path, manifest: dict[str, Any]) -> None:
 def test_a_sound_dataset_passes_every_check(task: str, clean: Path) -> None:
     checks = audit(clean / task, workers=1)
     assert {check.status for check in checks} <= {"ok", "note"}
-    assert named(checks, "answer").checked == named(checks, "image").checked == 400
+    assert check_of(checks, "answer").checked == check_of(checks, "image").checked == 400
     assert ("held-out numbers in scenes" in {check.name for check in checks}) == (task == "cardinality")
 
 
@@ -247,8 +247,8 @@ def test_a_forged_row_fails_the_check_for_it(
     assert independent(checks) == expected
     if len(expected) == 1 and change is not repeat:
         assert (
-            "train" in named(checks, *expected).detail
-            and "cardinality-train-0000000" in named(checks, *expected).detail
+            "train" in check_of(checks, *expected).detail
+            and "cardinality-train-0000000" in check_of(checks, *expected).detail
         )
 
 
@@ -305,7 +305,7 @@ def test_one_example_in_two_splits(clean: Path, tmp_path: Path) -> None:
     forge(folder, "test_ind", take_one)
     checks = audit(folder, workers=1)
     assert independent(checks) == {"duplicates"}
-    assert "test_ind" in named(checks, "duplicates").detail and "train" in named(checks, "duplicates").detail
+    assert "test_ind" in check_of(checks, "duplicates").detail and "train" in check_of(checks, "duplicates").detail
 
 
 # Held-out pairs ----------------------------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ def test_a_test_example_among_the_training_examples(clean: Path, tmp_path: Path)
 @pytest.mark.parametrize("task", CONFIGS)
 def test_what_the_manifest_holds_out_is_what_counts(task: str, clean: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(clean / task, tmp_path / "d")
-    manifest = told(folder)
+    manifest = manifest_of(folder)
     shown = pq.read_table(folder / "train-00000-of-00002.parquet")["pair"].to_pylist()[0]
     manifest["held_out"]["pairs"].append(shown)
     put(folder, manifest)
@@ -354,11 +354,11 @@ def test_settings_are_checked(clean: Path, tmp_path: Path) -> None:
         "comparison": {"numbers": [1, 8]},
     }.items():
         folder = shutil.copytree(clean / task, tmp_path / task)
-        manifest = told(folder)
+        manifest = manifest_of(folder)
         manifest["config"].update(setting)
         put(folder, manifest)
         assert failed(folder) == {"settings"}, task
-    world = told(clean / "comparison")
+    world = manifest_of(clean / "comparison")
     world["config"]["world"]["columns"] = 7
     put(tmp_path / "comparison", world)
     assert {"caption", "content digest"} - failed(tmp_path / "comparison") == {"content digest"}
@@ -389,10 +389,10 @@ def test_shortcuts_of_the_released_generator_fail(config: Config, expected: set[
     checks = audit(tmp_path / "d", workers=1)
     assert independent(checks) == expected
     if expected == {"shortcut: set not asked about", "shortcut: set not asked about, empty or not"}:
-        assert "accuracy 100.0%" in named(checks, "shortcut: set not asked about").detail
+        assert "accuracy 100.0%" in check_of(checks, "shortcut: set not asked about").detail
     if config == Quantifiers(**MANY):
-        assert named(checks, "shortcut: X without Y").status == "note"
-        assert named(checks, "shortcut: number of distractors").status == "note"
+        assert check_of(checks, "shortcut: X without Y").status == "note"
+        assert check_of(checks, "shortcut: number of distractors").status == "note"
 
 
 def test_lower_bound() -> None:
@@ -437,40 +437,40 @@ def test_other_columns(clean: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(clean / "comparison", tmp_path / "d")
     pq.write_table(pa.table({"id": ["a"]}), folder / "validation-00000-of-00001.parquet")
     checks = audit(folder, workers=1)
-    assert "column image is missing" in named(checks, "rows").detail
+    assert "column image is missing" in check_of(checks, "rows").detail
     assert {"files", "rows", "content digest"} == failed(folder)
 
 
 def test_other_files(clean: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(clean / "comparison", tmp_path / "d")
     (folder / "notes.txt").write_text("mine")
-    assert named(audit(folder, workers=1), "other files").status == "note"
+    assert check_of(audit(folder, workers=1), "other files").status == "note"
     shutil.copy(folder / "train-00000-of-00002.parquet", folder / "train-00002-of-00003.parquet")
     assert failed(folder) == {"other files"}
 
 
 def test_counts_and_digests_of_the_manifest(clean: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(clean / "comparison", tmp_path / "d")
-    manifest = told(folder)
+    manifest = manifest_of(folder)
     manifest["splits"]["train"]["true"] += 1
     put(folder, manifest)
     assert failed(folder) == {"rows"}
-    put(folder, told(clean / "comparison") | {"content_digest": "0" * 64})
+    put(folder, manifest_of(clean / "comparison") | {"content_digest": "0" * 64})
     assert failed(folder) == {"content digest"}
-    manifest = told(clean / "comparison")
+    manifest = manifest_of(clean / "comparison")
     manifest["config"]["count"]["train"] = 300
     put(folder, manifest)
     assert failed(folder) == {"rows"}
     for key, value in {"rows": 7, "true": 7, "rows_digest": "0", "bytes": 7, "sha256": "0"}.items():
-        manifest = told(clean / "comparison")
+        manifest = manifest_of(clean / "comparison")
         manifest["files"][0][key] = value
         put(folder, manifest)
         assert failed(folder) & {"files", "rows"}, key
-    manifest = told(clean / "comparison")
+    manifest = manifest_of(clean / "comparison")
     del manifest["splits"]["test_ind"]
     put(folder, manifest)
     assert {"rows"} <= failed(folder)
-    manifest = told(clean / "comparison")
+    manifest = manifest_of(clean / "comparison")
     manifest["files"] = manifest["files"][1:]
     put(folder, manifest)
     assert {"rows", "other files", "content digest", "ids"} <= failed(folder)
@@ -491,9 +491,9 @@ def published(folder: Path, config: Config) -> Path:
 def test_published_data_is_audited_without_a_manifest(task: str, tmp_path: Path) -> None:
     checks = audit(published(tmp_path / "d", CONFIGS[task]), workers=1)
     assert {check.status for check in checks} == {"ok", "note"}
-    assert named(checks, "manifest").status == "note"
-    assert "which cells" in named(checks, "image").detail
-    assert named(checks, "caption_abstract").checked == named(checks, "answer").checked == 400
+    assert check_of(checks, "manifest").status == "note"
+    assert "which cells" in check_of(checks, "image").detail
+    assert check_of(checks, "caption_abstract").checked == check_of(checks, "answer").checked == 400
 
 
 def test_published_data_of_the_released_kind_fails(tmp_path: Path) -> None:
@@ -638,7 +638,7 @@ def strange_pairs(manifest: dict[str, Any]) -> None:
 def test_a_manifest_that_cannot_be_used_is_one_line(
     change: Callable[[dict[str, Any]], None], clean: Path, tmp_path: Path
 ) -> None:
-    manifest = told(clean / "cardinality")
+    manifest = manifest_of(clean / "cardinality")
     change(manifest)
     put(tmp_path, manifest)
     with pytest.raises(ValueError, match=f"{MANIFEST}.*") as raised:
@@ -652,8 +652,8 @@ def test_folders_without_a_dataset_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "index.csv").write_text("a,b\n1,2\n")
     (tmp_path / "file").write_text("")
-    said = {"none": "no such", "empty": "not a dataset", "begun": "unfinished", "half": "column", "file": "no such"}
-    for name, words in said.items():
+    lines = {"none": "no such", "empty": "not a dataset", "begun": "unfinished", "half": "column", "file": "no such"}
+    for name, words in lines.items():
         with pytest.raises(ValueError, match=words) as raised:
             audit(tmp_path / name)
         one_line(str(raised.value))
@@ -693,4 +693,4 @@ def test_config_of_other_makers(tmp_path: Path) -> None:
     assert {check.name: check.status for check in checks if check.status != "ok"} == {
         "regeneration: not proved": "note"
     }
-    assert "which cells" in named(checks, "image").detail and named(checks, "held-out pairs").checked == 400
+    assert "which cells" in check_of(checks, "image").detail and check_of(checks, "held-out pairs").checked == 400

@@ -37,15 +37,15 @@ NOTHING = Schedule(lambda epoch: [], 1, 1, 1)  # to learn from
 def test_first_word_of_a_pair_is_in_the_query_just_where_it_is_true(task: str) -> None:
     raw = stream_examples(generator(TASKS[task].Config()), 0, 400)
     for query, answer, pair in zip(raw.queries, raw.answers, raw.pairs, strict=True):
-        said = set(parse_query(query).args)
+        lines = set(parse_query(query).args)
         step = TASKS[task].auxiliary_words(tuple(pair))[0]
         first = {"left": "to the left of", "right": "to the right of"}.get(step, step)
         if task == "quantifiers":
-            assert (pair[0] in said) == answer
+            assert (pair[0] in lines) == answer
         elif task == "cardinality":
-            assert (int(first) in said) == answer
+            assert (int(first) in lines) == answer
         else:
-            assert (first in said) == answer
+            assert (first in lines) == answer
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -72,21 +72,21 @@ def test_pairs_are_told_in_words_of_the_caption_or_the_query(task: str) -> None:
             place = np.setdiff1d(np.flatnonzero((inputs.objects[row].numpy() != IGNORED).any(axis=-1)), found)
             listed = parse_caption(examples.captions[row])[2] if setting == "caption" else ()
             for end, thing in zip(place, listed, strict=True):
-                said = [thing.colour, thing.shape, "abcdef"[thing.column], str(thing.row + 1)]
-                assert words_at(inputs.objects[row, end]) == said
-                assert words_at(inputs.tokens[row, end : end + 1]) == said[3:]
+                lines = [thing.colour, thing.shape, "abcdef"[thing.column], str(thing.row + 1)]
+                assert words_at(inputs.objects[row, end]) == lines
+                assert words_at(inputs.tokens[row, end : end + 1]) == lines[3:]
 
 
 @pytest.mark.parametrize("task", ["spatiality", "cardinality"])
 def test_values_are_told_by_the_first_token_in_their_order_and_by_each_thing(task: str) -> None:
     learner = Learner(make_model("uniter", "tiny", {}, vocabulary=WORDS.size), Optimiser(), 1e-3, NOTHING, list, 0)
-    for head, said in ((learner.values, [1.0, 2.0]), (learner.value, [5.0])):
+    for head, lines in ((learner.values, [1.0, 2.0]), (learner.value, [5.0])):
         torch.nn.init.zeros_(head.weight)
-        head.bias.data = torch.tensor(said)
+        head.bias.data = torch.tensor(lines)
     examples, rows = Examples(stream_examples(generator(TASKS[task].Config()), 0, 20), WORDS, SIGHT), np.arange(20)
     image, caption = visible_modalities("image", rows, None)
     batch = examples.auxiliary(examples.inputs(rows, image, caption), rows, examples.text_rows(rows, image, caption))
-    off = [abs(said - value) for pair in examples.auxiliary.values for said, value in zip((1, 2), pair, strict=True)]
+    off = [abs(lines - value) for pair in examples.auxiliary.values for lines, value in zip((1, 2), pair, strict=True)]
     off += [abs(5 - value) for pair in examples.auxiliary.values for value in pair]
     losses = [miss**2 / 2 if miss < 1 else miss - 0.5 for miss in off if not np.isnan(miss)]
     assert learner.losses(batch)["value_loss"].item() == pytest.approx(2 * sum(losses) / len(losses))

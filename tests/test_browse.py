@@ -256,8 +256,8 @@ def test_cards_show_their_rows(task: str, datasets: dict[str, Path], open_page: 
         assert caption == row["caption"]
         assert about == [" ".join(row["pair"]), row["split"], name]
         where = [f"{'ABCDEF'[o['column']]} {o['row'] + 1}" for o in row["objects"]]
-        said = [f"{o['colour']} {o['shape']} at {w}" for o, w in zip(row["objects"], where, strict=True)]
-        assert marked == [text for text, o in zip(said, row["objects"], strict=True) if o["queried"]]
+        lines = [f"{o['colour']} {o['shape']} at {w}" for o, w in zip(row["objects"], where, strict=True)]
+        assert marked == [text for text, o in zip(lines, row["objects"], strict=True) if o["queried"]]
         assert rings == len(marked) >= 1
         assert table == [
             [o["colour"], o["shape"], w, "yes" if o["queried"] else ""]

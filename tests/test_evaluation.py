@@ -556,8 +556,8 @@ def test_the_report_shows_scores_losses_and_replies(
     damaged.write_text("junk\n")
     capsys.readouterr()
     report([str(tmp_path)])
-    said = capsys.readouterr().out
-    assert f"left out: {damaged}: line 1" in said and "6 results of evaluated models" in said
+    lines = capsys.readouterr().out
+    assert f"left out: {damaged}: line 1" in lines and "6 results of evaluated models" in lines
 
 
 def test_a_real_server(data: dict[str, Path], tmp_path: Path) -> None:

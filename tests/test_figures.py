@@ -106,15 +106,15 @@ def test_errors_are_counted_as_by_a_loop(runs: Runs, task: str) -> None:
 
 def test_numbers_are_counted_as_by_a_loop(runs: Runs) -> None:
     frame = chosen(runs, "cardinality", test_setting="caption").assign(scene=lambda table: table["row"])
-    said = [int(text.split()[2]) for text in frame["query"]]  # "There are 3 circle objects."
-    expected = by_hand(frame.assign(predicted=said), ["split", "x", "predicted"], "prediction", True)
+    lines = [int(text.split()[2]) for text in frame["query"]]  # "There are 3 circle objects."
+    expected = by_hand(frame.assign(predicted=lines), ["split", "x", "predicted"], "prediction", True)
     same(counts.by_number(frame), ["split", "actual", "predicted"], "true", expected)
 
 
 def test_deciding_sets_are_counted_as_by_a_loop(runs: Runs) -> None:
     frame = chosen(runs, "quantifiers", test_setting="caption").assign(scene=lambda table: table["row"])
     shown = {("all", False), ("not all", True), ("some", True), ("none", False), ("only", False), ("not only", True)}
-    kept = frame[[(said, answer) in shown for said, answer in zip(frame["claim"], frame["answer"], strict=True)]]
+    kept = frame[[(lines, answer) in shown for lines, answer in zip(frame["claim"], frame["answer"], strict=True)]]
     table = counts.by_critical(frame)
     same(table, ["split", "claim", "critical"], "wrong", by_hand(kept, ["split", "claim", "critical"], "right", False))
     assert {(row.claim, row.answer) for row in table.itertuples()} == shown

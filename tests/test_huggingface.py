@@ -176,8 +176,8 @@ def test_a_dataset_without_a_mode_opens_passes_the_audit_and_is_complete(old: Pa
     assert reader[3] == make_example(SMALL, "test_ood", 3) and reader.columns("caption").num_rows == 60
     note = picture_mode(old)
     assert note.status == "note" and "travlr.convert" in note.detail and "\n" not in note.detail
-    manifest, said = write(old)
-    assert said == [f"{old} is complete: nothing to do"] and hashes(old) == before
+    manifest, lines = write(old)
+    assert lines == [f"{old} is complete: nothing to do"] and hashes(old) == before
     assert manifest["content_digest"] == write(old.parent / "new")[0]["content_digest"]
 
 
@@ -215,8 +215,8 @@ def test_an_unfinished_dataset_without_a_mode_is_made_anew(tmp_path: Path, monke
     told = json.loads(job.read_text())
     del told["versions"]["schema"]
     job.write_text(json.dumps(told))
-    _, said = write(tmp_path / "d")
-    assert any("begun with other versions" in line for line in said)
+    _, lines = write(tmp_path / "d")
+    assert any("begun with other versions" in line for line in lines)
     write(tmp_path / "fresh")
     finished = {name: digest for name, digest in hashes(tmp_path / "d").items() if not name.startswith(".kept")}
     assert finished == hashes(tmp_path / "fresh")

@@ -111,7 +111,7 @@ def test_types_and_data_select(tmp_path: Path) -> None:
     folder = publish(tmp_path)
     assert {one.axis for one in read_corpus(folder, ["Attribute", "Relation/spatial"]).items} == {"Attribute/color"}
     assert {one.source for one in read_corpus(folder, data=["swig_item"]).items} == {"swig_item"}
-    for chosen, said in (
+    for chosen, problem in (
         (
             {"types": ["Attribute/colour"]},
             "types: the corpus has no 'Attribute/colour'; choose from Attribute/color",
@@ -120,7 +120,7 @@ def test_types_and_data_select(tmp_path: Path) -> None:
         ({"data": ["vg_obj"]}, "data: the corpus has no 'vg_obj'; choose from swig_item, vg"),
         ({"types": ["Attribute"], "data": ["swig_item"]}, "data: the corpus has no 'swig_item'; choose from vg"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=problem):
             read_corpus(folder, chosen.get("types"), chosen.get("data"))
 
 
@@ -165,10 +165,10 @@ BAD: dict[str, tuple[str, str | bytes, str]] = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_what_cannot_be_read_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
-    file, content, said = BAD[name]
+    file, content, lines = BAD[name]
     folder = publish(tmp_path)
     (folder / file).write_bytes(content.encode() if isinstance(content, str) else content)
-    with pytest.raises(ValueError, match=said) as error:
+    with pytest.raises(ValueError, match=lines) as error:
         read_corpus(folder)
     assert "\n" not in str(error.value)
 
@@ -329,7 +329,7 @@ def test_a_published_run_file_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "problem"),
     [
         ({"TASK": "itx"}, "TASK: itx: choose one of itc, itm"),
         ({"TASK": "i\n" * 100}, "TASK: i i i i .*: choose one of itc, itm"),
@@ -341,8 +341,8 @@ def test_a_published_run_file_is_read(tmp_path: Path) -> None:
         ({"OUTPUT": {"NUM": 3}}, "OUTPUT.DIR: needs a name"),
     ],
 )
-def test_run_files_that_mean_nothing_are_refused(changed: dict[str, Any], said: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=said) as error:
+def test_run_files_that_mean_nothing_are_refused(changed: dict[str, Any], problem: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=problem) as error:
         read_run_file(run_file(tmp_path, **changed))
     assert "\n" not in str(error.value)
     (tmp_path / "none.yaml").write_text("TASK: itc\nDATA: {TYPES: a, TEST_DATA: b}\nOUTPUT: {DIR: o}")

@@ -383,8 +383,8 @@ def test_a_published_run_file_says_what_is_asked(here: Path) -> None:
 
 def test_published_rules_ask_the_first_sentences_alone(here: Path) -> None:
     folder = published(here / "published", 4, 4)
-    said = {"POS": ["it is dark", "x", "y"], "NEG": ["it is bright", "dark", "dark"]}
-    (folder / "data/spatial.json").write_text(json.dumps([["0.jpg", said], ["2.jpg", said]]))
+    lines = {"POS": ["it is dark", "x", "y"], "NEG": ["it is bright", "dark", "dark"]}
+    (folder / "data/spatial.json").write_text(json.dumps([["0.jpg", lines], ["2.jpg", lines]]))
     config = Probe(corpus=str(folder), model=["my_scorers:dark"], task="itm", rules="published", floors=False)
     (result,) = probe(config, **QUIET)
     line = by_line(result, MICRO)
@@ -610,9 +610,9 @@ def test_a_checklist_of_scenes_needs_regions_of_each_picture_and_the_blank_one(
     for lines in result.floors.values():
         assert lines[0].scored == lines[0].total == result.corpus["items"]
     (here / "features/blank.npz").unlink()
-    said: list[str] = []
-    _, result = probe(config, log=said.append)
-    (told,) = [line for line in said if "baseline blank picture" in line]
+    printed: list[str] = []
+    _, result = probe(config, log=printed.append)
+    (told,) = [line for line in printed if "baseline blank picture" in line]
     assert (
         f"failed at {result.corpus['items']} items, first with: regions.file=features: lacks the picture blank" in told
     )

@@ -65,9 +65,9 @@ TOLD = {
 
 def evaluate(folder: Path, model: Any, rules: str = "published", **changed: Any) -> dict[str, Any]:
     run = run_file(folder, **({"MAX_NUM": 0, "OUTPUT": {"DIR": "out", "NUM": 1}} | changed))
-    said: list[str] = []
-    result = Evaluate(run, model=model, rules=rules, log=said.append).start()["Attribute_color_vg"]
-    assert any(line.startswith("Attribute_color_vg: ") for line in said)
+    lines: list[str] = []
+    result = Evaluate(run, model=model, rules=rules, log=lines.append).start()["Attribute_color_vg"]
+    assert any(line.startswith("Attribute_color_vg: ") for line in lines)
     return result
 
 
@@ -229,11 +229,11 @@ def naive_itm(rows: list[Row], most: int) -> tuple[int, int, int, int]:
     for (status, true, false), label in turns[:most] if most else turns:
         if status != "scored":
             continue
-        said = 1 if (true if label else false)[0] > 0.5 else 0
-        tp += said == 1 and label == 1
-        tn += said == 0 and label == 0
-        fp += said == 1 and label == 0
-        fn += said == 0 and label == 1
+        lines = 1 if (true if label else false)[0] > 0.5 else 0
+        tp += lines == 1 and label == 1
+        tn += lines == 0 and label == 0
+        fp += lines == 1 and label == 0
+        fn += lines == 0 and label == 1
     return tp, fn, fp, tn
 
 
@@ -272,8 +272,8 @@ def test_the_published_rules_are_those_of_the_released_code(
     there = [row for row in rows if row[0] != "missing"]
     for task in ("itc", "itm"):
         run = run_file(folder, TASK=task, MAX_NUM=most, OUTPUT={"DIR": str(folder / "out")})
-        said: list[str] = []
-        quiet: Any = {"folder": folder, "rules": "published", "log": said.append}
+        lines: list[str] = []
+        quiet: Any = {"folder": folder, "rules": "published", "log": lines.append}
         (found,) = Evaluate(run, model, **quiet).start().values()
         assert found["total"] == sum(found[status] for status in STATUSES)
         if task == "itc":

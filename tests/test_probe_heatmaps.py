@@ -168,7 +168,7 @@ def test_a_dual_encoder_that_reads_one_patch_lights_it(folders: dict[str, Path])
     image = pictures()[0]
     text = "a red circle"
     low, high = (
-        float(scorer([image], [said])[0]) for said in sorted(("a star", text), key=lambda t: scorer([image], [t])[0])
+        float(scorer([image], [lines])[0]) for lines in sorted(("a star", text), key=lambda t: scorer([image], [t])[0])
     )
     assert low < high
     with torch.no_grad():  # so that what patch 9 brings speaks for this text

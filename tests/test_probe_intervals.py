@@ -63,28 +63,28 @@ def test_units_are_crossed_where_no_cluster_holds_all_that_hang_together(drawn: 
 def test_an_interval_leaves_out_one_cluster_at_a_time() -> None:
     items = items_of(12, 30)
     found = outcomes(items, answers_of(items, next(right(items, Dependence(), 0.7, 0))))
-    said, sizes = found.right.astype(int), found.units.sizes()
+    lines, sizes = found.right.astype(int), found.units.sizes()
     (first, second), total = found.units.clusters.T, 0.0
     for names, factor in ((first, 1), (second, 1), (first * 1000 + second, -1)):
-        apart = [100 * said[names != name].mean() - 100 * said.mean() for name in np.unique(names)]
+        apart = [100 * lines[names != name].mean() - 100 * lines.mean() for name in np.unique(names)]
         total += factor * (len(apart) - 1) / len(apart) * float(np.square(apart).sum())
-    made = interval(100 * said.mean(), found.units, said, 2, share)
+    made = interval(100 * lines.mean(), found.units, lines, 2, share)
     assert made.error == pytest.approx(np.sqrt(total))
-    assert 0 < made.low < 100 * said.mean() - made.error < 100 * said.mean() + made.error < made.high < 100
+    assert 0 < made.low < 100 * lines.mean() - made.error < 100 * lines.mean() + made.error < made.high < 100
     assert [len(one) for one in sizes] == [len(set(first)), 30]
 
 
 def test_intervals_of_one_grouping_come_from_resamples_of_its_clusters() -> None:
     """Whatever the other grouping is called: pairs within pictures, and pictures within pairs."""
     picture, draw = np.repeat(np.arange(40), 4), np.random.default_rng(0)
-    said = draw.integers(0, 2, 160)
+    lines = draw.integers(0, 2, 160)
     within = Clustering(np.stack([picture, 100 + np.arange(160) // 2], axis=1))
     around = Clustering(np.stack([100 + np.arange(160), picture], axis=1))
     alone = Clustering(np.stack([picture, picture], axis=1), dyadic=True)
-    ends = {interval(50.0, units, said, 2, share) for units in (within, around, alone)}
+    ends = {interval(50.0, units, lines, 2, share) for units in (within, around, alone)}
     assert len(ends) == 1 and not within.crossed and not around.crossed and not alone.crossed
     (found,) = ends
-    by_picture = said.reshape(40, 4).mean(axis=1)
+    by_picture = lines.reshape(40, 4).mean(axis=1)
     assert found.error == pytest.approx(100 * by_picture.std() / np.sqrt(40), rel=0.1)
 
 

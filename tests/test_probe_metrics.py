@@ -49,18 +49,18 @@ OUTCOMES = st.sampled_from([True, False, None, "missing", "unreadable", "failed"
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(OUTCOMES, OUTCOMES), max_size=14))
-def test_lines_are_those_of_counting_one_by_one(said: list[tuple[Any, Any]]) -> None:
-    items = items_of(len(said), ("a", "b"))
-    flat = [one for pair in said for one in pair]
+def test_lines_are_those_of_counting_one_by_one(pairs_in: list[tuple[Any, Any]]) -> None:
+    items = items_of(len(pairs_in), ("a", "b"))
+    flat = [one for pair in pairs_in for one in pair]
     answers = answers_of(items, [one if not isinstance(one, str) else None for one in flat])
     answers = [
         Answer(answer.id, one, why="so") if isinstance(one, str) else answer
         for answer, one in zip(answers, flat, strict=True)
     ]
     lines = measure(items, answers)
-    assert [one.value for one in lines[:2]] == ([MICRO, MACRO] if len(said) > 1 else [MICRO, *"a"[: len(said)]])
+    assert [one.value for one in lines[:2]] == ([MICRO, MACRO] if len(pairs_in) > 1 else [MICRO, *"a"[: len(pairs_in)]])
     for value, part in ((MICRO, slice(None)), ("a", slice(0, None, 2)), ("b", slice(1, None, 2))):
-        pairs = said[part]
+        pairs = pairs_in[part]
         if not pairs and value != MICRO:
             continue
         found = line(lines, value)
@@ -188,11 +188,11 @@ def test_matching_is_scikit_learns(scores: list[tuple[float, ...]]) -> None:
     answers = [Answer(str(n), "scored", one[:2], one[2:]) for n, one in enumerate(scores)]
     found = measure(items, answers, threshold=0.5)[0]
     truth = [True, True, False, False] * len(scores)
-    said = [score > 0.5 for one in scores for score in one]
-    assert found.itm_accuracy == pytest.approx(100 * accuracy_score(truth, said))
-    assert found.itm_recall == pytest.approx(100 * recall_score(truth, said))
-    assert (found.itm_precision or 0) == pytest.approx(100 * precision_score(truth, said, zero_division=0))
-    assert (found.itm_f1 or 0) == pytest.approx(100 * f1_score(truth, said, zero_division=0))
+    predictions = [score > 0.5 for one in scores for score in one]
+    assert found.itm_accuracy == pytest.approx(100 * accuracy_score(truth, predictions))
+    assert found.itm_recall == pytest.approx(100 * recall_score(truth, predictions))
+    assert (found.itm_precision or 0) == pytest.approx(100 * precision_score(truth, predictions, zero_division=0))
+    assert (found.itm_f1 or 0) == pytest.approx(100 * f1_score(truth, predictions, zero_division=0))
     assert measure(items, answers)[0].itm_accuracy is None
 
 
@@ -200,10 +200,10 @@ def test_matching_is_scikit_learns(scores: list[tuple[float, ...]]) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 7)), max_size=30))
-def test_clusters_are_connected_parts(said: list[tuple[int, int]]) -> None:
+def test_clusters_are_connected_parts(places: list[tuple[int, int]]) -> None:
     """By spreading marks until nothing changes."""
     items = [Item(str(n), f"{image}.png", ("a",), ("b",), "x", pair=str(pair) if pair else "")
-             for n, (image, pair) in enumerate(said)]  # fmt: skip
+             for n, (image, pair) in enumerate(places)]  # fmt: skip
     marks = list(range(len(items)))
     for _ in items:
         for a, one in enumerate(items):
@@ -311,9 +311,9 @@ def test_matching_has_the_interval_of_its_clusters() -> None:
     assert (macro.itm_accuracy, macro.itm_low, macro.itm_high) == (macro.single, macro.single_low, macro.single_high)
     uneven = [Item(str(n), f"{n}.png", ("a",) * (1 + n % 3), ("b",), "x") for n in range(300)]
     random = np.random.default_rng(1)
-    said = [Answer(i.id, "scored", tuple(random.random(len(i.positives))), (random.random(),)) for i in uneven]
-    one = measure(uneven, said, threshold=0.3)[0]
-    marks = [[*(p > 0.3 for p in a.positives), *(n <= 0.3 for n in a.negatives)] for a in said]
+    scored = [Answer(i.id, "scored", tuple(random.random(len(i.positives))), (random.random(),)) for i in uneven]
+    one = measure(uneven, scored, threshold=0.3)[0]
+    marks = [[*(p > 0.3 for p in a.positives), *(n <= 0.3 for n in a.negatives)] for a in scored]
     draws = []
     for _ in range(800):
         drawn = [marks[n] for n in random.integers(0, 300, 300)]

@@ -124,10 +124,10 @@ def is_true(sentence: str, picture: AnnotatedPicture) -> bool:
         ways = [(subject, predicate, target)]
         if predicate in INVERSE:
             ways.append((target, INVERSE[predicate], subject))
-        for a, said, b in ways:
+        for a, lines, b in ways:
             match = re.fullmatch(r"(?:an? )?(.+?) (?:is|are) (.+?) (?:an? )?([a-z]+|fire truck|old oak)", sentence)
             assert match, sentence
-            if alike(match[1], a) and alike(match[2], said) and alike(match[3], b):
+            if alike(match[1], a) and alike(match[2], lines) and alike(match[3], b):
                 return True
     return False
 
@@ -148,8 +148,8 @@ def check(corpus: Corpus, made: list[AnnotatedPicture]) -> None:
         exchanged = re.sub(rf"\b{word}\b", other, " ".join(without(true)), count=1)
         assert exchanged == " ".join(without(false))  # nothing else differs
         for sentence in (true, false):
-            for said, after in re.findall(r"\b(an?) (\w+)", sentence):
-                assert said == article(after), sentence
+            for lines, after in re.findall(r"\b(an?) (\w+)", sentence):
+                assert lines == article(after), sentence
         if item.pair:
             pairs[item.pair].append(item)
         if item.axis.startswith("Object/"):
@@ -185,8 +185,8 @@ def test_all_kinds_are_made_and_most_records_have_mirrors() -> None:
     assert abs(sum(shorter) / len(shorter) - 0.5) < 0.02
     assert f"the shorter sentence is the true one in {sum(shorter) / len(shorter):.1%}" in corpus.notes[1]
     notes = " ".join(corpus.notes)
-    for said in ("objects without a box, left out", "attributes that are in no table, left out", "objects whose noun"):
-        assert said in notes
+    for lines in ("objects without a box, left out", "attributes that are in no table, left out", "objects whose noun"):
+        assert lines in notes
 
 
 def test_where_all_have_mirrors_a_text_alone_decides_half() -> None:
@@ -260,7 +260,7 @@ def test_annotations_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "problem"),
     [
         ('{"image": ', "line 2: not JSON or cut off"),
         ("[]", "line 2: needs an image"),
@@ -280,8 +280,8 @@ def test_annotations_are_read(tmp_path: Path) -> None:
         (LINE | {"image": "b.jpg", "relations": [{"subject": 0, "object": 0}]}, "relation 0: needs a predicate"),
     ],
 )  # fmt: skip
-def test_wrong_annotations_are_refused_in_one_line(line: Any, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=re.escape(said)) as error:
+def test_wrong_annotations_are_refused_in_one_line(line: Any, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)) as error:
         read_annotations(write(tmp_path / "a.jsonl", LINE, line))
     assert "a.jsonl: line 2" in str(error.value) and "\n" not in str(error.value)
 
@@ -322,14 +322,14 @@ def test_tables_are_extended_and_wrong_ones_refused(tmp_path: Path) -> None:
     assert ["frozen", "melted"] in tables["Attribute/state"] and ["wet", "dry"] in tables["Attribute/state"]
     items = generate([AnnotatedPicture("a.jpg", 9, 9, (AnnotatedObject("lake", ("frozen",), None),), ())], tables).items
     assert [item.negatives for item in items] == [("there is a melted lake in the picture",)]
-    for text, said in (
+    for text, problem in (
         ("Attribute/colour: []", "there is no table 'Attribute/colour'"),
         ("together: [red]", "together: needs lists of words"),
         ("Relation/spatial: [[on, under]]", "write on, off, yes, no in quotes"),
         ("inverse: [['on']]", "inverse: needs lists of two words"),
         ("mass: !!python/name:os.system x", "could not determine a constructor"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=problem):
             read_tables(write(tmp_path / "t.yaml", text))
 
 

@@ -99,11 +99,11 @@ def test_the_other_template_and_the_crops(published: Path) -> None:
     assert corpus.items[0].labels["template"] == "alt" and corpus.items[0].labels["cropped"] == "true"
     assert cropped_name("a.b/c.jpg.png", "7") == "a.b/c.jpg_rel_7.png"
     assert read_set(published, images=published).pictures == published
-    for wrong, said in (
+    for wrong, problem in (
         ({"template": "new"}, "template=new: choose one of normal, alt"),
         ({"images": "x"}, "images=x"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=problem):
             read_set(published, **wrong)  # type: ignore[arg-type]
 
 
@@ -145,9 +145,9 @@ BAD: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_sets_that_cannot_be_read_are_refused_in_one_line(name: str, published: Path) -> None:
-    value, said = BAD[name]
+    value, lines = BAD[name]
     (published / "eval_set.json").write_text(value if isinstance(value, str) else json.dumps(value))
-    with pytest.raises(ValueError, match=re.escape(said)) as error:
+    with pytest.raises(ValueError, match=re.escape(lines)) as error:
         read_set(published)
     assert "\n" not in str(error.value) and "eval_set.json" in str(error.value)
 
@@ -218,17 +218,17 @@ def test_a_file_is_written_as_the_study_writes_it_and_reads_the_same(published: 
     write_results(published / "runs/CLIP/results.csv", records, answers, "CLIP", cropped=True)
     naive_file(published / "naive.csv", records, answers, True, "CLIP")
     assert (published / "runs/CLIP/results.csv").read_bytes() == (published / "naive.csv").read_bytes()
-    read, said = read_results(published / "naive.csv")
-    assert said == answers
+    read, lines = read_results(published / "naive.csv")
+    assert lines == answers
     assert [{key: record[key] for key in KEYS} for record in read] == records
     assert {(record["cropped_image"], record["model"]) for record in read} == {(True, "CLIP")}
-    write_results(published / "again.csv", read, said)
+    write_results(published / "again.csv", read, lines)
     assert (published / "again.csv").read_bytes() == (published / "naive.csv").read_bytes()
     (published / "excel.csv").write_bytes(
         b"\xef\xbb\xbf" + (published / "naive.csv").read_bytes().replace(b"\n", b"\r\n")
     )
-    assert read_results(published / "excel.csv") == (read, said)
-    write_results(published / "again.csv", read, said, "other")
+    assert read_results(published / "excel.csv") == (read, lines)
+    write_results(published / "again.csv", read, lines, "other")
     assert (published / ".kept/again.csv").read_bytes() == (published / "naive.csv").read_bytes()
     assert not (published / ".travlr").exists()
 
@@ -253,9 +253,9 @@ def test_any_results_read_as_they_were_written(data: st.DataObject, tmp_path_fac
         answers.append(Answer(str(record["id"]), "scored" if scored else "missing", *scores))
     path = tmp_path_factory.mktemp("results") / "results.csv"
     write_results(path, records, answers, "m")
-    read, said = read_results(path)
+    read, lines = read_results(path)
     assert [{key: record[key] for key in KEYS} for record in read] == records
-    assert [(one.status == "scored", one.positives, one.negatives) for one in said] == [
+    assert [(one.status == "scored", one.positives, one.negatives) for one in lines] == [
         (one.status == "scored", one.positives, one.negatives) for one in answers
     ]
 
@@ -269,12 +269,12 @@ def test_a_file_of_people_has_no_probabilities(published: Path) -> None:
         writer = csv.writer(file)
         writer.writerow([*keys, "result"])
         writer.writerows([*(record[key] for key in keys), record["id"] != 4] for record in records)
-    read, said = read_results(published / "results.csv")
-    found = accuracies(read, said)
+    read, lines = read_results(published / "results.csv")
+    found = accuracies(read, lines)
     assert (found.total, found.scored, found.single, found.pairs) == (8, 8, 7 / 8, 3)
     assert (found.pair, found.predicate, found.noun) == (2 / 3, 0.5, 1.0)  # 4 and 5 are of the third pair, a predicate
     with pytest.raises(ValueError, match=r"again.csv: triplets lack sentence_distractor_alt, sentence_target_alt"):
-        write_results(published / "again.csv", read, said)
+        write_results(published / "again.csv", read, lines)
 
 
 def damaged(published: Path, column: str, value: str) -> Path:
@@ -288,7 +288,7 @@ def damaged(published: Path, column: str, value: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "said"),
+    ("column", "value", "problem"),
     [
         ("id", "x", "line 3: id 'x' is not a whole number"),
         ("id", "0", "line 3: id 0 "),
@@ -306,7 +306,7 @@ def damaged(published: Path, column: str, value: str) -> Path:
         ("relationship_target", "'" + "x" * 5000 + "'", "line 3: relationship_target: has more than 4,096 characters"),
     ],
 )
-def test_damaged_results_are_refused_in_one_line(column: str, value: str, said: str, published: Path) -> None:
+def test_damaged_results_are_refused_in_one_line(column: str, value: str, problem: str, published: Path) -> None:
     path = damaged(published, column, value)
     if value == "flip":
         rows = list(csv.DictReader(path.read_text().splitlines()))
@@ -315,7 +315,7 @@ def test_damaged_results_are_refused_in_one_line(column: str, value: str, said: 
     if value.startswith("999"):
         assert read_results(path)[0][1]["id"] == int("9" * 18)
         return
-    with pytest.raises(ValueError, match=re.escape(said)) as error:
+    with pytest.raises(ValueError, match=re.escape(problem)) as error:
         read_results(path)
     assert "results.csv" in str(error.value) and "\n" not in str(error.value)
 
@@ -325,7 +325,7 @@ def test_files_without_their_columns_or_cut_off_are_refused(published: Path) -> 
     path = published / "results.csv"
     naive_file(path, records, answers_of(records, random.Random(0)), False, "m")
     whole = path.read_text()
-    for content, said in (
+    for content, problem in (
         ("id,pos\n1,object\n", r"results\.csv: lacks the columns img_filename, .*, result"),
         ("", "lacks the columns id, "),
         (whole[: whole.rfind('"') - 30], "results.csv: "),
@@ -333,7 +333,7 @@ def test_files_without_their_columns_or_cut_off_are_refused(published: Path) -> 
         (whole.replace("train", "tr\xe9in").encode("latin-1"), "is not text in UTF-8"),
     ):
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=problem):
             read_results(path)
     with pytest.raises(ValueError, match="No such file"):
         read_results(published / "none.csv")

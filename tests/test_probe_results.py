@@ -89,8 +89,8 @@ def test_a_result_that_was_changed_is_left_out(change: dict[str, Any], tmp_path:
 
 def test_other_rules_and_other_items_are_never_side_by_side(tmp_path: Path) -> None:
     corpus = corpus_of(13)
-    said = answers_of(corpus, [True] * 26)
-    one = put(tmp_path, corpus, "m", said, {})
+    lines = answers_of(corpus, [True] * 26)
+    one = put(tmp_path, corpus, "m", lines, {})
     other = Result(**{**vars(one), "name": "n", "measuring": {**MEASURING, "sentences": "first"}})
     less = Result(**{**vars(one), "name": "o", "corpus": {**one.corpus, "digest": "f" * 64}})
     made = groups([one, other, less])

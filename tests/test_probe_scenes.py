@@ -186,8 +186,8 @@ def test_the_side_car_says_what_the_pixels_show(
     kind: str, folders: dict[str, Path], seen: dict[str, dict[str, list[Seen]]]
 ) -> None:
     for line in map(json.loads, (folders[kind] / "items.jsonl").read_text().splitlines()):
-        said = {Seen(o["colour"], o["shape"], tuple(o["box"])) for o in line["objects"]}
-        assert said == set(seen[kind][line["id"]])
+        lines = {Seen(o["colour"], o["shape"], tuple(o["box"])) for o in line["objects"]}
+        assert lines == set(seen[kind][line["id"]])
         assert all(o["size"] == Seen(o["colour"], o["shape"], tuple(o["box"])).size for o in line["objects"])
         assert all(o["area"] == o["box"][2] * o["box"][3] for o in line["objects"])
 
@@ -335,9 +335,9 @@ def test_the_published_files_hold_the_same_items(folders: dict[str, Path], corpo
         pointer = yaml.safe_load(path.read_text())
         assert set(pointer) == {"ANNO_PATH", "IMG_ROOT", "TYPE"} and pointer["TYPE"] == "TUPLE_JSON"
         axis = path.parent.relative_to(folder / "corpus" / "v1").as_posix()
-        for image, said in json.loads((folder / pointer["ANNO_PATH"]).read_text()):
-            assert list(said) == ["POS", "NEG"] and (folder / pointer["IMG_ROOT"] / image).is_file()
-            found.append((axis, path.stem, pointer["IMG_ROOT"] + image, tuple(said["POS"]), tuple(said["NEG"])))
+        for image, texts in json.loads((folder / pointer["ANNO_PATH"]).read_text()):
+            assert list(texts) == ["POS", "NEG"] and (folder / pointer["IMG_ROOT"] / image).is_file()
+            found.append((axis, path.stem, pointer["IMG_ROOT"] + image, tuple(texts["POS"]), tuple(texts["NEG"])))
     assert sorted(found) == sorted(
         (i.axis, i.source, i.image, i.positives, i.negatives) for i in corpora["checklist"].items
     )

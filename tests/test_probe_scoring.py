@@ -379,8 +379,8 @@ SCORES = st.floats(allow_nan=False, allow_infinity=False)
 
 
 @given(TEXTS, TEXTS, st.lists(st.tuples(TEXTS, SCORES), min_size=1, max_size=3), st.dictionaries(TEXTS, TEXTS))
-def test_records_are_read_as_they_were_written(name: str, axis: str, said: Any, labels: dict[str, str]) -> None:
-    texts, scores = (tuple(part) for part in zip(*said, strict=True))
+def test_records_are_read_as_they_were_written(name: str, axis: str, sentences: Any, labels: dict[str, str]) -> None:
+    texts, scores = (tuple(part) for part in zip(*sentences, strict=True))
     item = Item(name, f"{name}.png", texts, texts, axis, axis, name, labels)
     for answer in (Answer(name, "scored", scores, scores), Answer(name, "failed", why=axis)):
         record = ScoredItem(item, answer, "0123")

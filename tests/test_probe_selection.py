@@ -57,10 +57,10 @@ def test_each_record_has_the_same_chance_to_be_in_a_sample() -> None:
     st.integers(1, 9),
     st.randoms(),
 )
-def test_samples_keep_pairs_and_limits_and_do_not_depend_on_order(said: Any, limit: int, random: Any) -> None:
+def test_samples_keep_pairs_and_limits_and_do_not_depend_on_order(facts: Any, limit: int, random: Any) -> None:
     items = [
         Item(f"{n}{side}", "i.png", (f"a{side}",), ("b",), axis, source, f"{n}" if pair else "")
-        for n, (axis, source, pair) in enumerate(said)
+        for n, (axis, source, pair) in enumerate(facts)
         for side in ("ab" if pair else "a")
     ]
     taken = sample(Corpus("c", "checklist", tuple(items), None), limit, 3)

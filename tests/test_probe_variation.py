@@ -171,10 +171,10 @@ def test_rounding_fills_no_scale_and_long_sentences_end_within_the_plot() -> Non
     assert shades and all(high - low > 0.5 for low, high in (one.get_clim() for one in shades))
     figure.canvas.draw()
     edge = figure.bbox.width
-    said = [
+    lines = [
         text.get_window_extent().x1 for axes in figure.axes for text in axes.findobj(Text) if "goes on" in str(text)
     ]
-    assert max(said) > edge / 2 and max(said) <= edge
+    assert max(lines) > edge / 2 and max(lines) <= edge
 
 
 # Pictures ------------------------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def test_the_command_writes_all_files(
     arguments = ["--model", "toy", "--grid", "2", "--sizes", "0.3", "--out", str(out)]
     variation.main(arguments)
     assert injected == ["toy"]
-    said = capsys.readouterr().out
+    lines = capsys.readouterr().out
     names = {"variation.csv", "variation.md", "variation.svg", "variation.png", "pictures.png", "variation.json"}
     assert {path.name for path in out.iterdir()} == names
     frame = pd.read_csv(out / "variation.csv")
@@ -268,7 +268,7 @@ def test_the_command_writes_all_files(
         "there is a blue star in the picture",
     ]
     markdown = (out / "variation.md").read_text()
-    assert markdown in said and "toy" in markdown
+    assert markdown in lines and "toy" in markdown
     row = next(line for line in markdown.splitlines() if line.startswith("| there is a red"))
     mean = frame[frame["sentence"].str.contains("red")]["score"].mean()
     assert f"| {mean:.4g} |" in row
@@ -281,8 +281,8 @@ def test_the_command_writes_all_files(
     with monkeypatch.context() as patch:
         patch.setattr(variation, "vary", None)  # what is finished is not scored again
         variation.main(arguments)
-    said = capsys.readouterr().out
-    assert hashes(out) == before and "finished before" in said and markdown in said
+    lines = capsys.readouterr().out
+    assert hashes(out) == before and "finished before" in lines and markdown in lines
     with monkeypatch.context() as patch, pytest.raises(ValueError, match=r"another variation \(weights="):
         patch.setattr("analysis.probe.scorers.loading.weights_of", lambda _: "others")
         variation.main(arguments)

@@ -330,7 +330,7 @@ def number_sayings(answer: str, asked: str) -> list[str]:
     kind = next(word for word in asked.split() if word in (*SHAPES, *COLOURS))
     word, n = (NUMBERS[int(answer)], int(answer))
     verb, s = ("is", "") if n == 1 else ("are", "s")
-    said = [
+    lines = [
         *(
             answer,
             f"{answer}.",
@@ -367,15 +367,15 @@ def number_sayings(answer: str, asked: str) -> list[str]:
         f"Step 1: I look at the grid.\n\nSo there {verb} {answer} {kind} object{s}.",
     ]
     if n == 0:
-        said += [f"There are no {kind} objects.", "None.", f"No {kind}s.", "None of them."]
+        lines += [f"There are no {kind} objects.", "None.", f"No {kind}s.", "None of them."]
     if "not" in asked.split():
         negated = asked[asked.index("not ") :].rstrip("?")
-        said += [
+        lines += [
             f"{answer} {kind} objects are {negated}.",
             f"The number of {kind} objects that are {negated} is {answer}.",
             f"There {verb} {answer} {kind} object{s} that {verb} {negated}.",
         ]
-    return said
+    return lines
 
 
 def relation_sayings(answer: str, args: tuple[Any, ...]) -> list[str]:
@@ -452,10 +452,10 @@ def test_an_answer_in_a_hundred_wordings_is_read_as_itself(name: str, form: str)
         question = make_question(example, form)
         other = opposite(question)[0]
         for answer in (question.answer, *opposite(question)):
-            said = sayings(example, question, answer)
+            lines = sayings(example, question, answer)
             replies = [frame.replace("OTHER", other).replace("X", answer) for frame in FRAMES]
-            replies += [*said, *(f"Let me see.\n\nAnswer: {saying}" for saying in said if "\n" not in saying)]
-            replies += [f"<think>\n{other}\n</think>\n\n**{saying}**" for saying in said if "\n" not in saying]
+            replies += [*lines, *(f"Let me see.\n\nAnswer: {saying}" for saying in lines if "\n" not in saying)]
+            replies += [f"<think>\n{other}\n</think>\n\n**{saying}**" for saying in lines if "\n" not in saying]
             wrong += [(question.text, r, answer, parse(r, question)) for r in replies if parse(r, question) != answer]
     assert wrong == []
 

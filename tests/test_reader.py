@@ -371,12 +371,12 @@ def test_a_file_that_is_no_reader_is_refused(scene_reader: Reader, tmp_path: Pat
 @pytest.mark.usefixtures("few")
 def test_a_reader_is_trained_once(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"model": "uniter", "size": "tiny", "steps": 2, "seed": 0}
-    said: list[str] = []
-    first = cached_reader(tmp_path, MAKER, WORDS, SCENE, **settings, log=said.append)
-    assert said
+    lines: list[str] = []
+    first = cached_reader(tmp_path, MAKER, WORDS, SCENE, **settings, log=lines.append)
+    assert lines
     for changed in ({"seed": 1}, {"steps": 3}):
-        cached_reader(tmp_path, MAKER, WORDS, SCENE, **{**settings, **changed}, log=said.append)
-    cached_reader(tmp_path, MAKER, WORDS, GRID, **settings, log=said.append)
+        cached_reader(tmp_path, MAKER, WORDS, SCENE, **{**settings, **changed}, log=lines.append)
+    cached_reader(tmp_path, MAKER, WORDS, GRID, **settings, log=lines.append)
     assert len(list(tmp_path.iterdir())) == 4
-    said.clear()
-    assert equal(first, cached_reader(tmp_path, MAKER, WORDS, SCENE, **settings, log=said.append)) and not said
+    lines.clear()
+    assert equal(first, cached_reader(tmp_path, MAKER, WORDS, SCENE, **settings, log=lines.append)) and not lines

@@ -201,10 +201,10 @@ def test_what_cannot_be_read_is_a_line_each(grid: Path, tmp_path: Path, capsys: 
     (newer / "config.json").write_text(json.dumps(told))
     out = tmp_path / "out"
     assert reports.main([str(runs), "--out", str(out), *options()]) == 0
-    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("left out: ")]
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("left out: ")]
     for wanted in (f"{unfinished}: unfinished", "version 99, newer", f"{damaged / PREDICTIONS}: damaged",
                    "predictions of 1 run, dataset ", "figure subsets-spatiality: no runs that differ"):  # fmt: skip
-        (line,) = [line for line in said if wanted in line]
+        (line,) = [line for line in lines if wanted in line]
         assert html.escape(line.removeprefix("left out: ")) in (out / "report.html").read_text()
         assert as_it_is(line.removeprefix("left out: ")) in (out / "report.md").read_text()
     names = {path.stem for path in (out / "figures").iterdir()}

@@ -198,14 +198,14 @@ HOW = {
 def test_a_damaged_run_is_left_out_with_one_line_and_the_others_stay(tmp_path: Path, how: str) -> None:
     folder, other = run(tmp_path), run(tmp_path, seed=1)
     damaged(folder, how)
-    said: list[str] = []
-    rows = collect_results(tmp_path, said.append)
+    lines: list[str] = []
+    rows = collect_results(tmp_path, lines.append)
     assert {row["name"] for row in rows} == {other.name} and len(rows) == 6
-    assert len(said) == 1
-    line = one_line(said[0])
+    assert len(lines) == 1
+    line = one_line(lines[0])
     assert HOW[how] in line and str(folder) in line
-    assert rebuild_table(tmp_path, said.append) == rows
-    assert said[1:] == [line] * (how != "unfinished")
+    assert rebuild_table(tmp_path, lines.append) == rows
+    assert lines[1:] == [line] * (how != "unfinished")
     assert len(pd.read_csv(tmp_path / "results.csv")) == 6
 
 
@@ -216,9 +216,9 @@ def test_a_copy_of_a_run_does_not_count_as_another_seed(tmp_path: Path) -> None:
     for name in ("config.json", "results.csv"):
         (copy / name).write_bytes((folder / name).read_bytes())
     (tmp_path / "notes.txt").write_text("mine")
-    said: list[str] = []
-    assert len(collect_results(tmp_path, said.append)) == 6
-    assert len(said) == 1 and "the same run" in said[0]
+    lines: list[str] = []
+    assert len(collect_results(tmp_path, lines.append)) == 6
+    assert len(lines) == 1 and "the same run" in lines[0]
 
 
 def test_folders_without_runs(tmp_path: Path) -> None:
@@ -352,10 +352,10 @@ def begin(code: str, *arguments: object) -> subprocess.Popen[str]:
 def test_a_run_killed_while_it_writes_is_unfinished_and_can_be_finished(tmp_path: Path) -> None:
     assert begin(DYING, tmp_path).wait(60) == 9
     folder = tmp_path / run_name(CONFIG)
-    said: list[str] = []
+    lines: list[str] = []
     assert not is_finished(folder) and not (folder / "predictions.parquet").exists()
-    assert collect_results(tmp_path, said.append) == []
-    assert len(said) == 1 and "unfinished" in said[0]
+    assert collect_results(tmp_path, lines.append) == []
+    assert len(lines) == 1 and "unfinished" in lines[0]
     assert run(tmp_path) == folder
     assert is_finished(folder) and len(collect_results(tmp_path)) == 6 and len(read_predictions(folder)) == 1800
 

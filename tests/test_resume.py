@@ -158,9 +158,9 @@ def test_a_run_whose_score_only_falls_goes_on_from_its_last_validation(
             run(config, log=lambda line: None)
         assert torch.load(folder_of(config) / FOLDER / LAST, weights_only=True)["global_step"] == last
     monkeypatch.setattr(Learner, "training_step", learn)
-    said: list[str] = []
-    run(config, log=said.append)
-    assert any("resuming" in line for line in said)
+    lines: list[str] = []
+    run(config, log=lines.append)
+    assert any("resuming" in line for line in lines)
     weights = [load_file(folder_of(one) / "model.safetensors") for one in (whole, config)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 

@@ -86,8 +86,8 @@ def test_examples_show_what_their_objects_do(data: Path, task: str, split: str) 
         assert (row["kind"], [row[name] for name in "xy"[: len(values)]]) == (kind, values)
         assert len(values) == 2 or pd.isna(row["y"])
         args = [str(arg) for arg in parse_query_form(example.query_form).args]
-        said = [row[name] for name in ("claim", "first", "second") if not pd.isna(row[name])]
-        assert said == ([args[1], args[0], args[2]] if task == "spatiality" else args)
+        lines = [row[name] for name in ("claim", "first", "second") if not pd.isna(row[name])]
+        assert lines == ([args[1], args[0], args[2]] if task == "spatiality" else args)
         assert row["couple"] == row["row"] // 2
         assert scenes.setdefault(frozenset(example.scene), row["scene"]) == row["scene"]
         assert pd.isna(row["critical"]) == (task != "quantifiers")
@@ -116,9 +116,9 @@ def test_the_set_that_decides_about_a_quantifier(data: Path) -> None:
     frame = examples_of(dataset, "test_ood")
     for row, example in zip(frame.to_dict("records"), dataset["test_ood"], strict=True):
         first, second = ({o for o in holds(example, row[name])} for name in ("first", "second"))
-        said = row["claim"]
-        assert row["critical"] == deciding[same.get(said, said)](first, second)
-        assert example.answer == ((row["critical"] == 0) == (said in ("all", "none", "only")))
+        lines = row["claim"]
+        assert row["critical"] == deciding[same.get(lines, lines)](first, second)
+        assert example.answer == ((row["critical"] == 0) == (lines in ("all", "none", "only")))
 
 
 # Predictions ---------------------------------------------------------------------------------------------------------

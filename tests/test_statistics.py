@@ -19,8 +19,8 @@ def logits(answers: np.ndarray, accuracy: float, random: np.random.Generator) ->
     return np.where(right == answers, 1.0, -1.0) * random.gamma(2.0, 1.0, len(answers))
 
 
-def macro(answers: np.ndarray, said: np.ndarray) -> float:
-    return 100 * float(f1_score(answers, said > 0, average="macro", zero_division=0))
+def macro(answers: np.ndarray, lines: np.ndarray) -> float:
+    return 100 * float(f1_score(answers, lines > 0, average="macro", zero_division=0))
 
 
 # Paired --------------------------------------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ def test_paired_scores_are_scikit_learns() -> None:
     assert found.first == pytest.approx(macro(answers, first))
     assert found.second == pytest.approx(macro(answers, second))
     assert found.difference == pytest.approx(found.first - found.second)
-    right = [(said > 0) == answers for said in (first, second)]
+    right = [(lines > 0) == answers for lines in (first, second)]
     assert (found.first_only, found.second_only) == ((right[0] & ~right[1]).sum(), (right[1] & ~right[0]).sum())
     assert found.interval_low < found.difference < found.interval_high
 
@@ -82,12 +82,12 @@ def test_paired_interval_covers_and_the_test_keeps_its_level() -> None:
         random = np.random.default_rng([7, number])
         scenes = np.repeat(np.arange(150), 3)
         answers = random.random(450) < 0.5
-        said = [logits(answers, 0.75, random) for _ in range(2)]
-        for one in said:  # a run is right or wrong on a whole scene more often than not
+        lines = [logits(answers, 0.75, random) for _ in range(2)]
+        for one in lines:  # a run is right or wrong on a whole scene more often than not
             whole = np.repeat(random.random(150) < 0.5, 3)
             fate = np.repeat(random.random(150) < 0.75, 3)
             one[whole] = np.where(fate == answers, 1.0, -1.0)[whole]
-        found = paired(answers, said[0], said[1], scenes)
+        found = paired(answers, lines[0], lines[1], scenes)
         covered += found.interval_low <= 0 <= found.interval_high
         claimed += found.differs
     assert 0.91 * times <= covered <= 0.985 * times

@@ -142,9 +142,9 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
 def test_a_finished_run_is_not_repeated(data: str, tmp_path: Path) -> None:
     config = tiny(data, tmp_path)
     first = run(config, log=lambda line: None)
-    said: list[str] = []
-    assert run(config, log=said.append) == first
-    assert "finished before" in said[0]
+    lines: list[str] = []
+    assert run(config, log=lines.append) == first
+    assert "finished before" in lines[0]
 
 
 def test_a_run_of_less_than_an_epoch_has_a_curve(data: str, tmp_path: Path) -> None:
@@ -176,9 +176,9 @@ def test_a_resumed_run_ends_like_one_that_was_not_stopped(
     with pytest.raises(RuntimeError, match="killed"):
         run(config, log=lambda line: None)
     monkeypatch.setattr(Learner, "training_step", learn)
-    said: list[str] = []
-    resumed = run(config, log=said.append)
-    assert any("resuming from its last checkpoint" in line for line in said)
+    lines: list[str] = []
+    resumed = run(config, log=lines.append)
+    assert any("resuming from its last checkpoint" in line for line in lines)
     assert before[0] > 0 and resumed[0]["train_seconds"] >= round(before[0], 1)  # Table 6: hours of all its training
     assert run(tiny(data, tmp_path / "third"), log=lambda line: None) and before[1] == 0
     logits = [read_predictions(Path(c.runs) / r[0]["name"])["logit"].to_numpy() for c, r in

@@ -647,10 +647,10 @@ def test_a_run_that_another_process_has_is_tried_again_at_the_end(
 
     monkeypatch.setattr(train.run, "run", run)
     monkeypatch.setattr(sweep, "POLL_SECONDS", 0.0)
-    said: list[str] = []
-    assert len(run_all(expand(last_of([*arguments, "seed=1,2,3"])), said.append)) == 18
+    lines: list[str] = []
+    assert len(run_all(expand(last_of([*arguments, "seed=1,2,3"])), lines.append)) == 18
     assert order == [1, 2, 3, 1, 2]
-    assert sum("another process" in line for line in said) == 2 and said[-2].startswith("3 of 3 runs, ")
+    assert sum("another process" in line for line in lines) == 2 and lines[-2].startswith("3 of 3 runs, ")
 
 
 def test_a_lock_that_another_process_has_is_told_apart(tmp_path: Path) -> None:

@@ -454,8 +454,8 @@ def test_a_damaged_file_of_a_finished_dataset_is_made_again_and_kept_aside(
     write(folder, format=layout)
     DAMAGE[kind](folder / name)
     left = (folder / name).read_bytes() if (folder / name).exists() else None
-    _, said = write(folder, format=layout)
-    assert sum("damaged or missing, written again" in line for line in said) == 1
+    _, lines = write(folder, format=layout)
+    assert sum("damaged or missing, written again" in line for line in lines) == 1
     assert ((folder / KEPT / name).read_bytes() if left is not None else None) == left
     shutil.rmtree(folder / KEPT, ignore_errors=True)
     assert hashes(folder) == whole[layout]
@@ -468,9 +468,9 @@ def test_a_damaged_part_of_an_unfinished_dataset_is_made_again_and_kept_aside(
     folder, name = tmp_path / "d", "train-00000-of-00002.parquet"
     unfinish(folder)
     DAMAGE[kind](folder / name)
-    _, said = write(folder)
-    assert sum(line.startswith("train-00000-of-00002: damaged or missing, written again") for line in said) == 1
-    assert f"resuming {folder}: 100 of 260 examples are written" in said
+    _, lines = write(folder)
+    assert sum(line.startswith("train-00000-of-00002: damaged or missing, written again") for line in lines) == 1
+    assert f"resuming {folder}: 100 of 260 examples are written" in lines
     assert (folder / KEPT / name).exists() == (kind != "missing")
     shutil.rmtree(folder / KEPT, ignore_errors=True)
     assert hashes(folder) == whole["parquet"]
@@ -495,8 +495,8 @@ def test_a_complete_dataset_is_left_as_it_is_and_a_lost_card_comes_back(
     write(folder)
     times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     for overwrite in (False, True):
-        _, said = write(folder, overwrite=overwrite)
-        assert said == [f"{folder} is complete: nothing to do"]
+        _, lines = write(folder, overwrite=overwrite)
+        assert lines == [f"{folder} is complete: nothing to do"]
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == times
     (folder / "README.md").unlink()
     write(folder)
@@ -524,9 +524,9 @@ def test_parts_of_other_versions_are_not_mixed_with_new_ones(
         write(folder)
         edit(folder / MANIFEST, versions=other)
         (folder / FILES["parquet"]).unlink()
-    _, said = write(folder)
-    assert any("begun with other versions" in line for line in said)
-    assert not any("resuming" in line for line in said)
+    _, lines = write(folder)
+    assert any("begun with other versions" in line for line in lines)
+    assert not any("resuming" in line for line in lines)
     shutil.rmtree(folder / KEPT, ignore_errors=True)  # the manifest of the other versions
     assert hashes(folder) == whole["parquet"]
 

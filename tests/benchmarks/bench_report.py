@@ -115,11 +115,11 @@ def measure(runs: Path, out: Path) -> None:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    said, _ = process.communicate()
+    lines, _ = process.communicate()
     watcher.join()
     wall, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(said)
+    print(lines)
     print(f"wall {wall:.1f} s; processor {spent:.1f} s; at most {peak / 2**20:,.0f} MiB in all processes; "
           f"{len(os.sched_getaffinity(0))} cores; load before {load:.1f}, after {os.getloadavg()[0]:.1f}")  # fmt: skip
 
