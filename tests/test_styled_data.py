@@ -395,6 +395,7 @@ def test_what_cannot_be_trained_is_refused_in_a_line(clean: Path, tmp_path: Path
     config = tiny(tmp_path / "long", tmp_path, model="uniter", setting="caption", task="quantifiers")
     with pytest.raises(ValueError, match=r"^size=tiny: \d+ of 20 texts have more than the 512 tokens"):
         run(config, log=lambda line: None)
+    assert not list(tmp_path.glob("uniter-*"))  # a refused run leaves no folder
 
 
 @pytest.mark.usefixtures("one_thread")

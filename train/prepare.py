@@ -78,6 +78,8 @@ def check_files(folder: Path, task: str) -> None:
         command = shlex.join(["python", "-m", "travlr.generate", f"task={task}", f"out={folder}"])
         way = "" if folder.is_dir() else f"; generate a dataset with {command}"
         raise ValueError(f"data={error}{way}") from None
+    if (holds := (manifest.get("config") or {}).get("task", task)) != task:
+        raise ValueError(f"data={folder}: holds task={holds}, not task={task}")
     if manifest["format_version"] != FORMAT_VERSION:
         raise ValueError(
             f"data={folder}: format version {manifest['format_version']}, not this program's {FORMAT_VERSION}; "

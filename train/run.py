@@ -37,7 +37,16 @@ from train.models.loading import load_published, local_path, pixel_statistics, t
 from train.prepare import dataset_folder, make_runs_folder, prepare_dataset
 from train.results.columns import TEST_SPLITS, Row, main_test_setting
 from train.results.provenance import provenance
-from train.results.store import finish_run, is_finished, read_config, read_results, result_row, start_run
+from train.results.store import (
+    PRECISION,
+    finish_run,
+    is_finished,
+    read_config,
+    read_results,
+    remove_refused,
+    result_row,
+    start_run,
+)
 from travlr.cli import Log
 from travlr.config import Style
 from travlr.files import path_digest
@@ -63,13 +72,18 @@ def run(config: Run, log: Log = print) -> list[Row]:
     with locked_by_main_process(folder):
         if is_finished(folder):  # by another process, in between
             return read_results(folder)
-        return train_and_test(config, source, folder, device, log)
+        try:
+            return train_and_test(config, source, folder, device, log)
+        except ValueError:
+            if is_main_process():
+                remove_refused(folder)
+            raise
 
 
 def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: str, log: Log) -> list[Row]:
     """Train a model, test it in every setting, and write its results into its folder."""
     keep_memory()
-    precision, reason = chosen_precision(config.precision, "cuda" if device == "gpu" else "cpu", folder / "precision")
+    precision, reason = chosen_precision(config.precision, "cuda" if device == "gpu" else "cpu", folder / PRECISION)
     log(f"{folder}: {device}, {precision} ({reason})")
     data = load_data(config, source, folder.parent / ".features", device, log)
     learner, weights, examples = make_learner(config, data, log)

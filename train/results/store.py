@@ -29,11 +29,11 @@ from train.results.columns import RESULT_COLUMNS, Row
 from train.results.predictions import write_predictions
 from train.results.scores import TEST, CoupleScores, Scores
 from travlr.cli import Log
-from travlr.files import regular, replacing, waiting_lock
+from travlr.files import WORK, close, regular, replacing, waiting_lock
 from travlr.formats.columns import damage
 
 VERSION = 1  # of a run's folder; a newer one is refused
-CONFIG, RESULTS, CURVE = "config.json", "results.csv", "curve.csv"
+CONFIG, RESULTS, CURVE, PRECISION = "config.json", "results.csv", "curve.csv", "precision"
 REPORT = "report.json"  # marks a folder of `analysis.report`, which may stand among the folders of runs
 
 
@@ -88,6 +88,15 @@ def start_run(runs: Path, config: Mapping[str, Any], **metadata: Any) -> Path:
     with replacing(folder / CONFIG) as path:
         path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     return folder
+
+
+def remove_refused(folder: Path) -> None:
+    """Remove the folder of a run that was refused before its first step. Hold its lock while you call this."""
+    if {path.name for path in folder.iterdir()} <= {CONFIG, PRECISION, WORK}:
+        for name in (CONFIG, PRECISION):
+            (folder / name).unlink(missing_ok=True)
+        close(folder)
+        folder.rmdir()
 
 
 def read_config(folder: Path) -> dict[str, Any]:
