@@ -436,7 +436,7 @@ def test_a_failing_run_does_not_stop_the_others(
     assert one_line(err).startswith("train: 1 of 2 runs failed: model=uniter task=cardinality setting=caption seed=0 ")
     assert "training.examples=1000" in err and "0.5" not in err
     assert len({row["run"] for row in collect_results(work / "others")}) == 1
-    assert job_list(expand(last_of([*arguments, "runs=others"]))).endswith("2 runs: 1 begun, 1 finished")
+    assert job_list(expand(last_of([*arguments, "runs=others"]))).endswith("2 runs: 1 to do, 1 finished")
     shutil.rmtree(work / "others")
 
 
