@@ -214,7 +214,8 @@ def dataset(examples: pd.DataFrame, results: pd.DataFrame | None = None) -> Figu
     most = table.groupby("split", observed=True)["examples"].transform("max")
     table = table.assign(share=100 * table["examples"] / most)
     note = "In a cell: the number of examples; colour: as a share of the most frequent pair of its split. Blank: none."
-    title = [f"Examples by pair: {task.title}", f"{task.name} · {', '.join(sizes)} examples"]
+    name = "" if results is None else f"dataset {results['dataset'].iloc[0][:8]} · "
+    title = [f"Examples by pair: {task.title}", f"{task.name} · {name}{', '.join(sizes)} examples"]
     places, gap = [(split, kind) for kind in grids for split in splits], (0.8 if "" in grids else 0.5, 0.62)
     scale = "of the most frequent pair (%)"
     return _pair_panels(title, table, places, grids, "share", len(splits), 0.29, scale, note=note, gap=gap)[0]

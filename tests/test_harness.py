@@ -233,10 +233,11 @@ def test_evaluate_reads_a_log(
 
 def test_inspect_refuses_wrong_settings(data: Path, tmp_path: Path) -> None:
     program = (
-        "import sys\nfrom travlr.harness.inspect_tasks import tasks\n"
+        "import sys\nfrom inspect_ai._util.error import PrerequisiteError\n"
+        "from travlr.harness.inspect_tasks import tasks\n"
         "for name, value in (s.split('=') for s in sys.argv[2:]):\n"
         "    try:\n        tasks['cardinality'](**{'data': sys.argv[1], name: value})\n"
-        "    except ValueError as error:\n        print(error)\n"
+        "    except PrerequisiteError as error:\n        print(error.message.removeprefix('ERROR: '))\n"
         "print(sorted(tasks))\n"
     )
     wrong = ("setting=picture", "split=test", "form=essay", "prompt=none", f"data={tmp_path}")

@@ -13,6 +13,7 @@ from typing import Any
 
 from inspect_ai import Task as InspectTask
 from inspect_ai import task as inspect_task
+from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ChatMessageUser, ContentImage, ContentText, GenerateConfig
 from inspect_ai.scorer import (
@@ -230,7 +231,10 @@ def _register(name: str) -> Callable[..., InspectTask]:
         data: str | None = None,
         examples: int | None = 500,
     ) -> InspectTask:
-        return make_task(name, setting, split, form, prompt, data, examples)
+        try:
+            return make_task(name, setting, split, form, prompt, data, examples)
+        except ValueError as error:
+            raise PrerequisiteError(f"ERROR: {error}") from None  # Inspect prints it without a traceback
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"The task {name}. examples: the first of each split, in whole couples; null for all."
