@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from analysis.document import TABLE_FILES, report_style, table_block
+from analysis.figures.panels import label_axes, panel_figure, save
 from analysis.layout import Table
-from analysis.panels import label_axes, panel_figure, save
 from analysis.runs import Runs
 from analysis.tables.evaluations import (
     LINE_COLUMNS,

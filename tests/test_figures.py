@@ -17,7 +17,7 @@ from matplotlib.text import Text
 
 from analysis import Runs, counts, load
 from analysis.figures import FIGURES, draw, save
-from analysis.panels import text_colour
+from analysis.figures.panels import text_colour
 from analysis.paper import BIMODAL
 from analysis.runs import examples_of
 from splits import CARDINALITY

@@ -22,10 +22,11 @@ ROOMS = {
     "train.learning": {"train.data", "train.models", "train.regions", "train.results"},
     "train": {"train.data", "train.learning", "train.models", "train.regions", "train.results"},
     "analysis.tables": {"analysis", "train.results"},
-    "analysis": {"analysis.tables", "train.results"},
+    "analysis.figures": {"analysis", "train.results"},
+    "analysis": {"analysis.figures", "analysis.tables", "train.results"},
 }
 EVERYWHERE = {"train.config", "train.cache"}  # on the floor of `train`, but import no room
-LIGHT_ROOMS = ("train.results", "analysis", "analysis.tables")  # read saved runs, without a model
+LIGHT_ROOMS = ("train.results", "analysis", "analysis.figures", "analysis.tables")  # read saved runs, without a model
 HEAVY = {"torch", "lightning", "transformers", "sklearn", "wandb", "pandas"}
 
 

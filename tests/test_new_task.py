@@ -14,8 +14,8 @@ import pytest
 
 from analysis import figures, load, overview
 from analysis.figures import draw
+from analysis.figures.predictions import _pair_grids
 from analysis.report import main as report
-from analysis.run_figures import _pair_grids
 from analysis.runs import _pairs
 from tests.grid import make_run
 from tests.helpers import page_data, task_of_the_page

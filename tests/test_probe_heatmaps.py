@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from analysis.probe.attention import (
+from analysis.probe.scorers.attention import (
     CROSS,
     SELF,
     leaves,

@@ -292,7 +292,7 @@ def test_the_command_writes_all_files(
 
 
 def test_stopped_while_it_writes_the_same_command_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.panels.save", lambda *_: [])  # plots take long, and are files like any other
+    monkeypatch.setattr("analysis.figures.panels.save", lambda *_: [])  # plots take long, and are files like any other
     thing, where = shape_picture("star", "red", 20), places(*WHITE.size, 2, [0.4])
     about = {"model": "toy", "object": "red star", "background": "white"}
     given = vary(oracle, WHITE, thing, ["red"], where), WHITE, thing, where, about

@@ -205,7 +205,7 @@ def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
     """A row for each sentence: scores by distance from the centre, a line for each size, and by place for each size."""
     from matplotlib.lines import Line2D
 
-    from analysis.panels import MARKERS, cell_grid, colour_scale, label_axes, panel_figure
+    from analysis.figures.panels import MARKERS, cell_grid, colour_scale, label_axes, panel_figure
 
     with_margin = with_margins(frame)
     sentences, sizes = list(with_margin["sentence"].unique()), sorted(with_margin["size"].unique(), reverse=True)
@@ -273,7 +273,7 @@ def write(
     about: dict[str, Any],
 ) -> None:
     """Write all files of a variation, the record first, so that the same command can continue."""
-    from analysis.panels import save
+    from analysis.figures.panels import save
 
     with tempfile.TemporaryDirectory() as temporary:
         paths = save(plot(frame, about), temporary, "variation", ("svg", "png"))

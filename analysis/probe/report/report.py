@@ -25,8 +25,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from analysis.document import escape_markdown, folded_table, html_list, report_style, table_block
+from analysis.figures.panels import save
 from analysis.layout import Table
-from analysis.panels import save
 from analysis.probe.report.figures import figures
 from analysis.probe.report.mistakes import per_model
 from analysis.probe.report.mistakes import wrong_items as mistakes

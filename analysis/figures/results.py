@@ -1,7 +1,7 @@
-"""The paper's figures and others from saved runs; `FIGURES`, at the end, lists them all.
+"""Figures of several runs: training-set sizes, transfer, and curves of the loss.
 
-Each figure is a function of a data frame (its kind: `FigureKind.of`) and of the results. `draw` takes both from `Runs`,
-`save` writes files, and `analysis.counts` computes the numbers. A figure without data raises `ValueError`.
+Each is a function of a data frame (its kind: `FigureKind.of`) and of the results. `analysis.counts` computes the
+numbers. A figure without data raises `ValueError`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,35 +19,17 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from analysis import counts, panels
-from analysis.panels import save
-from analysis.run_figures import (
-    agreement,
-    calibration,
-    cells,
-    dataset,
-    numbers,
-    objects,
-    pairs,
-    quantifiers,
-    runs_title,
-)
-from analysis.runs import Runs, examples_of, in_order
+from analysis import counts
+from analysis.figures import panels
+from analysis.figures.predictions import runs_title
+from analysis.runs import in_order
 from train.config import ARCHITECTURES, SETTINGS
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS, main_test_setting
-from travlr.tasks import TASKS
-
-__all__ = ["FIGURES", "FigureKind", "draw", "save"]
-
-Draw = Callable[[pd.DataFrame, pd.DataFrame], Figure]
-
-
-# Of several runs -----------------------------------------------------------------------------------------------------
 
 
 def subsets(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
     """Macro-F1 by training-set size, of one task: a column for each setting, a row for each split (figures 15-18)."""
-    _require_one(results, "task")
+    require_one(results, "task")
     table, marks = _number_labels(counts.by_size(results))
     splits, settings = in_order(table["split"], TEST_SPLITS[::-1]), in_order(table["setting"], SETTINGS)
     styles = dict(zip(sorted(table["label"].unique()), itertools.cycle(panels.MARKERS), strict=False))
@@ -118,7 +98,7 @@ def _size_lines(axes: Axes, table: pd.DataFrame, styles: dict[str, tuple[str, st
 def transfer(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
     """Macro-F1 by training and test setting, of one task: a matrix for each model and split, and one for text-only
     models and baselines."""
-    _require_one(results, "task")
+    require_one(results, "task")
     table, marks = _number_labels(counts.transfer(results))
     splits = in_order(table["split"], TEST_SPLITS)
     trained, tested = in_order(table["setting"], SETTINGS), in_order(table["test_setting"], TEST_SETTINGS)
@@ -247,82 +227,9 @@ def _step_axis(axes: Axes, curves: pd.DataFrame) -> None:
         )
 
 
-def _require_one(results: pd.DataFrame, column: str) -> None:
+def require_one(results: pd.DataFrame, column: str) -> None:
     values = sorted(results[column].dropna().unique())
     if not values:
         raise ValueError("no results to draw: choose others, or see in `skipped` what could not be read")
     if len(values) > 1:
         raise ValueError(f"results of {len(values)} values of {column}: choose one, such as {column}={values[0]!r}")
-
-
-# All of them ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class FigureKind:
-    """A kind of figure: the function that draws it, its input, its tasks, and its numbers in the paper.
-
-    of: predictions (of one run in one test setting; for agreement and calibration in several), results, examples, or
-    curves (`counts.losses`). only: the tasks with this figure; empty for all tasks except `without`. tests: test
-    settings that the figure needs.
-    """
-
-    draw: Draw
-    of: str
-    only: tuple[str, ...] = ()
-    paper: str = ""
-    without: tuple[str, ...] = ()
-    tests: tuple[str, ...] = ()
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        return self.only or tuple(task for task in TASKS if task not in self.without)
-
-
-FIGURES: dict[str, FigureKind] = {
-    "pairs": FigureKind(pairs, "predictions", ("spatiality",), "2"),
-    "cells": FigureKind(cells, "predictions", (), "3, 24, 25"),
-    "numbers": FigureKind(numbers, "predictions", ("cardinality",), "4"),
-    "dataset": FigureKind(dataset, "examples", (), "8-14"),
-    "subsets": FigureKind(subsets, "results", (), "15-18"),
-    "loss": FigureKind(loss, "curves", (), "19-21"),
-    "objects": FigureKind(objects, "predictions", (), "22", without=("spatiality",)),
-    "quantifiers": FigureKind(quantifiers, "predictions", ("quantifiers",), "23"),
-    "agreement": FigureKind(agreement, "predictions", tests=("image", "caption")),
-    "calibration": FigureKind(calibration, "predictions"),
-    "transfer": FigureKind(transfer, "results"),
-}
-
-
-def _curves(runs: Runs, names: Iterable[str]) -> dict[str, pd.DataFrame]:
-    """The curves that can be read; `runs.skipped` gets a line for each other one."""
-    curves = {}
-    for run in names:
-        try:
-            curves[run] = runs.curve(run)
-        except ValueError as error:
-            if str(error) not in runs.skipped:
-                runs.skipped.append(str(error))
-    return curves
-
-
-def draw(figure: str, runs: Runs, **where: Any) -> Figure:
-    """A figure of the runs whose results have these values: `draw("cells", runs, name="…", test_setting="image")`.
-
-    Raises `ValueError`, in one line, for an unknown figure, or where there is nothing to draw.
-    """
-    if figure not in FIGURES:
-        raise ValueError(f"figure {figure!r}: choose one of {', '.join(FIGURES)}")
-    kind, results = FIGURES[figure], runs.chosen(**where)
-    if kind.of == "results":
-        return kind.draw(results, results)
-    if kind.of == "curves":
-        return kind.draw(counts.losses(_curves(runs, results["name"].unique()), results), results)
-    if kind.of == "examples":
-        _require_one(results, "dataset")
-        dataset = runs.datasets.get(results["dataset"].iloc[0])
-        if dataset is None:
-            raise ValueError("the dataset of these runs was not found; say where it is with data=[FOLDER]")
-        parts = [examples_of(dataset, split) for split in ("train", *TEST_SPLITS)]
-        return kind.draw(pd.concat(parts, ignore_index=True), results)
-    return kind.draw(runs.predictions(**where), runs.results)

@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis import counts
-from analysis.panels import (
+from analysis.figures.panels import (
     BLUE,
     ORANGE,
     SKY,
