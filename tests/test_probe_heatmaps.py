@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from analysis.probe.heatmaps import HeatMaps, draw, heat, main, occlusion, overlaid, parser
 from analysis.probe.scorers.attention import (
     CROSS,
     SELF,
@@ -24,7 +25,6 @@ from analysis.probe.scorers.attention import (
     visible_part,
     with_gradients,
 )
-from analysis.probe.heatmaps import HeatMaps, draw, heat, main, occlusion, overlaid, parser
 from analysis.probe.scorers.base import ModelScorer
 from analysis.probe.scorers.loading import load
 from analysis.probe.scorers.travlr_models import AlbefScorer, RegionScorer

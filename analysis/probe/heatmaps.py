@@ -2,9 +2,9 @@
 
     python -m analysis.probe.heatmaps --model MODEL --image FILE --text "a red circle" [--out heatmap.png]
 
-`attention` weights a model's attention by its gradient (see `analysis.probe.scorers.attention`). `occlusion` covers one part of
-the picture at a time and maps the decrease of the score; it works with any scorer. A word's map is that of the word as
-a sentence.
+`attention` weights a model's attention by its gradient (see `analysis.probe.scorers.attention`). `occlusion` covers one
+part of the picture at a time and maps the decrease of the score; it works with any scorer. A word's map is that of the
+word as a sentence.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ import numpy as np
 from PIL import Image
 
 from analysis.probe import model_options
-from analysis.probe.scorers.attention import Box, heat_map_function, size_of_map, visible_part
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.scenes.pasting import picture_from
+from analysis.probe.scorers.attention import Box, heat_map_function, size_of_map, visible_part
 from analysis.probe.scorers.base import WORD, ModelScorer
 from analysis.probe.scorers.loading import load
 from travlr.browse import write
