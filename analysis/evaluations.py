@@ -173,7 +173,7 @@ def write_page(runs: Runs, answers: Answers, page: Path, formats: Sequence[str])
     replies = replies_of(frame, answers, runs)
     accuracy = accuracy_table(frame)
     tables = {
-        "All measures": detail_table(frame, answers),
+        "All metrics": detail_table(frame, answers),
         "Objects found": found_table(replies),
         "Accuracy by the items of the pair": pair_table(replies),
     }

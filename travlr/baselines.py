@@ -79,13 +79,13 @@ def dataset_baselines(folder: str | Path) -> list[RuleScore]:
     Raises `ValueError` as `score_baselines` does.
     """
     path, digest = Path(folder) / FILE, read_manifest(folder)["content_digest"]
-    identity = {"content_digest": digest, "version": VERSION}
+    fingerprint = {"content_digest": digest, "version": VERSION}
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         content = json.loads(regular(path).read_text(encoding="utf-8"))
-        if {name: content[name] for name in identity} == identity:
+        if {name: content[name] for name in fingerprint} == fingerprint:
             return [RuleScore(**entry | {"interval": tuple(entry["interval"])}) for entry in content["results"]]
     results = score_baselines(folder)
-    text = json.dumps(identity | {"results": [asdict(result) for result in results]}, indent=1)
+    text = json.dumps(fingerprint | {"results": [asdict(result) for result in results]}, indent=1)
     with contextlib.suppress(OSError), replacing(path) as temporary:  # some folders cannot be written
         temporary.write_text(text, encoding="utf-8")
     return results

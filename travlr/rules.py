@@ -25,7 +25,7 @@ from travlr.tasks import TASKS, config_from_dict
 
 COLUMNS = ("query_form", "caption", "objects", "answer", "task")
 ROWS = 32_000  # of each split, at most
-Words = tuple[list[str], list[str]]  # colours and shapes
+WordLists = tuple[list[str], list[str]]  # colours and shapes
 
 
 @dataclass(frozen=True)
@@ -219,14 +219,14 @@ def in_reading_order(table: pa.Table) -> pa.Table:
     return table.set_column(table.column_names.index("objects"), "objects", sorted_objects)
 
 
-def word_lists(train: pa.Table) -> Words:
+def word_lists(train: pa.Table) -> WordLists:
     """Colours and shapes that the train split shows, sorted."""
     objects = train["objects"].combine_chunks().flatten()
     colours, shapes = (sorted(set(objects.field(name).unique().to_pylist())) for name in ("colour", "shape"))
     return colours, shapes
 
 
-def examples_of(table: pa.Table, words: Words) -> SplitArrays:
+def examples_of(table: pa.Table, words: WordLists) -> SplitArrays:
     """A split, as `read_split` returns it, as arrays. words: colours and shapes."""
     objects = table["objects"].combine_chunks()
     starts = objects.offsets.to_numpy() - objects.offsets[0].as_py()
@@ -277,7 +277,7 @@ def _matches(nouns: np.ndarray, colour: np.ndarray, shape: np.ndarray) -> Iterat
         yield np.all((words < 0) | (words == np.stack([colour, shape], 1)), axis=1)
 
 
-def _queries(forms: Sequence[str], words: Words) -> tuple[np.ndarray, np.ndarray]:
+def _queries(forms: Sequence[str], words: WordLists) -> tuple[np.ndarray, np.ndarray]:
     """`SplitArrays.operators` and `SplitArrays.nouns` of queries."""
     colours, shapes = words
     operators = _operators(forms)

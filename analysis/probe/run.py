@@ -128,8 +128,8 @@ def measure_baselines(one: ProbeInput) -> Result:
     """The result of the rules that need no model: rules that read text alone and, on our own scenes, rules that see the
     pictures or know the truth."""
     corpus, config = one.corpus, one.config
-    identity = {"model": "", "seed": config.seed, "rules": config.rules, "sentences": config.effective_sentences}
-    folder, fingerprint = _folder(one, "floors", identity)
+    settings = {"model": "", "seed": config.seed, "rules": config.rules, "sentences": config.effective_sentences}
+    folder, fingerprint = _folder(one, "floors", settings)
     measuring, start = _measuring(config, TOLERANCES["float64"], None), time.monotonic()
     answers = baselines.baselines(corpus, config.seed)
     rows = {rule: _measure(corpus, rule_answers, measuring) for rule, rule_answers in answers.items()}
@@ -200,9 +200,9 @@ def _score_all(folder: Path, one: ProbeInput, scorer: Scorer, options: Mapping[s
 # Results -------------------------------------------------------------------------------------------------------------
 
 
-def _folder(one: ProbeInput, name: str, identity: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
+def _folder(one: ProbeInput, name: str, settings: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
     """The folder of a run, and all that identifies it."""
-    fingerprint = {"corpus": one.corpus.name, "digest": one.corpus.digest, **identity}
+    fingerprint = {"corpus": one.corpus.name, "digest": one.corpus.digest, **settings}
     short = re.sub(r"[^\w.-]+", "-", name.rstrip("/").rpartition("/")[2])[-40:].strip("-.")
     slug = re.sub(r"[^\w.-]+", "-", one.corpus.name).strip("-.")[:40] or "corpus"
     return Path(one.config.out) / f"{slug}-{short or 'model'}-{run_id(fingerprint)}", fingerprint

@@ -1,4 +1,4 @@
-"""Tables of models that `evaluate.py` has asked: accuracy, all measures, by pair, and objects found."""
+"""Tables of models that `evaluate.py` has asked: accuracy, all metrics, by pair, and objects found."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _interval(row: Any) -> str:
 
 
 def detail_table(frame: pd.DataFrame, answers: Answers) -> Table:
-    """All measures of every evaluation: a line for each task, split and setting."""
+    """All metrics of every evaluation: a line for each task, split and setting."""
     measures: dict[str, Callable[[Any], str]] = {
         "Model": lambda row: row["model"],
         "Asked": how,

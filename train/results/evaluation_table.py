@@ -9,7 +9,7 @@ from typing import Any
 
 from train.results.answers import AnswerRecord, read_answers
 from train.results.columns import Row
-from train.results.measures import SettingComparison, agreement
+from train.results.metrics import SettingComparison, agreement
 from train.results.scores import LEVEL
 
 WIDTH = 22  # of a column

@@ -14,7 +14,7 @@ from render.text import make_captioner
 from train.prepare import make_runs_folder, prepare_dataset
 from train.results.answers import AnswerFile, AnswerRecord, remove_without_answers, request_key
 from train.results.columns import Row
-from train.results.measures import ExampleFacts, result_columns
+from train.results.metrics import ExampleFacts, result_columns
 from train.results.provenance import provenance
 from train.results.store import read_results, start_run, write_results
 from train.vlm.config import Evaluation, ShownStyle, fingerprint
@@ -44,17 +44,17 @@ def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
     dataset = open_dataset(prepare_dataset(config, log))
     _check_dataset(config, dataset)
     style = SceneStyle(config, dataset)
-    model, identity = load(config, dataset.folder, log)
+    model, resolved = load(config, dataset.folder, log)
     digest = dataset.manifest["content_digest"]
-    identity["style"] = asdict(style.style)
-    settings = fingerprint(config, **identity, wording=WORDING_VERSION, dataset=digest, setting=None)
+    resolved["style"] = asdict(style.style)
+    settings = fingerprint(config, **resolved, wording=WORDING_VERSION, dataset=digest, setting=None)
     folder = start_run(runs, settings, data=str(dataset.folder))
     with locked(folder):
         try:
             spent = ask(config, model, dataset, style, folder, log)
         finally:
             remove_without_answers(folder)
-        rows = result_rows(config, identity, dataset, folder)
+        rows = result_rows(config, resolved, dataset, folder)
         write_results(folder, rows, log)
     log(f"{folder}: {spent.replies:,} new replies" + (f"; all replies: {spent.text}" if spent.text else ""))
     return [
@@ -274,19 +274,19 @@ def facts_of(dataset: Dataset, split: str, count: int) -> ExampleFacts:
     return ExampleFacts(table["id"].to_pylist(), table["answer"].to_numpy().astype(bool), groups, scenes)
 
 
-def result_rows(config: Evaluation, identity: dict[str, Any], dataset: Dataset, folder: Path) -> list[Row]:
+def result_rows(config: Evaluation, resolved: dict[str, Any], dataset: Dataset, folder: Path) -> list[Row]:
     """The rows of all settings and splits with saved answers, also of earlier calls. A row is about the examples before
     the first one without an answer, in whole couples."""
     records = AnswerFile(folder).answers
     shared = {  # columns of every row
-        "model": identity.get("model", config.model),
+        "model": resolved.get("model", config.model),
         "task": config.task,
         "seed": config.seed,
         "dataset": dataset.manifest["content_digest"],
-        "precision": identity.get("precision"),
+        "precision": resolved.get("precision"),
         "wording": WORDING_VERSION,
-        **{f"{name}_style": value for name, value in identity["style"].items()},
-        **{name: identity[name] for name in ("origin", "weights")},
+        **{f"{name}_style": value for name, value in resolved["style"].items()},
+        **{name: resolved[name] for name in ("origin", "weights")},
         **{name: getattr(config, name) for name in ("form", "prompt", "answers")},
         **provenance(),
     }

@@ -36,9 +36,9 @@ def import_log(settings: LogSettings, log: Log = print) -> list[Row]:
     if dataset.manifest["content_digest"] != facts["dataset"]:
         raise ValueError(f"data={dataset.folder}: is another dataset than that of log={settings.log}; give data=FOLDER")
     replies = _replies(settings.log, record)
-    config, identity = _evaluation(settings, record, facts, dataset, replies)
-    identity["style"] = asdict(SceneStyle(config, dataset).style)
-    values = fingerprint(config, **identity, wording=WORDING_VERSION, dataset=facts["dataset"], setting=None)
+    config, resolved = _evaluation(settings, record, facts, dataset, replies)
+    resolved["style"] = asdict(SceneStyle(config, dataset).style)
+    values = fingerprint(config, **resolved, wording=WORDING_VERSION, dataset=facts["dataset"], setting=None)
     values["harness"] = f"inspect_ai {record['eval'].get('packages', {}).get('inspect_ai', '')}".strip()
     folder = start_run(Path(settings.runs), values, data=str(dataset.folder))
     with locked(folder):
@@ -47,7 +47,7 @@ def import_log(settings: LogSettings, log: Log = print) -> list[Row]:
             for answer in answers:
                 if file.answers.get((answer.split, answer.setting, answer.id)) != answer:
                     file.append(answer)
-        write_results(folder, result_rows(config, identity, dataset, folder), log)
+        write_results(folder, result_rows(config, resolved, dataset, folder), log)
     left_out = sum(map(len, replies.values())) - len(answers)
     rest = f"; {left_out:,} left out, whose couples are not whole in every setting and split" if left_out else ""
     log(f"{folder}: {len(answers):,} replies of {settings.log}{rest}")

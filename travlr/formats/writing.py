@@ -33,7 +33,7 @@ JOB = f"{WORK}/job.json"  # of an unfinished dataset: what is being made
 
 @dataclass(frozen=True)
 class Plan:
-    """A dataset to write and its folder. `identity` determines the bytes; a folder with another identity is refused.
+    """A dataset to write and its folder. `fingerprint` determines the bytes; a folder with another one is refused.
 
     tables: a picklable function from a part to its rows. about: more entries of the manifest (config, held-out pairs).
     pixels: digest of the sprites, None where the pictures are not exactly made of them. suffix: of picture files.
@@ -50,7 +50,7 @@ class Plan:
     suffix: str = "png"
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def fingerprint(self) -> dict[str, Any]:
         return {
             "format_version": FORMAT_VERSION,
             "layout": self.layout,
@@ -146,8 +146,8 @@ def _differs(earlier: dict[str, Any], plan: Plan) -> str:
             return {k: v for key, inner in value.items() for k, v in flat(inner, f"{name}.{key}").items()}
         return {name.removeprefix(".").removeprefix("config."): value}
 
-    due = flat(json.loads(json.dumps(plan.identity)), "")
-    values = flat({key: earlier.get(key) for key in plan.identity}, "")
+    due = flat(json.loads(json.dumps(plan.fingerprint)), "")
+    values = flat({key: earlier.get(key) for key in plan.fingerprint}, "")
     for name in [*values, *due]:
         if due.get(name) != values.get(name):
             return f"{'format' if name == 'layout' else name}={json.dumps(values.get(name))}"
@@ -198,7 +198,7 @@ def _begin(plan: Plan, earlier: dict[str, Any] | None, damaged: list[str], log: 
     (folder / PARTS).mkdir(exist_ok=True)
     shared = [{"name": file.name, "split": file.split} for file in layout.shared(parts)]
     job = {
-        **plan.identity,
+        **plan.fingerprint,
         "versions": now,
         "splits": {split: {"rows": count} for split, count in plan.counts.items()},
         "files": [*(layout.entry(part) for part in parts), *shared],
@@ -302,7 +302,7 @@ def _finish(plan: Plan, records: dict[str, Any], card: Callable[[Path, dict[str,
         entries.append({"name": shared.name, "split": shared.split, **hashed([folder / shared.name])})
     manifest = {
         "format": "travlr",
-        **plan.identity,
+        **plan.fingerprint,
         **plan.about,
         "data_files": layout.data_files(parts),
         "splits": splits,

@@ -84,8 +84,8 @@ def score(
     down to single items. After an interruption, the same call continues. Raises `ValueError` for a folder with
     another fingerprint (by default the corpus and the scorer's name), and for a corpus in which an id occurs twice.
     """
-    identity = dict(fingerprint or {"corpus": corpus.digest, "model": getattr(scorer, "name", "")})
-    with run_folder(folder, identity, about or {}):
+    fingerprint = dict(fingerprint or {"corpus": corpus.digest, "model": getattr(scorer, "name", "")})
+    with run_folder(folder, fingerprint, about or {}):
         path = folder / file
         records = {record.item.id: record for record in _unchanged(corpus.pictures, read_answers(path))}
         unscored = [
