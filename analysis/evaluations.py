@@ -28,6 +28,7 @@ from analysis.tables.evaluations import (
     found_table,
     how,
     pair_table,
+    reading_table,
 )
 from train.results.answers import AnswerRecord, read_answers
 from travlr.browse import filled
@@ -42,7 +43,7 @@ PARTS = {
     "using": ("seen, but not used", "#f6ad55"),
     "seeing": ("not seen", "#e53e3e"),
     "gap": ("not seen or not used (no form=read)", "#ed8936"),
-    "reasoning": ("wrong from captions too", "#cbd5e0"),
+    "reasoning": ("errors from captions", "#cbd5e0"),
 }
 
 
@@ -141,7 +142,9 @@ def loss_figure(frame: pd.DataFrame) -> Figure:
     left = max(1.5, 0.055 * max(map(len, labels)))  # inches for the labels
     figure, ((axes,),) = panel_figure(
         ["Where evaluated models lose accuracy"], 1, [(4.6, 0.26 * len(lines) + 0.2)], key=key, left=left, below=0.45,
-        note="Percent of examples. Not seen: what the same model misreads when it lists the objects of a picture.",
+        note="Differences of accuracies, in points, not counts of examples: errors from captions are 100 minus the "
+        "accuracy from captions (from images, if it is higher). Not seen: what the same model misreads when it lists "
+        "the objects of a picture.",
     )  # fmt: skip
     y, start = np.arange(len(lines))[::-1], np.zeros(len(lines))
     for name, (_, colour) in PARTS.items():
@@ -149,7 +152,7 @@ def loss_figure(frame: pd.DataFrame) -> Figure:
         start = start + lines[name].to_numpy()
     axes.set_yticks(y, labels, fontsize=6)
     axes.set_xlim(0, 100)
-    label_axes(axes, "", "%", "")
+    label_axes(axes, "", "accuracy (%)", "")
     return figure
 
 
@@ -174,10 +177,11 @@ def write_page(runs: Runs, answers: Answers, page: Path, formats: Sequence[str])
     accuracy = accuracy_table(frame)
     tables = {
         "All metrics": detail_table(frame, answers),
+        "Objects read": reading_table(frame),
         "Objects found": found_table(replies),
         "Accuracy by the items of the pair": pair_table(replies),
     }
-    measures = {heading: table for heading, table in tables.items() if table is not None}
+    metric_tables = {heading: table for heading, table in tables.items() if table is not None}
     try:
         bars = loss_figure(frame)
     except ValueError as error:
@@ -196,11 +200,11 @@ def write_page(runs: Runs, answers: Answers, page: Path, formats: Sequence[str])
         name=html.escape(runs.folder.resolve().name),
         lead=f"{count:,} evaluation{'s' * (count > 1)}, {len(frame):,} results.",
         accuracy=table_block(accuracy, TABLE_FILES),
-        measures="\n".join(
+        metric_tables="\n".join(
             f'<section aria-label="{heading}"><h2>{heading}</h2>{table_block(table, TABLE_FILES)}</section>'
-            for heading, table in measures.items()
+            for heading, table in metric_tables.items()
         ),
         figure=figure,
     )
     page.write_text(text, encoding="utf-8", newline="")
-    return [accuracy, *measures.values()]
+    return [accuracy, *metric_tables.values()]

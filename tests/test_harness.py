@@ -316,12 +316,12 @@ def test_every_task_and_form_can_be_asked_by_lmms_eval(task: str, tmp_path: Path
         doc = doc_of(data, 0)
         example = open_dataset(data)["test_ood"][0]
         for setting in SETTINGS:
-            (message,) = lmms.messages(doc, setting, form, "reason", (6, 6))
+            (message,) = lmms.messages(doc, form, setting, "reason", (6, 6))
             assert (
                 [part["type"] for part in message["content"]] == ["text"] if setting == "caption" else ["image", "text"]
             )
-            assert message["content"][-1]["text"] == lmms.text(doc, setting, form, "reason", (6, 6))
-        reply = answer(lmms.text(doc, "caption", form, "reason", (6, 6)), None)
+            assert message["content"][-1]["text"] == lmms.text(doc, form, setting, "reason", (6, 6))
+        reply = answer(lmms.text(doc, form, "caption", "reason", (6, 6)), None)
         found = lmms.results(doc, reply, form)
         assert found["accuracy"]["right"] and found["accuracy"]["answer"] == lmms.target(doc, form)
         assert found["macro_f1"]["scene"] == records.scene_key(example.scene)

@@ -229,15 +229,22 @@ def baseline_lines(axes: Axes, results: pd.DataFrame, metric: str = "accuracy") 
 
 
 def baseline_legend(results: pd.DataFrame, metric: str = "accuracy") -> list[Artist]:
-    """The legend of `baseline_lines`, with the levels in these results."""
-    texts: dict[tuple[str, Any], set[str]] = {}
-    for _, words, style, level in baseline_levels(results, metric):
-        texts.setdefault((words, style), set()).add(f"{level:.1f}")
+    """The legend of `baseline_lines`, with the levels in these results, by split if they differ."""
+    texts: dict[tuple[str, Any], dict[str, str]] = {}
+    for split, rows in results.groupby("split", sort=False, observed=True):
+        for _, words, style, level in baseline_levels(rows, metric):
+            levels = texts.setdefault((words, style), {})
+            levels[str(split)] = " and ".join(filter(None, (levels.get(str(split)), f"{level:.1f}")))
     return [
-        Line2D([], [], color="black", linewidth=1.1, linestyle=style,
-               label=f"text alone, {words}: {' and '.join(sorted(levels))}")
+        Line2D([], [], color="black", linewidth=1.1, linestyle=style, label=f"text alone, {words}: {_by_split(levels)}")
         for (words, style), levels in texts.items()
     ]  # fmt: skip
+
+
+def _by_split(levels: dict[str, str]) -> str:
+    if len(set(levels.values())) == 1:
+        return next(iter(levels.values()))
+    return ", ".join(f"{split} {level}" for split, level in levels.items())
 
 
 # Cells ---------------------------------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def _interval(row: Any) -> str:
 
 def detail_table(frame: pd.DataFrame, answers: Answers) -> Table:
     """All metrics of every evaluation: a line for each task, split and setting."""
-    measures: dict[str, Callable[[Any], str]] = {
+    metrics: dict[str, Callable[[Any], str]] = {
         "Model": lambda row: row["model"],
         "Asked": how,
         "Task": lambda row: row["task"],
@@ -120,20 +120,17 @@ def detail_table(frame: pd.DataFrame, answers: Answers) -> Table:
     }
     comparisons = ("Gap to captions [95 %]", "Same answer (by chance)")
     rows = [
-        tuple(
-            map(Cell, (*(text(row) for text in measures.values()), *_compared(answers, row), _objects(row["objects"])))
-        )
+        tuple(map(Cell, (*(text(row) for text in metrics.values()), *_compared(answers, row))))
         for row in frame.sort_values(LINE_COLUMNS, kind="stable", na_position="last").to_dict("records")
     ]
     notes = (
         "Percent. Couples: both examples of a couple right. Bias: the answer that is given more often than it is "
         "right, and by how many points. Gap: accuracy from captions minus that of the line. Same answer: examples with "
         "the same answer as from captions, and what independent answers of the same frequencies would give.",
-        "Objects, of form=read: percent of the objects in the scenes.",
     )
-    columns = tuple(("", head) for head in (*measures, *comparisons, "Objects"))
+    columns = tuple(("", head) for head in (*metrics, *comparisons))
     data = frame.drop(columns=["config", "versions"])
-    return Table("evaluation_details", "Measures of evaluated models", columns, tuple(rows), data, notes)
+    return Table("evaluation_details", "Metrics of evaluated models", columns, tuple(rows), data, notes)
 
 
 def how(line: Any) -> str:
@@ -145,12 +142,26 @@ def _one_digit(value: float | None) -> str:
     return "" if value is None or pd.isna(value) else f"{value:.1f}"
 
 
-def _objects(text: Any) -> str:
-    if not isinstance(text, str):
-        return ""
+def reading_table(frame: pd.DataFrame) -> Table | None:
+    """Of form=read, what became of the objects of the scenes, in percent: a line for each task, split and setting; None
+    without form=read."""
+    readings = frame[frame["objects"].notna()].sort_values(LINE_COLUMNS, kind="stable", na_position="last")
+    if not len(readings):
+        return None
+    place = ["model", "task", "split", "test_setting"]
+    shares = pd.DataFrame([_object_shares(text) for text in readings["objects"]], readings.index)
+    data = pd.concat([readings[place], shares], axis=1)
+    texts = data.map(lambda value: value if isinstance(value, str) else f"{value:.1f}")
+    rows = tuple(tuple(map(Cell, row)) for row in texts.itertuples(index=False))
+    columns = tuple(("", head) for head in ("Model", "Task", "Split", "Sees", *map(str.capitalize, shares)))
+    notes = ("Percent of the objects in the scenes. Invented objects are in the reply, but not in the scene.",)
+    return Table("evaluation_readings", "Objects in replies to form=read", columns, rows, data, notes)
+
+
+def _object_shares(text: str) -> dict[str, float]:
     counts = json.loads(text)
     total = sum(count for name, count in counts.items() if name != "invented")
-    return ", ".join(f"{name} {100 * count / max(total, 1):.1f}" for name, count in counts.items() if count)
+    return {name: 100 * count / max(total, 1) for name, count in counts.items()}
 
 
 def _compared(answers: Answers, row: Mapping[str, Any]) -> tuple[str, str]:

@@ -86,19 +86,27 @@ class WordTokenizer:
         return Ragged(flat, np.concatenate([[0], lengths.cumsum()]))
 
 
+class UnknownWord(ValueError):
+    """The tokenizer does not know a word of a text."""
+
+    def __init__(self, word: str, text: str) -> None:
+        self.word = word
+        super().__init__(
+            f"tokenizer: does not know the word {word!r} in the text {text[:80]!r}; set tokenizer= to one that knows "
+            "it, or add the word to `vocabulary_arguments` in the task's file"
+        )
+
+
 def tokenise(tokenizer: WordTokenizer, texts: Sequence[str]) -> list[list[int]]:
     """Token ids of texts. Equal texts, such as queries, are tokenised once.
 
-    Raises `ValueError`, with the word, for a word that the tokenizer does not know: a model cannot learn from `[UNK]`.
+    Raises `UnknownWord` for a word that the tokenizer does not know: a model cannot learn from `[UNK]`.
     """
     ids = {text: tokenizer.ids(text) for text in dict.fromkeys(texts)}
     for text, tokens in ids.items():
         if tokenizer.unknown in tokens:
             word = next(word for word in text.split() if tokenizer.unknown in tokenizer.ids(f" {word}"))
-            raise ValueError(
-                f"tokenizer: does not know the word {word!r} in the text {text[:80]!r}; set tokenizer= to one that "
-                "knows it, or add the word to `samples` in the task's file"
-            )
+            raise UnknownWord(word, text)
     return [ids[text] for text in texts]
 
 

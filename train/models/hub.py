@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from train.models.loading import HUB_NAME, read_json
 
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
 DOWNLOADED = ("*.json", "*.txt", "*.model", "*.jinja")  # files of a hub repository, beside its weights
 
 
@@ -129,7 +130,10 @@ def load_model(
                 **options,
             )
     except Exception as error:  # a damaged folder can raise anything
-        raise ValueError(f"model={name}: cannot be loaded ({first_sentence(error)})") from None
+        reason = first_sentence(error)
+        if "ignore_mismatched_sizes" in str(error):
+            reason = "its weights have other shapes than its config.json says"
+        raise ValueError(f"model={name}: cannot be loaded ({reason})") from None
     missing = sorted(key for key in report["missing_keys"] if not key.startswith(unused))
     if missing:
         raise ValueError(
@@ -169,6 +173,8 @@ def load_processors(name: str, folder: Path, *kinds: str) -> list[Any]:
                 f"model={name}: its processor needs torchvision; install it with: pip install -e '.[vlm]'"
             ) from None
         why = first_sentence(error)
+        if not any((folder / file).is_file() for file in TOKENIZER_FILES):
+            why = f"its folder has none of {', '.join(TOKENIZER_FILES)}"
         raise ValueError(f"model={name}: its tokenizer or processor cannot be loaded ({why})") from None
 
 

@@ -31,7 +31,8 @@ def evaluation_table(folder: Path, rows: Sequence[Row]) -> str:
     first = rows[0]
     splits = list(dict.fromkeys(str(row["split"]) for row in rows))
     settings = list(dict.fromkeys(str(row["test_setting"]) for row in rows))
-    lines = [f"{first['model']} on {first['task']} ({how_asked(first)}), {first['origin']}", first["hardware"] or ""]
+    lines = [f"{first['model']} on {first['task']} ({how_asked(first)}), {first['origin']}"]
+    lines += [first["hardware"]] if first["hardware"] else []
     for split in splits:
         of_split = {row["test_setting"]: row for row in rows if row["split"] == split}
         examples = next(iter(of_split.values()))["examples"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,10 +102,14 @@ class Evaluation:
             raise ValueError(f"model={self.model}: give URL#NAME, with the name of a model of the server")
         if self.server is not None and self.revision is not None:
             raise ValueError(f"revision={self.revision}: is for models of the hub; a server chooses its own")
-        if self.server is not None and "@" in self.server:
+        if self.server is not None and ("@" in self.server or "?" in self.server):
             raise ValueError(
-                "server: must not hold a password, which would be saved; give the key in a variable (key=)"
+                "server: must not hold a password or a key, which would be saved; give the key in a variable (key=)"
             )
+        if self.server is not None and self.precision != "auto":
+            raise ValueError(f"precision={self.precision}: is for local models; leave it out")
+        if not re.fullmatch(r"[A-Za-z_]\w*", self.key, re.ASCII):  # the message must not show a key
+            raise ValueError("key: must be the name of an environment variable, such as OPENAI_API_KEY")
         if self.server is None and (self.max_tokens_total is not None or self.max_cost is not None):
             raise ValueError("max_tokens_total and max_cost: are for servers; use limit=")
         check_choice("task", self.task, TASKS)
@@ -125,7 +130,9 @@ class Evaluation:
             if value is not None and not least <= value < 2**63:
                 raise ValueError(f"{name}={value}: must be {least} or more")
         if not 0 < self.timeout < float("inf"):
-            raise ValueError(f"timeout={self.timeout}: must be a number of seconds above 0")
+            raise ValueError(f"timeout={self.timeout}: must be a finite number of seconds above 0")
+        if self.max_cost == 0:
+            raise ValueError("max_cost=0: must be above 0")
         if self.max_cost is not None and not (self.price.input or self.price.output):
             raise ValueError("max_cost: needs price.input and price.output, the cost of a million tokens")
 

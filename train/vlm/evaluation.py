@@ -56,7 +56,11 @@ def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
             remove_without_answers(folder)
         rows = result_rows(config, resolved, dataset, folder)
         write_results(folder, rows, log)
-    log(f"{folder}: {spent.replies:,} new replies" + (f"; all replies: {spent.text}" if spent.text else ""))
+    new = f"{spent.replies:,} new {'reply' if spent.replies == 1 else 'replies'}"
+    log(f"{folder}: {new}" + (f"; all replies: {spent.text}" if spent.text else ""))
+    most = max((row["examples"] for row in rows), default=0)
+    if config.limit is not None and most > config.limit:
+        log(f"limit={config.limit}: earlier commands asked about {most:,} examples; the scores are of all of them")
     return [
         row for row in read_results(folder) if row["test_setting"] in config.setting and row["split"] in config.split
     ]
@@ -278,6 +282,7 @@ def result_rows(config: Evaluation, resolved: dict[str, Any], dataset: Dataset, 
     """The rows of all settings and splits with saved answers, also of earlier calls. A row is about the examples before
     the first one without an answer, in whole couples."""
     records = AnswerFile(folder).answers
+    is_local = "precision" in resolved or resolved["origin"] == "trained"
     shared = {  # columns of every row
         "model": resolved.get("model", config.model),
         "task": config.task,
@@ -289,6 +294,7 @@ def result_rows(config: Evaluation, resolved: dict[str, Any], dataset: Dataset, 
         **{name: resolved[name] for name in ("origin", "weights")},
         **{name: getattr(config, name) for name in ("form", "prompt", "answers")},
         **provenance(),
+        **({} if is_local else {"hardware": None}),  # that of a server is not known
     }
     rows = []
     unbound = best_unbound(dataset_baselines(dataset.folder)) if config.form == "true_false" else {}

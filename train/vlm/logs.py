@@ -32,7 +32,10 @@ def import_log(settings: LogSettings, log: Log = print) -> list[Row]:
     """Make an evaluation of a log: one row for each setting and split. Raises `ValueError`, in one line."""
     record = read_log(Path(settings.log))
     facts = _facts(settings.log, record)
-    dataset = open_dataset(settings.data or facts["data"])
+    try:
+        dataset = open_dataset(settings.data or facts["data"])
+    except ValueError as error:
+        raise ValueError(f"data={error}; give data=FOLDER, the dataset that the log is about") from None
     if dataset.manifest["content_digest"] != facts["dataset"]:
         raise ValueError(f"data={dataset.folder}: is another dataset than that of log={settings.log}; give data=FOLDER")
     replies = _replies(settings.log, record)
@@ -59,7 +62,9 @@ def import_log(settings: LogSettings, log: Log = print) -> list[Row]:
 def read_log(path: Path) -> dict[str, Any]:
     """A log as a dictionary. Raises `ValueError` if it is no log; a log in the format .eval needs Inspect."""
     if not path.is_file():
-        raise ValueError(f"log={path}: there is no such file")
+        raise ValueError(
+            f"log={path}: {'is a folder; give one of its logs' if path.is_dir() else 'there is no such file'}"
+        )
     if path.suffix not in (".eval", ".json"):
         raise ValueError(f"log={path}: is no log of Inspect, which end in .eval or .json")
     try:

@@ -16,6 +16,7 @@ from train.vlm.requests import Reply, Request, answer_of_token, best_answer
 from travlr.cli import Log
 
 LONGEST_PAUSE = 60.0  # seconds between two attempts
+NO_KEY = "none"  # a local server often needs no key
 TOP = 20  # log-probabilities of a token that servers give at most
 
 
@@ -28,7 +29,7 @@ class Server:
         except ImportError:
             raise ValueError("server=: needs the openai client; install it with: pip install -e '.[server]'") from None
         self.config = config
-        key = os.environ.get(config.key) or "none"  # a local server often needs no key
+        key = _key(config.key)
         self._client = OpenAI(base_url=config.server, api_key=key, timeout=config.timeout, max_retries=0)
         self._key, self._log = key, log
         # The server's names of two settings, "" for a setting that it does not take.
@@ -103,9 +104,11 @@ class Server:
             if self._stop.is_set():
                 break
         advice = "the answers so far are saved, and the same command goes on"
-        if not self._answered:
+        if not self._answered and not problem.startswith("status"):
             advice = "is the URL right? It usually ends in /v1"
-        raise ValueError(f"server={self.config.server}: {problem}, tried {attempt + 1} times; {advice}")
+        raise ValueError(
+            f"server={self.config.server}: {problem}, tried {attempt + 1} time{'s' * (attempt > 0)}; {advice}"
+        )
 
     def _adapts(self, message: str) -> bool:
         """Whether a refused request can be sent in another form: some models take `max_completion_tokens` in place of
@@ -136,6 +139,8 @@ class Server:
         text = choice.message.content or ""
         usage = completion.usage
         input_tokens, output_tokens = (usage.prompt_tokens, usage.completion_tokens) if usage else (None, None)
+        if not isinstance(text, str) or not all(isinstance(n, int | None) for n in (input_tokens, output_tokens)):
+            raise TypeError("text and numbers of tokens of a chat completion have other types")
         if self.config.answers == "generate":
             return Reply(text, choice.finish_reason, input_tokens, output_tokens)
         tokens = choice.logprobs and choice.logprobs.content
@@ -150,17 +155,29 @@ class Server:
 
     def _message(self, error: Any) -> str:
         """What the server says of a request, in one line without the key."""
-        message = str(error.message).replace(self._key, "[key]") if self._key != "none" else str(error.message)
+        message = str(error.message).replace(self._key, "[key]") if self._key != NO_KEY else str(error.message)
         return " ".join(message.split())[:200]
 
     def _refusal(self, error: Any) -> str:
         """One line for a request that the server refuses."""
         message = self._message(error)
         if error.status_code in (401, 403):
-            return f"server={self.config.server}: refuses the key in {self.config.key} (status {error.status_code})"
+            which = "the key" if self._key != NO_KEY else "a request without a key; it is missing"
+            return f"server={self.config.server}: refuses {which} in {self.config.key} (status {error.status_code})"
         if error.status_code == 404:
             return f"server={self.config.server}: has no model={self.config.model}, or the URL is wrong ({message})"
         return f"server={self.config.server}: refuses the request (status {error.status_code}: {message})"
+
+
+def _key(variable: str) -> str:
+    """The key in an environment variable. Raises `ValueError` for one that no request can carry, and for a variable
+    other than the default that is not set."""
+    key = os.environ.get(variable, "").strip()
+    if not key and variable != Evaluation.key:
+        raise ValueError(f"key={variable}: this environment variable is not set")
+    if not all("!" <= letter <= "~" for letter in key):
+        raise ValueError(f"key={variable}: this environment variable holds a space, a line break or a special letter")
+    return key or NO_KEY
 
 
 class NoLogProbabilities(ValueError):

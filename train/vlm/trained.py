@@ -12,7 +12,7 @@ import torch
 from render.text import CAPTION_STYLES
 from train.config import Run
 from train.data.sources import TrainingDataset
-from train.data.text import WordTokenizer, grammar_tokenizer, vocabulary_digest
+from train.data.text import UnknownWord, WordTokenizer, grammar_tokenizer, vocabulary_digest
 from train.learning.batches import RunData
 from train.learning.checkpoints import WEIGHTS, load_weights
 from train.learning.testing import predict
@@ -46,6 +46,10 @@ class TrainedModel:
             raise ValueError(
                 f"form={config.form} prompt={config.prompt}: a run of ours answers true_false, direct, alone"
             )
+        usual = Evaluation(model=config.model)
+        for name in ("revision", "temperature", "seed", "max_tokens"):
+            if getattr(config, name) != getattr(usual, name):
+                raise ValueError(f"{name}={getattr(config, name)}: is not for a run of ours; leave it out")
         if config.style != ShownStyle():
             raise ValueError("style: a run of ours sees a dataset as it is; generate one in this style and give data=")
         self.run = self._run(config, data)
@@ -57,8 +61,16 @@ class TrainedModel:
         self.device = "cpu" if torch_device(config.device).type == "cpu" else "gpu"
         source = TrainingDataset(data)
         cache = Path(config.runs) / ".features"
-        self.data: RunData = load_data(self.run, source, cache, self.device, log, self._tokenizer())
+        try:
+            self.data: RunData = load_data(self.run, source, cache, self.device, log, self._tokenizer())
+        except UnknownWord as error:
+            raise ValueError(
+                f"model={self.folder}: its vocabulary does not hold the word {error.word!r}, which data={data} has; "
+                "give a dataset with the words of the run's own one"
+            ) from None
         learner, _, _ = make_learner(self.run, self.data, log)
+        if not (self.folder / WEIGHTS).is_file():
+            raise ValueError(f"model={self.folder}: has no {WEIGHTS}; train it again")
         load_weights(learner, self.folder / WEIGHTS)
         self.model = learner.model.eval()
 

@@ -1,7 +1,7 @@
 """Files for programs that read no dataset of ours as it is: `python -m travlr.convert SRC DST format=lmms_eval`.
 
-lmms_eval: a folder with a YAML for each setting and split, one for their group, and `utils.py`; the examples stay in
-SRC. vlmevalkit: a TSV for each setting and split, with the pictures in it.
+lmms_eval: a folder with a YAML for each setting and split, one for their group, and one file of functions for the
+answer form; the examples stay in SRC. vlmevalkit: a TSV for each setting and split, with the pictures in it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Export:
     split: list[str] = option(["test_ind", "test_ood"], "one or several splits of SRC")
     form: str | None = option(None, "the answer form; null: true_false for lmms_eval, choice for vlmevalkit")
     prompt: str = option("direct", "direct, reason or describe")
-    overwrite: bool = option(False, "write into a folder that is not empty")
+    overwrite: bool = option(False, "write into a folder that holds an earlier export")
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -91,15 +91,15 @@ dataset_kwargs:
   data_files: {files}
 test_split: {split}
 output_type: generate_until
-doc_to_visual: !function utils.{visual}
-doc_to_text: !function utils.text
-doc_to_messages: !function utils.messages
-doc_to_target: !function utils.target
+doc_to_visual: !function {functions}.{visual}
+doc_to_text: !function {functions}.text
+doc_to_messages: !function {functions}.messages
+doc_to_target: !function {functions}.target
 generation_kwargs:
   max_new_tokens: {tokens}
   temperature: 0
   do_sample: false
-process_results: !function utils.results
+process_results: !function {functions}.results
 metric_list:
 {metrics}
 cluster_key: scene
@@ -107,6 +107,8 @@ score_key: score
 lmms_eval_specific_kwargs:
   default:
     setting: {setting}
+    prompt: {prompt}
+    grid: {grid}  # columns and rows
 metadata:
   - version: {version}
     form: {form}
@@ -121,14 +123,12 @@ task:
 {names}
 """
 
-_UTILS = '''\
+_FUNCTIONS = '''\
 """What the YAML files beside this one name. Made by travlr.convert; needs travlr beside lmms-eval."""
 
 from travlr.harness import lmms
 
 FORM = {form}
-PROMPT = {prompt}
-GRID = {grid}  # columns and rows
 
 
 def picture(doc):
@@ -139,12 +139,16 @@ def no_picture(doc):
     return []
 
 
+def request(settings):
+    return [settings[name] for name in ("setting", "prompt", "grid")]
+
+
 def text(doc, lmms_eval_specific_kwargs):
-    return lmms.text(doc, lmms_eval_specific_kwargs["setting"], FORM, PROMPT, GRID)
+    return lmms.text(doc, FORM, *request(lmms_eval_specific_kwargs))
 
 
 def messages(doc, lmms_eval_specific_kwargs):
-    return lmms.messages(doc, lmms_eval_specific_kwargs["setting"], FORM, PROMPT, GRID)
+    return lmms.messages(doc, FORM, *request(lmms_eval_specific_kwargs))
 
 
 def target(doc):
@@ -159,14 +163,16 @@ def results(doc, replies):
 
 
 def lmms_eval(dataset: Dataset, export: Export) -> Files:
-    """YAML files and `utils.py`. They have the absolute path of the dataset, as lmms-eval does not expand paths."""
+    """YAML files, and a file of functions that depends on the answer form alone, so that exports can share a folder.
+    The YAML files have the absolute path of the dataset, as lmms-eval does not expand paths."""
     form = export.form or "true_false"
+    functions = f"travlr_{form}"
     ending = "".join(f"_{name}" for name in (form, export.prompt) if name not in ("true_false", "direct"))
     cells = [(setting, split) for split in export.split for setting in export.setting]
     names = {(setting, split): _name(dataset, setting, split) + ending for setting, split in cells}
     for (setting, split), name in names.items():
         metrics = [
-            f"  - metric: {metric}\n    aggregation: !function utils.{metric}\n"
+            f"  - metric: {metric}\n    aggregation: !function {functions}.{metric}\n"
             f"    higher_is_better: {'false' if metric in ('unparsed', *OBJECTS[1:]) else 'true'}"
             for metric in _metrics(form)
         ]
@@ -180,6 +186,8 @@ def lmms_eval(dataset: Dataset, export: Export) -> Files:
             tokens=most_tokens(form, export.prompt),
             metrics="\n".join(metrics),
             setting=setting,
+            functions=functions,
+            grid=json.dumps(dataset.grid),
             version=json.dumps(WORDING_VERSION),
             form=form,
             prompt=export.prompt,
@@ -189,10 +197,9 @@ def lmms_eval(dataset: Dataset, export: Export) -> Files:
     task = dataset[export.split[0]][0].task
     group = f"travlr_{task}{ending}"
     yield f"{group}.yaml", iter([_GROUP.format(group=group, names="\n".join(f"  - {name}" for name in names.values()))])
-    utils = _UTILS.format(form=json.dumps(form), prompt=json.dumps(export.prompt), grid=dataset.grid)
     lines = [f"{name} = lmms.{name}\n" for name in METRICS]
     lines += [f'{name} = lmms.objects("{name}")\n' for name in _metrics(form) if name in OBJECTS]
-    yield "utils.py", iter([utils, *lines])
+    yield f"{functions}.py", iter([_FUNCTIONS.format(form=json.dumps(form)), *lines])
 
 
 def _metrics(form: str) -> tuple[str, ...]:

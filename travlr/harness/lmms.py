@@ -1,4 +1,4 @@
-"""What the `utils.py` of an export for lmms-eval calls. A doc is a row of a dataset, its picture a Pillow image.
+"""What the functions of an export for lmms-eval call. A doc is a row of a dataset, its picture a Pillow image.
 
 Scores are those of `travlr.questions`. lmms-eval does not say which replies were cut off, so such replies are read like
 others.
@@ -24,7 +24,7 @@ def pictures(doc: Doc) -> list[Any]:
     return [doc["image"].convert("RGB")]
 
 
-def messages(doc: Doc, setting: str, form: str, prompt: str, grid: Grid) -> list[dict[str, Any]]:
+def messages(doc: Doc, form: str, setting: str, prompt: str, grid: Grid) -> list[dict[str, Any]]:
     """The request, as chat models of lmms-eval take it."""
     request = questions.messages(example_of(doc, b""), setting, form, prompt, grid)
     return [
@@ -39,7 +39,7 @@ def messages(doc: Doc, setting: str, form: str, prompt: str, grid: Grid) -> list
     ]
 
 
-def text(doc: Doc, setting: str, form: str, prompt: str, grid: Grid) -> str:
+def text(doc: Doc, form: str, setting: str, prompt: str, grid: Grid) -> str:
     """The text of the request, for models that take the pictures apart."""
     (message,) = questions.messages(example_of(doc, b""), setting, form, prompt, grid)
     return "\n\n".join(part["text"] for part in message["content"] if part["type"] == "text")
