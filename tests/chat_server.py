@@ -14,8 +14,8 @@ Respond = Callable[[dict[str, Any]], str]  # the body of a request -> the text o
 
 class ChatServer:
     """Use it as a context. respond: gives the reply of each request. faults: what happens to the first requests, one
-    name for each: late, 429, 500, half, nonsense, closed. refusal: a status for every request, such as 401.
-    modern: takes max_completion_tokens and no temperature, as the newest models of vendors do, and counts no tokens.
+    name for each: late, 429, 500, half, nonsense, text, tokens, closed. refusal: a status for every request, such as
+    401. modern: takes max_completion_tokens and no temperature, as the newest models of vendors do, and counts no tokens.
 
     bodies: of all requests. answered: how many had a whole reply.
     """
@@ -78,6 +78,11 @@ class ChatServer:
             return http.connection.close()
         if fault in ("half", "nonsense"):
             return send(http, 200, '{"choices": [{"mess' if fault == "half" else {"choices": "none", "usage": 3})
+        if fault in ("text", "tokens"):
+            completion = self._completion(body)
+            completion["choices"][0]["message"]["content"] = ["a"] if fault == "text" else "true"
+            completion["usage"] = {"prompt_tokens": "many", "completion_tokens": 1, "total_tokens": 1}
+            return send(http, 200, completion)
         with self._lock:
             self.answered += 1
         return send(http, 200, self._completion(body))

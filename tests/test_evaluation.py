@@ -224,7 +224,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_that_fails_and_recovers(data: dict[str, Path], tmp_path: Path, no_pauses: None) -> None:
-    faults = ("429", "500", "half", "nonsense", "closed", "429")
+    faults = ("429", "500", "half", "nonsense", "text", "tokens", "closed", "429")
     with ChatServer(reply_of, faults) as server:
         rows = evaluate(server_config(server, data["cardinality"], tmp_path), log=lambda _: None)
         assert len(server.bodies) == 18 + len(faults) and server.answered == 18
@@ -458,8 +458,38 @@ def test_a_finished_run_is_tested_anew(data: dict[str, Path], tmp_path: Path) ->
             assert row[name] == pytest.approx(before[name]), name
     with pytest.raises(ValueError, match="holds task=spatiality"):
         evaluate(replace(again, data=str(data["spatiality"])), log=lambda _: None)
-    with pytest.raises(ValueError, match="form=choice"):
-        evaluate(replace(again, form="choice"), log=lambda _: None)
+    for name, value in (("form", "choice"), ("seed", 3), ("max_tokens", 5), ("temperature", 1.0), ("revision", "x")):
+        with pytest.raises(ValueError, match=f"{name}={value}"):
+            evaluate(replace(again, **{name: value}), log=lambda _: None)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"has no model\.safetensors"):
+        evaluate(again, log=lambda _: None)
+
+
+def test_a_key_is_checked_before_a_request(
+    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKEN_KEY", "sk-very secret")
+    with ChatServer(reply_of, refusal=401) as server:
+        for key, words in (("BROKEN_KEY", "key=BROKEN_KEY"), ("UNSET_KEY", "not set")):
+            with pytest.raises(ValueError, match=words) as error:
+                evaluate(server_config(server, data["cardinality"], tmp_path, key=key), log=lambda _: None)
+            assert "sk-very" not in str(error.value)
+        assert not server.bodies
+        with pytest.raises(ValueError, match="without a key"):
+            evaluate(server_config(server, data["cardinality"], tmp_path), log=lambda _: None)
+    with pytest.raises(ValueError, match=r"^key: ") as error:
+        Evaluation(model="x", server="http://localhost/v1", key="sk-very-secret")
+    assert "sk-very" not in str(error.value)
+
+
+def test_a_lower_limit_says_that_all_replies_are_scored(data: dict[str, Path], tmp_path: Path) -> None:
+    with ChatServer(reply_of) as server:
+        config = server_config(server, data["cardinality"], tmp_path, limit=6)
+        evaluate(config, log=lambda _: None)
+        lines: list[str] = []
+        evaluate(replace(config, limit=2), log=lines.append)
+    assert any(line.startswith("limit=2: ") and "6" in line for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -471,6 +501,8 @@ def test_a_finished_run_is_tested_anew(data: dict[str, Path], tmp_path: Path) ->
         ["model=x", "limit=0"],
         ["model=x", "max_cost=1"],
         ["model=x", "server=localhost"],
+        ["model=x", "server=http://localhost/v1?api_key=q"],
+        ["model=x", "server=http://localhost/v1", "precision=bf16"],
         ["model=x", "split=dev"],
         ["mdel=x"],
         [],

@@ -17,7 +17,7 @@ from matplotlib.text import Text
 
 from analysis import Runs, counts, load
 from analysis.figures import FIGURES, draw, save
-from analysis.figures.panels import text_colour
+from analysis.figures.panels import baseline_legend, text_colour
 from analysis.paper import BIMODAL
 from analysis.runs import examples_of
 from splits import CARDINALITY
@@ -417,6 +417,15 @@ def test_floors_are_drawn_at_their_levels(runs: Runs, figure: str, task: str) ->
         lines = {float(np.asarray(line.get_ydata())[0]) for line in axes.lines if "floor" in str(line.get_gid())}
         assert lines == set(above)
     assert any("text alone" in text.get_text() for text in texts(drawn))
+
+
+def test_the_legend_names_the_split_of_each_level() -> None:
+    columns = {"floor_query": 50.0, "floor_query_objects": float("nan"), "floor_unbound": float("nan")}
+    rows = pd.DataFrame([{"split": split, **columns, "floor_unbound_accuracy": level, "floor_query_accuracy": 50.0,
+                          "floor_query_objects_accuracy": float("nan")}
+                         for split, level in (("test_ind", 78.0), ("test_ood", 88.0))])  # fmt: skip
+    labels = [str(line.get_label()) for line in baseline_legend(rows, "error")]
+    assert [label.partition(": ")[2] for label in labels] == ["50.0", "test_ind 22.0, test_ood 12.0"]
 
 
 def test_the_transfer_matrix_shows_floors(runs: Runs) -> None:

@@ -272,7 +272,7 @@ def lmms_name(row: Row) -> str:
 
 def test_lmms_eval_gives_our_scores(data: Path, server: ChatServer, ours: dict[str, list[Row]], tmp_path: Path) -> None:
     for form in ASKED:
-        export(data, tmp_path / form, "format=lmms_eval", f"form={form}")
+        export(data, tmp_path / "tasks", "format=lmms_eval", f"form={form}", "overwrite=true")
     tasks = "travlr_cardinality,travlr_cardinality_choice,travlr_cardinality_read"
     model = ["--model", "async_openai", "--model_args", f"model_version=m,base_url={server.url},api_key=none"]
     found = lmms_results(tmp_path, *model, "--tasks", tasks)
