@@ -15,7 +15,8 @@ Respond = Callable[[dict[str, Any]], str]  # the body of a request -> the text o
 class ChatServer:
     """Use it as a context. respond: gives the reply of each request. faults: what happens to the first requests, one
     name for each: late, 429, 500, half, nonsense, text, tokens, closed. refusal: a status for every request, such as
-    401. modern: takes max_completion_tokens and no temperature, as the newest models of vendors do, and counts no tokens.
+    401. modern: takes max_completion_tokens and no temperature, as the newest models of vendors do, and counts no
+    tokens.
 
     bodies: of all requests. answered: how many had a whole reply.
     """
