@@ -14,7 +14,7 @@ from analysis.layout import BLANK, Cell, Table
 from analysis.runs import in_order
 from train.results.answers import AnswerRecord
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS
-from train.results.evaluation_table import compare, how_asked
+from train.results.evaluation_table import OBJECTS, compare, how_asked
 from travlr.questions.objects import objects_text
 from travlr.scene import Object, column_name
 from travlr.tasks import TASKS
@@ -161,7 +161,7 @@ def reading_table(frame: pd.DataFrame) -> Table | None:
 def _object_shares(text: str) -> dict[str, float]:
     counts = json.loads(text)
     total = sum(count for name, count in counts.items() if name != "invented")
-    return {name: 100 * count / max(total, 1) for name, count in counts.items()}
+    return {name: 100 * counts.get(name, 0) / max(total, 1) for name in OBJECTS}
 
 
 def _compared(answers: Answers, row: Mapping[str, Any]) -> tuple[str, str]:
