@@ -27,7 +27,7 @@ from train import config, sweep
 from train.command import main as train_main
 from train.config import Run
 from train.fingerprint import fingerprint
-from train.results.store import collect_results, read_results, start_run
+from train.results.store import collect_results, read_results, start_run, write_results
 from train.settings import Arguments, Job, settings
 from train.sweep import combinations, expand, job_list, run_all
 from travlr import Cardinality, Count, Image, cli, generate_dataset
@@ -445,7 +445,10 @@ def test_few_shot_starts_from_the_finished_run(
 ) -> None:
     arguments = [*here(work, monkeypatch)[:3], "setting=image", "model=uniter"]
     job = settings([*arguments, "start_setting=image+caption"])
+    asked = start_run(Path("my runs"), {"model": "uniter", "task": "cardinality", "seed": 0, "form": "verify"})
+    write_results(asked, [])
     assert job.resolved().start == str(next(Path("my runs").glob("uniter-image+caption-*")))
+    shutil.rmtree(asked)
     for lacking in ("seed=3", "size=small", "regions.number=36", "model=lxmert", "runs=none", "+scale=paper"):
         with pytest.raises(ValueError, match=r"no finished run fits; make it with python train.py experiment=table2"):
             settings(last_of([*arguments, "start_setting=image+caption", lacking])).resolved()
