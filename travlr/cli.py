@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 CONF = Path(__file__).resolve().parent.parent / "conf"
 HELP_WIDTH = 116  # columns of a line of `--help`, without its indent
 MOST_VALUES = 1_000  # of a setting that is swept over
+AGAIN_AFTER = 0.05  # seconds from a dropped Ctrl-C to the next try
 
 # OmegaConf's messages about a value of another type, and its types in plain words.
 WRONG_TYPE = re.compile(
@@ -88,21 +89,34 @@ def run(program: str, main: Callable[[list[str]], int | None]) -> NoReturn:
 
 
 def _interruptible(main: Callable[[list[str]], int | None], arguments: list[str]) -> int:
-    """The result of `main`. Ctrl-C raises `KeyboardInterrupt`, even where a library turns it into another error."""
+    """The result of `main`. Ctrl-C raises `KeyboardInterrupt`, even where a library turns it into another error, and
+    again where Python drops it, as it does with every exception in a `__del__`."""
     interrupts: list[int] = []
+    print_dropped = sys.unraisablehook
 
     def interrupt(number: int, _: object) -> None:
         interrupts.append(number)
         raise KeyboardInterrupt
 
+    def dropped(unraisable: Any) -> None:
+        if interrupts and issubclass(unraisable.exc_type, KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, AGAIN_AFTER)
+        else:
+            print_dropped(unraisable)
+
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt)
+        signal.signal(signal.SIGALRM, interrupt)
+        sys.unraisablehook = dropped
     try:
         return main(arguments) or 0
     except Exception:
         if interrupts:  # such as OmegaConf's own error about a value that it had not finished
             raise KeyboardInterrupt from None
         raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = print_dropped
 
 
 def compose(
