@@ -220,7 +220,7 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "both lengths": (["training.epochs=3"], "give one of training.steps and training.epochs"),
     "text only": (["model=bert", "setting=image"], "setting=image: model=bert sees text alone"),
     "logger": (["logger=tensorbord"], "logger=tensorbord: choose one of csv, tensorboard, wandb"),
-    "a sweep without -m": (["seed=0,1"], "seed=0,1: one value is needed"),
+    "a sweep without -m": (["seed=0,1"], "seed=0,1: one value is needed; give -m for a run of each"),
     "unreadable": (["optimiser.betas=[1,2"], "its value cannot be read"),
     "no setting": (["uniter"], "'uniter' is not a setting; write it as name=value (see --help)"),
     "option": (["--dry-run"], "there is no option --dry-run; there are -m, --list and --help"),

@@ -148,7 +148,7 @@ def compose(
         elif key in free_text:
             literal[key] = None if value in ("", "null") else value
         else:
-            overrides[key] = _value(argument)
+            overrides[key] = _value(argument, name)
     try:
         config = copy.deepcopy(_composed(name, tuple(options), json.dumps(dict(defaults or {}))))
         for key, value in {**overrides, **(changes or {})}.items():
@@ -244,10 +244,11 @@ def values_of(argument: str) -> list[Any]:
     raise UsageError(f"{argument!r}: its value cannot be read; write a word, a number or a list such as [a,b]")
 
 
-def _value(argument: str) -> Any:
+def _value(argument: str, command: str) -> Any:
     values = values_of(argument)
     if len(values) > 1:
-        raise UsageError(f"{argument}: one value is needed; a list is written [a,b]")
+        several = "give -m for a run of each" if command == "train" else "a list is written [a,b]"
+        raise UsageError(f"{argument}: one value is needed; {several}")
     return values[0]
 
 
@@ -326,6 +327,8 @@ def typed(kind: type, values: dict[str, Any]) -> Any:
         if (match := WRONG_TYPE.search(message)) and (words := KINDS.get(match[2].lower())):
             value = "null" if match[1] == "None" else match[1]
             raise UsageError(f"{error.full_key}={value}: must be {words}") from None
+        if match := re.search(r"alue '?(.*?)'? \(\w+\) is incompatible with type hint 'typing.List", message):
+            raise UsageError(f"{error.full_key}={match[1]}: needs a list, such as [{match[1]}]") from None
         if "is not a ListConfig" in message:
             message = "needs a list, such as [a,b], or for pairs [[a,b],[c,d]]"
         names = _names(OmegaConf.structured(kind), "")
