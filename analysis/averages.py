@@ -104,17 +104,22 @@ def _with_train_fraction(settings: dict[str, Any], runs: Runs) -> dict[str, Any]
 
 def select(runs: Runs, **where: Any) -> Runs:
     """The runs where columns of results, or settings with dots as `__`, have these values (or one of a list):
-    `select(runs, size="base", training__steps=[2000, 4000])`. Raises `ValueError` for a name that no run has."""
+    `select(runs, size="base", training__steps=[2000, 4000])`. Evaluations are selected by columns alone. Raises
+    `ValueError` for a name that no run has."""
+    evaluations = runs.evaluations
     values_of = {run.info["name"]: run.settings | run.info for run in run_summaries(runs)}
     choices = {name for values in values_of.values() for name in values} | set(runs.results.columns)
     for name, value in where.items():
         dotted = name.replace("__", ".")
         if dotted not in choices:
-            near = close(dotted, sorted(choices)) or sorted(choices)
-            raise ValueError(f"{dotted}: no column or setting of runs; choose from {', '.join(near)}")
+            near = close(dotted, sorted(choices))
+            hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(sorted(choices))}"
+            raise ValueError(f"{dotted}: no column or setting of runs; {hint}")
         accepted = list(value) if isinstance(value, list | tuple | set) else [value]
         values_of = {run: values for run, values in values_of.items() if values.get(dotted) in accepted}
-    return replace(runs, results=runs.results[runs.results["name"].isin(values_of)].reset_index(drop=True))
+        evaluations = evaluations[evaluations[dotted].isin(accepted)] if dotted in evaluations else evaluations[:0]
+    results = runs.results[runs.results["name"].isin(values_of)].reset_index(drop=True)
+    return replace(runs, results=results, evaluations=evaluations)
 
 
 ROW_SETTINGS = ("seed", "model", "task", "setting")  # of which tables have rows, columns and means

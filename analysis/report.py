@@ -47,6 +47,7 @@ from analysis.tables.facts import table6
 from train.results.store import REPORT
 from travlr import cli
 from travlr.cli import Log, whole_number
+from travlr.dataset import open_dataset
 from travlr.files import WORK, Locked, close, hashed, locked
 
 PAGE, TEXT, EVALUATIONS = "report.html", "report.md", "evaluations.html"
@@ -161,6 +162,9 @@ def refuse_foreign(out: Path) -> None:
 def staged(out: Path) -> Iterator[Path]:
     """A folder beside `out` to write to. It is renamed to `out` at the end, or removed after an exception."""
     stage = out.with_name(f".{out.name}.tmp")
+    above = next(folder for folder in out.absolute().parents if folder.exists())
+    if not above.is_dir():
+        raise ValueError(f"--out {out}: {above} is not a folder; choose another")
     refuse_foreign(out)
     try:
         stage.mkdir(parents=True, exist_ok=True)
@@ -198,8 +202,15 @@ def report(folder: Path, out: Path, options: argparse.Namespace, log: Log = prin
     """Load runs, build the report and write it to `out`. Raises `ValueError`, in one line, without runs."""
     if not folder.is_dir():  # otherwise `staged` would create it
         raise ValueError(f"{folder}: there is no such folder of runs")
+    for place in options.data:
+        try:
+            open_dataset(place)
+        except ValueError as error:
+            raise cli.UsageError(f"--data {error}") from None
     with staged(out) as stage:
         runs, tables = load(folder, options.data), list[Table]()
+        if options.select and (len(runs.results) or len(runs.evaluations)):
+            runs = select_runs(runs, options.select)
         if len(runs.evaluations):
             from analysis.evaluations import read_all, write_page  # imports matplotlib
 
@@ -208,8 +219,6 @@ def report(folder: Path, out: Path, options: argparse.Namespace, log: Log = prin
         if not len(runs.results) and not len(runs.evaluations):
             others = f"; left out: {runs.skipped[0]}" if runs.skipped else ""
             raise ValueError(f"{folder}: no finished run{others}")
-        if options.select:
-            runs = select_runs(runs, options.select)
         content = build(runs, stage, options, log) if len(runs.results) else ReportContent(runs, skipped=runs.skipped)
         content.evaluations = tables
         write_files(content, stage)
@@ -217,7 +226,7 @@ def report(folder: Path, out: Path, options: argparse.Namespace, log: Log = prin
 
 
 def select_runs(runs: Runs, selections: Iterable[str]) -> Runs:
-    """The runs that fit all of several `name=value`; values are read as by the training command: seed=0,1."""
+    """The runs and evaluations that fit all `name=value`; values are read as by the training command: seed=0,1."""
     where = {}
     for text in selections:
         name, equals, _ = text.partition("=")
@@ -228,9 +237,9 @@ def select_runs(runs: Runs, selections: Iterable[str]) -> Runs:
         selection = select(runs, **where)
     except ValueError as error:
         raise cli.UsageError(f"--select {error}") from None
-    if not len(selection.results):
+    if not len(selection.results) and not len(selection.evaluations):
         raise cli.UsageError(f"--select {' '.join(selections)}: no finished run has these values")
-    digests = set(selection.results["dataset"].dropna())
+    digests = {digest for frame in (selection.results, selection.evaluations) for digest in frame["dataset"].dropna()}
     return replace(selection, datasets={d: dataset for d, dataset in runs.datasets.items() if d in digests})
 
 

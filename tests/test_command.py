@@ -15,7 +15,7 @@ import pytest
 
 from tests.helpers import SETTINGS, SMALL, command, hashes, last_of, one_line, start, write
 from travlr import Cardinality, Comparison, Count, Image, Quantifiers, Spatiality, World, cli
-from travlr.generate import PRESETS, GenerateArguments, settings
+from travlr.generate import GenerateArguments, settings
 from travlr.tasks import TASKS
 from travlr.tasks.comparison import HeldOutComparisons
 from travlr.tasks.quantifiers import HeldOutQuantified
@@ -86,6 +86,13 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "no task": ([], "task= is missing; choose one of spatiality, cardinality, quantifiers, comparison"),
     "unknown task": (["task=spatial"], "task=spatial: choose one of spatiality, cardinality"),
     "unknown preset": ([C, "preset=papre"], "preset=papre: choose one of paper, strict, released"),
+    "a preset of other tasks": (
+        ["task=spatiality", "preset=released"],
+        "preset=released: the task spatiality has no such preset; choose one of paper, strict",
+    ),
+    "negative seed": ([C, "seed=-1"], "seed=-1: must be 0 or more"),
+    "two seeds": ([C, "seed=0,1"], "seed=0,1: one value is needed; a list is written [a,b]"),
+    "a list of each name is due": ([C, "held_out.circle=2"], "held_out.circle=2: needs a list, such as [2]"),
     "near miss": ([C, "sed=3"], "there is no setting 'sed'; did you mean seed?"),
     "near miss inside": ([C, "world.colums=3"], "there is no setting 'world.colums'; did you mean world.columns"),
     "another task's": ([C, "third_region=empty"], "there is no setting 'third_region'"),
@@ -283,10 +290,10 @@ def test_a_reader_that_goes_away_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_preset_composes(task: str) -> None:
-    for preset in PRESETS:
+def test_every_preset_of_a_task_composes(task: str) -> None:
+    for preset in ("paper", *TASKS[task].presets):
         config, _ = settings([f"task={task}", f"preset={preset}"])
-        assert (config == TASKS[task].Config()) == (preset not in TASKS[task].presets)
+        assert (config == TASKS[task].Config()) == (preset == "paper")
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -544,6 +544,20 @@ def test_a_report_of_lists_that_could_not_be_read(
     assert shares == {("image", 0), ("caption", 100), ("image+caption", 0)}
 
 
+def test_a_report_of_selected_evaluations(
+    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from analysis.report import main as report
+
+    for task in ("comparison", "cardinality"):
+        ask(monkeypatch, Scripted(answer), data[task], tmp_path, limit=4)
+    report([str(tmp_path), "--select", "task=cardinality"])
+    replies = page_data((tmp_path / "report" / "evaluations.html").read_text())["replies"]
+    assert {reply["task"] for reply in replies} == {"cardinality"}
+    with pytest.raises(cli.UsageError, match="--select task=spatiality: no finished run has these values"):
+        report([str(tmp_path), "--select", "task=spatiality"])
+
+
 def test_the_report_shows_scores_losses_and_replies(
     data: dict[str, Path],
     tmp_path: Path,

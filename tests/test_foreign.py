@@ -211,3 +211,8 @@ def test_folders_that_are_no_dataset(source: Path, tmp_path: Path) -> None:
     (tmp_path / "train.parquet").write_bytes(b"PAR1 nothing")
     with pytest.raises(ValueError, match=r"train\.parquet: damaged"):
         open_dataset(tmp_path)
+
+
+def test_a_folder_of_datasets_is_none_itself(source: Path) -> None:
+    with pytest.raises(ValueError, match=r"holds datasets and is none itself; name one of them: d$"):
+        open_dataset(source.parent)

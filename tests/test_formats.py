@@ -240,6 +240,9 @@ def test_the_card_of_a_preset_says_what_rules_reach(task: str, preset: str, tmp_
     write(tmp_path / "d", dataclasses.replace(config, count=SMALL.count))
     shown = (tmp_path / "d" / "README.md").read_text().partition("## Known shortcuts")[2].partition("##")[0]
     assert f"right up to {TASKS[task].best_unbound[preset]} of the time" in " ".join(shown.split())
+    shows_all_others = "`train`, `validation` and `test_ind` show all others" in (tmp_path / "d/README.md").read_text()
+    balanced = preset == "strict" and task in ("spatiality", "comparison")  # larger differences are in no split
+    assert shows_all_others != balanced
 
 
 @pytest.mark.parametrize(

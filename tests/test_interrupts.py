@@ -89,3 +89,27 @@ cli.run("x", main)
 def test_an_interrupt_that_a_library_turns_into_another_error_is_one_still() -> None:
     code, out, err = command("", code=SWALLOWED)
     assert (code, out) == (130, "") and one_line(err).startswith("x: stopped")
+
+
+DROPPED = """
+import os, signal, time
+from travlr import cli
+
+class Closing:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+
+def main(arguments):
+    for _ in range(3):
+        closing = Closing()
+        del closing
+    time.sleep(60)
+
+cli.run("x", main)
+"""
+
+
+def test_an_interrupt_during_a_del_is_not_lost() -> None:
+    code, out, err = command("", code=DROPPED)
+    assert (code, out) == (130, "") and one_line(err).startswith("x: stopped")

@@ -24,8 +24,10 @@ from train.run import run
 from travlr import Count, GenerateArguments, Image, generate_dataset, open_dataset
 from travlr.audit.checks import audit
 from travlr.browse import page
+from travlr.cli import UsageError
 from travlr.convert import convert_dataset
 from travlr.formats import LAYOUTS
+from travlr.generate import settings
 from travlr.tasks import TASKS, parse_query, query_text
 from travlr.tasks.base import Task
 from travlr.tasks.cardinality import CardinalityTask
@@ -62,6 +64,18 @@ def test_the_dataset_passes_its_audit_and_a_corrupted_copy_fails(data: Path, tmp
     pq.write_table(table, path)
     failed = {check.name for check in audit(copy, workers=1) if check.status == "FAIL"}
     assert {"files", "answer"} <= failed
+
+
+def test_the_card_claims_nothing_that_is_known_of_other_tasks_alone(data: Path) -> None:
+    card = (data / "README.md").read_text()
+    for claim in ("preset=", "The tasks and their held-out pairs follow", "show all others"):
+        assert claim not in card
+    assert "`python -m travlr.baselines` measures" in card
+
+
+def test_a_preset_of_other_tasks_is_refused(parity: type[Task]) -> None:
+    with pytest.raises(UsageError, match=r"preset=strict: the task parity has no such preset; choose one of paper$"):
+        settings(["task=parity", "preset=strict"])
 
 
 def test_queries_are_read_back_and_truth_and_recount_agree(data: Path) -> None:

@@ -236,7 +236,7 @@ def test_selecting(grid: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--select", "modle=uniter"], "modle: no column or setting of runs; choose from model$"),
+        (["--select", "modle=uniter"], r"modle: no column or setting of runs; did you mean model\?$"),
         (["--select", "model=albef"], "no finished run has these values"),
         (["--select", "model"], "write it as name=value"),
         (["--select", "seed=[1"], "cannot be read"),
@@ -246,12 +246,28 @@ def test_selecting(grid: Path, tmp_path: Path) -> None:
         (["--select", "zzz=1"], "zzz: no column or setting of runs; choose from above_random, accuracy"),
         (["--co2", "400"], "--co2 needs --watts"),
         (["--colour"], "unrecognized"),
+        (["--data", "nowhere"], "^--data nowhere: there is no such folder$"),
+        (["--data", __file__], "^--data .*test_report.py: there is no such folder"),
+        (["--data", str(ROOT / "docs")], "^--data .*docs: not a dataset"),
     ],
 )
 def test_wrong_usage(grid: Path, tmp_path: Path, more: list[str], message: str) -> None:
     with pytest.raises(cli.UsageError, match=message) as error:
         reports.main([str(grid), "--out", str(tmp_path / "out"), *more])
     assert "\n" not in str(error.value) and list(tmp_path.iterdir()) == []
+
+
+def test_an_out_below_a_file(grid: Path) -> None:
+    with pytest.raises(ValueError, match=r"^--out .*test_report.py/x: .*test_report.py is not a folder"):
+        reports.main([str(grid), "--out", f"{__file__}/x"])
+
+
+@pytest.mark.usefixtures("few_figures")
+def test_data_that_no_run_names_is_noted(grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = generated(tmp_path / "other", Cardinality(seed=3, count=COUNT, image=Image(cell=8)))
+    arguments = ["--out", str(tmp_path / "out"), "--data", str(other), *options("--select", "model=bert")]
+    assert reports.main([str(grid), *arguments]) == 0
+    assert f"left out: data: {other}: no run was trained or asked on this dataset" in capsys.readouterr().out
 
 
 def test_no_runs(tmp_path: Path) -> None:

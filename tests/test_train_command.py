@@ -27,7 +27,7 @@ from train import config, sweep
 from train.command import main as train_main
 from train.config import Run
 from train.fingerprint import fingerprint
-from train.results.store import collect_results, read_results, start_run
+from train.results.store import collect_results, read_results, start_run, write_results
 from train.settings import Arguments, Job, settings
 from train.sweep import combinations, expand, job_list, run_all
 from travlr import Cardinality, Count, Image, cli, generate_dataset
@@ -220,7 +220,7 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "both lengths": (["training.epochs=3"], "give one of training.steps and training.epochs"),
     "text only": (["model=bert", "setting=image"], "setting=image: model=bert sees text alone"),
     "logger": (["logger=tensorbord"], "logger=tensorbord: choose one of csv, tensorboard, wandb"),
-    "a sweep without -m": (["seed=0,1"], "seed=0,1: one value is needed"),
+    "a sweep without -m": (["seed=0,1"], "seed=0,1: one value is needed; give -m for a run of each"),
     "unreadable": (["optimiser.betas=[1,2"], "its value cannot be read"),
     "no setting": (["uniter"], "'uniter' is not a setting; write it as name=value (see --help)"),
     "option": (["--dry-run"], "there is no option --dry-run; there are -m, --list and --help"),
@@ -445,7 +445,10 @@ def test_few_shot_starts_from_the_finished_run(
 ) -> None:
     arguments = [*here(work, monkeypatch)[:3], "setting=image", "model=uniter"]
     job = settings([*arguments, "start_setting=image+caption"])
+    asked = start_run(Path("my runs"), {"model": "uniter", "task": "cardinality", "seed": 0, "form": "verify"})
+    write_results(asked, [])
     assert job.resolved().start == str(next(Path("my runs").glob("uniter-image+caption-*")))
+    shutil.rmtree(asked)
     for lacking in ("seed=3", "size=small", "regions.number=36", "model=lxmert", "runs=none", "+scale=paper"):
         with pytest.raises(ValueError, match=r"no finished run fits; make it with python train.py experiment=table2"):
             settings(last_of([*arguments, "start_setting=image+caption", lacking])).resolved()

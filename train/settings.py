@@ -111,6 +111,8 @@ def matching_run(config: Run, setting: str) -> Path:
         return canonical({name: settings.get(name) for name in MATCHED})
 
     def matches(other: Mapping[str, Any]) -> bool:
+        if "training" not in other:  # of a model that evaluate.py asked
+            return False
         training = other["training"]
         whole = training["examples"] == 1 and not training["frozen"] and not training["shuffled"]
         equally_augmented = training.get("augment", False) == config.training.augment

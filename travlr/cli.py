@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 CONF = Path(__file__).resolve().parent.parent / "conf"
 HELP_WIDTH = 116  # columns of a line of `--help`, without its indent
 MOST_VALUES = 1_000  # of a setting that is swept over
+AGAIN_AFTER = 0.05  # seconds from a dropped Ctrl-C to the next try
 
 # OmegaConf's messages about a value of another type, and its types in plain words.
 WRONG_TYPE = re.compile(
@@ -88,21 +89,34 @@ def run(program: str, main: Callable[[list[str]], int | None]) -> NoReturn:
 
 
 def _interruptible(main: Callable[[list[str]], int | None], arguments: list[str]) -> int:
-    """The result of `main`. Ctrl-C raises `KeyboardInterrupt`, even where a library turns it into another error."""
+    """The result of `main`. Ctrl-C raises `KeyboardInterrupt`, even where a library turns it into another error, and
+    again where Python drops it, as it does with every exception in a `__del__`."""
     interrupts: list[int] = []
+    print_dropped = sys.unraisablehook
 
     def interrupt(number: int, _: object) -> None:
         interrupts.append(number)
         raise KeyboardInterrupt
 
+    def dropped(unraisable: Any) -> None:
+        if interrupts and issubclass(unraisable.exc_type, KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, AGAIN_AFTER)
+        else:
+            print_dropped(unraisable)
+
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt)
+        signal.signal(signal.SIGALRM, interrupt)
+        sys.unraisablehook = dropped
     try:
         return main(arguments) or 0
     except Exception:
         if interrupts:  # such as OmegaConf's own error about a value that it had not finished
             raise KeyboardInterrupt from None
         raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = print_dropped
 
 
 def compose(
@@ -134,7 +148,7 @@ def compose(
         elif key in free_text:
             literal[key] = None if value in ("", "null") else value
         else:
-            overrides[key] = _value(argument)
+            overrides[key] = _value(argument, name)
     try:
         config = copy.deepcopy(_composed(name, tuple(options), json.dumps(dict(defaults or {}))))
         for key, value in {**overrides, **(changes or {})}.items():
@@ -230,10 +244,11 @@ def values_of(argument: str) -> list[Any]:
     raise UsageError(f"{argument!r}: its value cannot be read; write a word, a number or a list such as [a,b]")
 
 
-def _value(argument: str) -> Any:
+def _value(argument: str, command: str) -> Any:
     values = values_of(argument)
     if len(values) > 1:
-        raise UsageError(f"{argument}: one value is needed; a list is written [a,b]")
+        several = "give -m for a run of each" if command == "train" else "a list is written [a,b]"
+        raise UsageError(f"{argument}: one value is needed; {several}")
     return values[0]
 
 
@@ -312,6 +327,8 @@ def typed(kind: type, values: dict[str, Any]) -> Any:
         if (match := WRONG_TYPE.search(message)) and (words := KINDS.get(match[2].lower())):
             value = "null" if match[1] == "None" else match[1]
             raise UsageError(f"{error.full_key}={value}: must be {words}") from None
+        if match := re.search(r"alue '?(.*?)'? \(\w+\) is incompatible with type hint 'typing.List", message):
+            raise UsageError(f"{error.full_key}={match[1]}: needs a list, such as [{match[1]}]") from None
         if "is not a ListConfig" in message:
             message = "needs a list, such as [a,b], or for pairs [[a,b],[c,d]]"
         names = _names(OmegaConf.structured(kind), "")

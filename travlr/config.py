@@ -137,6 +137,8 @@ class Config:
 
     def __post_init__(self) -> None:
         check_types(self)
+        if self.seed < 0:
+            raise ValueError(f"seed={self.seed}: must be 0 or more")
         check_choice("query_by", self.query_by, QUERY_BY)
         check_choice("couples", self.couples, COUPLES)
         if self.world.cells * self.image.cell**2 > 1 << 26:

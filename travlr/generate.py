@@ -239,6 +239,9 @@ def settings(arguments: list[str]) -> tuple[Config, GenerateArguments]:
     for name, valid in (("task", tuple(TASKS)), ("preset", PRESETS)):
         cli.check_choice(name, values.get(name), valid, arguments)
     task, preset = TASKS[values["task"]], values.pop("preset")
+    if preset != PRESETS[0] and preset not in task.presets:
+        own = ", ".join((PRESETS[0], *task.presets))
+        raise cli.UsageError(f"preset={preset}: the task {task.name} has no such preset; choose one of {own}")
     job = {name: values.pop(name) for name in GenerateArguments.__dataclass_fields__ if name in values}
     out = job.pop("out", None)
     values = cli.merged(task.presets.get(preset, {}), values)

@@ -14,7 +14,7 @@ from travlr.files import put_file
 from travlr.formats import LAYOUTS
 from travlr.formats.base import suffix_of
 from travlr.formats.columns import FEATURES
-from travlr.tasks import TASKS, config_from_dict
+from travlr.tasks import PAPER, TASKS, config_from_dict
 
 COLUMNS = """
 ## Columns
@@ -28,7 +28,7 @@ NO_ORDER = COLUMNS.replace("`objects` in the order of the caption,", "`objects` 
 CITATION = """
 ## Citation
 
-The tasks and their held-out pairs follow:
+%s:
 
 ```bibtex
 @inproceedings{chow-etal-2023-travlr,
@@ -103,9 +103,10 @@ def _text(manifest: dict[str, Any], row: dict[str, Any]) -> str:
     header = _header(manifest, suffix_of(row["image"]["bytes"]))
     parts = [f"---\n{header}---\n", _example(row, _caption_style(manifest)), _counts(manifest["splits"])]
     if manifest.get("held_out"):
-        parts.append(_held_out(manifest["held_out"]))
+        parts.append(_held_out(manifest))
     columns = COLUMNS if CAPTION_STYLES[_caption_style(manifest)].ordered else NO_ORDER
-    return "\n".join([*parts, _shortcuts(manifest["config"]), columns, _origin(manifest), CITATION])
+    follow = "The tasks and their held-out pairs follow" if row["task"] in PAPER else "Scenes and splits follow"
+    return "\n".join([*parts, _shortcuts(manifest["config"]), columns, _origin(manifest), CITATION % follow])
 
 
 def _header(manifest: dict[str, Any], suffix: str) -> str:
@@ -197,12 +198,18 @@ def _counts(splits: dict[str, dict[str, int]]) -> str:
     return "\n".join(lines)
 
 
-def _held_out(held_out: dict[str, Any]) -> str:
-    pairs, queries = _lists(held_out)
+def _held_out(manifest: dict[str, Any]) -> str:
+    pairs, queries = _lists(manifest["held_out"])
+    config = manifest["config"] or {}
+    all_others = config.get("scope") != "queried" and config.get("held_out", {}).get("pairs") != "balanced"
+    if config.get("task") in PAPER and all_others:
+        splits = "Only `test_ood` shows these pairs; `train`, `validation` and `test_ind` show all others."
+    else:  # pairs of other queries, and pairs that no split has, are possible
+        splits = "Only queries of `test_ood` are about these pairs; those of the other splits are about others."
     return f"""
 ## Held out
 
-Only `test_ood` shows these pairs; `train`, `validation` and `test_ind` show all others.
+{splits}
 
 {pairs}.
 
@@ -228,9 +235,12 @@ def _shortcuts(config: dict[str, Any] | None) -> str:
         return dataclasses.replace(settings, **free) == usual
 
     accuracy = next((text for preset, text in task.best_unbound.items() if is_preset(preset)), "")
+    if not task.best_unbound:
+        return f"{title}\n`python -m travlr.baselines` measures the accuracy of rules that do not reason.\n"
     if not accuracy:
+        presets = " and ".join(f"`preset={preset}`" for preset in task.best_unbound)
         return f"""{title}
-The accuracy of rules that do not reason is known for `preset=paper` and `preset=strict`; these settings are others.
+The accuracy of rules that do not reason is known for {presets}; these settings are others.
 `python -m travlr.baselines` measures it.
 """
     note = "" if settings.couples == "exchanged" else task.shortcut_note

@@ -35,6 +35,8 @@ def foreign_manifest(folder: Path) -> dict[str, Any]:
         files = [_entry(folder, name, None) for name in PUBLISHED_FILES]
     else:
         layout = "parquet"
+        if inner := sorted(path.parent.name for path in folder.glob("*/dataset.json")):
+            raise ValueError(f"{folder}: holds datasets and is none itself; name one of them: {', '.join(inner)}")
         files = [_entry(folder, name, split) | {"rows": _rows(folder / name)} for split, name in shards_of(folder)]
         splits = {split: sum(file["rows"] for file in files if file["split"] == split) for split in SPLITS}
         splits = {split: rows for split, rows in splits.items() if rows}
