@@ -458,7 +458,8 @@ def test_a_finished_run_is_tested_anew(data: dict[str, Path], tmp_path: Path) ->
             assert row[name] == pytest.approx(before[name]), name
     with pytest.raises(ValueError, match="holds task=spatiality"):
         evaluate(replace(again, data=str(data["spatiality"])), log=lambda _: None)
-    for name, value in (("form", "choice"), ("seed", 3), ("max_tokens", 5), ("temperature", 1.0), ("revision", "x")):
+    unusable: dict[str, Any] = {"form": "choice", "seed": 3, "max_tokens": 5, "temperature": 1.0, "revision": "x"}
+    for name, value in unusable.items():
         with pytest.raises(ValueError, match=f"{name}={value}"):
             evaluate(replace(again, **{name: value}), log=lambda _: None)
     (folder / "model.safetensors").unlink()
