@@ -70,7 +70,10 @@ class ComparisonTask(Task):
     decided_by = "counts"
     pattern = re.compile(rf"There are ({'|'.join(COMPARISONS)}) ([\w ]+?) than ([\w ]+?)\.")
     vocabulary_arguments = tuple((comparison, "red", "circle") for comparison in COMPARISONS)
-    presets = {"strict": {"couples": "exchanged", "held_out": {"pairs": "balanced"}, "distractors": [1, 20]}}
+    presets = {
+        "released": {},
+        "strict": {"couples": "exchanged", "held_out": {"pairs": "balanced"}, "distractors": [1, 20]},
+    }
     axes = {"comparison": ("number of the first", "number of the second")}
     pair_note = "The query names two kinds of objects; the numbers are in its order."
     best_unbound = {"paper": "98 % in `test_ind` and 100 % in `test_ood`", "strict": "79 %"}

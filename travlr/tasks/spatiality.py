@@ -96,7 +96,7 @@ class SpatialityTask(Task):
     decided_by = "place"
     pattern = re.compile(rf"The ([\w ]+?) is ({'|'.join(RELATIONS)}) the ([\w ]+)\.")
     vocabulary_arguments = tuple(("red circle", relation, "blue square") for relation in RELATIONS)
-    presets = {"strict": {"couples": "exchanged", "held_out": {"pairs": "balanced"}} | SPREAD}
+    presets = {"released": {}, "strict": {"couples": "exchanged", "held_out": {"pairs": "balanced"}} | SPREAD}
     axes = {
         "horizontal": ("column of the first object", "column of the second object"),
         "vertical": ("row of the first object", "row of the second object"),
