@@ -204,7 +204,7 @@ def test_other_settings_are_never_averaged() -> None:
     chosen = table2(select(runs, training__steps=[4000]))
     assert [texts(row)[0] for row in own(chosen) if row[3].text] == ["95.00 (+0.00)"]
     assert {row[1].text for row in own(chosen)} == set(paper.MODEL_NAMES[name] for name in BIMODAL)
-    with pytest.raises(ValueError, match=r"training\.step: no column or setting of runs; choose from training\.steps"):
+    with pytest.raises(ValueError, match=r"training\.step: no column or setting of runs; did you mean training\.steps"):
         select(runs, training__step=1)
 
 
