@@ -1,7 +1,7 @@
 """Files for programs that read no dataset of ours as it is: `python -m travlr.convert SRC DST format=lmms_eval`.
 
-lmms_eval: a folder with a YAML for each setting and split, one for their group, and one file of functions for the
-answer form; the examples stay in SRC. vlmevalkit: a TSV for each setting and split, with the pictures in it.
+lmms_eval: a folder with a YAML for each setting and split, one for their group, and `utils.py`, the same in every
+export; the examples stay in SRC. vlmevalkit: a TSV for each setting and split, with the pictures in it.
 """
 
 from __future__ import annotations
@@ -91,21 +91,22 @@ dataset_kwargs:
   data_files: {files}
 test_split: {split}
 output_type: generate_until
-doc_to_visual: !function {functions}.{visual}
-doc_to_text: !function {functions}.text
-doc_to_messages: !function {functions}.messages
-doc_to_target: !function {functions}.target
+doc_to_visual: !function utils.{visual}
+doc_to_text: !function utils.text
+doc_to_messages: !function utils.messages
+doc_to_target: !function utils.target_{form}
 generation_kwargs:
   max_new_tokens: {tokens}
   temperature: 0
   do_sample: false
-process_results: !function {functions}.results
+process_results: !function utils.results_{form}
 metric_list:
 {metrics}
 cluster_key: scene
 score_key: score
 lmms_eval_specific_kwargs:
   default:
+    form: {form}
     setting: {setting}
     prompt: {prompt}
     grid: {grid}  # columns and rows
@@ -123,12 +124,10 @@ task:
 {names}
 """
 
-_FUNCTIONS = '''\
+_UTILS = '''\
 """What the YAML files beside this one name. Made by travlr.convert; needs travlr beside lmms-eval."""
 
 from travlr.harness import lmms
-
-FORM = {form}
 
 
 def picture(doc):
@@ -140,39 +139,44 @@ def no_picture(doc):
 
 
 def request(settings):
-    return [settings[name] for name in ("setting", "prompt", "grid")]
+    return [settings[name] for name in ("form", "setting", "prompt", "grid")]
 
 
 def text(doc, lmms_eval_specific_kwargs):
-    return lmms.text(doc, FORM, *request(lmms_eval_specific_kwargs))
+    return lmms.text(doc, *request(lmms_eval_specific_kwargs))
 
 
 def messages(doc, lmms_eval_specific_kwargs):
-    return lmms.messages(doc, FORM, *request(lmms_eval_specific_kwargs))
-
-
-def target(doc):
-    return lmms.target(doc, FORM)
-
-
-def results(doc, replies):
-    return lmms.results(doc, replies[0], FORM)
+    return lmms.messages(doc, *request(lmms_eval_specific_kwargs))
 
 
 '''
+_OF_FORM = """\
+def target_{form}(doc):
+    return lmms.target(doc, "{form}")
+
+
+def results_{form}(doc, replies):
+    return lmms.results(doc, replies[0], "{form}")
+
+
+"""
+_METRIC_LINES = [
+    *(f"{name} = lmms.{name}\n" for name in METRICS),
+    *(f'{name} = lmms.objects("{name}")\n' for name in OBJECTS),
+]
 
 
 def lmms_eval(dataset: Dataset, export: Export) -> Files:
-    """YAML files, and a file of functions that depends on the answer form alone, so that exports can share a folder.
-    The YAML files have the absolute path of the dataset, as lmms-eval does not expand paths."""
+    """YAML files and `utils.py`, which is the same in every export, so that exports can share a folder. The YAML files
+    have the absolute path of the dataset, as lmms-eval does not expand paths."""
     form = export.form or "true_false"
-    functions = f"travlr_{form}"
     ending = "".join(f"_{name}" for name in (form, export.prompt) if name not in ("true_false", "direct"))
     cells = [(setting, split) for split in export.split for setting in export.setting]
     names = {(setting, split): _name(dataset, setting, split) + ending for setting, split in cells}
     for (setting, split), name in names.items():
         metrics = [
-            f"  - metric: {metric}\n    aggregation: !function {functions}.{metric}\n"
+            f"  - metric: {metric}\n    aggregation: !function utils.{metric}\n"
             f"    higher_is_better: {'false' if metric in ('unparsed', *OBJECTS[1:]) else 'true'}"
             for metric in _metrics(form)
         ]
@@ -186,7 +190,6 @@ def lmms_eval(dataset: Dataset, export: Export) -> Files:
             tokens=most_tokens(form, export.prompt),
             metrics="\n".join(metrics),
             setting=setting,
-            functions=functions,
             grid=json.dumps(dataset.grid),
             version=json.dumps(WORDING_VERSION),
             form=form,
@@ -197,9 +200,7 @@ def lmms_eval(dataset: Dataset, export: Export) -> Files:
     task = dataset[export.split[0]][0].task
     group = f"travlr_{task}{ending}"
     yield f"{group}.yaml", iter([_GROUP.format(group=group, names="\n".join(f"  - {name}" for name in names.values()))])
-    lines = [f"{name} = lmms.{name}\n" for name in METRICS]
-    lines += [f'{name} = lmms.objects("{name}")\n' for name in _metrics(form) if name in OBJECTS]
-    yield f"{functions}.py", iter([_FUNCTIONS.format(form=json.dumps(form)), *lines])
+    yield "utils.py", iter([_UTILS, *(_OF_FORM.format(form=form) for form in FORMS), *_METRIC_LINES])
 
 
 def _metrics(form: str) -> tuple[str, ...]:

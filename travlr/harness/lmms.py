@@ -1,4 +1,4 @@
-"""What the functions of an export for lmms-eval call. A doc is a row of a dataset, its picture a Pillow image.
+"""What the `utils.py` of an export for lmms-eval calls. A doc is a row of a dataset, its picture a Pillow image.
 
 Scores are those of `travlr.questions`. lmms-eval does not say which replies were cut off, so such replies are read like
 others.
