@@ -158,7 +158,7 @@ def _datasets(folder: Path, results: pd.DataFrame, places: list[Path], skipped: 
         return None
 
     skipped += [f"data: {why}" for why in map(look, places) if why]
-    for digest in set(datasets) - set(results["dataset"]):
+    for digest in sorted(set(datasets) - set(results["dataset"])):
         skipped.append(f"data: {datasets.pop(digest).folder}: no run was trained or asked on this dataset")
     for digest, rows in results.groupby("dataset", dropna=False):
         why = "its runs do not say where it is"

@@ -81,8 +81,10 @@ class ChatServer:
             return send(http, 200, '{"choices": [{"mess' if fault == "half" else {"choices": "none", "usage": 3})
         if fault in ("text", "tokens"):
             completion = self._completion(body)
-            completion["choices"][0]["message"]["content"] = ["a"] if fault == "text" else "true"
-            completion["usage"] = {"prompt_tokens": "many", "completion_tokens": 1, "total_tokens": 1}
+            if fault == "text":
+                completion["choices"][0]["message"]["content"] = ["a"]
+            else:
+                completion["usage"]["prompt_tokens"] = "many"
             return send(http, 200, completion)
         with self._lock:
             self.answered += 1

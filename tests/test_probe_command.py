@@ -612,9 +612,10 @@ def test_a_checklist_of_scenes_needs_regions_of_each_picture_and_the_blank_one(
     (here / "features/blank.npz").unlink()
     printed: list[str] = []
     _, result = probe(config, log=printed.append)
-    (told,) = [line for line in printed if "baseline blank picture" in line]
+    (failure,) = [line for line in printed if "baseline blank picture" in line]
     assert (
-        f"failed at {result.corpus['items']} items, first with: regions.file=features: lacks the picture blank" in told
+        f"failed at {result.corpus['items']} items, first with: regions.file=features: lacks the picture blank"
+        in failure
     )
 
 

@@ -445,10 +445,10 @@ def test_few_shot_starts_from_the_finished_run(
 ) -> None:
     arguments = [*here(work, monkeypatch)[:3], "setting=image", "model=uniter"]
     job = settings([*arguments, "start_setting=image+caption"])
-    asked = start_run(Path("my runs"), {"model": "uniter", "task": "cardinality", "seed": 0, "form": "verify"})
-    write_results(asked, [])
+    evaluation = start_run(Path("my runs"), {"model": "uniter", "task": "cardinality", "seed": 0, "form": "verify"})
+    write_results(evaluation, [])
     assert job.resolved().start == str(next(Path("my runs").glob("uniter-image+caption-*")))
-    shutil.rmtree(asked)
+    shutil.rmtree(evaluation)
     for lacking in ("seed=3", "size=small", "regions.number=36", "model=lxmert", "runs=none", "+scale=paper"):
         with pytest.raises(ValueError, match=r"no finished run fits; make it with python train.py experiment=table2"):
             settings(last_of([*arguments, "start_setting=image+caption", lacking])).resolved()

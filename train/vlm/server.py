@@ -29,7 +29,7 @@ class Server:
         except ImportError:
             raise ValueError("server=: needs the openai client; install it with: pip install -e '.[server]'") from None
         self.config = config
-        key = _key(config.key)
+        key = read_key(config.key)
         self._client = OpenAI(base_url=config.server, api_key=key, timeout=config.timeout, max_retries=0)
         self._key, self._log = key, log
         # The server's names of two settings, "" for a setting that it does not take.
@@ -169,7 +169,7 @@ class Server:
         return f"server={self.config.server}: refuses the request (status {error.status_code}: {message})"
 
 
-def _key(variable: str) -> str:
+def read_key(variable: str) -> str:
     """The key in an environment variable. Raises `ValueError` for one that no request can carry, and for a variable
     other than the default that is not set."""
     key = os.environ.get(variable, "").strip()
