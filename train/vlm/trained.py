@@ -61,14 +61,14 @@ class TrainedModel:
         self.device = "cpu" if torch_device(config.device).type == "cpu" else "gpu"
         source = TrainingDataset(data)
         cache = Path(config.runs) / ".features"
+        self.data: RunData = load_data(self.run, source, cache, self.device, log, self._tokenizer())
         try:
-            self.data: RunData = load_data(self.run, source, cache, self.device, log, self._tokenizer())
+            learner, _, _ = make_learner(self.run, self.data, log)
         except UnknownWord as error:
             raise ValueError(
-                f"model={self.folder}: its vocabulary does not hold the word {error.word!r}, which data={data} has; "
-                "give a dataset with the words of the run's own one"
+                f"model={self.folder}: its vocabulary does not hold the word {error.word!r} of data={data}; give a "
+                "dataset with the words of the run's own one"
             ) from None
-        learner, _, _ = make_learner(self.run, self.data, log)
         if not (self.folder / WEIGHTS).is_file():
             raise ValueError(f"model={self.folder}: has no {WEIGHTS}; train it again")
         load_weights(learner, self.folder / WEIGHTS)
