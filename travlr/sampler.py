@@ -68,13 +68,15 @@ class Sampler:
         """As `_independent`. One scene is drawn for each couple, the true one; the task makes both scenes from it."""
         couple = index // 2
         first, last = int(couple[0]), int(couple[-1]) + 1
-        random = {
-            name: self._words(split, name, first, last, width)[couple - first]
-            for name, width in (("scenes", self._width), ("captions", self.world.cells), ("exchange", self.world.cells))
-        }
-        true = Draw(draw.query, *_ordered(answer, draw.pair, draw.partner), draw.words)
-        grid = self._scenes(true, number, _secret(draw.query.astype(np.uint64), key), random["scenes"])
-        return self.task.exchange(true, grid, answer, random["captions"], random["exchange"])
+        one = np.maximum(2 * np.arange(first, last) - int(index[0]), 0)  # an example of each couple
+        pairs = _ordered(answer[one], draw.pair[one], draw.partner[one])
+        true = Draw(draw.query[one], *pairs, draw.words[one])
+        widths = {"scenes": self._width, "captions": self.world.cells, "exchange": self.world.cells}
+        random = {name: self._words(split, name, first, last, width) for name, width in widths.items()}
+        grid = self._scenes(true, number[one], _secret(true.query.astype(np.uint64), key), random["scenes"])
+        scenes, keys = self.task.exchange(true, grid, random["captions"], random["exchange"])
+        which = answer.astype(np.intp), couple - first
+        return scenes[which], keys[which]
 
     def _words(self, split: str, name: str, start: int, stop: int, width: int) -> np.ndarray:
         return streams.words(self.task.key(split, name), start, stop, width)

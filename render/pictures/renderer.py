@@ -41,7 +41,9 @@ class Renderer:
         self._check_sprites()
         packs = len(self.palette) <= 16 and not (cell % 2 or self.left % 2 or self.width % 2)
         self.depth = 4 if packs else 8
-        self._packed, self._packed_canvases = self._pack(self.sprites), self._pack(self.canvases)
+        self._packed = self._pack(self.sprites)
+        # Each line of a PNG begins with the type of its filter, 0 for none.
+        self._packed_canvases = np.pad(self._pack(self.canvases), ((0, 0), (0, 0), (1, 0)))
         self._head = png_head(self.width, self.height, self.depth, self.palette)
 
     def _check_sprites(self) -> None:
@@ -107,21 +109,25 @@ class Renderer:
     def pngs(self, grid: np.ndarray) -> list[bytes]:
         """Pictures as PNG files."""
         grid = grid.reshape(-1, self.world.cells)
-        row = 1 + self.width * self.depth // 8  # a filter type, 0 for none, before each line
-        step = max(1, CHUNK // (self.height * row))
-        lines = np.zeros((step, self.height, row), np.uint8)
+        step = max(1, CHUNK // self._packed_canvases[0].size)
+        lines = np.empty((step, *self._packed_canvases.shape[1:]), np.uint8)
         files = []
         for start in range(0, len(grid), step):
             part = grid[start : start + step]
-            self._draw(lines[: len(part), :, 1:], part, self._packed, self._packed_canvases)
+            self._draw(lines[: len(part)], part, self._packed, self._packed_canvases, margin=1)
             files += [png_file(self._head, picture) for picture in lines[: len(part)]]
         return files
 
-    def _draw(self, lines: np.ndarray, grid: np.ndarray, sprites: np.ndarray, canvases: np.ndarray) -> None:
-        """Fill lines (N, height, bytes per line) with canvases, and copy the sprites of occupied cells into them."""
+    def _draw(
+        self, lines: np.ndarray, grid: np.ndarray, sprites: np.ndarray, canvases: np.ndarray, margin: int = 0
+    ) -> None:
+        """Fill lines (N, height, bytes per line) with canvases, and copy the sprites of occupied cells into them.
+
+        margin: bytes of each line before its pixels.
+        """
         lines[:] = canvases[0] if len(canvases) == 1 else canvases[self.canvas_numbers(grid)]
         line = np.dtype((np.void, sprites.shape[2]))  # a line of a sprite is copied as one item, not byte by byte
-        left = self.left * line.itemsize // self.cell
+        left = margin + self.left * line.itemsize // self.cell
         inside = lines[:, self.top :, left : left + self.world.columns * line.itemsize].view(line)
         of_picture, of_line, of_cell = inside.strides
         shape = (len(lines), self.world.rows, self.world.columns, self.cell)

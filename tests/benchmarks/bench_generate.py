@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,21 +67,23 @@ def whole_job(folder: Path) -> None:
         total = sum(vars(config.count).values())
         rates = []
         for workers in (1, 2):
-            out = folder / f"{task}-{preset}-{workers}"
-            took = seconds(functools.partial(job, config, out, workers), repeats=3)
+            outs = iter(folder / f"{task}-{preset}-{workers}-{repeat}" for repeat in range(3))
+
+            def job(config: Any = config, workers: int = workers, outs: Iterator[Path] = outs) -> None:
+                out = str(next(outs))
+                generate_dataset(config, GenerateArguments(out=out, workers=workers), log=lambda _: None)
+
+            took = seconds(job, repeats=3)
             rates.append(total / took)
-        size = sum(f.stat().st_size for f in out.iterdir()) / total
+        size = sum(f.stat().st_size for f in (folder / f"{task}-{preset}-2-0").iterdir()) / total
+        for out in folder.iterdir():
+            shutil.rmtree(out)
         rows.append([f"{task}, {preset}", f"{total:,}", f"{rates[0]:,.0f}", f"{rates[1]:,.0f}", f"{size:,.0f}"])
     table(
         "Whole job, 384 x 384 PNG in Parquet",
         ["dataset", "examples", "1 process/s", "2 processes/s", "bytes each"],
         rows,
     )
-
-
-def job(config: Any, out: Path, workers: int) -> None:
-    shutil.rmtree(out, ignore_errors=True)
-    generate_dataset(config, GenerateArguments(out=str(out), workers=workers), log=lambda _: None)
 
 
 def breakdown(folder: Path) -> None:

@@ -85,18 +85,19 @@ def rows_digest(table: pa.Table) -> int:
 
     A sum, so that parts of a dataset can be digested separately and in any order (the id holds the place of a row).
     """
+    import pyarrow.compute as pc
+
     objects = table["objects"].combine_chunks()
-    queried, sizes = (objects.flatten().field(name).to_pylist() for name in ("queried", "size"))
-    total, start = 0, 0
-    columns = [table[name].to_pylist() for name in ("id", "caption", "query", "answer", "task", "query_form", "pair")]
-    lengths = objects.value_lengths().to_pylist()
-    for length, name, caption, query, truth, task, form, pair in zip(lengths, *columns, strict=True):
-        stop = start + length
-        flags = "".join("1" if flag else "0" for flag in queried[start:stop])
-        lists = (",".join(pair), flags, ",".join(sizes[start:stop]))
-        row = "\n".join([name, caption, query, str(truth), task, form, *lists])
-        total += int.from_bytes(hashlib.sha256(row.encode()).digest(), "big")
-        start = stop
+    flags = pc.if_else(objects.values.field("queried"), "1", "0")
+    lists = {
+        "pair": pc.binary_join(table["pair"], ","),
+        "flags": pc.binary_join(pa.ListArray.from_arrays(objects.offsets, flags), ""),
+        "sizes": pc.binary_join(pa.ListArray.from_arrays(objects.offsets, objects.values.field("size")), ","),
+    }
+    texts = [table[name] for name in ("id", "caption", "query")]
+    texts += [pc.if_else(table["answer"], "True", "False"), table["task"], table["query_form"], *lists.values()]
+    rows = pc.binary_join_element_wise(*texts, "\n").cast(pa.binary()).to_pylist()
+    total = sum(int.from_bytes(hashlib.sha256(row).digest(), "big") for row in rows)
     return total % (1 << 256)
 
 

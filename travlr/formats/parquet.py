@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from travlr.formats.base import Layout, Open, Part, entry_of, shards
-from travlr.formats.columns import ROW_GROUP, SCHEMA, open_parquet, read_table
+from travlr.formats.columns import OBJECT, ROW_GROUP, SCHEMA, open_parquet, read_table
 
 
 class Parquet(Layout):
@@ -19,10 +19,10 @@ class Parquet(Layout):
     name = "parquet"
 
     def put(self, open_file: Open, part: Part, tables: Iterator[pa.Table]) -> None:
-        text = ("query", "task", "query_form", "pair.list.element", "objects.list.element.colour")
-        dictionaries = [*text, "objects.list.element.shape", "objects.list.element.size"]
+        objects = [f"objects.list.element.{field.name}" for field in OBJECT]
+        dictionaries = ["query", "task", "query_form", "pair.list.element", *objects]
         compression = {name: "zstd" for name in _leaves() if name != "image.bytes"} | {"image.bytes": "none"}
-        plain = ("id", "image.bytes", "image.path", "caption")
+        unordered = ("id", "image.bytes", "image.path", "caption", *objects)  # nobody looks for a range of their values
         with (
             open_file(f"{part.name}.parquet", True) as file,
             pq.ParquetWriter(
@@ -30,7 +30,7 @@ class Parquet(Layout):
                 SCHEMA,
                 compression=compression,
                 use_dictionary=dictionaries,
-                write_statistics=[name for name in _leaves() if name not in plain],
+                write_statistics=[name for name in _leaves() if name not in unordered],
                 write_page_checksum=True,
             ) as writer,
         ):

@@ -226,6 +226,7 @@ def _write_parts(plan: Plan, workers: int, executor: str, log: Log) -> dict[str,
     parts = parts_of(plan)
     records = {part.name: record for part in parts if (record := _record(plan, part))}
     todo = [part for part in parts if part.name not in records]
+    todo.sort(key=lambda part: part.start - part.stop)  # the largest first, so that all processes end at about one time
     if damaged := [part.name for part in todo if (plan.folder / PARTS / f"{part.name}.json").exists()]:
         _log_damaged(plan.folder, damaged, log)
     rows = sum(part.stop - part.start for part in todo)

@@ -221,14 +221,15 @@ class Task(ABC):
         raise NotImplementedError
 
     def exchange(
-        self, draw: Draw, grid: np.ndarray, answer: np.ndarray, keys: np.ndarray, words: np.ndarray
+        self, draw: Draw, grid: np.ndarray, keys: np.ndarray, words: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """For couples=exchanged: (N, cells) the scenes, and the keys by which captions order their objects.
+        """For couples=exchanged: the scenes of N couples, and the keys by which captions order their objects.
+
+        Both have the shape (2, N, cells): first the false scenes, then the true ones.
 
         draw, grid: of the true scene of each couple, (N, cells), as `group_counts` and `group_kinds` describe it. What
         distinguishes two grids here must distinguish the two scenes that are made of each, so that none occurs twice.
-        answer: (N,) bool, which scene of its couple each example is. keys, words: (N, cells) random uint64, the same
-        for both. A task without this method cannot be set to couples=exchanged.
+        keys, words: (N, cells) random uint64. A task without this method cannot be set to couples=exchanged.
         """
         raise NotImplementedError
 

@@ -343,7 +343,7 @@ class CardinalityTask(Task):
         return self._options["choices"][draw.pair, draw.partner, choice]
 
     def exchange(
-        self, draw: Draw, grid: np.ndarray, answer: np.ndarray, keys: np.ndarray, words: np.ndarray
+        self, draw: Draw, grid: np.ndarray, keys: np.ndarray, words: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """The queried attribute exchanges its number with another (circle 3 and star 4, circle 4 and star 3)."""
         rows = np.arange(len(grid))
@@ -353,7 +353,7 @@ class CardinalityTask(Task):
         numbers[rows, queried], numbers[rows, partner] = number, other_number
         kinds = np.array([self.world.matching(a) for a in self._attributes])
         exchanged = np.stack([queried, partner], axis=1)
-        return exchange_numbers(kinds, numbers, exchanged, grid, answer, keys, words)
+        return exchange_numbers(kinds, numbers, exchanged, grid, keys, words)
 
     def capacity(self, template: Template) -> int:
         """Does not count the ways to share the cells out among attributes, so that it is never too high."""

@@ -259,11 +259,11 @@ class ComparisonTask(Task):
         return numbers
 
     def exchange(
-        self, draw: Draw, grid: np.ndarray, answer: np.ndarray, keys: np.ndarray, words: np.ndarray
+        self, draw: Draw, grid: np.ndarray, keys: np.ndarray, words: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """The two compared attributes exchange their numbers."""
         compared = self._compared[draw.query]
-        return exchange_numbers(self._kinds, self._all_numbers(draw), compared, grid, answer, keys, words)
+        return exchange_numbers(self._kinds, self._all_numbers(draw), compared, grid, keys, words)
 
     def capacity(self, template: Template) -> int:
         query = int(template.texts[0])

@@ -55,7 +55,6 @@ def exchange_numbers(
     numbers: np.ndarray,
     exchanged: np.ndarray,
     grid: np.ndarray,
-    answer: np.ndarray,
     keys: np.ndarray,
     words: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -76,13 +75,14 @@ def exchange_numbers(
     counts[rows, larger + 1] = np.minimum(a, b)
     cells = shuffled(grid > 0, words, most)
     group = groups_of(counts, most)
-    attribute = np.where(group == 0, np.where(answer, larger, smaller)[:, None], group - 1)
     objects = np.take_along_axis(grid, cells, axis=1).astype(np.intp)
     occupied = objects > 0
     remaining = np.maximum(objects - 1, 0)
-    numbers_of_kinds = np.where(occupied, kinds[np.minimum(attribute, len(kinds) - 1), remaining], 0)
-    scenes = np.zeros_like(grid)
-    np.put_along_axis(scenes, cells, numbers_of_kinds.astype(grid.dtype), axis=1)
+    scenes = np.zeros((2, *grid.shape), grid.dtype)
+    for scene, attribute_that_changes in zip(scenes, (smaller, larger), strict=True):
+        attribute = np.where(group == 0, attribute_that_changes[:, None], group - 1)
+        numbers_of_kinds = np.where(occupied, kinds[np.minimum(attribute, len(kinds) - 1), remaining], 0)
+        np.put_along_axis(scene, cells, numbers_of_kinds.astype(grid.dtype), axis=1)
 
     def in_cells(is_object: np.ndarray) -> np.ndarray:
         mask = np.zeros(grid.shape, bool)
@@ -90,4 +90,4 @@ def exchange_numbers(
         return mask
 
     before = [in_cells(group == 1 + attribute[:, None]) for attribute in exchanged.T]
-    return scenes, mentioned_later(keys, grid, in_cells(group == 0), before)
+    return scenes, np.broadcast_to(mentioned_later(keys, grid, in_cells(group == 0), before), scenes.shape)

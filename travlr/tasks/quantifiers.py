@@ -448,7 +448,7 @@ time, as the paper's held-out pairs of one of them are reversed.
         return np.concatenate([decides[:, None], others], axis=1)
 
     def exchange(
-        self, draw: Draw, grid: np.ndarray, answer: np.ndarray, keys: np.ndarray, words: np.ndarray
+        self, draw: Draw, grid: np.ndarray, keys: np.ndarray, words: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Some objects of the query's shape exchange colours with as many others; one of each two has its colour."""
         number, both, _, colour_only, _ = self._colour_counts(draw).T[..., None]
@@ -456,16 +456,18 @@ time, as the paper's held-out pairs of one of them are reversed.
         rank = np.where(of_shape, rank_among(occupied & of_shape, words), rank_among(occupied & ~of_shape, words))
         changes = occupied & (rank < number)
         keeps = occupied & ~changes & (rank < number + np.where(of_shape, both, colour_only))
-        # In the scene in which no object is in the deciding region: all objects of the shape have the colour, or none.
-        vacant = (self._pair_table[draw.pair, 0] == 1) == answer
-        shape_has_colour = (vacant == (self._pair_table[draw.pair, 4] != 0))[:, None]
-        coloured = keeps | (changes & (of_shape == shape_has_colour))
         colours = len(self.world.colours)
         random, shared = (streams.mix(words + np.uint64(i)) % np.uint64(colours - 1) for i in (1, 2))
         offset = 1 + np.where(changes, np.take_along_axis(shared, rank, axis=1), random).astype(np.intp)
-        colour = (self._colour[draw.query][:, None] + np.where(coloured, 0, offset)) % colours
-        scenes = np.where(occupied, grid + colour, 0).astype(grid.dtype)
-        return scenes, mentioned_later(keys, grid, changes, [keeps])
+        queried = self._colour[draw.query][:, None]
+        scenes = np.empty((2, *grid.shape), grid.dtype)
+        for answer in (0, 1):
+            # Where no object is in the deciding region, all objects of the shape that change have the colour, or none.
+            vacant = (self._pair_table[draw.pair, 0] == 1) == answer
+            shape_has_colour = (vacant == (self._pair_table[draw.pair, 4] != 0))[:, None]
+            coloured = keeps | (changes & (of_shape == shape_has_colour))
+            scenes[answer] = np.where(occupied, grid + (queried + np.where(coloured, 0, offset)) % colours, 0)
+        return scenes, np.broadcast_to(mentioned_later(keys, grid, changes, [keeps]), scenes.shape)
 
     def group_counts(self, draw: Draw) -> np.ndarray:
         if self.exchanged:

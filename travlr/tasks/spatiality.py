@@ -256,7 +256,7 @@ class SpatialityTask(Task):
         return {"pairs": pairs, "queries": [list(names) for names in self._held_out_objects]}
 
     def exchange(
-        self, draw: Draw, grid: np.ndarray, answer: np.ndarray, keys: np.ndarray, words: np.ndarray
+        self, draw: Draw, grid: np.ndarray, keys: np.ndarray, words: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """The two queried objects exchange places; a caption mentions them in the same order in both scenes."""
         rows = np.arange(len(grid))
@@ -264,8 +264,7 @@ class SpatialityTask(Task):
         swapped, swapped_keys = grid.copy(), keys.copy()
         for array in (swapped, swapped_keys):
             array[rows, first], array[rows, second] = array[rows, second], array[rows, first]
-        is_true = answer[:, None]
-        return np.where(is_true, grid, swapped), np.where(is_true, keys, swapped_keys)
+        return np.stack([swapped, grid]), np.stack([swapped_keys, keys])
 
     def group_counts(self, draw: Draw) -> np.ndarray:
         counts = np.ones((len(draw.query), self.group_kinds.shape[1]), np.intp)
