@@ -505,6 +505,8 @@ def test_a_lower_limit_says_that_all_replies_are_scored(data: dict[str, Path], t
         ["model=x", "server=http://localhost/v1?api_key=q"],
         ["model=x", "server=http://localhost/v1", "precision=bf16"],
         ["model=x", "split=dev"],
+        ["model=x", "prompt=[direct,reason]"],
+        ["model=x", "data="],
         ["mdel=x"],
         [],
     ],

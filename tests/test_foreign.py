@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -213,6 +214,19 @@ def test_folders_that_are_no_dataset(source: Path, tmp_path: Path) -> None:
         open_dataset(tmp_path)
 
 
-def test_a_folder_of_datasets_is_none_itself(source: Path) -> None:
+def test_a_folder_of_datasets_is_none_itself(source: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"holds datasets and is none itself; name one of them: d$"):
         open_dataset(source.parent)
+    for name in ("a/train.parquet", "b/train/0000.parquet", "b/validation/0000.parquet"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(next(source.glob("train-*.parquet")), tmp_path / name)
+    with pytest.raises(ValueError, match=r"holds several datasets; name one of them: a, b$"):
+        open_dataset(tmp_path)
+    assert set(open_dataset(tmp_path / "b").splits) == {"train", "validation"}
+
+
+def test_another_format_is_refused_before_the_audit(source: Path, tmp_path: Path) -> None:
+    convert_dataset(source, tmp_path / "d", "webdataset", workers=1, log=lambda _: None)
+    with pytest.raises(ValueError, match=r"^data=.*/d: has format=webdataset, .*python -m travlr.convert"):
+        run(Run(data=str(tmp_path / "d"), task=SMALL.task, device="cpu", runs=str(tmp_path / "r")))
+    assert not any((tmp_path / "r" / ".audited").glob("*"))

@@ -510,6 +510,11 @@ def test_what_is_no_corpus_is_told_of_in_one_line(told: str, here: Path) -> None
     refused(Probe(corpus=str(here / "it")), told)
 
 
+@pytest.mark.parametrize("name", ["set.json", "results.csv", "run.yaml", "folder"])
+def test_a_missing_corpus_is_refused_by_its_setting(name: str, here: Path) -> None:
+    refused(Probe(corpus=str(here / name)), rf"^corpus=.*{name}: is not there; give scenes")
+
+
 # Models --------------------------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from typing import Protocol
 from travlr.audit.checks import audit
 from travlr.audit.examine import file_problem
 from travlr.cli import Log
+from travlr.dataset import open_dataset
 from travlr.files import path_digest
 from travlr.formats.manifest import FORMAT_VERSION, MANIFEST, has_manifest, read_manifest
 from travlr.tasks import TASKS
@@ -73,7 +74,7 @@ def check_files(folder: Path, task: str) -> None:
     if folder.is_file():
         raise ValueError(f"data={folder}: is a file; give the folder of a dataset")
     try:
-        manifest = read_manifest(folder)
+        manifest = open_dataset(folder).manifest
     except ValueError as error:
         command = shlex.join(["python", "-m", "travlr.generate", f"task={task}", f"out={folder}"])
         way = "" if folder.is_dir() else f"; generate a dataset with {command}"

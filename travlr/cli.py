@@ -146,7 +146,9 @@ def compose(
             check_choice(key, value, groups[key], arguments)
             options.append(f"{key}={value}")
         elif key in free_text:
-            literal[key] = None if value in ("", "null") else value
+            if not value:
+                raise UsageError(f"{key}=: is empty; give a value, or leave it out")
+            literal[key] = None if value == "null" else value
         else:
             overrides[key] = _value(argument, name)
     try:
@@ -324,6 +326,8 @@ def typed(kind: type, values: dict[str, Any]) -> Any:
         raise UsageError(f"there is no setting {name!r}; {hint}") from None
     except OmegaConfBaseException as error:
         message = str(error).splitlines()[0]
+        if match := re.search(r"Cannot convert 'ListConfig' to string: '(.*)'", message):
+            raise UsageError(f"{error.full_key}={match[1]}: takes one value, not a list") from None
         if (match := WRONG_TYPE.search(message)) and (words := KINDS.get(match[2].lower())):
             value = "null" if match[1] == "None" else match[1]
             raise UsageError(f"{error.full_key}={value}: must be {words}") from None

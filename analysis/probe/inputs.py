@@ -16,6 +16,7 @@ from analysis.probe.scorers.scoring import picture_hash
 from travlr.cli import Log, as_written
 
 SCENES_FOLDER = "data/probes"  # of our own corpora
+CORPORA = f"give {SCENES}, {', '.join(KINDS)}, or a folder or file of a corpus"
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ def _read(config: Probe, log: Log) -> Iterator[ProbeInput]:
             corpus = _scenes(kind, config, log)
             folder = corpus.pictures.parent if corpus.pictures and kind == "predicate_noun" else None
             yield ProbeInput(corpus, config, tuple(predicate_noun.read_records(folder)) if folder else ())
+    elif not path.exists():
+        raise ValueError(f"corpus={name}: is not there; {CORPORA}")
     elif path.suffix in (".yaml", ".yml"):
         folder = next((f for f in (Path(), *path.resolve().parents) if (f / checklist.TREE).is_dir()), Path())
         config = _with_run_file(path, config, log)
@@ -70,9 +73,8 @@ def _read(config: Probe, log: Log) -> Iterator[ProbeInput]:
     elif files := predicate_noun.result_files(path):
         yield from _of_results(files, config)
     else:
-        lacks = f"is no corpus: it has neither {checklist.TREE} nor {predicate_noun.SET} nor result files (.csv)"
-        why = lacks if path.exists() else "is not there"
-        raise ValueError(f"corpus={name}: {why}; give {SCENES}, {', '.join(KINDS)}, or a folder or file of a corpus")
+        lacks = f"it has neither {checklist.TREE} nor {predicate_noun.SET} nor result files (.csv)"
+        raise ValueError(f"corpus={name}: is no corpus: {lacks}; {CORPORA}")
 
 
 def _of_results(files: Sequence[Path], config: Probe) -> Iterator[ProbeInput]:

@@ -28,7 +28,8 @@ DEPTHS = ("*", "*/*", "*/*/*")  # where shards may lie in the folder of a datase
 def foreign_manifest(folder: Path) -> dict[str, Any]:
     """What stands in for the manifest of a folder that has none.
 
-    Raises `ValueError` where the folder holds no dataset, and where a shard lacks a column or has one of another type.
+    Raises `ValueError` where the folder holds no dataset or several, and where a shard lacks a column or has one of
+    another type.
     """
     if (folder / PUBLISHED_FILES[0]).is_file():
         splits, layout = published_counts(folder), "original"
@@ -37,7 +38,11 @@ def foreign_manifest(folder: Path) -> dict[str, Any]:
         layout = "parquet"
         if inner := sorted(path.parent.name for path in folder.glob("*/dataset.json")):
             raise ValueError(f"{folder}: holds datasets and is none itself; name one of them: {', '.join(inner)}")
-        files = [_entry(folder, name, split) | {"rows": _rows(folder / name)} for split, name in shards_of(folder)]
+        shards = shards_of(folder)
+        homes = {split: sorted({_home(name) for other, name in shards if other == split}) for split, _ in shards}
+        if several := next((names for names in homes.values() if len(names) > 1), []):
+            raise ValueError(f"{folder}: holds several datasets; name one of them: {', '.join(several)}")
+        files = [_entry(folder, name, split) | {"rows": _rows(folder / name)} for split, name in shards]
         splits = {split: sum(file["rows"] for file in files if file["split"] == split) for split in SPLITS}
         splits = {split: rows for split, rows in splits.items() if rows}
     if not files:
@@ -67,6 +72,11 @@ def shards_of(folder: Path) -> list[tuple[str, str]]:
         if names and not any(part[0] in "._" for part in name.split("/")):
             shards.append((names[-1], name))
     return sorted(shards, key=lambda shard: (SPLITS.index(shard[0]), shard[1]))
+
+
+def _home(name: str) -> str:
+    """The folder of the dataset that a shard belongs to: that of the shard, but for a folder named after a split."""
+    return "/".join(part for part in name.split("/")[:-1] if not SPLIT.search(part)) or "."
 
 
 def _rows(path: Path) -> int:
