@@ -15,6 +15,7 @@ from render.shapes import OUTLINES, coverage
 if TYPE_CHECKING:
     from PIL import Image
 
+ZLIB_HEAD = b"\x78\x01"  # before a deflate stream: a window of 32 KiB, compressed at the fastest level
 
 def png(picture: np.ndarray, palette: np.ndarray) -> bytes:
     """One picture (height, width) of entries of a palette (entries, 3) uint8, as a PNG file."""
@@ -29,19 +30,20 @@ def png(picture: np.ndarray, palette: np.ndarray) -> bytes:
     return png_file(png_head(width, height, depth, palette), lines)
 
 
-def png_file(head: bytes, lines: np.ndarray) -> bytes:
-    """A PNG file from its head and its lines, each with its filter type."""
-    return b"".join((head, *_chunk(b"IDAT", deflate(lines)), *_END))
+def png_file(head: bytes, lines: np.ndarray, checksum: int | None = None) -> bytes:
+    """A PNG file from its head and its lines, each with its filter type. checksum: as of `deflate`."""
+    return b"".join((head, *_chunk(b"IDAT", deflate(lines, checksum)), *_END))
 
 
-def deflate(lines: bytes | np.ndarray) -> bytes:
-    """The lines of a picture as a zlib stream, the same on every call.
+def deflate(lines: bytes | np.ndarray, checksum: int | None = None) -> bytes:
+    """The lines of a picture as a zlib stream, the same on every call. checksum: their Adler-32, if it is known.
 
     Levels 1 and 2 of ISA-L would save a quarter of the bytes, but they hash a register that they have not set: it holds
     the address of their state (`write_first_byte` in igzip_icf_body_h1_gr_bt.asm, up to version 2.32 at least). So in
     a few processes they make other bytes of the same lines. Level 3 takes eight times as long.
     """
-    return isal_zlib.compress(lines, 0)
+    checksum = isal_zlib.adler32(lines) if checksum is None else checksum
+    return b"".join((ZLIB_HEAD, isal_zlib.compress(lines, 0, wbits=-15), checksum.to_bytes(4, "big")))
 
 
 def png_head(width: int, height: int, depth: int, palette: np.ndarray) -> bytes:
@@ -51,7 +53,7 @@ def png_head(width: int, height: int, depth: int, palette: np.ndarray) -> bytes:
 
 
 def _chunk(name: bytes, data: bytes) -> tuple[bytes, ...]:
-    """The pieces of a chunk, for one `join`: pictures are large, and each further copy takes time."""
+    """The parts of a chunk, for one `join`: pictures are large, and each further copy takes time."""
     crc = isal_zlib.crc32(data, isal_zlib.crc32(name))
     return struct.pack(">I", len(data)), name, data, struct.pack(">I", crc)
 

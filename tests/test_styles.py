@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zlib
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,21 @@ def test_pictures_are_read_back(style: str, name: str) -> None:
         read, error = renderer.read(array)
         np.testing.assert_array_equal(read, row)
         assert error == 0
+
+
+@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("style", IMAGE_STYLES)
+def test_checksums_of_png_files_are_those_of_their_bytes(style: str, name: str) -> None:
+    world, cell = WORLDS[name]
+    for png in renderer_of(style, world, cell).pngs(random_grid(world, 9)):
+        at, body = 8, b""
+        while at < len(png):
+            end = at + 8 + int.from_bytes(png[at : at + 4], "big")
+            assert zlib.crc32(png[at + 4 : end]) == int.from_bytes(png[end : end + 4], "big")
+            body += png[at + 8 : end] * (png[at + 4 : at + 8] == b"IDAT")
+            at = end + 4
+        lines = zlib.decompress(body)  # refuses a wrong Adler-32
+        assert zlib.adler32(lines) == int.from_bytes(body[-4:], "big")
 
 
 @pytest.mark.parametrize("style", IMAGE_STYLES)

@@ -44,6 +44,12 @@ class Renderer:
         self._packed = self._pack(self.sprites)
         # Each line of a PNG begins with the type of its filter, 0 for none.
         self._packed_canvases = np.pad(self._pack(self.canvases), ((0, 0), (0, 0), (1, 0)))
+        row = self._packed_canvases.shape[2]
+        self._sprite_sums = _sums(self._packed, row)
+        self._canvas_sums = _sums(self._packed_canvases, row)
+        rows, columns = np.divmod(np.arange(world.cells), world.columns)
+        width = self._packed.shape[2]
+        self._starts = (self.top + rows * cell) * row + 1 + self.left * width // cell + columns * width  # of each cell
         self._head = png_head(self.width, self.height, self.depth, self.palette)
 
     def _check_sprites(self) -> None:
@@ -112,11 +118,29 @@ class Renderer:
         step = max(1, CHUNK // self._packed_canvases[0].size)
         lines = np.empty((step, *self._packed_canvases.shape[1:]), np.uint8)
         files = []
+        checksums = self._checksums(grid).tolist()
         for start in range(0, len(grid), step):
             part = grid[start : start + step]
             self._draw(lines[: len(part)], part, self._packed, self._packed_canvases, margin=1)
-            files += [png_file(self._head, picture) for picture in lines[: len(part)]]
+            part_sums = checksums[start : start + step]
+            files += [png_file(self._head, *both) for both in zip(lines[: len(part)], part_sums, strict=True)]
         return files
+
+    def _checksums(self, grid: np.ndarray) -> np.ndarray:
+        """The Adler-32 of each picture's lines, (N,).
+
+        It is a sum over bytes v at places i: (1 + sum of v) + 65536 * (n + sum of (n - i) v), each modulo 65521. So the
+        sums of the canvas and of the sprites add up, and the lines need not be read for it.
+        """
+        length, canvas = self._packed_canvases[0].size, self.canvas_numbers(grid)
+        picture, cell = np.nonzero(grid)
+        values, places = (self._sprite_sums[self.tiles(grid)[picture, cell]] - self._sprite_sums[canvas[picture]]).T
+        values_of_canvas, places_of_canvas = self._canvas_sums[canvas].T
+        weighted = (length - self._starts[cell]) * values - places
+        low = 1 + values_of_canvas + np.bincount(picture, values, len(grid)).astype(np.int64)
+        high = length * (1 + values_of_canvas) - places_of_canvas
+        high += np.bincount(picture, weighted, len(grid)).astype(np.int64)  # exact: far below 2**53
+        return low % 65521 + (high % 65521 << 16)
 
     def _draw(
         self, lines: np.ndarray, grid: np.ndarray, sprites: np.ndarray, canvases: np.ndarray, margin: int = 0
@@ -193,6 +217,15 @@ class Renderer:
         if (self.rgb_canvases != 255).any():
             digest.update(f" {self.rgb_canvases.shape} {self.top} {self.left}".encode() + self.rgb_canvases.tobytes())
         return digest.hexdigest()
+
+
+def _sums(pictures: np.ndarray, row: int) -> np.ndarray:
+    """For pictures (N, height, width) in lines of `row` bytes: the sum of their bytes v, and that of v times its place
+    from the first byte on, (N, 2) int64."""
+    _, height, width = pictures.shape
+    places = np.arange(height)[:, None] * row + np.arange(width)
+    values = pictures.astype(np.int64)
+    return np.stack([values.sum(axis=(1, 2)), (values * places).sum(axis=(1, 2))], axis=1)
 
 
 def _vectors(sprites: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

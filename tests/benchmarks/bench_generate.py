@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,19 +65,16 @@ def whole_job(folder: Path) -> None:
         config = config_from_dict({"task": task} | TASKS[task].presets.get(preset, {}))
         generator(config)
         total = sum(vars(config.count).values())
-        rates = []
+        out, rates = folder / f"{task}-{preset}", []
         for workers in (1, 2):
-            outs = iter(folder / f"{task}-{preset}-{workers}-{repeat}" for repeat in range(3))
-
-            def job(config: Any = config, workers: int = workers, outs: Iterator[Path] = outs) -> None:
-                out = str(next(outs))
-                generate_dataset(config, GenerateArguments(out=out, workers=workers), log=lambda _: None)
-
-            took = seconds(job, repeats=3)
-            rates.append(total / took)
-        size = sum(f.stat().st_size for f in (folder / f"{task}-{preset}-2-0").iterdir()) / total
-        for out in folder.iterdir():
-            shutil.rmtree(out)
+            times = []
+            for _ in range(5):
+                begun = time.perf_counter()
+                generate_dataset(config, GenerateArguments(out=str(out), workers=workers), log=lambda _: None)
+                times.append(time.perf_counter() - begun)
+                size = sum(f.stat().st_size for f in out.iterdir()) / total
+                shutil.rmtree(out)
+            rates.append(total / statistics.median(times))
         rows.append([f"{task}, {preset}", f"{total:,}", f"{rates[0]:,.0f}", f"{rates[1]:,.0f}", f"{size:,.0f}"])
     table(
         "Whole job, 384 x 384 PNG in Parquet",
@@ -224,6 +221,7 @@ def start_up(folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", action="store_true", help="only the table of whole jobs")
     parser.add_argument("--styles", action="store_true", help="only the tables of styles")
     options = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
@@ -235,6 +233,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         whole_job(folder)
+        if options.jobs:
+            return
         breakdown(folder)
         deflates()
         batches()
