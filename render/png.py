@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 ZLIB_HEAD = b"\x78\x01"  # before a deflate stream: a window of 32 KiB, compressed at the fastest level
 
+
 def png(picture: np.ndarray, palette: np.ndarray) -> bytes:
     """One picture (height, width) of entries of a palette (entries, 3) uint8, as a PNG file."""
     height, width = picture.shape
