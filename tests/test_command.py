@@ -15,6 +15,7 @@ import pytest
 
 from tests.helpers import SETTINGS, SMALL, command, hashes, last_of, one_line, start, write
 from travlr import Cardinality, Comparison, Count, Image, Quantifiers, Spatiality, World, cli
+from travlr.cli import UsageError
 from travlr.generate import GenerateArguments, settings
 from travlr.tasks import TASKS
 from travlr.tasks.comparison import HeldOutComparisons
@@ -65,9 +66,13 @@ def test_a_path_with_everything_works_with_workers(tmp_path: Path) -> None:
     assert command("generate", *SETTINGS, f"out={name}", cwd=tmp_path)[1].startswith(f"{name} is complete")
 
 
-@pytest.mark.parametrize("value", ["", "null"])
-def test_no_path_means_the_default(value: str) -> None:
-    assert settings([*SETTINGS, f"out={value}"])[1].out is None
+def test_null_means_the_default_path() -> None:
+    assert settings([*SETTINGS, "out=null"])[1].out is None
+
+
+def test_an_empty_path_is_refused() -> None:
+    with pytest.raises(UsageError, match="^out=: is empty"):
+        settings([*SETTINGS, "out="])
 
 
 def test_settings_become_config_and_job() -> None:
