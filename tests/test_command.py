@@ -71,7 +71,7 @@ def test_null_means_the_default_path() -> None:
 
 
 def test_an_empty_path_is_refused() -> None:
-    with pytest.raises(UsageError, match="^out=: is empty"):
+    with pytest.raises(UsageError, match=r"^out=: is empty"):
         settings([*SETTINGS, "out="])
 
 
