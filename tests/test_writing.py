@@ -592,12 +592,21 @@ def test_without_ray_its_extra_is_named(tmp_path: Path, monkeypatch: pytest.Monk
         write(tmp_path / "d", executor="ray")
 
 
-def test_a_script_needs_no_guard_and_runs_once(tmp_path: Path) -> None:
-    """Without `if __name__ == "__main__":`, though it starts processes."""
+@pytest.mark.parametrize(
+    ("other_thread", "method"),
+    [
+        ("", "fork" if sys.platform == "linux" else "spawn"),
+        ("threading.Thread(target=time.sleep, args=[60], daemon=True).start()", "spawn"),
+    ],
+    ids=["one thread", "two threads"],
+)
+def test_a_script_needs_no_guard_and_runs_once(other_thread: str, method: str, tmp_path: Path) -> None:
+    """Without `if __name__ == "__main__":`, though it starts processes, in either of the two ways."""
     script = tmp_path / "script.py"
     script.write_text(
-        "from tests.helpers import write\nfrom pathlib import Path\nimport sys\n"
-        "print('begun')\nwrite(Path(sys.argv[1]), workers=2)\n"
+        "from tests.helpers import write\nfrom pathlib import Path\nfrom travlr import workers\n"
+        f"import sys, threading, time\n{other_thread}\n"
+        "print(workers._start_method())\nwrite(Path(sys.argv[1]), workers=2)\n"
     )
     done = subprocess.run(
         [sys.executable, str(script), str(tmp_path / "d")],
@@ -606,7 +615,7 @@ def test_a_script_needs_no_guard_and_runs_once(tmp_path: Path) -> None:
         text=True,
         timeout=60,
     )
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", "begun\n")
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", f"{method}\n")
     write(tmp_path / "whole")
     assert hashes(tmp_path / "d") == hashes(tmp_path / "whole")
 
