@@ -46,6 +46,7 @@ RULES = {
 SALIENT = ("most_ink", "most_central")
 OF_SCENES = (*SALIENT, "visible_words", "scene_oracle")
 """Rules that need to know the scene, or read it from pictures of our scenes."""
+BLIND = ("shorter", "longer", "ngrams", "classifier", "hash")
 
 
 def baselines(corpus: Corpus, seed: int = 0, rules: Sequence[str] = tuple(RULES)) -> dict[str, list[Answer]]:
