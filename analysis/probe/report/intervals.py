@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -53,19 +53,21 @@ class Clustering:
         """(N, 2) clusters, numbered from 0 without gaps."""
         return np.unique(self.clusters, return_inverse=True)[1].reshape(-1, 2)
 
-    @property
-    def _connected(self) -> tuple[np.ndarray, bool]:
-        return _components(np.ascontiguousarray(self.clusters, np.int64).tobytes())
-
-    @property
+    @cached_property
     def connected(self) -> np.ndarray:
         """(N,) number of each unit's connected component: equal for units that are dependent, also through others."""
-        return self._connected[0]
+        number = int(self._dense.max(initial=0)) + 1
+        links = coo_array((np.ones(len(self), bool), tuple(self._dense.T)), shape=(number, number))
+        return np.asarray(connected_components(links, directed=False)[1][self._dense[:, 0]])
 
-    @property
+    @cached_property
     def crossed(self) -> bool:
         """Whether clusters overlap: some connected component is larger than each of its clusters."""
-        return self._connected[1]
+        first, second = self._dense.T
+        units = np.bincount(np.concatenate([first, second[second != first]]))
+        largest = np.zeros(len(self), np.int64)  # units of each component's largest cluster
+        np.maximum.at(largest, self.connected, np.maximum(units[first], units[second]))
+        return bool((largest < np.bincount(self.connected, minlength=len(self))).any())
 
     @cached_property
     def groupings(self) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -107,21 +109,6 @@ class Clustering:
         terms, both = [variance(*grouping) for grouping in self.groupings], variance(*self.intersections)
         total = sum(terms) - both
         return total if total > ROUNDING * sum(terms) else max(both, *(term / (1 + self.dyadic) for term in terms))
-
-
-@lru_cache(maxsize=256)  # all rules and models have the same groups of items
-def _components(clusters: bytes) -> tuple[np.ndarray, bool]:
-    """`connected` and `crossed` of a `Clustering`. clusters: (N, 2) int64."""
-    dense = np.unique(np.frombuffer(clusters, np.int64), return_inverse=True)[1].reshape(-1, 2)
-    first, second = dense.T
-    number = int(dense.max(initial=-1)) + 1
-    links = coo_array((np.ones(len(dense), bool), (first, second)), shape=(number, number))
-    part = connected_components(links, directed=False)[1] if number else np.zeros(0, np.int64)
-    units = np.bincount(part[first], minlength=number)
-    sizes = np.bincount(first, minlength=number) + np.bincount(second[second != first], minlength=number)
-    largest = np.zeros(number, np.int64)
-    np.maximum.at(largest, part, sizes)
-    return part[first], bool((largest < units).any())
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ false ones; a tie is wrong. Items that were not scored are counted in every row,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -103,34 +103,25 @@ def measure(items: Sequence[Item], answers: Sequence[Answer], **options: Any) ->
 def _groupings(items: Sequence[Item]) -> dict[str, dict[str, np.ndarray]]:
     """Groupings by axis and, if these differ, by source, grade and other labels: the indices of the items of each
     value. Values are in order of occurrence; grades are sorted within each axis."""
-    axes, sources = [item.axis for item in items], [item.source for item in items]
-    ways: dict[str, list[str]] = {"axis": axes}
-    if any(sources) and len(set(zip(axes, sources, strict=True))) > len(set(axes)):
-        ways["axis and source"] = [f"{item.axis}, {item.source}" for item in items]
+    import pandas as pd  # takes long to import
+
+    axis, source = (pd.Series([getattr(item, name) for item in items], dtype=object) for name in ("axis", "source"))
     names = sorted({name for item in items for name in item.labels} - {WHOLE})
-    labels = {name: [item.labels.get(name, "") for item in items] for name in names}
-    labels = {name: values for name, values in labels.items() if 2 <= len({*values} - {""}) <= MAX_LABEL_VALUES}
+    labels = {name: pd.Series([item.labels.get(name) or None for item in items], dtype=object) for name in names}
+    labels = {name: values for name, values in labels.items() if 2 <= values.nunique() <= MAX_LABEL_VALUES}
+    ways = {"axis": [axis]}
+    if source.any() and len(set(zip(axis, source, strict=True))) > axis.nunique():
+        ways["axis and source"] = [axis, source]
     if GRADE in labels:
-        ways[AXIS_GRADE] = _joined(axes, labels[GRADE])
-    ways |= labels
-    if all(name in labels for name in CROSSED_LABELS):
-        ways[" x ".join(CROSSED_LABELS)] = _joined(*(labels[name] for name in CROSSED_LABELS))
-    order = {axis: n for n, axis in enumerate(dict.fromkeys(axes))}
-    sorts: dict[str, Callable[[int], Any]] = {
-        GRADE: lambda n: labels[GRADE][n], AXIS_GRADE: lambda n: (order[axes[n]], labels[GRADE][n])
-    }  # fmt: skip
+        ways[AXIS_GRADE] = [axis.astype(pd.CategoricalDtype(axis.unique(), ordered=True)), labels[GRADE]]
+    ways |= {name: [values] for name, values in labels.items()}
+    if set(CROSSED_LABELS) <= set(labels):
+        ways[" x ".join(CROSSED_LABELS)] = [labels[name] for name in CROSSED_LABELS]
     groupings = {}
-    for by, values in ways.items():
-        places: dict[str, list[int]] = {}
-        for n in sorted(range(len(items)), key=sorts[by]) if by in sorts else range(len(items)):
-            if values[n]:
-                places.setdefault(values[n], []).append(n)
-        groupings[by] = {value: np.array(indices) for value, indices in places.items()}
+    for by, columns in ways.items():
+        groups = pd.Series(range(len(items))).groupby(columns, sort=by in (GRADE, AXIS_GRADE), observed=True)
+        groupings[by] = {", ".join(value): places.to_numpy() for value, places in groups}
     return groupings
-
-
-def _joined(*columns: Sequence[str]) -> list[str]:
-    return [", ".join(parts) if all(parts) else "" for parts in zip(*columns, strict=True)]
 
 
 def _line(by: str, value: str, results: Outcomes, groups: Sequence[np.ndarray]) -> MetricRow:

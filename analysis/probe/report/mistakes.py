@@ -18,8 +18,7 @@ from PIL import Image
 from analysis.errors import first_errors
 from analysis.probe.corpora.items import Missing, Unreadable, open_picture
 from analysis.probe.report.metrics import GRADE
-from analysis.probe.report.outcomes import outcomes
-from analysis.probe.report.results import Group
+from analysis.probe.report.results import Group, outcomes_of
 from analysis.probe.scorers.scoring import ANSWERS, ScoredItem, picture_hash, read_answers
 
 TOTAL_ITEMS = 960  # wrong items in a report, for all models together
@@ -34,25 +33,20 @@ def wrong_items(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str,
     wrong items and of ties among them. items: the sample, each with `errors`: model, whether it is a tie, score of the
     true sentences, score of the false ones.
     """
-    records = {label: read_answers(out / one.name / ANSWERS) for label, one in group.model_results.items()}
-    records = {
-        label: answers for label, answers in records.items() if answers
-    }  # without runs whose answers were deleted
-    if not records:
-        return {"title": group.title, "models": [], "cells": [], "wrong": [], "items": []}
-    first = next(iter(records.values()))
+    answers = {label: read_answers(out / one.name / ANSWERS) for label, one in group.model_results.items()}
+    answers = {label: records for label, records in answers.items() if records}  # some may have been deleted
+    first = next(iter(answers.values()), [])
     place_of = {record.item.id: place for place, record in enumerate(first)}
     keys = [(record.item.axis, record.item.labels.get(GRADE, "")) for record in first]
     cells = list(dict.fromkeys(keys))
-    cell, axes = np.array([cells.index(key) for key in keys]), np.array([axis for axis, _ in keys])
+    cell, axes = np.array([cells.index(key) for key in keys], int), np.array([axis for axis, _ in keys])
     errors: list[dict[int, list[Any]]] = []  # of each model: by place, whether it is a tie, and both scores
-    for label, every_record in records.items():
-        how = group.model_results[label].measuring
-        common = [record for record in every_record if record.item.id in place_of]
-        items, answers = [record.item for record in common], [record.answer for record in common]
-        results = outcomes(items, answers, how["sentences"], how["tolerance"])
+    for label, records in answers.items():
+        common = [record for record in records if record.item.id in place_of]
+        results = outcomes_of(group.model_results[label], common)
         places = np.flatnonzero(results.scored & ~results.right).tolist()
-        errors.append({place_of[items[n].id]: [bool(results.tie[n]), *results.compared[n].tolist()] for n in places})
+        scores = results.compared.tolist()
+        errors.append({place_of[common[n].item.id]: [bool(results.tie[n]), *scores[n]] for n in places})
     hits = [np.isin(np.arange(len(first)), list(wrong)) for wrong in errors]
     by_axis = ([hit & (axes == axis) for axis in np.unique(axes)] for hit in hits)
     folders = _folders(group, out)
@@ -65,11 +59,11 @@ def wrong_items(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str,
     counts = []
     for wrong in errors:
         ties = [place for place, (tie, *_) in wrong.items() if tie]
-        both = [np.bincount(cell[np.array(places, int)], minlength=len(cells)) for places in (list(wrong), ties)]
+        both = [np.bincount(cell[places], minlength=len(cells)) for places in (list(wrong), ties)]
         counts.append(np.stack(both, axis=1).tolist())
     sizes = np.bincount(cell).tolist()
     with_sizes = [(*key, size) for key, size in zip(cells, sizes, strict=True)]
-    return {"title": group.title, "models": list(records), "cells": with_sizes, "wrong": counts, "items": entries}
+    return {"title": group.title, "models": list(answers), "cells": with_sizes, "wrong": counts, "items": entries}
 
 
 def per_model(models: int) -> int:
