@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from analysis.probe.corpora.items import Answer, Item
-from analysis.probe.report.intervals import Clustering, Interval, interval, sign_test
+from analysis.probe.report.intervals import Clustering, interval, sign_test
 from analysis.probe.report.outcomes import clustering
 
 
@@ -103,13 +103,13 @@ def coverage(items: list[Item], dependence: Dependence, accuracy: float, runs: i
     for lines in islice(right(items, dependence, accuracy, seed), runs):
         both = np.asarray(lines.reshape(-1, 2).all(axis=1))
         made = [_of(units, lines), _of(of_pairs, both)]
-        held += [one.low <= truth <= one.high for one, truth in zip(made, truths, strict=True)]
-        widths += [one.high - one.low for one in made]
+        held += [low <= truth <= high for (low, high), truth in zip(made, truths, strict=True)]
+        widths += [high - low for low, high in made]
     return Coverage(*map(float, (*held / runs, *widths / runs)))
 
 
-def _of(units: Clustering, lines: np.ndarray) -> Interval:
-    return interval(100 * float(lines.mean()), units, lines.astype(int), 2, share)
+def _of(units: Clustering, lines: np.ndarray) -> tuple[float, float]:
+    return interval(100 * float(lines.mean()), units, lines.astype(int), 2, share)[:2]
 
 
 def called_different(
@@ -121,5 +121,5 @@ def called_different(
     called = 0
     for one, other in islice(zip(*lines, strict=True), runs):
         lead = np.subtract(*(found.reshape(-1, 2).all(axis=1).astype(int) for found in (one, other)))
-        called += sign_test(units, lead).p_value < level
+        called += sign_test(units, lead)[2] < level
     return called / runs

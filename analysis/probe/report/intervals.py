@@ -111,15 +111,6 @@ class Clustering:
         return total if total > ROUNDING * sum(terms) else max(both, *(term / (1 + self.dyadic) for term in terms))
 
 
-@dataclass(frozen=True)
-class Interval:
-    """A 95 % interval of a value. error: the value's standard error."""
-
-    low: float
-    high: float
-    error: float
-
-
 def interval(
     value: float,
     units: Clustering,
@@ -129,8 +120,9 @@ def interval(
     seed: int = 0,
     least: float = 0.0,
     most: float = 100.0,
-) -> Interval:
-    """The interval of a statistic of N units, with values between `least` and `most`.
+) -> tuple[float, float, float]:
+    """Both ends of the 95 % interval of a statistic of N units, and its standard error. Values of the statistic lie
+    between `least` and `most`.
 
     codes: (N,) the kind of each unit, from 0 to kinds - 1. Where clusters do not overlap: percentiles of 1,000
     resamples of whole clusters, drawn from `seed`. Where they do: Wilson's interval for the number of independent units
@@ -149,8 +141,7 @@ def interval(
     # Few or uniform clusters have little variance. The interval is therefore at least as wide as if a share of clusters
     # at either extreme were missing in the sample: the largest share that is missing with probability 2.5 %.
     unseen = largest_unseen_share(units.min_independent()) / 100
-    low, high = min(low, value + unseen * (least - value)), max(high, value + unseen * (most - value))
-    return Interval(low, high, error)
+    return min(low, value + unseen * (least - value)), max(high, value + unseen * (most - value)), error
 
 
 def _jackknife(whole: np.ndarray, codes: np.ndarray, cluster: np.ndarray, statistic: Statistic) -> float:
@@ -171,18 +162,11 @@ def _wilson(value: float, error: float, freedom: float, least: float, most: floa
     return least + low * (most - least), least + high * (most - least)
 
 
-@dataclass(frozen=True)
-class SignTest:
-    """A test of which of two is ahead. first, second: the number of clusters (units, if clusters overlap) in which this
-    one is ahead. p_value: two-sided, of the hypothesis that both are ahead equally often."""
-
-    first: int
-    second: int
-    p_value: float
-
-
-def sign_test(units: Clustering, lead: np.ndarray) -> SignTest:
+def sign_test(units: Clustering, lead: np.ndarray) -> tuple[int, int, float]:
     """Test which of two is ahead in N units. lead: (N,) 1 where the first is ahead, -1 where the second is, else 0.
+
+    Returns the number of clusters (units, if clusters overlap) in which the first is ahead, that in which the second
+    is, and the two-sided p-value of the hypothesis that both are ahead equally often.
 
     Where clusters do not overlap: the exact McNemar test, with each cluster counted once. Where they do: McNemar's
     statistic with the two-way variance in place of the number of discordant units (with one grouping, the test of
@@ -191,7 +175,7 @@ def sign_test(units: Clustering, lead: np.ndarray) -> SignTest:
     if not units.crossed:
         ahead = np.bincount(np.unique(units.connected, return_inverse=True)[1], weights=lead)
         first, second = int((ahead > 0).sum()), int((ahead < 0).sum())
-        return SignTest(first, second, mcnemar(first, second))
+        return first, second, mcnemar(first, second)
     variance = units.two_way(lambda cluster, unit: float((np.bincount(cluster, weights=lead[unit]) ** 2).sum()))
     score = abs(float(lead.sum())) / math.sqrt(variance) if variance else 0.0
-    return SignTest(int((lead > 0).sum()), int((lead < 0).sum()), float(2 * stdtr(units.freedom(), -score)))
+    return int((lead > 0).sum()), int((lead < 0).sum()), float(2 * stdtr(units.freedom(), -score))

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from analysis.errors import first_errors
 from analysis.probe.corpora.items import Missing, Unreadable, open_picture
@@ -78,7 +77,8 @@ def _folders(group: Group, out: Path) -> list[Path]:
 
 
 def _picture(record: ScoredItem, folders: Sequence[Path]) -> dict[str, Any]:
-    """A scored picture as a thumbnail (data URI, width and height), or the reason why it is not shown."""
+    """A scored picture as a thumbnail (data URI, width and height), or the reason why it is not shown. A thumbnail is a
+    PNG with a palette if the picture's name is that of a PNG or GIF, else a JPEG."""
     if not record.picture:
         return {"picture": "", "why": "the run read no picture"}
     why = "the run has no folder of pictures"
@@ -92,16 +92,8 @@ def _picture(record: ScoredItem, folders: Sequence[Path]) -> dict[str, Any]:
             why = str(error)
             continue
         small.thumbnail((SIDE, SIDE))
-        return {"picture": data_uri(small, record.item.image), "pixels": small.size}
+        data, kind = io.BytesIO(), "png" if record.item.image.lower().endswith((".png", ".gif")) else "jpeg"
+        (small.quantize(128) if kind == "png" else small).save(data, kind, quality=80)
+        source = f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode()}"
+        return {"picture": source, "pixels": small.size}
     return {"picture": "", "why": why}
-
-
-def data_uri(picture: Image.Image, name: str) -> str:
-    """A picture as a data URI: PNG with a palette if its name is that of a PNG or GIF, else JPEG."""
-    data = io.BytesIO()
-    flat = name.lower().endswith((".png", ".gif"))
-    if flat:
-        picture.quantize(128).save(data, "PNG")
-    else:
-        picture.save(data, "JPEG", quality=80)
-    return f"data:image/{'png' if flat else 'jpeg'};base64,{base64.b64encode(data.getvalue()).decode()}"

@@ -127,15 +127,11 @@ class Group:
         return self.models or self.baselines
 
     @property
-    def blind(self) -> tuple[str, ...]:
-        """Names of the blind rules."""
-        return tuple(dict.fromkeys(rule for result in self.results for rule in result.blind))
-
-    @property
     def rules(self) -> dict[str, Series]:
         """Baselines that need no model: `blind rule` (reads the sentences alone), and `salience rule` (prefers large or
         central objects in pictures of our scenes)."""
-        kinds = {"blind rule": self.blind, "salience rule": SALIENT}
+        blind = dict.fromkeys(rule for result in self.results for rule in result.blind)
+        kinds: dict[str, Iterable[str]] = {"blind rule": blind, "salience rule": SALIENT}
         return {kind: {rule: self.baselines[rule] for rule in rules if rule in self.baselines}
                 for kind, rules in kinds.items()}  # fmt: skip
 
