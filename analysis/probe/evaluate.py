@@ -21,7 +21,7 @@ from PIL import Image
 
 from analysis.probe.config import RULES
 from analysis.probe.corpora.checklist import read_corpus, read_run_file
-from analysis.probe.corpora.items import STATUSES, Answer, Corpus, Item, find_picture
+from analysis.probe.corpora.items import STATUSES, Answer, Corpus, Item, as_float64, find_picture
 from analysis.probe.corpora.selection import answerable, first_sentences, grouped, head, sample
 from analysis.probe.report.metrics import itm_shares, measure
 from analysis.probe.report.outcomes import itm_counts
@@ -203,15 +203,10 @@ def _matches(prediction: Any, count: int) -> list[float]:
     """The probabilities of a match in a prediction: in a dictionary or, from some engines, in the first entry of a
     list."""
     rows = prediction["probs"] if isinstance(prediction, Mapping) else prediction[0]
-    values = []
-    for row in rows:
-        try:
-            values.append(float(row))
-        except (TypeError, ValueError, RuntimeError):  # a pair of numbers, as a list, an array or a tensor
-            values.append(float(row[1]))
+    values = [as_float64(row) for row in rows]  # a number or a pair of numbers, as a list, an array or a tensor
     if len(values) != count:
         raise ValueError(f"predict returned {len(values)} rows for {count} pictures and texts")
-    return values
+    return [float(value[1] if value.ndim else value) for value in values]
 
 
 def _line(name: str, result: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ MIN_ITEMS, MAX_ITEMS = 24, 240  # wrong items of each model
 SIDE = 256  # pixels of the longer side of a picture on the page
 
 
-def wrong_items(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str, Any]:
+def wrong_items(group: Group, out: Path, limit: int) -> dict[str, Any]:
     """The page's JSON about a group's wrong items.
 
     models: names. cells: (axis, grade of negatives, number of items). wrong: for each model and cell, the numbers of
@@ -50,7 +50,7 @@ def wrong_items(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str,
     by_axis = ([hit & (axes == axis) for axis in np.unique(axes)] for hit in hits)
     folders = _folders(group, out)
     entries = []
-    for place in first_errors(by_axis, len(first), limit, seed).tolist():
+    for place in first_errors(by_axis, len(first), limit, seed=0).tolist():
         item = first[place].item
         texts = {"id": item.id, "positives": item.positives, "negatives": item.negatives}
         by_model = [[number, *wrong[place]] for number, wrong in enumerate(errors) if place in wrong]

@@ -69,14 +69,15 @@ def outcomes(
         first[n] = compared_scores(answers[n], "first")
     margin, largest = compared[:, 0] - compared[:, 1], np.maximum(1.0, np.abs(compared).max(axis=1))
     tie = scored & (np.abs(margin) <= tolerance * largest)
+    units = clustering(items)
     return Outcomes(
         items=items,
         statuses=statuses,
         right=scored & (margin > 0) & ~tie,
         tie=tie,
         published=scored & (first[:, 0] > first[:, 1]),
-        units=clustering(items),
-        partner=_partners(items),
+        units=units,
+        partner=_partners(units.clusters[:, 1]),
         itm=None if threshold is None else itm_counts(answers, threshold),
         compared=compared,
         seed=seed,
@@ -104,14 +105,10 @@ def clustering(items: Sequence[Item]) -> Clustering:
     return Clustering(clusters)
 
 
-def _partners(items: Sequence[Item]) -> np.ndarray:
-    """(N,) index of the other item of a pair; -1 unless there is exactly one."""
-    by_pair: dict[str, list[int]] = {}
-    for n, item in enumerate(items):
-        if item.pair:
-            by_pair.setdefault(item.pair, []).append(n)
-    partner = np.full(len(items), -1)
-    for places in by_pair.values():
-        if len(places) == 2:
-            partner[places] = places[::-1]
+def _partners(pairs: np.ndarray) -> np.ndarray:
+    """(N,) index of the other item of a pair; -1 unless there is exactly one. pairs: (N,) numbers of pairs."""
+    partner = np.full(len(pairs), -1)
+    of_two = np.flatnonzero(np.bincount(pairs)[pairs] == 2)
+    both = of_two[np.argsort(pairs[of_two], kind="stable")].reshape(-1, 2)
+    partner[both] = both[:, ::-1]
     return partner
