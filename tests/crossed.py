@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -71,10 +71,11 @@ def both_right(dependence: Dependence, accuracy: float) -> float:
     return float(stats.multivariate_normal([0, 0], [[1, shared], [shared, 1]]).cdf([edge, edge]))
 
 
-def answers_of(items: list[Item], is_right: np.ndarray) -> list[Answer]:
-    return [
-        Answer(item.id, "scored", (float(one),), (float(not one),)) for item, one in zip(items, is_right, strict=True)
-    ]
+def answers_of(items: list[Item], right: Iterable[Any]) -> list[Answer]:
+    """Answers that are right, wrong, or tied (None)."""
+    scores = {True: (1.0, 0.0), False: (0.0, 1.0), None: (0.5, 0.5)}
+    pairs = [scores[None if one is None else bool(one)] for one in right]
+    return [Answer(item.id, "scored", (a,), (b,)) for item, (a, b) in zip(items, pairs, strict=True)]
 
 
 def share(counts: np.ndarray) -> np.ndarray:

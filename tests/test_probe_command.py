@@ -497,7 +497,6 @@ def refused(config: Probe, told: str) -> None:
 
 
 NOT_THERE: dict[str, Callable[[Path], Any]] = {
-    "is not there": lambda path: None,
     "is no corpus": lambda path: path.mkdir(),
     "has no items": lambda path: published(path, 0),
     "cut off": lambda path: (published(path) / "data/spatial.json").write_text("[[["),
