@@ -20,15 +20,7 @@ from PIL import Image
 
 from analysis.probe.corpora import predicate_noun
 from analysis.probe.corpora.items import Answer, Corpus, Item
-from analysis.probe.report.baselines import (
-    OF_SCENES,
-    RULES,
-    SALIENT,
-    baselines,
-    blank,
-    sentence_table,
-    shuffled,
-)
+from analysis.probe.report.baselines import OF_SCENES, RULES, SALIENT, baselines, blank, sentence_table, shuffled
 from analysis.probe.report.baselines import _classifier as classifier
 from analysis.probe.report.baselines import _ngrams as ngrams
 from analysis.probe.report.outcomes import clustering

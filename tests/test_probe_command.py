@@ -724,11 +724,7 @@ def test_the_command_goes_on_after_ctrl_c(here: Path, capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize(("argument", "status"), [("tusk=itc", 2), ("corpus=nowhere", 1), ("model=nowhere:it", 1)])
 def test_failures_are_one_line_with_a_status(
-    argument: str,
-    status: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    argument: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert called(monkeypatch, argument, name="analysis.probe", main=main) == status
