@@ -194,9 +194,8 @@ def _mean_share(codes: np.ndarray, groups: int, units: Clustering, seed: int) ->
 
     def mean(counts: np.ndarray) -> np.ndarray:
         cells = counts.reshape(*counts.shape[:-1], groups, 2)
-        totals = cells.sum(axis=-1)
-        shares = np.divide(cells[..., 1], totals, out=np.zeros(totals.shape), where=totals > 0)
-        return np.asarray(100 * (shares.sum(axis=-1) / (totals > 0).sum(axis=-1)))
+        with np.errstate(invalid="ignore"):  # an empty group has no share
+            return np.asarray(100 * np.nanmean(cells[..., 1] / cells.sum(axis=-1), axis=-1))
 
     value = float(mean(np.bincount(codes, minlength=2 * groups)))
     return value, *interval(value, units, codes, 2 * groups, mean, seed)
