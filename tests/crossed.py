@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from analysis.probe.corpora.items import Answer, Item
-from analysis.probe.report.intervals import Clustering, Interval, interval, sign_test
+from analysis.probe.report.intervals import Clustering, interval, sign_test
 from analysis.probe.report.outcomes import clustering
 
 
@@ -71,10 +71,11 @@ def both_right(dependence: Dependence, accuracy: float) -> float:
     return float(stats.multivariate_normal([0, 0], [[1, shared], [shared, 1]]).cdf([edge, edge]))
 
 
-def answers_of(items: list[Item], is_right: np.ndarray) -> list[Answer]:
-    return [
-        Answer(item.id, "scored", (float(one),), (float(not one),)) for item, one in zip(items, is_right, strict=True)
-    ]
+def answers_of(items: list[Item], right: Iterable[Any]) -> list[Answer]:
+    """Answers that are right, wrong, or tied (None)."""
+    scores = {True: (1.0, 0.0), False: (0.0, 1.0), None: (0.5, 0.5)}
+    pairs = [scores[None if one is None else bool(one)] for one in right]
+    return [Answer(item.id, "scored", (a,), (b,)) for item, (a, b) in zip(items, pairs, strict=True)]
 
 
 def share(counts: np.ndarray) -> np.ndarray:
@@ -103,13 +104,13 @@ def coverage(items: list[Item], dependence: Dependence, accuracy: float, runs: i
     for lines in islice(right(items, dependence, accuracy, seed), runs):
         both = np.asarray(lines.reshape(-1, 2).all(axis=1))
         made = [_of(units, lines), _of(of_pairs, both)]
-        held += [one.low <= truth <= one.high for one, truth in zip(made, truths, strict=True)]
-        widths += [one.high - one.low for one in made]
+        held += [low <= truth <= high for (low, high), truth in zip(made, truths, strict=True)]
+        widths += [high - low for low, high in made]
     return Coverage(*map(float, (*held / runs, *widths / runs)))
 
 
-def _of(units: Clustering, lines: np.ndarray) -> Interval:
-    return interval(100 * float(lines.mean()), units, lines.astype(int), 2, share)
+def _of(units: Clustering, lines: np.ndarray) -> tuple[float, float]:
+    return interval(100 * float(lines.mean()), units, lines.astype(int), 2, share)[:2]
 
 
 def called_different(
@@ -121,5 +122,5 @@ def called_different(
     called = 0
     for one, other in islice(zip(*lines, strict=True), runs):
         lead = np.subtract(*(found.reshape(-1, 2).all(axis=1).astype(int) for found in (one, other)))
-        called += sign_test(units, lead).p_value < level
+        called += sign_test(units, lead)[2] < level
     return called / runs

@@ -8,7 +8,7 @@ from typing import Any
 
 from analysis.probe.corpora.items import Answer, Corpus, Item
 from analysis.probe.report.metrics import measure
-from analysis.probe.report.results import Result, save_result
+from analysis.probe.report.results import Group, Result, groups, load_results, save_result
 from analysis.probe.scorers.scoring import save_answers
 
 AXES = tuple(f"Part/{chr(97 + n)}" for n in range(13))
@@ -53,6 +53,12 @@ def put(
     )
     save_result(folder, result)
     return result
+
+
+def group_of(out: Path) -> Group:
+    """The group of the corpus of `made` that has everything."""
+    (found,) = [group for group in groups(load_results(out)[0], out) if group.slug == "made-up"]
+    return found
 
 
 def by_axis(corpus: Corpus) -> list[bool]:

@@ -13,7 +13,7 @@ import sys
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -137,7 +137,7 @@ WRONG = {
     "question=yes?": "{text}", "regions.source=file": "give regions.file", "regions.sauce=grid": "regions.source",
     "seed=null": "seed=null: must be a whole number", "batch_size=1.5": "batch_size=1.5: must be a whole number",
     "floors=maybe": "floors=maybe: must be true or false", "sentences=null": "sentences=null: must be a word",
-    "model.x=1": "write a name", "types={a:1}": "types",
+    "model.x=1": "needs a list", "types={a:1}": "types",
     "model": "not a setting", "head=x": "itm, itc", "size=huge": "tiny",
 }  # fmt: skip
 
@@ -497,7 +497,6 @@ def refused(config: Probe, told: str) -> None:
 
 
 NOT_THERE: dict[str, Callable[[Path], Any]] = {
-    "is not there": lambda path: None,
     "is no corpus": lambda path: path.mkdir(),
     "has no items": lambda path: published(path, 0),
     "cut off": lambda path: (published(path) / "data/spatial.json").write_text("[[["),
@@ -569,22 +568,29 @@ def test_failures_are_counted_and_the_rest_kept(here: Path) -> None:
     assert sum("no blue please" in one for one in text.splitlines()) == line.failed
 
 
-def test_regions_made_elsewhere_are_part_of_what_a_run_is(here: Path, one_thread: None) -> None:
-    items = scenes.read(own_corpus("predicate_noun")).items
-    features, random = here / "features", np.random.default_rng(0)
-    features.mkdir()
-    boxes = np.array([[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]], np.float32)
-    for image in {item.image for item in items}:
-        np.savez(features / f"{Path(image).stem}.npz", features=random.standard_normal((2, 8)), norm_bb=boxes)
-    words = [*SPECIAL, "a", "is", "red", "circle"]
-    model = make_model("uniter", "tiny", {"matching": True}, vocabulary=len(words), feature_width=8)
+BOXES = np.array([[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]], np.float32)
+
+
+def save_regions_and_model(here: Path, pictures: Iterable[str], kind: str) -> None:
+    """Random features of two regions of each picture, and a tiny model that takes them."""
+    (here / "features").mkdir()
+    random = np.random.default_rng(0)
+    for name in pictures:
+        np.savez(here / f"features/{name}.npz", features=random.standard_normal((2, 8)), norm_bb=BOXES)
+    words = [*SPECIAL, "a", "the", "is", "red", "circle"]
+    model = make_model(kind, "tiny", {"matching": True}, vocabulary=len(words), feature_width=8)
     save_file(model.state_dict(), here / "model.safetensors")
     (here / "vocab.txt").write_text("\n".join(words))
+
+
+def test_regions_made_elsewhere_are_part_of_what_a_run_is(here: Path, one_thread: None) -> None:
+    items = scenes.read(own_corpus("predicate_noun")).items
+    save_regions_and_model(here, {Path(item.image).stem for item in items}, "uniter")
     changes = ["regions.source=file", "regions.file=features", "size=tiny", "floors=false", f"count={SMALL}"]
     asked = settings(["corpus=predicate_noun", f"model=uniter:{here}/model.safetensors", *changes])
     (first,) = probe(asked, **QUIET)
     assert first.coverage and first.coverage.scored == SMALL
-    np.savez(features / f"{Path(items[0].image).stem}.npz", features=np.ones((2, 8)), norm_bb=boxes)
+    np.savez(here / f"features/{Path(items[0].image).stem}.npz", features=np.ones((2, 8)), norm_bb=BOXES)
     (second,) = probe(asked, **QUIET)
     assert second.name != first.name
     scored = [
@@ -598,16 +604,8 @@ def test_a_checklist_of_scenes_needs_regions_of_each_picture_and_the_blank_one(
     here: Path, one_rule: None, one_thread: None
 ) -> None:
     """Pictures are found by their names alone, so no two of a corpus may have one; the blank one has a name, too."""
-    (here / "features").mkdir()
-    random = np.random.default_rng(0)
     pictures = [path.stem for path in own_corpus("checklist").rglob("*.png")]
-    for name in (*pictures, "blank"):
-        boxes = np.array([[0, 0, 0.5, 0.5], [0.5, 0.5, 1, 1]], np.float32)
-        np.savez(here / f"features/{name}.npz", features=random.standard_normal((2, 8)), norm_bb=boxes)
-    words = [*SPECIAL, "the", "is", "red", "circle"]
-    model = make_model("lxmert", "tiny", {"matching": True}, vocabulary=len(words), feature_width=8)
-    save_file(model.state_dict(), here / "model.safetensors")
-    (here / "vocab.txt").write_text("\n".join(words))
+    save_regions_and_model(here, [*pictures, "blank"], "lxmert")
     regions = RegionSettings(source="file", file="features")
     config = small(corpus="checklist", model=["lxmert:model.safetensors"], size="tiny", regions=regions, limit=2)
     _, result = probe(config, **QUIET)
@@ -726,11 +724,7 @@ def test_the_command_goes_on_after_ctrl_c(here: Path, capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize(("argument", "status"), [("tusk=itc", 2), ("corpus=nowhere", 1), ("model=nowhere:it", 1)])
 def test_failures_are_one_line_with_a_status(
-    argument: str,
-    status: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    argument: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert called(monkeypatch, argument, name="analysis.probe", main=main) == status

@@ -11,8 +11,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from analysis.probe.report.figures import SALIENT_LABEL, WIDEST, bar_chart, figures, radar_chart
-from analysis.probe.report.results import Group, groups, load_results
-from tests.probe_runs import AXES, answers_of, by_axis, corpus_of, made, put
+from analysis.probe.report.results import groups, load_results
+from tests.probe_runs import AXES, answers_of, by_axis, corpus_of, group_of, made, put
 
 
 @pytest.fixture(scope="module")
@@ -20,15 +20,9 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made(tmp_path_factory.mktemp("probes"))
 
 
-def of(out: Path) -> Group:
-    """The group of the corpus that has everything."""
-    (found,) = [group for group in groups(load_results(out)[0], out) if group.slug == "made-up"]
-    return found
-
-
 def test_radar_labels_and_values_are_of_the_same_axes(out: Path) -> None:
     """13 axes with 13 different values, in an order of their own: each spoke shows the value of its label."""
-    figure = radar_chart(of(out), of(out).models)
+    figure = radar_chart(group_of(out), group_of(out).models)
     axes = figure.axes[0]
     labels = [label.get_text().replace("\n", "/") for label in axes.get_xticklabels()]
     shown = next(one for one in axes.get_lines() if one.get_gid() == "radar-first")
@@ -43,7 +37,7 @@ def test_radar_labels_and_values_are_of_the_same_axes(out: Path) -> None:
 
 
 def test_labels_of_the_radar_are_outside_its_circle(out: Path) -> None:
-    figure = radar_chart(of(out), of(out).models)
+    figure = radar_chart(group_of(out), group_of(out).models)
     canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
     axes = figure.axes[0]
@@ -58,10 +52,10 @@ def test_labels_of_the_radar_are_outside_its_circle(out: Path) -> None:
 
 
 def test_bars_have_intervals_and_floors(out: Path) -> None:
-    figure = figures(of(out))["made-up-bars"]
+    figure = figures(group_of(out))["made-up-bars"]
     assert [axes.get_ylabel() for axes in figure.axes] == ["items right (%)", "pairs with both items right (%)"]
     heights = [np.asarray(path.vertices)[:, 1].max() for path in figure.axes[0].collections[0].get_paths()]
-    lines = {line.value: line for line in of(out).models["first"] if line.by == "axis"}
+    lines = {line.value: line for line in group_of(out).models["first"] if line.by == "axis"}
     assert heights == pytest.approx([lines[axis].single for axis in AXES])
     drawn = [s for c in figure.axes[0].collections for s in getattr(c, "get_segments", list)()]
     whiskers = [sorted(s[:, 1]) for s in drawn if s[0][0] == s[1][0]]
@@ -73,7 +67,7 @@ def test_bars_have_intervals_and_floors(out: Path) -> None:
 
 
 def test_bars_have_the_best_salience_rule(out: Path) -> None:
-    group = of(out)
+    group = group_of(out)
     rules = {"most_ink": group.baselines["hash"], "most_central": group.baselines["hash"]}
     figure = bar_chart(replace(group, baselines={**group.baselines, **rules}), group.models)
     drawn = [s for c in figure.axes[0].collections for s in getattr(c, "get_segments", list)()]
@@ -84,8 +78,8 @@ def test_bars_have_the_best_salience_rule(out: Path) -> None:
 
 
 def test_many_axes_take_rows_that_fit_a_page(out: Path) -> None:
-    series = {f"m{n}": of(out).models["first"] for n in range(7)}
-    figure = bar_chart(of(out), series)
+    series = {f"m{n}": group_of(out).models["first"] for n in range(7)}
+    figure = bar_chart(group_of(out), series)
     assert figure.get_size_inches()[0] < WIDEST + 1
     labels = [label.get_text().replace("\n", "/") for axes in figure.axes for label in axes.get_xticklabels()]
     assert len(figure.axes) == 4 and labels == [*AXES, *AXES]  # items, then pairs, each in two rows
@@ -110,7 +104,7 @@ def test_seven_models_to_a_figure_and_few_axes_without_radar(tmp_path: Path) -> 
 
 def test_the_key_fits_its_figure(out: Path) -> None:
     """Seven entries make columns of uneven lengths, the last of which must not run off the page."""
-    group = of(out)
+    group = group_of(out)
     names = ("google/siglip2-so400m-patch14-384", "m", "openai/clip-vit-large-patch14-336")
     for count in range(1, 4):
         series = dict(zip(names[:count], [*group.models.values(), *group.models.values()], strict=False))

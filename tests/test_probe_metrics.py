@@ -15,8 +15,7 @@ from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_sc
 from analysis.probe.corpora.items import Answer, Item
 from analysis.probe.report.metrics import MACRO, MICRO, MetricRow, compare, measure, solved_blindly
 from analysis.probe.report.outcomes import clustering, outcomes
-
-Answers = list[Answer]
+from tests.crossed import answers_of
 
 
 def items_of(pairs: int, axes: tuple[str, ...] = ("colour",), images: int | None = None, **labels: Any) -> list[Item]:
@@ -29,13 +28,6 @@ def items_of(pairs: int, axes: tuple[str, ...] = ("colour",), images: int | None
             axis = axes[n % len(axes)]
             found.append(Item(f"{n}-{side}", image, (true,), (false,), axis, "made", str(n), labels))
     return found
-
-
-def answers_of(items: list[Item], right: Any) -> Answers:
-    """Answers that are right, wrong, or tied (None)."""
-    scores = {True: (1.0, 0.0), False: (0.0, 1.0), None: (0.5, 0.5)}
-    pairs = [scores[None if one is None else bool(one)] for one in right]
-    return [Answer(item.id, "scored", (a,), (b,)) for item, (a, b) in zip(items, pairs, strict=True)]
 
 
 def line(lines: list[MetricRow], value: str, by: str = "") -> MetricRow:
@@ -177,8 +169,6 @@ def test_answers_of_other_items_are_refused() -> None:
     items = items_of(2)
     with pytest.raises(ValueError, match=r"^answers: "):
         measure(items, answers_of(items, [True] * 4)[::-1])
-    with pytest.raises(ValueError, match="choose one of"):
-        measure(items, answers_of(items, [True] * 4), sentences="worst")
 
 
 @settings(deadline=None)  # the first call imports scikit-learn

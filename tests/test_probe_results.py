@@ -12,14 +12,9 @@ import pytest
 from analysis.probe.corpora.items import Item
 from analysis.probe.report.metrics import MICRO, MetricRow
 from analysis.probe.report.results import Result, groups, load_results, save_result
-from tests.probe_runs import MEASURING, answers_of, corpus_of, made, put
+from tests.probe_runs import MEASURING, answers_of, corpus_of, put
 
 LINE = MetricRow("all", MICRO, 1, 1, 0, 0, 0, 1)
-
-
-@pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory.mktemp("probes"))
 
 
 def test_results_come_back_as_they_were(tmp_path: Path) -> None:
@@ -43,11 +38,6 @@ def test_models_have_the_name_of_their_file_if_no_other_has_it(tmp_path: Path) -
         "clip", "uniter:base.pt", "org/clip-large", "module:function"
     ]  # fmt: skip
     assert labels("/a/clip/", "/b/clip", "~/blip") == ["/a/clip/", "/b/clip", "blip"]
-
-
-def test_what_cannot_be_read_is_left_out_and_told_of(out: Path) -> None:
-    results, skipped = load_results(out)
-    assert len(results) == 4 and len(skipped) == 1 and "broken" in skipped[0] and "\n" not in skipped[0]
 
 
 def test_a_run_has_the_name_of_its_folder(tmp_path: Path) -> None:

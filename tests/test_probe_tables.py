@@ -13,20 +13,14 @@ import pytest
 from analysis.layout import Table
 from analysis.probe.corpora.taxonomy import PaperAverage
 from analysis.probe.report.metrics import MACRO, MICRO, measure
-from analysis.probe.report.results import Group, groups, load_results
+from analysis.probe.report.results import groups, load_results
 from analysis.probe.report.tables import interval_text, overview, tables, terminal_summary, value_text, warnings
-from tests.probe_runs import AXES, answers_of, by_axis, corpus_of, made, put
+from tests.probe_runs import AXES, answers_of, by_axis, corpus_of, group_of, made, put
 
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made(tmp_path_factory.mktemp("probes"))
-
-
-def of(out: Path) -> Group:
-    """The group of the corpus that has everything."""
-    (found,) = [group for group in groups(load_results(out)[0], out) if group.slug == "made-up"]
-    return found
 
 
 def test_tables_hold_every_number_and_the_coverage(out: Path) -> None:
@@ -54,7 +48,7 @@ def test_tables_hold_every_number_and_the_coverage(out: Path) -> None:
 
 
 def test_models_are_compared_from_their_answers(out: Path) -> None:
-    table = next(table for table in tables(of(out)) if table.name == "made-up-compared")
+    table = next(table for table in tables(group_of(out)) if table.name == "made-up-compared")
     (row,) = csv.DictReader(io.StringIO(table.csv()))
     assert (row["first"], row["second"], row["of"], row["number"]) == ("first", "second", "pairs", "130")
     assert float(row["second_accuracy"]) == 100 and row["differs"] == "True"
@@ -63,7 +57,7 @@ def test_models_are_compared_from_their_answers(out: Path) -> None:
 
 
 def test_bold_is_above_what_every_blind_rule_reaches(out: Path) -> None:
-    found = {table.name: table for table in tables(of(out))}
+    found = {table.name: table for table in tables(group_of(out))}
     table = found["made-up-accuracy"]
     bold = {(row[0].text, row[1].text) for row in table.rows if row[3].bold}
     assert (AXES[12], "second") in bold and (AXES[2], "second") not in bold  # there `shorter` has all right, too
@@ -109,7 +103,7 @@ def column(table: Table, name: str) -> list[str]:
 
 
 def test_floors_stand_beside_every_number(out: Path) -> None:
-    table = next(table for table in tables(of(out)) if table.name == "made-up-accuracy")
+    table = next(table for table in tables(group_of(out)) if table.name == "made-up-accuracy")
     found = dict(zip(zip(column(table, "items"), column(table, "answered by"), strict=True), table.rows, strict=True))
     names = [what for _, what in table.columns]
     rule, blank = names.index("blind rule"), names.index("blank picture")
@@ -122,7 +116,7 @@ def test_floors_stand_beside_every_number(out: Path) -> None:
 
 
 def test_salience_rules_stand_beside_every_number(out: Path) -> None:
-    group = of(out)
+    group = group_of(out)
     rules = {"most_ink": group.baselines["shorter"], "most_central": group.baselines["hash"]}
     group = replace(group, baselines={**group.baselines, **rules})
     table = next(table for table in tables(group) if table.name == "made-up-accuracy")
@@ -135,7 +129,7 @@ def test_salience_rules_stand_beside_every_number(out: Path) -> None:
     line = next(line for line in group.models["first"] if line.value == AXES[2])
     both = interval_text(line.pair_accuracy, line.pair_low, line.pair_high)
     assert row[names.index("both right % [95 %]")].text == both
-    assert terminal_summary(group).count("salience rule") == 2 and "salience" not in terminal_summary(of(out))
+    assert terminal_summary(group).count("salience rule") == 2 and "salience" not in terminal_summary(group_of(out))
     assert any("Salience rule:" in note for note in table.all_notes)
     floors = next(table for table in tables(group) if table.name == "made-up-floors")
     assert {"most_ink", "most_central"} <= set(column(floors, "answered by"))
@@ -179,8 +173,8 @@ def test_averages_without_a_number_are_named_in_a_note(tmp_path: Path) -> None:
 
 
 def test_a_group_is_printed_with_its_floors(out: Path) -> None:
-    text = terminal_summary(of(out))
-    line = next(line for line in of(out).models["first"] if line.value == MICRO)
+    text = terminal_summary(group_of(out))
+    line = next(line for line in group_of(out).models["first"] if line.value == MICRO)
     assert interval_text(line.single, line.single_low, line.single_high) in text
     row = next(row for row in text.splitlines() if row.startswith(AXES[2]))
     assert "100.0 shorter" in row and " 50.0 " not in row and max(map(len, text.splitlines())) < 160

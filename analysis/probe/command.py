@@ -46,12 +46,8 @@ def settings(arguments: Sequence[str]) -> Probe:
     for name in ("types", "data"):
         if isinstance(values[name], str):
             values[name] = [values[name]]
-    for name in ("model", "types", "data"):
-        if isinstance(values[name], dict):
-            raise cli.UsageError(f"{name}: is a mapping; write a name, or a list such as [a,b]")
     for name in ("corpus", "out"):
-        if values[name] is None:
-            raise cli.UsageError(f"{name}=: is empty; give a name")
+        values[name] = values[name] or ""
     return cli.typed(Probe, values)
 
 

@@ -29,10 +29,7 @@ class Probe:
     corpus: a folder without a corpus may hold CSV files of results, or subfolders with them; CSV files of one folder
     with the same model, template and cropping are parts of one corpus.
     task: `itc` compares the sentences of a picture, `itm` classifies each sentence alone. Settings override those of a
-    run file.
-    rules: `published` takes the first sentence of several, no tolerance for ties, and for `limit` the first items of
-    each file; `corrected` samples items by axis and source.
-    sentences: how several true and false sentences of an item are compared.
+    run file. limit: with `rules=corrected`, a sample of items by axis and source.
     """
 
     corpus: str = option(
@@ -77,8 +74,7 @@ class Probe:
     template: str = option("normal", "of the predicate-noun study: normal or alt")
     cropped: bool = option(False, "of the predicate-noun study: pictures cropped to the sentence's objects")
     floors: bool = option(
-        True,
-        "also measure baselines: blind rules (text alone), salience rules, a blank picture, other items' pictures",
+        True, "also measure baselines: blind rules (text alone), salience rules, a blank picture, other items' pictures"
     )
     seed: int = option(0, "of our own corpora, samples, shuffled pictures and intervals")
     batch_size: int = option(64, "sentences in a call of the scorer")

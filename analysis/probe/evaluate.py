@@ -21,12 +21,13 @@ from PIL import Image
 
 from analysis.probe.config import RULES
 from analysis.probe.corpora.checklist import read_corpus, read_run_file
-from analysis.probe.corpora.items import STATUSES, Answer, Corpus, Item, find_picture
+from analysis.probe.corpora.items import STATUSES, Answer, Corpus, Item, as_float64, find_picture
 from analysis.probe.corpora.selection import answerable, first_sentences, grouped, head, sample
 from analysis.probe.report.metrics import itm_shares, measure
 from analysis.probe.report.outcomes import itm_counts
 from analysis.probe.scorers.scoring import ANSWERS, read_answers, score
 from travlr.cli import Log
+from travlr.config import check_choice
 from travlr.files import close, locked, put_file
 
 THRESHOLD = 0.5  # of a probability, as the released code has it
@@ -70,8 +71,7 @@ class Evaluate:
             raise ValueError(
                 f"Evaluate needs a model with predict(image_paths, texts, src_type); {type(model)} has none"
             )
-        if rules not in RULES:
-            raise ValueError(f"rules={rules}: choose one of {', '.join(RULES)}")
+        check_choice("rules", rules, RULES)
         self.run, self.model, self.rules, self.seed, self.log = read_run_file(file), model, rules, seed, log
         self.corpus = read_corpus(folder, self.run.types, self.run.data, images)
         if not self.corpus.items:
@@ -181,8 +181,8 @@ class Evaluate:
         true = list(zip(answer.positives, item.positives, strict=True))
         false = list(zip(answer.negatives, item.negatives, strict=True))
         if self.run.task == "itm":
-            for (value, text), fits in (*((pair, True) for pair in true), *((pair, False) for pair in false)):
-                result = "correct" if (value > THRESHOLD) == fits else "incorrect"
+            for n, (value, text) in enumerate(true + false):
+                result = "correct" if (value > THRESHOLD) == (n < len(true)) else "incorrect"
                 yield {"img_path": path, "score": round(value, 4), "text": text, "result": result}
             return
         low, positive = min(true, key=lambda pair: pair[0])
@@ -203,15 +203,10 @@ def _matches(prediction: Any, count: int) -> list[float]:
     """The probabilities of a match in a prediction: in a dictionary or, from some engines, in the first entry of a
     list."""
     rows = prediction["probs"] if isinstance(prediction, Mapping) else prediction[0]
-    values = []
-    for row in rows:
-        try:
-            values.append(float(row))
-        except (TypeError, ValueError, RuntimeError):  # a pair of numbers, as a list, an array or a tensor
-            values.append(float(row[1]))
+    values = [as_float64(row) for row in rows]  # a number or a pair of numbers, as a list, an array or a tensor
     if len(values) != count:
         raise ValueError(f"predict returned {len(values)} rows for {count} pictures and texts")
-    return values
+    return [float(value[1] if value.ndim else value) for value in values]
 
 
 def _line(name: str, result: Mapping[str, Any]) -> str:

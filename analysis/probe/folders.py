@@ -76,10 +76,7 @@ def leaves_folder(path: str) -> bool:
 
 def read_object(path: Path) -> dict[str, Any]:
     """The names and values in a JSON file of ours. Raises `ValueError` for other contents."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON: {error}") from None
+    value = read_json(path)
     if not isinstance(value, dict):
         raise ValueError(f"{path}: needs names and values")
     return value

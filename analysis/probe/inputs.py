@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -63,23 +63,17 @@ def _read(config: Probe, log: Log) -> Iterator[ProbeInput]:
         folder = next((f for f in (Path(), *path.resolve().parents) if (f / checklist.TREE).is_dir()), Path())
         config = _with_run_file(path, config, log)
         yield ProbeInput(checklist.read_corpus(folder, config.types, config.data, config.images), config)
-    elif path.suffix == ".csv" and not path.is_dir():
-        yield from _of_results([path], config)
     elif (path / checklist.TREE).is_dir():
         yield ProbeInput(checklist.read_corpus(path, config.types, config.data, config.images), config)
     elif path.suffix == ".json" or (path / predicate_noun.SET).is_file():
         corpus = predicate_noun.read_set(path, config.template, config.cropped, config.images)
         yield ProbeInput(corpus, config, tuple(predicate_noun.read_records(path)))
-    elif files := predicate_noun.result_files(path):
-        yield from _of_results(files, config)
+    elif files := [path] if path.suffix == ".csv" and not path.is_dir() else predicate_noun.result_files(path):
+        for one in predicate_noun.results_corpora(files):
+            yield ProbeInput(one.corpus, config, one.records, one.answers, one.model)
     else:
         lacks = f"it has neither {checklist.TREE} nor {predicate_noun.SET} nor result files (.csv)"
         raise ValueError(f"corpus={name}: is no corpus: {lacks}; {CORPORA}")
-
-
-def _of_results(files: Sequence[Path], config: Probe) -> Iterator[ProbeInput]:
-    for one in predicate_noun.results_corpora(files):
-        yield ProbeInput(one.corpus, config, one.records, one.answers, one.model)
 
 
 def _with_run_file(path: Path, config: Probe, log: Log) -> Probe:
@@ -176,11 +170,3 @@ def pictures_text(one: ProbeInput, needed: bool) -> str:
         where = f"in {one.corpus.pictures}" if one.corpus.pictures else "with it"
         raise ValueError(f"corpus={one.config.corpus}: none of its pictures is {where}; give images=FOLDER")
     return count_text(len(images), "picture") + f", of which {present:,} are there" * (present < len(images))
-
-
-def corpus_facts(corpus: Corpus) -> Mapping[str, Any]:
-    """The facts about a corpus in a result. pictures: the folder in which the report looks for the pictures of wrong
-    items."""
-    facts = {"name": corpus.name, "kind": corpus.kind, "digest": corpus.digest, "items": len(corpus.items)}
-    pictures = str(corpus.pictures) if corpus.pictures else ""
-    return {**facts, "notes": list(corpus.notes), "pictures": pictures}

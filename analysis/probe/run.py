@@ -24,7 +24,7 @@ from analysis.probe.corpora import predicate_noun
 from analysis.probe.corpora.items import Answer, Corpus, Scorer
 from analysis.probe.corpora.selection import count_text
 from analysis.probe.corpora.taxonomy import PaperAverage, by_axis, paper_averages
-from analysis.probe.inputs import ProbeInput, check_inputs, corpus_facts, pictures_text, probe_inputs
+from analysis.probe.inputs import ProbeInput, check_inputs, pictures_text, probe_inputs
 from analysis.probe.report import baselines, report, tables
 from analysis.probe.report.metrics import MetricRow, measure
 from analysis.probe.report.outcomes import TOLERANCES
@@ -127,36 +127,30 @@ def _check_out(out: Path) -> None:
 def measure_baselines(one: ProbeInput) -> Result:
     """The result of the rules that need no model: rules that read text alone and, on our own scenes, rules that see the
     pictures or know the truth."""
-    corpus, config = one.corpus, one.config
+    config, start = one.config, time.monotonic()
     settings = {"model": "", "seed": config.seed, "rules": config.rules, "sentences": config.effective_sentences}
     folder, fingerprint = _folder(one, "floors", settings)
-    measuring, start = _measuring(config, TOLERANCES["float64"], None), time.monotonic()
-    answers = baselines.baselines(corpus, config.seed)
-    rows = {rule: _measure(corpus, rule_answers, measuring) for rule, rule_answers in answers.items()}
+    answers = baselines.baselines(one.corpus, config.seed)
     facts = {**_provenance(), "seconds": round(time.monotonic() - start, 1)}
     with run_folder(folder, fingerprint, facts):
         pass
-    blind = tuple(rule for rule in answers if rule not in (*baselines.OF_SCENES, "random", "constant"))
-    result = Result(folder.name, corpus_facts(corpus), "", measuring, facts, floors=rows, blind=blind)
-    save_result(folder, result)
-    return result
+    return _save(folder, one, "", answers, facts, TOLERANCES["float64"])
 
 
 def measure_saved(one: ProbeInput) -> Result:
-    """The result of the answers in a corpus."""
+    """The result of the answers in a corpus: probabilities, compared without tolerance."""
     assert one.answers is not None
     values = [{name: value for name, value in asdict(a).items() if name != "yes_or_no"} for a in one.answers]
     digest = hashlib.sha256(json.dumps(values).encode()).hexdigest()
     folder, fingerprint = _folder(one, one.model, {"model": one.model, "answers": digest})
     facts = {**_provenance(), "read": Path(one.config.corpus).name}
     save_answers(one.corpus, one.answers, folder, fingerprint, facts)
-    measuring = _measuring(one.config, 0.0, 0.5)  # probabilities, compared without tolerance
-    return _save(folder, one, one.model, measuring, {"": one.answers}, facts)
+    return _save(folder, one, one.model, {"": one.answers}, facts, 0.0, 0.5)
 
 
 def measure_model(one: ProbeInput, model: LoadedModel, log: Log) -> Result:
     """Score a corpus with a model and, as baselines, with the model seeing a blank picture or other items' pictures."""
-    config, threshold, scorer = one.config, model.threshold, model.scorer
+    corpus, config, threshold, scorer = one.corpus, one.config, model.threshold, model.scorer
     if config.effective_task == "itm" and threshold is None:
         raise ValueError(f"task=itm: {model.name} has no score above which a sentence matches; use task=itc")
     precision = getattr(scorer, "precision_name", "float32" if config.precision == "auto" else config.precision)
@@ -173,28 +167,21 @@ def measure_model(one: ProbeInput, model: LoadedModel, log: Log) -> Result:
     log(f"{folder}: {model.name}")
     if config.overwrite:
         delete_answers(folder)
-    answers = _score_all(folder, one, scorer, {"fingerprint": fingerprint, "about": facts, "log": log})
+    options: dict[str, Any] = {"batch_size": config.batch_size, "fingerprint": fingerprint, "about": facts, "log": log}
+    answers = {"": score(corpus, scorer, folder, **options)}
+    if config.floors:
+        log(f"{folder}: baselines, with a blank picture and with other items' pictures")
+        answers["blank picture"] = score(corpus, baselines.blank(scorer), folder, file="blank.jsonl", **options)
+        if len({item.image for item in corpus.items}) > 1:
+            other, file = baselines.shuffled(corpus, config.seed), f"shuffled-s{config.seed}.jsonl"
+            answers["other items' pictures"] = score(other, scorer, folder, file=file, **options)
     for name, part in answers.items():
         if reasons := [answer.why for answer in part if answer.status == "failed"]:
             prefix = f"baseline {name}: " if name else ""
             log(f"{folder}: {prefix}failed at {count_text(len(reasons), 'item')}, first with: {reasons[0]}")
     facts = read_config(folder)["about"]  # of the first start
     facts["seconds since the last start"] = round(time.monotonic() - start, 1)  # earlier ones are not recorded
-    return _save(folder, one, model.name, _measuring(config, TOLERANCES[precision], threshold), answers, facts)
-
-
-def _score_all(folder: Path, one: ProbeInput, scorer: Scorer, options: Mapping[str, Any]) -> dict[str, list[Answer]]:
-    """The answers to the corpus, under "", and to its baselines with other pictures, by name."""
-    corpus, config = one.corpus, one.config
-    options = {**options, "batch_size": config.batch_size}
-    answers = {"": score(corpus, scorer, folder, **options)}
-    if config.floors:
-        options["log"](f"{folder}: baselines, with a blank picture and with other items' pictures")
-        answers["blank picture"] = score(corpus, baselines.blank(scorer), folder, file="blank.jsonl", **options)
-        if len({item.image for item in corpus.items}) > 1:
-            other, file = baselines.shuffled(corpus, config.seed), f"shuffled-s{config.seed}.jsonl"
-            answers["other items' pictures"] = score(other, scorer, folder, file=file, **options)
-    return answers
+    return _save(folder, one, model.name, answers, facts, TOLERANCES[precision], threshold)
 
 
 # Results -------------------------------------------------------------------------------------------------------------
@@ -218,53 +205,56 @@ def _provenance(device: str = "") -> dict[str, Any]:
     return {**values, "versions": json.loads(values["versions"])}
 
 
-def _measuring(config: Probe, tolerance: float, threshold: float | None) -> dict[str, Any]:
-    """The settings by which scores are measured, as in a result."""
-    return {
-        "task": config.effective_task,
-        "rules": config.rules,
+def _save(
+    folder: Path,
+    one: ProbeInput,
+    model: str,
+    answers: Mapping[str, Sequence[Answer]],
+    about: Mapping[str, Any],
+    tolerance: float,
+    threshold: float | None = None,
+) -> Result:
+    """Measure the answers of a run and write the result. answers: of the model under "", and of baselines by name."""
+    corpus, config, own = one.corpus, one.config, answers.get("", ())
+    how: dict[str, Any] = {
         "sentences": config.effective_sentences,
         "tolerance": 0.0 if config.rules == "published" else tolerance,
         "threshold": threshold,
         "seed": config.seed,
     }
-
-
-def _measure(corpus: Corpus, answers: Sequence[Answer], measuring: Mapping[str, Any]) -> tuple[MetricRow, ...]:
-    options = {name: measuring[name] for name in ("sentences", "tolerance", "threshold", "seed")}
-    return tuple(measure(corpus.items, answers, **options))
-
-
-def _save(
-    folder: Path,
-    one: ProbeInput,
-    model: str,
-    measuring: Mapping[str, Any],
-    answers: Mapping[str, Sequence[Answer]],
-    about: Mapping[str, Any],
-) -> Result:
-    """Measure the answers of a run (as of `_score_all`) and write the result."""
-    own, records = answers[""], read_answers(folder / ANSWERS)
-    hashes = sorted({(record.item.image, record.picture) for record in records if record.picture})
-    pictures = hashlib.sha256(json.dumps(hashes).encode()).hexdigest() if hashes else ""
-    rows = {name: _measure(one.corpus, part, measuring) for name, part in answers.items()}
-    shares = [share for answer in own for share in answer.yes_or_no]
+    rows = {name: tuple(measure(corpus.items, part, **how)) for name, part in answers.items()}
+    lines, shares = rows.pop("", ()), [share for answer in own for share in answer.yes_or_no]
     result = Result(
         name=folder.name,
-        corpus=corpus_facts(one.corpus),
+        corpus=_corpus_facts(corpus),
         model=model,
-        measuring=measuring,
-        about={**about, "pictures": pictures},
-        lines=rows[""],
-        floors={name: part for name, part in rows.items() if name},
-        averages=_averages(one.corpus, rows[""], measuring["task"]),
+        measuring={"task": config.effective_task, "rules": config.rules, **how},
+        about={**about, "pictures": _pictures_digest(folder)} if model else about,
+        lines=lines,
+        floors=rows,
+        blind=() if model else tuple(rule for rule in rows if rule in baselines.BLIND),
+        averages=_averages(corpus, lines, config.effective_task),
         unscored=next((f"{answer.status}: {answer.why}" for answer in own if answer.status != "scored"), ""),
         yes_or_no=math.fsum(shares) / len(shares) if shares else None,
     )
     save_result(folder, result)
-    if one.triplets and one.answers is None:
-        _write_results(folder, one, model, own, measuring["threshold"])
+    if model and one.triplets and one.answers is None:
+        _write_results(folder, one, model, own, threshold)
     return result
+
+
+def _corpus_facts(corpus: Corpus) -> dict[str, Any]:
+    """The facts about a corpus in a result. pictures: the folder in which the report looks for the pictures of wrong
+    items."""
+    facts = {"name": corpus.name, "kind": corpus.kind, "digest": corpus.digest, "items": len(corpus.items)}
+    return {**facts, "notes": list(corpus.notes), "pictures": str(corpus.pictures or "")}
+
+
+def _pictures_digest(folder: Path) -> str:
+    """SHA-256 of the pictures that a run has read; empty if it has read none."""
+    records = read_answers(folder / ANSWERS)
+    hashes = sorted({(record.item.image, record.picture) for record in records if record.picture})
+    return hashlib.sha256(json.dumps(hashes).encode()).hexdigest() if hashes else ""
 
 
 def _write_results(
@@ -294,11 +284,11 @@ def _write_results(
 
 def _averages(corpus: Corpus, rows: Sequence[MetricRow], task: str) -> tuple[PaperAverage, ...]:
     """The averages of VL-CheckList's paper: of item accuracies or, for ITM, of accuracies over single sentences."""
-    if corpus.kind != "checklist":
+    if corpus.kind != "checklist" or not rows:
         return ()
     metric, suffix = ("itm_accuracy", ", of ITM accuracies") if task == "itm" else ("single", "")
-    values = {(row.by, row.value): value for row in rows if (value := getattr(row, metric)) is not None}
-    sources = {tuple(value.split(", ")): score for (by, value), score in values.items() if by == "axis and source"}
-    axes = {value: score for (by, value), score in values.items() if by == "axis"}
+    scores = [(row.by, row.value, value) for row in rows if (value := getattr(row, metric)) is not None]
+    sources = {tuple(value.split(", ")): score for by, value, score in scores if by == "axis and source"}
+    axes = {value: score for by, value, score in scores if by == "axis"}
     averages = paper_averages(by_axis({(axis, source): score for (axis, source), score in sources.items()}) or axes)
     return tuple(replace(average, rule=f"{average.rule}{suffix}") for average in averages)

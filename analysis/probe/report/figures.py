@@ -22,11 +22,11 @@ WIDEST = 12.0  # inches of a row of bars
 OTHERS = {"blank picture": ("o", 0.3), "other items' pictures": ("^", 0.7)}  # marker and place on a bar
 HOLLOW: dict[str, Any] = {"color": "black", "markerfacecolor": "white", "markersize": 4, "markeredgewidth": 0.8}
 SALIENT_LABEL = "best salience rule (what is large or central)"
+LINE_STYLE = {"color": "black", "linewidth": 1.3}
 RULE_STYLES: dict[str, dict[str, Any]] = {
-    "blind rule": {"label": "best blind rule (text alone)", "linestyle": (0, (3, 1.5))},
-    "salience rule": {"label": SALIENT_LABEL, "linestyle": (0, (1, 1.2))},
+    "blind rule": {**LINE_STYLE, "label": "best blind rule (text alone)", "linestyle": (0, (3, 1.5))},
+    "salience rule": {**LINE_STYLE, "label": SALIENT_LABEL, "linestyle": (0, (1, 1.2))},
 }
-RULE_STYLES = {rule: {"color": "black", "linewidth": 1.3, **style} for rule, style in RULE_STYLES.items()}
 # Metrics of panels: label, fields of a `MetricRow` (value and ends of the interval), value by chance.
 SINGLE = ("items right (%)", ("single", "single_low", "single_high"), 50.0)
 ALONE = ("sentences right, each alone (%)", ("itm_accuracy", "itm_low", "itm_high"), 50.0)

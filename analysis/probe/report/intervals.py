@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -53,19 +53,21 @@ class Clustering:
         """(N, 2) clusters, numbered from 0 without gaps."""
         return np.unique(self.clusters, return_inverse=True)[1].reshape(-1, 2)
 
-    @property
-    def _connected(self) -> tuple[np.ndarray, bool]:
-        return _components(np.ascontiguousarray(self.clusters, np.int64).tobytes())
-
-    @property
+    @cached_property
     def connected(self) -> np.ndarray:
         """(N,) number of each unit's connected component: equal for units that are dependent, also through others."""
-        return self._connected[0]
+        number = int(self._dense.max(initial=0)) + 1
+        links = coo_array((np.ones(len(self), bool), tuple(self._dense.T)), shape=(number, number))
+        return np.asarray(connected_components(links, directed=False)[1][self._dense[:, 0]])
 
-    @property
+    @cached_property
     def crossed(self) -> bool:
         """Whether clusters overlap: some connected component is larger than each of its clusters."""
-        return self._connected[1]
+        first, second = self._dense.T
+        units = np.bincount(np.concatenate([first, second[second != first]]))
+        largest = np.zeros(len(self), np.int64)  # units of each component's largest cluster
+        np.maximum.at(largest, self.connected, np.maximum(units[first], units[second]))
+        return bool((largest < np.bincount(self.connected, minlength=len(self))).any())
 
     @cached_property
     def groupings(self) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -109,30 +111,6 @@ class Clustering:
         return total if total > ROUNDING * sum(terms) else max(both, *(term / (1 + self.dyadic) for term in terms))
 
 
-@lru_cache(maxsize=256)  # all rules and models have the same groups of items
-def _components(clusters: bytes) -> tuple[np.ndarray, bool]:
-    """`connected` and `crossed` of a `Clustering`. clusters: (N, 2) int64."""
-    dense = np.unique(np.frombuffer(clusters, np.int64), return_inverse=True)[1].reshape(-1, 2)
-    first, second = dense.T
-    number = int(dense.max(initial=-1)) + 1
-    links = coo_array((np.ones(len(dense), bool), (first, second)), shape=(number, number))
-    part = connected_components(links, directed=False)[1] if number else np.zeros(0, np.int64)
-    units = np.bincount(part[first], minlength=number)
-    sizes = np.bincount(first, minlength=number) + np.bincount(second[second != first], minlength=number)
-    largest = np.zeros(number, np.int64)
-    np.maximum.at(largest, part, sizes)
-    return part[first], bool((largest < units).any())
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A 95 % interval of a value. error: the value's standard error."""
-
-    low: float
-    high: float
-    error: float
-
-
 def interval(
     value: float,
     units: Clustering,
@@ -142,8 +120,9 @@ def interval(
     seed: int = 0,
     least: float = 0.0,
     most: float = 100.0,
-) -> Interval:
-    """The interval of a statistic of N units, with values between `least` and `most`.
+) -> tuple[float, float, float]:
+    """Both ends of the 95 % interval of a statistic of N units, and its standard error. Values of the statistic lie
+    between `least` and `most`.
 
     codes: (N,) the kind of each unit, from 0 to kinds - 1. Where clusters do not overlap: percentiles of 1,000
     resamples of whole clusters, drawn from `seed`. Where they do: Wilson's interval for the number of independent units
@@ -162,8 +141,7 @@ def interval(
     # Few or uniform clusters have little variance. The interval is therefore at least as wide as if a share of clusters
     # at either extreme were missing in the sample: the largest share that is missing with probability 2.5 %.
     unseen = largest_unseen_share(units.min_independent()) / 100
-    low, high = min(low, value + unseen * (least - value)), max(high, value + unseen * (most - value))
-    return Interval(low, high, error)
+    return min(low, value + unseen * (least - value)), max(high, value + unseen * (most - value)), error
 
 
 def _jackknife(whole: np.ndarray, codes: np.ndarray, cluster: np.ndarray, statistic: Statistic) -> float:
@@ -184,18 +162,11 @@ def _wilson(value: float, error: float, freedom: float, least: float, most: floa
     return least + low * (most - least), least + high * (most - least)
 
 
-@dataclass(frozen=True)
-class SignTest:
-    """A test of which of two is ahead. first, second: the number of clusters (units, if clusters overlap) in which this
-    one is ahead. p_value: two-sided, of the hypothesis that both are ahead equally often."""
-
-    first: int
-    second: int
-    p_value: float
-
-
-def sign_test(units: Clustering, lead: np.ndarray) -> SignTest:
+def sign_test(units: Clustering, lead: np.ndarray) -> tuple[int, int, float]:
     """Test which of two is ahead in N units. lead: (N,) 1 where the first is ahead, -1 where the second is, else 0.
+
+    Returns the number of clusters (units, if clusters overlap) in which the first is ahead, that in which the second
+    is, and the two-sided p-value of the hypothesis that both are ahead equally often.
 
     Where clusters do not overlap: the exact McNemar test, with each cluster counted once. Where they do: McNemar's
     statistic with the two-way variance in place of the number of discordant units (with one grouping, the test of
@@ -204,7 +175,7 @@ def sign_test(units: Clustering, lead: np.ndarray) -> SignTest:
     if not units.crossed:
         ahead = np.bincount(np.unique(units.connected, return_inverse=True)[1], weights=lead)
         first, second = int((ahead > 0).sum()), int((ahead < 0).sum())
-        return SignTest(first, second, mcnemar(first, second))
+        return first, second, mcnemar(first, second)
     variance = units.two_way(lambda cluster, unit: float((np.bincount(cluster, weights=lead[unit]) ** 2).sum()))
     score = abs(float(lead.sum())) / math.sqrt(variance) if variance else 0.0
-    return SignTest(int((lead > 0).sum()), int((lead < 0).sum()), float(2 * stdtr(units.freedom(), -score)))
+    return int((lead > 0).sum()), int((lead < 0).sum()), float(2 * stdtr(units.freedom(), -score))

@@ -7,7 +7,7 @@ false ones; a tie is wrong. Items that were not scored are counted in every row,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from analysis.probe.corpora.items import STATUSES, WHOLE, Answer, Item
-from analysis.probe.report.intervals import Clustering, Interval, interval, sign_test
+from analysis.probe.report.intervals import Clustering, interval, sign_test
 from analysis.probe.report.outcomes import Outcomes, outcomes
 from analysis.statistics import holm
 from train.results.scores import LEVEL
@@ -103,40 +103,30 @@ def measure(items: Sequence[Item], answers: Sequence[Answer], **options: Any) ->
 def _groupings(items: Sequence[Item]) -> dict[str, dict[str, np.ndarray]]:
     """Groupings by axis and, if these differ, by source, grade and other labels: the indices of the items of each
     value. Values are in order of occurrence; grades are sorted within each axis."""
-    axes, sources = [item.axis for item in items], [item.source for item in items]
-    ways: dict[str, list[str]] = {"axis": axes}
-    if any(sources) and len(set(zip(axes, sources, strict=True))) > len(set(axes)):
-        ways["axis and source"] = [f"{item.axis}, {item.source}" for item in items]
+    import pandas as pd  # takes long to import
+
+    axis, source = (pd.Series([getattr(item, name) for item in items], dtype=object) for name in ("axis", "source"))
     names = sorted({name for item in items for name in item.labels} - {WHOLE})
-    labels = {name: [item.labels.get(name, "") for item in items] for name in names}
-    labels = {name: values for name, values in labels.items() if 2 <= len({*values} - {""}) <= MAX_LABEL_VALUES}
+    labels = {name: pd.Series([item.labels.get(name) or None for item in items], dtype=object) for name in names}
+    labels = {name: values for name, values in labels.items() if 2 <= values.nunique() <= MAX_LABEL_VALUES}
+    ways = {"axis": [axis]}
+    if source.any() and len(set(zip(axis, source, strict=True))) > axis.nunique():
+        ways["axis and source"] = [axis, source]
     if GRADE in labels:
-        ways[AXIS_GRADE] = _joined(axes, labels[GRADE])
-    ways |= labels
-    if all(name in labels for name in CROSSED_LABELS):
-        ways[" x ".join(CROSSED_LABELS)] = _joined(*(labels[name] for name in CROSSED_LABELS))
-    order = {axis: n for n, axis in enumerate(dict.fromkeys(axes))}
-    sorts: dict[str, Callable[[int], Any]] = {
-        GRADE: lambda n: labels[GRADE][n], AXIS_GRADE: lambda n: (order[axes[n]], labels[GRADE][n])
-    }  # fmt: skip
+        ways[AXIS_GRADE] = [axis.astype(pd.CategoricalDtype(axis.unique(), ordered=True)), labels[GRADE]]
+    ways |= {name: [values] for name, values in labels.items()}
+    if set(CROSSED_LABELS) <= set(labels):
+        ways[" x ".join(CROSSED_LABELS)] = [labels[name] for name in CROSSED_LABELS]
     groupings = {}
-    for by, values in ways.items():
-        places: dict[str, list[int]] = {}
-        for n in sorted(range(len(items)), key=sorts[by]) if by in sorts else range(len(items)):
-            if values[n]:
-                places.setdefault(values[n], []).append(n)
-        groupings[by] = {value: np.array(indices) for value, indices in places.items()}
+    for by, columns in ways.items():
+        groups = pd.Series(range(len(items))).groupby(columns, sort=by in (GRADE, AXIS_GRADE), observed=True)
+        groupings[by] = {", ".join(value): places.to_numpy() for value, places in groups}
     return groupings
-
-
-def _joined(*columns: Sequence[str]) -> list[str]:
-    return [", ".join(parts) if all(parts) else "" for parts in zip(*columns, strict=True)]
 
 
 def _line(by: str, value: str, results: Outcomes, groups: Sequence[np.ndarray]) -> MetricRow:
     """The metrics of a group of items (their indices). Of several groups, the unweighted means over those with scores,
     with joint intervals, as groups may share pictures."""
-    seed = results.seed
     every, code = np.concatenate(groups), np.zeros(len(results.items), np.int64)
     for n, places in enumerate(groups):
         code[places] = 2 * n
@@ -144,18 +134,19 @@ def _line(by: str, value: str, results: Outcomes, groups: Sequence[np.ndarray]) 
     both, units = scored_pairs(results, scored), results.units.take(scored)
     values: dict[str, Any] = {}
     if len(scored):
-        values["single"], ends = _mean_share(code[scored] + results.right[scored], len(groups), units, seed)
-        values |= {"single_low": ends.low, "single_high": ends.high, "detectable": POWER * ends.error or None}
+        codes = code[scored] + results.right[scored]
+        share, low, high, error = _mean_share(codes, len(groups), units, results.seed)
+        values |= {"single": share, "single_low": low, "single_high": high, "detectable": POWER * error or None}
         values["published"] = 100 * float(results.published[scored].mean())
     if len(both):
         codes = code[both[:, 0]] + results.right[both].all(axis=1)
-        values["pair_accuracy"], ends = _mean_share(codes, len(groups), pair_clusters(results, both), seed)
-        values |= {"pair_low": ends.low, "pair_high": ends.high, **_pair_values(results, both)}
+        share, low, high, _ = _mean_share(codes, len(groups), pair_clusters(results, both), results.seed)
+        values |= {"pair_accuracy": share, "pair_low": low, "pair_high": high, **_pair_values(results, both)}
     if results.itm is not None and len(scored):
         right, item = _sentences(results.itm, scored)
+        share, low, high, _ = _mean_share(code[item] + right, len(groups), results.units.take(item), results.seed)
         values |= itm_shares(results.itm[scored].sum(axis=0))
-        values["itm_accuracy"], ends = _mean_share(code[item] + right, len(groups), results.units.take(item), seed)
-        values |= {"itm_low": ends.low, "itm_high": ends.high}
+        values |= {"itm_accuracy": share, "itm_low": low, "itm_high": high}
     if len(groups) > 1:
         values = {name: one for name, one in values.items() if name in AVERAGED}
     return MetricRow(by=by, value=value, **_counts(results, every, units, len(both)), **values)
@@ -198,17 +189,16 @@ def _pair_values(results: Outcomes, both: np.ndarray) -> dict[str, float | None]
     return {"same": 100 * float(one_right.mean()), "decisive": 100 * float(all_right) / sure if sure else None}
 
 
-def _mean_share(codes: np.ndarray, groups: int, units: Clustering, seed: int) -> tuple[float, Interval]:
-    """The mean over groups of the share of odd codes, without empty groups, and its interval."""
+def _mean_share(codes: np.ndarray, groups: int, units: Clustering, seed: int) -> tuple[float, float, float, float]:
+    """The mean over groups of the share of odd codes, without empty groups, with its interval and standard error."""
 
     def mean(counts: np.ndarray) -> np.ndarray:
         cells = counts.reshape(*counts.shape[:-1], groups, 2)
-        totals = cells.sum(axis=-1)
-        shares = np.divide(cells[..., 1], totals, out=np.zeros(totals.shape), where=totals > 0)
-        return np.asarray(100 * (shares.sum(axis=-1) / (totals > 0).sum(axis=-1)))
+        with np.errstate(invalid="ignore"):  # an empty group has no share
+            return np.asarray(100 * np.nanmean(cells[..., 1] / cells.sum(axis=-1), axis=-1))
 
     value = float(mean(np.bincount(codes, minlength=2 * groups)))
-    return value, interval(value, units, codes, 2 * groups, mean, seed)
+    return value, *interval(value, units, codes, 2 * groups, mean, seed)
 
 
 def _sentences(itm: np.ndarray, scored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -317,8 +307,9 @@ def _compare_two(first: str, one: Outcomes, second: str, other: Outcomes) -> Mod
 
     first_accuracy, second_accuracy = (100 * float(hits.mean()) for hits in right)
     gap = first_accuracy - second_accuracy
-    ends, ahead = interval(gap, units, lead + 1, 3, difference, one.seed, -100, 100), sign_test(units, lead)
+    low, high, _ = interval(gap, units, lead + 1, 3, difference, one.seed, -100, 100)
+    first_only, second_only, p_value = sign_test(units, lead)
     return ModelComparison(
         first, second, "pairs" if len(both) else "items", len(places), first_accuracy, second_accuracy,
-        gap, ends.low, ends.high, ahead.first, ahead.second, ahead.p_value, adjusted=ahead.p_value, differs=False,
+        gap, low, high, first_only, second_only, p_value, adjusted=p_value, differs=False,
     )  # fmt: skip

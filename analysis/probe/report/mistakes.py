@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from analysis.errors import first_errors
 from analysis.probe.corpora.items import Missing, Unreadable, open_picture
 from analysis.probe.report.metrics import GRADE
-from analysis.probe.report.outcomes import outcomes
-from analysis.probe.report.results import Group
+from analysis.probe.report.results import Group, outcomes_of
 from analysis.probe.scorers.scoring import ANSWERS, ScoredItem, picture_hash, read_answers
 
 TOTAL_ITEMS = 960  # wrong items in a report, for all models together
@@ -27,37 +25,32 @@ MIN_ITEMS, MAX_ITEMS = 24, 240  # wrong items of each model
 SIDE = 256  # pixels of the longer side of a picture on the page
 
 
-def wrong_items(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str, Any]:
+def wrong_items(group: Group, out: Path, limit: int) -> dict[str, Any]:
     """The page's JSON about a group's wrong items.
 
     models: names. cells: (axis, grade of negatives, number of items). wrong: for each model and cell, the numbers of
     wrong items and of ties among them. items: the sample, each with `errors`: model, whether it is a tie, score of the
     true sentences, score of the false ones.
     """
-    records = {label: read_answers(out / one.name / ANSWERS) for label, one in group.model_results.items()}
-    records = {
-        label: answers for label, answers in records.items() if answers
-    }  # without runs whose answers were deleted
-    if not records:
-        return {"title": group.title, "models": [], "cells": [], "wrong": [], "items": []}
-    first = next(iter(records.values()))
+    answers = {label: read_answers(out / one.name / ANSWERS) for label, one in group.model_results.items()}
+    answers = {label: records for label, records in answers.items() if records}  # some may have been deleted
+    first = next(iter(answers.values()), [])
     place_of = {record.item.id: place for place, record in enumerate(first)}
     keys = [(record.item.axis, record.item.labels.get(GRADE, "")) for record in first]
     cells = list(dict.fromkeys(keys))
-    cell, axes = np.array([cells.index(key) for key in keys]), np.array([axis for axis, _ in keys])
+    cell, axes = np.array([cells.index(key) for key in keys], int), np.array([axis for axis, _ in keys])
     errors: list[dict[int, list[Any]]] = []  # of each model: by place, whether it is a tie, and both scores
-    for label, every_record in records.items():
-        how = group.model_results[label].measuring
-        common = [record for record in every_record if record.item.id in place_of]
-        items, answers = [record.item for record in common], [record.answer for record in common]
-        results = outcomes(items, answers, how["sentences"], how["tolerance"])
+    for label, records in answers.items():
+        common = [record for record in records if record.item.id in place_of]
+        results = outcomes_of(group.model_results[label], common)
         places = np.flatnonzero(results.scored & ~results.right).tolist()
-        errors.append({place_of[items[n].id]: [bool(results.tie[n]), *results.compared[n].tolist()] for n in places})
+        scores = results.compared.tolist()
+        errors.append({place_of[common[n].item.id]: [bool(results.tie[n]), *scores[n]] for n in places})
     hits = [np.isin(np.arange(len(first)), list(wrong)) for wrong in errors]
     by_axis = ([hit & (axes == axis) for axis in np.unique(axes)] for hit in hits)
     folders = _folders(group, out)
     entries = []
-    for place in first_errors(by_axis, len(first), limit, seed).tolist():
+    for place in first_errors(by_axis, len(first), limit, seed=0).tolist():
         item = first[place].item
         texts = {"id": item.id, "positives": item.positives, "negatives": item.negatives}
         by_model = [[number, *wrong[place]] for number, wrong in enumerate(errors) if place in wrong]
@@ -65,11 +58,11 @@ def wrong_items(group: Group, out: Path, limit: int, seed: int = 0) -> dict[str,
     counts = []
     for wrong in errors:
         ties = [place for place, (tie, *_) in wrong.items() if tie]
-        both = [np.bincount(cell[np.array(places, int)], minlength=len(cells)) for places in (list(wrong), ties)]
+        both = [np.bincount(cell[places], minlength=len(cells)) for places in (list(wrong), ties)]
         counts.append(np.stack(both, axis=1).tolist())
     sizes = np.bincount(cell).tolist()
     with_sizes = [(*key, size) for key, size in zip(cells, sizes, strict=True)]
-    return {"title": group.title, "models": list(records), "cells": with_sizes, "wrong": counts, "items": entries}
+    return {"title": group.title, "models": list(answers), "cells": with_sizes, "wrong": counts, "items": entries}
 
 
 def per_model(models: int) -> int:
@@ -84,7 +77,8 @@ def _folders(group: Group, out: Path) -> list[Path]:
 
 
 def _picture(record: ScoredItem, folders: Sequence[Path]) -> dict[str, Any]:
-    """A scored picture as a thumbnail (data URI, width and height), or the reason why it is not shown."""
+    """A scored picture as a thumbnail (data URI, width and height), or the reason why it is not shown. A thumbnail is a
+    PNG with a palette if the picture's name is that of a PNG or GIF, else a JPEG."""
     if not record.picture:
         return {"picture": "", "why": "the run read no picture"}
     why = "the run has no folder of pictures"
@@ -98,16 +92,8 @@ def _picture(record: ScoredItem, folders: Sequence[Path]) -> dict[str, Any]:
             why = str(error)
             continue
         small.thumbnail((SIDE, SIDE))
-        return {"picture": data_uri(small, record.item.image), "pixels": small.size}
+        data, kind = io.BytesIO(), "png" if record.item.image.lower().endswith((".png", ".gif")) else "jpeg"
+        (small.quantize(128) if kind == "png" else small).save(data, kind, quality=80)
+        source = f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode()}"
+        return {"picture": source, "pixels": small.size}
     return {"picture": "", "why": why}
-
-
-def data_uri(picture: Image.Image, name: str) -> str:
-    """A picture as a data URI: PNG with a palette if its name is that of a PNG or GIF, else JPEG."""
-    data = io.BytesIO()
-    flat = name.lower().endswith((".png", ".gif"))
-    if flat:
-        picture.quantize(128).save(data, "PNG")
-    else:
-        picture.save(data, "JPEG", quality=80)
-    return f"data:image/{'png' if flat else 'jpeg'};base64,{base64.b64encode(data.getvalue()).decode()}"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.probe.config import SENTENCES
 from analysis.probe.corpora.items import WHOLE, Answer, Item
 from analysis.probe.report.intervals import Clustering
 
@@ -55,34 +54,32 @@ def outcomes(
     threshold: float | None = None,
     seed: int = 0,
 ) -> Outcomes:
-    """Items as right, wrong or tied.
+    """Items as right, wrong or tied. sentences: see `analysis.probe.config`.
 
     tolerance: two scores tie if they differ by no more than this part of the larger one (of 1 if both are smaller).
     Raises `ValueError` unless there is one answer for each item, in order.
     """
-    if sentences not in SENTENCES:
-        raise ValueError(f"sentences={sentences}: choose one of {', '.join(SENTENCES)}")
     if [item.id for item in items] != [answer.id for answer in answers]:
         raise ValueError("answers: do not match the items; give one for each item, in order")
     statuses = np.array([answer.status for answer in answers], object)
-    compared = np.zeros((2, len(items)))
-    first = np.zeros((2, len(items)))
-    for n in np.flatnonzero(statuses == "scored").tolist():
-        compared[:, n] = compared_scores(answers[n], sentences)
-        first[:, n] = answers[n].positives[0], answers[n].negatives[0]
-    margin, largest = compared[0] - compared[1], np.maximum(1.0, np.abs(compared).max(axis=0))
     scored = statuses == "scored"
+    compared, first = np.zeros((len(items), 2)), np.zeros((len(items), 2))
+    for n in np.flatnonzero(scored).tolist():
+        compared[n] = compared_scores(answers[n], sentences)
+        first[n] = compared_scores(answers[n], "first")
+    margin, largest = compared[:, 0] - compared[:, 1], np.maximum(1.0, np.abs(compared).max(axis=1))
     tie = scored & (np.abs(margin) <= tolerance * largest)
+    units = clustering(items)
     return Outcomes(
         items=items,
         statuses=statuses,
         right=scored & (margin > 0) & ~tie,
         tie=tie,
-        published=scored & (first[0] > first[1]),
-        units=clustering(items),
-        partner=_partners(items),
+        published=scored & (first[:, 0] > first[:, 1]),
+        units=units,
+        partner=_partners(units.clusters[:, 1]),
         itm=None if threshold is None else itm_counts(answers, threshold),
-        compared=compared.T,
+        compared=compared,
         seed=seed,
     )
 
@@ -108,14 +105,10 @@ def clustering(items: Sequence[Item]) -> Clustering:
     return Clustering(clusters)
 
 
-def _partners(items: Sequence[Item]) -> np.ndarray:
-    """(N,) index of the other item of a pair; -1 unless there is exactly one."""
-    by_pair: dict[str, list[int]] = {}
-    for n, item in enumerate(items):
-        if item.pair:
-            by_pair.setdefault(item.pair, []).append(n)
-    partner = np.full(len(items), -1)
-    for places in by_pair.values():
-        if len(places) == 2:
-            partner[places] = places[::-1]
+def _partners(pairs: np.ndarray) -> np.ndarray:
+    """(N,) index of the other item of a pair; -1 unless there is exactly one. pairs: (N,) numbers of pairs."""
+    partner = np.full(len(pairs), -1)
+    of_two = np.flatnonzero(np.bincount(pairs)[pairs] == 2)
+    both = of_two[np.argsort(pairs[of_two], kind="stable")].reshape(-1, 2)
+    partner[both] = both[:, ::-1]
     return partner

@@ -28,8 +28,7 @@ from analysis.document import escape_markdown, folded_table, html_list, report_s
 from analysis.figures.panels import save
 from analysis.layout import Table
 from analysis.probe.report.figures import figures
-from analysis.probe.report.mistakes import per_model
-from analysis.probe.report.mistakes import wrong_items as mistakes
+from analysis.probe.report.mistakes import per_model, wrong_items
 from analysis.probe.report.results import Group, Result, groups, load_results
 from analysis.probe.report.tables import overview, tables, warnings
 from travlr.browse import filled
@@ -139,7 +138,7 @@ def html_page(out: Path, contents: Sequence[GroupReport], skipped: Sequence[str]
     links += [(f"{group.slug}-tables", f"{group.title}: tables") for group in groups]
     return filled(
         TEMPLATE,
-        [mistakes(group, out, limit) for group in groups],
+        [wrong_items(group, out, limit) for group in groups],
         name=html.escape(out.resolve().name),
         style=report_style(),
         lead=_lead(groups),

@@ -13,7 +13,7 @@ from analysis.probe.corpora.taxonomy import PaperAverage
 from analysis.probe.report.baselines import SALIENT
 from analysis.probe.report.metrics import AXIS_GRADE, MICRO, MetricRow, ModelComparison, compare, solved_blindly
 from analysis.probe.report.outcomes import Outcomes, outcomes
-from analysis.probe.scorers.scoring import ANSWERS, read_answers
+from analysis.probe.scorers.scoring import ANSWERS, ScoredItem, read_answers
 from travlr.browse import write
 from travlr.files import regular
 
@@ -110,8 +110,7 @@ class Group:
     """Results on the same items by the same rules.
 
     models: metrics of models, by a unique name. baselines: metrics of rules, and of models that see other pictures.
-    blind: names of the blind rules among them. comparisons: of all pairs of models. cropped: of each model on cropped
-    pictures with itself on whole ones.
+    comparisons: of all pairs of models. cropped: of each model on cropped pictures with itself on whole ones.
     """
 
     title: str
@@ -119,7 +118,6 @@ class Group:
     results: tuple[Result, ...]
     models: Series
     baselines: Series
-    blind: tuple[str, ...]
     comparisons: tuple[ModelComparison, ...] = ()
     cropped: tuple[ModelComparison, ...] = ()
 
@@ -132,7 +130,8 @@ class Group:
     def rules(self) -> dict[str, Series]:
         """Baselines that need no model: `blind rule` (reads the sentences alone), and `salience rule` (prefers large or
         central objects in pictures of our scenes)."""
-        kinds = {"blind rule": self.blind, "salience rule": SALIENT}
+        blind = dict.fromkeys(rule for result in self.results for rule in result.blind)
+        kinds: dict[str, Iterable[str]] = {"blind rule": blind, "salience rule": SALIENT}
         return {kind: {rule: self.baselines[rule] for rule in rules if rule in self.baselines}
                 for kind, rules in kinds.items()}  # fmt: skip
 
@@ -205,7 +204,6 @@ def groups(results: Sequence[Result], out: Path | None = None) -> list[Group]:
                 results=tuple(members),
                 models={label: result.lines for label, result in models.items()},
                 baselines=baselines,
-                blind=tuple(dict.fromkeys(rule for result in members for rule in result.blind)),
                 comparisons=tuple(compare(_outcomes(models, out))) if out and len(models) > 1 else (),
                 cropped=tuple(_compare_cropped(models, results, out)) if out else (),
             )
@@ -238,10 +236,15 @@ def _outcomes(models: Mapping[str, Result], out: Path) -> dict[str, Outcomes]:
     for label, result in models.items():
         records = sorted(read_answers(out / result.name / ANSWERS), key=lambda record: record.item.id)
         if len(records) == result.corpus["items"]:
-            how = result.measuring
-            items, answers = [record.item for record in records], [record.answer for record in records]
-            by_label[label] = outcomes(items, answers, how["sentences"], how["tolerance"], seed=how["seed"])
+            by_label[label] = outcomes_of(result, records)
     return by_label
+
+
+def outcomes_of(result: Result, records: Sequence[ScoredItem]) -> Outcomes:
+    """The outcomes of items and answers of a run, by its settings."""
+    how = result.measuring
+    items, answers = [record.item for record in records], [record.answer for record in records]
+    return outcomes(items, answers, how["sentences"], how["tolerance"], seed=how["seed"])
 
 
 def _compare_cropped(models: Mapping[str, Result], results: Iterable[Result], out: Path) -> list[ModelComparison]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, astuple, fields, replace
 
 import pandas as pd
 
@@ -136,7 +136,7 @@ def _best(rules: Series, line: MetricRow, metric: str) -> str:
 
 def _frame(series: Series, keep: Keys) -> pd.DataFrame:
     """All metrics of the rows in `keep`."""
-    rows = [{"answered_by": label, **asdict(line)}
+    rows = [(label, *astuple(line))
             for label, lines in series.items() for line in lines if (line.by, line.value) in keep]  # fmt: skip
     return pd.DataFrame(rows, columns=["answered_by", *(one.name for one in fields(MetricRow))])
 
@@ -172,7 +172,8 @@ def tables(group: Group) -> list[Table]:
     detail = [(by, value) for by, value in group.keys if by not in ("all", group.by)]
     corpus = [f"Flagged: {flag}." for flag in group.flags]
     corpus += [f"Corpus: {note.removesuffix('.')}." for note in group.results[0].corpus["notes"]]
-    meanings = [f"{rule}: {RULES[rule]}{' (a blind rule)' * (rule in group.blind)}"
+    blind = group.rules["blind rule"]
+    meanings = [f"{rule}: {RULES[rule]}{' (a blind rule)' * (rule in blind)}"
                 for rule in group.baselines if rule in RULES]  # fmt: skip
     of_rules = (*NOTES, *([f"{'; '.join(meanings)}."] if meanings else []), *corpus)
 
@@ -207,9 +208,8 @@ def _averages(group: Group) -> Table | None:
     if without := dict.fromkeys(one.name for _, one in averages if one.value is None):
         notes.append(f"Without a number, as axes are missing (listed in the CSV): {'; '.join(without)}.")
     columns = (("", "answered by"), ("", "average"), ("", "rule"), ("", "right %"))
-    data = pd.DataFrame(
-        [{"answered_by": label, **asdict(one), "lacking": list(one.lacking)} for label, one in averages]
-    )
+    data = pd.DataFrame([{"answered_by": label, **asdict(one), "lacking": list(one.lacking)}
+                         for label, one in averages])  # fmt: skip
     title = f"{group.title}: averages of the VL-CheckList paper"
     return Table(f"{group.slug}-averages", title, columns, rows, data, tuple(notes))
 
@@ -218,12 +218,10 @@ def _matching(group: Group, keep: Keys) -> Table | None:
     """ITM, if a model has a threshold, and the released code's counts, if they differ from ours."""
     keep = [(by, value) for by, value in keep if value != MACRO]
     lines = [line for rows in group.models.values() for line in rows if (line.by, line.value) in keep]
-    kinds = {  # whether it is shown, by what it is
-        "as the released code counts": any(line.published != line.single for line in lines),
-        "each sentence alone (ITM)": any(line.itm_accuracy is not None for line in lines),
-    }
-    released, alone = kinds.values()
-    if not released and not alone:
+    released = any(line.published != line.single for line in lines)
+    alone = any(line.itm_accuracy is not None for line in lines)
+    kinds = ["as the released code counts"] * released + ["each sentence alone (ITM)"] * alone
+    if not kinds:
         return None
     columns = [VALUE, BY, LAST[0], *[LAST[1]] * released, *LAST[2:] * alone]
     notes = ["As released: the first true sentence scores above the first false one, by any margin."] * released
@@ -233,7 +231,7 @@ def _matching(group: Group, keep: Keys) -> Table | None:
     data = data[[*of_table, *(name for name in data.columns if name.startswith("itm_"))]]
     rows = _rows(group, group.models, keep)
     cells = tuple(tuple(row[column] for column in columns) for row in rows)
-    title = f"{group.title}: {' and '.join(kind for kind, is_shown in kinds.items() if is_shown)}"
+    title = f"{group.title}: {' and '.join(kinds)}"
     return Table(f"{group.slug}-matching", title, tuple(columns), cells, data, tuple(notes))
 
 
@@ -256,7 +254,7 @@ def _comparison(group: Group, pairs: Sequence[ModelComparison], kind: str, title
     if not pairs:
         return None
     rows = tuple(tuple(Cell(text(pair)) for text in COMPARISON_COLUMNS.values()) for pair in pairs)
-    columns, data = tuple(("", head) for head in COMPARISON_COLUMNS), pd.DataFrame([asdict(pair) for pair in pairs])
+    columns, data = tuple(("", head) for head in COMPARISON_COLUMNS), pd.DataFrame(pairs)
     notes = (note, *OF_COMPARISONS)
     return Table(f"{group.slug}-{kind}", f"{group.title}: {title}", columns, rows, data, notes)
 
@@ -270,18 +268,18 @@ def terminal_summary(group: Group) -> str:
     rules = [kind for kind, series in group.rules.items() if series and group.models]
     columns: list[Column] = [RIGHT, *(("items", kind) for kind in rules), *[ALONE] * group.matching]
     columns += [PAIRS_RIGHT, *(("pairs", kind) for kind in rules), ("items", "ties")]
-    heads = {RIGHT: "right % [95 %]", ALONE: "sentences right % [95 %]", PAIRS_RIGHT: "pairs right % [95 %]"}
+    heads = {ALONE: "sentences right % [95 %]", PAIRS_RIGHT: "pairs right % [95 %]"}
     lines = [["", "", "items", *(heads.get(column, column[1]) for column in columns)]]
     previous = ""
     for row in _rows(group, group.series, keep):
-        name, coverage = row[VALUE].text, row[TOTAL].text
-        total, scored = coverage.split()[0], row["", "scored"].text
-        first, items = "" if name == previous else name, scored if scored == total else f"{scored} of {total}"
-        lines.append([first, row[BY].text, items, *(row[column].text for column in columns)])
+        name, total, scored = row[VALUE].text, row[TOTAL].text.split()[0], row["", "scored"].text
+        items = scored if scored == total else f"{scored} of {total}"
+        cells = [row[column].text for column in columns]
+        lines.append(["" if name == previous else name, row[BY].text, items, *cells])
         previous = name
-    nonempty = [n for n in range(len(lines[0])) if n < 3 or any(line[n] for line in lines[1:])]
-    widths = {n: max(len(line[n]) for line in lines) for n in nonempty}
-    text = ["  ".join(line[n].ljust(widths[n]) for n in nonempty).rstrip() for line in lines]
+    shown = [column for n, column in enumerate(zip(*lines, strict=True)) if n < 3 or any(column[1:])]
+    aligned = [[text.ljust(max(map(len, column))) for text in column] for column in shown]
+    text = ["  ".join(line).rstrip() for line in zip(*aligned, strict=True)]
     return "\n".join([group.title, *(f"  {line}" for line in warnings(group)), "", *text])
 
 
