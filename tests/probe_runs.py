@@ -36,8 +36,8 @@ def answers_of(corpus: Corpus, right: Any) -> list[Answer]:
 def put(
     out: Path, corpus: Corpus, model: str, answers: list[Answer], rules: dict[str, list[Answer]], **measuring: Any
 ) -> Result:
-    """A run's folder: with answers where it is of a model, of floors alone else."""
-    folder = out / re.sub(r"\W+", "-", f"{corpus.name}-{model or 'floors'}")
+    """A run's folder: with answers where it is of a model, of baselines alone else."""
+    folder = out / re.sub(r"\W+", "-", f"{corpus.name}-{model or 'baselines'}")
     facts = {"name": corpus.name, "kind": corpus.kind, "digest": corpus.digest, "items": len(corpus.items)}
     facts["pictures"] = str(corpus.pictures or "")
     save_answers(corpus, answers, folder, {"model": model}, {}) if model else folder.mkdir(parents=True)
@@ -48,7 +48,7 @@ def put(
         measuring=MEASURING | measuring,
         about={"device": "cpu", "versions": {"numpy": "2"}},
         lines=tuple(measure(corpus.items, answers, threshold=measuring.get("threshold"))) if model else (),
-        floors={rule: tuple(measure(corpus.items, guesses)) for rule, guesses in rules.items()},
+        baselines={rule: tuple(measure(corpus.items, guesses)) for rule, guesses in rules.items()},
         blind=tuple(rules) if not model else (),
     )
     save_result(folder, result)
@@ -67,7 +67,7 @@ def by_axis(corpus: Corpus) -> list[bool]:
 
 
 def made(place: Path) -> Path:
-    """Two models and floors on one corpus, which a rule solves; a model and no floors on another; a broken run."""
+    """Two models and baselines on one corpus, which a rule solves; a model alone on another; a broken run."""
     corpus, other = corpus_of(), corpus_of(26, HOSTILE, grades=True)
     everything, nothing = [True] * 260, [False] * 260
     put(place, corpus, "", [], {

@@ -225,7 +225,7 @@ def test_test_splits_are_made_of_couples(config: Config) -> None:
     assert (batch.query[0::2] == batch.query[1::2]).all()
 
 
-# Floors --------------------------------------------------------------------------------------------------------------
+# Baselines -----------------------------------------------------------------------------------------------------------
 
 
 def texts(config: Config, split: str, count: int) -> QueryTexts:

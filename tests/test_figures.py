@@ -405,7 +405,7 @@ FLOORED = {"pairs": "spatiality", "objects": "cardinality", "quantifiers": "quan
 
 
 @pytest.mark.parametrize(("figure", "task"), [*FLOORED.items(), ("subsets", "cardinality")])
-def test_floors_are_drawn_at_their_levels(runs: Runs, figure: str, task: str) -> None:
+def test_baselines_are_drawn_at_their_levels(runs: Runs, figure: str, task: str) -> None:
     moved = runs.results.copy()
     levels = {"floor_query": 41.0, "floor_query_objects": 43.5}
     for name, level in levels.items():
@@ -428,7 +428,7 @@ def test_the_legend_names_the_split_of_each_level() -> None:
     assert [label.partition(": ")[2] for label in labels] == ["50.0", "test_ind 22.0, test_ood 12.0"]
 
 
-def test_the_transfer_matrix_shows_floors(runs: Runs) -> None:
+def test_the_transfer_matrix_shows_baselines(runs: Runs) -> None:
     moved = runs.results.assign(floor_query=12.3, floor_query_objects=45.6)
     drawn = draw("transfer", Runs(runs.folder, moved, [], runs.datasets), task="comparison")
     shown = [text.get_text() for text in texts(drawn)]

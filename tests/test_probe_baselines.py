@@ -32,7 +32,7 @@ TEXT = ("shorter", "longer", "ngrams", "classifier", "hash")
 @pytest.fixture(scope="module", params=["checklist", "predicate_noun"])
 def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     count = {"checklist": 288, "predicate_noun": 60}[request.param]
-    folder = tmp_path_factory.mktemp("floors") / "made"
+    folder = tmp_path_factory.mktemp("baselines") / "made"
     return build(folder, seed=2, count=count, kind=request.param, workers=1, log=lambda _: None)
 
 

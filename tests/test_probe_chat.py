@@ -262,7 +262,7 @@ def test_the_probability_of_an_answer_is_in_results(
 ) -> None:
     folder = chat("idefics3")
     monkeypatch.chdir(tmp_path)
-    config = Probe(corpus="predicate_noun", count=6, model=[str(folder)], floors=False, out="out")
+    config = Probe(corpus="predicate_noun", count=6, model=[str(folder)], baselines=False, out="out")
     (result,) = probe(config, log=lambda _: None)
     lines = [json.loads(line) for line in (tmp_path / "out" / result.name / ANSWERS).read_text().splitlines()]
     shares = [share for line in lines for share in line["yes_or_no"]]
@@ -283,7 +283,7 @@ def test_the_probability_of_an_answer_is_in_results(
 def test_results_without_the_probability_are_read(chat: Saved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As earlier versions wrote them: such a run is another run, of the question put otherwise."""
     monkeypatch.chdir(tmp_path)
-    config = Probe(corpus="predicate_noun", count=6, model=[str(chat("idefics3"))], floors=False, out="out")
+    config = Probe(corpus="predicate_noun", count=6, model=[str(chat("idefics3"))], baselines=False, out="out")
     (result,) = probe(config, log=lambda _: None)
     (tmp_path / "out" / result.name).rename(tmp_path / "out/old")
     for path in (tmp_path / "out/old").glob("*.json*"):

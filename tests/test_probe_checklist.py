@@ -240,7 +240,7 @@ def test_strict_fails_on_what_was_left_out(tmp_path: Path) -> None:
         config = Probe(
             corpus=str(publish(tmp_path / "c", {"Attribute/color/vg": records})),
             out=str(tmp_path / f"out{len(records)}"),
-            floors=False,
+            baselines=False,
             strict=True,
         )
         (result,) = probe(config, lambda _, texts: np.array([text == "a" for text in texts]), log=lambda _: None)

@@ -136,7 +136,7 @@ WRONG = {
     "batch_size=many": "batch_size", "out=": "out", "corpus=": "corpus", "model=[a,]": "empty", "-v": "no option",
     "question=yes?": "{text}", "regions.source=file": "give regions.file", "regions.sauce=grid": "regions.source",
     "seed=null": "seed=null: must be a whole number", "batch_size=1.5": "batch_size=1.5: must be a whole number",
-    "floors=maybe": "floors=maybe: must be true or false", "sentences=null": "sentences=null: must be a word",
+    "floors=false": "baselines", "baselines=maybe": "baselines=maybe: must be true or false", "sentences=null": "sentences=null: must be a word",
     "model.x=1": "needs a list", "types={a:1}": "types",
     "model": "not a setting", "head=x": "itm, itc", "size=huge": "tiny",
 }  # fmt: skip
@@ -179,22 +179,22 @@ def test_without_a_model_the_baselines_answer(here: Path) -> None:
     assert [result.corpus["name"] for result in results] == ["scenes-checklist", "scenes-predicate_noun"]
     for result in results:
         assert result.lines == () and result.model == ""
-        oracle = {line.value: line for line in result.floors["scene_oracle"]}
+        oracle = {line.value: line for line in result.baselines["scene_oracle"]}
         assert oracle[MICRO].single == oracle[MICRO].pair_accuracy == 100
         for rule in result.blind:
-            for line in result.floors[rule]:
+            for line in result.baselines[rule]:
                 if line.by == "axis":
                     assert (line.single, line.pair_accuracy) == ((50, 0) if rule not in ("random", "constant") else
                                                                  (line.single, line.pair_accuracy)), rule  # fmt: skip
         assert not {"scene_oracle", "visible_words", "most_ink", "most_central"} & set(result.blind)
         for rule in ("most_ink", "most_central"):
-            shares = {(line.single, line.pair_accuracy) for line in result.floors[rule]
+            shares = {(line.single, line.pair_accuracy) for line in result.baselines[rule]
                       if (line.by == "axis and grade" and "N1" not in line.value) or line.value == "noun"}  # fmt: skip
             assert shares == {(50, 0)}
     page = (here / "probes" / "report.html").read_text()
     assert "FLAGGED" not in page and "scene_oracle" in page
-    assert all("-floors-" in result.name for result in results)
-    assert probe(small(corpus="predicate_noun"), **QUIET)[0].floors == results[1].floors
+    assert all("-baselines-" in result.name for result in results)
+    assert probe(small(corpus="predicate_noun"), **QUIET)[0].baselines == results[1].baselines
 
 
 def test_a_scorer_from_python_is_asked_like_any_other(here: Path, one_rule: None) -> None:
@@ -203,9 +203,9 @@ def test_a_scorer_from_python_is_asked_like_any_other(here: Path, one_rule: None
     config = small(corpus="checklist")
     _, given = probe(config, scorer=blind, **QUIET)
     assert (given.model, by_line(given, MICRO).pair_accuracy, by_line(given, MICRO).single) == ("blind", 0, 50)
-    assert set(given.floors) == {"blank picture", "other items' pictures"}
-    assert {line.value: line.single for line in given.floors["blank picture"]}[MICRO] == 50
-    (named,) = probe(small(corpus="checklist", model=["my_scorers:blind"], floors=False), **QUIET)
+    assert set(given.baselines) == {"blank picture", "other items' pictures"}
+    assert {line.value: line.single for line in given.baselines["blank picture"]}[MICRO] == 50
+    (named,) = probe(small(corpus="checklist", model=["my_scorers:blind"], baselines=False), **QUIET)
     assert named.lines == given.lines and named.name != given.name
     averages = {one.name: one.value for one in given.averages}
     assert averages["Object"] == 50 and averages["Relation"] is None
@@ -213,7 +213,7 @@ def test_a_scorer_from_python_is_asked_like_any_other(here: Path, one_rule: None
 
 def test_averages_of_itm_are_of_its_accuracies(here: Path) -> None:
     begun = time.monotonic()
-    config = small(corpus="checklist", model=["my_scorers:chance"], floors=False)
+    config = small(corpus="checklist", model=["my_scorers:chance"], baselines=False)
     values = {}
     for task in ("itc", "itm"):
         (result,) = probe(replace(config, task=task), **QUIET)
@@ -243,7 +243,7 @@ def test_overwriting_measures_the_baselines_again_too(here: Path, one_rule: None
     asked = small(corpus="predicate_noun", limit=4)
     probe(asked, scorer=scorer, **QUIET)
     sign[0] = -1.0
-    (result,) = probe(replace(asked, overwrite=True, floors=False), scorer=scorer, **QUIET)
+    (result,) = probe(replace(asked, overwrite=True, baselines=False), scorer=scorer, **QUIET)
     folder = here / "probes" / result.name
     assert [path.name for path in folder.glob("*.jsonl")] == [ANSWERS]
     assert all(record.answer.positives[0] < 0 for record in read_answers(folder / ANSWERS))
@@ -252,7 +252,7 @@ def test_overwriting_measures_the_baselines_again_too(here: Path, one_rule: None
 
 
 def test_results_by_other_rules_for_several_sentences_stand_beside_each_other(here: Path) -> None:
-    asked = small(corpus="checklist", floors=False, limit=1, model=["my_scorers:dark"])
+    asked = small(corpus="checklist", baselines=False, limit=1, model=["my_scorers:dark"])
     (first,) = probe(asked, **QUIET)
     (second,) = probe(replace(asked, sentences="all"), **QUIET)
     found = load_results(here / "probes")[0]
@@ -263,7 +263,7 @@ def test_a_scorer_is_known_by_its_code_or_its_name(here: Path) -> None:
     def scorer(sign: float, images: Any, texts: Sequence[str]) -> np.ndarray:
         return np.array([sign * len(text) for text in texts])
 
-    config = small(corpus="predicate_noun", floors=False, limit=4)
+    config = small(corpus="predicate_noun", baselines=False, limit=4)
     named: Any = functools.partial(scorer, 1.0)
     with pytest.raises(ValueError, match=r"^scorer: .*`name`$"):
         probe(config, scorer=named, **QUIET)
@@ -319,12 +319,12 @@ def published(folder: Path, records: int = 40, pictures: int = 30) -> Path:
 
 def test_a_published_corpus_is_counted_flagged_and_scored(here: Path) -> None:
     folder = published(here / "published")
-    floors, result = probe(Probe(corpus=str(folder), model=["my_scorers:dark"]), **QUIET)
+    baselines, result = probe(Probe(corpus=str(folder), model=["my_scorers:dark"]), **QUIET)
     line = by_line(result, MICRO)
     assert (line.total, line.scored, line.missing) == (40, 30, 10)
     assert (line.single, line.ties) == (50, 15)  # bright pictures tie: neither sentence is dark
     assert line.itm_accuracy == 75 and line.itm_precision == 100 and line.itm_recall == 50
-    assert {one.value: one.single for one in floors.floors["shorter"]}[MICRO] == 100
+    assert {one.value: one.single for one in baselines.baselines["shorter"]}[MICRO] == 100
     text = (here / "probes/report.md").read_text()
     assert "FLAGGED" in text and "scored 30 + missing 10 + unreadable 0 + failed 0; the first is missing: " in text
     refused(Probe(corpus=str(folder), model=["my_scorers:dark"], strict=True), r"strict=true.*scored 30 \+ missing 10")
@@ -339,14 +339,14 @@ def test_a_corpus_without_pictures_is_told_of_before_a_model_is_asked(here: Path
     with pytest.raises(ValueError, match=r"none of its pictures is in .*; give images=FOLDER$"):
         probe(asked, **QUIET)
     assert not (here / "other").exists()
-    probe(replace(asked, model=[]), **QUIET)  # floors need none
+    probe(replace(asked, model=[]), **QUIET)  # baselines need none
 
 
 def test_published_rules_take_the_head_and_what_is_strictly_above(here: Path) -> None:
     folder = published(here / "published")
     (path,) = (folder / "vg").glob("0.jpg")
     path.unlink()
-    config = Probe(corpus=str(folder), model=["my_scorers:dark"], rules="published", limit=8, floors=False)
+    config = Probe(corpus=str(folder), model=["my_scorers:dark"], rules="published", limit=8, baselines=False)
     (result,) = probe(config, **QUIET)
     line = by_line(result, MICRO)
     assert (line.total, line.scored, line.missing) == (9, 8, 1)  # the first is skipped, as if it were not there
@@ -363,10 +363,10 @@ def test_a_published_run_file_says_what_is_asked(here: Path) -> None:
     run = {"MAX_NUM": 20, "MODEL_NAME": "x", "BATCH_SIZE": 4, "TASK": "ITM", "DATA": data, "OUTPUT": output}
     (folder / "configs").mkdir()
     (folder / "configs/run.yaml").write_text(yaml.safe_dump(run))
-    config = Probe(corpus=str(folder / "configs/run.yaml"), model=["my_scorers:dark"], floors=False)
+    config = Probe(corpus=str(folder / "configs/run.yaml"), model=["my_scorers:dark"], baselines=False)
     (result,) = probe(config, **QUIET)
     assert (result.corpus["items"], result.measuring["task"]) == (10, "itm")
-    refused(Probe(corpus=config.corpus, model=["my_scorers:blind"], floors=False), "^task=itm")
+    refused(Probe(corpus=config.corpus, model=["my_scorers:blind"], baselines=False), "^task=itm")
     lines: list[str] = []
     changes: dict[str, Any] = {"task": "itc", "limit": 3, "types": ["Relation"], "data": ["vg"]}
     (typed,) = probe(replace(config, **changes), log=lines.append)  # what is typed goes before what the file says
@@ -385,7 +385,7 @@ def test_published_rules_ask_the_first_sentences_alone(here: Path) -> None:
     folder = published(here / "published", 4, 4)
     lines = {"POS": ["it is dark", "x", "y"], "NEG": ["it is bright", "dark", "dark"]}
     (folder / "data/spatial.json").write_text(json.dumps([["0.jpg", lines], ["2.jpg", lines]]))
-    config = Probe(corpus=str(folder), model=["my_scorers:dark"], task="itm", rules="published", floors=False)
+    config = Probe(corpus=str(folder), model=["my_scorers:dark"], task="itm", rules="published", baselines=False)
     (result,) = probe(config, **QUIET)
     line = by_line(result, MICRO)
     assert (line.single, line.itm_accuracy, line.itm_precision) == (100, 100, 100)
@@ -406,7 +406,7 @@ def test_result_files_are_measured_as_they_are_in_parts_or_whole(here: Path, one
     whole, parts = (probe(Probe(corpus=name), **QUIET) for name in ("whole/results.csv", "parts"))
     assert [result.model for result in parts] == ["", "LXMERT"]
     assert parts[1].lines == whole[1].lines and parts[1].corpus == whole[1].corpus
-    assert parts[0].floors == whole[0].floors
+    assert parts[0].baselines == whole[0].baselines
     wanted, line = accuracies(records, answers), by_line(whole[1], MICRO)
     for ours, theirs in (
         (line.pair_accuracy, wanted.pair), (line.single, wanted.single), (line.same, wanted.same),
@@ -457,7 +457,7 @@ def test_a_folder_with_a_file_that_holds_no_results_is_refused(here: Path, capsy
 def test_scores_are_written_in_the_published_columns_and_read_back(
     template: str, cropped: bool, name: str, here: Path
 ) -> None:
-    config = small(corpus="predicate_noun", model=["my_scorers:blind"], floors=False)
+    config = small(corpus="predicate_noun", model=["my_scorers:blind"], baselines=False)
     (run,) = probe(replace(config, template=template, cropped=cropped), **QUIET)
     (path,) = (here / "probes" / run.name).glob("*.csv")
     with open(path, newline="") as file:
@@ -471,7 +471,7 @@ def test_scores_are_written_in_the_published_columns_and_read_back(
     for given, item in zip(read_back.items, asked, strict=True):
         assert (given.image, given.positives, given.negatives) == (item.image, item.positives, item.negatives)
     assert read_back.items[0].labels["template"] == template
-    (again,) = probe(Probe(corpus=f"probes/{run.name}", out="again", floors=False), **QUIET)
+    (again,) = probe(Probe(corpus=f"probes/{run.name}", out="again", baselines=False), **QUIET)
     assert (again.model, by_line(again, MICRO).single) == (run.model, by_line(run, MICRO).single)
 
 
@@ -518,7 +518,7 @@ def test_a_missing_corpus_is_refused_by_its_setting(name: str, here: Path) -> No
 
 
 def test_a_model_that_cannot_be_had_does_not_stop_the_others(here: Path) -> None:
-    config = small(corpus="checklist", model=["nowhere:it", "my_scorers:blind"], floors=False, limit=1)
+    config = small(corpus="checklist", model=["nowhere:it", "my_scorers:blind"], baselines=False, limit=1)
     refused(config, "nowhere")
     (result,) = load_results(here / "probes")[0]
     assert result.model == "my_scorers:blind"
@@ -542,12 +542,12 @@ def test_one_model_is_in_memory_at_a_time(here: Path, monkeypatch: pytest.Monkey
         return made
 
     monkeypatch.setattr("analysis.probe.scorers.loading.load", load)
-    probe(small(corpus="predicate_noun", model=["a", "b", "c"], limit=2, floors=False), **QUIET)
+    probe(small(corpus="predicate_noun", model=["a", "b", "c"], limit=2, baselines=False), **QUIET)
     assert there == [0, 0, 0]
 
 
 def test_a_threshold_that_is_no_number_is_told_of(here: Path) -> None:
-    refused(small(corpus="checklist", model=["my_scorers:vague"], floors=False), "my_scorers:vague: .*'high'")
+    refused(small(corpus="checklist", model=["my_scorers:vague"], baselines=False), "my_scorers:vague: .*'high'")
 
 
 def test_a_folder_that_cannot_be_written_is_told_of_before_anything_is_built(here: Path) -> None:
@@ -559,7 +559,7 @@ def test_a_folder_that_cannot_be_written_is_told_of_before_anything_is_built(her
 
 def test_failures_are_counted_and_the_rest_kept(here: Path) -> None:
     told: list[str] = []
-    (result,) = probe(small(corpus="checklist", model=["my_scorers:often_wrong"], floors=False), log=told.append)
+    (result,) = probe(small(corpus="checklist", model=["my_scorers:often_wrong"], baselines=False), log=told.append)
     line = by_line(result, MICRO)
     assert 0 < line.failed < line.total == line.scored + line.failed
     assert any(f"failed at {line.failed} items, first with: " in one for one in told)
@@ -586,7 +586,7 @@ def save_regions_and_model(here: Path, pictures: Iterable[str], kind: str) -> No
 def test_regions_made_elsewhere_are_part_of_what_a_run_is(here: Path, one_thread: None) -> None:
     items = scenes.read(own_corpus("predicate_noun")).items
     save_regions_and_model(here, {Path(item.image).stem for item in items}, "uniter")
-    changes = ["regions.source=file", "regions.file=features", "size=tiny", "floors=false", f"count={SMALL}"]
+    changes = ["regions.source=file", "regions.file=features", "size=tiny", "baselines=false", f"count={SMALL}"]
     asked = settings(["corpus=predicate_noun", f"model=uniter:{here}/model.safetensors", *changes])
     (first,) = probe(asked, **QUIET)
     assert first.coverage and first.coverage.scored == SMALL
@@ -610,7 +610,7 @@ def test_a_checklist_of_scenes_needs_regions_of_each_picture_and_the_blank_one(
     config = small(corpus="checklist", model=["lxmert:model.safetensors"], size="tiny", regions=regions, limit=2)
     _, result = probe(config, **QUIET)
     assert result.coverage and result.coverage.scored == result.corpus["items"]
-    for lines in result.floors.values():
+    for lines in result.baselines.values():
         assert lines[0].scored == lines[0].total == result.corpus["items"]
     (here / "features/blank.npz").unlink()
     printed: list[str] = []
@@ -629,7 +629,7 @@ def test_pictures_that_share_a_name_have_no_regions_of_a_file(here: Path) -> Non
     lines = json.loads((folder / "data/spatial.json").read_text())
     lines[3][0] = "deep/0.jpg"
     (folder / "data/spatial.json").write_text(json.dumps(lines))
-    config = Probe(corpus=str(folder), regions=RegionSettings(source="file", file="features"), floors=False)
+    config = Probe(corpus=str(folder), regions=RegionSettings(source="file", file="features"), baselines=False)
     probe(config, **QUIET)  # they are equal
     shutil.copy(folder / "vg/3.jpg", folder / "vg/deep/0.jpg")
     refused(config, r"regions.file=features: .* vg/0.jpg and vg/deep/0.jpg")
@@ -651,7 +651,7 @@ def test_weights_are_known_by_what_is_in_them_and_beside_them(here: Path, monkey
 
 
 def test_two_models_are_compared_and_another_function_is_another_run(here: Path) -> None:
-    config = small(corpus="checklist", model=["my_scorers:blind", "my_scorers:dark"], floors=False, limit=2)
+    config = small(corpus="checklist", model=["my_scorers:blind", "my_scorers:dark"], baselines=False, limit=2)
     first = probe(config, **QUIET)
     assert (here / "probes/tables/scenes-checklist-compared.csv").exists()
     (here / "my_scorers.py").write_text(SCORERS + "\n# changed\n")
@@ -669,7 +669,7 @@ def test_tiny_clip_answers_and_the_size_of_batches_decides_nothing(here: Path, o
             corpus="checklist",
             model=[str(here / "clip")],
             batch_size=batch_size,
-            floors=False,
+            baselines=False,
             limit=2,
             out=f"o{batch_size}",
         )
@@ -680,19 +680,19 @@ def test_tiny_clip_answers_and_the_size_of_batches_decides_nothing(here: Path, o
     assert found[1] == found[64] and by_line(result, MACRO).single is not None
     assert 20 < line.scored == line.total - line.failed  # some sentences are too long for it
     shutil.copytree(here / "clip", here / "moved")  # the same weights elsewhere: the same run but for its name
-    (other,) = probe(small(corpus="checklist", model=["moved"], floors=False, limit=2, out="o64"), **QUIET)
+    (other,) = probe(small(corpus="checklist", model=["moved"], baselines=False, limit=2, out="o64"), **QUIET)
     assert other.lines == result.lines
 
 
 def test_a_model_that_scores_nothing_is_told_of(here: Path) -> None:
-    config = small(corpus="checklist", model=["my_scorers:broken", "my_scorers:blind"], floors=False)
+    config = small(corpus="checklist", model=["my_scorers:broken", "my_scorers:blind"], baselines=False)
     refused(config, r"nothing was scored, total 144 = scored 0.*failed 144")
     assert [result.model for result in load_results(here / "probes")[0]] == ["my_scorers:blind", "my_scorers:broken"]
 
 
 def test_cropped_and_whole_pictures_of_the_same_pairs_are_compared(here: Path) -> None:
     for cropped in (False, True):
-        config = small(corpus="predicate_noun", model=["my_scorers:dark"], floors=False, cropped=cropped)
+        config = small(corpus="predicate_noun", model=["my_scorers:dark"], baselines=False, cropped=cropped)
         probe(config, **QUIET)
     with open(here / "probes/tables/scenes-predicate_noun-binding.csv", newline="") as file:
         (row,) = csv.DictReader(file)
@@ -705,7 +705,7 @@ def test_cropped_and_whole_pictures_of_the_same_pairs_are_compared(here: Path) -
 
 def test_the_command_goes_on_after_ctrl_c(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Stopped in a process of its own, as by a terminal; gone on in this one, which is quicker."""
-    arguments = ["corpus=predicate_noun", "count=144", "model=my_scorers:slow", "batch_size=2", "floors=false"]
+    arguments = ["corpus=predicate_noun", "count=144", "model=my_scorers:slow", "batch_size=2", "baselines=false"]
     environment = {"PYTHONPATH": f"{Path(__file__).parent.parent}{os.pathsep}{here}", "OMP_NUM_THREADS": "1"}
     process = start("", *arguments, code=CODE, cwd=here, env=environment)
     wait_for(lambda: [path for path in here.glob("probes/*/answers.jsonl") if path.stat().st_size])

@@ -51,7 +51,7 @@ def test_labels_of_the_radar_are_outside_its_circle(out: Path) -> None:
     assert not any(a.overlaps(b) for n, a in enumerate(boxes) for b in boxes[:n])
 
 
-def test_bars_have_intervals_and_floors(out: Path) -> None:
+def test_bars_have_intervals_and_baselines(out: Path) -> None:
     figure = figures(group_of(out))["made-up-bars"]
     assert [axes.get_ylabel() for axes in figure.axes] == ["items right (%)", "pairs with both items right (%)"]
     heights = [np.asarray(path.vertices)[:, 1].max() for path in figure.axes[0].collections[0].get_paths()]
@@ -62,8 +62,8 @@ def test_bars_have_intervals_and_floors(out: Path) -> None:
     for axis in AXES:
         ends = np.array([lines[axis].single_low, lines[axis].single_high], float)
         assert any(np.allclose(whisker, ends) for whisker in whiskers)
-    floors = sorted(s[0][1] for s in drawn if s[0][1] == s[1][1] and s[0][0] != s[1][0])
-    assert floors == [50] * 12 + [100]
+    baselines = sorted(s[0][1] for s in drawn if s[0][1] == s[1][1] and s[0][0] != s[1][0])
+    assert baselines == [50] * 12 + [100]
 
 
 def test_bars_have_the_best_salience_rule(out: Path) -> None:

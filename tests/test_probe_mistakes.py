@@ -159,12 +159,12 @@ def test_what_is_left_out_is_told(out: Path, open_page: Open, monkeypatch: pytes
 
 
 def test_without_models_or_pictures_the_page_says_so(tmp_path: Path, open_page: Open) -> None:  # noqa: F811
-    alone, answered = corpus_of(13, "floors alone"), corpus_of(13, "without pictures")
+    alone, answered = corpus_of(13, "baselines alone"), corpus_of(13, "without pictures")
     put(tmp_path, alone, "", [], {"hash": answers_of(alone, [True] * 26)})
     put(tmp_path, answered, "m", answers_of(answered, by_axis(answered)), {})
     write(tmp_path)
     driver = open_page(tmp_path / "report.html")
-    driver.execute_async_script(CHOOSE, "corpus", "floors alone")
+    driver.execute_async_script(CHOOSE, "corpus", "baselines alone")
     assert "No wrong item fits" in driver.find_element(By.ID, "cards").text
     driver.execute_async_script(CHOOSE, "corpus", "without pictures")
     assert "No picture: " in driver.find_element(By.CSS_SELECTOR, ".card").text
@@ -178,8 +178,8 @@ def test_a_page_with_long_names_fits_the_screen(tmp_path: Path, open_page: Open)
         put(tmp_path, one, "", [], {rule: answers_of(one, [True] * 260) for rule in ("shorter", "visible_words")})
         for n, model in enumerate(LONG):
             right = [place % (n + 2) > 0 for place in range(260)]
-            floors = {"blank picture": nothing, "other items' pictures": nothing}
-            put(tmp_path, one, model, answers_of(one, right), floors, threshold=0.5, task="itm")
+            baselines = {"blank picture": nothing, "other items' pictures": nothing}
+            put(tmp_path, one, model, answers_of(one, right), baselines, threshold=0.5, task="itm")
     write(tmp_path)
     driver = open_page(tmp_path / "report.html", width=1400)
     scores = driver.find_element(By.CSS_SELECTOR, "#scores table")

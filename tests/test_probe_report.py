@@ -82,17 +82,17 @@ def test_a_list_of_files_from_elsewhere_removes_nothing_elsewhere(tmp_path: Path
         assert kept.exists() and (out / "answers.jsonl").exists()
 
 
-def test_floors_are_folded_only_beside_models(tmp_path: Path) -> None:
+def test_baselines_are_folded_only_beside_models(tmp_path: Path) -> None:
     corpus = corpus_of(13)
     put(tmp_path, corpus, "", [], {"hash": answers_of(corpus, [True] * 26)})
     write(tmp_path)
     page = (tmp_path / "report.html").read_text()
     assert "No model yet, only baselines, on 1 corpus" in page
-    assert '<details id="made-up-floors" class="block" open>' in page
+    assert '<details id="made-up-baselines" class="block" open>' in page
     put(tmp_path, corpus, "m", answers_of(corpus, [True] * 26), {})
     write(tmp_path)
     page = (tmp_path / "report.html").read_text()
-    assert "1 model on 1 corpus" in page and '<details id="made-up-floors" class="block">' in page
+    assert "1 model on 1 corpus" in page and '<details id="made-up-baselines" class="block">' in page
 
 
 def test_a_run_without_scores_is_reported(tmp_path: Path) -> None:
@@ -123,9 +123,9 @@ def test_the_page_loads_nothing_runs_nothing_and_shows_all(out: Path, open_page:
     assert margin == "0px"  # by the style that all pages share
     cells = driver.find_elements(By.CSS_SELECTOR, "#made-up-accuracy tbody tr")
     assert len(cells) == 2 * 15
-    rows = driver.find_elements(By.CSS_SELECTOR, "#made-up-floors tbody tr")
+    rows = driver.find_elements(By.CSS_SELECTOR, "#made-up-baselines tbody tr")
     assert len(rows) == 3 * 15 and not rows[0].is_displayed()  # it is long, and folded
-    driver.find_element(By.CSS_SELECTOR, "#made-up-floors summary").click()
+    driver.find_element(By.CSS_SELECTOR, "#made-up-baselines summary").click()
     assert rows[0].is_displayed()
     wide = driver.find_element(By.CSS_SELECTOR, "#made-up-bars")
     assert wide.size["width"] > 0.9 * driver.find_element(By.CSS_SELECTOR, "#made-up-accuracy").size["width"]

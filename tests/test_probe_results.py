@@ -26,6 +26,17 @@ def test_results_come_back_as_they_were(tmp_path: Path) -> None:
     assert not (tmp_path / result.name / ".kept").exists()
 
 
+def test_results_of_earlier_versions_are_read(tmp_path: Path) -> None:
+    """Baselines had another name."""
+    corpus = corpus_of(13)
+    result = put(tmp_path, corpus, "m", answers_of(corpus, [True] * 26), {"hash": answers_of(corpus, [False] * 26)})
+    (file,) = tmp_path.glob("*/result-*.json")
+    text = file.read_text()
+    assert text.count('"baselines"') == 1
+    file.write_text(text.replace('"baselines"', '"floors"'))
+    assert load_results(tmp_path) == ([result], [])
+
+
 def test_models_have_the_name_of_their_file_if_no_other_has_it(tmp_path: Path) -> None:
     corpus = corpus_of(13)
 
@@ -63,7 +74,7 @@ def test_a_run_has_the_name_of_its_folder(tmp_path: Path) -> None:
         {"averages": [{"name": "a", "rule": "b", "value": "c", "lacking": []}]},
         {"lines": [{}]},
         {"lines": [{**asdict(LINE), "single": "most"}]},
-        {"floors": {"hash": [{**asdict(LINE), "total": None}]}},
+        {"baselines": {"hash": [{**asdict(LINE), "total": None}]}},
         {"version": 2},
     ],
     ids=str,

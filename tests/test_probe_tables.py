@@ -43,8 +43,8 @@ def test_tables_hold_every_number_and_the_coverage(out: Path) -> None:
     assert found[name].rows[0][0].text == f"{MICRO} (mixes N1, N2)"
     assert "total = scored + missing + unreadable + failed" in found[name].markdown()
     assert found[name].rows[0][2].text == "52 = 48 + 4 + 0 + 0"
-    floors = list(csv.DictReader(io.StringIO(found["made-up-floors"].csv())))
-    assert {row["answered_by"] for row in floors} == {"shorter", "hash", "blank picture (first)"}
+    baselines = list(csv.DictReader(io.StringIO(found["made-up-baselines"].csv())))
+    assert {row["answered_by"] for row in baselines} == {"shorter", "hash", "blank picture (first)"}
 
 
 def test_models_are_compared_from_their_answers(out: Path) -> None:
@@ -62,9 +62,9 @@ def test_bold_is_above_what_every_blind_rule_reaches(out: Path) -> None:
     bold = {(row[0].text, row[1].text) for row in table.rows if row[3].bold}
     assert (AXES[12], "second") in bold and (AXES[2], "second") not in bold  # there `shorter` has all right, too
     assert (AXES[0], "first") not in bold
-    floors = found["made-up-floors"]
-    assert {row[1].text for row in floors.rows} == {"shorter", "hash", "blank picture (first)"}
-    assert not any(cell.bold for row in floors.rows for cell in row)
+    baselines = found["made-up-baselines"]
+    assert {row[1].text for row in baselines.rows} == {"shorter", "hash", "blank picture (first)"}
+    assert not any(cell.bold for row in baselines.rows for cell in row)
 
 
 def test_bold_is_above_coins_and_the_best(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def column(table: Table, name: str) -> list[str]:
     return [row[place].text for row in table.rows]
 
 
-def test_floors_stand_beside_every_number(out: Path) -> None:
+def test_baselines_stand_beside_every_number(out: Path) -> None:
     table = next(table for table in tables(group_of(out)) if table.name == "made-up-accuracy")
     found = dict(zip(zip(column(table, "items"), column(table, "answered by"), strict=True), table.rows, strict=True))
     names = [what for _, what in table.columns]
@@ -131,8 +131,8 @@ def test_salience_rules_stand_beside_every_number(out: Path) -> None:
     assert row[names.index("both right % [95 %]")].text == both
     assert terminal_summary(group).count("salience rule") == 2 and "salience" not in terminal_summary(group_of(out))
     assert any("Salience rule:" in note for note in table.all_notes)
-    floors = next(table for table in tables(group) if table.name == "made-up-floors")
-    assert {"most_ink", "most_central"} <= set(column(floors, "answered by"))
+    baselines = next(table for table in tables(group) if table.name == "made-up-baselines")
+    assert {"most_ink", "most_central"} <= set(column(baselines, "answered by"))
 
 
 def test_lines_of_labels_name_the_label() -> None:
@@ -172,7 +172,7 @@ def test_averages_without_a_number_are_named_in_a_note(tmp_path: Path) -> None:
     assert any("Relation" in note for note in table.all_notes) and "Relation/action" in table.csv()
 
 
-def test_a_group_is_printed_with_its_floors(out: Path) -> None:
+def test_a_group_is_printed_with_its_baselines(out: Path) -> None:
     text = terminal_summary(group_of(out))
     line = next(line for line in group_of(out).models["first"] if line.value == MICRO)
     assert interval_text(line.single, line.single_low, line.single_high) in text

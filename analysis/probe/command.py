@@ -21,7 +21,7 @@ NOT_FOR_PROBES = ("regions.misses", "regions.jitter", "regions.blank", "regions.
 HELP = """\
 python -m analysis.probe [NAME=VALUE ...]     ask pretrained models which of two sentences fits a picture
 
-Models are probed as they are, without fine-tuning. Beside each accuracy stand baselines (floors=true): what can be
+Models are probed as they are, without fine-tuning. Beside each accuracy stand baselines (baselines=true): what can be
 reached without looking at the picture. If the command is interrupted, run it again to continue. The report on all runs
 in `out` is out/report.html. Settings and their defaults:
 
@@ -41,6 +41,8 @@ examples
 
 def settings(arguments: Sequence[str]) -> Probe:
     """The probe of `name=value` arguments. Raises `cli.UsageError` for a wrong name or value."""
+    if any(argument.startswith("floors=") for argument in arguments):
+        raise cli.UsageError("floors: is called baselines now")
     values = cli.compose("probe", arguments, FREE_TEXT, defaults=asdict(Probe()) | {"model": None})
     values["model"] = split_list(values["model"])
     for name in ("types", "data"):

@@ -73,7 +73,7 @@ class Probe:
     )
     template: str = option("normal", "of the predicate-noun study: normal or alt")
     cropped: bool = option(False, "of the predicate-noun study: pictures cropped to the sentence's objects")
-    floors: bool = option(
+    baselines: bool = option(
         True, "also measure baselines: blind rules (text alone), salience rules, a blank picture, other items' pictures"
     )
     seed: int = option(0, "of our own corpora, samples, shuffled pictures and intervals")

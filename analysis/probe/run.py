@@ -3,7 +3,7 @@
 A run is a model, the baselines or saved answers on one corpus, scored, measured and written to its folder:
 
 OUT/CORPUS-MODEL-HASH/   config.json, answers.jsonl, a result, and the answers to other pictures
-OUT/CORPUS-floors-HASH/  baselines that need no model
+OUT/CORPUS-baselines-HASH/  baselines that need no model
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _without_model(config: Probe, inputs: Sequence[ProbeInput], has_model: bool,
     for one in inputs:
         log(f"{one.corpus.name}: {count_text(len(one.corpus.items), 'item')}, {pictures_text(one, has_model)}")
         measured = {(result.corpus["name"], result.corpus["digest"]) for result in results}
-        if config.floors and (one.corpus.name, one.corpus.digest) not in measured:  # models may share a corpus
+        if config.baselines and (one.corpus.name, one.corpus.digest) not in measured:  # models may share a corpus
             try:
                 results.append(measure_baselines(one))
             except Locked:
@@ -129,7 +129,7 @@ def measure_baselines(one: ProbeInput) -> Result:
     pictures or know the truth."""
     config, start = one.config, time.monotonic()
     settings = {"model": "", "seed": config.seed, "rules": config.rules, "sentences": config.effective_sentences}
-    folder, fingerprint = _folder(one, "floors", settings)
+    folder, fingerprint = _folder(one, "baselines", settings)
     answers = baselines.baselines(one.corpus, config.seed)
     facts = {**_provenance(), "seconds": round(time.monotonic() - start, 1)}
     with run_folder(folder, fingerprint, facts):
@@ -169,7 +169,7 @@ def measure_model(one: ProbeInput, model: LoadedModel, log: Log) -> Result:
         delete_answers(folder)
     options: dict[str, Any] = {"batch_size": config.batch_size, "fingerprint": fingerprint, "about": facts, "log": log}
     answers = {"": score(corpus, scorer, folder, **options)}
-    if config.floors:
+    if config.baselines:
         log(f"{folder}: baselines, with a blank picture and with other items' pictures")
         answers["blank picture"] = score(corpus, baselines.blank(scorer), folder, file="blank.jsonl", **options)
         if len({item.image for item in corpus.items}) > 1:
@@ -231,7 +231,7 @@ def _save(
         measuring={"task": config.effective_task, "rules": config.rules, **how},
         about={**about, "pictures": _pictures_digest(folder)} if model else about,
         lines=lines,
-        floors=rows,
+        baselines=rows,
         blind=() if model else tuple(rule for rule in rows if rule in baselines.BLIND),
         averages=_averages(corpus, lines, config.effective_task),
         unscored=next((f"{answer.status}: {answer.why}" for answer in own if answer.status != "scored"), ""),

@@ -1,4 +1,4 @@
-"""How fast generation is, beside its floors, in one run: `python tests/benchmarks/bench_generate.py`.
+"""How fast generation is, beside its lower bounds, in one run: `python tests/benchmarks/bench_generate.py`.
 
 Prints Markdown tables. Rates are of this machine on this day: compare rows of one run, not of two.
 """

@@ -161,7 +161,7 @@ def _figures_section(content: GroupReport) -> str:
 
 def _tables_section(content: GroupReport) -> str:
     group = content.group
-    first = f"{group.slug}-{'accuracy' if group.models else 'floors'}"
+    first = f"{group.slug}-{'accuracy' if group.models else 'baselines'}"
     folded = "".join(
         folded_table(one, f"{one.title} ({len(one.rows):,} rows)", ("md", "csv"), one.name == first)
         for one in content.tables

@@ -29,7 +29,7 @@ class Result:
     """A run: its corpus, model and metrics.
 
     corpus: name, kind, digest, items, notes. measuring: task, rules, sentences, tolerance, threshold, seed. about:
-    provenance. model: empty for a run of baselines alone. lines: metrics of the model. floors: metrics of baselines, by
+    provenance. model: empty for a run of baselines alone. lines: metrics of the model. baselines: their metrics, by
     name. blind: names of the blind rules among them, which read the sentences alone. averages: the paper's, of
     VL-CheckList. unscored: status and reason of the first item that was not scored. yes_or_no: of generative models,
     the mean of p(yes) + p(no) over the scored sentences.
@@ -41,7 +41,7 @@ class Result:
     measuring: Mapping[str, Any]
     about: Mapping[str, Any] = field(default_factory=dict)
     lines: tuple[MetricRow, ...] = ()
-    floors: Mapping[str, tuple[MetricRow, ...]] = field(default_factory=dict)
+    baselines: Mapping[str, tuple[MetricRow, ...]] = field(default_factory=dict)
     blind: tuple[str, ...] = ()
     averages: tuple[PaperAverage, ...] = ()
     unscored: str = ""
@@ -74,8 +74,8 @@ def _parsed(values: dict[str, Any]) -> Result:
     if values.pop("version") != VERSION:
         raise ValueError("it has another version")
     values["lines"] = tuple(_checked(MetricRow, one) for one in values["lines"])
-    for name, rows in values["floors"].items():
-        values["floors"][name] = tuple(_checked(MetricRow, row) for row in rows)
+    baselines = values.pop("floors") if "floors" in values else values["baselines"]  # their name in earlier versions
+    values["baselines"] = {name: tuple(_checked(MetricRow, row) for row in rows) for name, rows in baselines.items()}
     values["averages"] = tuple(_checked(PaperAverage, one) for one in values["averages"])
     result = _checked(Result, values | {"blind": tuple(values["blind"])})
     for part, names in (
@@ -193,10 +193,10 @@ def groups(results: Sequence[Result], out: Path | None = None) -> list[Group]:
         while slug in {group.slug for group in result_groups}:  # another corpus has the same slug
             slug += "-2"
         models = {_label(one, members): one for one in members if one.model}
-        baselines = {name: rows for one in members if not one.model for name, rows in one.floors.items()}
+        baselines = {name: rows for one in members if not one.model for name, rows in one.baselines.items()}
         for label, one in models.items():
             suffix = f" ({label})" if len(models) > 1 else ""
-            baselines |= {f"{name}{suffix}": rows for name, rows in one.floors.items()}
+            baselines |= {f"{name}{suffix}": rows for name, rows in one.baselines.items()}
         result_groups.append(
             Group(
                 title=title,

@@ -182,7 +182,7 @@ def tables(group: Group) -> list[Table]:
         return _table(name, f"{group.title}: {title}", rows, TABLE_COLUMNS, _frame(series, data), notes)
 
     notes, models = (*NOTES, *OF_MODELS, *corpus), group.models
-    of_floors = "baselines, without a model or without the right picture"
+    of_baselines = "baselines, without a model or without the right picture"
     every = [
         table("accuracy", "accuracy", models, main, main, notes),
         _matching(group, main),
@@ -190,7 +190,7 @@ def tables(group: Group) -> list[Table]:
         _comparison(group, group.cropped, "binding", "cropped pictures against whole ones", BINDING),
         _averages(group),
         table("details", "accuracy by source, grade and other labels", models, detail, detail, notes),
-        table("floors", of_floors, group.baselines, main, group.keys, of_rules),
+        table("baselines", of_baselines, group.baselines, main, group.keys, of_rules),
     ]
     return [one for one in every if one]
 
