@@ -136,7 +136,8 @@ WRONG = {
     "batch_size=many": "batch_size", "out=": "out", "corpus=": "corpus", "model=[a,]": "empty", "-v": "no option",
     "question=yes?": "{text}", "regions.source=file": "give regions.file", "regions.sauce=grid": "regions.source",
     "seed=null": "seed=null: must be a whole number", "batch_size=1.5": "batch_size=1.5: must be a whole number",
-    "floors=false": "baselines", "baselines=maybe": "baselines=maybe: must be true or false", "sentences=null": "sentences=null: must be a word",
+    "floors=false": "is called baselines now",
+    "baselines=maybe": "baselines=maybe: must be true or false", "sentences=null": "sentences=null: must be a word",
     "model.x=1": "needs a list", "types={a:1}": "types",
     "model": "not a setting", "head=x": "itm, itc", "size=huge": "tiny",
 }  # fmt: skip
