@@ -466,7 +466,7 @@ def test_scores_are_written_in_the_published_columns_and_read_back(
     assert all(0 <= float(row["prob_target_match"]) <= 1 for row in rows)
     found = accuracies(*predicate_noun.read_results(path))
     assert found.single is not None and 100 * found.single == by_line(run, MICRO).single
-    read_back = predicate_noun.results_corpora([path])[0].corpus
+    read_back = predicate_noun.results_corpora([path])[0][0]
     asked = [record.item for record in read_answers(here / "probes" / run.name / ANSWERS)]
     for given, item in zip(read_back.items, asked, strict=True):
         assert (given.image, given.positives, given.negatives) == (item.image, item.positives, item.negatives)

@@ -78,8 +78,8 @@ def _read(config: Probe, log: Log) -> Iterator[ProbeInput]:
 
 
 def _of_results(files: Sequence[Path], config: Probe) -> Iterator[ProbeInput]:
-    for one in predicate_noun.results_corpora(files):
-        yield ProbeInput(one.corpus, config, one.records, one.answers, one.model)
+    for corpus, triplets, answers, model in predicate_noun.results_corpora(files):
+        yield ProbeInput(corpus, config, triplets, answers, model)
 
 
 def _with_run_file(path: Path, config: Probe, log: Log) -> Probe:

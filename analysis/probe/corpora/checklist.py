@@ -96,26 +96,20 @@ def _selected(root: Path, types: Sequence[str] | None, data: Sequence[str] | Non
     if not paths:
         raise ValueError(f"{root}: has no {TREE}/…/NAME.yaml; name the folder that holds corpus/ and data/")
     selected = {path.relative_to(root / TREE).with_suffix("").as_posix(): path for path in paths}
-    for setting, names, part in (("types", types, 0), ("data", data, 1)):
+    for setting, names, part in (("types", types, 0), ("data", data, 2)):
         if names is None:
             continue
-        available = sorted({place.rpartition("/")[2 * part] for place in selected})
-        prefixes = [str(name).strip("/") for name in names]
-        for name in prefixes:
-            if not any(_under(place, name, part) for place in available):
+        available = sorted({place.rpartition("/")[part] for place in selected})
+        chosen = set[str]()
+        for name in (str(name).strip("/") for name in names):
+            found = [one for one in available if one == name or one.startswith(f"{name}/")]
+            if not found:
                 near = difflib.get_close_matches(name, available, 3) or available
                 raise ValueError(f"{setting}: the corpus has no {name!r}; choose from {', '.join(near)}")
-        selected = {
-            place: path
-            for place, path in selected.items()
-            if any(_under(place.rpartition("/")[2 * part], name, part) for name in prefixes)
-        }
+            chosen.update(found)
+        selected = {place: path for place, path in selected.items() if place.rpartition("/")[part] in chosen}
     order = {axis: number for number, axis in enumerate(TAXONOMY)}
     return dict(sorted(selected.items(), key=lambda one: (order.get(one[0].rpartition("/")[0], len(order)), one[0])))
-
-
-def _under(name: str, group: str, exact: int) -> bool:
-    return name == group or (not exact and name.startswith(f"{group}/"))
 
 
 def _settings(path: Path, images: Path | str | None) -> dict[str, str]:
