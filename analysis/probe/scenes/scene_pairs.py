@@ -59,13 +59,13 @@ for _row in range(WORLD.rows):
 
 @dataclass(frozen=True)
 class PairMember:
-    """A scene and its sentences. subject: index of the target of the true sentence; other: index of the lure."""
+    """A scene and its sentences. Its first two objects are the target of the true sentence, at the index `subject`, and
+    the lure."""
 
     scene: tuple[PlacedObject, ...]
     positive: Statement
     negative: Statement
     subject: int = 0
-    other: int = 1
 
 
 @dataclass(frozen=True)
@@ -141,10 +141,6 @@ class Board:
         return [self.put(choices.pick(colours), choices.pick(shapes), size=size) for _ in range(number)]
 
 
-def _without(choices: Sequence[str], *others: str) -> list[str]:
-    return [choice for choice in choices if choice not in others]
-
-
 def unlike(*shapes: str) -> list[str]:
     """Shapes that do not look like any of these."""
     return [s for s in WORLD.shapes if not any(s == other or {s, other} <= ALIKE for other in shapes)]
@@ -177,7 +173,7 @@ def _mirrored(
     **labels: str,
 ) -> ScenePair:
     """A pair of two scenes. subject: index of the second scene's target; the first scene's is object 0."""
-    sides = PairMember(tuple(one), true, false), PairMember(tuple(other), false, true, subject, 1 - subject)
+    sides = PairMember(tuple(one), true, false), PairMember(tuple(other), false, true, subject)
     return ScenePair(sides, index % 2, labels)
 
 
@@ -224,7 +220,7 @@ def _colour(absent: bool, index: int, choices: RandomChoices) -> ScenePair:
     board = Board(choices)
     shape, else_shape = _shapes(choices)
     colour, other = _two(WORLD.colours, choices)
-    rest = _without(WORLD.colours, colour, other)
+    rest = [one for one in WORLD.colours if one not in (colour, other)]
     target = board.put(colour, shape, location, size)
     lure = board.put(choices.pick(rest) if absent else other, else_shape, location, size)
     fillers = board.fillers(rest, unlike(shape))
@@ -327,8 +323,8 @@ def _bound(noun: bool, index: int, choices: RandomChoices) -> ScenePair:
         Statement("binds", (shape, colour)),
         Statement("binds", (other, colour) if noun else (shape, else_colour)),
     )
-    sides = PairMember((target, lure, *fillers), true, false), PairMember((*mirror, *fillers), false, true, 1, 0)
-    return ScenePair(sides, 0, {"location": location, "size": size})
+    one, two = [target, lure, *fillers], [*mirror, *fillers]
+    return _mirrored(one, two, true, false, 0, 1, location=location, size=size)
 
 
 PAIR_KINDS: dict[str, tuple[PairKind, ...]] = {
