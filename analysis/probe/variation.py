@@ -149,7 +149,7 @@ def _scored(scorer: Scorer, pictures: Sequence[Image.Image], sentences: Sequence
     name = getattr(scorer, "name", "the scorer")
     try:
         scores = np.asarray(scorer(images, list(sentences) * len(pictures)), np.float64)
-    except (MemoryError, KeyboardInterrupt):
+    except MemoryError:
         raise
     except Exception as error:
         raise ValueError(f"{name} failed: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}") from None

@@ -203,27 +203,25 @@ def _by_axis(places: Sequence[str]) -> str:
 
 def _labelled(path: Path, items: Sequence[Item]) -> list[Item]:
     """Items with the pairs and labels of a sidecar file. Raises `ValueError` where the file does not fit the items."""
-    by_id: dict[str, Mapping[str, Any]] = {}
+    by_id: dict[str, tuple[Any, str, dict[str, str]]] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         try:
             values = json.loads(line)
-            by_id[values["id"]] = {
-                "pair": str(values["pair"]), "labels": {str(k): str(v) for k, v in values["labels"].items()},
-                "sentences": (values["positives"], values["negatives"]),
-            }  # fmt: skip
+            labels = {str(name): str(value) for name, value in values["labels"].items()}
+            by_id[values["id"]] = (values["positives"], values["negatives"]), str(values["pair"]), labels
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise ValueError(
                 f"{path}: line {number}: is not an item; remove the file, or write the corpus again"
             ) from None
     with_labels = []
     for item in items:
-        values = by_id.get(item.id)
-        if values and values["sentences"] != (list(item.positives), list(item.negatives)):
+        own = list(item.positives), list(item.negatives)
+        sentences, pair, labels = by_id.get(item.id, (own, "", {}))
+        if sentences != own:
             raise ValueError(
                 f"{path}: {item.id} has other sentences than its data; remove the file, or write the corpus again"
             )
-        labels = {**item.labels, **values["labels"]} if values else {}
-        with_labels.append(replace(item, pair=values["pair"], labels=labels) if values else item)
+        with_labels.append(replace(item, pair=pair, labels={**item.labels, **labels}))
     return with_labels
 
 
@@ -276,7 +274,7 @@ def _below(root: str, image: str) -> str:
 # The run file --------------------------------------------------------------------------------------------------------
 
 RUN_FILE_KEYS = {
-    "": ("MAX_NUM", "MODEL_NAME", "MODE_NAME", "BATCH_SIZE", "TASK", "DATA", "OUTPUT"),
+    "": ("MAX_NUM", "MODEL_NAME", "MODE_NAME", "BATCH_SIZE", "TASK", "DATA", "OUTPUT"),  # MODE_NAME: in the sample
     "DATA": ("TYPES", "TEST_DATA"),
     "OUTPUT": ("DIR", "NUM"),
 }
@@ -298,7 +296,6 @@ class RunFile:
     batch_size: int
     out: str
     examples: int = 5
-    model: str = ""
     unknown: tuple[str, ...] = ()
 
 
@@ -327,8 +324,6 @@ def read_run_file(path: Path | str) -> RunFile:
         batch_size=_whole(path, "BATCH_SIZE", values.get("BATCH_SIZE", 16), 1),
         out=_names(path, "OUTPUT.DIR", output.get("DIR"))[0],
         examples=_whole(path, "OUTPUT.NUM", output.get("NUM", 5), 0),
-        # MODE_NAME is a misspelling in the published sample.
-        model=str(values.get("MODEL_NAME", values.get("MODE_NAME", ""))),
         unknown=tuple(unknown),
     )
 
