@@ -303,7 +303,7 @@ def test_no_other_corpus_is_overwritten_and_none_is_written_outside(tmp_path: Pa
         write_corpus(tmp_path / "a", [item(0, positives=("c",))])
     with pytest.raises(ValueError, match="holds another corpus"):
         write_corpus(publish(tmp_path / "b"), [item(0)])
-    for wrong in ({"image": "images/../../x.jpg"}, {"image": "x.jpg"}, {"axis": "../x"}, {"source": "a/b"}):
+    for wrong in ({"axis": "../x"}, {"source": "a/b"}):
         with pytest.raises(ValueError, match="must"):
             write_corpus(tmp_path / "c", [item(0, **wrong)])
     (tmp_path / "a" / SIDECAR).write_text("{}\n")

@@ -24,6 +24,7 @@ from analysis.probe.folders import leaves_folder, read_json, read_yaml, write_fi
 from travlr import files
 
 TREE = Path("corpus") / "v1"  # below the folder of a corpus: a YAML file for each axis and source
+IMAGES = "images"  # `IMG_ROOT` of what is written: the first part of each item's path
 SIDECAR = "items.jsonl"  # pairs and labels, which the published format does not have
 
 # The corpus ----------------------------------------------------------------------------------------------------------
@@ -225,11 +226,10 @@ def _labelled(path: Path, items: Sequence[Item]) -> list[Item]:
     return with_labels
 
 
-def published(items: Sequence[Item], root: str = "images") -> dict[str, bytes]:
+def published(items: Sequence[Item]) -> dict[str, bytes]:
     """The files of the published form, by name: for each axis and source its data and then its YAML.
 
-    root: the `IMG_ROOT`, the first part of each item's path. Raises `ValueError` for an axis, a source or a picture
-    that leaves its folder.
+    Their pictures are below `IMAGES`. Raises `ValueError` for an axis or a source that leaves its folder.
     """
     contents: dict[str, bytes] = {}
     for (axis, source), group in grouped(items).items():
@@ -237,38 +237,29 @@ def published(items: Sequence[Item], root: str = "images") -> dict[str, bytes]:
         if not axis or not source or "/" in source or leaves_folder(place):
             raise ValueError(f"{place}: an axis and a source must be names of folders and of a file")
         data = f"data/{place}.json"
-        records = [[_below(root, item.image), {"POS": item.positives, "NEG": item.negatives}] for item in group]
-        settings = {"ANNO_PATH": data, "IMG_ROOT": f"{root}/", "TYPE": "TUPLE_JSON"}
+        records = [
+            [item.image.removeprefix(f"{IMAGES}/"), {"POS": item.positives, "NEG": item.negatives}] for item in group
+        ]
+        settings = {"ANNO_PATH": data, "IMG_ROOT": f"{IMAGES}/", "TYPE": "TUPLE_JSON"}
         contents[data] = json.dumps(records).encode()
         contents[f"{TREE.as_posix()}/{place}.yaml"] = yaml.safe_dump(settings, sort_keys=False).encode()
     return contents
 
 
-def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images") -> None:
+def write_corpus(folder: Path | str, items: Sequence[Item]) -> None:
     """Write items in the published form, with a sidecar file of their pairs and labels.
 
-    `read_corpus` returns the same items; their ids become axis, source and position in the file. After an interruption,
-    the same call continues. Raises `ValueError` for a folder that holds another corpus, and as `published`.
+    Their ids are axis, source and position in the file, so that `read_corpus` returns the same items. After an
+    interruption, the same call continues. Raises `ValueError` for a folder that holds another corpus, and as
+    `published`.
     """
     out = Path(folder)
-    numbered = [
-        replace(item, id=f"{axis}/{source}/{number}")
-        for (axis, source), group in grouped(items).items()
-        for number, item in enumerate(group)
-    ]
-    sidecar = "".join(f"{json.dumps(asdict(item))}\n" for item in numbered).encode()
-    contents = {SIDECAR: sidecar, **published(items, root)}  # the sidecar first: it identifies an unfinished corpus
+    sidecar = "".join(f"{json.dumps(asdict(item))}\n" for item in items).encode()
+    contents = {SIDECAR: sidecar, **published(items)}  # the sidecar first: it identifies an unfinished corpus
     same = (out / SIDECAR).read_bytes() == sidecar if (out / SIDECAR).is_file() else not (out / "corpus").exists()
     if not same:
         raise ValueError(f"{out}: holds another corpus; name another folder")
     write_files(out, contents, sync=False)
-
-
-def _below(root: str, image: str) -> str:
-    """The path relative to the root. Raises `ValueError` for a path outside it."""
-    if leaves_folder(image) or not image.startswith(f"{root}/"):
-        raise ValueError(f"picture {image!r}: its path must begin with {root}/ and stay there")
-    return image.removeprefix(f"{root}/")
 
 
 # The run file --------------------------------------------------------------------------------------------------------

@@ -19,11 +19,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from analysis.probe.corpora.checklist import IMAGES
 from analysis.probe.corpora.items import KINDS, Corpus
 from analysis.probe.folders import is_begun, put_files, read_object
 from analysis.probe.scenes import drawing, records
 from analysis.probe.scenes.drawing import CANVAS, CELL
-from analysis.probe.scenes.records import IMAGES, SceneRecord
+from analysis.probe.scenes.records import SceneRecord
 from analysis.probe.scenes.scene_pairs import FORMAT_VERSION, PAIR_KINDS, PairKind, PairMember
 from travlr import files
 from travlr.cli import Log

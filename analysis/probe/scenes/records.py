@@ -8,13 +8,13 @@ from dataclasses import asdict, fields, replace
 from typing import Any
 
 from analysis.probe.corpora import checklist, predicate_noun
+from analysis.probe.corpora.checklist import IMAGES
 from analysis.probe.corpora.items import Item
 from analysis.probe.scenes.drawing import CANVAS, PALETTE, PlacedObject, crop, draw
 from analysis.probe.scenes.scene_pairs import PairKind, PairMember, ScenePair
 from analysis.probe.scenes.statements import Statement
 from render.image import png
 
-IMAGES = "images"
 ITEM, PLACED = (tuple(field.name for field in fields(kind)) for kind in (Item, PlacedObject))
 SceneRecord = dict[str, Any]
 """A line of items.jsonl: an item with objects and logical forms and, for a triplet, its published record."""
@@ -103,4 +103,4 @@ def published(lines: Sequence[SceneRecord]) -> dict[str, bytes]:
     """The files of the published corpora, by name: `eval_set.json`, or YAML and JSON for each axis and source."""
     if lines and "record" in lines[0]:
         return {predicate_noun.SET: json.dumps([line["record"] for line in lines]).encode()}
-    return checklist.published([item_of(line) for line in lines], IMAGES)
+    return checklist.published([item_of(line) for line in lines])
