@@ -13,7 +13,6 @@ if __name__ == "__main__":
 
     start_command("try_it", "analysis.probe.try_it")
 
-import argparse
 import functools
 import io
 import os
@@ -241,16 +240,12 @@ def launch(blocks: Any, port: int | None, block: bool) -> str:
     return str(address)
 
 
-def parser() -> argparse.ArgumentParser:
-    options = Parser("python -m analysis.probe.try_it", description=(__doc__ or "").split("\n\n")[0])
-    options.add_argument("--model", action="append", required=True, help=f"{model_options.MODEL}; may be repeated")
-    options.add_argument("--port", type=int, help="(default: the first free one from 7860)")
-    model_options.add_options(options)
-    return options
-
-
 def main(arguments: list[str]) -> None:
-    options = parser().parse_args(arguments)
+    parser = Parser("python -m analysis.probe.try_it", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--model", action="append", required=True, help=f"{model_options.MODEL}; may be repeated")
+    parser.add_argument("--port", type=int, help="(default: the first free one from 7860)")
+    model_options.add_options(parser)
+    options = parser.parse_args(arguments)
     if options.port is not None and not 1 <= options.port <= 65535:
         raise UsageError(f"--port {options.port}: must be 1 to 65535")
     from analysis.probe.scorers.loading import load
