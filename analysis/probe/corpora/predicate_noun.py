@@ -7,8 +7,8 @@ triplets (picture, true sentence, false sentence) with exchanged sentences, so t
 from __future__ import annotations
 
 import ast
-import contextlib
 import csv
+import io
 import math
 import os
 from collections import Counter
@@ -20,7 +20,7 @@ from typing import Any
 from analysis.probe.config import TEMPLATES
 from analysis.probe.corpora.items import WHOLE, Answer, Corpus, Item
 from analysis.probe.corpora.taxonomy import is_length
-from analysis.probe.folders import leaves_folder, read_json, reading
+from analysis.probe.folders import leaves_folder, read_json, reading, write_files
 from travlr import files
 
 SET = "eval_set.json"
@@ -298,18 +298,14 @@ def write_results(
         raise ValueError(f"triplets: {len(records)}, answers: {len(answers)}; needs an answer to each, in order")
     if lacking := sorted({key for record in records for key in KEYS if key not in record}):
         raise ValueError(f"{path}: triplets lack {', '.join(lacking)}, which the published columns have")
-    target = Path(path)
-    work = target.parent / files.WORK
-    work.mkdir(parents=True, exist_ok=True)
-    with files.placed(target.parent, target.name) as place, open(place, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for record, answer in zip(records, answers, strict=True):
-            is_cropped = record.get("cropped_image", False) if cropped is None else cropped
-            name = record.get("model", "") if model is None else model
-            writer.writerow([*(record[key] for key in KEYS), *_result_values(answer), is_cropped, name])
-    with contextlib.suppress(OSError):  # it is not empty while another file is written
-        work.rmdir()
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for record, answer in zip(records, answers, strict=True):
+        is_cropped = record.get("cropped_image", False) if cropped is None else cropped
+        name = record.get("model", "") if model is None else model
+        writer.writerow([*(record[key] for key in KEYS), *_result_values(answer), is_cropped, name])
+    write_files(Path(path).parent, {Path(path).name: text.getvalue().encode()})
 
 
 def _result_values(answer: Answer) -> list[Any]:
