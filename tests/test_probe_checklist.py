@@ -303,7 +303,7 @@ def test_no_other_corpus_is_overwritten_and_none_is_written_outside(tmp_path: Pa
         write_corpus(tmp_path / "a", [item(0, positives=("c",))])
     with pytest.raises(ValueError, match="holds another corpus"):
         write_corpus(publish(tmp_path / "b"), [item(0)])
-    for wrong in ({"image": "images/../../x.jpg"}, {"image": "x.jpg"}, {"axis": "../x"}, {"source": "a/b"}):
+    for wrong in ({"axis": "../x"}, {"source": "a/b"}):
         with pytest.raises(ValueError, match="must"):
             write_corpus(tmp_path / "c", [item(0, **wrong)])
     (tmp_path / "a" / SIDECAR).write_text("{}\n")
@@ -323,7 +323,7 @@ def run_file(folder: Path, **changed: Any) -> Path:
 def test_a_published_run_file_is_read(tmp_path: Path) -> None:
     run = read_run_file(run_file(tmp_path, BATCH_SIZES=3))
     assert (run.types, run.data, run.task, run.most, run.batch_size) == (("Attribute/color",), ("vg",), "itc", 2000, 4)
-    assert (run.out, run.examples, run.model) == ("output/albef", 5, "ALBEF")
+    assert (run.out, run.examples) == ("output/albef", 5)
     assert run.unknown == ("BATCH_SIZES (did you mean BATCH_SIZE?)",)
     assert read_run_file(run_file(tmp_path, MAX_NUM=None, TASK="itm", MODEL_NAME="x")).most is None
 

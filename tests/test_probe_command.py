@@ -410,9 +410,9 @@ def test_result_files_are_measured_as_they_are_in_parts_or_whole(here: Path, one
     assert parts[0].baselines == whole[0].baselines
     wanted, line = accuracies(records, answers), by_line(whole[1], MICRO)
     for ours, theirs in (
-        (line.pair_accuracy, wanted.pair), (line.single, wanted.single), (line.same, wanted.same),
-        (line.decisive, wanted.decisive), (by_line(whole[1], "predicate").pair_accuracy, wanted.predicate),
-        (by_line(whole[1], "noun").pair_accuracy, wanted.noun),
+        (line.pair_accuracy, wanted["pair"]), (line.single, wanted["single"]), (line.same, wanted["same"]),
+        (line.decisive, wanted["decisive"]), (by_line(whole[1], "predicate").pair_accuracy, wanted["predicate"]),
+        (by_line(whole[1], "noun").pair_accuracy, wanted["noun"]),
     ):  # fmt: skip
         assert theirs is not None and ours == pytest.approx(100 * theirs)
 
@@ -465,9 +465,9 @@ def test_scores_are_written_in_the_published_columns_and_read_back(
         rows = list(csv.DictReader(file))
     assert path.name == name and tuple(rows[0]) == predicate_noun.COLUMNS and len(rows) == 144
     assert all(0 <= float(row["prob_target_match"]) <= 1 for row in rows)
-    found = accuracies(*predicate_noun.read_results(path))
-    assert found.single is not None and 100 * found.single == by_line(run, MICRO).single
-    read_back = predicate_noun.results_corpora([path])[0].corpus
+    single = accuracies(*predicate_noun.read_results(path))["single"]
+    assert single is not None and 100 * single == by_line(run, MICRO).single
+    read_back = predicate_noun.results_corpora([path])[0][0]
     asked = [record.item for record in read_answers(here / "probes" / run.name / ANSWERS)]
     for given, item in zip(read_back.items, asked, strict=True):
         assert (given.image, given.positives, given.negatives) == (item.image, item.positives, item.negatives)

@@ -504,8 +504,3 @@ def test_nothing_is_said_beside_the_maps(folders: dict[str, Path], caplog: pytes
 def test_blips_contrast_is_shown_by_occlusion(folders: dict[str, Path]) -> None:
     scorer = load(str(folders["blip"]), device="cpu", head="itc")
     assert heat(scorer, pictures()[0], "a star", cells=2).method == "occlusion"
-
-
-def test_regions_settings_reach_the_scorer() -> None:
-    with pytest.raises(ValueError, match="takes no regions"):
-        load("somewhere:else", regions=RegionSettings(source="grid"))

@@ -21,37 +21,10 @@ from analysis.probe.negatives import AnnotatedObject, AnnotatedPicture, generate
 from tests.helpers import called, one_line
 from travlr import cli
 
-NOUNS = [
-    "man",
-    "woman",
-    "person",
-    "cat",
-    "apple",
-    "dog",
-    "dogs",
-    "trees",
-    "fire truck",
-    "truck",
-    "water",
-    "old oak",
-    "bus",
-]
-WORDS = [
-    "red",
-    "blue",
-    "gray",
-    "grey",
-    "orange",
-    "small",
-    "large",
-    "tall",
-    "short",
-    "wet",
-    "dry",
-    "sitting",
-    "walking",
-    "odd",
-]
+NOUNS = ["man", "woman", "person", "cat", "apple", "dog", "dogs",
+         "trees", "fire truck", "truck", "water", "old oak", "bus"]  # fmt: skip
+WORDS = ["red", "blue", "gray", "grey", "orange", "small", "large",
+         "tall", "short", "wet", "dry", "sitting", "walking", "odd"]  # fmt: skip
 PREDICATES = ["on", "under", "above", "near", "far from", "riding", "pushing", "holding", "opening", "closing"]
 
 

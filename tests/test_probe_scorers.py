@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -260,9 +261,7 @@ def refused(match: str, name: str, **settings: Any) -> None:
 
 def changed(folder: Path, to: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> str:
     """A copy of a model's folder whose weights are changed."""
-    to.mkdir()
-    for file in folder.iterdir():
-        (to / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(folder, to)
     weights = load_file(to / "model.safetensors")
     change(weights)
     save_file(weights, to / "model.safetensors", {"format": "pt"})
@@ -314,11 +313,7 @@ def test_a_pickle_that_would_run_code_is_refused(
     folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "model"
-    folder.mkdir()
-    for file in folders["clip"].iterdir():
-        if file.suffix != ".safetensors":
-            (folder / file.name).write_bytes(file.read_bytes())
+    folder = shutil.copytree(folders["clip"], tmp_path / "model", ignore=shutil.ignore_patterns("*.safetensors"))
     torch.save({"logit_scale": Hostile()}, folder / "pytorch_model.bin")
     refused("cannot be loaded", str(folder))
     assert not (tmp_path / HOSTILE).exists()
@@ -355,10 +350,7 @@ def test_wrong_names_and_settings_are_told_in_one_line(
 
 @pytest.mark.parametrize("kind", ["clip", "llava"])
 def test_remote_code_is_never_run(kind: str, folders: dict[str, Path], tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    for file in folders[kind].iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
+    folder = shutil.copytree(folders[kind], tmp_path / "model")
     (folder / "hostile.py").write_text(f"open({str(tmp_path / HOSTILE)!r}, 'w')\nclass Other: ...\n")
     autos = ("AutoConfig", "AutoModel", "AutoModelForImageTextToText", "AutoProcessor", "AutoImageProcessor")
     there = {"auto_map": {**dict.fromkeys(autos, "hostile.Other"), "AutoTokenizer": ["hostile.Other", None]}}
@@ -399,10 +391,7 @@ def _no_network(*_: object, **__: object) -> str:
 
 
 def test_a_tokenizer_of_another_model_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    for file in folders["blip"].iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
+    folder = shutil.copytree(folders["blip"], tmp_path / "model")
     vocabulary = {w: n for n, w in enumerate(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(str, range(90))))}
     models_of.BertTokenizer(vocab=vocabulary).save_pretrained(folder)
     refused("tokenizer has 95 tokens", str(folder))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,68 +101,48 @@ def test_one_picture_has_all_its_sentences_in_a_call_however_many(tmp_path: Path
 # Failures ------------------------------------------------------------------------------------------------------------
 
 
-def _raises(scores: np.ndarray, images: Any, texts: Any) -> Any:
-    if "it is red, 1" in texts:
-        raise RuntimeError("boom\nover two lines")
-    return scores
+CULPRIT = "it is red, 1"
+Spoil = Callable[[np.ndarray, Sequence[str]], Any]
 
 
-def _nan(scores: np.ndarray, images: Any, texts: Any) -> Any:
-    return np.where([text == "it is red, 1" for text in texts], np.nan, scores)
+def _raise(error: BaseException) -> Spoil:
+    def spoil(scores: np.ndarray, texts: Sequence[str]) -> Any:
+        raise error
+
+    return spoil
 
 
-def _infinite(scores: np.ndarray, images: Any, texts: Any) -> Any:
-    return np.where([text == "it is red, 1" for text in texts], np.inf, scores)
+def _only_culprit(value: float) -> Spoil:
+    return lambda scores, texts: np.where([text == CULPRIT for text in texts], value, scores)
 
 
-def _spoils_its_batch(scores: np.ndarray, images: Any, texts: Any) -> Any:
-    return scores * np.nan if "it is red, 1" in texts else scores
-
-
-def _too_short(scores: np.ndarray, images: Any, texts: Any) -> Any:
-    return scores[:-1] if "it is red, 1" in texts else scores
-
-
-def _two_columns(scores: np.ndarray, images: Any, texts: Any) -> Any:
-    return np.stack([scores, scores], axis=1) if "it is red, 1" in texts else scores
-
-
-def _exits(scores: np.ndarray, images: Any, texts: Any) -> Any:
-    if "it is red, 1" in texts:
-        raise SystemExit(3)
-    return scores
-
-
-def _in_words(scores: np.ndarray, images: Any, texts: Any) -> Any:
-    return [str(score) for score in scores] if "it is red, 1" in texts else scores
-
-
-def _nothing(scores: np.ndarray, images: Any, texts: Any) -> Any:
-    return None if "it is red, 1" in texts else scores
-
-
-TROUBLES = {
-    "raises": (_raises, "RuntimeError: boom over two lines"),
-    "NaN": (_nan, "returned nan for 'it is red, 1'"),
-    "infinite": (_infinite, "returned inf for 'it is red, 1'"),
-    "spoils its batch": (_spoils_its_batch, "returned nan for"),
-    "too short": (_too_short, "returned scores (1,) for 2 sentences: needs (2,)"),
-    "two columns": (_two_columns, "returned scores (2, 2) for 2 sentences"),
-    "nothing": (_nothing, "returned NoneType of object: needs numbers"),
-    "exits": (_exits, "SystemExit: 3"),
-    "in words": (_in_words, "returned list of <U3: needs numbers"),
+TROUBLES: dict[str, tuple[Spoil, str]] = {
+    "raises": (_raise(RuntimeError("boom\nover two lines")), "RuntimeError: boom over two lines"),
+    "NaN": (_only_culprit(np.nan), "returned nan for 'it is red, 1'"),
+    "infinite": (_only_culprit(np.inf), "returned inf for 'it is red, 1'"),
+    "spoils its batch": (lambda scores, texts: scores * np.nan, "returned nan for"),
+    "too short": (lambda scores, texts: scores[:-1], "returned scores (1,) for 2 sentences: needs (2,)"),
+    "two columns": (lambda scores, texts: np.stack([scores, scores], axis=1), "returned scores (2, 2) for 2 sentences"),
+    "nothing": (lambda scores, texts: None, "returned NoneType of object: needs numbers"),
+    "exits": (_raise(SystemExit(3)), "SystemExit: 3"),
+    "in words": (lambda scores, texts: [str(score) for score in scores], "returned list of <U3: needs numbers"),
 }
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("batch_size", [1, 7, 64])
 def test_only_culprits_fail(trouble: str, batch_size: int, tmp_path: Path) -> None:
+    spoil, told = TROUBLES[trouble]
+
+    def spoilt(scores: np.ndarray, images: Any, texts: Any) -> Any:
+        return spoil(scores, texts) if CULPRIT in texts else scores
+
     corpus = corpus_of(tmp_path / "pictures", 9, 3)
-    answers = score(corpus, Seer(TROUBLES[trouble][0]), tmp_path / "run", batch_size=batch_size, **QUIET)
-    culprits = [i.id for i in corpus.items if "it is red, 1" in (*i.positives, *i.negatives)]
+    answers = score(corpus, Seer(spoilt), tmp_path / "run", batch_size=batch_size, **QUIET)
+    culprits = [i.id for i in corpus.items if CULPRIT in (*i.positives, *i.negatives)]
     assert 0 < len(culprits) < len(corpus.items)
     assert [answer.id for answer in answers if answer.status == "failed"] == culprits
-    assert all(TROUBLES[trouble][1] in one_line(answer.why) for answer in answers if answer.status == "failed")
+    assert all(told in one_line(answer.why) for answer in answers if answer.status == "failed")
     assert [answer.id for answer in answers if answer.status == "scored"] == [
         item.id for item in corpus.items if item.id not in culprits
     ]

@@ -139,6 +139,7 @@ def draw(maps: HeatMaps, image: Image.Image) -> Any:
     from matplotlib.patches import Rectangle
 
     height, width = maps.sentence.shape
+    frame = None if maps.visible == (0, 0, width, height) else maps.visible
     picture = image.convert("RGB").resize((width, height))
     most = float(maps.sentence.max()), float(maps.by_word.max())
     panels = [("picture", np.asarray(picture)), ("whole sentence", overlaid(picture, maps.sentence, most[0]))]
@@ -158,14 +159,12 @@ def draw(maps: HeatMaps, image: Image.Image) -> Any:
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_color("#bbb")  # so that white pictures have an edge
         axes.set_title(name, fontsize=9, parse_math=False)
-        if maps.visible not in (None, (0, 0, width, height)):
-            left, top, right, bottom = maps.visible
+        if frame:
+            left, top, right, bottom = frame
             edge = Rectangle((left - 0.5, top - 0.5), right - left, bottom - top, fill=False, linestyle="--", alpha=0.6)
             axes.add_patch(edge)
-    note = "Clear: no effect; yellow: some; red: most. All words have one scale."
-    if maps.visible not in (None, (0, 0, width, height)):
-        note += " Dashed: the part that the model sees."
-    figure.supxlabel(note, fontsize=8)
+    dashed = " Dashed: the part that the model sees." if frame else ""
+    figure.supxlabel(f"Clear: no effect; yellow: some; red: most. All words have one scale.{dashed}", fontsize=8)
     return figure
 
 
@@ -175,9 +174,8 @@ def overlaid(image: Image.Image, values: np.ndarray, most: float) -> np.ndarray:
 
     part = values / most if most > 0 else np.zeros_like(values)
     grey = np.asarray(image.convert("L").convert("RGB"), np.float32)
-    colours = (
-        colormaps["autumn_r"](part)[..., :3].astype(np.float32) * 255
-    )  # yellow to red is visible on white and on black
+    # Yellow to red is visible on white and on black.
+    colours = colormaps["autumn_r"](part)[..., :3].astype(np.float32) * 255
     strength = 0.8 * np.sqrt(part)[..., None]
     return np.rint(grey * (1 - strength) + colours * strength).astype(np.uint8)
 

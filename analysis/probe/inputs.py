@@ -69,8 +69,8 @@ def _read(config: Probe, log: Log) -> Iterator[ProbeInput]:
         corpus = predicate_noun.read_set(path, config.template, config.cropped, config.images)
         yield ProbeInput(corpus, config, tuple(predicate_noun.read_records(path)))
     elif files := [path] if path.suffix == ".csv" and not path.is_dir() else predicate_noun.result_files(path):
-        for one in predicate_noun.results_corpora(files):
-            yield ProbeInput(one.corpus, config, one.records, one.answers, one.model)
+        for corpus, triplets, answers, model in predicate_noun.results_corpora(files):
+            yield ProbeInput(corpus, config, triplets, answers, model)
     else:
         lacks = f"it has neither {checklist.TREE} nor {predicate_noun.SET} nor result files (.csv)"
         raise ValueError(f"corpus={name}: is no corpus: {lacks}; {CORPORA}")

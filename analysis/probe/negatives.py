@@ -30,7 +30,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from analysis.probe.corpora.checklist import write_corpus
+from analysis.probe.corpora.checklist import IMAGES, write_corpus
 from analysis.probe.corpora.items import Corpus, Item
 from analysis.probe.corpora.lexicon import TABLES, Lexicon, normalize, read_tables
 from analysis.probe.corpora.taxonomy import MAX_PIXELS, brief, is_length, location_class, size_class
@@ -275,13 +275,12 @@ def generate(
     tables: Mapping[str, list[list[str]]] | None = None,
     seed: int = 0,
     source: str = "annotations",
-    root: str = "images",
     only_mirrored: bool = False,
 ) -> Corpus:
     """A checklist from annotations, a function of the seed.
 
     Its notes count the facts that were left out, the records with mirrors, and how often the shorter sentence is true.
-    root: folder of the pictures. only_mirrored: leave out records without a mirror, so that no rule that reads only
+    only_mirrored: leave out records without a mirror, so that no rule that reads only
     the text is right in more than half of the items.
     """
     words = Lexicon(tables or TABLES)
@@ -320,7 +319,7 @@ def generate(
         labels = {**fact.labels, "word": fact.word, "replacement": word}
         item_id = f"{fact.axis}/{source}/{numbers[fact.axis]}"
         numbers[fact.axis] += 1
-        items.append(Item(item_id, f"{root}/{fact.image}", (true,), (false,), fact.axis, source, pair, labels))
+        items.append(Item(item_id, f"{IMAGES}/{fact.image}", (true,), (false,), fact.axis, source, pair, labels))
     return Corpus(source, "checklist", tuple(items), None, tuple(_notes(items, omitted)))
 
 

@@ -13,12 +13,11 @@ if __name__ == "__main__":
 
     start_command("try_it", "analysis.probe.try_it")
 
-import argparse
 import functools
 import io
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -241,33 +240,18 @@ def launch(blocks: Any, port: int | None, block: bool) -> str:
     return str(address)
 
 
-def parser() -> argparse.ArgumentParser:
-    options = Parser("python -m analysis.probe.try_it", description=(__doc__ or "").split("\n\n")[0])
-    options.add_argument("--model", action="append", required=True, help=f"{model_options.MODEL}; may be repeated")
-    options.add_argument("--port", type=int, help="(default: the first free one from 7860)")
-    model_options.add_options(options)
-    return options
-
-
-def loader(names: list[str], settings: Mapping[str, Any]) -> Callable[[str], Scorer]:
-    """A cached function from a name on the list to its scorer, so that the page cannot load other models."""
-    from analysis.probe.scorers.loading import load
-
-    @functools.cache
-    def scorer_of(name: str) -> Scorer:
-        if name not in names:
-            raise ValueError(f"model={name}: choose one of {', '.join(names)}")
-        return load(name, **settings)
-
-    return scorer_of
-
-
 def main(arguments: list[str]) -> None:
-    options = parser().parse_args(arguments)
+    parser = Parser("python -m analysis.probe.try_it", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--model", action="append", required=True, help=f"{model_options.MODEL}; may be repeated")
+    parser.add_argument("--port", type=int, help="(default: the first free one from 7860)")
+    model_options.add_options(parser)
+    options = parser.parse_args(arguments)
     if options.port is not None and not 1 <= options.port <= 65535:
         raise UsageError(f"--port {options.port}: must be 1 to 65535")
-    names = list(dict.fromkeys(options.model))
-    scorer_of = loader(names, model_options.load_settings(options))
+    from analysis.probe.scorers.loading import load
+
+    names = list(dict.fromkeys(options.model))  # Gradio's list takes no other name
+    scorer_of = functools.cache(functools.partial(load, **model_options.load_settings(options)))
     with tempfile.TemporaryDirectory(prefix="try_it-") as pictures:  # Gradio's default folder is shared and not removed
         os.environ["GRADIO_TEMP_DIR"] = pictures
         blocks = page(names, scorer_of)

@@ -149,7 +149,7 @@ def _scored(scorer: Scorer, pictures: Sequence[Image.Image], sentences: Sequence
     name = getattr(scorer, "name", "the scorer")
     try:
         scores = np.asarray(scorer(images, list(sentences) * len(pictures)), np.float64)
-    except (MemoryError, KeyboardInterrupt):
+    except MemoryError:
         raise
     except Exception as error:
         raise ValueError(f"{name} failed: {' '.join(f'{type(error).__name__}: {error}'.split())[:300]}") from None
@@ -348,23 +348,21 @@ def main(arguments: list[str]) -> None:
     sentences = sentences_of(options)
     background = background_of(options.background, " ".join([options.object, *sentences]), options.seed)
     where = places(*background.size, options.grid, options.sizes)
-    about: dict[str, Any] = {
+    settings: dict[str, Any] = {
         **{name: getattr(options, name) for name in ("model", "head", "size", "detector", "object", "background")},
         "sentences": sentences,
         "grid": options.grid,
         "sizes": sorted(options.sizes, reverse=True),
         "seed": options.seed,
         "pictures": hashlib.sha256(background.tobytes() + thing.tobytes()).hexdigest(),
-        "versions": versions() | environment(),
     }
-    settings = {name: value for name, value in about.items() if name != "versions"}
     is_begun(options.out, (RECORD,), settings, "variation")  # before the model is loaded
     scorer = load(options.model, **model_options.load_settings(options))
-    about["weights"] = [weights_of(name) for name in (options.model, options.detector) if name]
-    settings["weights"] = about["weights"]
-    if is_begun(options.out, (RECORD,), settings, "variation") and (options.out / TABLE).is_file():
+    weights = {"weights": [weights_of(name) for name in (options.model, options.detector) if name]}
+    if is_begun(options.out, (RECORD,), settings | weights, "variation") and (options.out / TABLE).is_file():
         print(f"{options.out}: finished before; to score again, remove it, or name another folder with --out\n")
     else:
+        about = {**settings, "versions": versions() | environment(), **weights}
         write(options.out, vary(scorer, background, thing, sentences, where), background, thing, where, about)
     print((options.out / TABLE).read_text(encoding="utf-8"))
     print(f"{options.out}: variation.md, .csv, .svg and .png, and pictures.png with all {len(where)} pictures")

@@ -24,6 +24,7 @@ from analysis.probe.folders import leaves_folder, read_json, read_yaml, write_fi
 from travlr import files
 
 TREE = Path("corpus") / "v1"  # below the folder of a corpus: a YAML file for each axis and source
+IMAGES = "images"  # `IMG_ROOT` of what is written: the first part of each item's path
 SIDECAR = "items.jsonl"  # pairs and labels, which the published format does not have
 
 # The corpus ----------------------------------------------------------------------------------------------------------
@@ -96,26 +97,20 @@ def _selected(root: Path, types: Sequence[str] | None, data: Sequence[str] | Non
     if not paths:
         raise ValueError(f"{root}: has no {TREE}/…/NAME.yaml; name the folder that holds corpus/ and data/")
     selected = {path.relative_to(root / TREE).with_suffix("").as_posix(): path for path in paths}
-    for setting, names, part in (("types", types, 0), ("data", data, 1)):
+    for setting, names, part in (("types", types, 0), ("data", data, 2)):
         if names is None:
             continue
-        available = sorted({place.rpartition("/")[2 * part] for place in selected})
-        prefixes = [str(name).strip("/") for name in names]
-        for name in prefixes:
-            if not any(_under(place, name, part) for place in available):
+        available = sorted({place.rpartition("/")[part] for place in selected})
+        chosen = set[str]()
+        for name in (str(name).strip("/") for name in names):
+            found = [one for one in available if one == name or one.startswith(f"{name}/")]
+            if not found:
                 near = difflib.get_close_matches(name, available, 3) or available
                 raise ValueError(f"{setting}: the corpus has no {name!r}; choose from {', '.join(near)}")
-        selected = {
-            place: path
-            for place, path in selected.items()
-            if any(_under(place.rpartition("/")[2 * part], name, part) for name in prefixes)
-        }
+            chosen.update(found)
+        selected = {place: path for place, path in selected.items() if place.rpartition("/")[part] in chosen}
     order = {axis: number for number, axis in enumerate(TAXONOMY)}
     return dict(sorted(selected.items(), key=lambda one: (order.get(one[0].rpartition("/")[0], len(order)), one[0])))
-
-
-def _under(name: str, group: str, exact: int) -> bool:
-    return name == group or (not exact and name.startswith(f"{group}/"))
 
 
 def _settings(path: Path, images: Path | str | None) -> dict[str, str]:
@@ -209,35 +204,32 @@ def _by_axis(places: Sequence[str]) -> str:
 
 def _labelled(path: Path, items: Sequence[Item]) -> list[Item]:
     """Items with the pairs and labels of a sidecar file. Raises `ValueError` where the file does not fit the items."""
-    by_id: dict[str, Mapping[str, Any]] = {}
+    by_id: dict[str, tuple[Any, str, dict[str, str]]] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         try:
             values = json.loads(line)
-            by_id[values["id"]] = {
-                "pair": str(values["pair"]), "labels": {str(k): str(v) for k, v in values["labels"].items()},
-                "sentences": (values["positives"], values["negatives"]),
-            }  # fmt: skip
+            labels = {str(name): str(value) for name, value in values["labels"].items()}
+            by_id[values["id"]] = (values["positives"], values["negatives"]), str(values["pair"]), labels
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise ValueError(
                 f"{path}: line {number}: is not an item; remove the file, or write the corpus again"
             ) from None
     with_labels = []
     for item in items:
-        values = by_id.get(item.id)
-        if values and values["sentences"] != (list(item.positives), list(item.negatives)):
+        own = list(item.positives), list(item.negatives)
+        sentences, pair, labels = by_id.get(item.id, (own, "", {}))
+        if sentences != own:
             raise ValueError(
                 f"{path}: {item.id} has other sentences than its data; remove the file, or write the corpus again"
             )
-        labels = {**item.labels, **values["labels"]} if values else {}
-        with_labels.append(replace(item, pair=values["pair"], labels=labels) if values else item)
+        with_labels.append(replace(item, pair=pair, labels={**item.labels, **labels}))
     return with_labels
 
 
-def published(items: Sequence[Item], root: str = "images") -> dict[str, bytes]:
+def published(items: Sequence[Item]) -> dict[str, bytes]:
     """The files of the published form, by name: for each axis and source its data and then its YAML.
 
-    root: the `IMG_ROOT`, the first part of each item's path. Raises `ValueError` for an axis, a source or a picture
-    that leaves its folder.
+    Their pictures are below `IMAGES`. Raises `ValueError` for an axis or a source that leaves its folder.
     """
     contents: dict[str, bytes] = {}
     for (axis, source), group in grouped(items).items():
@@ -245,44 +237,35 @@ def published(items: Sequence[Item], root: str = "images") -> dict[str, bytes]:
         if not axis or not source or "/" in source or leaves_folder(place):
             raise ValueError(f"{place}: an axis and a source must be names of folders and of a file")
         data = f"data/{place}.json"
-        records = [[_below(root, item.image), {"POS": item.positives, "NEG": item.negatives}] for item in group]
-        settings = {"ANNO_PATH": data, "IMG_ROOT": f"{root}/", "TYPE": "TUPLE_JSON"}
+        records = [
+            [item.image.removeprefix(f"{IMAGES}/"), {"POS": item.positives, "NEG": item.negatives}] for item in group
+        ]
+        settings = {"ANNO_PATH": data, "IMG_ROOT": f"{IMAGES}/", "TYPE": "TUPLE_JSON"}
         contents[data] = json.dumps(records).encode()
         contents[f"{TREE.as_posix()}/{place}.yaml"] = yaml.safe_dump(settings, sort_keys=False).encode()
     return contents
 
 
-def write_corpus(folder: Path | str, items: Sequence[Item], root: str = "images") -> None:
+def write_corpus(folder: Path | str, items: Sequence[Item]) -> None:
     """Write items in the published form, with a sidecar file of their pairs and labels.
 
-    `read_corpus` returns the same items; their ids become axis, source and position in the file. After an interruption,
-    the same call continues. Raises `ValueError` for a folder that holds another corpus, and as `published`.
+    Their ids are axis, source and position in the file, so that `read_corpus` returns the same items. After an
+    interruption, the same call continues. Raises `ValueError` for a folder that holds another corpus, and as
+    `published`.
     """
     out = Path(folder)
-    numbered = [
-        replace(item, id=f"{axis}/{source}/{number}")
-        for (axis, source), group in grouped(items).items()
-        for number, item in enumerate(group)
-    ]
-    sidecar = "".join(f"{json.dumps(asdict(item))}\n" for item in numbered).encode()
-    contents = {SIDECAR: sidecar, **published(items, root)}  # the sidecar first: it identifies an unfinished corpus
+    sidecar = "".join(f"{json.dumps(asdict(item))}\n" for item in items).encode()
+    contents = {SIDECAR: sidecar, **published(items)}  # the sidecar first: it identifies an unfinished corpus
     same = (out / SIDECAR).read_bytes() == sidecar if (out / SIDECAR).is_file() else not (out / "corpus").exists()
     if not same:
         raise ValueError(f"{out}: holds another corpus; name another folder")
     write_files(out, contents, sync=False)
 
 
-def _below(root: str, image: str) -> str:
-    """The path relative to the root. Raises `ValueError` for a path outside it."""
-    if leaves_folder(image) or not image.startswith(f"{root}/"):
-        raise ValueError(f"picture {image!r}: its path must begin with {root}/ and stay there")
-    return image.removeprefix(f"{root}/")
-
-
 # The run file --------------------------------------------------------------------------------------------------------
 
 RUN_FILE_KEYS = {
-    "": ("MAX_NUM", "MODEL_NAME", "MODE_NAME", "BATCH_SIZE", "TASK", "DATA", "OUTPUT"),
+    "": ("MAX_NUM", "MODEL_NAME", "MODE_NAME", "BATCH_SIZE", "TASK", "DATA", "OUTPUT"),  # MODE_NAME: in the sample
     "DATA": ("TYPES", "TEST_DATA"),
     "OUTPUT": ("DIR", "NUM"),
 }
@@ -304,7 +287,6 @@ class RunFile:
     batch_size: int
     out: str
     examples: int = 5
-    model: str = ""
     unknown: tuple[str, ...] = ()
 
 
@@ -333,8 +315,6 @@ def read_run_file(path: Path | str) -> RunFile:
         batch_size=_whole(path, "BATCH_SIZE", values.get("BATCH_SIZE", 16), 1),
         out=_names(path, "OUTPUT.DIR", output.get("DIR"))[0],
         examples=_whole(path, "OUTPUT.NUM", output.get("NUM", 5), 0),
-        # MODE_NAME is a misspelling in the published sample.
-        model=str(values.get("MODEL_NAME", values.get("MODE_NAME", ""))),
         unknown=tuple(unknown),
     )
 

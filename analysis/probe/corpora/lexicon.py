@@ -103,16 +103,15 @@ class Lexicon:
     """Look-ups in the tables of words."""
 
     def __init__(self, tables: Mapping[str, list[list[str]]]) -> None:
-        lists = {name: [tuple(words) for words in tables[name]] for name in tables}
         self.pairs: set[tuple[str, str]] = set()
-        for first, *others in lists["together"]:
+        for first, *others in tables["together"]:
             self.pairs |= {pair for other in others for pair in ((first, other), (other, first))}
         self.inverses: dict[str, set[str]] = defaultdict(set)
-        for first, second in lists["inverse"]:
+        for first, second in tables["inverse"]:
             self.inverses[first].add(second)
             self.inverses[second].add(first)
-        self.forms = {word: form for form in ("mass", "plural", "singular") for words in lists[form] for word in words}
-        self.lists = {name: words for name, words in lists.items() if "/" in name}
+        self.forms = {word: form for form in ("mass", "plural", "singular") for words in tables[form] for word in words}
+        self.lists = {name: words for name, words in tables.items() if "/" in name}
         self.excluding = {
             pair for groups in self.lists.values() for words in groups for pair in permutations(words, 2)
         } - self.pairs

@@ -7,20 +7,20 @@ triplets (picture, true sentence, false sentence) with exchanged sentences, so t
 from __future__ import annotations
 
 import ast
-import contextlib
 import csv
+import io
 import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from analysis.probe.config import TEMPLATES
 from analysis.probe.corpora.items import WHOLE, Answer, Corpus, Item
 from analysis.probe.corpora.taxonomy import is_length
-from analysis.probe.folders import leaves_folder, read_json, reading
+from analysis.probe.folders import leaves_folder, read_json, reading, write_files
 from travlr import files
 
 SET = "eval_set.json"
@@ -182,19 +182,6 @@ def results_name(template: str, cropped: bool) -> str:
     return f"results{'_cropped_images' * cropped}{ALT_NAME * (template == 'alt')}.csv"
 
 
-@dataclass(frozen=True)
-class ResultsCorpus:
-    """The triplets of result files as a corpus, equal to that of `read_set` if all triplets are there.
-
-    records, answers: one for each item, in order. model: its name, or the folder's where the files have none.
-    """
-
-    corpus: Corpus
-    records: tuple[Triplet, ...]
-    answers: tuple[Answer, ...]
-    model: str
-
-
 def result_files(folder: Path | str) -> list[Path]:
     """The CSV files of a folder, sorted; if it has none, the result files of its subfolders (one per model, as
     published)."""
@@ -202,11 +189,12 @@ def result_files(folder: Path | str) -> list[Path]:
     return sorted(Path(folder).glob("*.csv")) or sorted(below)
 
 
-def results_corpora(paths: Sequence[Path | str]) -> list[ResultsCorpus]:
-    """Result files as corpora. Files of one folder with the same model, template and cropping are parts of one corpus,
-    in the order of `paths`.
+def results_corpora(paths: Sequence[Path | str]) -> list[tuple[Corpus, tuple[Triplet, ...], tuple[Answer, ...], str]]:
+    """Result files as corpora, equal to those of `read_set` if all triplets are there, each with its triplets, the
+    answers to them, and the model's name, or the folder's where the files have none.
 
-    The template follows from the file's name, as in the published names. Raises `ValueError` as `read_results`, for a
+    Files of one folder with the same model, template and cropping are parts of one corpus, in the order of `paths`. The
+    template follows from the file's name, as in the published names. Raises `ValueError` as `read_results`, for a
     file without results, and for an id that occurs in two parts.
     """
     groups: dict[tuple[Path, str, str, bool], list[tuple[Triplet, Answer]]] = {}
@@ -224,7 +212,7 @@ def results_corpora(paths: Sequence[Path | str]) -> list[ResultsCorpus]:
     for (_, model, template, cropped), parts in groups.items():
         triplets, their_answers = zip(*parts, strict=True)
         corpus = _corpus(triplets, pairs_of(triplets), template, cropped)
-        corpora.append(ResultsCorpus(corpus, triplets, their_answers, model))
+        corpora.append((corpus, triplets, their_answers, model))
     return corpora
 
 
@@ -310,18 +298,14 @@ def write_results(
         raise ValueError(f"triplets: {len(records)}, answers: {len(answers)}; needs an answer to each, in order")
     if lacking := sorted({key for record in records for key in KEYS if key not in record}):
         raise ValueError(f"{path}: triplets lack {', '.join(lacking)}, which the published columns have")
-    target = Path(path)
-    work = target.parent / files.WORK
-    work.mkdir(parents=True, exist_ok=True)
-    with files.placed(target.parent, target.name) as place, open(place, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for record, answer in zip(records, answers, strict=True):
-            is_cropped = record.get("cropped_image", False) if cropped is None else cropped
-            name = record.get("model", "") if model is None else model
-            writer.writerow([*(record[key] for key in KEYS), *_result_values(answer), is_cropped, name])
-    with contextlib.suppress(OSError):  # it is not empty while another file is written
-        work.rmdir()
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for record, answer in zip(records, answers, strict=True):
+        is_cropped = record.get("cropped_image", False) if cropped is None else cropped
+        name = record.get("model", "") if model is None else model
+        writer.writerow([*(record[key] for key in KEYS), *_result_values(answer), is_cropped, name])
+    write_files(Path(path).parent, {Path(path).name: text.getvalue().encode()})
 
 
 def _result_values(answer: Answer) -> list[Any]:

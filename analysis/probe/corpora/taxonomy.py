@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
+from statistics import fmean
 from typing import Any
 
 SIZES = ("large", "medium", "small")
@@ -91,7 +92,7 @@ def by_axis(scores: Mapping[tuple[str, str], float]) -> dict[str, float]:
     nested: dict[str, dict[str, list[float]]] = {}
     for (axis, source), value in scores.items():
         nested.setdefault(axis, {}).setdefault(source.partition("_")[0], []).append(value)
-    return {axis: _mean([_mean(values) for values in datasets.values()]) for axis, datasets in nested.items()}
+    return {axis: fmean([fmean(values) for values in datasets.values()]) for axis, datasets in nested.items()}
 
 
 def paper_averages(scores: Mapping[str, float]) -> list[PaperAverage]:
@@ -116,14 +117,10 @@ def paper_averages(scores: Mapping[str, float]) -> list[PaperAverage]:
 def _average(scores: Mapping[str, float], name: str, rule: str, axes: Sequence[str]) -> PaperAverage:
     # There are as many sizes as locations, so the mean of all axes is the mean of both means.
     lacking = tuple(axis for axis in axes if axis not in scores)
-    return PaperAverage(name, rule, None if lacking else _mean([scores[axis] for axis in axes]), lacking)
+    return PaperAverage(name, rule, None if lacking else fmean([scores[axis] for axis in axes]), lacking)
 
 
 def _joint(name: str, rule: str, parts: Sequence[PaperAverage]) -> PaperAverage:
     values = [part.value for part in parts if part.value is not None]
     lacking = tuple(axis for part in parts for axis in part.lacking)
-    return PaperAverage(name, rule, None if lacking else _mean(values), lacking)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
+    return PaperAverage(name, rule, None if lacking else fmean(values), lacking)

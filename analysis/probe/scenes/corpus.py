@@ -19,11 +19,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from analysis.probe.corpora.checklist import IMAGES
 from analysis.probe.corpora.items import KINDS, Corpus
 from analysis.probe.folders import is_begun, put_files, read_object
 from analysis.probe.scenes import drawing, records
 from analysis.probe.scenes.drawing import CANVAS, CELL
-from analysis.probe.scenes.records import IMAGES, SceneRecord
+from analysis.probe.scenes.records import SceneRecord
 from analysis.probe.scenes.scene_pairs import FORMAT_VERSION, PAIR_KINDS, PairKind, PairMember
 from travlr import files
 from travlr.cli import Log
@@ -122,23 +123,17 @@ def _text(value: Any) -> bytes:
 
 # Building ------------------------------------------------------------------------------------------------------------
 
-Chunk = tuple[int, int, int]
-"""The index of a kind of pairs, the records of other kinds before it in its file, and its first pair in the chunk."""
-
-
-def _chunks(config: ScenesConfig) -> list[Chunk]:
-    chunks: list[Chunk] = []
-    before = 0
-    for unit, (_, pairs) in enumerate(config.pairs()):
-        chunks += [(unit, before, start) for start in range(0, pairs, CHUNK_PAIRS)]
-        before += 2 * pairs * (config.kind == "predicate_noun")  # whose kinds share one file
-    return chunks
+Chunk = tuple[int, int]
+"""The index of a kind of pairs, and its first pair in the chunk."""
 
 
 def _write_chunk(folder: Path, config: ScenesConfig, chunk: Chunk) -> list[SceneRecord]:
     """Write the pictures of a chunk. Returns its records."""
-    number, before, start = chunk
-    unit, pairs = config.pairs()[number]
+    number, start = chunk
+    counts = config.pairs()
+    unit, pairs = counts[number]
+    share_file = config.kind == "predicate_noun"  # all kinds of pairs
+    before = 2 * sum(pairs for _, pairs in counts[:number]) if share_file else 0  # records
     lines = []
     for index in range(start, min(start + CHUNK_PAIRS, pairs)):
         pair = unit.pair(config.seed, index)
@@ -156,16 +151,17 @@ def _write_corpus(folder: Path, config: ScenesConfig, workers: int, log: Log) ->
     from travlr.formats.manifest import versions  # pyarrow is slow to import, and workers do not need it
 
     workers = 1 if workers == 0 and config.count <= SINGLE_PROCESS_RECORDS else workers
+    chunks = [(n, start) for n, (_, pairs) in enumerate(config.pairs()) for start in range(0, pairs, CHUNK_PAIRS)]
     by_chunk: dict[Chunk, list[SceneRecord]] = {}
     work = functools.partial(_write_chunk, folder, config)
     with (
         Progress(config.count, log, "records") as progress,
-        contextlib.closing(run(work, _chunks(config), workers)) as results,
+        contextlib.closing(run(work, chunks, workers)) as results,
     ):
         for chunk, chunk_records in results:
             by_chunk[chunk] = chunk_records
             progress.advance(len(chunk_records))
-    records_in_order = [record for chunk in sorted(by_chunk) for record in by_chunk[chunk]]
+    records_in_order = [record for chunk in chunks for record in by_chunk[chunk]]
     lines = json.loads(json.dumps(records_in_order))  # with the types that a reader gets
     contents = {ITEMS: b"".join(json.dumps(line).encode() + b"\n" for line in lines), **records.published(lines)}
     put_files(folder, contents)

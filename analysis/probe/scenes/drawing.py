@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from render.image import LEVELS, OUTLINES, coverage, palette_of, png
+from render.image import LEVELS, OUTLINES, coverage, palette_of
 from travlr.scene import World
 
 WORLD = World()  # five colours, seven shapes, 6 x 6 cells
@@ -101,19 +101,10 @@ def draw(objects: Iterable[PlacedObject]) -> np.ndarray:
     return picture
 
 
-def crop_box(o: PlacedObject) -> Box:
-    """The object's box with a margin, within its cell, so that no other object is visible."""
+def crop(picture: np.ndarray, o: PlacedObject) -> np.ndarray:
+    """The part of a picture with an object: its box with a margin, within its cell, so that no other one is visible."""
     left, top, width, height = o.box
     x, y = o.column * CELL, o.row * CELL
-    from_x, from_y = max(left - MARGIN, x), max(top - MARGIN, y)
-    to_x, to_y = min(left + width + MARGIN, x + CELL), min(top + height + MARGIN, y + CELL)
-    return from_x, from_y, to_x - from_x, to_y - from_y
-
-
-def cut(picture: np.ndarray, box: Box) -> np.ndarray:
-    left, top, width, height = box
-    return picture[top : top + height, left : left + width]
-
-
-def as_png(picture: np.ndarray) -> bytes:
-    return png(picture, PALETTE)
+    rows = slice(max(top - MARGIN, y), min(top + height + MARGIN, y + CELL))
+    columns = slice(max(left - MARGIN, x), min(left + width + MARGIN, x + CELL))
+    return picture[rows, columns]

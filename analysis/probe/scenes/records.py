@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from analysis.probe.corpora import checklist, predicate_noun
+from analysis.probe.corpora.checklist import IMAGES
 from analysis.probe.corpora.items import Item
-from analysis.probe.scenes import drawing
-from analysis.probe.scenes.drawing import CANVAS, PlacedObject
+from analysis.probe.scenes.drawing import CANVAS, PALETTE, PlacedObject, crop, draw
 from analysis.probe.scenes.scene_pairs import PairKind, PairMember, ScenePair
 from analysis.probe.scenes.statements import Statement
+from render.image import png
 
-IMAGES = "images"
 ITEM, PLACED = (tuple(field.name for field in fields(kind)) for kind in (Item, PlacedObject))
 SceneRecord = dict[str, Any]
 """A line of items.jsonl: an item with objects and logical forms and, for a triplet, its published record."""
@@ -23,7 +23,7 @@ SceneRecord = dict[str, Any]
 def describe(unit: PairKind, pair: ScenePair, number: int) -> tuple[SceneRecord, dict[str, bytes]]:
     """The record of one scene of a pair, and pictures by path. number: index in its file; odd ones are mirrors."""
     side = pair.sides[number % 2]
-    picture = drawing.draw(side.scene)
+    picture = draw(side.scene)
     if not unit.source:
         return _triplet(unit, pair, number, picture)
     name = f"{unit.axis}/{unit.source}"
@@ -37,13 +37,13 @@ def describe(unit: PairKind, pair: ScenePair, number: int) -> tuple[SceneRecord,
         pair=f"{name}/{number // 2}",
         labels={"grade": unit.grade, "template": str(pair.template + 1), **pair.labels},
     )
-    return {**vars(item), **_truth(side)}, {item.image: drawing.as_png(picture)}
+    return {**vars(item), **_truth(side)}, {item.image: png(picture, PALETTE)}
 
 
 def _triplet(unit: PairKind, pair: ScenePair, number: int, picture: Any) -> tuple[SceneRecord, dict[str, bytes]]:
     """A triplet with its 15 published keys, and the crop to its target, with the published file name."""
     side = pair.sides[number % 2]
-    target, lure = side.scene[side.subject], side.scene[side.other]
+    target, lure = side.scene[side.subject], side.scene[1 - side.subject]
     noun, predicate = (word.capitalize() for word in side.positive.args)
     tested = 0 if unit.axis == "noun" else 1
     record = {
@@ -65,11 +65,11 @@ def _triplet(unit: PairKind, pair: ScenePair, number: int, picture: Any) -> tupl
     }
     item = predicate_noun.item_of(record, str(number // 2), "normal", cropped=False)
     item = replace(item, labels={**item.labels, "grade": unit.grade, **pair.labels})
-    crop = drawing.cut(picture, drawing.crop_box(target))
     cropped = predicate_noun.cropped_name(item.image, f"{number:06d}t")
-    pictures = {item.image: drawing.as_png(picture), cropped: drawing.as_png(crop)}
-    pictures = {f"{IMAGES}/{name}": data for name, data in pictures.items()}
-    return {**vars(item), **_truth(side), "record": record}, pictures
+    pictures = {item.image: picture, cropped: crop(picture, target)}
+    return {**vars(item), **_truth(side), "record": record}, {
+        f"{IMAGES}/{name}": png(pixels, PALETTE) for name, pixels in pictures.items()
+    }
 
 
 def _relationship(name: str, o: PlacedObject) -> dict[str, Any]:
@@ -78,10 +78,7 @@ def _relationship(name: str, o: PlacedObject) -> dict[str, Any]:
 
 
 def _truth(side: PairMember) -> SceneRecord:
-    objects = [
-        {**{name: getattr(o, name) for name in PLACED}, "size": o.size, "box": o.box, "area": o.box[2] * o.box[3]}
-        for o in side.scene
-    ]
+    objects = [{**asdict(o), "size": o.size, "box": o.box, "area": o.box[2] * o.box[3]} for o in side.scene]
     forms = {"positive_form": vars(side.positive), "negative_form": vars(side.negative)}
     return {"objects": objects, "subject": side.subject, **forms}
 
@@ -95,7 +92,7 @@ def item_of(line: SceneRecord) -> Item:
 
 
 def truth_of(line: SceneRecord) -> PairMember:
-    """Ground truth of an item. Its `other` is not recorded."""
+    """Ground truth of an item."""
     scene = tuple(PlacedObject(*(o[name] for name in PLACED)) for o in line["objects"])
     forms = (line[name] for name in ("positive_form", "negative_form"))
     true, false = (Statement(form["says"], tuple(form["args"])) for form in forms)
@@ -106,4 +103,4 @@ def published(lines: Sequence[SceneRecord]) -> dict[str, bytes]:
     """The files of the published corpora, by name: `eval_set.json`, or YAML and JSON for each axis and source."""
     if lines and "record" in lines[0]:
         return {predicate_noun.SET: json.dumps([line["record"] for line in lines]).encode()}
-    return checklist.published([item_of(line) for line in lines], IMAGES)
+    return checklist.published([item_of(line) for line in lines])

@@ -59,13 +59,13 @@ for _row in range(WORLD.rows):
 
 @dataclass(frozen=True)
 class PairMember:
-    """A scene and its sentences. subject: index of the target of the true sentence; other: index of the lure."""
+    """A scene and its sentences. Its first two objects are the target of the true sentence, at the index `subject`, and
+    the lure."""
 
     scene: tuple[PlacedObject, ...]
     positive: Statement
     negative: Statement
     subject: int = 0
-    other: int = 1
 
 
 @dataclass(frozen=True)
@@ -141,10 +141,6 @@ class Board:
         return [self.put(choices.pick(colours), choices.pick(shapes), size=size) for _ in range(number)]
 
 
-def _without(choices: Sequence[str], *others: str) -> list[str]:
-    return [choice for choice in choices if choice not in others]
-
-
 def unlike(*shapes: str) -> list[str]:
     """Shapes that do not look like any of these."""
     return [s for s in WORLD.shapes if not any(s == other or {s, other} <= ALIKE for other in shapes)]
@@ -168,17 +164,19 @@ def _exchanged(one: PlacedObject, other: PlacedObject, attribute: str) -> list[P
 
 
 def _mirrored(
-    one: list[PlacedObject],
-    other: list[PlacedObject],
+    one: Sequence[PlacedObject],
+    other: Sequence[PlacedObject],
+    fillers: Sequence[PlacedObject],
     true: Statement,
     false: Statement,
     index: int,
     subject: int = 0,
     **labels: str,
 ) -> ScenePair:
-    """A pair of two scenes. subject: index of the second scene's target; the first scene's is object 0."""
-    sides = PairMember(tuple(one), true, false), PairMember(tuple(other), false, true, subject, 1 - subject)
-    return ScenePair(sides, index % 2, labels)
+    """A pair of two scenes, each with a target and a lure, and the same fillers. subject: index of the second scene's
+    target; the first scene's is object 0."""
+    first, second = PairMember((*one, *fillers), true, false), PairMember((*other, *fillers), false, true, subject)
+    return ScenePair((first, second), index % 2, labels)
 
 
 def _larger(
@@ -214,8 +212,7 @@ def _object(location: str | None, size: str | None, absent: bool, index: int, ch
     fillers = [board.put(colour, choices.pick(rest)), *board.fillers(WORLD.colours, rest)]
     mirror = [replace(target, shape=other), lure] if absent else _exchanged(target, lure, "colour")
     true, false = (Statement("exists", (f"{colour} {s}",)) for s in (shape, other))
-    one, two = [target, lure, *fillers], [*mirror, *fillers]
-    return _mirrored(one, two, true, false, index, not absent, location=location, size=size)
+    return _mirrored([target, lure], mirror, fillers, true, false, index, not absent, location=location, size=size)
 
 
 def _colour(absent: bool, index: int, choices: RandomChoices) -> ScenePair:
@@ -224,7 +221,7 @@ def _colour(absent: bool, index: int, choices: RandomChoices) -> ScenePair:
     board = Board(choices)
     shape, else_shape = _shapes(choices)
     colour, other = _two(WORLD.colours, choices)
-    rest = _without(WORLD.colours, colour, other)
+    rest = [one for one in WORLD.colours if one not in (colour, other)]
     target = board.put(colour, shape, location, size)
     lure = board.put(choices.pick(rest) if absent else other, else_shape, location, size)
     fillers = board.fillers(rest, unlike(shape))
@@ -233,8 +230,7 @@ def _colour(absent: bool, index: int, choices: RandomChoices) -> ScenePair:
         mirror = _exchanged(target, lure, "shape")
         fillers += _larger(choices.pick((colour, other)), board, choices, unlike(shape), [target, lure])
     true, false = (Statement("is", (shape, c)) for c in (colour, other))
-    one, two = [target, lure, *fillers], [*mirror, *fillers]
-    return _mirrored(one, two, true, false, index, not absent, location=location, size=size)
+    return _mirrored([target, lure], mirror, fillers, true, false, index, not absent, location=location, size=size)
 
 
 def _size(absent: bool, index: int, choices: RandomChoices) -> ScenePair:
@@ -252,8 +248,7 @@ def _size(absent: bool, index: int, choices: RandomChoices) -> ScenePair:
     grown = replace(target, side=choices.pick(SIDES["large"]))
     mirror = [grown, lure] if absent else _exchanged(target, lure, "shape")
     true, false = (Statement("is", (shape, s)) for s in ("small", "large"))
-    one, two = [target, lure, *fillers], [*mirror, *fillers]
-    return _mirrored(one, two, true, false, index, not absent, location=location)
+    return _mirrored([target, lure], mirror, fillers, true, false, index, not absent, location=location)
 
 
 # Ordered positions in a row or column of which the second is nearest to the middle.
@@ -282,11 +277,11 @@ def _spatial(swap: bool, index: int, choices: RandomChoices) -> ScenePair:
     moving, still = board.put(*objects[mover], cell=cells[0]), board.put(*objects[1 - mover], cell=cells[1])
     moved = replace(board.put(*objects[mover], cell=cells[2]), side=moving.side)
     fillers = board.fillers(WORLD.colours, unlike(moving.shape, still.shape))
-    scenes = [[*([o, still] if mover == 0 else [still, o]), *fillers] for o in (moving, moved)]
+    first, second = [(o, still) if mover == 0 else (still, o) for o in (moving, moved)]
     one, other = (" ".join(words) for words in objects)
     true = Statement("stands", (one, relation, other))
     false = Statement("stands", (other, relation, one) if swap else (one, opposite, other))
-    return _mirrored(scenes[0], scenes[1], true, false, index, dimension=axis)
+    return _mirrored(first, second, fillers, true, false, index, dimension=axis)
 
 
 def _checklist() -> tuple[PairKind, ...]:
@@ -327,8 +322,7 @@ def _bound(noun: bool, index: int, choices: RandomChoices) -> ScenePair:
         Statement("binds", (shape, colour)),
         Statement("binds", (other, colour) if noun else (shape, else_colour)),
     )
-    sides = PairMember((target, lure, *fillers), true, false), PairMember((*mirror, *fillers), false, true, 1, 0)
-    return ScenePair(sides, 0, {"location": location, "size": size})
+    return _mirrored([target, lure], mirror, fillers, true, false, 0, 1, location=location, size=size)
 
 
 PAIR_KINDS: dict[str, tuple[PairKind, ...]] = {

@@ -105,9 +105,10 @@ def with_gradients(
 
     Gradients are 0 for layers on which the score does not depend.
     """
-    model = scorer.model
-    with recorded(model, modules_of(model)) as weights:
+    modules = modules_of(scorer.model)
+    with recorded(scorer.model, modules) as weights_of:
         score = (judge or scorer.judge)(inputs)
+    weights = [weights_of[module] for module in modules]
     gradients = torch.autograd.grad(score.sum(), weights, allow_unused=True)
     return [
         (tensor, torch.zeros_like(tensor) if gradient is None else gradient)
@@ -116,15 +117,14 @@ def with_gradients(
 
 
 @contextlib.contextmanager
-def recorded(model: nn.Module, modules: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
-    """The attention weights of some modules, in their order, from their first call; the list is filled at the end.
+def recorded(model: nn.Module, modules: Sequence[nn.Module]) -> Iterator[dict[nn.Module, Tensor]]:
+    """The attention weights of some modules, from their first call.
 
     Fused kernels return no weights, so attention is computed unfused inside the context.
     """
     from train.models import layers
 
-    weights: dict[int, Tensor] = {}
-    recorded_weights: list[Tensor] = []
+    weights: dict[nn.Module, Tensor] = {}
     last: list[Tensor] = []
     fused, ours = layers.attend, type(model).__module__.startswith("train.")
 
@@ -136,8 +136,7 @@ def recorded(model: nn.Module, modules: Sequence[nn.Module]) -> Iterator[list[Te
         return last[0] @ value
 
     def record(module: nn.Module, _: Any, output: Any) -> None:
-        if id(module) not in weights:
-            weights[id(module)] = last[0] if ours else output[1]
+        weights.setdefault(module, last[0] if ours else output[1])
 
     hooks = [module.register_forward_hook(record) for module in modules]
     settings: Any = getattr(model, "config", None)
@@ -149,7 +148,7 @@ def recorded(model: nn.Module, modules: Sequence[nn.Module]) -> Iterator[list[Te
             model.set_attn_implementation("eager")  # type: ignore[operator]
         settings.output_attentions = True
     try:
-        yield recorded_weights
+        yield weights
     finally:
         for hook in hooks:
             hook.remove()
@@ -159,7 +158,6 @@ def recorded(model: nn.Module, modules: Sequence[nn.Module]) -> Iterator[list[Te
             settings.output_attentions = False
             with quiet():
                 model.set_attn_implementation(before)  # type: ignore[operator]
-    recorded_weights += [weights[id(module)] for module in modules]
 
 
 # Self-attention and cross-attention modules by class of model.

@@ -25,11 +25,6 @@ def log_odds(logits: Tensor) -> Tensor:
     return logits[:, 1] - logits[:, 0]
 
 
-def everywhere(states: Tensor) -> Tensor:
-    """(B, S, H) to a mask (B, S) that hides nothing."""
-    return torch.ones(states.shape[:2], dtype=torch.long, device=states.device)
-
-
 class Clip(HubScorer):
     """CLIP and similar models: cosines. The temperature scales all scores alike, so it changes no ranking."""
 
@@ -71,13 +66,8 @@ class Blip(HubScorer):
     def judge(self, both: Tensors) -> Tensor:
         if self.head == "itc":
             return super().judge(both)
-        image = both["image"]
-        states = self.model.text_encoder(
-            both["input_ids"],
-            both["attention_mask"],
-            encoder_hidden_states=image,
-            encoder_attention_mask=everywhere(image),
-        ).last_hidden_state
+        ids, mask = both["input_ids"], both["attention_mask"]
+        states = self.model.text_encoder(ids, mask, encoder_hidden_states=both["image"]).last_hidden_state
         return log_odds(self.model.itm_head(states[:, 0]))
 
 
@@ -145,9 +135,7 @@ class Blip2(HubScorer):
         image = self.model.vision_model(**x).last_hidden_state  # (B, 1 + patches, H)
         if self.head == "itm":
             return {"image": image}
-        states = self.model.qformer(
-            query_embeds=self._queries(image), encoder_hidden_states=image, encoder_attention_mask=everywhere(image)
-        ).last_hidden_state
+        states = self.model.qformer(query_embeds=self._queries(image), encoder_hidden_states=image).last_hidden_state
         return {"image": normalize(self.model.vision_projection(states), dim=-1)}  # (B, Q, D)
 
     def read(self, x: Tensors) -> Tensors:
@@ -161,13 +149,12 @@ class Blip2(HubScorer):
         image = both["image"]
         if self.head == "itc":
             return (image @ both["text"][:, :, None]).amax((1, 2))
-        query = self._queries(image)
+        query, mask = self._queries(image), both["attention_mask"]
         states = self.model.qformer(
             query_embeds=self.model.embeddings(input_ids=both["input_ids"], query_embeds=query),
             query_length=query.shape[1],
-            attention_mask=torch.cat([everywhere(query), both["attention_mask"]], 1),
+            attention_mask=torch.cat([mask.new_ones(query.shape[:2]), mask], 1),
             encoder_hidden_states=image,
-            encoder_attention_mask=everywhere(image),
         ).last_hidden_state
         return log_odds(self.model.itm_head(states[:, : query.shape[1]]).mean(1))
 

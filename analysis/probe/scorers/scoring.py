@@ -203,16 +203,6 @@ def _appending(path: Path) -> Iterator[Callable[[Iterable[ScoredItem]], None]]:
 # Calling the scorer --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _OpenedPicture:
-    """A picture and its hash, or status and reason of a failure."""
-
-    picture: Image.Image | None
-    hash: str = ""
-    status: str = ""
-    why: str = ""
-
-
 def picture_hash(folder: Path, path: str) -> str:
     """First 16 digits of the SHA-256 of a picture's file. Raises as `find_picture`."""
     return hashlib.sha256(find_picture(folder, path).read_bytes()).hexdigest()[:16]
@@ -227,12 +217,9 @@ def _unchanged(folder: Path | None, records: Sequence[ScoredItem]) -> list[Score
     return [record for record in records if now.get(record.item.image, record.picture) == record.picture]
 
 
-def _open(folder: Path | None, path: str) -> _OpenedPicture:
-    try:
-        picture = open_picture(folder, path)
-        return _OpenedPicture(picture, picture_hash(folder or Path(), path))
-    except (Missing, Unreadable, OSError) as error:
-        return _OpenedPicture(None, status="missing" if isinstance(error, Missing) else "unreadable", why=str(error))
+def _open(folder: Path | None, path: str) -> tuple[Image.Image, str]:
+    """A picture and its hash."""
+    return open_picture(folder, path), picture_hash(folder or Path(), path)
 
 
 def _answer_batches(
@@ -240,7 +227,7 @@ def _answer_batches(
 ) -> Iterator[list[ScoredItem]]:
     """Batches of records. The pictures of the next batch are decoded while the scorer runs."""
     batches = _BatchScorer(scorer, batch_size)
-    ready: list[tuple[list[Item], dict[str, Future[_OpenedPicture]]]] = []
+    ready: list[tuple[list[Item], dict[str, Future[tuple[Image.Image, str]]]]] = []
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         for batch in batches.split(items):
             ready.append((batch, {path: pool.submit(_open, folder, path) for path in {item.image for item in batch}}))
@@ -276,18 +263,25 @@ class _BatchScorer:
         if batch:
             yield batch
 
-    def records(self, items: Sequence[Item], futures: Mapping[str, Future[_OpenedPicture]]) -> list[ScoredItem]:
-        results = {path: future.result() for path, future in futures.items()}
+    def records(
+        self, items: Sequence[Item], futures: Mapping[str, Future[tuple[Image.Image, str]]]
+    ) -> list[ScoredItem]:
+        pictures, hashes, errors = dict[str, Image.Image](), dict[str, str](), dict[str, Exception]()
+        for path, future in futures.items():
+            try:
+                pictures[path], hashes[path] = future.result()
+            except (Missing, Unreadable, OSError) as error:
+                errors[path] = error
         answers = {}
         for item in items:
             if not (item.positives and item.negatives):
                 answers[item.id] = Answer(item.id, "failed", why="an item needs true and false sentences")
-            elif results[item.image].picture is None:
-                answers[item.id] = Answer(item.id, results[item.image].status, why=results[item.image].why)
-        pictures = {path: one.picture for path, one in results.items() if one.picture is not None}
+            elif failure := errors.get(item.image):
+                status = "missing" if isinstance(failure, Missing) else "unreadable"
+                answers[item.id] = Answer(item.id, status, why=str(failure))
         for batch in self.split([item for item in items if item.id not in answers]):  # sizes may have shrunk since
             answers |= self._score(batch, pictures)
-        return [ScoredItem(item, answers[item.id], results[item.image].hash) for item in items]
+        return [ScoredItem(item, answers[item.id], hashes.get(item.image, "")) for item in items]
 
     def _score(self, items: Sequence[Item], pictures: Mapping[str, Image.Image]) -> dict[str, Answer]:
         try:
