@@ -44,15 +44,16 @@ NOTES = {
         "show no actions, materials or states.",
         "Grades: N1 a word that nothing in the picture shows, N2 words that are all shown but do not belong together, "
         "N3 the same words in another order. Each grade has files of its own: grid_absent, grid, grid_swap.",
-        "Circles, octagons and hexagons look alike when small: none is ever shown or named against another.",
-        "Size and place tell nothing of N2 and N3: salience rules have half of the items and no pair. Of N1 they have "
-        "all, as has whatever knows which words are shown. N2 asks no large square for its colour: nothing is larger.",
+        "Circles, octagons and hexagons look alike when small, so they are never compared with each other.",
+        "In N2 and N3 size and place do not tell which sentence is true: salience rules have half of the items right "
+        "and no pair. In N1 they have all items right, as does any rule that knows which words are shown. N2 does not "
+        "ask for the colour of large squares, because no object is larger.",
     ),
     "predicate_noun": (
         "Nouns are shapes and predicates colours: static flat shapes show no actions.",
         "All four words are shown in both pictures of a pair; a crop shows the target alone.",
-        "Size and place tell nothing in whole pictures: salience rules have half of the items and no pair. No large "
-        "square is asked for its predicate: nothing is larger.",
+        "In whole pictures size and place do not tell which sentence is true: salience rules have half of the items "
+        "right and no pair. The predicate of large squares is never asked for, because no object is larger.",
     ),
 }
 
