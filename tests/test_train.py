@@ -1,5 +1,6 @@
 """Runs from config to results at tiny size: every model and setting, resuming, and what a model cannot know."""
 
+import json
 import os
 import subprocess
 import sys
@@ -108,10 +109,10 @@ def test_intervals_are_over_scenes_where_examples_share_one(monkeypatch: pytest.
         drawn.append(100 * f1_score(answers[rows], logits[rows] > 0, average="macro"))
     ends = pytest.approx(np.percentile(drawn, [2.5, 97.5]), abs=1.5)
     model: Any = torch.nn.Identity()
-    for (_, _, scores, _), found in matrix_of(parts, model, "cpu", "float32").rows:
-        for one in (scores, found["groups"]["a"]):
-            assert [one.interval_low, one.interval_high] == ends
-        assert scores.interval_high - scores.interval_low > 20  # alone, 400 examples would have about 9
+    for row in matrix_of(parts, model, "cpu", "float32")[0]:
+        for scores in (row, json.loads(row["groups"])["a"]):
+            assert [scores["interval_low"], scores["interval_high"]] == ends
+        assert row["interval_high"] - row["interval_low"] > 20  # alone, 400 examples would have about 9
 
 
 SCRIPT = """

@@ -36,16 +36,16 @@ from train.models.layers import Model, initial_std
 from train.models.loading import load_published, local_path, pixel_statistics, tokenizer_of, weight_files
 from train.prepare import dataset_folder, make_runs_folder, prepare_dataset
 from train.results.columns import TEST_SPLITS, Row, main_test_setting
+from train.results.predictions import write_predictions
 from train.results.provenance import provenance
 from train.results.store import (
     PRECISION,
-    finish_run,
     is_finished,
     read_config,
     read_results,
     remove_refused,
-    result_row,
     start_run,
+    write_results,
 )
 from travlr.cli import Log
 from travlr.config import Style
@@ -94,7 +94,7 @@ def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: s
         if not is_main_process():
             return []
         end = time.monotonic()  # of training
-        results = test_matrix(data, learner.model, device, precision)
+        rows, predictions = test_matrix(data, learner.model, device, precision)
         steps = learner.schedule.steps
         columns = {  # of every row
             "experiment": config.experiment,
@@ -115,8 +115,9 @@ def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: s
             "dataset": source.digest,
             **provenance(gpu_names(device)),
         }
-        rows = [result_row(columns, *scores, **details) for scores, details in results.rows]
-        finish_run(folder, rows, results.predictions, log)
+        rows = [row | columns for row in rows]
+        write_predictions(folder, predictions)
+        write_results(folder, rows, log)
         log_tests(loggers, rows, steps)
     shutil.rmtree(folder / FOLDER, ignore_errors=True)  # several times the size of the weights
     return read_results(folder)

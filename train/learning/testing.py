@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import torch
 
 from train.config import Run
@@ -18,9 +18,10 @@ from train.learning.batches import TOKENS, RunData, test_rows
 from train.learning.reader import distinct
 from train.models.layers import Model
 from train.results.baselines import BaselineScore, QueryTexts, text_baselines
-from train.results.columns import TEST_SPLITS
+from train.results.columns import TEST_SPLITS, Row
 from train.results.predictions import predictions_table
-from train.results.scores import Scores, by_group, couple_scores, score
+from train.results.scores import by_group, couple_scores, score
+from train.results.store import result_row
 from travlr.baselines import best_unbound, dataset_baselines
 from travlr.tasks import TASKS
 
@@ -29,22 +30,14 @@ MAX_VISION = 1 << 26  # numbers of image states in memory at a time: 256 MiB
 Batches = Iterator[tuple[str, np.ndarray, Inputs]]  # setting, rows of examples, model inputs
 
 
-@dataclass
-class TestResults:
-    """rows: arguments of `result_row` for each setting and split. predictions: a table for each of them."""
-
-    rows: list[tuple[tuple[str, str, Scores, Any], dict[str, Any]]]
-    predictions: list[Any]
-
-
-def test_matrix(data: RunData, model: Model, device: str, precision: str) -> TestResults:
-    """Scores and predictions for every test setting, on test_ind and test_ood."""
+def test_matrix(data: RunData, model: Model, device: str, precision: str) -> tuple[list[Row], list[pa.Table]]:
+    """Rows of results, and tables of predictions, for every test setting on test_ind and test_ood."""
     torch_device = torch.device("cuda" if device == "gpu" else "cpu")
     model.to(torch_device).eval()
     train = data.source.raw("train")
     train_texts = QueryTexts(train.queries, train.answers, (train.grid > 0).sum(axis=1))
     unbound = best_unbound(dataset_baselines(data.source.folder))
-    results = TestResults([], [])
+    rows, predictions = [], []
     for split in TEST_SPLITS:
         examples = data.examples(split)
         baselines = text_baselines(train_texts, QueryTexts(examples.queries, examples.answers, examples.objects))
@@ -52,14 +45,12 @@ def test_matrix(data: RunData, model: Model, device: str, precision: str) -> Tes
             baselines["unbound"] = BaselineScore(unbound[split].macro_f1, unbound[split].accuracy)
         scenes = np.unique(examples.grid, axis=0, return_inverse=True)[1]  # clusters for intervals
         for setting, logits in predict(model, examples, data.run.test_settings, torch_device, precision).items():
-            details = {
-                "groups": by_group(examples.answers, logits, examples.groups.tolist(), scenes),
-                "couples": couple_scores(examples.answers, logits),
-                "possible": possible(data.run, setting),
-            }
-            results.rows.append(((setting, split, score(examples.answers, logits, scenes), baselines), details))
-            results.predictions.append(predictions_table(examples.ids, split, setting, logits, examples.answers))
-    return results
+            scores = score(examples.answers, logits, scenes)
+            groups = by_group(examples.answers, logits, examples.groups.tolist(), scenes)
+            couples = couple_scores(examples.answers, logits)
+            rows.append(result_row(setting, split, scores, baselines, groups, couples, possible(data.run, setting)))
+            predictions.append(predictions_table(examples.ids, split, setting, logits, examples.answers))
+    return rows, predictions
 
 
 def possible(run: Run, setting: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from train.results.store import CONFIG, RESULTS
 from travlr.files import close, regular
 from travlr.questions.forms import Message
+from travlr.scene import check_types
 
 ANSWERS = "answers.jsonl"
 
@@ -38,8 +39,8 @@ class AnswerRecord:
     answer: str
     parsed: str | None
     right: bool
-    objects: Mapping[str, int] | None = None
-    log_probabilities: Mapping[str, float] | None = None
+    objects: dict[str, int] | None = None
+    log_probabilities: dict[str, float] | None = None
     finish: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -121,14 +122,5 @@ def _answer(values: Any) -> AnswerRecord:
     if not isinstance(values, dict) or set(values) != set(AnswerRecord.__dataclass_fields__):
         raise ValueError("it lacks a value, or has one that is not known")
     answer = AnswerRecord(**values)
-    texts = (answer.id, answer.split, answer.setting, answer.request, answer.reply, answer.answer)
-    numbers = [answer.input_tokens, answer.output_tokens, *(answer.objects or {}).values()]
-    if not (
-        all(isinstance(text, str) for text in texts)
-        and all(isinstance(text, str | None) for text in (answer.parsed, answer.finish))
-        and isinstance(answer.right, bool)
-        and all(isinstance(number, int | None) for number in numbers)
-        and all(isinstance(value, float | int) for value in (answer.log_probabilities or {}).values())
-    ):
-        raise ValueError("a value has the wrong type")
+    check_types(answer)
     return answer

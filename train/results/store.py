@@ -22,11 +22,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from train.results.baselines import BaselineScore
 from train.results.columns import RESULT_COLUMNS, Row
-from train.results.predictions import write_predictions
 from train.results.scores import TEST, CoupleScores, Scores
 from travlr.cli import Log
 from travlr.files import WORK, close, regular, replacing, waiting_lock
@@ -139,7 +136,6 @@ def is_finished(folder: Path) -> bool:
 
 
 def result_row(
-    run: Mapping[str, Any],
     test_setting: str,
     split: str,
     scores: Scores,
@@ -148,10 +144,8 @@ def result_row(
     couples: CoupleScores | None = None,
     possible: bool | None = None,
 ) -> Row:
-    """One row. run: the columns that all rows of the run share; those that it lacks stay empty.
-
-    baselines: of this split, by the names of `train.results.columns.BASELINES`. groups: as
-    `train.results.scores.by_group` returns them.
+    """The score columns of one row. baselines: of this split, by the names of `train.results.columns.BASELINES`.
+    groups: as `train.results.scores.by_group` returns them.
     """
     by_group = {name: asdict(part) for name, part in (groups or {}).items()}
     row = {"test_setting": test_setting, "split": split, "test": TEST, **asdict(scores)}
@@ -159,20 +153,14 @@ def result_row(
     row |= asdict(couples) if couples else {}
     for name, baseline in baselines.items():
         row |= {f"floor_{name}": baseline.macro_f1, f"floor_{name}_accuracy": baseline.accuracy}
-    return dict.fromkeys(RESULT_COLUMNS) | dict(run) | row
-
-
-def finish_run(folder: Path, rows: Sequence[Row], predictions: Iterable[pa.Table], log: Log = print) -> None:
-    """Write predictions, then results, then the table of all runs beside the folder.
-
-    `run`, `name` and `config` of every row are those of config.json.
-    """
-    write_predictions(folder, predictions)
-    write_results(folder, rows, log)
+    return row
 
 
 def write_results(folder: Path, rows: Sequence[Row], log: Log = print) -> None:
-    """Write the results of a run or an evaluation, then the table of all runs beside the folder."""
+    """Write the results of a run or an evaluation, which finishes it, then the table of all runs beside the folder.
+
+    `run`, `name` and `config` of every row are those of config.json; columns that a row lacks stay empty.
+    """
     record = read_config(folder)
     run = {"run": record["run"], "name": Path(folder).name, "config": canonical(record["config"])}
     _write_table(Path(folder) / RESULTS, list(RESULT_COLUMNS), [row | run for row in rows])
