@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from dataclasses import replace
@@ -24,12 +25,11 @@ from train.learning.devices import (
     gpu_names,
     is_main_process,
     keep_memory,
-    locked_by_main_process,
 )
 from train.learning.logs import log_tests, open_loggers
 from train.learning.loop import fit
 from train.learning.module import Learner
-from train.learning.reader import Reader, cached_reader
+from train.learning.reader import cached_reader
 from train.learning.testing import test_matrix
 from train.models import make_model, shape_of
 from train.models.layers import Model, initial_std
@@ -49,7 +49,7 @@ from train.results.store import (
 )
 from travlr.cli import Log
 from travlr.config import Style
-from travlr.files import path_digest
+from travlr.files import locked, path_digest
 
 
 def run(config: Run, log: Log = print) -> list[Row]:
@@ -69,7 +69,7 @@ def run(config: Run, log: Log = print) -> list[Row]:
     if is_finished(folder):
         log(f"{folder}: finished before; its results follow")
         return read_results(folder)
-    with locked_by_main_process(folder):
+    with locked(folder) if is_main_process() else contextlib.nullcontext():
         if is_finished(folder):  # by another process, in between
             return read_results(folder)
         try:
@@ -144,7 +144,10 @@ def load_data(
     tokenizer = tokenizer or tokenizer_for(config, source.style.caption)
     visual = visual_settings(config, cache)
     if config.reader.steps:
-        visual = replace(visual, reader=reader_of(config, source, tokenizer, visual, device, log).captions)
+        folder, torch_device = Path(config.runs) / ".readers", "cuda" if device == "gpu" else "cpu"
+        shared = (config.model, config.size, config.reader.steps, config.seed)  # by the runs that use the same reader
+        reader = cached_reader(folder, source.generator, tokenizer, visual, *shared, torch_device, log)
+        visual = replace(visual, reader=reader.captions)
     data = RunData(config, source, tokenizer, visual)
     if visual.sees == "regions" and config.regions.source == "file":
         for split in TEST_SPLITS:
@@ -180,15 +183,6 @@ def visual_settings(config: Run, cache: Path) -> VisualSettings:
         return visual
     statistics = pixel_statistics(config.pretrained) if config.pretrained else PUBLISHED
     return replace(visual, side=shape_of(config.model, config.size).picture, statistics=statistics)
-
-
-def reader_of(
-    config: Run, source: TrainingDataset, tokenizer: WordTokenizer, visual: VisualSettings, device: str, log: Log
-) -> Reader:
-    """The reader of a run. Runs with the same task, model, size and seed share it."""
-    folder, torch_device = Path(config.runs) / ".readers", "cuda" if device == "gpu" else "cpu"
-    key = (config.model, config.size, config.reader.steps, config.seed)
-    return cached_reader(folder, source.generator, tokenizer, visual, *key, torch_device, log)
 
 
 def start_from(config: Run, learner: Learner, caption_style: str) -> str:
