@@ -167,7 +167,7 @@ def make_learner(config: Run, data: RunData, log: Log) -> tuple[Learner, str, in
         config.optimiser,
         config.learning_rate,
         schedule,
-        lambda: test_batches(validation, main_test_setting(config.setting)),
+        lambda: (inputs for _, inputs in test_batches(validation, main_test_setting(config.setting))),
         config.seed,
         config.training.loss,
     )

@@ -14,7 +14,7 @@ from train.config import Run
 from train.data.batching import MODALITIES, sorted_batches, visible_modalities
 from train.data.examples import Examples
 from train.data.inputs import Inputs
-from train.learning.batches import TOKENS, RunData, test_rows
+from train.learning.batches import TOKENS, RunData, test_batches
 from train.learning.reader import distinct
 from train.models.layers import Model
 from train.results.baselines import BaselineScore, QueryTexts, text_baselines
@@ -68,21 +68,15 @@ def predict(
         if model.architecture.separate_vision:
             batches = _batches_with_vision(model, examples, settings, device)
         else:
-            batches = _batches(examples, settings)
+            batches = ((setting, *batch) for setting in settings for batch in test_batches(examples, setting))
         for setting, rows, inputs in batches:
             logits = model(inputs.to(device)).float()
             log_odds[setting][rows] = (logits[:, 1] - logits[:, 0]).cpu().numpy()
     return log_odds
 
 
-def _batches(examples: Examples, settings: Sequence[str]) -> Batches:
-    for setting in settings:
-        for rows in test_rows(examples, setting):
-            yield setting, rows, examples.inputs(rows, *visible_modalities(setting, rows, None))
-
-
 def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[str], device: torch.device) -> Batches:
-    """As `_batches`, with image states: each distinct picture, and the blank one, is encoded once for all settings.
+    """As `test_batches`, with image states: each distinct picture, and the blank one, is encoded once for all settings.
 
     Pictures are encoded in portions, so that their states fit into memory.
     """
@@ -96,8 +90,9 @@ def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[st
     with_image = [setting for setting in settings if MODALITIES[setting][0]]
     if blank := [setting for setting in settings if setting not in with_image]:
         states = encode(np.arange(1), False)  # (1, 1 + R, H)
-        for setting, rows, inputs in _batches(texts, blank):
-            yield setting, rows, replace(inputs, vision_states=states)
+        for setting in blank:
+            for rows, inputs in test_batches(texts, setting):
+                yield setting, rows, replace(inputs, vision_states=states)
     first, which = distinct(examples)
     order = np.argsort(which, kind="stable")
     shape = model.shape
@@ -108,7 +103,7 @@ def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[st
         states = torch.cat([encode(pictures[i : i + batch], True) for i in range(0, len(pictures), batch)])
         rows = order[slice(*np.searchsorted(which[order], (start, start + portion)))]
         for setting in with_image:
-            images, captions = (np.full(len(rows), is_shown) for is_shown in MODALITIES[setting])
-            for part in sorted_batches(examples.texts.lengths[examples.text_rows(rows, images, captions)], TOKENS):
-                inputs = texts.inputs(rows[part], *visible_modalities(setting, rows[part], None))
+            text_rows = examples.text_rows(rows, *visible_modalities(setting, rows))
+            for part in sorted_batches(examples.texts.lengths[text_rows], TOKENS):
+                inputs = texts.inputs(rows[part], *visible_modalities(setting, rows[part]))
                 yield setting, rows[part], replace(inputs, vision_states=states[which[rows[part]] - start])
