@@ -113,7 +113,7 @@ class SweepProgress:
     log: Log
     rows: list[Any] = field(default_factory=list)
     finished: set[str] = field(default_factory=set)
-    failed: set[str] = field(default_factory=set)
+    failed: list[str] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)  # of each run that this process trained
     start: float = field(default_factory=time.monotonic)
 
@@ -151,7 +151,7 @@ def run_all(jobs: Mapping[str, Arguments], log: Log = print) -> list[Any]:
     if progress.rows:
         log(f"\n{grid_table(progress.rows)}")
     if progress.failed:
-        names = "; ".join(name for name in jobs if name in progress.failed)
+        names = "; ".join(progress.failed)
         raise ValueError(f"{len(progress.failed)} of {len(jobs)} runs failed: {names}; the same command tries again")
     return progress.rows
 
@@ -169,7 +169,7 @@ def _run_one(name: str, progress: SweepProgress) -> bool:
         return False
     except (ValueError, OSError) as error:
         message = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
-        progress.failed.add(name)
+        progress.failed.append(name)
         progress.log(f"failed: {message}")
     else:
         progress.finished.add(name)

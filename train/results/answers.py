@@ -14,12 +14,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from train.results.store import CONFIG, RESULTS
-from travlr.files import close, regular
+from train.results.store import ANSWERS
+from travlr.files import regular
 from travlr.questions.forms import Message
 from travlr.scene import check_types
-
-ANSWERS = "answers.jsonl"
 
 
 @dataclass(frozen=True)
@@ -82,16 +80,6 @@ class AnswerFile:
     def __exit__(self, *_: object) -> None:
         os.fsync(self._file.fileno())
         self._file.close()
-
-
-def remove_without_answers(folder: Path) -> None:
-    """Remove the folder of an evaluation that has no answers, such as one whose first request was refused."""
-    path = Path(folder) / ANSWERS
-    if path.exists() and not path.stat().st_size and not (path.parent / RESULTS).exists():
-        path.unlink()
-        (path.parent / CONFIG).unlink()
-        close(path.parent)
-        path.parent.rmdir()
 
 
 def read_answers(folder: Path) -> list[AnswerRecord]:

@@ -31,6 +31,7 @@ from travlr.formats.columns import damage
 
 VERSION = 1  # of a run's folder; a newer one is refused
 CONFIG, RESULTS, CURVE, PRECISION = "config.json", "results.csv", "curve.csv", "precision"
+ANSWERS = "answers.jsonl"  # of an evaluation (`train.results.answers`)
 REPORT = "report.json"  # marks a folder of `analysis.report`, which may stand among the folders of runs
 
 
@@ -88,9 +89,12 @@ def start_run(runs: Path, config: Mapping[str, Any], **metadata: Any) -> Path:
 
 
 def remove_refused(folder: Path) -> None:
-    """Remove the folder of a run that was refused before its first step. Hold its lock while you call this."""
-    if {path.name for path in folder.iterdir()} <= {CONFIG, PRECISION, WORK}:
-        for name in (CONFIG, PRECISION):
+    """Remove the folder of a run that was refused before its first step, or of an evaluation without answers, such as
+    one whose first request was refused. Hold its lock while you call this."""
+    answers = folder / ANSWERS
+    has_answers = answers.is_file() and answers.stat().st_size > 0
+    if not has_answers and {path.name for path in folder.iterdir()} <= {ANSWERS, CONFIG, PRECISION, WORK}:
+        for name in (ANSWERS, CONFIG, PRECISION):
             (folder / name).unlink(missing_ok=True)
         close(folder)
         folder.rmdir()
