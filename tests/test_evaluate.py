@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest  # type: ignore[import-untyped, unused-ignore]
 from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-untyped, unused-ignore]
 
-from train.results import scores as evaluate
 from train.results.baselines import QueryTexts, text_baselines
 from train.results.scores import binomial_p_value, bootstrap_counts, by_group, couple_scores, score
 from travlr import Cardinality, Comparison, Generator, Quantifiers, Spatiality
@@ -328,7 +327,3 @@ def test_baselines_without_training_examples_toss_a_coin() -> None:
         QueryTexts([], np.array([], bool), np.array([], int)),
     )
     assert text_baselines(none, one)["query"].accuracy == 50
-
-
-def test_the_test_is_stated_as_it_is_applied() -> None:
-    assert "p < 0.01" in evaluate.TEST and evaluate.LEVEL == 0.01

@@ -25,8 +25,8 @@ from tests.chat_server import ChatServer, text_and_picture
 from tests.helpers import generated, page_data, wait_for
 from tests.oracle import answer
 from train.learning import devices
-from train.results.answers import ANSWERS, read_answers
-from train.results.store import read_results
+from train.results.answers import read_answers
+from train.results.store import ANSWERS, read_results
 from train.vlm import evaluation
 from train.vlm.command import main, settings
 from train.vlm.config import Evaluation, Price, ShownStyle

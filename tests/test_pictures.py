@@ -344,7 +344,7 @@ def test_training_pictures_alone_are_changed_and_by_seed_and_epoch(
         config = albef(folder, tmp_path, training=training, seed=seed)
         parts = RunData(config, TrainingDataset(folder), WORDS, visual_settings(config, tmp_path))
         made = list(fine_tuning(parts)[0].epoch(epoch))
-        tested = list(batches_of_test(parts.examples("validation"), "image"))
+        tested = [inputs for _, inputs in batches_of_test(parts.examples("validation"), "image")]
         return tuple(torch.cat([b.pixels for b in found if b.pixels is not None]) for found in (made, tested))  # type: ignore[return-value]
 
     plain, tested = batches(False, 0)

@@ -25,7 +25,6 @@ from train.learning.reader import (
     UNMATCHED,
     Reader,
     ReaderConfig,
-    assignment,
     cached_reader,
     load,
     mixture_loss,
@@ -221,20 +220,6 @@ def test_set_loss_is_the_least_of_all_assignments(seed: int) -> None:
     named, seen, targets, counts = problem(seed)
     total = sum(least(named[b][seen[b]], targets[b, : counts[b]]) for b in range(4))
     assert float(set_loss(named, seen, targets, counts)) == pytest.approx(total / counts.sum(), abs=1e-9)
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (3, 3), (5, 2), (2, 5), (4, 0)])
-def test_assignment_is_the_best_of_all(shape: tuple[int, int]) -> None:
-    for seed in range(20):
-        cost = np.random.default_rng(seed).normal(size=shape)
-        turned = cost if shape[0] >= shape[1] else cost.T
-        best = min(
-            sum(turned[row, column] for column, row in enumerate(rows))
-            for rows in itertools.permutations(range(len(turned)), turned.shape[1])
-        )
-        rows, columns = assignment(cost)
-        assert len(rows) == min(shape) == len(set(rows)) == len(set(columns))
-        assert cost[rows, columns].sum() == pytest.approx(best)
 
 
 def test_mixture_loss_lets_any_region_speak() -> None:

@@ -857,11 +857,11 @@ def test_other_sides_are_bicubic(side: int) -> None:
 def test_the_blank_picture_is_white_and_little_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     white = (1 - np.array(MEAN)) / STD
     for side in (96, 100):
-        blank = Pictures(PAPER, side).blank(2)
+        blank = Pictures(PAPER, side)(np.zeros((2, 36), int))
         np.testing.assert_allclose(blank.numpy(), np.broadcast_to(white[:, None, None], (2, 3, side, side)), atol=1e-5)
     monkeypatch.setattr("train.data.pixels.MAX_CACHED", 3 * 100 * 100 * 3)
     pictures = Pictures(PAPER, 100)
     pictures(random_grid(World(), 8))
-    assert len(pictures._recent) == 3
+    assert pictures._recent.cache_info().currsize == 3
     with pytest.raises(ValueError, match=r"pixels.side=0"):
         Pictures(PAPER, 0)

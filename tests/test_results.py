@@ -25,7 +25,6 @@ from train.results.provenance import commit, environment, hardware, provenance
 from train.results.scores import CoupleScores, by_group, score
 from train.results.store import (
     collect_results,
-    finish_run,
     is_finished,
     read_config,
     read_curve,
@@ -36,6 +35,7 @@ from train.results.store import (
     run_name,
     start_run,
     write_curve,
+    write_results,
 )
 from train.results.tables import grid_table, transfer_table
 
@@ -82,9 +82,10 @@ def run(runs: Path, **changed: Any) -> Path:
         for split in SIZES:
             ids, logits, answers = predict(setting, split, config["seed"], config["setting"])
             groups = by_group(answers, logits, ["circle", "star"] * (len(ids) // 2))
-            rows.append(result_row(shared, setting, split, score(answers, logits), BASELINES, groups, COUPLES))
+            rows.append(shared | result_row(setting, split, score(answers, logits), BASELINES, groups, COUPLES))
             tables.append(predictions_table(ids, split, setting, logits, answers))
-    finish_run(folder, rows, tables)
+    write_predictions(folder, tables)
+    write_results(folder, rows)
     return folder
 
 
@@ -310,14 +311,14 @@ def test_a_training_curve_comes_back(tmp_path: Path) -> None:
 DYING = """
 import os, sys
 from pathlib import Path
-from tests.test_results import CONFIG, predict, predictions_table, start_run, finish_run
+from tests.test_results import CONFIG, predict, predictions_table, start_run, write_predictions
 
 def tables():
     ids, logits, answers = predict("image", "test_ind", 0)
     yield predictions_table(ids, "test_ind", "image", logits, answers)
     os._exit(9)
 
-finish_run(start_run(Path(sys.argv[1]), CONFIG), [], tables())
+write_predictions(start_run(Path(sys.argv[1]), CONFIG), tables())
 """
 
 MANY = """

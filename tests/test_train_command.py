@@ -28,7 +28,7 @@ from train.command import main as train_main
 from train.config import Run
 from train.fingerprint import fingerprint
 from train.results.store import collect_results, read_results, start_run, write_results
-from train.settings import Arguments, Job, settings
+from train.settings import Arguments, settings
 from train.sweep import combinations, expand, job_list, run_all
 from travlr import Cardinality, Count, Image, cli, generate_dataset
 from travlr.cli import UsageError
@@ -80,8 +80,8 @@ def finished(work: Path) -> tuple[Path, str]:
 
 
 @functools.cache
-def runs_of(*arguments: str) -> list[Run]:
-    return [job.config for job in expand(arguments).values()]
+def runs_of(*arguments: str) -> list[Arguments]:
+    return list(expand(arguments).values())
 
 
 # Settings ------------------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def dotted(values: dict[str, Any], prefix: str = "") -> set[str]:
 
 
 def test_no_arguments_are_the_defaults() -> None:
-    assert settings([]) == Job(Run())
+    assert settings([]) == Arguments()
 
 
 def test_every_setting_has_help_but_where_its_name_says_it() -> None:
@@ -133,13 +133,13 @@ def test_settings_become_a_run() -> None:
         optimiser=dataclasses.replace(Run().optimiser, betas=[0.8, 0.9]),
         regions=dataclasses.replace(Run().regions, number=36),
     )
-    assert job == Job(expected)
+    assert job.resolved() == expected
 
 
 def test_a_logger_needs_no_brackets() -> None:
-    assert settings(["logger=wandb"]).config.logger == ["wandb"]
-    assert settings(["logger=[wandb,tensorboard]"]).config.logger == ["wandb", "tensorboard"]
-    assert settings(["logger=null"]).config.logger == []
+    assert settings(["logger=wandb"]).logger == ["wandb"]
+    assert settings(["logger=[wandb,tensorboard]"]).logger == ["wandb", "tensorboard"]
+    assert settings(["logger=null"]).logger == []
 
 
 @pytest.mark.parametrize(
@@ -147,15 +147,15 @@ def test_a_logger_needs_no_brackets() -> None:
 )
 def test_paths_are_taken_to_the_letter(name: str) -> None:
     for key in ("data", "pretrained", "tokenizer", "start", "runs"):
-        assert getattr(settings([f"{key}={name}"]).config, key) == name
+        assert getattr(settings([f"{key}={name}"]), key) == name
         assert [getattr(run, key) for run in runs_of(f"{key}={name}")] == [name]
-    regions = settings(["training.stream=false", "regions.source=file", f"regions.file={name}"]).config.regions
+    regions = settings(["training.stream=false", "regions.source=file", f"regions.file={name}"]).regions
     assert (regions.source, regions.file) == ("file", name)
 
 
 def test_a_scale_may_have_its_plus() -> None:
     assert settings(["+scale=paper"]) == settings(["scale=paper"])
-    assert settings(["+experiment=mixed"]).config.setting == "mixed"
+    assert settings(["+experiment=mixed"]).setting == "mixed"
 
 
 # What the paper says: model -> batch, rate, decay of weights, clipping, schedule and its end, loss.
@@ -169,7 +169,7 @@ PAPER = {
 
 @pytest.mark.parametrize("model", PAPER)
 def test_the_paper_s_scale(model: str) -> None:
-    run = settings([f"model={model}", "+scale=paper"]).config
+    run = settings([f"model={model}", "+scale=paper"])
     optimiser, training = run.optimiser, run.training
     schedule = (optimiser.decay, optimiser.final_rate)
     found = (run.batch_size, run.learning_rate, optimiser.weight_decay, optimiser.clip, *schedule, training.loss)
@@ -178,13 +178,13 @@ def test_the_paper_s_scale(model: str) -> None:
     assert (training.epochs, training.steps, training.stream, training.keep) == (80, None, False, "last")
     assert (run.training.auxiliary_targets, run.positions) == (False, "random")
     assert (run.regions.blank, training.window) == ("cells", 1)  # 36 regions of a white picture, random batches
-    assert settings(["model=lxmert", "task=spatiality", "+scale=paper"]).config.learning_rate == 5e-5
+    assert settings(["model=lxmert", "task=spatiality", "+scale=paper"]).learning_rate == 5e-5
 
 
 def test_the_command_line_has_the_last_word() -> None:
-    run = settings(["training.epochs=3", "model=albef", "optimiser.clip=2", "+scale=paper", "size=tiny"]).config
+    run = settings(["training.epochs=3", "model=albef", "optimiser.clip=2", "+scale=paper", "size=tiny"])
     assert (run.training.epochs, run.optimiser.clip, run.size) == (3, 2.0, "tiny")
-    assert settings(["experiment=few_shot", "+scale=paper", "start=x"]).config.training.epochs == 20
+    assert settings(["experiment=few_shot", "+scale=paper", "start=x"]).training.epochs == 20
 
 
 # Wrong usage ---------------------------------------------------------------------------------------------------------
@@ -347,7 +347,7 @@ def test_the_grids_are_the_paper_s() -> None:
 
 def test_few_shot_is_table_9() -> None:
     jobs = expand(["experiment=few_shot"]).values()
-    found = {(job.start_setting, job.config.task, job.config.model, job.config.seed) for job in jobs}
+    found = {(job.start_setting, job.task, job.model, job.seed) for job in jobs}
     assert found == {
         ("image", "spatiality", "uniter", 0),
         ("image", "spatiality", "lxmert", 0),
@@ -360,8 +360,8 @@ def test_few_shot_is_table_9() -> None:
         ("caption", "quantifiers", "uniter", 2),
         ("caption", "quantifiers", "albef", 2),
     }
-    assert {(job.start_setting, job.config.setting) for job in jobs} == {("image", "caption"), ("caption", "image")}
-    assert {(j.config.training.examples, j.config.training.epochs) for j in jobs} == {(200, 20)}
+    assert {(job.start_setting, job.setting) for job in jobs} == {("image", "caption"), ("caption", "image")}
+    assert {(j.training.examples, j.training.epochs) for j in jobs} == {(200, 20)}
 
 
 def test_a_setting_beside_an_experiment_takes_the_place_of_the_grid_s() -> None:
@@ -482,11 +482,11 @@ def test_the_command_that_is_suggested_makes_the_run_that_is_missing(given: list
     with pytest.raises(ValueError, match=r"no finished run fits; make it with python train.py ") as error:
         job.resolved()
     words = shlex.split(str(error.value).partition("make it with ")[2])
-    made = settings(words[2:]).config
+    made = settings(words[2:]).resolved()
     folder = start_run(Path(made.runs), fingerprint(made, dataset="digest"))
     (folder / "results.csv").touch()  # what makes a run finished
     assert job.resolved().start == str(folder)
-    longer = settings([*words[2:], "optimiser.weight_decay=0.5"]).config
+    longer = settings([*words[2:], "optimiser.weight_decay=0.5"]).resolved()
     other = start_run(Path(made.runs), fingerprint(longer, dataset="digest"))
     (other / "results.csv").touch()
     with pytest.raises(ValueError, match="several finished runs fit; choose ") as error:
@@ -506,12 +506,12 @@ def test_few_shot_of_the_paper_starts_from_runs_of_published_weights(
     with pytest.raises(ValueError, match=r"make it with python train.py experiment=table2 .* pretrained=uniter.pt"):
         next(iter(jobs.values())).resolved()
     for setting in ("image", "caption"):
-        run = settings(["experiment=table2", *grid[1:], f"setting={setting}"]).config
+        run = settings(["experiment=table2", *grid[1:], f"setting={setting}"]).resolved()
         folder = start_run(Path("runs"), fingerprint(run, dataset="digest"))
         (folder / "results.csv").touch()  # what makes a run finished
     Path("uniter.pt").rename("elsewhere.pt")
     moved = [*(word for word in grid if "=uniter.pt" not in word), f"pretrained={tmp_path}/elsewhere.pt"]
-    starts = {job.config.setting: Path(str(job.resolved().start)).name for job in expand(moved).values()}
+    starts = {job.setting: Path(str(job.resolved().start)).name for job in expand(moved).values()}
     assert starts["image"].startswith("uniter-caption-") and starts["caption"].startswith("uniter-image-")
     Path("elsewhere.pt").write_bytes(b"others")
     assert job_list(expand(moved)).startswith("no start")
@@ -521,7 +521,7 @@ def test_a_setting_that_a_grid_has_narrows_it_to_those_runs() -> None:
     for consistency, count in (("true", 24), ("false", 48)):
         jobs = expand(["experiment=transfer", f"training.consistency={consistency}"])
         assert len(jobs) == count
-        assert {job.config.training.consistency for job in jobs.values()} == {consistency == "true"}
+        assert {job.training.consistency for job in jobs.values()} == {consistency == "true"}
 
 
 def test_runs_are_listed_as_settings_are_typed() -> None:
@@ -533,7 +533,7 @@ def test_runs_are_listed_as_settings_are_typed() -> None:
 def test_an_experiment_without_m_says_how_many_runs_it_has(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Job, "run", lambda self: [])
+    monkeypatch.setattr(Arguments, "run", lambda self: [])
     assert called(monkeypatch, "experiment=transfer") == 0
     assert capsys.readouterr().out == "experiment=transfer: this is one run; -m trains all 72 of its grid\n"
     one = ["experiment=table2", "model=uniter", "task=cardinality", "setting=image", "seed=0"]
@@ -572,8 +572,8 @@ def test_every_experiment_runs(
     assert "1 of 1 runs" in capsys.readouterr().out
     (job,) = jobs.values()
     rows = read_results(train.fingerprint.run_folder(job.resolved()))
-    assert len(rows) == 2 * len(job.config.test_settings) and {row["experiment"] for row in rows} == {name}
-    assert {row["setting"] for row in rows} == {job.config.setting}
+    assert len(rows) == 2 * len(job.test_settings) and {row["experiment"] for row in rows} == {name}
+    assert {row["setting"] for row in rows} == {job.setting}
     shutil.rmtree(Path("my runs") / rows[0]["name"])
 
 

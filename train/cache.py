@@ -38,7 +38,7 @@ def cached_arrays(
     """
     if folder is None:
         arrays = {name: np.empty((rows, *shape), dtype) for name, (shape, dtype) in columns.items()}
-        _fill(arrays, 0, make, label, lambda complete: None)
+        _fill(arrays, 0, make, label)
         return arrays
     place = folder / key
     place.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def cached_arrays(
                 )
                 for name, (shape, dtype) in columns.items()
             }
-            _fill(arrays, start, make, label, lambda complete: _save_progress(place, arrays, complete))
+            _fill(arrays, start, make, label, place)
             del arrays
         return {name: _open(place, name) for name in columns}
 
@@ -75,24 +75,22 @@ def _complete_rows(place: Path, rows: int, columns: Columns) -> int:
     return complete if fits and 0 <= complete <= rows else 0
 
 
-def _save_progress(place: Path, arrays: Block, complete: int) -> None:
-    for array in arrays.values():
-        if isinstance(array, np.memmap):
-            array.flush()
-    with replacing(place / PROGRESS) as path:
-        path.write_text(str(complete))
-
-
 def _fill(
-    arrays: Block, start: int, make: Callable[[int], Iterator[Block]], label: str, save_progress: Callable[[int], None]
+    arrays: Block, start: int, make: Callable[[int], Iterator[Block]], label: str, place: Path | None = None
 ) -> None:
+    """Compute the rows from `start` on. place: the folder of the arrays; None for arrays in memory."""
     rows = len(next(iter(arrays.values())))
     with tqdm(total=rows, initial=start, desc=label, disable=None, leave=False) as bar:
         for block in make(start):
             stop = start + len(next(iter(block.values())))
             for name, values in block.items():
-                arrays[name][start:stop] = values
-            save_progress(stop)
+                array = arrays[name]
+                array[start:stop] = values
+                if isinstance(array, np.memmap):
+                    array.flush()
+            if place is not None:
+                with replacing(place / PROGRESS) as path:
+                    path.write_text(str(stop))
             bar.update(stop - start)
             start = stop
     if start != rows:

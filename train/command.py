@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from train.settings import Arguments, Job, settings
+from train.settings import Arguments, settings
 from travlr import cli
 
 # Command line --------------------------------------------------------------------------------------------------------
@@ -65,19 +65,19 @@ def main(arguments: list[str]) -> int:
         return 0
     from train.results.tables import transfer_table
 
-    print(f"\n{transfer_table(rows)}\n\nPredictions, weights and curve: {Path(job.config.runs) / rows[0]['name']}")
+    print(f"\n{transfer_table(rows)}\n\nPredictions, weights and curve: {Path(job.runs) / rows[0]['name']}")
     return 0
 
 
-def _grid_hint(job: Job, assignments: Sequence[str]) -> str:
+def _grid_hint(job: Arguments, assignments: Sequence[str]) -> str:
     """A line if the grid of the experiment has more runs with these settings than this one; else ""."""
     from train.sweep import expand
 
     runs = 1
-    if job.config.experiment:
+    if job.experiment:
         with contextlib.suppress(cli.UsageError):  # some settings are valid for a single run only
             runs = len(expand(assignments))
-    return f"experiment={job.config.experiment}: this is one run; -m trains all {runs} of its grid" if runs > 1 else ""
+    return f"experiment={job.experiment}: this is one run; -m trains all {runs} of its grid" if runs > 1 else ""
 
 
 def _help() -> str:

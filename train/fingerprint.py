@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import inspect
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +26,17 @@ RECOGNISER = Path(__file__).parent / "regions" / "recogniser.safetensors"
 
 
 def fingerprint(config: Run, caption_style: str = Style.caption, **resolved: Any) -> dict[str, Any]:
-    """Everything that the results of a run depend on: its settings, with files by their digest, the inputs of the
-    model, and `resolved`. caption_style: of the dataset."""
-    digests = with_digests(config)
-    values = dataclasses.asdict(replace(digests, regions=digests.model_regions))
-    values = {name: value for name, value in values.items() if name not in EXCLUDED}
+    """Everything that the results of a run depend on: its settings, with files by their digest and `start` by the id of
+    that run, the inputs of the model, and `resolved`. caption_style: of the dataset. Raises `ValueError` if `start` is
+    not a run."""
+    values = {name: value for name, value in dataclasses.asdict(config).items() if name not in EXCLUDED}
+    values |= {  # files and folders by their SHA-256; names of the hub stay as they are
+        "start": config.start and _run_of(config.start),
+        "pretrained": _checkpoint(config.pretrained),
+        "tokenizer": path_digest(config.tokenizer),
+        "regions": dataclasses.asdict(config.model_regions)
+        | {name: path_digest(getattr(config.regions, name)) for name in ("detector", "file")},
+    }
     return values | {"inputs": _inputs(config, caption_style)} | resolved
 
 
@@ -46,21 +51,6 @@ def _inputs(config: Run, caption_style: str) -> dict[str, Any]:
         source = inspect.getsourcefile(import_name("model", config.model))
         inputs["code"] = str(path_digest(source))[:16]
     return inputs
-
-
-def with_digests(config: Run) -> Run:
-    """The run with each file and folder replaced by its SHA-256, and `start` by the id of that run. Names of the hub
-    stay as they are. Raises `ValueError` if `start` is not a run."""
-    regions = replace(
-        config.regions, detector=path_digest(config.regions.detector), file=path_digest(config.regions.file)
-    )
-    return replace(
-        config,
-        start=config.start and _run_of(config.start),
-        pretrained=_checkpoint(config.pretrained),
-        tokenizer=path_digest(config.tokenizer),
-        regions=regions,
-    )
 
 
 def _checkpoint(name: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from dataclasses import replace
@@ -24,32 +25,31 @@ from train.learning.devices import (
     gpu_names,
     is_main_process,
     keep_memory,
-    locked_by_main_process,
 )
 from train.learning.logs import log_tests, open_loggers
 from train.learning.loop import fit
 from train.learning.module import Learner
-from train.learning.reader import Reader, cached_reader
+from train.learning.reader import cached_reader
 from train.learning.testing import test_matrix
 from train.models import make_model, shape_of
 from train.models.layers import Model, initial_std
 from train.models.loading import load_published, local_path, pixel_statistics, tokenizer_of, weight_files
 from train.prepare import dataset_folder, make_runs_folder, prepare_dataset
 from train.results.columns import TEST_SPLITS, Row, main_test_setting
+from train.results.predictions import write_predictions
 from train.results.provenance import provenance
 from train.results.store import (
     PRECISION,
-    finish_run,
     is_finished,
     read_config,
     read_results,
     remove_refused,
-    result_row,
     start_run,
+    write_results,
 )
 from travlr.cli import Log
 from travlr.config import Style
-from travlr.files import path_digest
+from travlr.files import locked, path_digest
 
 
 def run(config: Run, log: Log = print) -> list[Row]:
@@ -69,7 +69,7 @@ def run(config: Run, log: Log = print) -> list[Row]:
     if is_finished(folder):
         log(f"{folder}: finished before; its results follow")
         return read_results(folder)
-    with locked_by_main_process(folder):
+    with locked(folder) if is_main_process() else contextlib.nullcontext():
         if is_finished(folder):  # by another process, in between
             return read_results(folder)
         try:
@@ -94,7 +94,7 @@ def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: s
         if not is_main_process():
             return []
         end = time.monotonic()  # of training
-        results = test_matrix(data, learner.model, device, precision)
+        rows, predictions = test_matrix(data, learner.model, device, precision)
         steps = learner.schedule.steps
         columns = {  # of every row
             "experiment": config.experiment,
@@ -115,8 +115,9 @@ def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: s
             "dataset": source.digest,
             **provenance(gpu_names(device)),
         }
-        rows = [result_row(columns, *scores, **details) for scores, details in results.rows]
-        finish_run(folder, rows, results.predictions, log)
+        rows = [row | columns for row in rows]
+        write_predictions(folder, predictions)
+        write_results(folder, rows, log)
         log_tests(loggers, rows, steps)
     shutil.rmtree(folder / FOLDER, ignore_errors=True)  # several times the size of the weights
     return read_results(folder)
@@ -143,7 +144,10 @@ def load_data(
     tokenizer = tokenizer or tokenizer_for(config, source.style.caption)
     visual = visual_settings(config, cache)
     if config.reader.steps:
-        visual = replace(visual, reader=reader_of(config, source, tokenizer, visual, device, log).captions)
+        folder, torch_device = Path(config.runs) / ".readers", "cuda" if device == "gpu" else "cpu"
+        shared = (config.model, config.size, config.reader.steps, config.seed)  # by the runs that use the same reader
+        reader = cached_reader(folder, source.generator, tokenizer, visual, *shared, torch_device, log)
+        visual = replace(visual, reader=reader.captions)
     data = RunData(config, source, tokenizer, visual)
     if visual.sees == "regions" and config.regions.source == "file":
         for split in TEST_SPLITS:
@@ -163,7 +167,7 @@ def make_learner(config: Run, data: RunData, log: Log) -> tuple[Learner, str, in
         config.optimiser,
         config.learning_rate,
         schedule,
-        lambda: test_batches(validation, main_test_setting(config.setting)),
+        lambda: (inputs for _, inputs in test_batches(validation, main_test_setting(config.setting))),
         config.seed,
         config.training.loss,
     )
@@ -179,15 +183,6 @@ def visual_settings(config: Run, cache: Path) -> VisualSettings:
         return visual
     statistics = pixel_statistics(config.pretrained) if config.pretrained else PUBLISHED
     return replace(visual, side=shape_of(config.model, config.size).picture, statistics=statistics)
-
-
-def reader_of(
-    config: Run, source: TrainingDataset, tokenizer: WordTokenizer, visual: VisualSettings, device: str, log: Log
-) -> Reader:
-    """The reader of a run. Runs with the same task, model, size and seed share it."""
-    folder, torch_device = Path(config.runs) / ".readers", "cuda" if device == "gpu" else "cpu"
-    key = (config.model, config.size, config.reader.steps, config.seed)
-    return cached_reader(folder, source.generator, tokenizer, visual, *key, torch_device, log)
 
 
 def start_from(config: Run, learner: Learner, caption_style: str) -> str:

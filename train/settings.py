@@ -33,19 +33,12 @@ OURS = ("train", "travlr", "render", "splits")  # packages whose `ValueError` is
 
 @dataclass(frozen=True)
 class Arguments(Run):
-    """The settings of the command line: those of a run, and `start_setting`, which looks up `start`."""
+    """The settings of the command line: those of a run, and `start_setting`, with which `start` is looked up when the
+    run begins."""
 
     start_setting: str | None = option(
         None, "start from the finished run in `runs` that was trained in this setting and is otherwise alike"
     )
-
-
-@dataclass(frozen=True)
-class Job:
-    """A run of the command line. start_setting: if given, `config.start` is looked up when the run begins."""
-
-    config: Run
-    start_setting: str | None = None
 
     def run(self, log: Log = print) -> list[Row]:
         """The results. Raises `ValueError`, in one line, for every failure."""
@@ -53,12 +46,13 @@ class Job:
 
     def resolved(self) -> Run:
         """The run with its `start`. Raises `ValueError` if `start_setting` fits no finished run, or several."""
+        config = Run(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Run)})
         if self.start_setting is None:
-            return self.config
-        return replace(self.config, start=str(matching_run(self.config, self.start_setting)))
+            return config
+        return replace(config, start=str(matching_run(config, self.start_setting)))
 
 
-def settings(arguments: Sequence[str], changes: Mapping[str, Any] | None = None) -> Job:
+def settings(arguments: Sequence[str], changes: Mapping[str, Any] | None = None) -> Arguments:
     """The run of `name=value` arguments, changed by `changes`. Raises `cli.UsageError` for a wrong name or value."""
     check_names(arguments)
     try:
@@ -71,15 +65,14 @@ def settings(arguments: Sequence[str], changes: Mapping[str, Any] | None = None)
         values.pop(name, None)
     if isinstance(values["logger"], str | None):
         values["logger"] = [values["logger"]] if values["logger"] else []
-    parsed = cli.typed(Arguments, values)
-    config = Run(**{field.name: getattr(parsed, field.name) for field in dataclasses.fields(Run)})
-    if config.start:
-        return Job(config)
-    if parsed.start_setting not in (None, *SETTINGS):
+    if values["start"]:
+        values["start_setting"] = None
+    job: Arguments = cli.typed(Arguments, values)
+    if job.start_setting not in (None, *SETTINGS):
         raise cli.UsageError(
-            f"start_setting={parsed.start_setting}: choose one of {', '.join(SETTINGS)}, or give start=FOLDER"
+            f"start_setting={job.start_setting}: choose one of {', '.join(SETTINGS)}, or give start=FOLDER"
         )
-    return Job(config, parsed.start_setting)
+    return job
 
 
 def check_names(arguments: Sequence[str]) -> None:
@@ -141,7 +134,7 @@ def _command_for(config: Run, setting: str) -> str:
     values: dict[str, Any] = {name: getattr(config, name) for name in copied}
     values |= {"controlled": config.controlled or None, "training.augment": config.training.augment or None}
     scale = [f"+scale={config.scale}"] if config.scale else []
-    default = asdict(settings([*scale, f"model={config.model}"]).config.regions)
+    default = asdict(settings([*scale, f"model={config.model}"]).regions)
     values |= {f"regions.{name}": value for name, value in asdict(config.regions).items() if value != default[name]}
     arguments = (f"{name}={cli.as_written(value)}" for name, value in values.items() if value is not None)
     return shlex.join(["python", "train.py", "experiment=table2", *scale, *arguments, f"setting={setting}"])

@@ -9,11 +9,12 @@ import gc
 import itertools
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from train.settings import FREE_TEXT, Arguments, Job, check_names, settings
+from train.settings import FREE_TEXT, Arguments, check_names, settings
 from travlr import cli
 from travlr.cli import Log
 from travlr.files import Locked
@@ -26,7 +27,7 @@ IN_NAME = ("model", "task", "setting", "seed")  # settings in the name of a run,
 # The list of runs ----------------------------------------------------------------------------------------------------
 
 
-def expand(arguments: Sequence[str]) -> dict[str, Job]:
+def expand(arguments: Sequence[str]) -> dict[str, Arguments]:
     """All runs of the arguments, by name. Raises `cli.UsageError` if the settings of any of them are invalid."""
     groups = cli.groups_of("train")
     check_names(arguments)
@@ -47,11 +48,11 @@ def expand(arguments: Sequence[str]) -> dict[str, Job]:
         if len(runs) > MAX_RUNS:
             longest = max(values, key=lambda name: len(values[name]), default="experiment")
             raise cli.UsageError(f"-m: more than {MAX_RUNS:,} runs; give {longest} fewer values")
-    jobs: dict[str, tuple[dict[str, Any], Job]] = {}
+    jobs: dict[str, tuple[dict[str, Any], Arguments]] = {}
     for run_arguments, changes in runs:
         job = _checked(run_arguments, changes)
         jobs.setdefault(repr(job), (changes, job))
-    if len(jobs) > 1 and (several := [job.config.devices for _, job in jobs.values() if job.config.devices > 1]):
+    if len(jobs) > 1 and (several := [job.devices for _, job in jobs.values() if job.devices > 1]):
         raise cli.UsageError(
             f"devices={several[0]}: -m gives each run one; start the command once for each GPU, with another "
             "CUDA_VISIBLE_DEVICES, and they share the work"
@@ -77,7 +78,7 @@ def combinations(grid: Sequence[Mapping[str, Any]], values: Mapping[str, list[An
             yield dict(zip(axes, combination, strict=True))
 
 
-def _checked(arguments: Sequence[str], changes: Mapping[str, Any]) -> Job:
+def _checked(arguments: Sequence[str], changes: Mapping[str, Any]) -> Arguments:
     try:
         return settings(arguments, changes)
     except cli.UsageError as error:
@@ -85,18 +86,18 @@ def _checked(arguments: Sequence[str], changes: Mapping[str, Any]) -> Job:
         raise cli.UsageError(f"{error} (in {line})" if line else str(error)) from None
 
 
-def _with_names(jobs: Sequence[tuple[Mapping[str, Any], Job]]) -> dict[str, Job]:
+def _with_names(jobs: Sequence[tuple[Mapping[str, Any], Arguments]]) -> dict[str, Arguments]:
     """Jobs by a name that holds the settings in which they differ."""
     from train.results.tables import value_text
 
     names = dict.fromkeys(name for changes, _ in jobs for name in changes)
     varied = [n for n in names if len({repr(changes.get(n)) for changes, _ in jobs}) > 1 and n not in IN_NAME]
-    experiments = {job.config.experiment for _, job in jobs}
-    jobs_by_name: dict[str, Job] = {}
+    experiments = {job.experiment for _, job in jobs}
+    jobs_by_name: dict[str, Arguments] = {}
     for changes, job in jobs:
-        words = [f"{name}={getattr(job.config, name)}" for name in IN_NAME]
+        words = [f"{name}={getattr(job, name)}" for name in IN_NAME]
         words += [f"{name}={value_text(changes[name])}" for name in varied if name in changes]
-        words += [f"experiment={job.config.experiment}"] if len(experiments) > 1 else []
+        words += [f"experiment={job.experiment}"] if len(experiments) > 1 else []
         jobs_by_name[" ".join(words)] = job
     return jobs_by_name
 
@@ -108,11 +109,11 @@ def _with_names(jobs: Sequence[tuple[Mapping[str, Any], Job]]) -> dict[str, Job]
 class SweepProgress:
     """The state of the runs of a sweep."""
 
-    jobs: Mapping[str, Job]
+    jobs: Mapping[str, Arguments]
     log: Log
     rows: list[Any] = field(default_factory=list)
     finished: set[str] = field(default_factory=set)
-    failed: dict[str, str] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)  # of each run that this process trained
     start: float = field(default_factory=time.monotonic)
 
@@ -127,7 +128,7 @@ class SweepProgress:
         self.log(line)
 
 
-def run_all(jobs: Mapping[str, Job], log: Log = print) -> list[Any]:
+def run_all(jobs: Mapping[str, Arguments], log: Log = print) -> list[Any]:
     """Train all runs that are not finished, one after the other, and log the table of all. Returns the rows of all.
 
     A failed run is logged in one line, and the others continue. Raises `ValueError` at the end if any failed.
@@ -168,7 +169,7 @@ def _run_one(name: str, progress: SweepProgress) -> bool:
         return False
     except (ValueError, OSError) as error:
         message = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
-        progress.failed[name] = message
+        progress.failed.append(name)
         progress.log(f"failed: {message}")
     else:
         progress.finished.add(name)
@@ -184,7 +185,7 @@ def _free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def _results_of(job: Job) -> list[Any] | None:
+def _results_of(job: Arguments) -> list[Any] | None:
     """The results of a finished job, else None. Errors are reported when the job runs."""
     from train.fingerprint import run_folder
     from train.results.store import read_results
@@ -195,19 +196,15 @@ def _results_of(job: Job) -> list[Any] | None:
         return None
 
 
-def job_list(jobs: Mapping[str, Job]) -> str:
+def job_list(jobs: Mapping[str, Arguments]) -> str:
     """All jobs, one line each, with their states and the number of jobs in each state."""
     states = {name: _state(job) for name, job in jobs.items()}
-    counts = [f"{list(states.values()).count(state)} {state}" for state in dict.fromkeys(states.values())]
-    return "\n".join(
-        [
-            *(f"{state:<9} {name}" for name, state in states.items()),
-            f"{len(jobs)} run{'s' * (len(jobs) != 1)}: {', '.join(counts)}",
-        ]
-    )
+    counts = ", ".join(f"{count} {state}" for state, count in Counter(states.values()).items())
+    lines = [f"{state:<9} {name}" for name, state in states.items()]
+    return "\n".join([*lines, f"{len(jobs)} run{'s' * (len(jobs) != 1)}: {counts}"])
 
 
-def _state(job: Job) -> str:
+def _state(job: Arguments) -> str:
     from train.fingerprint import run_folder
     from train.results.store import is_finished
 

@@ -14,7 +14,8 @@ from analysis.layout import BLANK, Cell, Table
 from analysis.runs import in_order
 from train.results.answers import AnswerRecord
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS
-from train.results.evaluation_table import OBJECTS, compare, how_asked
+from train.results.evaluation_table import OBJECTS, how_asked
+from train.results.metrics import compare
 from travlr.questions.objects import objects_text
 from travlr.scene import Object, column_name
 from travlr.tasks import TASKS

@@ -67,7 +67,7 @@ def make_run(runs: Path, dataset: Dataset, parts: dict[str, Any], about: dict[st
     random = np.random.default_rng([about["seed"], len(about["model"]), SETTINGS.index(about["setting"])])
     told = read_config(folder)
     known = {"run": told["run"], "name": folder.name, "config": canonical(told["config"])}
-    shared = about | {"dataset": digest, "train_examples": len(dataset["train"])}
+    known |= about | {"dataset": digest, "train_examples": len(dataset["train"])}
     rows, tables = [], []
     for split, frame in parts.items():
         answers, codes = frame["answer"].to_numpy(), frame["pair"].cat.codes.to_numpy()
@@ -77,7 +77,7 @@ def make_run(runs: Path, dataset: Dataset, parts: dict[str, Any], about: dict[st
             right = random.random(len(frame)) < sure - 0.1 * random.random(codes.max() + 1)[codes] * seen
             logits = np.where(right == answers, 1, -1) * random.gamma(2.0, 1.0, len(frame)).astype(np.float32)
             floor = {f"floor_{name}{end}": 50.0 for name in ("query", "query_objects") for end in ("", "_accuracy")}
-            rows.append(result_row(shared, test, split, score(answers, logits), {}) | floor | known)
+            rows.append(known | floor | result_row(test, split, score(answers, logits), {}))
             tables.append(predictions_table(frame["id"].to_list(), split, test, logits, answers))
     write_predictions(folder, tables)
     losses = np.log(2) * np.exp(-np.arange(STEPS // 10) / 50) + 0.05 * random.random(STEPS // 10)

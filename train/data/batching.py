@@ -11,7 +11,7 @@ DROP_PROBABILITY = 0.25  # of each modality in the mixed setting (paper, appendi
 
 
 def visible_modalities(
-    setting: str, rows: np.ndarray, random: np.random.Generator | None
+    setting: str, rows: np.ndarray, random: np.random.Generator | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Whether each of the examples `rows` (B,) shows its image, (B,) bool, and its caption, (B,) bool.
 

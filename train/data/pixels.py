@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -56,7 +56,7 @@ class Pictures:
         self.renderer, self.side, self.statistics = renderer, side, statistics
         self._sprites = self._scaled_sprites()
         self._white = normalise_pixels(np.full((1, 1, 1, 3), 255, np.uint8), statistics)
-        self._recent: OrderedDict[bytes, np.ndarray] = OrderedDict()
+        self._recent = functools.lru_cache(max(1, MAX_CACHED // (3 * side * side)))(self._picture)
 
     def __call__(self, grid: np.ndarray, random: np.random.Generator | None = None) -> Tensor:
         """Kind numbers (B, rows * columns) -> (B, 3, side, side) float32. A row of zeros gives the blank white picture,
@@ -77,12 +77,8 @@ class Pictures:
             scaled = cells.permute(0, 3, 1, 4, 2, 5).reshape(len(grid), 3, self.side, self.side)
             scaled[torch.from_numpy(blank)] = self._white
             return scaled
-        pictures = np.stack([self._picture(cells) for cells in grid])
+        pictures = np.stack([self._recent(tuple(cells)) for cells in grid.tolist()])
         return normalise_pixels(pictures, self.statistics)
-
-    def blank(self, count: int = 1) -> Tensor:
-        """White pictures, (count, 3, side, side)."""
-        return self(np.zeros((count, self.renderer.world.cells), np.int64))
 
     def _scaled_sprites(self) -> Tensor | None:
         """(sprites, 3, height, width), or None if a scaled pixel would belong to two cells, or to the margin."""
@@ -98,16 +94,9 @@ class Pictures:
         sprites = [np.asarray(pillow.fromarray(s).resize(size, pillow.Resampling.BOX)) for s in renderer.rgb_sprites]
         return normalise_pixels(np.stack(sprites), self.statistics)
 
-    def _picture(self, cells: np.ndarray) -> np.ndarray:
-        key = np.ascontiguousarray(cells, "<i4").tobytes()
-        picture = self._recent.pop(key, None)
-        if picture is None:
-            full_size = self.renderer.arrays(cells[None])[0] if cells.any() else np.full((1, 1, 3), 255, np.uint8)
-            picture = scale_picture(full_size, self.side)
-            if (len(self._recent) + 1) * picture.nbytes > MAX_CACHED and self._recent:
-                self._recent.popitem(last=False)
-        self._recent[key] = picture
-        return picture
+    def _picture(self, cells: tuple[int, ...]) -> np.ndarray:
+        full_size = self.renderer.arrays(np.array([cells]))[0] if any(cells) else np.full((1, 1, 3), 255, np.uint8)
+        return scale_picture(full_size, self.side)
 
 
 class FilePictures:

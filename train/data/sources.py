@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -114,50 +114,39 @@ def stream_examples(
 
     keep: return only this many, those with the fewest objects; of each couple (true and false) both or neither.
     """
-    sample = _sample(maker, split, start, stop, stop - start if keep is None else keep)
+    index, batch = _sample(maker, split, start, stop, stop - start if keep is None else keep)
     return RawExamples(
-        ids=[f"{split}-{index}" for index in sample.index],
-        captions=maker.captions(sample.batch),
-        queries=maker.query_texts(sample.batch),
-        answers=sample.batch.answer.astype(bool),
-        pairs=[maker.task.pairs[pair] for pair in sample.batch.pair],
-        grid=sample.batch.grid,
+        ids=[f"{split}-{i}" for i in index],
+        captions=maker.captions(batch),
+        queries=maker.query_texts(batch),
+        answers=batch.answer.astype(bool),
+        pairs=[maker.task.pairs[pair] for pair in batch.pair],
+        grid=batch.grid,
         world=maker.config.world,
         renderer=maker.renderer,
     )
 
 
-@dataclass(frozen=True)
-class SampledBatch:
-    """Examples of a generator. index: (N,), of each in its split, increasing."""
-
-    batch: Batch
-    index: np.ndarray
-
-    def fewest_objects(self, keep: int) -> SampledBatch:
-        """The couples with the fewest objects, `keep` examples in all; among equals the earlier couples."""
-        if keep >= len(self.index):
-            return self
-        objects = (self.batch.grid.reshape(len(self.index) // 2, -1) > 0).sum(axis=1)  # of each couple
-        couples = np.sort(np.argsort(objects, kind="stable")[: keep // 2])
-        rows = (2 * couples[:, None] + [0, 1]).ravel()
-        arrays: dict[str, Any] = {name: getattr(self.batch, name)[rows] for name in PER_EXAMPLE}
-        return SampledBatch(replace(self.batch, **arrays), self.index[rows])
-
-
-def _sample(maker: Generator, split: str, start: int, stop: int, keep: int) -> SampledBatch:
-    """The examples of `stream_examples`, generated in chunks, so that memory depends on `keep` alone."""
-    parts: list[SampledBatch] = []
+def _sample(maker: Generator, split: str, start: int, stop: int, keep: int) -> tuple[np.ndarray, Batch]:
+    """The examples of `stream_examples` with their numbers in the split, increasing. They are generated in chunks, so
+    that memory depends on `keep` alone."""
+    parts: list[dict[str, np.ndarray]] = []  # arrays by name
     for first in range(start, stop, CHUNK):
         end = min(first + CHUNK, stop)
-        parts.append(SampledBatch(maker.batch(split, first, end), np.arange(first, end)))
-        if sum(len(part.index) for part in parts) > 2 * keep:
-            parts = [_concatenate(parts).fewest_objects(keep)]
-    return _concatenate(parts).fewest_objects(keep)
+        batch = maker.batch(split, first, end)
+        parts.append({name: getattr(batch, name) for name in PER_EXAMPLE} | {"index": np.arange(first, end)})
+        if sum(len(part["index"]) for part in parts) > 2 * keep:
+            parts = [_fewest_objects(parts, keep)]
+    arrays: dict[str, Any] = _fewest_objects(parts, keep)
+    return arrays.pop("index"), replace(batch, **arrays)
 
 
-def _concatenate(parts: Sequence[SampledBatch]) -> SampledBatch:
-    arrays: dict[str, Any] = {
-        name: np.concatenate([getattr(part.batch, name) for part in parts]) for name in PER_EXAMPLE
-    }
-    return SampledBatch(replace(parts[0].batch, **arrays), np.concatenate([part.index for part in parts]))
+def _fewest_objects(parts: Sequence[dict[str, np.ndarray]], keep: int) -> dict[str, np.ndarray]:
+    """The couples with the fewest objects, `keep` examples in all; among equals the earlier couples."""
+    arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    if keep >= len(arrays["index"]):
+        return arrays
+    objects = (arrays["grid"].reshape(len(arrays["grid"]) // 2, -1) > 0).sum(axis=1)  # of each couple
+    couples = np.sort(np.argsort(objects, kind="stable")[: keep // 2])
+    rows = (2 * couples[:, None] + [0, 1]).ravel()
+    return {name: array[rows] for name, array in arrays.items()}

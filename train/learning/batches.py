@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from train.config import Run
-from train.data.batching import MODALITIES, bucket_batches, sorted_batches, visible_modalities
+from train.data.batching import bucket_batches, sorted_batches, visible_modalities
 from train.data.examples import Examples, RawExamples, VisualSettings
 from train.data.inputs import Inputs
 from train.data.sources import TrainingDataset, stream_examples
@@ -109,10 +109,10 @@ def _streamed(data: RunData) -> tuple[Schedule, int]:
         candidates = min(most, 2 * math.ceil(rows * CANDIDATES ** (1 - min(1.0, progress)) / 2))
         raw = stream_examples(maker, first, first + candidates, keep=rows)
         if not training.consistency:
-            return _batches(data, _epoch_examples(data, raw, epoch), config.batch_size, epoch)
+            return _batches(data, _training_examples(data, raw, epoch), config.batch_size, epoch)
         couple = np.arange(rows) // 2
         labelled_raw, unlabelled_raw = (raw.take(np.flatnonzero(couple % 2 == half)) for half in range(2))
-        batches = _batches(data, _epoch_examples(data, labelled_raw, epoch), config.batch_size, epoch)
+        batches = _batches(data, _training_examples(data, labelled_raw, epoch), config.batch_size, epoch)
         unlabelled = data.checked(Examples(unlabelled_raw, data.tokenizer, data.visual))
         return _with_sides(data, batches, unlabelled, epoch)
 
@@ -120,11 +120,13 @@ def _streamed(data: RunData) -> tuple[Schedule, int]:
     return Schedule(batches, per_epoch * accumulate, steps, per_epoch), steps * accumulate * config.batch_size
 
 
-def _epoch_examples(data: RunData, raw: RawExamples, epoch: int) -> Examples:
-    """Streamed examples, ready for training."""
+def _training_examples(data: RunData, raw: RawExamples, *epoch: int) -> Examples:
+    """Examples ready for training; with `training.shuffled`, with answers and auxiliary targets of other examples.
+    epoch: of streamed examples."""
     examples = data.checked(Examples(raw, data.tokenizer, data.training_visual))
     if data.run.training.shuffled:
-        _shuffle(examples, random_of(data.run.seed, 5, epoch))
+        order = random_of(data.run.seed, 5, *epoch).permutation(len(examples))
+        examples.answers, examples.auxiliary = examples.answers[order], examples.auxiliary.shuffled(order)
     return examples
 
 
@@ -138,23 +140,13 @@ def _with_sides(data: RunData, batches: Iterator[Inputs], unlabelled: Examples, 
 
 def _split_examples(data: RunData) -> Examples:
     """The examples of the train split, or a random part of them (`training.examples`)."""
-    training, seed = data.run.training, data.run.seed
-    raw = data.source.raw("train")
+    training, raw = data.run.training, data.source.raw("train")
     total = len(raw.ids)
     count = round(training.examples * total) if training.examples <= 1 else int(training.examples)
     if not 1 <= count <= total:
         raise ValueError(f"training.examples={training.examples}: the train split has {total}")
-    rows = np.sort(random_of(seed, 2).permutation(total)[:count])
-    examples = data.checked(Examples(raw.take(rows), data.tokenizer, data.training_visual))
-    if training.shuffled:
-        _shuffle(examples, random_of(seed, 5))
-    return examples
-
-
-def _shuffle(examples: Examples, random: np.random.Generator) -> None:
-    """Permute answers and auxiliary targets among the examples."""
-    order = random.permutation(len(examples))
-    examples.answers, examples.auxiliary = examples.answers[order], examples.auxiliary.shuffled(order)
+    rows = np.sort(random_of(data.run.seed, 2).permutation(total)[:count])
+    return _training_examples(data, raw.take(rows))
 
 
 def _batches(data: RunData, examples: Examples, size: int, epoch: int) -> Iterator[Inputs]:
@@ -170,18 +162,14 @@ def _batches(data: RunData, examples: Examples, size: int, epoch: int) -> Iterat
         yield inputs
 
 
-def test_batches(examples: Examples, setting: str) -> Iterator[Inputs]:
-    """All examples in a setting, by length."""
-    for rows in test_rows(examples, setting):
-        yield examples.inputs(rows, *visible_modalities(setting, rows, None))
-
-
-def test_rows(examples: Examples, setting: str) -> Iterator[np.ndarray]:
+def test_batches(examples: Examples, setting: str) -> Iterator[tuple[np.ndarray, Inputs]]:
+    """All examples in a setting, by length: their rows, and the inputs of a model."""
     extra = 0 if examples.regions is None or setting == "caption" else examples.regions.index.shape[1]
-    return sorted_batches(_lengths(examples, setting) + extra, TOKENS)
+    for rows in sorted_batches(_lengths(examples, setting) + extra, TOKENS):
+        yield rows, examples.inputs(rows, *visible_modalities(setting, rows))
 
 
 def _lengths(examples: Examples, setting: str) -> np.ndarray:
     """Number of tokens of each of N examples in a setting; in `mixed`, with both modalities."""
-    image, caption = (np.full(len(examples), is_shown) for is_shown in MODALITIES[main_test_setting(setting)])
-    return examples.texts.lengths[examples.text_rows(np.arange(len(examples)), image, caption)]
+    rows = np.arange(len(examples))
+    return examples.texts.lengths[examples.text_rows(rows, *visible_modalities(main_test_setting(setting), rows))]

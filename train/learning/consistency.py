@@ -29,7 +29,7 @@ def paired_inputs(examples: Examples, rows: np.ndarray, setting: str) -> tuple[I
     """
     sides = []
     for side in (setting, OTHER[setting]):
-        image, caption = visible_modalities(side, rows, None)
+        image, caption = visible_modalities(side, rows)
         inputs = examples.inputs(rows, image, caption)
         labelled = examples.auxiliary(inputs, rows, examples.text_rows(rows, image, caption))
         assert labelled.targets is not None

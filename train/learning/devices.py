@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -14,7 +13,6 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.strategies import StrategyRegistry
 
 from train.config import PRECISIONS, Run
-from travlr.files import locked
 
 TRIAL = (1024, 768, 1024)  # rows, inner and columns of the matrix products that are timed
 WARMUP, TIMED = 3, 10  # products before timing (they start threads and kernels), and at least so many that are timed
@@ -25,13 +23,6 @@ def is_main_process() -> bool:
     """Whether this process writes files and prints. With `devices` above 1, Lightning starts further processes with the
     same command; they only train on their part of every batch."""
     return getattr(rank_zero_only, "rank", 0) == 0
-
-
-@contextlib.contextmanager
-def locked_by_main_process(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder for all processes of a run. Raises `Locked` if another run holds it."""
-    with locked(folder) if is_main_process() else contextlib.nullcontext():
-        yield
 
 
 def accelerator(run: Run) -> str:

@@ -113,19 +113,17 @@ def open_loggers(
     """
     loggers: list[Logger] = []
     failed = True
-    with contextlib.ExitStack() as stack:
-
-        def keep(logger: Logger) -> None:
-            stack.callback(lambda: logger.close(failed))
-            loggers.append(logger)
-
+    try:
         if "tensorboard" in run.logger and is_main_process():
             scores = [score_name(setting, split, name) for setting in tests for split in TEST_SPLITS for name in SCORES]
-            keep(TensorBoard(folder, config, scores))
+            loggers.append(TensorBoard(folder, config, scores))
         if "wandb" in run.logger and is_main_process():
-            keep(Wandb(folder, config))
+            loggers.append(Wandb(folder, config))
         yield loggers
         failed = False
+    finally:
+        for logger in loggers:
+            logger.close(failed)
 
 
 def score_name(setting: str, split: str, score: str) -> str:

@@ -60,7 +60,7 @@ def fit(
         callbacks=[
             curve,
             Resume(),
-            *progress_bar(),
+            TQDMProgressBar(refresh_rate=5) if sys.stderr.isatty() else PlainProgress(),
             MemoryRelease(),
             Checkpoints(place, run.save_minutes, check_every, best),
         ],
@@ -121,16 +121,12 @@ class MemoryRelease(Callback):
             release_memory()
 
 
-def progress_bar() -> list[Callback]:
-    if sys.stderr.isatty():
-        return [TQDMProgressBar(refresh_rate=5)]
-    return [PlainProgress()] if is_main_process() else []
-
-
 class PlainProgress(Callback):
     """Prints one line for each validation, if standard error is no terminal."""
 
     def on_validation_end(self, trainer: L.Trainer, *_: Any) -> None:
+        if not is_main_process():
+            return
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         losses = "  ".join(f"{name} {metrics[name]:.3f}" for name in LOSSES if name in metrics)
         print(f"step {trainer.global_step:>6}  {losses}  validation F1 {metrics['f1']:.2f}", flush=True)

@@ -105,14 +105,10 @@ class Learner(L.LightningModule):
         batches = self.steps * self.settings.accumulate
 
         def remaining() -> Iterator[Inputs]:
-            start = self._trained_batches()
+            start = self.trainer.global_step * self.settings.accumulate  # checkpoints are saved after whole steps
             return map(self._part, islice(self._from(start), batches - start))
 
         return TrainingLoader(remaining, batches)
-
-    def _trained_batches(self) -> int:
-        """Number of batches of the steps so far; checkpoints are saved after whole steps only."""
-        return self.trainer.global_step * self.settings.accumulate
 
     def _from(self, number: int) -> Iterator[Inputs]:
         """The batches from batch `number` on, without end."""

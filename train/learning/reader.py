@@ -176,12 +176,6 @@ def phrase_targets(captions: Sequence[str], config: ReaderConfig) -> tuple[np.nd
 # Loss ------------------------------------------------------------------------------------------------------------
 
 
-def assignment(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The assignment of rows to columns with the lowest total cost (Hungarian algorithm). cost: (R, P)."""
-    rows, columns = linear_sum_assignment(cost)
-    return rows, columns
-
-
 def costs(log_probs: Tensor, targets: Tensor) -> Tensor:
     """-log P(phrase) for each region, (B, R, P). log_probs: (B, R, W, V). targets: (B, P, W), words of phrases."""
     words = nn.functional.one_hot(targets, log_probs.shape[-1]).to(log_probs.dtype)  # (B, P, W, V)
@@ -221,7 +215,7 @@ def set_loss(log_probs: Tensor, mask: Tensor | None, targets: Tensor, counts: np
     pairs: list[tuple[int, int, int]] = []  # example, region, phrase
     for example, count in enumerate(counts.tolist()):
         regions = np.flatnonzero(is_region[example])
-        rows, columns = assignment(gains[example][regions, :count])
+        rows, columns = linear_sum_assignment(gains[example][regions, :count])
         pairs += [(example, row, column) for row, column in zip(regions[rows].tolist(), columns.tolist(), strict=True)]
     index = torch.tensor(pairs, device=log_probs.device).reshape(-1, 3).unbind(1)
     change = cost[index].sum() - empty[index[:2]].sum()  # by the regions with a phrase

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import torch
 
 from train.config import Run
 from train.data.batching import MODALITIES, sorted_batches, visible_modalities
 from train.data.examples import Examples
 from train.data.inputs import Inputs
-from train.learning.batches import TOKENS, RunData, test_rows
+from train.learning.batches import TOKENS, RunData, test_batches
 from train.learning.reader import distinct
 from train.models.layers import Model
 from train.results.baselines import BaselineScore, QueryTexts, text_baselines
-from train.results.columns import TEST_SPLITS
+from train.results.columns import TEST_SPLITS, Row
 from train.results.predictions import predictions_table
-from train.results.scores import Scores, by_group, couple_scores, score
+from train.results.scores import by_group, couple_scores, score
+from train.results.store import result_row
 from travlr.baselines import best_unbound, dataset_baselines
 from travlr.tasks import TASKS
 
@@ -29,22 +30,14 @@ MAX_VISION = 1 << 26  # numbers of image states in memory at a time: 256 MiB
 Batches = Iterator[tuple[str, np.ndarray, Inputs]]  # setting, rows of examples, model inputs
 
 
-@dataclass
-class TestResults:
-    """rows: arguments of `result_row` for each setting and split. predictions: a table for each of them."""
-
-    rows: list[tuple[tuple[str, str, Scores, Any], dict[str, Any]]]
-    predictions: list[Any]
-
-
-def test_matrix(data: RunData, model: Model, device: str, precision: str) -> TestResults:
-    """Scores and predictions for every test setting, on test_ind and test_ood."""
+def test_matrix(data: RunData, model: Model, device: str, precision: str) -> tuple[list[Row], list[pa.Table]]:
+    """Rows of results, and tables of predictions, for every test setting on test_ind and test_ood."""
     torch_device = torch.device("cuda" if device == "gpu" else "cpu")
     model.to(torch_device).eval()
     train = data.source.raw("train")
     train_texts = QueryTexts(train.queries, train.answers, (train.grid > 0).sum(axis=1))
     unbound = best_unbound(dataset_baselines(data.source.folder))
-    results = TestResults([], [])
+    rows, predictions = [], []
     for split in TEST_SPLITS:
         examples = data.examples(split)
         baselines = text_baselines(train_texts, QueryTexts(examples.queries, examples.answers, examples.objects))
@@ -52,14 +45,12 @@ def test_matrix(data: RunData, model: Model, device: str, precision: str) -> Tes
             baselines["unbound"] = BaselineScore(unbound[split].macro_f1, unbound[split].accuracy)
         scenes = np.unique(examples.grid, axis=0, return_inverse=True)[1]  # clusters for intervals
         for setting, logits in predict(model, examples, data.run.test_settings, torch_device, precision).items():
-            details = {
-                "groups": by_group(examples.answers, logits, examples.groups.tolist(), scenes),
-                "couples": couple_scores(examples.answers, logits),
-                "possible": possible(data.run, setting),
-            }
-            results.rows.append(((setting, split, score(examples.answers, logits, scenes), baselines), details))
-            results.predictions.append(predictions_table(examples.ids, split, setting, logits, examples.answers))
-    return results
+            scores = score(examples.answers, logits, scenes)
+            groups = by_group(examples.answers, logits, examples.groups.tolist(), scenes)
+            couples = couple_scores(examples.answers, logits)
+            rows.append(result_row(setting, split, scores, baselines, groups, couples, possible(data.run, setting)))
+            predictions.append(predictions_table(examples.ids, split, setting, logits, examples.answers))
+    return rows, predictions
 
 
 def possible(run: Run, setting: str) -> bool:
@@ -77,21 +68,15 @@ def predict(
         if model.architecture.separate_vision:
             batches = _batches_with_vision(model, examples, settings, device)
         else:
-            batches = _batches(examples, settings)
+            batches = ((setting, *batch) for setting in settings for batch in test_batches(examples, setting))
         for setting, rows, inputs in batches:
             logits = model(inputs.to(device)).float()
             log_odds[setting][rows] = (logits[:, 1] - logits[:, 0]).cpu().numpy()
     return log_odds
 
 
-def _batches(examples: Examples, settings: Sequence[str]) -> Batches:
-    for setting in settings:
-        for rows in test_rows(examples, setting):
-            yield setting, rows, examples.inputs(rows, *visible_modalities(setting, rows, None))
-
-
 def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[str], device: torch.device) -> Batches:
-    """As `_batches`, with image states: each distinct picture, and the blank one, is encoded once for all settings.
+    """As `test_batches`, with image states: each distinct picture, and the blank one, is encoded once for all settings.
 
     Pictures are encoded in portions, so that their states fit into memory.
     """
@@ -105,8 +90,9 @@ def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[st
     with_image = [setting for setting in settings if MODALITIES[setting][0]]
     if blank := [setting for setting in settings if setting not in with_image]:
         states = encode(np.arange(1), False)  # (1, 1 + R, H)
-        for setting, rows, inputs in _batches(texts, blank):
-            yield setting, rows, replace(inputs, vision_states=states)
+        for setting in blank:
+            for rows, inputs in test_batches(texts, setting):
+                yield setting, rows, replace(inputs, vision_states=states)
     first, which = distinct(examples)
     order = np.argsort(which, kind="stable")
     shape = model.shape
@@ -117,7 +103,7 @@ def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[st
         states = torch.cat([encode(pictures[i : i + batch], True) for i in range(0, len(pictures), batch)])
         rows = order[slice(*np.searchsorted(which[order], (start, start + portion)))]
         for setting in with_image:
-            images, captions = (np.full(len(rows), is_shown) for is_shown in MODALITIES[setting])
-            for part in sorted_batches(examples.texts.lengths[examples.text_rows(rows, images, captions)], TOKENS):
-                inputs = texts.inputs(rows[part], *visible_modalities(setting, rows[part], None))
+            text_rows = examples.text_rows(rows, *visible_modalities(setting, rows))
+            for part in sorted_batches(examples.texts.lengths[text_rows], TOKENS):
+                inputs = texts.inputs(rows[part], *visible_modalities(setting, rows[part]))
                 yield setting, rows[part], replace(inputs, vision_states=states[which[rows[part]] - start])

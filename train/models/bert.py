@@ -84,8 +84,3 @@ class Roberta(Model):
         states = self.roberta.embeddings(inputs.tokens, position_ids=positions)
         states = self.roberta.encoder(states, inputs.token_mask).last_hidden_state
         return Encoded(states, None, states[:, 0])
-
-    def check(self, inputs: Inputs) -> None:
-        longest = self.shape.positions - 2
-        if inputs.tokens.shape[1] > longest:
-            raise ValueError(f"text of {inputs.tokens.shape[1]} tokens: this model takes at most {longest} (positions)")

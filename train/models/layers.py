@@ -121,10 +121,9 @@ class Model(nn.Module):
 
     def check(self, inputs: Inputs) -> None:
         """Raises ValueError for a batch that this model cannot take."""
-        if inputs.tokens.shape[1] > self.shape.positions:
-            raise ValueError(
-                f"text of {inputs.tokens.shape[1]} tokens: this model takes at most {self.shape.positions} (positions)"
-            )
+        longest = self.shape.positions - self.architecture.first_position
+        if inputs.tokens.shape[1] > longest:
+            raise ValueError(f"text of {inputs.tokens.shape[1]} tokens: this model takes at most {longest} (positions)")
         if inputs.features is not None and inputs.features.shape[-1] != self.shape.feature_width:
             raise ValueError(
                 f"regions of {inputs.features.shape[-1]} numbers: this model takes {self.shape.feature_width} "

@@ -13,7 +13,7 @@ from transformers import LxmertConfig, LxmertModel
 
 from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
-from train.models.layers import Attention, Model, Shape, use_fused_attention
+from train.models.layers import Attention, Model, Shape, library_settings, use_fused_attention
 from train.models.regions import region_heads, regions_of
 
 
@@ -114,18 +114,13 @@ class FusedCrossAttention(Attention):
 
 
 def lxmert_config(shape: Shape, box_width: int) -> LxmertConfig:
+    settings = library_settings(shape)
+    del settings["num_hidden_layers"]  # LXMERT has three numbers of layers
     return LxmertConfig(
-        vocab_size=shape.vocabulary,
-        hidden_size=shape.width,
-        num_attention_heads=shape.heads,
-        intermediate_size=shape.intermediate,
+        **settings,
         l_layers=shape.layers,
         r_layers=shape.image_layers,
         x_layers=shape.cross_layers,
         visual_feat_dim=shape.feature_width,
         visual_pos_dim=box_width,
-        hidden_dropout_prob=shape.dropout,
-        attention_probs_dropout_prob=shape.attention_dropout,
-        max_position_embeddings=shape.positions,
-        type_vocab_size=shape.types,
     )

@@ -24,19 +24,10 @@ class RegionInputs:
     boxes: Tensor
     mask: Tensor
 
-    def with_whole_image(self) -> RegionInputs:
-        """Insert a first region for controlled models: the mean of the features, with the whole image as its box."""
-        mask = self.mask[..., None].to(self.features.dtype)
-        mean = (self.features * mask).sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)  # (B, 1, D)
-        box = self.boxes.new_tensor([0.0, 0.0, 1.0, 1.0]).expand(len(mean), 1, 4)
-        first = self.mask.new_ones(len(mean), 1)
-        return RegionInputs(
-            torch.cat([mean, self.features], 1), torch.cat([box, self.boxes], 1), torch.cat([first, self.mask], 1)
-        )
-
 
 def regions_of(inputs: Inputs, controlled: bool = False) -> RegionInputs | None:
-    """The regions of a batch, or None. controlled: insert the whole image.
+    """The regions of a batch, or None. controlled: insert a first region, the mean of the features, with the whole
+    image as its box.
 
     Raises ValueError for regions without boxes, and for a controlled model without regions.
     """
@@ -44,13 +35,18 @@ def regions_of(inputs: Inputs, controlled: bool = False) -> RegionInputs | None:
         if controlled:
             raise ValueError("controlled=true: needs regions, because these models pool the image, too")
         return None
-    if inputs.boxes is None:
+    features, boxes, mask = inputs.features, inputs.boxes, inputs.region_mask
+    if boxes is None:
         raise ValueError("regions without boxes: Inputs.features needs Inputs.boxes")
-    mask = inputs.region_mask
     if mask is None:
-        mask = torch.ones(inputs.features.shape[:2], dtype=torch.bool, device=inputs.features.device)
-    regions = RegionInputs(inputs.features, inputs.boxes, mask)
-    return regions.with_whole_image() if controlled else regions
+        mask = torch.ones(features.shape[:2], dtype=torch.bool, device=features.device)
+    if controlled:
+        weights = mask[..., None].to(features.dtype)
+        mean = (features * weights).sum(1, keepdim=True) / weights.sum(1, keepdim=True).clamp(min=1)  # (B, 1, D)
+        features = torch.cat([mean, features], 1)
+        boxes = torch.cat([boxes.new_tensor([0.0, 0.0, 1.0, 1.0]).expand(len(mean), 1, 4), boxes], 1)
+        mask = torch.cat([mask.new_ones(len(mean), 1), mask], 1)
+    return RegionInputs(features, boxes, mask)
 
 
 class Fusion(nn.Module):

@@ -9,16 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from train.results.store import CONFIG, RESULTS
-from travlr.files import close, regular
+from train.results.store import ANSWERS
+from travlr.files import regular
 from travlr.questions.forms import Message
-
-ANSWERS = "answers.jsonl"
+from travlr.scene import check_types
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,8 @@ class AnswerRecord:
     answer: str
     parsed: str | None
     right: bool
-    objects: Mapping[str, int] | None = None
-    log_probabilities: Mapping[str, float] | None = None
+    objects: dict[str, int] | None = None
+    log_probabilities: dict[str, float] | None = None
     finish: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -83,16 +82,6 @@ class AnswerFile:
         self._file.close()
 
 
-def remove_without_answers(folder: Path) -> None:
-    """Remove the folder of an evaluation that has no answers, such as one whose first request was refused."""
-    path = Path(folder) / ANSWERS
-    if path.exists() and not path.stat().st_size and not (path.parent / RESULTS).exists():
-        path.unlink()
-        (path.parent / CONFIG).unlink()
-        close(path.parent)
-        path.parent.rmdir()
-
-
 def read_answers(folder: Path) -> list[AnswerRecord]:
     """The answers of an evaluation, in the order of their replies. Raises `ValueError` if the file is damaged."""
     return list(_read(Path(folder) / ANSWERS)[0].values())
@@ -121,14 +110,5 @@ def _answer(values: Any) -> AnswerRecord:
     if not isinstance(values, dict) or set(values) != set(AnswerRecord.__dataclass_fields__):
         raise ValueError("it lacks a value, or has one that is not known")
     answer = AnswerRecord(**values)
-    texts = (answer.id, answer.split, answer.setting, answer.request, answer.reply, answer.answer)
-    numbers = [answer.input_tokens, answer.output_tokens, *(answer.objects or {}).values()]
-    if not (
-        all(isinstance(text, str) for text in texts)
-        and all(isinstance(text, str | None) for text in (answer.parsed, answer.finish))
-        and isinstance(answer.right, bool)
-        and all(isinstance(number, int | None) for number in numbers)
-        and all(isinstance(value, float | int) for value in (answer.log_probabilities or {}).values())
-    ):
-        raise ValueError("a value has the wrong type")
+    check_types(answer)
     return answer

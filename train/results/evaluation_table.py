@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from train.results.answers import AnswerRecord, read_answers
+from train.results.answers import read_answers
 from train.results.columns import Row
-from train.results.metrics import SettingComparison, agreement
+from train.results.metrics import compare
 from train.results.scores import LEVEL
 
 WIDTH = 22  # of a column
@@ -85,12 +85,3 @@ def _comparisons(folder: Path, rows: Sequence[Row]) -> list[str]:
             same = f"{comparison.agreement:.1f} % (independent answers: {comparison.expected:.1f} %)"
             lines += ["", f"{row['split']}: gap (caption minus image) {gap}; same answer {same}"]
     return lines
-
-
-def compare(
-    answers: Sequence[AnswerRecord], split: str, first: str, second: str, count: int | None = None
-) -> SettingComparison | None:
-    """Two settings on a split, on the first `count` examples with answers in both; None if there are none."""
-    pair = [{a.id: a for a in answers if (a.split, a.setting) == (split, name)} for name in (first, second)]
-    ids = sorted(pair[0].keys() & pair[1].keys())[:count]
-    return agreement([pair[0][id] for id in ids], [pair[1][id] for id in ids]) if ids else None

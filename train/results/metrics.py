@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from train.results.answers import AnswerRecord
-from train.results.scores import LEVEL, bootstrap_counts, couple_scores, percentile_interval, resample
+from train.results.scores import LEVEL, binomial_p_value, bootstrap_counts, couple_scores, percentile_interval, resample
 from travlr.questions import Outcome, summary
 from travlr.questions.objects import ObjectErrors
 
@@ -66,9 +66,7 @@ def significance(right: int, examples: int, chance: float) -> dict[str, Any]:
     """One-sided exact binomial test that accuracy is above chance (percent); None for a chance of 0."""
     if not chance:
         return {"p_value": None, "above_random": None, "test": None}
-    from scipy.stats import binomtest  # takes long to import
-
-    p_value = float(binomtest(right, examples, chance / 100, alternative="greater").pvalue)
+    p_value = binomial_p_value(right, examples, chance / 100)
     test = f"exact binomial, accuracy > {chance:.4g} %, p < {LEVEL}"
     return {"p_value": p_value, "above_random": p_value < LEVEL, "test": test}
 
@@ -134,7 +132,6 @@ class SettingComparison:
     agreement: examples with the same parsed answer; expected: what independent answers with the same frequencies would
     give. low, high: 95 % interval of the gap."""
 
-    examples: int
     gap: float
     low: float
     high: float
@@ -142,26 +139,24 @@ class SettingComparison:
     expected: float
 
 
-def agreement(
-    first: Sequence[AnswerRecord], second: Sequence[AnswerRecord], scenes: np.ndarray | None = None
-) -> SettingComparison:
-    """Compare two settings, such as caption and image; answers of the same examples in the same order. scenes: (N,)
-    numbers of scenes, None if each example has its own."""
-    differences = np.array([int(a.right) - int(b.right) for a, b in zip(first, second, strict=True)])
-    counts = bootstrap_counts(differences + 1, 3, scenes)
+def compare(
+    answers: Sequence[AnswerRecord], split: str, first: str, second: str, count: int | None = None
+) -> SettingComparison | None:
+    """Two settings on a split, on the first `count` examples with answers in both; None if there are none."""
+    settings = [{a.id: a for a in answers if (a.split, a.setting) == (split, name)} for name in (first, second)]
+    pairs = [(settings[0][id], settings[1][id]) for id in sorted(settings[0].keys() & settings[1].keys())[:count]]
+    if not pairs:
+        return None
+    differences = np.array([int(a.right) - int(b.right) for a, b in pairs])
+    counts = bootstrap_counts(differences + 1, 3)
     low, high = percentile_interval(100 * (counts[:, 2] - counts[:, 0]) / counts.sum(1))
-    same = [a.parsed is not None and a.parsed == b.parsed for a, b in zip(first, second, strict=True)]
+    same = sum(a.parsed is not None and a.parsed == b.parsed for a, b in pairs)
+    frequencies = Counter(b.parsed for _, b in pairs)
+    by_chance = sum(frequencies[a.parsed] for a, _ in pairs if a.parsed is not None)
     return SettingComparison(
-        len(first),
-        100 * float(differences.mean()),
-        low,
-        high,
-        100 * sum(same) / len(same),
-        _expected_agreement(first, second),
+        gap=100 * float(differences.mean()),
+        low=low,
+        high=high,
+        agreement=100 * same / len(pairs),
+        expected=100 * by_chance / len(pairs) / len(pairs),
     )
-
-
-def _expected_agreement(first: Sequence[AnswerRecord], second: Sequence[AnswerRecord]) -> float:
-    shares: list[Mapping[str | None, int]] = [Counter(a.parsed for a in answers) for answers in (first, second)]
-    both = sum(count * shares[1].get(parsed, 0) for parsed, count in shares[0].items() if parsed is not None)
-    return 100 * both / len(first) / len(second)

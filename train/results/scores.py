@@ -119,11 +119,11 @@ def percentile_interval(values: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def binomial_p_value(right: int, examples: int) -> float:
-    """One-sided exact binomial test: the probability that a fair coin gets at least `right` of `examples` right."""
+def binomial_p_value(right: int, examples: int, chance: float = 0.5) -> float:
+    """One-sided exact binomial test: the probability that chance gets at least `right` of `examples` right."""
     from scipy.stats import binomtest  # takes long to import
 
-    return float(binomtest(right, examples, alternative="greater").pvalue)
+    return float(binomtest(right, examples, chance, alternative="greater").pvalue)
 
 
 def by_group(

@@ -22,11 +22,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from train.results.baselines import BaselineScore
 from train.results.columns import RESULT_COLUMNS, Row
-from train.results.predictions import write_predictions
 from train.results.scores import TEST, CoupleScores, Scores
 from travlr.cli import Log
 from travlr.files import WORK, close, regular, replacing, waiting_lock
@@ -34,6 +31,7 @@ from travlr.formats.columns import damage
 
 VERSION = 1  # of a run's folder; a newer one is refused
 CONFIG, RESULTS, CURVE, PRECISION = "config.json", "results.csv", "curve.csv", "precision"
+ANSWERS = "answers.jsonl"  # of an evaluation (`train.results.answers`)
 REPORT = "report.json"  # marks a folder of `analysis.report`, which may stand among the folders of runs
 
 
@@ -91,9 +89,12 @@ def start_run(runs: Path, config: Mapping[str, Any], **metadata: Any) -> Path:
 
 
 def remove_refused(folder: Path) -> None:
-    """Remove the folder of a run that was refused before its first step. Hold its lock while you call this."""
-    if {path.name for path in folder.iterdir()} <= {CONFIG, PRECISION, WORK}:
-        for name in (CONFIG, PRECISION):
+    """Remove the folder of a run that was refused before its first step, or of an evaluation without answers, such as
+    one whose first request was refused. Hold its lock while you call this."""
+    answers = folder / ANSWERS
+    has_answers = answers.is_file() and answers.stat().st_size > 0
+    if not has_answers and {path.name for path in folder.iterdir()} <= {ANSWERS, CONFIG, PRECISION, WORK}:
+        for name in (ANSWERS, CONFIG, PRECISION):
             (folder / name).unlink(missing_ok=True)
         close(folder)
         folder.rmdir()
@@ -139,7 +140,6 @@ def is_finished(folder: Path) -> bool:
 
 
 def result_row(
-    run: Mapping[str, Any],
     test_setting: str,
     split: str,
     scores: Scores,
@@ -148,10 +148,8 @@ def result_row(
     couples: CoupleScores | None = None,
     possible: bool | None = None,
 ) -> Row:
-    """One row. run: the columns that all rows of the run share; those that it lacks stay empty.
-
-    baselines: of this split, by the names of `train.results.columns.BASELINES`. groups: as
-    `train.results.scores.by_group` returns them.
+    """The score columns of one row. baselines: of this split, by the names of `train.results.columns.BASELINES`.
+    groups: as `train.results.scores.by_group` returns them.
     """
     by_group = {name: asdict(part) for name, part in (groups or {}).items()}
     row = {"test_setting": test_setting, "split": split, "test": TEST, **asdict(scores)}
@@ -159,20 +157,14 @@ def result_row(
     row |= asdict(couples) if couples else {}
     for name, baseline in baselines.items():
         row |= {f"floor_{name}": baseline.macro_f1, f"floor_{name}_accuracy": baseline.accuracy}
-    return dict.fromkeys(RESULT_COLUMNS) | dict(run) | row
-
-
-def finish_run(folder: Path, rows: Sequence[Row], predictions: Iterable[pa.Table], log: Log = print) -> None:
-    """Write predictions, then results, then the table of all runs beside the folder.
-
-    `run`, `name` and `config` of every row are those of config.json.
-    """
-    write_predictions(folder, predictions)
-    write_results(folder, rows, log)
+    return row
 
 
 def write_results(folder: Path, rows: Sequence[Row], log: Log = print) -> None:
-    """Write the results of a run or an evaluation, then the table of all runs beside the folder."""
+    """Write the results of a run or an evaluation, which finishes it, then the table of all runs beside the folder.
+
+    `run`, `name` and `config` of every row are those of config.json; columns that a row lacks stay empty.
+    """
     record = read_config(folder)
     run = {"run": record["run"], "name": Path(folder).name, "config": canonical(record["config"])}
     _write_table(Path(folder) / RESULTS, list(RESULT_COLUMNS), [row | run for row in rows])

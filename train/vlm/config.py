@@ -139,9 +139,7 @@ class Evaluation:
     @property
     def most_tokens(self) -> int:
         """Of a reply."""
-        if self.max_tokens is not None:
-            return self.max_tokens
-        return most_tokens(self.form, self.prompt)
+        return most_tokens(self.form, self.prompt) if self.max_tokens is None else self.max_tokens
 
 
 @dataclass(frozen=True)

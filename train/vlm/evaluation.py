@@ -12,11 +12,11 @@ import numpy as np
 
 from render.text import make_captioner
 from train.prepare import make_runs_folder, prepare_dataset
-from train.results.answers import AnswerFile, AnswerRecord, remove_without_answers, request_key
+from train.results.answers import AnswerFile, AnswerRecord, request_key
 from train.results.columns import Row
 from train.results.metrics import ExampleFacts, result_columns
 from train.results.provenance import provenance
-from train.results.store import read_results, start_run, write_results
+from train.results.store import read_results, remove_refused, start_run, write_results
 from train.vlm.config import Evaluation, ShownStyle, fingerprint
 from train.vlm.requests import Backend, Reply, Request
 from travlr.baselines import best_unbound, dataset_baselines
@@ -53,7 +53,7 @@ def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
         try:
             spent = ask(config, model, dataset, style, folder, log)
         finally:
-            remove_without_answers(folder)
+            remove_refused(folder)
         rows = result_rows(config, resolved, dataset, folder)
         write_results(folder, rows, log)
     new = f"{spent.replies:,} new {'reply' if spent.replies == 1 else 'replies'}"

@@ -42,6 +42,7 @@ from train.vlm.chat import (
 from train.vlm.config import Evaluation
 from train.vlm.requests import SPELLINGS, Reply, Request, best_answer, fixed_answers
 from travlr.cli import Log
+from travlr.files import path_digest
 from travlr.questions import Question
 from travlr.questions.forms import Message
 
@@ -211,6 +212,4 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 def weights_digest(folder: Path) -> str:
     """A name of the weights: the commit of a hub snapshot, or the digest of a folder's files."""
-    from travlr.files import path_digest
-
     return folder.name if folder.parent.name == "snapshots" else str(path_digest(str(folder)))[:16]

@@ -36,7 +36,7 @@ class Reply:
     finish: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
-    log_probabilities: Mapping[str, float] | None = None
+    log_probabilities: dict[str, float] | None = None
 
 
 class Backend(Protocol):

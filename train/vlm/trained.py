@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -38,7 +39,8 @@ class TrainedModel:
 
     def __init__(self, config: Evaluation, data: Path, log: Log = print) -> None:
         self.folder = Path(config.model)
-        if read_config(self.folder)["config"].get("form"):
+        settings = read_config(self.folder)["config"]
+        if settings.get("form"):
             raise ValueError(f"model={self.folder}: is an evaluation, not a run of train.py")
         if not is_finished(self.folder):
             raise ValueError(f"model={self.folder}: this run is not finished; run it to its end first")
@@ -52,7 +54,7 @@ class TrainedModel:
                 raise ValueError(f"{name}={getattr(config, name)}: is not for a run of ours; leave it out")
         if config.style != ShownStyle():
             raise ValueError("style: a run of ours sees a dataset as it is; generate one in this style and give data=")
-        self.run = self._run(config, data)
+        self.run = self._run(settings, config, data)
         if blind := [s for s in config.setting if s not in self.run.test_settings]:
             raise ValueError(
                 f"setting={blind[0]}: model={self.run.model} sees {', '.join(self.run.test_settings)} alone"
@@ -61,7 +63,7 @@ class TrainedModel:
         self.device = "cpu" if torch_device(config.device).type == "cpu" else "gpu"
         source = TrainingDataset(data)
         cache = Path(config.runs) / ".features"
-        self.data: RunData = load_data(self.run, source, cache, self.device, log, self._tokenizer())
+        self.data: RunData = load_data(self.run, source, cache, self.device, log, self._tokenizer(settings))
         try:
             learner, _, _ = make_learner(self.run, self.data, log)
         except UnknownWord as error:
@@ -74,19 +76,17 @@ class TrainedModel:
         load_weights(learner, self.folder / WEIGHTS)
         self.model = learner.model.eval()
 
-    def _run(self, config: Evaluation, data: Path) -> Run:
+    def _run(self, settings: dict[str, Any], config: Evaluation, data: Path) -> Run:
         """The run's settings with the evaluation's dataset, and without settings that only training needs."""
-        settings = read_config(self.folder)["config"] | {"start": None}
         for name in ("pretrained", "tokenizer"):
             if settings.get(name):
                 raise ValueError(f"model={self.folder}: was trained with {name}=, which its folder does not hold")
-        run: Run = dataclass_from(Run, settings, skip_unknown=True)
+        run: Run = dataclass_from(Run, settings | {"start": None}, skip_unknown=True)
         training = replace(run.training, stream=False, examples=2, consistency=False)
         return replace(run, data=str(data), task=config.task, runs=config.runs, training=training)
 
-    def _tokenizer(self) -> WordTokenizer:
+    def _tokenizer(self, settings: dict[str, Any]) -> WordTokenizer:
         """The tokenizer of the run, whose words need not be those of the dataset."""
-        settings = read_config(self.folder)["config"]
         for style in CAPTION_STYLES:
             if vocabulary_digest(settings["task"], style) == settings["inputs"]["vocabulary"]:
                 return WordTokenizer(grammar_tokenizer(settings["task"], style))
