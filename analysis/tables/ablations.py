@@ -19,11 +19,11 @@ from analysis.tables.builder import (
     SHORT_SETTINGS,
     TableBuilder,
     arrow,
-    difference_cell,
     model_name,
     number_cell,
     runs_of,
     score_cell,
+    signed,
     size_text,
     source_cell,
     with_traits,
@@ -185,5 +185,5 @@ def _alike(table: str, run: RunSummary, mixed: Sequence[RunSummary]) -> bool:
 def _mixed_cell(table: str, score: float, difference: float, above: bool = False) -> Cell:
     """A cell of Table 14, the difference; or of Table 13, the score with the difference if there is one."""
     if table == "table14":
-        return difference_cell(difference)
+        return BLANK if math.isnan(difference) else Cell(signed(difference), mark=arrow(difference))
     return replace(score_cell(score, difference, above), mark=arrow(difference))

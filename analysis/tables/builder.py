@@ -45,10 +45,6 @@ def score_cell(score: float, difference: float = math.nan, above: bool = False) 
     return Cell(text, score, underlined=above)
 
 
-def difference_cell(difference: float) -> Cell:
-    return BLANK if math.isnan(difference) else Cell(signed(difference), mark=arrow(difference))
-
-
 def arrow(difference: float) -> str:
     return "" if math.isnan(difference) or abs(difference) <= LARGE else "↑" if difference > 0 else "↓"
 
