@@ -32,9 +32,9 @@ class RunSummary:
     rows: dict[tuple[str, str], tuple[float, bool]]
     impossible: frozenset[str] = frozenset()
 
-    def score(self, test: str, split: str) -> float | None:
-        row = self.rows.get((test, split))
-        return None if row is None else row[0]
+    def score(self, test: str, split: str) -> float:
+        """NaN where the run was not tested."""
+        return self.rows.get((test, split), (math.nan, False))[0]
 
     @property
     def converged(self) -> bool:
@@ -159,14 +159,13 @@ class SeedAverage:
         """See `averaged_runs`."""
         return averaged_runs(self.runs, lambda run: run.converged)
 
-    def mean(self, test: str, split: str) -> SeedMean | None:
-        """The mean over the averaged runs; None without runs, or if one of them was not tested there."""
-        scores = [score for run in self.averaged if (score := run.score(test, split)) is not None]
-        return over_seeds(scores) if scores and len(scores) == len(self.averaged) else None
+    def mean(self, test: str, split: str) -> SeedMean:
+        """The mean over the averaged runs; of no scores if one of them was not tested there."""
+        scores = [run.score(test, split) for run in self.averaged]
+        return over_seeds([] if any(map(math.isnan, scores)) else scores)
 
-    def score(self, test: str, split: str) -> float | None:
-        mean = self.mean(test, split)
-        return mean.mean if mean else None
+    def score(self, test: str, split: str) -> float:
+        return self.mean(test, split).mean
 
     def above_random(self, test: str, split: str) -> bool:
         """Whether each averaged run is above random: there is no test of the mean."""
@@ -179,25 +178,17 @@ class SeedAverage:
 
     def numbers(self, test: str, split: str = "test_ood") -> dict[str, Any]:
         """Columns of a table's data; without runs, all but `runs` are missing."""
-        mean = self.mean(test, split) or SeedMean(0, math.nan)
+        mean = self.mean(test, split)
         return {
             "macro_f1": mean.mean,
-            "deviation": or_nan(mean.deviation),
-            "interval_low": or_nan(mean.interval_low),
-            "interval_high": or_nan(mean.interval_high),
+            "deviation": mean.deviation,
+            "interval_low": mean.interval_low,
+            "interval_high": mean.interval_high,
             "above_random": self.above_random(test, split) if mean.runs else None,
             "runs": len(self.runs),
             "converged": self.converged if self.runs else None,
             "weights": weights_of(self.runs) or None,
         }
-
-
-def or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
-def minus(first: float | None, second: float | None) -> float | None:
-    return None if first is None or second is None else first - second
 
 
 def weights_of(runs: Iterable[RunSummary]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -138,7 +139,7 @@ def _settings_by_run(runs: Runs) -> dict[str, str]:
 def _run_cells(run: RunSummary) -> list[str]:
     """Whether a run has converged, and its scores in its own setting on both test splits."""
     scores = [run.score(main_test_setting(run.info["setting"] or ""), split) for split in TEST_SPLITS]
-    return ["yes" if run.converged else "no", *("" if score is None else f"{score:.2f}" for score in scores)]
+    return ["yes" if run.converged else "no", *("" if math.isnan(score) else f"{score:.2f}" for score in scores)]
 
 
 def escape_markdown(text: str) -> str:
@@ -245,6 +246,8 @@ def _data(report: ReportContent) -> dict[str, Any]:
 
     The errors of an example are a flat list of (index of the run, index of the test setting, confidence in percent).
     """
+    from analysis.figures import FIGURES
+
     infos = report.runs.results.drop_duplicates("name").set_index("name")
     labels = _settings_by_run(report.runs)
     runs, sets, numbers = list[dict[str, Any]](), {}, dict[str, int]()
@@ -265,21 +268,14 @@ def _data(report: ReportContent) -> dict[str, Any]:
         name: in_order((entry[name] for entry in (*runs, *figures) if entry[name]), order)
         for name, order in orders.items()
     }
+    present = {figure.spec.kind for figure in report.figures}
+    papers = {kind: figure.paper for kind, figure in FIGURES.items() if kind in present}
     return {
         "tests": list(TEST_SETTINGS),
         "runs": runs,
         "sets": sets,
         "figures": figures,
         "formats": list(report.formats),
-        "kinds": _figure_kinds(report),
+        "kinds": {kind: f"{kind} (paper: {paper})" if paper else kind for kind, paper in papers.items()},
         "choices": choices,
     }
-
-
-def _figure_kinds(report: ReportContent) -> dict[str, str]:
-    """The kinds of the report's figures, with their numbers in the paper."""
-    from analysis.figures import FIGURES
-
-    present = {figure.spec.kind for figure in report.figures}
-    papers = {kind: FIGURES[kind].paper for kind in FIGURES if kind in present}
-    return {kind: f"{kind} (paper: {paper})" if paper else kind for kind, paper in papers.items()}

@@ -11,7 +11,8 @@ Tables 10 to 12, and a part of it in appendix C.
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+import math
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from train.results.columns import TEST_SPLITS
@@ -35,22 +36,22 @@ SPLITS = TEST_SPLITS[::-1]  # in the order of the paper's columns
 
 @dataclass(frozen=True)
 class Published:
-    """A cell of a table; None for numbers that are not printed."""
+    """A cell of a table; NaN, and None for `seeds`, where nothing is printed."""
 
-    score: float | None = None
-    difference: float | None = None
-    deviation: float | None = None
+    score: float = math.nan
+    difference: float = math.nan
+    deviation: float = math.nan
+    _: KW_ONLY
     seeds: int | None = None
 
 
 def _read() -> dict[tuple[str, ...], Published]:
+    cells = {}
     with open(Path(__file__).with_suffix(".csv"), encoding="utf-8", newline="") as file:
-        rows = [list(row.values()) for row in csv.DictReader(file)]
-    numbers = [[float(text) if text else None for text in row[-4:]] for row in rows]
-    return {
-        tuple(row[:-4]): Published(score, difference, deviation, None if seeds is None else int(seeds))
-        for row, (score, difference, deviation, seeds) in zip(rows, numbers, strict=True)
-    }
+        for *key, score, difference, deviation, seeds in list(csv.reader(file))[1:]:
+            numbers = [float(text or "nan") for text in (score, difference, deviation)]
+            cells[tuple(key)] = Published(*numbers, seeds=int(seeds) if seeds else None)
+    return cells
 
 
 _PUBLISHED = _read()

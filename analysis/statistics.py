@@ -159,22 +159,22 @@ def agreement(first: np.ndarray, second: np.ndarray, clusters: np.ndarray | None
 @dataclass(frozen=True)
 class SeedMean:
     """The mean of scores that differ in the seed of training alone. deviation: standard deviation with n - 1, as in
-    Tables 10 to 12; interval: of the mean, by Student's t. Both are None for a single score."""
+    Tables 10 to 12; interval: of the mean, by Student's t. Both are NaN for a single score, and all are for none."""
 
     runs: int
-    mean: float
-    deviation: float | None = None
-    interval_low: float | None = None
-    interval_high: float | None = None
+    mean: float = math.nan
+    deviation: float = math.nan
+    interval_low: float = math.nan
+    interval_high: float = math.nan
 
 
 def over_seeds(scores: Sequence[float]) -> SeedMean:
     """Mean, deviation and interval over seeds. They measure how much trainings differ, which a bootstrap over the
     examples of one run cannot do."""
     count = len(scores)
+    if count < 2:
+        return SeedMean(count, *scores)
     mean = float(np.mean(scores))
-    if count == 1:
-        return SeedMean(1, mean)
     deviation = float(np.std(scores, ddof=1))
     half = float(stdtrit(count - 1, 0.975)) * deviation / math.sqrt(count)
     return SeedMean(count, mean, deviation, mean - half, mean + half)

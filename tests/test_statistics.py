@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import accuracy_score, cohen_kappa_score, f1_score
 
-from analysis.statistics import agreement, holm, mcnemar, over_seeds, paired
+from analysis.statistics import agreement, holm, over_seeds, paired
 
 RANDOM = np.random.default_rng(0)
 
@@ -37,12 +37,6 @@ def test_paired_scores_are_scikit_learns() -> None:
     right = [(lines > 0) == answers for lines in (first, second)]
     assert (found.first_only, found.second_only) == ((right[0] & ~right[1]).sum(), (right[1] & ~right[0]).sum())
     assert found.interval_low < found.difference < found.interval_high
-
-
-@pytest.mark.parametrize("counts", [(0, 0), (1, 0), (5, 5), (12, 3), (3, 12), (40, 61), (900, 1000)])
-def test_mcnemar_is_scipys_two_sided_binomial(counts: tuple[int, int]) -> None:
-    expected = stats.binomtest(counts[0], sum(counts), 0.5).pvalue if sum(counts) else 1.0
-    assert mcnemar(*counts) == pytest.approx(expected, rel=1e-9)
 
 
 def test_bootstrap_of_clusters_is_that_of_drawing_them_one_by_one() -> None:
@@ -162,4 +156,4 @@ def test_over_seeds_is_scipys() -> None:
 
 def test_one_seed_has_no_interval() -> None:
     found = over_seeds([88.0])
-    assert (found.runs, found.mean, found.deviation, found.interval_low) == (1, 88, None, None)
+    assert (found.runs, found.mean) == (1, 88) and np.isnan([found.deviation, found.interval_low]).all()

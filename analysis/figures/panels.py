@@ -275,24 +275,12 @@ def number_cells(
         values[y, x] = level
     cell_grid(axes, values, across, up, 0, 100)
     for x, y, level, big, small in cells:
-        write_cell(axes, x + 0.5, y + 0.5, level / 100, big, small, *points)
-
-
-def write_cell(
-    axes: Axes,
-    x: float,
-    y: float,
-    shade: float,
-    big: str,
-    small: str = "",
-    points: float = TEXT - 1,
-    small_points: float = SMALL - 0.5,
-) -> None:
-    """Write one or two lines in a cell, in black or white. shade: the cell's place on the colour scale, 0 to 1."""
-    style: dict[str, Any] = {"ha": "center", "color": text_colour(shade), "parse_math": False}
-    axes.text(x, y + 0.02 * bool(small), big, va="bottom" if small else "center_baseline", fontsize=points, **style)
-    if small:
-        axes.text(x, y - 0.08, small, va="top", fontsize=small_points, **style)
+        style: dict[str, Any] = {"ha": "center", "color": text_colour(level / 100), "parse_math": False}
+        if small:
+            axes.text(x + 0.5, y + 0.52, big, va="bottom", fontsize=points[0], **style)
+            axes.text(x + 0.5, y + 0.42, small, va="top", fontsize=points[1], **style)
+        else:
+            axes.text(x + 0.5, y + 0.5, big, va="center_baseline", fontsize=points[0], **style)
 
 
 def text_colour(shade: float) -> str:

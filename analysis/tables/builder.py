@@ -37,24 +37,20 @@ def signed(difference: float) -> str:
     return f"{round(difference, 2) + 0.0:+.2f}"
 
 
-def score_cell(score: float | None, difference: float | None = None, above: bool = False) -> Cell:
-    """A score as in Table 2: 65.94 (-1.02)."""
-    if score is None:
+def score_cell(score: float, difference: float = math.nan, above: bool = False) -> Cell:
+    """A score as in Table 2: 65.94 (-1.02). NaN: there is none."""
+    if math.isnan(score):
         return BLANK
-    text = score_text(score) if difference is None else f"{score_text(score)} ({signed(difference)})"
+    text = score_text(score) if math.isnan(difference) else f"{score_text(score)} ({signed(difference)})"
     return Cell(text, score, underlined=above)
 
 
-def difference_cell(difference: float | None) -> Cell:
-    return BLANK if difference is None else Cell(signed(difference), mark=arrow(difference))
-
-
-def arrow(difference: float | None) -> str:
-    return "" if difference is None or abs(difference) <= LARGE else "↑" if difference > 0 else "↓"
+def arrow(difference: float) -> str:
+    return "" if math.isnan(difference) or abs(difference) <= LARGE else "↑" if difference > 0 else "↓"
 
 
 def number_cell(value: float | None, form: str = "") -> Cell:
-    return BLANK if value is None else Cell(format(value, form))
+    return BLANK if pd.isna(value) else Cell(format(value, form))
 
 
 def model_name(model: str, controlled: bool = False) -> str:

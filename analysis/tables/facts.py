@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from analysis import paper
-from analysis.averages import RunSummary, or_nan, run_summaries, weights_of
+from analysis.averages import RunSummary, run_summaries, weights_of
 from analysis.layout import BLANK, Cell, Table
 from analysis.paper import LEGEND, LETTERS, MODEL_NAMES, TEXT_ONLY
 from analysis.runs import Runs
@@ -118,25 +119,20 @@ def _hours_cells(
 ) -> list[Cell]:
     """The cells of a line of ours: mean hours in each setting, and energy and CO2-equivalent of the slowest setting.
     printed: the paper's hours. rates: watts, and grams per kWh."""
-
-    def cost(hours: float | None) -> tuple[float | None, float | None]:
-        watts, grams = rates
-        energy = None if hours is None or watts is None else hours * watts / 1000
-        return energy, None if energy is None or grams is None else energy * grams / 1000
-
-    hours: dict[str, float | None] = {}
+    watts, grams = (math.nan if rate is None else rate for rate in rates)
+    hours: dict[str, float] = {}
     for setting, published in printed.items():
         every = [run.info["train_seconds"] for run in runs if run.info["setting"] == setting]
         seconds = [value for value in every if value is not None]
-        hours[setting] = float(np.mean(seconds)) / 3600 if seconds else None
-        energy, carbon = map(or_nan, cost(hours[setting]))
-        record = key | {"setting": setting, "hours": or_nan(hours[setting]), "runs": len(seconds)}
-        record |= {"energy_kwh": energy, "co2e_kg": carbon, "paper_hours": or_nan(published)}
-        builder.data.append(record | {"paper_co2e_kg": or_nan(paper.CARBON.get((key["paper_size"], key["model"])))})
+        hours[setting] = float(np.mean(seconds)) / 3600 if seconds else math.nan
+        energy = hours[setting] * watts / 1000
+        record = key | {"setting": setting, "hours": hours[setting], "runs": len(seconds)}
+        record |= {"energy_kwh": energy, "co2e_kg": energy * grams / 1000, "paper_hours": published}
+        builder.data.append(record | {"paper_co2e_kg": paper.CARBON.get((key["paper_size"], key["model"]))})
     untested = [Cell("-") if key["model"] in TEXT_ONLY and setting != "caption" else None for setting in hours]
     cells = [cell or number_cell(value, ".3g") for cell, value in zip(untested, hours.values(), strict=True)]
-    slowest = max((value for value in hours.values() if value is not None), default=None)
-    return cells + [Cell() if value is None else number_cell(value, ".3g") for value in cost(slowest)]
+    energy = np.fmax.reduce(list(hours.values())) * watts / 1000  # of the slowest setting
+    return cells + [replace(number_cell(value, ".3g"), missing=False) for value in (energy, energy * grams / 1000)]
 
 
 def table8(runs: Runs) -> Table:

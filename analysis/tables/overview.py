@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -105,7 +106,7 @@ def _wide_table(runs: Runs, name: str, title: str, cell: MakeCell, notes: Sequen
 def _score_cell(key: dict[str, Any], average: SeedAverage, rows: list[dict[str, Any]]) -> tuple[Cell, dict[str, Any]]:
     model, setting, task, test, split = key.values()
     numbers, score = average.numbers(test, split), average.score(test, split)
-    if score is None:
+    if math.isnan(score):
         return (Cell() if average.runs else BLANK), numbers  # a text-only model is not tested in image
     lines = [f"{model}, trained in {setting} on {task}, tested in {test}, {split}: {score:.2f}"]
     for row in rows:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from analysis.averages import RunSummary, SeedAverage, minus, or_nan, run_summaries, variants
+from analysis.averages import RunSummary, SeedAverage, run_summaries, variants
 from analysis.layout import Cell, Table
 from analysis.paper import BIMODAL, LEGEND, LETTERS, MODEL_NAMES, SPLITS, TABLE_9, TEXT_ONLY, Published, published
 from analysis.runs import Runs
@@ -97,16 +97,15 @@ def _cell(
     if column.test is None:
         return number_cell(average.converged if average.runs else None)
     score, within = (average.score(column.test, split) for split in SPLITS)
-    difference, paper = minus(score, within), line.printed(column)
+    difference, paper = score - within, line.printed(column)
     part = {"part": None if column.part == "stream" else float(column.part)} if column.part else {}
     builder.data.append(
         key
         | {"train_setting": column.train, "test_setting": column.test}
         | part
         | average.numbers(column.test)
-        | {"macro_f1_test_ind": or_nan(within), "difference": or_nan(difference)}
-        | {"paper_macro_f1": or_nan(paper.score), "paper_difference": or_nan(paper.difference)}
-        | {"paper_converged": paper.seeds}
+        | {"macro_f1_test_ind": within, "difference": difference}
+        | {"paper_macro_f1": paper.score, "paper_difference": paper.difference, "paper_converged": paper.seeds}
     )
     cell = score_cell(score, difference, average.above_random(column.test, "test_ood"))
     return replace(cell, mark=average.mark(column.test))
@@ -280,8 +279,6 @@ def _few_shot_line(
     builder.add([*labels, MODEL_NAMES[model] + mark, str(seed), source, *cells, published])
     examples = {name: run.info[name] if run else None for name in ("train_examples", "unlabelled_examples")}
     names = ("before_test_ood", "after_test_ood", "after_test_ind")
-    record = (
-        key | {"weights": run.weights if run else None} | examples | dict(zip(names, map(or_nan, scores), strict=True))
-    )
+    record = key | {"weights": run.weights if run else None} | examples | dict(zip(names, scores, strict=True))
     record |= {"above_random": above[1] if run else None, "paper_above_random": False if published else None}
     builder.data.append(record)
