@@ -7,11 +7,15 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # There is a process of tests on each core: threads of OpenMP (scikit-learn, torch, BLAS) would wait for each other. Set
 # before any of these is imported; processes that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# No property may fail because the machine is busy.
+settings.register_profile("travlr", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("travlr")
 
 SLOWEST = (
     "test_train_command",

@@ -24,7 +24,7 @@ RELEASED = Cardinality(scope="queried", total="released", held_out={"pentagon": 
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(-9, 9, width=32)), min_size=1, max_size=60))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_scores_equal_those_of_scikit_learn(examples: list[tuple[bool, float]]) -> None:
     answers, logits = np.array([a for a, _ in examples]), np.array([x for _, x in examples])
     guess = [x > 0 for x in logits]
@@ -39,7 +39,7 @@ def test_scores_equal_those_of_scikit_learn(examples: list[tuple[bool, float]]) 
 
 
 @given(st.integers(1, 3000), st.data())
-@settings(deadline=None, max_examples=25)  # sums of thousands of whole numbers of hundreds of digits
+@settings(max_examples=25)  # sums of thousands of whole numbers of hundreds of digits
 def test_p_value_is_that_of_the_exact_binomial_test(examples: int, data: st.DataObject) -> None:
     right = data.draw(st.integers(0, examples))
     ways = sum(math.comb(examples, k) for k in range(right, examples + 1))  # whole numbers: SciPy's tail becomes 0
@@ -286,7 +286,6 @@ def as_texts(examples: list[tuple[str, bool, int]]) -> QueryTexts:
 
 
 @given(EXAMPLES, EXAMPLES)
-@settings(deadline=None)
 def test_baselines_equal_a_rule_applied_one_by_one(train: list[Any], test: list[Any]) -> None:
     found = text_baselines(as_texts(train), as_texts(test))
     for name, with_objects in (("query", False), ("query_objects", True)):

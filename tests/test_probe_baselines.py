@@ -217,7 +217,7 @@ def items_of(drawn: list[tuple[int, list[str], list[str], str, str]]) -> tuple[I
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(drawn=ITEMS)
 def test_ngrams_are_those_of_a_naive_model(drawn: list[tuple[int, list[str], list[str], str, str]]) -> None:
     items = items_of(drawn)
@@ -242,7 +242,7 @@ def test_ngrams_are_those_of_a_naive_model(drawn: list[tuple[int, list[str], lis
             assert next(scores) == pytest.approx(total)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(drawn=ITEMS)
 def test_the_classifier_is_a_naive_one(drawn: list[tuple[int, list[str], list[str], str, str]]) -> None:
     items = items_of(drawn)
@@ -266,7 +266,7 @@ def test_the_classifier_is_a_naive_one(drawn: list[tuple[int, list[str], list[st
             assert next(scores) == pytest.approx(sum(odds))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(drawn=ITEMS)
 def test_what_hangs_together_is_in_one_fold(drawn: list[tuple[int, list[str], list[str], str, str]]) -> None:
     items = items_of(drawn)

@@ -190,7 +190,7 @@ junk = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     data=st.one_of(junk.map(json.dumps), st.text()),
     run=st.one_of(
@@ -284,7 +284,7 @@ def corpora(draw: st.DrawFn) -> list[Item]:
     ]  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(items=corpora())
 def test_a_corpus_that_was_written_reads_the_same(items: list[Item], tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("corpus")

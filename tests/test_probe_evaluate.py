@@ -262,7 +262,7 @@ def divided(part: float, whole: float) -> Any:
     return pytest.approx(part / whole) if whole else None
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(a_row, min_size=1, max_size=9), st.integers(0, 12))
 def test_the_published_rules_are_those_of_the_released_code(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Row], most: int
@@ -290,7 +290,7 @@ def test_the_published_rules_are_those_of_the_released_code(
         assert found["number_of_data"] == min(2 * len(there), most or 2 * len(there))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(a_row, min_size=1, max_size=9))
 def test_the_corrected_rules_use_all_sentences(tmp_path_factory: pytest.TempPathFactory, rows: list[Row]) -> None:
     folder = tmp_path_factory.mktemp("corrected")

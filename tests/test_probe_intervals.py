@@ -30,7 +30,7 @@ def both_kinds(drawn: list[tuple[int, int]]) -> list[Clustering]:
     return [Clustering(found + np.array([0, 10])), Clustering(found, dyadic=True)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(PAIRS, st.integers(0, 100))
 def test_the_two_way_variance_is_a_sum_over_all_that_depend_on_each_other(
     drawn: list[tuple[int, int]], seed: int
@@ -46,7 +46,7 @@ def test_the_two_way_variance_is_a_sum_over_all_that_depend_on_each_other(
         assert found == pytest.approx(expected) if expected > 1e-6 else found > 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(PAIRS)
 def test_units_are_crossed_where_no_cluster_holds_all_that_hang_together(drawn: list[tuple[int, int]]) -> None:
     for units in both_kinds(drawn):

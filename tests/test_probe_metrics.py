@@ -39,7 +39,7 @@ def line(lines: list[MetricRow], value: str, by: str = "") -> MetricRow:
 OUTCOMES = st.sampled_from([True, False, None, "missing", "unreadable", "failed"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(OUTCOMES, OUTCOMES), max_size=14))
 def test_lines_are_those_of_counting_one_by_one(pairs_in: list[tuple[Any, Any]]) -> None:
     items = items_of(len(pairs_in), ("a", "b"))
@@ -171,7 +171,6 @@ def test_answers_of_other_items_are_refused() -> None:
         measure(items, answers_of(items, [True] * 4)[::-1])
 
 
-@settings(deadline=None)  # the first call imports scikit-learn
 @given(st.lists(st.tuples(*[st.floats(-2, 2)] * 4), min_size=1, max_size=20))
 def test_matching_is_scikit_learns(scores: list[tuple[float, ...]]) -> None:
     items = [Item(str(n), f"{n}.png", ("a", "b"), ("c", "d"), "x") for n in range(len(scores))]

@@ -137,7 +137,7 @@ def check(corpus: Corpus, made: list[AnnotatedPicture]) -> None:
     assert len({(item.image, item.axis, item.positives) for item in corpus.items}) == len(corpus.items)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10**6), st.integers(1, 40))
 def test_no_negative_is_true_and_nothing_but_the_word_differs(seed: int, count: int) -> None:
     made = pictures(seed, count)
@@ -262,7 +262,7 @@ def test_wrong_annotations_are_refused_in_one_line(line: Any, problem: str, tmp_
 junk = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.just([]), st.just({}))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     where=st.sampled_from([(), ("objects", 0), ("relations", 0)]),
     key=st.sampled_from(["image", "width", "objects", "relations", "name", "attributes", "box", "object", "predicate"]),

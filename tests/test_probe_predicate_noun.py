@@ -165,7 +165,7 @@ def test_sets_that_cannot_be_read_are_refused_in_one_line(name: str, published: 
 plain = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.just([]), st.just({}))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     key=st.sampled_from(KEYS),
     inner=st.sampled_from(["", "id", "label", "bounding_box"]),
@@ -247,7 +247,7 @@ text = st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"]), max_size
 number = st.floats(0, 1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_any_results_read_as_they_were_written(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     records = triplets(data.draw(st.integers(1, 3)))

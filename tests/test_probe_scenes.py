@@ -420,7 +420,7 @@ def test_pixels_of_a_scene_stay_as_they_are() -> None:
 ALL = [unit for units in PAIR_KINDS.values() for unit in units]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(unit=st.sampled_from(ALL), seed=st.integers(0, 2**63), index=st.integers(0, 10**6))
 def test_any_pair_is_true_of_its_objects(unit: PairKind, seed: int, index: int) -> None:
     pair = unit.pair(seed, index)
@@ -464,7 +464,7 @@ def test_the_tempting_object_is_of_the_classes_of_the_target(unit: PairKind) -> 
                 assert target.size == lure.size == pair.labels["size"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(unit=st.sampled_from([u for u in ALL if u.grade != "N1"]), seed=st.integers(0, 2**63), index=st.integers(0, 999))
 def test_salience_tells_the_pictures_of_no_pair_apart(unit: PairKind, seed: int, index: int) -> None:
     pair: ScenePair = unit.pair(seed, index)

@@ -56,7 +56,7 @@ def oracle(images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
     return np.array(scores)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     width=st.integers(60, 300),
     height=st.integers(60, 300),

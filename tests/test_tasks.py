@@ -171,7 +171,7 @@ def test_counts_do_not_change_examples(task: str) -> None:
 
 
 @given(st.sampled_from(sorted(ALL)), st.sampled_from(SPLITS), st.integers(1, 900))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_balance_holds_at_every_length(name: str, split: str, count: int) -> None:
     rows = rows_of(make_sampler(ALL[name]), split, count)
     for values in (rows.pairs, rows.queries):
@@ -510,7 +510,7 @@ MOST = 150  # examples of each split
 
 
 @given(configs())
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 def test_any_config_gives_what_it_promises_or_is_refused(config: Config) -> None:
     try:
         task = make_sampler(config)
