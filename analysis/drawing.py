@@ -23,7 +23,7 @@ from travlr.workers import Progress, end_with_parent
 from travlr.workers import run as run_in_workers
 
 COLOURS = 128  # of a figure on the page; the files have all colours
-BIMODAL_FIGURES = ("agreement", "calibration")  # drawn of one run of each task and model, see `_bimodal_runs`
+BIMODAL_FIGURES = ("agreement", "calibration")  # drawn of one run of each dataset and model, see `_bimodal_runs`
 BY_MODALITIES = ("image+caption", "mixed", "image", "caption")  # training settings, most informative first
 
 
@@ -74,17 +74,21 @@ def work_items(runs: Runs) -> list[WorkItem]:
 
 
 def representative_runs(runs: Sequence[RunSummary]) -> list[RunSummary]:
-    """One run of each task, model and setting: preferably converged, then preferably a run of Table 2, then the one
-    with the lowest seed."""
-    order = sorted(runs, key=lambda run: (not run.converged, bool(run.traits), run.info["seed"] or 0, run.info["name"]))
+    """One run of each dataset, model and setting: preferably converged, then preferably a run of Table 2, then the one
+    with the lowest seed, then the longest training."""
+
+    def rank(run: RunSummary) -> tuple[Any, ...]:
+        info = run.info
+        return not run.converged, bool(run.traits), info["seed"] or 0, -(info["steps"] or 0), info["name"]
+
     first: dict[tuple[str, ...], RunSummary] = {}
-    for run in order:
-        first.setdefault(tuple(str(run.info[name]) for name in ("task", "model", "setting")), run)
+    for run in sorted(runs, key=rank):
+        first.setdefault(tuple(str(run.info[name]) for name in ("task", "dataset", "model", "setting")), run)
     return [run for run in runs if run in first.values()]
 
 
 def _figures_of(run: RunSummary, representative: Sequence[RunSummary]) -> Iterator[FigureSpec]:
-    """The figures of a run: none, unless it stands for its task, model and setting."""
+    """The figures of a run: none, unless it stands for its dataset, model and setting."""
     from analysis.figures import FIGURES
 
     name, tests = run.info["name"], {test for test, _ in run.rows}
@@ -97,11 +101,11 @@ def _figures_of(run: RunSummary, representative: Sequence[RunSummary]) -> Iterat
 
 
 def _bimodal_runs(runs: Iterable[RunSummary]) -> list[RunSummary]:
-    """Of each task and model the run whose training setting comes first in `BY_MODALITIES`."""
+    """Of each dataset and model the run whose training setting comes first in `BY_MODALITIES`."""
     ranks = {setting: rank for rank, setting in enumerate(BY_MODALITIES)}
-    first: dict[tuple[str, str], RunSummary] = {}
+    first: dict[tuple[str, ...], RunSummary] = {}
     for run in sorted(runs, key=lambda run: ranks.get(run.info["setting"], len(ranks))):
-        first.setdefault((run.info["task"], run.info["model"]), run)
+        first.setdefault(tuple(str(run.info[name]) for name in ("task", "dataset", "model")), run)
     return list(first.values())
 
 

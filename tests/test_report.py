@@ -317,11 +317,15 @@ def test_importing_loads_no_more_than_it_needs(module: str, unloaded: set[str]) 
 def test_which_runs_are_drawn() -> None:
     def one(name: str, converged: bool, seed: int, setting: str = "image", **settings: Any) -> RunSummary:
         about = {"name": name, "converged": converged, "seed": seed, "task": "t", "model": "m", "setting": setting}
-        return RunSummary(about, {"any": 1} | settings, {})
+        about |= {"dataset": "d", "steps": 1}
+        return RunSummary(
+            about | {key: settings.pop(key) for key in about if key in settings}, {"any": 1} | settings, {}
+        )
 
     runs = [one("a", False, 0), one("b", True, 2), one("c", True, 1), one("d", True, 0, controlled=True),
-            one("e", False, 1, "caption"), one("f", False, 0, "caption")]  # fmt: skip
-    assert [run.info["name"] for run in representative_runs(runs)] == ["c", "f"]
+            one("e", False, 1, "caption"), one("f", False, 0, "caption"), one("g", False, 0, "caption", steps=2),
+            one("h", False, 3, dataset="e")]  # fmt: skip
+    assert [run.info["name"] for run in representative_runs(runs)] == ["c", "g", "h"]
 
 
 def test_a_table_as_html_escapes_and_marks() -> None:
