@@ -25,7 +25,7 @@ COLUMNS_OF_SIX = ((0, 4), (1, 3), (2, 5))
 ROWS_OF_SIX = ((1, 5), (0, 2), (3, 4))
 BALANCED_TRAIN_OF_SIX = ((0, 2), (1, 3), (2, 3), (3, 4), (3, 5), (4, 5))
 BALANCED_OUT_OF_SIX = ((0, 1), (1, 2), (2, 5))
-QUANTIFIERS = ((1, 3), (1, 4), (1, 5), (2, 4), (4, 4))
+QUANTIFIERS = ((1, 3), (1, 4), (1, 5), (2, 4), (4, 4))  # <a, b> in Table 1's order
 COMPARED_SHAPES = (("circle", "square"), ("circle", "star"), ("hexagon", "square"), ("star", "triangle"))
 
 
@@ -71,11 +71,6 @@ def held_out_numbers(attributes: Sequence[str], numbers: Sequence[int]) -> dict[
         moving = [numbers[i % len(numbers)], numbers[(i + len(numbers) // 2) % len(numbers)]]
         held_out[attribute] = paper if len(paper) == 2 else sorted(moving)
     return held_out
-
-
-def held_out_numbers_of_quantifiers(highest: int) -> list[tuple[int, int]]:
-    """The paper's held-out `<a, b>` in Table 1's order, as far as the range has them."""
-    return [p for p in QUANTIFIERS if max(p) <= highest]
 
 
 def hold_out_share(items: Iterable[tuple[str, str]], share: float, salt: str) -> list[tuple[str, str]]:
