@@ -93,11 +93,8 @@ def dataset_baselines(folder: str | Path) -> list[RuleScore]:
 
 def best_unbound(results: Sequence[RuleScore]) -> dict[str, RuleScore]:
     """split -> the rule with the highest accuracy there."""
-    best: dict[str, RuleScore] = {}
-    for result in results:
-        if result.split not in best or result.accuracy > best[result.split].accuracy:
-            best[result.split] = result
-    return best
+    of_split = {result.split: [other for other in results if other.split == result.split] for result in results}
+    return {split: max(scores, key=lambda score: score.accuracy) for split, scores in of_split.items()}
 
 
 def _groups(rules: Sequence[Rule], decided_by: str, nouns: int) -> list[list[Rule]]:
@@ -154,17 +151,16 @@ def _accuracy(right: np.ndarray, answers: np.ndarray) -> tuple[float, tuple[floa
 def table(results: Sequence[RuleScore]) -> str:
     """The accuracy of each rule on each split with half its 95 % interval, in percent, and what the rule cannot see."""
     splits = list(dict.fromkeys(result.split for result in results))
-    by_place = {(result.baseline, result.split): result for result in results}
+    texts = {
+        (score.baseline, score.split): f"{score.accuracy:.1f} ± {(score.interval[1] - score.interval[0]) / 2:.1f}"
+        for score in results
+    }
     width = max(len(result.baseline) for result in results) + 1
     lines = [f"{'rule':<{width}}{''.join(f'{split:>14}' for split in splits)}  cannot see"]
     for name, blind in dict.fromkeys((result.baseline, result.blind) for result in results):
-        scores = "".join(f"{_score_text(by_place[name, split]):>14}" for split in splits)
+        scores = "".join(f"{texts[name, split]:>14}" for split in splits)
         lines.append(f"{name:<{width}}{scores}  {blind}")
     return "\n".join(lines)
-
-
-def _score_text(result: RuleScore) -> str:
-    return f"{result.accuracy:.1f} ± {(result.interval[1] - result.interval[0]) / 2:.1f}"
 
 
 def main(arguments: list[str]) -> int:

@@ -185,8 +185,7 @@ def export_settings(settings: list[str]) -> Export | None:
         return None
     values: dict[str, Any] = _values(settings, list(Export.__dataclass_fields__), f" of format={name}")
     values |= {key: values[key].strip("[]").split(",") for key in ("setting", "split") if key in values}
-    export: Export = cli.typed(Export, values)
-    return export
+    return cli.typed(Export, values)
 
 
 def _generate_arguments(settings: list[str]) -> tuple[GenerateArguments, int | None]:
