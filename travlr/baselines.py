@@ -93,8 +93,8 @@ def dataset_baselines(folder: str | Path) -> list[RuleScore]:
 
 def best_unbound(results: Sequence[RuleScore]) -> dict[str, RuleScore]:
     """split -> the rule with the highest accuracy there."""
-    of_split = {result.split: [other for other in results if other.split == result.split] for result in results}
-    return {split: max(scores, key=lambda score: score.accuracy) for split, scores in of_split.items()}
+    splits = dict.fromkeys(result.split for result in results)
+    return {split: max((r for r in results if r.split == split), key=lambda r: r.accuracy) for split in splits}
 
 
 def _groups(rules: Sequence[Rule], decided_by: str, nouns: int) -> list[list[Rule]]:

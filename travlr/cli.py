@@ -67,10 +67,8 @@ def run(program: str, main: Callable[[list[str]], int | None]) -> NoReturn:
         code = _interruptible(main, sys.argv[1:])
         if sys.stdout:  # None where it was closed from the start
             sys.stdout.flush()
-    except UsageError as error:
-        code = 2
-        print(f"{program}: {error}", file=sys.stderr)
-    except ValueError as error:
+    except (UsageError, ValueError) as error:
+        code = 2 if isinstance(error, UsageError) else 1
         print(f"{program}: {error}", file=sys.stderr)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough

@@ -210,10 +210,10 @@ def read_split(folder: Path, manifest: dict[str, Any], split: str) -> pa.Table:
 def in_reading_order(table: pa.Table) -> pa.Table:
     """A table with the objects of each row in the order in which a grid of words shows them."""
     objects = table["objects"].combine_chunks()
-    example = np.repeat(np.arange(len(table)), objects.value_lengths().to_numpy())
+    lengths = objects.value_lengths().to_numpy()
+    example = np.repeat(np.arange(len(table)), lengths)
     flat = objects.flatten()
     row, column = (flat.field(name).to_numpy() for name in ("row", "column"))
-    lengths = np.bincount(example, minlength=len(table))
     offsets = pa.array(np.concatenate([[0], lengths.cumsum()]).astype(np.int32))
     sorted_objects = pa.ListArray.from_arrays(offsets, flat.take(pa.array(np.lexsort((column, row, example)))))
     return table.set_column(table.column_names.index("objects"), "objects", sorted_objects)

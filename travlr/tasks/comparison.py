@@ -180,7 +180,7 @@ class ComparisonTask(Task):
     def _read_attributes(self, unordered: list[tuple[str, ...]], attributes: list[str]) -> list[tuple[str, ...]]:
         held_out = self.config.held_out.attributes
         if held_out is None:
-            return [tuple(names) for names in splits.held_out_comparisons(attributes)]
+            return list(splits.held_out_comparisons(attributes))
         for names in held_out:
             if tuple(sorted(names)) not in unordered:
                 raise ValueError(f"held_out.attributes: {names} is not two different attributes of {attributes}")

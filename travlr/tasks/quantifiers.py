@@ -66,10 +66,8 @@ def table_1(quantifier: str) -> tuple[int, int]:
 
 def region_counts(scene: Scene, first: str, second: str) -> list[int]:
     """Numbers of objects in each of `REGIONS`."""
-    counts = [0, 0, 0, 0]
-    for o in scene:
-        counts[region_of(o, first, second)] += 1
-    return counts
+    regions = [region_of(o, first, second) for o in scene]
+    return [regions.count(region) for region in range(len(REGIONS))]
 
 
 def region_of(o: Object, first: str, second: str) -> int:
@@ -286,10 +284,12 @@ time, as the paper's held-out pairs of one of them are reversed.
             )
         names = [(s, c) for s in self.world.shapes for c in self.world.colours]
         self._held_out_numbers, self._held_out_attributes = self._read_numbers(numbers), self._read_attributes(names)
+        orders = {"shape": slice(1), "colour": slice(1, 2), "both": slice(2)}[config.query_by]
         for side in SIDES:
-            names_of_side = [n for n in names if (n in self._held_out_attributes) == (side == "out")]
+            of_side = [words for words in names if (words in self._held_out_attributes) == (side == "out")]
+            nouns_of_side = [nouns for words in of_side for nouns in (words, words[::-1])[orders]]
             for vacant, other in FAMILIES:
-                self._add_family(side, vacant, other, numbers, names_of_side)
+                self._add_family(side, vacant, other, numbers, nouns_of_side)
         nouns, colours = [query.args[1:] for query in self.queries], self.world.colours
         self.group_kinds = np.array([self._groups_of(*words) for words in nouns])
         self._colour_first = np.array([first in colours for first, _ in nouns], bool)
@@ -299,8 +299,8 @@ time, as the paper's held-out pairs of one of them are reversed.
         # Of each pair: whether its quantifier is vacant, its two numbers, its family's shared and deciding region.
         self._pair_table = np.array([self._row_of(*pair) for pair in self.pairs]).reshape(-1, 5)
 
-    def _add_family(self, side: str, vacant: str, other: str, numbers: list[int], names: list[tuple[str, str]]) -> None:
-        """Add the templates of a quantifier and its complement on one side. names: (shape, colour) of its queries."""
+    def _add_family(self, side: str, vacant: str, other: str, numbers: list[int], nouns: list[tuple[str, str]]) -> None:
+        """Add the templates of a quantifier and its complement on one side. nouns: first and second of each query."""
         ids, pairs = {}, {}
         for quantifier in (other, vacant):
             held_out = self._held_out_of(quantifier)
@@ -316,11 +316,7 @@ time, as the paper's held-out pairs of one of them are reversed.
         else:
             matchings = self._matchings(side, vacant, pairs[vacant], pairs[other])
         for quantifier, opposite, matching in ((vacant, other, matchings), (other, vacant, matchings.argsort(axis=1))):
-            texts = []
-            for shape, colour in names:
-                orders = {"shape": [(shape, colour)], "colour": [(colour, shape)]}
-                for first, second in orders.get(self.config.query_by, [(shape, colour), (colour, shape)]):
-                    texts.append(self.query_number(quantifier, first, second))
+            texts = [self.query_number(quantifier, *words) for words in nouns]
             self.add_template(side, ids[quantifier], ids[opposite], texts, matching)
 
     def _held_out_of(self, quantifier: str) -> list[tuple[int, int]]:
