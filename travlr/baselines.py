@@ -69,7 +69,12 @@ def score_baselines(folder: str | Path) -> list[RuleScore]:
         decided_by = "binding"  # nouns of two words: the counts of single words do not decide
     rules = [r for r in RULES if decided_by not in r.bound_for and (r.noun or 0) < nouns]
     scores = [score for rule in rules for score in _scores(rule.name, rule.blind, [rule], splits)]
-    by_group = [_scores(ALL, "binding", group, splits) for group in _groups(rules, decided_by, nouns)]
+    # Groups of rules whose joint features are unbound, too: in a task that compares nouns, one group for each noun.
+    joint = [rule for rule in rules if decided_by not in rule.alone_for]
+    groups = [[rule for rule in joint if rule.noun in (None, noun)] for noun in range(nouns)]
+    if decided_by == "binding":
+        groups = [joint]
+    by_group = [_scores(ALL, "binding", group, splits) for group in groups]
     return scores + [max(of_split, key=lambda score: score.accuracy) for of_split in zip(*by_group, strict=True)]
 
 
@@ -95,14 +100,6 @@ def best_unbound(results: Sequence[RuleScore]) -> dict[str, RuleScore]:
     """split -> the rule with the highest accuracy there."""
     splits = dict.fromkeys(result.split for result in results)
     return {split: max((r for r in results if r.split == split), key=lambda r: r.accuracy) for split in splits}
-
-
-def _groups(rules: Sequence[Rule], decided_by: str, nouns: int) -> list[list[Rule]]:
-    """Groups of rules whose joint features are unbound, too: in a task that compares nouns, one group for each noun."""
-    joint = [rule for rule in rules if decided_by not in rule.alone_for]
-    if decided_by == "binding":
-        return [joint]
-    return [[rule for rule in joint if rule.noun in (None, noun)] for noun in range(nouns)]
 
 
 def _scores(name: str, blind: str, rules: Sequence[Rule], splits: dict[str, SplitArrays]) -> list[RuleScore]:

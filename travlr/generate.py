@@ -88,7 +88,7 @@ class Generator:
             "query_form": self._forms.take(query),
             "objects": self._objects(batch),
         }
-        return pa.Table.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+        return pa.table(columns, schema=SCHEMA)
 
     def _objects(self, batch: Batch) -> pa.ListArray:
         occupied = batch.order >= 0

@@ -29,7 +29,11 @@ class Sampler:
 
     def __init__(self, task: Task) -> None:
         self.task, self.config, self.world = task, task.config, task.world
-        self._check_fit()
+        if task.most_objects > self.world.cells:
+            raise ValueError(
+                f"world: scenes have up to {task.most_objects} objects, but world.columns x world.rows has only "
+                f"{self.world.cells} cells; enlarge the grid or lower the ranges (numbers, distractors, total_objects)"
+            )
         self._make_tables()
         self.limits = {split: self._limit(split) for split in SPLITS}
         self._check_counts()
@@ -174,13 +178,6 @@ class Sampler:
         return grid
 
     # Checks and tables -----------------------------------------------------------------------------------------
-
-    def _check_fit(self) -> None:
-        if self.task.most_objects > self.world.cells:
-            raise ValueError(
-                f"world: scenes have up to {self.task.most_objects} objects, but world.columns x world.rows has only "
-                f"{self.world.cells} cells; enlarge the grid or lower the ranges (numbers, distractors, total_objects)"
-            )
 
     def _check_counts(self) -> None:
         for split in SPLITS:

@@ -301,14 +301,13 @@ time, as the paper's held-out pairs of one of them are reversed.
 
     def _add_family(self, side: str, vacant: str, other: str, numbers: list[int], nouns: list[tuple[str, str]]) -> None:
         """Add the templates of a quantifier and its complement on one side. nouns: first and second of each query."""
-        ids, pairs = {}, {}
-        for quantifier in (other, vacant):
+        pairs = {}
+        for quantifier in (vacant, other):
             held_out = self._held_out_of(quantifier)
             pairs[quantifier] = [p for p in itertools.product(numbers, numbers) if (p in held_out) == (side == "out")]
-            if quantifier == vacant and self.exchanged:
-                pairs[vacant] = [_exchanged_pair(vacant, *p, numbers) for p in pairs[other]]
-        for quantifier in (vacant, other):
-            ids[quantifier] = [self.pair_number((quantifier, *p)) for p in pairs[quantifier]]
+        if self.exchanged:
+            pairs[vacant] = [_exchanged_pair(vacant, *p, numbers) for p in pairs[other]]
+        ids = {quantifier: [self.pair_number((quantifier, *p)) for p in pairs[quantifier]] for quantifier in pairs}
         if not ids[vacant]:
             return
         if self.exchanged:
@@ -342,14 +341,13 @@ time, as the paper's held-out pairs of one of them are reversed.
         return [(a, b) for a, b in held_out]
 
     def held_out(self) -> dict[str, Any]:
-        pairs = [[q, str(a), str(b)] for family in FAMILIES for q in family for a, b in self._held_out_of(q)]
-        if self.exchanged:
-            numbers = numbers_of(self.config.numbers)
-            pairs = []
-            for vacant, other in FAMILIES:
-                held_out = self._held_out_of(other)
-                pairs += [[vacant, *map(str, _exchanged_pair(vacant, a, b, numbers))] for a, b in held_out]
-                pairs += [[other, str(a), str(b)] for a, b in held_out]
+        numbers, pairs = numbers_of(self.config.numbers), []
+        for vacant, other in FAMILIES:
+            of_vacant, of_other = self._held_out_of(vacant), self._held_out_of(other)
+            if self.exchanged:
+                of_vacant = [_exchanged_pair(vacant, a, b, numbers) for a, b in of_other]
+            pairs += [[vacant, str(a), str(b)] for a, b in of_vacant]
+            pairs += [[other, str(a), str(b)] for a, b in of_other]
         return {"pairs": pairs, "queries": [list(names) for names in self._held_out_attributes]}
 
     @staticmethod
