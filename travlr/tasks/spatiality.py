@@ -27,7 +27,7 @@ RELATIONS = {  # relation -> (axis, sign of second minus first coordinate when i
     "above": ("vertical", 1),
     "below": ("vertical", -1),
 }
-NAME: dict[str, Callable[[int], str]] = {"horizontal": column_name, "vertical": row_name}  # axis -> of a coordinate
+COORDINATE_NAME: dict[str, Callable[[int], str]] = {"horizontal": column_name, "vertical": row_name}  # by axis
 ANSWERS = {  # relation -> its word as an answer, and other words for it
     "to the left of": ("left",),
     "to the right of": ("right",),
@@ -118,7 +118,7 @@ class SpatialityTask(Task):
         axis, sign = RELATIONS[args[1]]
         first, second = (_only_one(scene, args[i]) for i in (0, 2))
         a, b = (o.column if axis == "horizontal" else o.row for o in (first, second))
-        return (b - a) * sign > 0, (axis, NAME[axis](a), NAME[axis](b))
+        return (b - a) * sign > 0, (axis, COORDINATE_NAME[axis](a), COORDINATE_NAME[axis](b))
 
     @staticmethod
     def recount(args: Sequence[Any], cells: CellsOf) -> tuple[bool, Pair]:
@@ -194,7 +194,7 @@ class SpatialityTask(Task):
             axis, sign = RELATIONS[relation]  # the sign is of second minus first
             orders = [order for names in sides[side] for order in (names, names[::-1])]
             texts = [self.query_number(first, relation, second) for first, second in orders]
-            self.add_ordered_template(side, axis, self._positions[axis][side], -sign, texts, NAME[axis])
+            self.add_ordered_template(side, axis, self._positions[axis][side], -sign, texts, COORDINATE_NAME[axis])
         nouns = [query.args[::2] for query in self.queries]
         groups = [self.noun_groups(*names) for names in nouns]
         if self.config.distractors[1] and () in self.kind_lists:
@@ -202,7 +202,7 @@ class SpatialityTask(Task):
         further = self.most_objects - 3 if self.spread else 0
         self.group_kinds = np.array([group + group[2:] * further for group in groups]).reshape(len(groups), -1)
         coordinates: dict[Pair, tuple[bool, int, int]] = {
-            (axis, NAME[axis](a), NAME[axis](b)): (axis == "horizontal", a, b)
+            (axis, COORDINATE_NAME[axis](a), COORDINATE_NAME[axis](b)): (axis == "horizontal", a, b)
             for axis, sides_of_axis in self._positions.items()
             for a, b in itertools.chain(*sides_of_axis.values())
         }
@@ -213,7 +213,7 @@ class SpatialityTask(Task):
         """Ordered pairs of coordinates of each side, sorted."""
         named_pairs = getattr(self.config.held_out, setting)
         if named_pairs is not None:
-            names = [NAME[axis](i) for i in range(length)]
+            names = [COORDINATE_NAME[axis](i) for i in range(length)]
             for pair in named_pairs:
                 if len(pair) != 2 or len(set(pair)) < 2 or any(str(name) not in names for name in pair):
                     raise ValueError(f"held_out.{setting}: {pair} is not two different {setting} of {', '.join(names)}")
@@ -227,7 +227,9 @@ class SpatialityTask(Task):
 
     def held_out(self) -> dict[str, Any]:
         pairs = [
-            [axis, NAME[axis](a), NAME[axis](b)] for axis, sides in self._positions.items() for a, b in sides["out"]
+            [axis, COORDINATE_NAME[axis](a), COORDINATE_NAME[axis](b)]
+            for axis, sides in self._positions.items()
+            for a, b in sides["out"]
         ]
         return {"pairs": pairs, "queries": [list(names) for names in self._held_out_objects]}
 
