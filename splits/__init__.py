@@ -25,7 +25,7 @@ COLUMNS_OF_SIX = ((0, 4), (1, 3), (2, 5))
 ROWS_OF_SIX = ((1, 5), (0, 2), (3, 4))
 BALANCED_TRAIN_OF_SIX = ((0, 2), (1, 3), (2, 3), (3, 4), (3, 5), (4, 5))
 BALANCED_OUT_OF_SIX = ((0, 1), (1, 2), (2, 5))
-QUANTIFIERS = ((1, 3), (1, 4), (1, 5), (2, 4), (4, 4))
+QUANTIFIERS = ((1, 3), (1, 4), (1, 5), (2, 4), (4, 4))  # <a, b> in Table 1's order
 COMPARED_SHAPES = (("circle", "square"), ("circle", "star"), ("hexagon", "square"), ("star", "triangle"))
 
 
@@ -73,11 +73,6 @@ def held_out_numbers(attributes: Sequence[str], numbers: Sequence[int]) -> dict[
     return held_out
 
 
-def held_out_numbers_of_quantifiers(highest: int) -> list[tuple[int, int]]:
-    """The paper's held-out `<a, b>` in Table 1's order, as far as the range has them."""
-    return [p for p in QUANTIFIERS if max(p) <= highest]
-
-
 def hold_out_share(items: Iterable[tuple[str, str]], share: float, salt: str) -> list[tuple[str, str]]:
     """A fixed share of the items, chosen by hash: the same whatever the order of the items and the seed of the data."""
     items = sorted(items)
@@ -87,10 +82,10 @@ def hold_out_share(items: Iterable[tuple[str, str]], share: float, salt: str) ->
 
 def held_out_comparisons(attributes: Sequence[str]) -> list[tuple[str, str]]:
     """Unordered pairs of compared attributes held out: four of 21 shape pairs in the paper's world, else a fifth."""
-    pairs = [tuple(sorted(p)) for p in itertools.combinations(attributes, 2)]
+    pairs = [(min(p), max(p)) for p in itertools.combinations(attributes, 2)]
     if all(p in pairs for p in COMPARED_SHAPES) and len(pairs) == 21:
         return list(COMPARED_SHAPES)
-    return hold_out_share(pairs, 0.2, "comparison")  # type: ignore[arg-type]
+    return hold_out_share(pairs, 0.2, "comparison")
 
 
 def held_out_attributes(shapes: Sequence[str], colours: Sequence[str]) -> list[tuple[str, str]]:

@@ -33,26 +33,17 @@ if TYPE_CHECKING:  # type checkers do not run `__getattr__`
     from travlr.tasks.quantifiers import Quantifiers as Quantifiers
     from travlr.tasks.spatiality import Spatiality as Spatiality
 
-_HOME = {
-    "Batch": "scene",
-    "Cardinality": "tasks.cardinality",
-    "Comparison": "tasks.comparison",
-    "Count": "config",
-    "Example": "dataset",
-    "Generator": "generate",
-    "Image": "config",
-    "GenerateArguments": "generate",
-    "Object": "scene",
-    "Quantifiers": "tasks.quantifiers",
-    "Query": "scene",
-    "Spatiality": "tasks.spatiality",
-    "Style": "config",
-    "World": "scene",
-    "generate_dataset": "generate",
-    "iterate": "generate",
-    "make_example": "generate",
-    "open_dataset": "dataset",
+_NAMES = {
+    "config": ("Count", "Image", "Style"),
+    "dataset": ("Example", "open_dataset"),
+    "generate": ("GenerateArguments", "Generator", "generate_dataset", "iterate", "make_example"),
+    "scene": ("Batch", "Object", "Query", "World"),
+    "tasks.cardinality": ("Cardinality",),
+    "tasks.comparison": ("Comparison",),
+    "tasks.quantifiers": ("Quantifiers",),
+    "tasks.spatiality": ("Spatiality",),
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_HOME)
 
 

@@ -69,7 +69,12 @@ def score_baselines(folder: str | Path) -> list[RuleScore]:
         decided_by = "binding"  # nouns of two words: the counts of single words do not decide
     rules = [r for r in RULES if decided_by not in r.bound_for and (r.noun or 0) < nouns]
     scores = [score for rule in rules for score in _scores(rule.name, rule.blind, [rule], splits)]
-    by_group = [_scores(ALL, "binding", group, splits) for group in _groups(rules, decided_by, nouns)]
+    # Groups of rules whose joint features are unbound, too: in a task that compares nouns, one group for each noun.
+    joint = [rule for rule in rules if decided_by not in rule.alone_for]
+    groups = [[rule for rule in joint if rule.noun in (None, noun)] for noun in range(nouns)]
+    if decided_by == "binding":
+        groups = [joint]
+    by_group = [_scores(ALL, "binding", group, splits) for group in groups]
     return scores + [max(of_split, key=lambda score: score.accuracy) for of_split in zip(*by_group, strict=True)]
 
 
@@ -93,19 +98,8 @@ def dataset_baselines(folder: str | Path) -> list[RuleScore]:
 
 def best_unbound(results: Sequence[RuleScore]) -> dict[str, RuleScore]:
     """split -> the rule with the highest accuracy there."""
-    best: dict[str, RuleScore] = {}
-    for result in results:
-        if result.split not in best or result.accuracy > best[result.split].accuracy:
-            best[result.split] = result
-    return best
-
-
-def _groups(rules: Sequence[Rule], decided_by: str, nouns: int) -> list[list[Rule]]:
-    """Groups of rules whose joint features are unbound, too: in a task that compares nouns, one group for each noun."""
-    joint = [rule for rule in rules if decided_by not in rule.alone_for]
-    if decided_by == "binding":
-        return [joint]
-    return [[rule for rule in joint if rule.noun in (None, noun)] for noun in range(nouns)]
+    splits = dict.fromkeys(result.split for result in results)
+    return {split: max((r for r in results if r.split == split), key=lambda r: r.accuracy) for split in splits}
 
 
 def _scores(name: str, blind: str, rules: Sequence[Rule], splits: dict[str, SplitArrays]) -> list[RuleScore]:
@@ -154,17 +148,16 @@ def _accuracy(right: np.ndarray, answers: np.ndarray) -> tuple[float, tuple[floa
 def table(results: Sequence[RuleScore]) -> str:
     """The accuracy of each rule on each split with half its 95 % interval, in percent, and what the rule cannot see."""
     splits = list(dict.fromkeys(result.split for result in results))
-    by_place = {(result.baseline, result.split): result for result in results}
+    texts = {
+        (score.baseline, score.split): f"{score.accuracy:.1f} ± {(score.interval[1] - score.interval[0]) / 2:.1f}"
+        for score in results
+    }
     width = max(len(result.baseline) for result in results) + 1
     lines = [f"{'rule':<{width}}{''.join(f'{split:>14}' for split in splits)}  cannot see"]
     for name, blind in dict.fromkeys((result.baseline, result.blind) for result in results):
-        scores = "".join(f"{_score_text(by_place[name, split]):>14}" for split in splits)
+        scores = "".join(f"{texts[name, split]:>14}" for split in splits)
         lines.append(f"{name:<{width}}{scores}  {blind}")
     return "\n".join(lines)
-
-
-def _score_text(result: RuleScore) -> str:
-    return f"{result.accuracy:.1f} ± {(result.interval[1] - result.interval[0]) / 2:.1f}"
 
 
 def main(arguments: list[str]) -> int:

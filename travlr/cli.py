@@ -67,10 +67,8 @@ def run(program: str, main: Callable[[list[str]], int | None]) -> NoReturn:
         code = _interruptible(main, sys.argv[1:])
         if sys.stdout:  # None where it was closed from the start
             sys.stdout.flush()
-    except UsageError as error:
-        code = 2
-        print(f"{program}: {error}", file=sys.stderr)
-    except ValueError as error:
+    except (UsageError, ValueError) as error:
+        code = 2 if isinstance(error, UsageError) else 1
         print(f"{program}: {error}", file=sys.stderr)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough
@@ -267,61 +265,49 @@ def slip(missing: str, arguments: Sequence[str]) -> str:
     return f" (there is no setting {near[0]!r})" if near and near[0] != missing else ""
 
 
-def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested settings of both; those of the second win."""
-    result = dict(first)
-    for name, value in second.items():
-        inner = result.get(name)
-        result[name] = merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
-    return result
-
-
 def help_lines(kind: type, leave_out: Container[str] = ()) -> list[str]:
     """Lines for each setting of a dataclass and of the dataclasses in it: `name=default  # help`, wrapped."""
-    return [
-        line
-        for name, default, text in _documented(kind(), "")
-        if name not in leave_out
-        for line in _help_line(name, default, text)
-    ]
+    lines = []
+    for name, default, text in _documented(kind()):
+        if name in leave_out or dataclasses.is_dataclass(default):
+            continue
+        start = f"{name}={as_written(default)}"
+        first, others = f"{start}  # ", f"{' ' * len(start)}  # "
+        lines += textwrap.wrap(text, HELP_WIDTH, initial_indent=first, subsequent_indent=others) or [start]
+    return lines
 
 
-def _documented(settings: Any, prefix: str) -> Iterator[tuple[str, Any, str]]:
-    """Name, default and help of each setting."""
+def _documented(settings: Any, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
+    """Name, default and help of each setting and each group of settings, whose default is a dataclass."""
     for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
+        name, value = f"{prefix}{field.name}", getattr(settings, field.name)
+        yield name, value, field.metadata.get("help", "")
         if dataclasses.is_dataclass(value):
-            yield from _documented(value, f"{prefix}{field.name}.")
-        else:
-            yield f"{prefix}{field.name}", value, field.metadata.get("help", "")
-
-
-def _help_line(name: str, default: Any, text: str) -> list[str]:
-    start = f"{name}={as_written(default)}"
-    first, *rest = textwrap.wrap(text, HELP_WIDTH - len(start) - 4) or [""]
-    lines = [f"{start}  # {first}" if first else start]
-    return lines + [" " * len(start) + f"  # {line}" for line in rest]
+            yield from _documented(value, f"{name}.")
 
 
 def as_written(value: Any) -> str:
     """A value as a user writes it on the command line: null, true, [1,6]."""
     if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
+        return json.dumps(value)
     if isinstance(value, list | tuple):
         return f"[{','.join(map(as_written, value))}]"
     return str(value)
 
 
-def typed(kind: type, values: dict[str, Any]) -> Any:
-    """A dataclass from settings. Raises `UsageError` for unknown names and invalid values."""
+def typed(kind: type, values: dict[str, Any], defaults: Mapping[str, Any] | None = None) -> Any:
+    """A dataclass from settings. Raises `UsageError` for unknown names and invalid values.
+
+    defaults: nested settings that take the place of the defaults of the dataclass.
+    """
     from omegaconf import OmegaConf
     from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
     try:
-        return OmegaConf.to_object(OmegaConf.merge(_schema(kind), _literal(values)))
+        return OmegaConf.to_object(OmegaConf.merge(_schema(kind), defaults or {}, _literal(values)))
     except ConfigKeyError as error:
         name = str(error.full_key)
-        near = close(name, _names(OmegaConf.structured(kind), ""))
+        near = close(name, [known for known, _, _ in _documented(kind())])
         hint = f"did you mean {' or '.join(near)}?" if near else "--help lists them all"
         raise UsageError(f"there is no setting {name!r}; {hint}") from None
     except OmegaConfBaseException as error:
@@ -335,7 +321,7 @@ def typed(kind: type, values: dict[str, Any]) -> Any:
             raise UsageError(f"{error.full_key}={match[1]}: needs a list, such as [{match[1]}]") from None
         if "is not a ListConfig" in message:
             message = "needs a list, such as [a,b], or for pairs [[a,b],[c,d]]"
-        names = _names(OmegaConf.structured(kind), "")
+        names = [known for known, _, _ in _documented(kind())]
         for group in {name.partition(".")[0] for name in names if "." in name}:
             if group in values and not isinstance(values[group], dict):
                 inner = ", ".join(name for name in names if name.startswith(f"{group}."))
@@ -366,13 +352,12 @@ def _kind_problem(schema: Any, values: dict[str, Any], prefix: str) -> str:
 @functools.cache
 def _schema(kind: type) -> Any:
     """A frozen dataclass as a typed config that can still be changed."""
-    from omegaconf import Container, OmegaConf
+    from omegaconf import OmegaConf
 
     def unfreeze(node: Any) -> Any:
-        if isinstance(node, Container):
-            OmegaConf.set_readonly(node, False)
-            for key in node if OmegaConf.is_dict(node) and not node._is_none() else ():
-                unfreeze(node._get_node(key))
+        OmegaConf.set_readonly(node, False)
+        for inner in filter(OmegaConf.is_dict, node.values()):
+            unfreeze(inner)
         return node
 
     return unfreeze(OmegaConf.structured(kind))
@@ -392,16 +377,6 @@ def close(unknown: str, names: Sequence[str]) -> list[str]:
     matches = difflib.get_close_matches(unknown, names, 3)
     inside = difflib.get_close_matches(unknown.rpartition(".")[2], [name.rpartition(".")[2] for name in names], 3)
     return matches or [name for name in names if name.rpartition(".")[2] in inside][:3]
-
-
-def _names(node: Any, prefix: str) -> list[str]:
-    """All settings of a config, as they are written on the command line."""
-    names = []
-    for key in node:
-        names.append(f"{prefix}{key}")
-        if hasattr(node[key], "keys"):
-            names += _names(node[key], f"{prefix}{key}.")
-    return names
 
 
 def without_pandas() -> None:

@@ -164,12 +164,14 @@ def main(arguments: list[str]) -> int:
         names = export_dataset(options.source, options.folder, export)
         print(f"{options.folder}: {', '.join(names)}")
         return 0
-    job, rows_per_file = _generate_arguments(options.settings)
+    values = _values(options.settings, [name for name in GenerateArguments.__dataclass_fields__ if name != "out"])
+    cli.check_choice("format", values.get("format"), [*LAYOUTS, *EXPORTS], options.settings)
+    job: GenerateArguments = cli.typed(GenerateArguments, values)
     manifest = convert_dataset(
         options.source,
         options.folder,
         job.format,
-        rows_per_file=rows_per_file,
+        rows_per_file=job.rows_per_file if "rows_per_file" in values else None,
         workers=job.workers,
         executor=job.executor,
         overwrite=job.overwrite,
@@ -185,16 +187,7 @@ def export_settings(settings: list[str]) -> Export | None:
         return None
     values: dict[str, Any] = _values(settings, list(Export.__dataclass_fields__), f" of format={name}")
     values |= {key: values[key].strip("[]").split(",") for key in ("setting", "split") if key in values}
-    export: Export = cli.typed(Export, values)
-    return export
-
-
-def _generate_arguments(settings: list[str]) -> tuple[GenerateArguments, int | None]:
-    """The settings, and `rows_per_file` or None. Raises `cli.UsageError` for an unknown name or a wrong value."""
-    values = _values(settings, [name for name in GenerateArguments.__dataclass_fields__ if name != "out"])
-    cli.check_choice("format", values.get("format"), [*LAYOUTS, *EXPORTS], settings)
-    job: GenerateArguments = cli.typed(GenerateArguments, values)
-    return job, job.rows_per_file if "rows_per_file" in values else None
+    return cli.typed(Export, values)
 
 
 def _values(settings: list[str], names: list[str], of: str = "") -> dict[str, str]:

@@ -46,10 +46,8 @@ class Example:
 
 def example_of(row: Mapping[str, Any], image: bytes) -> Example:
     """The example of a row, with the bytes of its picture."""
-    name, caption, query, answer, task, form = (
-        row[column] for column in ("id", "caption", "query", "answer", "task", "query_form")
-    )
-    return Example(name, image, caption, query, answer, task, tuple(row["pair"]), form, scene_of(row["objects"]))
+    texts = {name: row[name] for name in ("id", "caption", "query", "answer", "task", "query_form")}
+    return Example(image=image, pair=tuple(row["pair"]), scene=scene_of(row["objects"]), **texts)
 
 
 def examples_of(table: pa.Table) -> Iterator[Example]:

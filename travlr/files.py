@@ -151,7 +151,8 @@ def locked(folder: Path) -> Iterator[None]:
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            file = open(path, "w", opener=_without_waiting)  # noqa: SIM115 - closed below, kept open in between
+            # Without waiting, as a named pipe in place of the lock would make it do for ever. Closed below.
+            file = open(path, "w", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK, 0o666))  # noqa: SIM115
         except FileNotFoundError:
             continue  # another process has just finished and removed it
         except OSError as error:
@@ -167,10 +168,6 @@ def locked(folder: Path) -> Iterator[None]:
             if _is_still(file.fileno(), path):
                 yield
                 return
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK, 0o666)  # else a named pipe in place of the lock would wait for ever
 
 
 def _is_still(file: int, path: Path) -> bool:

@@ -54,10 +54,8 @@ class Generator:
         self._pairs = pa.array([list(p) for p in self.task.pairs], pa.list_(pa.string()))
         sizes, shapes, colours = zip(*(("", "", ""), *world.kinds), strict=True)
         self._names = [pa.array(names) for names in (colours, shapes, sizes)]
-        self._queried = np.zeros((len(queries), len(world.kinds) + 1), bool)  # by query and kind
-        for row, query in zip(self._queried, queries, strict=True):
-            for argument in self.task.object_arguments:
-                row[list(world.matching(query.args[argument]))] = True
+        described = [self.task.described([q.args[i] for q in queries]) for i in self.task.object_arguments]
+        self._queried = np.any(described, axis=0)  # by query and kind
 
     def batch(self, split: str, start: int, stop: int) -> Batch:
         """Examples start to stop as arrays. Past `count.train`, `train` goes on without end and without repeats."""
@@ -90,7 +88,7 @@ class Generator:
             "query_form": self._forms.take(query),
             "objects": self._objects(batch),
         }
-        return pa.Table.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+        return pa.table(columns, schema=SCHEMA)
 
     def _objects(self, batch: Batch) -> pa.ListArray:
         occupied = batch.order >= 0
@@ -244,8 +242,7 @@ def settings(arguments: list[str]) -> tuple[Config, GenerateArguments]:
         raise cli.UsageError(f"preset={preset}: the task {task.name} has no such preset; choose one of {own}")
     job = {name: values.pop(name) for name in GenerateArguments.__dataclass_fields__ if name in values}
     out = job.pop("out", None)
-    values = cli.merged(task.presets.get(preset, {}), values)
-    return cli.typed(task.Config, values), replace(cli.typed(GenerateArguments, job), out=out)
+    return cli.typed(task.Config, values, task.presets.get(preset)), replace(cli.typed(GenerateArguments, job), out=out)
 
 
 def main(arguments: list[str]) -> int:

@@ -8,12 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-IMPORT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-
 
 def is_import(text: str) -> bool:
     """Whether a text has the form `package.module:name`."""
-    return IMPORT.fullmatch(text) is not None
+    return re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", text) is not None
 
 
 def import_name(setting: str, text: str) -> Any:

@@ -9,7 +9,7 @@ N examples, W words of the world (colours, then shapes), O and D arguments of a 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -210,10 +210,10 @@ def read_split(folder: Path, manifest: dict[str, Any], split: str) -> pa.Table:
 def in_reading_order(table: pa.Table) -> pa.Table:
     """A table with the objects of each row in the order in which a grid of words shows them."""
     objects = table["objects"].combine_chunks()
-    example = np.repeat(np.arange(len(table)), objects.value_lengths().to_numpy())
+    lengths = objects.value_lengths().to_numpy()
+    example = np.repeat(np.arange(len(table)), lengths)
     flat = objects.flatten()
     row, column = (flat.field(name).to_numpy() for name in ("row", "column"))
-    lengths = np.bincount(example, minlength=len(table))
     offsets = pa.array(np.concatenate([[0], lengths.cumsum()]).astype(np.int32))
     sorted_objects = pa.ListArray.from_arrays(offsets, flat.take(pa.array(np.lexsort((column, row, example)))))
     return table.set_column(table.column_names.index("objects"), "objects", sorted_objects)
@@ -247,7 +247,10 @@ def examples_of(table: pa.Table, words: WordLists) -> SplitArrays:
     cells = np.zeros((len(table), int(row.max()) + 1, int(column.max()) + 1), bool)
     cells[example, row, column] = True
     described, places = np.zeros(len(example), bool), np.full((*nouns.shape[:2], 2), -1)
-    for noun, match in enumerate(_matches(nouns[example], colour, colours + shape)):
+    words_of_object = np.stack([colour, colours + shape], 1)
+    for noun in range(nouns.shape[1]):
+        named = nouns[example, noun]  # by the query about each object's scene
+        match = np.all((named < 0) | (named == words_of_object), axis=1)
         described |= match
         alone = np.flatnonzero(match & (np.bincount(example[match], minlength=len(table)) == 1)[example])
         places[example[alone], noun] = np.stack([row, column], 1)[alone]
@@ -269,21 +272,20 @@ def examples_of(table: pa.Table, words: WordLists) -> SplitArrays:
     )
 
 
-def _matches(nouns: np.ndarray, colour: np.ndarray, shape: np.ndarray) -> Iterator[np.ndarray]:
-    """For each noun of a query: (objects,) bool, whether it describes each object. nouns: (objects, D, 2), of the
-    object's query."""
-    for noun in range(nouns.shape[1]):
-        words = nouns[:, noun]
-        yield np.all((words < 0) | (words == np.stack([colour, shape], 1)), axis=1)
-
-
 def _queries(forms: Sequence[str], words: WordLists) -> tuple[np.ndarray, np.ndarray]:
     """`SplitArrays.operators` and `SplitArrays.nouns` of queries."""
     colours, shapes = words
-    operators = _operators(forms)
+    parsed = {text: json.loads(text) for text in dict.fromkeys(forms)}
+    operators = sorted(  # so that each split gives them the same numbers
+        {
+            arg
+            for form in parsed.values()
+            for i, arg in enumerate(form["args"])
+            if isinstance(arg, str) and i not in TASKS[form["task"]].object_arguments
+        }
+    )
     rows: dict[str, tuple[list[int], list[tuple[int, int]]]] = {}
-    for text in dict.fromkeys(forms):
-        form = json.loads(text)
+    for text, form in parsed.items():
         noun_arguments = TASKS[form["task"]].object_arguments
         nouns = []
         for i in noun_arguments:
@@ -296,10 +298,3 @@ def _queries(forms: Sequence[str], words: WordLists) -> tuple[np.ndarray, np.nda
         rows[text] = (coded or [-1], nouns)
     numbers, nouns_of = zip(*(rows[text] for text in forms), strict=True)
     return np.array(numbers, np.int64), np.array(nouns_of, np.int64)
-
-
-def _operators(forms: Sequence[str]) -> list[str]:
-    """The words of queries that describe no objects, sorted, so that each split gives them the same numbers."""
-    parsed = [json.loads(text) for text in dict.fromkeys(forms)]
-    words = {(form["task"], i, arg) for form in parsed for i, arg in enumerate(form["args"]) if isinstance(arg, str)}
-    return sorted({arg for task, i, arg in words if i not in TASKS[task].object_arguments})

@@ -29,7 +29,11 @@ class Sampler:
 
     def __init__(self, task: Task) -> None:
         self.task, self.config, self.world = task, task.config, task.world
-        self._check_fit()
+        if task.most_objects > self.world.cells:
+            raise ValueError(
+                f"world: scenes have up to {task.most_objects} objects, but world.columns x world.rows has only "
+                f"{self.world.cells} cells; enlarge the grid or lower the ranges (numbers, distractors, total_objects)"
+            )
         self._make_tables()
         self.limits = {split: self._limit(split) for split in SPLITS}
         self._check_counts()
@@ -46,11 +50,11 @@ class Sampler:
             )
         index = np.arange(start, stop)
         draw, answer, occurrence = self._draw(split, side, index)
-        share = np.uint64(IN_DISTRIBUTION.index(split) if side == "in" else 0)
-        number = occurrence * np.uint64(3 if side == "in" else 1) + share
+        number = occurrence * np.uint64(3) + np.uint64(IN_DISTRIBUTION.index(split)) if side == "in" else occurrence
         make = self._exchanged if self.task.exchanged else self._independent
         grid, keys = make(split, index, draw, answer, number, self.task.key(side, "scenes"))
-        order = _shuffled_cells(grid, keys, self.task.most_objects)
+        order = shuffled(grid > 0, keys, self.task.most_objects)
+        order = np.where(np.take_along_axis(grid, order, axis=1) > 0, order, -1)
         return Batch(grid, order, draw.query, draw.pair, answer, self.task.queries, self.task.pairs, start)
 
     def _independent(
@@ -175,13 +179,6 @@ class Sampler:
 
     # Checks and tables -----------------------------------------------------------------------------------------
 
-    def _check_fit(self) -> None:
-        if self.task.most_objects > self.world.cells:
-            raise ValueError(
-                f"world: scenes have up to {self.task.most_objects} objects, but world.columns x world.rows has only "
-                f"{self.world.cells} cells; enlarge the grid or lower the ranges (numbers, distractors, total_objects)"
-            )
-
     def _check_counts(self) -> None:
         for split in SPLITS:
             side = "out" if split == "test_ood" else "in"
@@ -214,11 +211,11 @@ class Sampler:
         if self.task.ranked:
             table = [[math.comb(n, k) for n in range(cells + 1)] for k in range(most + 1)]
             self._choose = np.array(table, np.uint64)
-        longest = max((len(kinds) for kinds in self.task.kind_lists), default=1)
-        self._kinds = np.zeros((len(self.task.kind_lists), max(longest, 1)), np.min_scalar_type(len(self.world.kinds)))
+        self._list_lengths = np.array([max(len(kinds), 1) for kinds in self.task.kind_lists])
+        shape = len(self._list_lengths), self._list_lengths.max(initial=1)
+        self._kinds = np.zeros(shape, np.min_scalar_type(len(self.world.kinds)))
         for kinds, number in self.task.kind_lists.items():
             self._kinds[number, : len(kinds)] = kinds
-        self._list_lengths = np.array([max(len(kinds), 1) for kinds in self.task.kind_lists])
         self._width = self.task.group_kinds.shape[1] + most + cells
         self._plans = {side: _Plan(self.task.templates[side]) for side in SIDES if self.task.templates[side]}
 
@@ -256,9 +253,3 @@ def _secret(name: np.ndarray, key: int) -> np.ndarray:
 def _ordered(condition: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Two arrays, exchanged where the condition does not hold."""
     return np.where(condition, first, second), np.where(condition, second, first)
-
-
-def _shuffled_cells(grid: np.ndarray, random: np.ndarray, most: int) -> np.ndarray:
-    """Occupied cells in random order, padded with -1, (N, most)."""
-    order = shuffled(grid > 0, random, most)
-    return np.where(np.take_along_axis(grid, order, axis=1) > 0, order, -1)

@@ -140,14 +140,11 @@ class World:
         """(size, shape, colour) -> kind number, counting from 1."""
         return {kind: i for i, kind in enumerate(self.kinds, 1)}
 
-    @functools.cached_property
-    def _kind_words(self) -> list[set[str]]:
-        return [set(kind) for kind in self.kinds]
-
     @functools.cache  # noqa: B019 - worlds are few
     def matching(self, attribute: str) -> tuple[int, ...]:
         """Kind numbers that an attribute describes: a colour, a shape, or "colour shape"."""
-        return tuple(i for i, kind in enumerate(self._kind_words, 1) if kind.issuperset(attribute.split()))
+        words = set(attribute.split())
+        return tuple(i for i, kind in enumerate(self.kinds, 1) if words.issubset(kind))
 
     def attributes(self, query_by: str) -> list[str]:
         """The attributes that queries of this world name, by `shape`, `colour` or `both` ("red circle")."""

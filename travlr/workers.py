@@ -172,7 +172,8 @@ class Progress:
         self._done += rows
         now = time.monotonic()
         rate = self._done / max(now - self._started, 1e-9)
-        time_left = _minutes((self._total - self._done) / max(rate, 1e-9))
+        minutes, seconds = divmod(int((self._total - self._done) / max(rate, 1e-9)), 60)
+        time_left = f"{minutes}:{seconds:02d}"
         speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
         text = f"{self._done:,} of {self._total:,} {self._unit}, {speed}/s, {time_left} left{note and f', {note}'}"
         if self._terminal:
@@ -185,7 +186,3 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         if self._terminal and self._total:
             print(file=sys.stderr)
-
-
-def _minutes(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -263,14 +263,20 @@ class Task(ABC):
         excluded = {kind for attribute in attributes for kind in self.world.matching(attribute)}
         return [kind for kind in range(1, len(self.world.kinds) + 1) if kind not in excluded]
 
+    def noun_groups(self, *attributes: str) -> list[int]:
+        """Kind lists of one group for each attribute, and of a last group for objects that none of them describes."""
+        return [self.kind_list(kinds) for kinds in (*map(self.world.matching, attributes), self.others(*attributes))]
+
     def kinds_in_group(self, query: int, group: int) -> int:
         """How many kinds a group of a query draws from, at least 1."""
         return self._kinds_in_list[int(self.group_kinds[query, group])]
 
-    def reversed_pairs(self, true_pairs: list[int], false_pairs: list[int]) -> np.ndarray:
-        """(1, L): the matching that gives each true pair (dimension, a, b) the false pair (dimension, b, a)."""
-        of_pair = {self.pairs[number]: place for place, number in enumerate(false_pairs)}
-        return np.array([[of_pair[d, b, a] for d, a, b in (self.pairs[number] for number in true_pairs)]], np.intp)
+    def described(self, attributes: Sequence[str]) -> np.ndarray:
+        """(attributes, kinds + 1) bool: whether each attribute describes each kind; kind 0, an empty cell, never."""
+        table = np.zeros((len(attributes), len(self.world.kinds) + 1), bool)
+        for row, attribute in zip(table, attributes, strict=True):
+            row[list(self.world.matching(attribute))] = True
+        return table
 
     def add_template(
         self,
@@ -289,6 +295,26 @@ class Task(ABC):
             matchings = streams.words(key, 0, MATCHINGS, len(true_pairs)).argsort(axis=1)
         true, false, text = (np.array(values) for values in (true_pairs, false_pairs, texts))
         self.templates[side].append(Template(true, false, text, matchings, by_pair))
+
+    def add_ordered_template(
+        self,
+        side: str,
+        dimension: str,
+        values: Iterable[tuple[int, int]],
+        sign: int,
+        texts: list[int],
+        name: Callable[[int], str] = str,
+    ) -> None:
+        """Add a template with the pairs (dimension, a, b), whose queries are true where (a - b) * sign > 0.
+
+        values: all (a, b), which are never equal. name: writes one in a pair. With couples=exchanged the false pair
+        that goes with (dimension, a, b) is (dimension, b, a).
+        """
+        numbers = {(a, b): self.pair_number((dimension, name(a), name(b))) for a, b in values}
+        true = [(a, b) for a, b in numbers if (a - b) * sign > 0]
+        false = [(a, b) for a, b in numbers if (a - b) * sign < 0]
+        reverse = np.array([[false.index((b, a)) for a, b in true]], np.intp) if self.exchanged else None
+        self.add_template(side, [numbers[p] for p in true], [numbers[p] for p in false], texts, reverse)
 
     @property
     def ranked(self) -> bool:

@@ -156,31 +156,23 @@ class CardinalityTask(Task):
         self._attributes = self.world.attributes(config.query_by)
         self._held_out_numbers = self._read_held_out(numbers)
         self._allowed = {a: [n for n in numbers if n not in self._held_out_numbers[a]] for a in self._attributes}
-        groups: list[list[int]] = []
         templates: list[tuple[str, list[int], list[int]]] = []
-        of_pair: dict[int, tuple[int, int]] = {}
-        for side in SIDES:
-            for attribute in self._attributes:
-                pairs, texts = [], []
-                for n in numbers:
-                    if (n in self._held_out_numbers[attribute]) == (side == "out"):
-                        pairs.append(self.pair_number((attribute, n)))
-                        of_pair[pairs[-1]] = (self._attributes.index(attribute), n)
-                        texts.append(self.query_number(n, attribute))
-                        groups.append(self._kind_lists_of(attribute))
-                if len(pairs) == 1:
-                    raise ValueError(
-                        f"held_out: {attribute} has one number {'to train on' if side == 'in' else 'held out'}, so no "
-                        "false query can name another; give it none or at least two"
-                    )
-                templates.append((side, pairs, texts))
-        self.group_kinds = np.array(groups)
-        self._of_pair = np.array([of_pair[i] for i in range(len(self.pairs))])  # (attribute, number)
+        for side, attribute in itertools.product(SIDES, self._attributes):
+            of_side = [n for n in numbers if (n in self._held_out_numbers[attribute]) == (side == "out")]
+            if len(of_side) == 1:
+                raise ValueError(
+                    f"held_out: {attribute} has one number {'to train on' if side == 'in' else 'held out'}, so no "
+                    "false query can name another; give it none or at least two"
+                )
+            pairs = [self.pair_number((attribute, n)) for n in of_side]
+            templates.append((side, pairs, [self.query_number(n, attribute) for n in of_side]))
+        self.group_kinds = np.array([self._groups_of(query.args[1]) for query in self.queries])
+        self._of_pair = np.array([(self._attributes.index(a), int(n)) for a, n in self.pairs])  # (attribute, number)
         self.most_objects = self._totals(numbers[-1])[1]
         if len(self._attributes) < 2 and config.distractors[1]:
             raise ValueError("world: no kind of object is left for a distractor; add colours or shapes")
-        self._in_scene = config.scope == "scene"
-        self._ways = self._count_ways() if self._in_scene else np.zeros((0, 0, 0, 0), np.uint64)
+        if config.scope == "scene":
+            self._ways = self._count_ways()
         if self.exchanged:
             self._options = self._exchanges([pairs for _, pairs, _ in templates])
         else:
@@ -188,14 +180,12 @@ class CardinalityTask(Task):
         for side, pairs, texts in templates:
             self.add_template(side, pairs, pairs, texts, self._matchings(pairs), by_pair=True)
 
-    def _kind_lists_of(self, attribute: str) -> list[int]:
+    def _groups_of(self, attribute: str) -> list[int]:
         if self.exchanged:
             return [self.kind_list(range(1, 1 + len(self.world.matching(attribute))))]
         if self.config.scope == "scene":
-            groups = [self.world.matching(a) for a in self._attributes]
-        else:
-            groups = [self.world.matching(attribute), tuple(self.others(attribute))]
-        return [self.kind_list(kinds) for kinds in groups]
+            return [self.kind_list(self.world.matching(a)) for a in self._attributes]
+        return self.noun_groups(attribute)
 
     def _read_held_out(self, numbers: list[int]) -> dict[str, list[int]]:
         for attribute, held_out in self.config.held_out.items():
@@ -227,7 +217,7 @@ class CardinalityTask(Task):
                             f"total_objects={self.config.total_objects}: a total of {total} with {n} queried objects "
                             f"leaves {total - n} distractors, outside distractors={self.config.distractors}"
                         )
-                    if self._in_scene and not self._ways[q, 0, 0, total - n]:
+                    if self.config.scope == "scene" and not self._ways[q, 0, 0, total - n]:
                         raise ValueError(
                             f"scope=scene: no numbers of distractors that are in the training pairs add up to "
                             f"{total - n} beside {n} {attribute} objects; change total_objects, held_out or the world"
@@ -309,7 +299,7 @@ class CardinalityTask(Task):
             rest = choose_from(self.config.total_objects, draw.words[:, 1]) - number
         else:
             rest = choose_from(self.config.distractors, draw.words[:, 1])
-        if not self._in_scene:
+        if self.config.scope == "queried":
             return np.stack([number, rest], axis=1)
         counts = self._other_numbers(queried, None, rest, draw.words[:, 2])
         counts[np.arange(len(queried)), queried] = number

@@ -149,55 +149,38 @@ class ComparisonTask(Task):
             self.most_objects = min(self.most_objects, self.world.cells)
         unordered = [tuple(sorted(names)) for names in itertools.combinations(attributes, 2)]
         self._held_out_attributes = self._read_attributes(unordered, attributes)
-        groups: list[list[int]] = []
-        compared: list[tuple[int, int]] = []
-        of_pair: dict[int, tuple[int, int]] = {}
-        for side, relation in itertools.product(SIDES, COMPARISONS):
-            true, false = self._pairs(side, relation, of_pair)
-            texts = []
-            for names in unordered:
-                if (names in self._held_out_attributes) != (side == "out"):
-                    continue
-                for first, second in (names, names[::-1]):
-                    texts.append(self.query_number(relation, first, second))
-                    compared.append((attributes.index(first), attributes.index(second)))
-                    if self.exchanged:
-                        groups.append([self.kind_list(range(1, 1 + self._kinds.shape[1]))])
-                        continue
-                    kinds = (self.world.matching(first), self.world.matching(second), self.others(first, second))
-                    groups.append([self.kind_list(k) for k in kinds])
-                    if self.config.distractors[1] and not kinds[2]:
-                        raise ValueError("world: no kind of object is left for a distractor; add colours or shapes")
-            self.add_template(side, true, false, texts, self.reversed_pairs(true, false) if self.exchanged else None)
+        held_out = set(self._held_out_attributes)
+        for side, (relation, sign) in itertools.product(SIDES, COMPARISONS.items()):
+            nouns = [names for names in unordered if (names in held_out) == (side == "out")]
+            orders = [order for names in nouns for order in (names, names[::-1])]
+            texts = [self.query_number(relation, *names) for names in orders]
+            self.add_ordered_template(side, "comparison", self._numbers_of_side(side), sign, texts)
+        compared = [query.args[1:] for query in self.queries]
+        if self.exchanged:
+            groups = [[self.kind_list(range(1, 1 + self._kinds.shape[1]))] for _ in compared]
+        else:
+            groups = [self.noun_groups(*names) for names in compared]
+        if self.config.distractors[1] and () in self.kind_lists:
+            raise ValueError("world: no kind of object is left for a distractor; add colours or shapes")
         self.group_kinds = np.array(groups).reshape(len(groups), -1)
-        self._compared = np.array(compared).reshape(-1, 2)
-        self._numbers = np.array([of_pair[i] for i in range(len(self.pairs))]).reshape(-1, 2)
+        self._compared = np.array([[attributes.index(name) for name in names] for names in compared]).reshape(-1, 2)
+        self._numbers = np.array([[int(a), int(b)] for _, a, b in self.pairs]).reshape(-1, 2)
         if self.exchanged:
             self._chain_of_pair = self._chains()
-
-    def _pairs(self, side: str, relation: str, of_pair: dict[int, tuple[int, int]]) -> tuple[list[int], list[int]]:
-        """Numbers of the pairs of a side for which a comparison is true, and false; what they count is added."""
-        true: list[int] = []
-        false: list[int] = []
-        for a, b in self._numbers_of_side(side):
-            number = self.pair_number(("comparison", a, b))
-            of_pair[number] = (a, b)
-            (true if (a - b) * COMPARISONS[relation] > 0 else false).append(number)
-        return true, false
 
     def _numbers_of_side(self, side: str) -> list[tuple[int, int]]:
         """Ordered pairs of numbers."""
         numbers, held_out = numbers_of(self.config.numbers), self.config.held_out
-        pairs = itertools.permutations(numbers, 2)
         if held_out.pairs == "balanced":
             places = splits.both_orders(splits.balanced_pairs(len(numbers))[SIDES.index(side)])
             return sorted((numbers[a], numbers[b]) for a, b in places)
+        pairs = itertools.permutations(numbers, 2)
         return [(a, b) for a, b in pairs if (abs(a - b) > held_out.differences_above) == (side == "out")]
 
     def _read_attributes(self, unordered: list[tuple[str, ...]], attributes: list[str]) -> list[tuple[str, ...]]:
         held_out = self.config.held_out.attributes
         if held_out is None:
-            return [tuple(names) for names in splits.held_out_comparisons(attributes)]
+            return list(splits.held_out_comparisons(attributes))
         for names in held_out:
             if tuple(sorted(names)) not in unordered:
                 raise ValueError(f"held_out.attributes: {names} is not two different attributes of {attributes}")

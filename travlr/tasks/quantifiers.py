@@ -66,10 +66,8 @@ def table_1(quantifier: str) -> tuple[int, int]:
 
 def region_counts(scene: Scene, first: str, second: str) -> list[int]:
     """Numbers of objects in each of `REGIONS`."""
-    counts = [0, 0, 0, 0]
-    for o in scene:
-        counts[region_of(o, first, second)] += 1
-    return counts
+    regions = [region_of(o, first, second) for o in scene]
+    return [regions.count(region) for region in range(len(REGIONS))]
 
 
 def region_of(o: Object, first: str, second: str) -> int:
@@ -276,49 +274,40 @@ time, as the paper's held-out pairs of one of them are reversed.
 
     def build(self) -> None:
         config, numbers = self.config, numbers_of(self.config.numbers)
-        self.most_objects = 3 * numbers[-1] + config.distractors[1]
-        if config.third_region == "empty":
-            self.most_objects -= numbers[-1]
-        if config.total == "independent":  # a couple's smaller scene has as many: with the most distractors
-            self.most_objects = min(self.most_objects, 2 * numbers[-1] + config.distractors[1])
-        if self.exchanged:
-            self.most_objects = 3 * numbers[-1] + config.distractors[1]
-            if config.distractors[1] - config.distractors[0] < numbers[-1]:
-                raise ValueError(
-                    f"couples=exchanged: distractors={config.distractors} must span at least {numbers[-1]}, as an "
-                    "exchange changes their number by up to so many"
-                )
+        # With total=independent a couple's smaller scene has as many objects: with the most distractors.
+        three = self.exchanged or (config.third_region, config.total) == ("matched", "released")
+        self.most_objects = (3 if three else 2) * numbers[-1] + config.distractors[1]
+        if self.exchanged and config.distractors[1] - config.distractors[0] < numbers[-1]:
+            raise ValueError(
+                f"couples=exchanged: distractors={config.distractors} must span at least {numbers[-1]}, as an "
+                "exchange changes their number by up to so many"
+            )
         names = [(s, c) for s in self.world.shapes for c in self.world.colours]
-        self._held_out = (self._read_numbers(numbers), self._read_attributes(names))
-        self._groups: list[list[int]] = []
-        # Pair -> whether its quantifier is vacant, its two numbers, its family's shared and deciding region.
-        self._of_pair: dict[int, tuple[int, int, int, int, int]] = {}
+        self._held_out_numbers, self._held_out_attributes = self._read_numbers(numbers), self._read_attributes(names)
+        orders = {"shape": slice(1), "colour": slice(1, 2), "both": slice(2)}[config.query_by]
         for side in SIDES:
-            names_of_side = [n for n in names if (n in self._held_out[1]) == (side == "out")]
+            of_side = [words for words in names if (words in self._held_out_attributes) == (side == "out")]
+            nouns_of_side = [nouns for words in of_side for nouns in (words, words[::-1])[orders]]
             for vacant, other in FAMILIES:
-                self._add_family(side, vacant, other, numbers, names_of_side)
-        self.group_kinds = np.array(self._groups).reshape(-1, 2 if self.exchanged else 4)
-        shapes, colours = (np.array(self.world.attributes(by)) for by in ("shape", "colour"))
-        nouns = [query.args[1:] for query in self.queries]
+                self._add_family(side, vacant, other, numbers, nouns_of_side)
+        nouns, colours = [query.args[1:] for query in self.queries], self.world.colours
+        self.group_kinds = np.array([self._groups_of(*words) for words in nouns])
         self._colour_first = np.array([first in colours for first, _ in nouns], bool)
-        self._colour = np.array([np.flatnonzero([c in words for c in colours])[0] for words in nouns], np.intp)
-        self._of_shape = np.zeros((len(nouns), len(self.world.kinds) + 1), bool)  # by query and kind
-        for row, words in zip(self._of_shape, nouns, strict=True):
-            row[list(self.world.matching(next(s for s in shapes if s in words)))] = True
-        self._pair_table = np.array([self._of_pair[i] for i in range(len(self.pairs))]).reshape(-1, 5)
+        shape_and_colour = [words[::-1] if words[0] in colours else words for words in nouns]
+        self._of_shape = self.described([shape for shape, _ in shape_and_colour])
+        self._colour = np.array([colours.index(colour) for _, colour in shape_and_colour], np.intp)
+        # Of each pair: whether its quantifier is vacant, its two numbers, its family's shared and deciding region.
+        self._pair_table = np.array([self._row_of(*pair) for pair in self.pairs]).reshape(-1, 5)
 
-    def _add_family(self, side: str, vacant: str, other: str, numbers: list[int], names: list[tuple[str, str]]) -> None:
-        """Add the templates of a quantifier and its complement on one side. names: (shape, colour) of its queries."""
-        roles, ids, pairs = FAMILIES[vacant, other], {}, {}
-        for quantifier in (other, vacant):
+    def _add_family(self, side: str, vacant: str, other: str, numbers: list[int], nouns: list[tuple[str, str]]) -> None:
+        """Add the templates of a quantifier and its complement on one side. nouns: first and second of each query."""
+        pairs = {}
+        for quantifier in (vacant, other):
             held_out = self._held_out_of(quantifier)
             pairs[quantifier] = [p for p in itertools.product(numbers, numbers) if (p in held_out) == (side == "out")]
-            if quantifier == vacant and self.exchanged:
-                pairs[vacant] = [_exchanged_pair(vacant, *p, numbers) for p in pairs[other]]
-        for quantifier in (vacant, other):
-            ids[quantifier] = [self.pair_number((quantifier, *p)) for p in pairs[quantifier]]
-            for number, (a, b) in zip(ids[quantifier], pairs[quantifier], strict=True):
-                self._of_pair[number] = (quantifier == vacant, a, b, roles["shared"], roles["decides"])
+        if self.exchanged:
+            pairs[vacant] = [_exchanged_pair(vacant, *p, numbers) for p in pairs[other]]
+        ids = {quantifier: [self.pair_number((quantifier, *p)) for p in pairs[quantifier]] for quantifier in pairs}
         if not ids[vacant]:
             return
         if self.exchanged:
@@ -326,17 +315,12 @@ time, as the paper's held-out pairs of one of them are reversed.
         else:
             matchings = self._matchings(side, vacant, pairs[vacant], pairs[other])
         for quantifier, opposite, matching in ((vacant, other, matchings), (other, vacant, matchings.argsort(axis=1))):
-            texts = []
-            for shape, colour in names:
-                orders = {"shape": [(shape, colour)], "colour": [(colour, shape)]}
-                for first, second in orders.get(self.config.query_by, [(shape, colour), (colour, shape)]):
-                    texts.append(self.query_number(quantifier, first, second))
-                    self._groups.append(self._region_lists(first, second))
+            texts = [self.query_number(quantifier, *words) for words in nouns]
             self.add_template(side, ids[quantifier], ids[opposite], texts, matching)
 
     def _held_out_of(self, quantifier: str) -> list[tuple[int, int]]:
         """Held-out numbers in Table 1's order, which is the reverse for *some*."""
-        return [(b, a) if quantifier == "some" else (a, b) for a, b in self._held_out[0]]
+        return [(b, a) if quantifier == "some" else (a, b) for a, b in self._held_out_numbers]
 
     def _read_attributes(self, names: list[tuple[str, str]]) -> list[tuple[str, str]]:
         held_out = self.config.held_out.attributes
@@ -350,24 +334,30 @@ time, as the paper's held-out pairs of one of them are reversed.
     def _read_numbers(self, numbers: list[int]) -> list[tuple[int, int]]:
         held_out = self.config.held_out.numbers
         if held_out is None:
-            return [p for p in splits.held_out_numbers_of_quantifiers(numbers[-1]) if min(p) >= numbers[0]]
+            return [(a, b) for a, b in splits.QUANTIFIERS if a in numbers and b in numbers]
         for item in held_out:
             if len(item) != 2 or any(n not in numbers for n in item):
                 raise ValueError(f"held_out.numbers: {item} is not two numbers from {numbers[0]} to {numbers[-1]}")
         return [(a, b) for a, b in held_out]
 
     def held_out(self) -> dict[str, Any]:
-        pairs = [[q, str(a), str(b)] for family in FAMILIES for q in family for a, b in self._held_out_of(q)]
-        if self.exchanged:
-            numbers = numbers_of(self.config.numbers)
-            pairs = []
-            for vacant, other in FAMILIES:
-                held_out = self._held_out_of(other)
-                pairs += [[vacant, *map(str, _exchanged_pair(vacant, a, b, numbers))] for a, b in held_out]
-                pairs += [[other, str(a), str(b)] for a, b in held_out]
-        return {"pairs": pairs, "queries": [list(names) for names in self._held_out[1]]}
+        numbers, pairs = numbers_of(self.config.numbers), []
+        for vacant, other in FAMILIES:
+            of_vacant, of_other = self._held_out_of(vacant), self._held_out_of(other)
+            if self.exchanged:
+                of_vacant = [_exchanged_pair(vacant, a, b, numbers) for a, b in of_other]
+            pairs += [[vacant, str(a), str(b)] for a, b in of_vacant]
+            pairs += [[other, str(a), str(b)] for a, b in of_other]
+        return {"pairs": pairs, "queries": [list(names) for names in self._held_out_attributes]}
 
-    def _region_lists(self, first: str, second: str) -> list[int]:
+    @staticmethod
+    def _row_of(quantifier: str, first: str, second: str) -> tuple[bool, int, int, int, int]:
+        """The row of `_pair_table` of a pair."""
+        family = family_of(quantifier)
+        regions = FAMILIES[family]
+        return quantifier == family[0], int(first), int(second), regions["shared"], regions["decides"]
+
+    def _groups_of(self, first: str, second: str) -> list[int]:
         x, y = set(self.world.matching(first)), set(self.world.matching(second))
         rest = self.others(first, second)
         if not x - y or not y - x or (self.config.distractors[1] and not rest):
@@ -386,6 +376,13 @@ time, as the paper's held-out pairs of one of them are reversed.
 
         So the size of the shared region says as little about the truth as the held-out pairs allow.
         """
+
+        def equal_totals(vacant_pair: tuple[int, int], other_pair: tuple[int, int]) -> bool:
+            """Whether the two scenes of a couple can have the same total number of objects."""
+            spare = vacant_pair[1] if self.config.third_region == "matched" else 0
+            low, high = self.config.distractors
+            return abs(sum(vacant_pair) - sum(other_pair) - spare) <= high - low
+
         words = streams.words(self.key(side, "matchings", vacant), 0, 1 << 15, 2 * len(vacant_pairs))
         matchings = []
         for word in words:
@@ -402,7 +399,8 @@ time, as the paper's held-out pairs of one of them are reversed.
                 else:
                     without_partner.append(int(v))
             matching[without_partner] = [o for row in rows.values() for o in row]
-            if all(self._total_range(vacant_pairs[v], other_pairs[o]) for v, o in enumerate(matching)):
+            are_equal = (equal_totals(vacant_pairs[v], other_pairs[o]) for v, o in enumerate(matching))
+            if self.config.total == "released" or all(are_equal):
                 matchings.append(matching)
                 if len(matchings) == MATCHINGS:
                     return np.array(matchings)
@@ -410,15 +408,6 @@ time, as the paper's held-out pairs of one of them are reversed.
             f"distractors={self.config.distractors}: too narrow a range to give {vacant} and its complement the same "
             "total number of objects; widen it by the highest of numbers, or set total=released"
         )
-
-    def _total_range(self, vacant_pair: tuple[int, int], other_pair: tuple[int, int]) -> tuple[int, int] | None:
-        """Totals that both scenes of a couple can have, lowest and highest."""
-        if self.config.total == "released":
-            return 0, 0
-        spare = vacant_pair[1] if self.config.third_region == "matched" else 0
-        sizes = sum(vacant_pair), sum(other_pair) + spare
-        low, high = max(sizes) + self.config.distractors[0], min(sizes) + self.config.distractors[1]
-        return (low, high) if low <= high else None
 
     def _vacant_and_other(self, draw: Draw) -> tuple[np.ndarray, np.ndarray]:
         """(N, 5) each: the rows of `_pair_table` of each couple's vacant quantifier, and of its complement."""

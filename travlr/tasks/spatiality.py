@@ -27,6 +27,7 @@ RELATIONS = {  # relation -> (axis, sign of second minus first coordinate when i
     "above": ("vertical", 1),
     "below": ("vertical", -1),
 }
+COORDINATE_NAME: dict[str, Callable[[int], str]] = {"horizontal": column_name, "vertical": row_name}  # by axis
 ANSWERS = {  # relation -> its word as an answer, and other words for it
     "to the left of": ("left",),
     "to the right of": ("right",),
@@ -116,11 +117,8 @@ class SpatialityTask(Task):
     def truth(scene: Scene, args: Sequence[Any]) -> tuple[bool, Pair]:
         axis, sign = RELATIONS[args[1]]
         first, second = (_only_one(scene, args[i]) for i in (0, 2))
-        if axis == "horizontal":
-            a, b = first.column, second.column
-            return (b - a) * sign > 0, (axis, column_name(a), column_name(b))
-        a, b = first.row, second.row
-        return (b - a) * sign > 0, (axis, row_name(a), row_name(b))
+        a, b = (o.column if axis == "horizontal" else o.row for o in (first, second))
+        return (b - a) * sign > 0, (axis, COORDINATE_NAME[axis](a), COORDINATE_NAME[axis](b))
 
     @staticmethod
     def recount(args: Sequence[Any], cells: CellsOf) -> tuple[bool, Pair]:
@@ -185,74 +183,54 @@ class SpatialityTask(Task):
         self.spread = self.config.distractor_places == "spread"
         self.anchors = self.most_objects if self.spread else 2
         self._positions = {  # axis -> side -> ordered pairs of coordinates
-            "horizontal": self._sides_of_axis("columns", world.columns, column_name),
-            "vertical": self._sides_of_axis("rows", world.rows, row_name),
+            "horizontal": self._sides_of_axis("horizontal", "columns", world.columns),
+            "vertical": self._sides_of_axis("vertical", "rows", world.rows),
         }
         unordered = list(itertools.combinations(sorted(attributes), 2))
         self._held_out_objects = splits.hold_out_share(unordered, self.config.held_out.objects, "spatiality")
-        if self.config.distractors[1] and any(not self.others(*names) for names in unordered):
-            raise ValueError("world: no kind of object is left for a distractor; add colours or shapes")
         held_out = set(self._held_out_objects)
         sides = {"out": self._held_out_objects, "in": [names for names in unordered if names not in held_out]}
-        groups: list[list[int]] = []
-        coordinates: dict[int, tuple[int, int, int]] = {}
         for side, relation in itertools.product(SIDES, RELATIONS):
-            true, false = self._pairs(side, relation, coordinates)
-            texts = []
-            for names in sides[side]:
-                for first, second in (names, names[::-1]):
-                    texts.append(self.query_number(first, relation, second))
-                    kinds = (world.matching(first), world.matching(second), self.others(first, second))
-                    groups.append([self.kind_list(k) for k in kinds])
-                    if self.spread:
-                        groups[-1] += groups[-1][2:] * (self.most_objects - 3)
-            self.add_template(side, true, false, texts, self.reversed_pairs(true, false) if self.exchanged else None)
-        self.group_kinds = np.array(groups).reshape(len(groups), -1)
-        self._coordinates = np.array([coordinates[i] for i in range(len(self.pairs))]).reshape(-1, 3)
-        self._described = np.zeros((2, len(self.queries), len(world.kinds) + 1), bool)  # by query and kind
-        for number, query in enumerate(self.queries):
-            for i in (0, 1):
-                self._described[i, number, list(world.matching(query.args[2 * i]))] = True
+            axis, sign = RELATIONS[relation]  # the sign is of second minus first
+            orders = [order for names in sides[side] for order in (names, names[::-1])]
+            texts = [self.query_number(first, relation, second) for first, second in orders]
+            self.add_ordered_template(side, axis, self._positions[axis][side], -sign, texts, COORDINATE_NAME[axis])
+        nouns = [query.args[::2] for query in self.queries]
+        groups = [self.noun_groups(*names) for names in nouns]
+        if self.config.distractors[1] and () in self.kind_lists:
+            raise ValueError("world: no kind of object is left for a distractor; add colours or shapes")
+        further = self.most_objects - 3 if self.spread else 0
+        self.group_kinds = np.array([group + group[2:] * further for group in groups]).reshape(len(groups), -1)
+        coordinates: dict[Pair, tuple[bool, int, int]] = {
+            (axis, COORDINATE_NAME[axis](a), COORDINATE_NAME[axis](b)): (axis == "horizontal", a, b)
+            for axis, sides_of_axis in self._positions.items()
+            for a, b in itertools.chain(*sides_of_axis.values())
+        }
+        self._coordinates = np.array([coordinates[pair] for pair in self.pairs]).reshape(-1, 3)
+        self._described = [self.described(attributes) for attributes in zip(*nouns, strict=True)]
 
-    def _pairs(
-        self, side: str, relation: str, coordinates: dict[int, tuple[int, int, int]]
-    ) -> tuple[list[int], list[int]]:
-        """Numbers of the pairs of a side for which a relation is true, and false; their coordinates are added."""
-        axis, sign = RELATIONS[relation]
-        name = column_name if axis == "horizontal" else row_name
-        true: list[int] = []
-        false: list[int] = []
-        for a, b in sorted(self._positions[axis][side]):
-            number = self.pair_number((axis, name(a), name(b)))
-            coordinates[number] = (axis == "horizontal", a, b)
-            (true if (b - a) * sign > 0 else false).append(number)
-        return true, false
-
-    def _sides_of_axis(self, setting: str, length: int, name: Callable[[int], str]) -> dict[str, set[tuple[int, int]]]:
-        """Ordered pairs of coordinates of each side."""
+    def _sides_of_axis(self, axis: str, setting: str, length: int) -> dict[str, list[tuple[int, int]]]:
+        """Ordered pairs of coordinates of each side, sorted."""
         named_pairs = getattr(self.config.held_out, setting)
-        if named_pairs is None and self.config.held_out.pairs == "balanced":
+        if named_pairs is not None:
+            names = [COORDINATE_NAME[axis](i) for i in range(length)]
+            for pair in named_pairs:
+                if len(pair) != 2 or len(set(pair)) < 2 or any(str(name) not in names for name in pair):
+                    raise ValueError(f"held_out.{setting}: {pair} is not two different {setting} of {', '.join(names)}")
+            held_out = splits.both_orders((names.index(str(a)), names.index(str(b))) for a, b in named_pairs)
+        elif self.config.held_out.pairs == "balanced":
             train, held_out = map(splits.both_orders, splits.balanced_pairs(length))
-            return {"in": train, "out": held_out}
-        if named_pairs is None:
-            unordered = splits.held_out_positions(length, "horizontal" if setting == "columns" else "vertical")
+            return {"in": sorted(train), "out": sorted(held_out)}
         else:
-            unordered = [self._coordinates_of(pair, setting, [name(i) for i in range(length)]) for pair in named_pairs]
-        held_out = splits.both_orders(unordered)
-        return {"in": set(itertools.permutations(range(length), 2)) - held_out, "out": held_out}
-
-    @staticmethod
-    def _coordinates_of(pair: Sequence[Any], setting: str, names: list[str]) -> tuple[int, int]:
-        """A pair of columns or rows, from their names. Raises `ValueError` for anything but two different ones."""
-        if len(pair) != 2 or len(set(pair)) < 2 or any(str(name) not in names for name in pair):
-            raise ValueError(f"held_out.{setting}: {pair} is not two different {setting} of {', '.join(names)}")
-        return names.index(str(pair[0])), names.index(str(pair[1]))
+            held_out = splits.both_orders(splits.held_out_positions(length, axis))
+        return {"in": sorted(set(itertools.permutations(range(length), 2)) - held_out), "out": sorted(held_out)}
 
     def held_out(self) -> dict[str, Any]:
-        pairs = []
-        for axis, sides in self._positions.items():
-            name = column_name if axis == "horizontal" else row_name
-            pairs += [[axis, name(a), name(b)] for a, b in sorted(sides["out"])]
+        pairs = [
+            [axis, COORDINATE_NAME[axis](a), COORDINATE_NAME[axis](b)]
+            for axis, sides in self._positions.items()
+            for a, b in sides["out"]
+        ]
         return {"pairs": pairs, "queries": [list(names) for names in self._held_out_objects]}
 
     def exchange(
