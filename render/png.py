@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import struct
 from typing import TYPE_CHECKING
 
@@ -72,8 +73,6 @@ def encoder_digest() -> str:
 
 def decode(data: bytes) -> Image.Image:
     """A picture file as RGB. Raises `ValueError` for anything but a whole PNG or JPEG of a sane size."""
-    import io
-
     from PIL import Image as pillow
 
     try:

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import functools
+
 from render.captions.ascii import AsciiCaptioner
 from render.captions.json import JsonCaptioner
-from render.captions.sentences import Captioner, caption_of, phrase
+from render.captions.sentences import Captioner, caption_of
 from render.captions.style import CaptionStyle, Parsed, preface, short
 from render.captions.table import TableCaptioner
 from travlr.scene import COLOURS, SHAPES, World
@@ -21,7 +23,6 @@ __all__ = [
     "noun",
     "parse_caption",
     "parse_noun",
-    "phrase",
     "plural",
     "preface",
 ]
@@ -34,8 +35,9 @@ CAPTION_STYLES: dict[str, type[CaptionStyle]] = {
 }
 
 
+@functools.lru_cache(maxsize=16)
 def make_captioner(style: str, world: World) -> CaptionStyle:
-    """What writes captions of a style. Raises `ValueError` for an unknown style, with the valid ones."""
+    """What writes captions of a style; cached. Raises `ValueError` for an unknown style, with the valid ones."""
     return _caption_style(style)(world)
 
 

@@ -105,10 +105,8 @@ def take(tables: Iterable[pa.Table], rows: list[int]) -> list[dict[str, Any]]:
 
 def in_couples(queries: list[str], truths: list[bool]) -> bool:
     """Whether rows 2k and 2k + 1 ask the same, once true and once false."""
-    first, second = (list(zip(queries[i::2], truths[i::2], strict=True)) for i in (0, 1))
-    return len(first) == len(second) > 0 and all(
-        a[0] == b[0] and a[1] != b[1] for a, b in zip(first, second, strict=True)
-    )
+    same_queries = bool(queries) and queries[::2] == queries[1::2]
+    return same_queries and all(first != second for first, second in zip(truths[::2], truths[1::2], strict=True))
 
 
 def spread(kinds: Sequence[Hashable], limit: int, seed: str) -> list[int]:
@@ -152,9 +150,10 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
     manifest = read_manifest(folder)
     surveys = surveys_of(folder, manifest, examples, seed)
     task = task_of(list(surveys.values()))
+    config = manifest["config"] or {}
     with damage(folder / MANIFEST):
-        settings = dict(settings_of(manifest["config"] or {}))
-        style_config = config_from_dict(manifest["config"]) if "style" in (manifest["config"] or {}) else None
+        settings = dict(settings_of(config))
+        style_config = config_from_dict(config) if "style" in config else None
     return {
         "task": task,
         "facts": facts_of(manifest, settings),

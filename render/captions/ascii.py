@@ -33,16 +33,13 @@ class AsciiCaptioner(CaptionStyle):
     def caption(self, scene: Scene) -> str:
         cells = [[EMPTY] * self.world.columns for _ in range(self.world.rows)]
         for o in scene:
-            cells[o.row][o.column] = self._name(o.size, o.shape, o.colour)
+            cells[o.row][o.column] = self.words(o.size, o.shape, o.colour)
         return self._aligned_lines(cells)
-
-    def _name(self, size: str, shape: str, colour: str) -> str:
-        return f"{size} {colour} {shape}" if self.names_size else f"{colour} {shape}"
 
     @functools.cached_property
     def _words(self) -> np.ndarray:
         """The words of each kind number, (1 + kinds,) of str."""
-        return np.array([EMPTY, *(self._name(*kind) for kind in self.world.kinds)], object)
+        return np.array([EMPTY, *(self.words(*kind) for kind in self.world.kinds)], object)
 
     def _aligned_lines(self, cells: list[list[str]]) -> str:
         """The caption of these words, row by row."""
@@ -68,6 +65,4 @@ class AsciiCaptioner(CaptionStyle):
                 names_size = names_size or (len(words) == 3 and words[0] in SIZES)
                 colour, shape = words[-2:]
                 objects.append(object_of(words[0] if names_size else size, colour, shape, column_name(number), row))
-        parsed = len(starts), len(lines), tuple(objects)
-        check_written(AsciiCaptioner, caption, parsed, names_size)
-        return parsed
+        return check_written(AsciiCaptioner, caption, (len(starts), len(lines), tuple(objects)), names_size)

@@ -44,6 +44,4 @@ class JsonCaptioner(ListStyle):
                 refuse(caption)
         except (KeyError, TypeError, IndexError, RecursionError, json.JSONDecodeError):
             raise ValueError(f"not a caption: {short(caption)}") from None
-        parsed = ord(columns) - ord("A") + 1, rows, scene
-        check_written(JsonCaptioner, caption, parsed, names_size)
-        return parsed
+        return check_written(JsonCaptioner, caption, (ord(columns) - ord("A") + 1, rows, scene), names_size)

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import re
 
-from render.captions.style import PREFACE, ListStyle, Parsed, check_places, preface, short
+from render.captions.style import PREFACE, ListStyle, Parsed, check_places, preface, refuse, short
 from travlr.scene import COLOURS, SHAPES, SIZES, Object, Scene, World, column_name, row_name
-
-
-def phrase(world: World, size: str, shape: str, colour: str) -> str:
-    """`a red circle`; with the size only where the world has several."""
-    words = f"{size} {colour} {shape}" if len(world.sizes) > 1 else f"{colour} {shape}"
-    return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
 
 
 class Captioner(ListStyle):
@@ -22,7 +16,8 @@ class Captioner(ListStyle):
         self._start = f"{preface(world)} There is "
 
     def entry(self, size: str, shape: str, colour: str, row: int, column: int) -> str:
-        return f"{phrase(self.world, size, shape, colour)} at {column_name(column)} {row_name(row)}"
+        words = self.words(size, shape, colour)
+        return f"{'an' if words[0] in 'aeiou' else 'a'} {words} at {column_name(column)} {row_name(row)}"
 
     def assemble(self, entries: list[str]) -> str:
         text = f"{', '.join(entries[:-1])} and {entries[-1]}" if len(entries) > 1 else entries[0]
@@ -32,7 +27,7 @@ class Captioner(ListStyle):
     def parse(caption: str, size: str) -> Parsed:
         whole = _WHOLE.fullmatch(caption)
         if not whole:
-            raise ValueError(f"not a caption: {short(caption)}")
+            refuse(caption)
         columns, rows = ord(whole[1]) - ord("A") + 1, int(whole[2])
         text = whole[3]
         parts = text.split(", ")

@@ -31,6 +31,10 @@ class CaptionStyle(ABC):
         self.world = world
         self.names_size = len(world.sizes) > 1
 
+    def words(self, size: str, shape: str, colour: str) -> str:
+        """`red circle`; with the size only where the world has several."""
+        return f"{size} {colour} {shape}" if self.names_size else f"{colour} {shape}"
+
     @abstractmethod
     def captions(self, batch: Batch) -> list[str]:
         """One caption for each example, objects in the order of `batch.order`."""
@@ -98,14 +102,18 @@ def object_of(size: str, colour: Any, shape: Any, column: Any, row: Any) -> Obje
     return Object(colour, shape, size, row - 1, ord(column) - ord("A"))
 
 
-def check_written(style: type[CaptionStyle], caption: str, parsed: Parsed, names_size: bool) -> None:
-    """Raise `ValueError` where a style writes the parsed scene in another way. names_size: whether it writes sizes."""
+def check_written(style: type[CaptionStyle], caption: str, parsed: Parsed, names_size: bool) -> Parsed:
+    """The parsed scene itself. Raises `ValueError` where a style writes it in another way.
+
+    names_size: whether it writes sizes.
+    """
     columns, rows, scene = parsed
     if not (1 <= columns <= 26 and 1 <= rows <= 99):
         raise ValueError(f"not a grid of letters and numbers: {columns} columns, {rows} rows")
     check_places(columns, rows, scene)
     if _writer(style, columns, rows, names_size).caption(scene) != caption:
         refuse(caption)
+    return parsed
 
 
 def check_places(columns: int, rows: int, scene: Iterable[Object]) -> None:

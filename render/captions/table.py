@@ -38,9 +38,7 @@ class TableCaptioner(ListStyle):
                 refuse(line)
             colour, shape, column, row = words[-4:]
             objects.append(object_of(words[0] if names_size else size, colour, shape, column, int(row)))
-        parsed = columns, rows, tuple(objects)
-        check_written(TableCaptioner, caption, parsed, names_size)
-        return parsed
+        return check_written(TableCaptioner, caption, (columns, rows, tuple(objects)), names_size)
 
 
 def _line(words: list[str]) -> str:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from render.pictures.look import Look, Spans, cells_on, first_entries
-from render.pictures.plain import centred_shapes
-from render.shapes import WHITE, Colour, palette_of
+from render.pictures.look import Look, Spans
+from render.pictures.plain import centred
+from render.shapes import WHITE, Colour
 from travlr.scene import World
 
 LINE: Colour = (168, 168, 168)
 
 
 def grid(world: World, cell: int, spans: Spans) -> Look:
-    grounds = (WHITE, LINE)
-    lined = lined_cell(cell)
-    sprites = cells_on(lined, centred_shapes(world, cell, spans), first_entries(world, len(grounds)))
-    canvas = np.tile(lined, (world.rows, world.columns))
-    return Look(palette_of(world.colours, grounds), len(grounds), canvas[None], sprites[None, None])
+    return centred(world, cell, spans, lined_cell(cell), (WHITE, LINE))
 
 
 def lined_cell(cell: int) -> np.ndarray:

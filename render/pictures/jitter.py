@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from render.pictures.hashing import mix
-from render.pictures.look import Look, Spans, cells_on, first_entries
+from render.pictures.look import Look, Spans, cells_on
 from render.shapes import OUTLINES, UNIT, Points, box_of, disc_coverage, palette_of, polygon_coverage
 from travlr.scene import World
 
@@ -24,11 +24,11 @@ MOST_BYTES = 1 << 26  # of drawn cells, one byte for each pixel
 def jitter(world: World, cell: int, spans: Spans) -> Look:
     fitting = [count for count in VARIANTS if count * len(world.kinds) * cell**2 <= MOST_BYTES]
     count = (*fitting, VARIANTS[-1])[0]
-    white, firsts = np.zeros((cell, cell), np.uint8), first_entries(world, 1)
+    white = np.zeros((cell, cell), np.uint8)
     sprites = np.empty((1, count, len(world.kinds), cell, cell), np.uint8)
     for variant in range(count):
         shapes = {(z, s): moved_shape(s, spans[z] * cell, cell, variant) for z in world.sizes for s in world.shapes}
-        sprites[0, variant] = cells_on(white, [shapes[size, shape] for size, shape, _ in world.kinds], firsts)
+        sprites[0, variant] = cells_on(world, white, [shapes[size, shape] for size, shape, _ in world.kinds], 1)
     canvas = np.zeros((1, world.rows * cell, world.columns * cell), np.uint8)
     return Look(palette_of(world.colours), 1, canvas, sprites)
 

@@ -33,16 +33,12 @@ class Look:
 Draw = Callable[[World, int, Spans], Look]  # world, pixels of a cell, spans
 
 
-def cells_on(canvas_cell: np.ndarray, shares: Iterable[np.ndarray], firsts: Iterable[int]) -> np.ndarray:
-    """Objects on one cell of a canvas, (K, cell, cell) uint8.
+def cells_on(world: World, empty: np.ndarray, shares: Iterable[np.ndarray], grounds: int) -> np.ndarray:
+    """Each kind of a world on an empty cell, (K, cell, cell) uint8.
 
-    shares: coverage of each kind. firsts: entry of the palette for the weakest strength of its colour.
+    shares: coverage of each kind. grounds: entries of the palette before the strengths of the world's colours.
     """
-    pairs = zip(shares, firsts, strict=True)
-    return np.stack([np.where(share > 0, share + first - 1, canvas_cell) for share, first in pairs]).astype(np.uint8)
-
-
-def first_entries(world: World, grounds: int) -> list[int]:
-    """For each kind of a world: the entry of the palette for the weakest strength of its colour."""
     first = {colour: grounds + LEVELS * i for i, colour in enumerate(world.colours)}
-    return [first[colour] for _, _, colour in world.kinds]
+    pairs = zip(shares, world.kinds, strict=True)
+    cells = [np.where(share > 0, share + first[colour] - 1, empty) for share, (_, _, colour) in pairs]
+    return np.stack(cells).astype(np.uint8)

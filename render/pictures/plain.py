@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from render.pictures.look import Look, Spans, cells_on, first_entries
-from render.shapes import coverage, palette_of
+from render.pictures.look import Look, Spans, cells_on
+from render.shapes import WHITE, Colour, coverage, palette_of
 from travlr.scene import World
 
 
 def plain(world: World, cell: int, spans: Spans) -> Look:
-    white = np.zeros((cell, cell), np.uint8)
-    sprites = cells_on(white, centred_shapes(world, cell, spans), first_entries(world, 1))
-    canvas = np.zeros((1, world.rows * cell, world.columns * cell), np.uint8)
-    return Look(palette_of(world.colours), 1, canvas, sprites[None, None])
+    return centred(world, cell, spans, np.zeros((cell, cell), np.uint8), (WHITE,))
+
+
+def centred(world: World, cell: int, spans: Spans, empty: np.ndarray, grounds: tuple[Colour, ...]) -> Look:
+    """Each object in the middle of its cell. empty: a cell without one, (cell, cell) uint8, entries of `grounds`."""
+    sprites = cells_on(world, empty, centred_shapes(world, cell, spans), len(grounds))
+    canvas = np.tile(empty, (world.rows, world.columns))
+    return Look(palette_of(world.colours, grounds), len(grounds), canvas[None], sprites[None, None])
 
 
 def centred_shapes(world: World, cell: int, spans: Spans) -> list[np.ndarray]:

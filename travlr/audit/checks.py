@@ -62,7 +62,7 @@ def file_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
     checks = [
         Check("manifest", "note", 0, "none: no settings and hashes to check, and nothing to make the rows again from")
     ]
-    if info.has_manifest:
+    if info.origin:
         failures = sum(n for (check, _), n in findings.failures.items() if check == "files")
         problems = [f"{failures} of them; first {findings.first['files'][1]}"] if failures else []
         checks = [checked("files", findings.totals["files"], problems, "SHA-256 as in the manifest"), other_files(info)]
@@ -81,15 +81,11 @@ def file_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
     )
     if info.digest:
         sums = {split: findings.digests[split] % (1 << 256) for split in info.splits}
-        digest = content_digest(sums, pixels_digest(info) if info.pixels else None)
+        pixels = renderer_of(info.rules.config).digest() if info.pixels and info.rules.config else info.pixels
+        digest = content_digest(sums, pixels)
         problems = [f"{digest[:16]} is not {info.digest[:16]}, the manifest's"] if digest != info.digest else []
         checks.append(checked("content digest", findings.rows.total(), problems, digest[:16]))
     return checks + (metadata_checks(info.folder) if info.layout == "original" else [])
-
-
-def pixels_digest(info: DatasetInfo) -> str | None:
-    """The digest of the sprites that the config gives; that of the manifest where there is no config."""
-    return renderer_of(info.rules.config).digest() if info.rules.config else info.pixels
 
 
 def other_files(info: DatasetInfo) -> Check:

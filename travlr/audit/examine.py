@@ -51,7 +51,6 @@ class DatasetInfo:
     layout: str
     splits: dict[str, dict[str, int]]
     rules: Rules
-    has_manifest: bool
     files: tuple[dict[str, Any], ...]
     data_files: tuple[str, ...]
     pixels: str | None
@@ -132,7 +131,6 @@ def info_of(folder: Path, manifest: dict[str, Any]) -> DatasetInfo:
             exact=pixels is not None,
             numbered=ours,
         ),
-        ours,
         tuple(file for file in manifest["files"] if ours or "rows" in file),
         tuple(map(str, manifest["data_files"].values())) if ours else (),
         pixels,
@@ -194,7 +192,7 @@ def pairs_in(info: DatasetInfo, split: str) -> frozenset[Pair]:
 def examine(info: DatasetInfo, chunk: Chunk) -> Findings:
     """The findings of one chunk."""
     findings = Findings(chunk.number)
-    if info.has_manifest and chunk.file:
+    if info.origin and chunk.file:
         findings.check("files", chunk.split, file_problem(info.folder, chunk.file))
     tables = examined(info, chunk, findings)
     if info.origin and chunk.part:

@@ -56,40 +56,35 @@ def picture_problem(data: bytes, objects: list[ObjectRow], world: World, config:
         grid = np.zeros((world.rows, world.columns), np.intp)
         for colour, shape, size, y, x in objects:
             grid[y, x] = world.number.get((size, shape, colour), 0)
-        if differing_margin(renderer, picture):
+        pixels, sprites, canvas = comparable(renderer, picture)
+        top, left = renderer.top, renderer.left
+        if (top or left) and not (
+            np.array_equal(pixels[:top], canvas[:top]) and np.array_equal(pixels[:, :left], canvas[:, :left])
+        ):
             return "differs in the margin"
-        cells = differing_cells(renderer, picture, grid)
+        most = JPEG_ERROR if picture.format == "JPEG" else 0
+        differs = differing_cells(renderer.cells_in(pixels), sprites[renderer.tiles(grid)[0]], most)
+        cells = _cells(differs.reshape(grid.shape))
     return f"differs at {chr(65 + min(cells)[1])} {min(cells)[0] + 1}" if cells else ""
 
 
-def differing_cells(renderer: Renderer, picture: Any, grid: np.ndarray) -> Cells:
-    """Cells where a picture is not what the sprites of a grid of kinds make."""
-    indexed = is_indexed(renderer, picture)
-    tiles = renderer.tiles(grid)[0]
-    sprites = (renderer.sprites if indexed else renderer.rgb_sprites)[tiles].reshape(len(tiles), -1)
-    pixels = renderer.cells_in(np.asarray(picture if indexed else picture.convert("RGB"))).reshape(len(tiles), -1)
-    if np.array_equal(pixels, sprites):
-        return set()
-    error = np.maximum(pixels, sprites) - np.minimum(pixels, sprites)
-    differs = (error > (JPEG_ERROR if picture.format == "JPEG" else 0)).any(axis=1)
-    return _cells(differs.reshape(grid.shape))
+def comparable(renderer: Renderer, picture: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The pixels of a picture, and the sprites and a canvas of the renderer to compare them with.
 
-
-def differing_margin(renderer: Renderer, picture: Any) -> bool:
-    """Whether a PNG differs from what the style draws around the cells."""
-    if not (renderer.top or renderer.left):
-        return False
-    indexed = is_indexed(renderer, picture)
-    pixels = np.asarray(picture if indexed else picture.convert("RGB"))
-    canvas = (renderer.canvases if indexed else renderer.rgb_canvases)[0]
-    beside, above = pixels[:, : renderer.left], pixels[: renderer.top]
-    return not (np.array_equal(beside, canvas[:, : renderer.left]) and np.array_equal(above, canvas[: renderer.top]))
-
-
-def is_indexed(renderer: Renderer, picture: Any) -> bool:
-    """Whether a picture has the palette of the renderer, so that entries, a third of the bytes, can be compared."""
+    They are entries of the palette, a third of the bytes, where the picture has the renderer's; otherwise RGB.
+    """
     palette = renderer.palette.ravel().tolist()
-    return picture.mode == "P" and picture.getpalette()[: len(palette)] == palette
+    if picture.mode == "P" and picture.getpalette()[: len(palette)] == palette:
+        return np.asarray(picture), renderer.sprites, renderer.canvases[0]
+    return np.asarray(picture.convert("RGB")), renderer.rgb_sprites, renderer.rgb_canvases[0]
+
+
+def differing_cells(pixels: np.ndarray, sprites: np.ndarray, most: int) -> np.ndarray:
+    """Which cells of a picture, (cells,) bool, differ from their sprites by more than `most`. Both: (cells, …)."""
+    if np.array_equal(pixels, sprites):
+        return np.zeros(len(pixels), bool)
+    error = np.maximum(pixels, sprites) - np.minimum(pixels, sprites)
+    return (error > most).reshape(len(pixels), -1).any(axis=1)
 
 
 def inked_cells(picture: np.ndarray, columns: int, rows: int) -> Cells:

@@ -7,22 +7,15 @@ from collections import Counter
 from typing import Any
 
 from travlr.audit.examine import ENCODING, FILES, PICTURES, ROWS, DatasetInfo, Findings, parts_in
-from travlr.audit.regenerate import (
-    Origin,
-    due_manifest,
-    file_bytes,
-    made_again,
-    manifest_problem,
-    shared_problem,
-    source_problem,
-)
+from travlr.audit.pictures import renderer_of
+from travlr.audit.regenerate import Origin, due_manifest, made_again, manifest_problem, shared_problem, source_problem
 from travlr.audit.report import Check, checked, counted
 from travlr.audit.structure import png_chunks, png_problem
+from travlr.files import regular
 from travlr.formats import LAYOUTS
 from travlr.formats.card import card_files, facts, header_of
 from travlr.formats.columns import content_digest, damage
 from travlr.formats.manifest import MANIFEST, read_manifest
-from travlr.generate import renderer_of
 from travlr.scene import SPLITS
 
 SHARE, DEVIATIONS = 0.6, 5.0  # pictures encoded in one way: at most SHARE of them may have one answer, beyond chance
@@ -117,7 +110,7 @@ def card_check(info: DatasetInfo, manifest: dict[str, Any]) -> Check:
     card = {}
     for name in due:
         try:
-            card[name] = file_bytes(info.folder / name)
+            card[name] = regular(info.folder / name).read_bytes()
         except OSError as error:
             problems.append(f"{name}: {error.strerror}")
     if not problems and card["README.md"] != due["README.md"]:

@@ -11,7 +11,6 @@ Pillow, and those of a Parquet file on pyarrow; where other versions wrote them,
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import io
 import itertools
@@ -25,15 +24,15 @@ from typing import IO, Any
 import pyarrow as pa
 
 from travlr.audit.structure import encoding, jpeg_header, png_problem
-from travlr.config import config_dict
-from travlr.files import read_chunks, regular
+from travlr.config import Config
+from travlr.files import regular
 from travlr.formats import LAYOUTS
 from travlr.formats.base import PARTS, Part, Shared, parts_of
 from travlr.formats.columns import DAMAGE, IMAGE, SCHEMA, damage
 from travlr.formats.manifest import FORMAT_VERSION, MANIFEST
 from travlr.formats.original import jpeg
 from travlr.formats.writing import all_versions
-from travlr.generate import Generator, generator
+from travlr.generate import generator
 from travlr.scene import SPLITS
 from travlr.tasks import config_from_dict
 
@@ -49,12 +48,12 @@ SOURCE_KEYS = {"layout", "content_digest", "versions", "source"}
 class Origin:
     """How a dataset says it was made.
 
-    config: its settings as JSON, empty where another program made the rows. jpeg: whether the pictures have passed
+    config: its settings, None where another program made the rows. jpeg: whether the pictures have passed
     through the published layout. pictures_here, files_here: whether the versions that wrote them are those at hand.
     other_versions: those of the files that are not, as text.
     """
 
-    config: str
+    config: Config | None
     jpeg: bool
     pictures_here: bool
     files_here: bool
@@ -65,7 +64,7 @@ def origin_of(folder: Path, manifest: dict[str, Any]) -> Origin:
     """How a dataset says it was made. Raises `ValueError` where its manifest is damaged."""
     with damage(folder / MANIFEST):
         chain = [manifest, *sources_of(manifest)]  # from this dataset back to the one that was generated
-        config = manifest["config"] and json.dumps(config_dict(config_from_dict(manifest["config"])))
+        config = config_from_dict(manifest["config"]) if manifest["config"] else None
         jpeg = any(dataset["layout"] == "original" for dataset in chain)
         ours = all_versions()
         file_versions, picture_versions = (dict(chain[place].get("versions") or {}) for place in (0, -1))
@@ -75,7 +74,7 @@ def origin_of(folder: Path, manifest: dict[str, Any]) -> Origin:
             for name in dict.fromkeys([*ours, *file_versions])
             if file_versions.get(name) != ours.get(name)
         )
-        return Origin(config or "", jpeg, pictures_here, file_versions == ours, other_versions)
+        return Origin(config, jpeg, pictures_here, file_versions == ours, other_versions)
 
 
 def sources_of(manifest: dict[str, Any]) -> list[dict[str, Any]]:
@@ -119,8 +118,7 @@ def due_manifest(manifest: dict[str, Any], origin: Origin) -> dict[str, Any]:
     due: dict[str, Any] = {"format": "travlr", "format_version": FORMAT_VERSION, "pixels": None, "held_out": None}
     counts = {split: manifest["splits"][split]["rows"] for split in SPLITS if split in manifest["splits"]}
     if origin.config:
-        maker = maker_of(origin.config)
-        count = maker.config.count
+        maker, count = generator(origin.config), origin.config.count
         counts = {split: getattr(count, split) for split in SPLITS if getattr(count, split)}
         due["pixels"] = None if origin.jpeg else maker.renderer.digest()
         due["held_out"] = json.loads(json.dumps(maker.task.held_out()))
@@ -136,7 +134,7 @@ def due_manifest(manifest: dict[str, Any], origin: Origin) -> dict[str, Any]:
 def due_parts(manifest: dict[str, Any], counts: dict[str, int], origin: Origin) -> list[Part]:
     """The parts in which the dataset was written, in order."""
     if origin.config:
-        task, suffix = json.loads(origin.config)["task"], "jpg" if origin.jpeg else "png"
+        task, suffix = origin.config.task, "jpg" if origin.jpeg else "png"
     else:  # names of picture files say it, where a format has them: train/TASK-train-*.png
         name = next((file["name"] for file in manifest["files"] if "/" in file["name"]), "")
         task, suffix = name.partition("/")[2].split("-")[0], name.rpartition(".")[2]
@@ -173,13 +171,12 @@ def difference(value: Any, due: Any) -> str:
     return f"{as_text(value)}, not {as_text(due)}"
 
 
-def where_differing(*values: Any) -> tuple[str, str]:
-    """Two values as text, from shortly before their first difference on."""
+def where_differing(*values: Any) -> str:
+    """Two values as text, `this, not that`, from shortly before their first difference on."""
     texts = [as_text(value, 10**6) for value in values]
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))
     cut = max(0, sum(1 for _ in same) - 20)
-    a, b = (("..." if cut else "") + as_text(text[cut:]) for text in texts)
-    return f"{a},", b
+    return ", not ".join(("..." if cut else "") + as_text(text[cut:]) for text in texts)
 
 
 def as_text(value: Any, most: int = 80) -> str:
@@ -190,15 +187,10 @@ def as_text(value: Any, most: int = 80) -> str:
 # Rows and pictures --------------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=1)
-def maker_of(config: str) -> Generator:
-    """The generator of a config in JSON. Raises `ValueError` where it cannot be satisfied."""
-    return generator(config_from_dict(json.loads(config)))
-
-
 def made_again(origin: Origin, split: str, start: int, stop: int) -> pa.Table:
     """Rows start to stop of a split, from the config. Raises `ValueError` past the last row that there can be."""
-    table = maker_of(origin.config).table(split, start, stop)
+    assert origin.config is not None
+    table = generator(origin.config).table(split, start, stop)
     if not origin.jpeg:
         return table
     images = table["image"].combine_chunks()
@@ -219,7 +211,7 @@ def differing_rows(table: pa.Table, due: pa.Table) -> Iterator[tuple[int, str]]:
     for row in range(table.num_rows):
         for (name, values), (_, due_values) in pairs:
             if values[row] != due_values[row]:
-                yield row, f"{name} is {' not '.join(where_differing(values[row], due_values[row]))}"
+                yield row, f"{name} is {where_differing(values[row], due_values[row])}"
                 break
 
 
@@ -325,7 +317,3 @@ def shared_problem(folder: Path, file: Shared, fragments: dict[str, tuple[int, s
         return f"{file.name}: {error.args[0]} could not be written again"
     except OSError as error:
         return f"{file.name}: {error.strerror}"
-
-
-def file_bytes(path: Path) -> bytes:
-    return b"".join(read_chunks(path))

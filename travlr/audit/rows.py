@@ -6,7 +6,6 @@ on sets of cells and shares no code with `truth`.
 
 from __future__ import annotations
 
-import functools
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from render.text import CaptionStyle, make_captioner, parse_caption
+from render.text import make_captioner, parse_caption
 from travlr.audit.pictures import ObjectRow, picture_problem
 from travlr.config import Config, Style
 from travlr.formats.base import suffix_of
@@ -199,7 +198,7 @@ def caption_problem(row: Row, scene: Scene, world: World, style: str) -> str:
 
     Their orders must be the same where captions of the style have one.
     """
-    writer = writer_of(style, world)
+    writer = make_captioner(style, world)
     parsed = [(o.colour, o.shape, o.size, o.row, o.column) for o in scene]
     if len(parsed) != len(row.objects):
         return f"names {len(parsed)} objects, the objects column {len(row.objects)}"
@@ -208,8 +207,3 @@ def caption_problem(row: Row, scene: Scene, world: World, style: str) -> str:
         if a != b:
             return f"says {a}, the objects column {b}"
     return "" if writer.caption(scene) == row.caption else f"another wording or grid: {row.caption[:120]!r}"
-
-
-@functools.lru_cache(maxsize=64)
-def writer_of(style: str, world: World) -> CaptionStyle:
-    return make_captioner(style, world)

@@ -26,6 +26,7 @@ from travlr.formats.manifest import MANIFEST
 
 T = TypeVar("T")
 Open = Callable[[str, bool], AbstractContextManager[IO[bytes]]]  # name, sync -> a file to write to
+Tables = Iterator[tuple[Path, pa.Table]]  # each with the file that it comes from
 PARTS = f"{WORK}/parts"  # records and fragments of finished parts
 CARD = ("README.md", "example.png")
 LARGEST = 99_999  # files of a split: five digits in their names keep them in order
@@ -50,6 +51,10 @@ class Part:
     @property
     def name(self) -> str:
         return f"{self.split}-{self.number:05d}-of-{self.of:05d}"
+
+    def entry(self, name: str) -> dict[str, Any]:
+        """The part's line in the manifest, with the name of its file or of its pictures."""
+        return {"name": name, "split": self.split, "rows": self.stop - self.start}
 
 
 def parts_of(task: str, counts: dict[str, int], rows_per_file: int, suffix: str = "png") -> list[Part]:
@@ -122,10 +127,8 @@ class Layout:
         """Split -> glob of its files, for the card."""
         raise NotImplementedError
 
-    def tables(
-        self, folder: Path, manifest: dict[str, Any], split: str, start: int = 0, stop: int | None = None
-    ) -> Iterator[tuple[Path, pa.Table]]:
-        """Rows start to stop of a split in order, each table with its file; they may have nulls.
+    def tables(self, folder: Path, manifest: dict[str, Any], split: str, start: int, stop: int | None) -> Tables:
+        """Rows start to stop of a split (None: to its end) in order; they may have nulls.
 
         Raises `ValueError` where files are damaged.
         """
@@ -164,9 +167,7 @@ def suffix_of(picture: bytes) -> str:
     return "jpg" if picture.startswith(b"\xff\xd8") else "png"
 
 
-def tables_of_rows(
-    path: Path, items: Iterable[T], row: Callable[[T], dict[str, Any]]
-) -> Iterator[tuple[Path, pa.Table]]:
+def tables_of_rows(path: Path, items: Iterable[T], row: Callable[[T], dict[str, Any]]) -> Tables:
     """Tables of a thousand rows from the items of a file, each with the path of the file.
 
     Raises `ValueError`, with the path, where an item is damaged or has other columns.
@@ -217,10 +218,6 @@ def remove(folder: Path, manifest: dict[str, Any]) -> None:
             (folder / directory).rmdir()
     for name in (*CARD, MANIFEST):
         (folder / name).unlink(missing_ok=True)
-
-
-def entry_of(name: str, part: Part) -> dict[str, Any]:
-    return {"name": name, "split": part.split, "rows": part.stop - part.start}
 
 
 def names_of(file: dict[str, Any]) -> Iterator[str]:

@@ -101,10 +101,11 @@ def _png(data: bytes) -> bytes:
 
 def _text(manifest: dict[str, Any], row: dict[str, Any]) -> str:
     header = _header(manifest, suffix_of(row["image"]["bytes"]))
-    parts = [f"---\n{header}---\n", _example(row, _caption_style(manifest)), _counts(manifest["splits"])]
+    style = (config_from_dict(manifest["config"]).style if manifest["config"] else Style()).caption
+    parts = [f"---\n{header}---\n", _example(row, style), _counts(manifest["splits"])]
     if manifest.get("held_out"):
         parts.append(_held_out(manifest))
-    columns = COLUMNS if CAPTION_STYLES[_caption_style(manifest)].ordered else NO_ORDER
+    columns = COLUMNS if CAPTION_STYLES[style].ordered else NO_ORDER
     follow = "The tasks and their held-out pairs follow" if row["task"] in PAPER else "Scenes and splits follow"
     return "\n".join([*parts, _shortcuts(manifest["config"]), columns, _origin(manifest), CITATION % follow])
 
@@ -113,15 +114,15 @@ def _header(manifest: dict[str, Any], suffix: str) -> str:
     """The YAML header from which `load_dataset` takes the splits and the features, with the RGB mode of pictures."""
     import yaml
 
+    splits = manifest["splits"]
     header: dict[str, Any] = {
         "language": ["en"],
         "task_categories": ["visual-question-answering"],
         "pretty_name": "TraVLR",
-        "size_categories": [_size(sum(counts["rows"] for counts in manifest["splits"].values()))],
+        "size_categories": [_size(sum(counts["rows"] for counts in splits.values()))],
     }
     if manifest["config"]:  # data of others keep their licence
         header["license"] = "apache-2.0"
-    splits = manifest["splits"]
     if globs := manifest["data_files"]:
         data_files = [{"split": split, "path": globs[split]} for split in splits]
         header["configs"] = [{"config_name": "default", "data_files": data_files}]
@@ -184,10 +185,6 @@ that is true or false of it.
 
 **{row["query"]}** {"True" if row["answer"] else "False"}.
 """
-
-
-def _caption_style(manifest: dict[str, Any]) -> str:
-    return (config_from_dict(manifest["config"]).style if manifest["config"] else Style()).caption
 
 
 def _counts(splits: dict[str, dict[str, int]]) -> str:

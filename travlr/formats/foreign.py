@@ -42,7 +42,10 @@ def foreign_manifest(folder: Path) -> dict[str, Any]:
         homes = {split: sorted({_home(name) for other, name in shards if other == split}) for split, _ in shards}
         if several := next((names for names in homes.values() if len(names) > 1), []):
             raise ValueError(f"{folder}: holds several datasets; name one of them: {', '.join(several)}")
-        files = [_entry(folder, name, split) | {"rows": _rows(folder / name)} for split, name in shards]
+        files = [
+            _entry(folder, name, split) | {"rows": open_parquet(folder / name).metadata.num_rows}
+            for split, name in shards
+        ]
         splits = {split: sum(file["rows"] for file in files if file["split"] == split) for split in SPLITS}
         splits = {split: rows for split, rows in splits.items() if rows}
     if not files:
@@ -77,10 +80,6 @@ def shards_of(folder: Path) -> list[tuple[str, str]]:
 def _home(name: str) -> str:
     """The folder of the dataset that a shard belongs to: that of the shard, but for a folder named after a split."""
     return "/".join(part for part in name.split("/")[:-1] if not SPLIT.search(part)) or "."
-
-
-def _rows(path: Path) -> int:
-    return open_parquet(path).metadata.num_rows
 
 
 def _entry(folder: Path, name: str, split: str | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from travlr.files import regular
-from travlr.formats.base import PARTS, Layout, Open, Part, Shared, entry_of, rows_of, tables_of_rows, take_picture
+from travlr.formats.base import PARTS, Layout, Open, Part, Shared, Tables, rows_of, tables_of_rows, take_picture
 from travlr.formats.columns import example_id
 
 
@@ -37,7 +37,7 @@ class ImageFolder(Layout):
 
     def entry(self, part: Part) -> dict[str, Any]:
         name = example_id(part.task, part.split, 0).removesuffix("00000000")
-        return entry_of(f"{part.split}/{name}*.{part.suffix}", part) | {"start": part.start, "digits": "08d"}
+        return part.entry(f"{part.split}/{name}*.{part.suffix}") | {"start": part.start, "digits": "08d"}
 
     def shared(self, parts: list[Part]) -> list[Shared]:
         fragments: dict[str, list[str]] = {}
@@ -48,9 +48,7 @@ class ImageFolder(Layout):
     def data_files(self, parts: list[Part]) -> dict[str, str]:
         return {part.split: f"{part.split}/*" for part in parts}
 
-    def tables(
-        self, folder: Path, manifest: dict[str, Any], split: str, start: int = 0, stop: int | None = None
-    ) -> Iterator[tuple[Path, pa.Table]]:
+    def tables(self, folder: Path, manifest: dict[str, Any], split: str, start: int, stop: int | None) -> Tables:
         def row(line: bytes) -> dict[str, Any]:
             columns = json.loads(line)
             name = columns.pop("file_name")

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from travlr.files import regular
-from travlr.formats.base import PARTS, Layout, Open, Part, Shared, entry_of, rows_of, suffix_of, tables_of_rows
+from travlr.formats.base import PARTS, Layout, Open, Part, Shared, Tables, rows_of, suffix_of, tables_of_rows
 from travlr.formats.columns import example_id, parse_query_form, query_form
 from travlr.formats.foreign import PUBLISHED_COLUMNS, PUBLISHED_SPLITS, read_index
 from travlr.scene import Object
@@ -48,7 +48,7 @@ class Original(Layout):
         return [f"{part.name}.csv", f"{part.name}.jsonl"]
 
     def entry(self, part: Part) -> dict[str, Any]:
-        return entry_of("images/*.jpg", part) | {"start": part.offset + part.start, "digits": "d"}
+        return part.entry("images/*.jpg") | {"start": part.offset + part.start, "digits": "d"}
 
     def shared(self, parts: list[Part]) -> list[Shared]:
         header = ",".join(PUBLISHED_COLUMNS).encode() + b"\n"
@@ -60,9 +60,7 @@ class Original(Layout):
     def data_files(self, parts: list[Part]) -> dict[str, str]:
         return {}
 
-    def tables(
-        self, folder: Path, manifest: dict[str, Any], split: str, start: int = 0, stop: int | None = None
-    ) -> Iterator[tuple[Path, pa.Table]]:
+    def tables(self, folder: Path, manifest: dict[str, Any], split: str, start: int, stop: int | None) -> Tables:
         def numbered() -> Iterator[tuple[int, dict[str, str], Any]]:
             entries, waiting = read_entries(folder / "metadata.jsonl"), {}
             number = 0

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from travlr.formats.base import Layout, Open, Part, entry_of, shards
+from travlr.formats.base import Layout, Open, Part, Tables, shards
 from travlr.formats.columns import OBJECT, ROW_GROUP, SCHEMA, open_parquet, read_table
 
 
@@ -38,14 +38,12 @@ class Parquet(Layout):
                 writer.write_table(table, ROW_GROUP)
 
     def entry(self, part: Part) -> dict[str, Any]:
-        return entry_of(f"{part.name}.parquet", part)
+        return part.entry(f"{part.name}.parquet")
 
     def data_files(self, parts: list[Part]) -> dict[str, str]:
         return {part.split: f"{part.split}-*.parquet" for part in parts}
 
-    def tables(
-        self, folder: Path, manifest: dict[str, Any], split: str, start: int = 0, stop: int | None = None
-    ) -> Iterator[tuple[Path, pa.Table]]:
+    def tables(self, folder: Path, manifest: dict[str, Any], split: str, start: int, stop: int | None) -> Tables:
         for path, first, last in shards(folder, manifest, split, start, stop):
             file = open_parquet(path)
             begin = 0

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from travlr.files import regular
-from travlr.formats.base import Layout, Open, Part, entry_of, rows_of, shards, tables_of_rows, take_picture
+from travlr.formats.base import Layout, Open, Part, Tables, rows_of, shards, tables_of_rows, take_picture
 
 
 class WebDataset(Layout):
@@ -34,28 +34,26 @@ class WebDataset(Layout):
                     tar.addfile(info, io.BytesIO(data))
 
     def entry(self, part: Part) -> dict[str, Any]:
-        return entry_of(f"{part.name}.tar", part)
+        return part.entry(f"{part.name}.tar")
 
     def data_files(self, parts: list[Part]) -> dict[str, str]:
         return {part.split: f"{part.split}-*.tar" for part in parts}
 
-    def tables(
-        self, folder: Path, manifest: dict[str, Any], split: str, start: int = 0, stop: int | None = None
-    ) -> Iterator[tuple[Path, pa.Table]]:
+    def tables(self, folder: Path, manifest: dict[str, Any], split: str, start: int, stop: int | None) -> Tables:
         for path, first, last in shards(folder, manifest, split, start, stop):
-            yield from tables_of_rows(path, itertools.islice(self._examples(path), first, last), self._row)
+            yield from tables_of_rows(path, itertools.islice(_examples(path), first, last), _row)
 
-    @staticmethod
-    def _examples(path: Path) -> Iterator[tuple[str, bytes, bytes]]:
-        """Name and bytes of each example's picture, and its JSON."""
-        with tarfile.open(regular(path), "r:") as tar:
-            for picture, columns in zip(members := iter(tar), members, strict=True):
-                files = tar.extractfile(picture), tar.extractfile(columns)
-                if not (files[0] and files[1] and columns.name == f"{Path(picture.name).stem}.json"):
-                    raise ValueError(f"no picture and JSON of one name: {picture.name}, {columns.name}")
-                yield picture.name, files[0].read(), files[1].read()
 
-    @staticmethod
-    def _row(example: tuple[str, bytes, bytes]) -> dict[str, Any]:
-        name, picture, columns = example
-        return {**json.loads(columns), "image": {"bytes": picture, "path": name}}
+def _examples(path: Path) -> Iterator[tuple[str, bytes, bytes]]:
+    """Name and bytes of each example's picture, and its JSON."""
+    with tarfile.open(regular(path), "r:") as tar:
+        for picture, columns in zip(members := iter(tar), members, strict=True):
+            files = tar.extractfile(picture), tar.extractfile(columns)
+            if not (files[0] and files[1] and columns.name == f"{Path(picture.name).stem}.json"):
+                raise ValueError(f"no picture and JSON of one name: {picture.name}, {columns.name}")
+            yield picture.name, files[0].read(), files[1].read()
+
+
+def _row(example: tuple[str, bytes, bytes]) -> dict[str, Any]:
+    name, picture, columns = example
+    return {**json.loads(columns), "image": {"bytes": picture, "path": name}}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from pathlib import Path
 from travlr.config import check_choice, check_choices, option
 from travlr.dataset import Dataset, Example, open_dataset
 from travlr.files import check_apart, replacing
-from travlr.harness.lmms import METRICS, OBJECTS
+from travlr.harness.lmms import METRICS, OBJECTS, metrics
 from travlr.questions import FORMS, PROMPTS, WORDING_VERSION, make_question, most_tokens
 from travlr.questions.forms import SETTINGS, WORDING
 from travlr.scene import SPLITS, check_types
@@ -172,23 +173,23 @@ def lmms_eval(dataset: Dataset, export: Export) -> Files:
     have the absolute path of the dataset, as lmms-eval does not expand paths."""
     form = export.form or "true_false"
     ending = "".join(f"_{name}" for name in (form, export.prompt) if name not in ("true_false", "direct"))
-    cells = [(setting, split) for split in export.split for setting in export.setting]
-    names = {(setting, split): _name(dataset, setting, split) + ending for setting, split in cells}
-    for (setting, split), name in names.items():
-        metrics = [
-            f"  - metric: {metric}\n    aggregation: !function utils.{metric}\n"
-            f"    higher_is_better: {'false' if metric in ('unparsed', *OBJECTS[1:]) else 'true'}"
-            for metric in _metrics(form)
-        ]
+    metric_lines = "\n".join(
+        f"  - metric: {metric}\n    aggregation: !function utils.{metric}\n"
+        f"    higher_is_better: {'false' if metric in ('unparsed', *OBJECTS[1:]) else 'true'}"
+        for metric in metrics(form)
+    )
+    names = []
+    for split, setting in itertools.product(export.split, export.setting):
+        names.append(_name(dataset, setting, split) + ending)
         files = [file["name"] for file in dataset.manifest["files"] if file["split"] == split]
         text = _YAML.format(
-            name=name,
+            name=names[-1],
             path=json.dumps(str(dataset.folder.absolute())),
             files=json.dumps({split: files}),
             split=split,
             visual="no_picture" if setting == "caption" else "picture",
             tokens=most_tokens(form, export.prompt),
-            metrics="\n".join(metrics),
+            metrics=metric_lines,
             setting=setting,
             grid=json.dumps(dataset.grid),
             version=json.dumps(WORDING_VERSION),
@@ -196,15 +197,10 @@ def lmms_eval(dataset: Dataset, export: Export) -> Files:
             prompt=export.prompt,
             digest=json.dumps(dataset.manifest["content_digest"]),
         )
-        yield f"{name}.yaml", iter([text])
-    task = dataset[export.split[0]][0].task
-    group = f"travlr_{task}{ending}"
-    yield f"{group}.yaml", iter([_GROUP.format(group=group, names="\n".join(f"  - {name}" for name in names.values()))])
+        yield f"{names[-1]}.yaml", iter([text])
+    group = f"travlr_{dataset[export.split[0]][0].task}{ending}"
+    yield f"{group}.yaml", iter([_GROUP.format(group=group, names="\n".join(f"  - {name}" for name in names))])
     yield "utils.py", iter([_UTILS, *(_OF_FORM.format(form=form) for form in FORMS), *_METRIC_LINES])
-
-
-def _metrics(form: str) -> tuple[str, ...]:
-    return METRICS + (OBJECTS if form == "read" else ())
 
 
 # VLMEvalKit ----------------------------------------------------------------------------------------------------------
@@ -212,9 +208,8 @@ def _metrics(form: str) -> tuple[str, ...]:
 
 def vlmevalkit(dataset: Dataset, export: Export) -> Files:
     """Multiple choice. Without pictures there is no column for them, so that VLMEvalKit asks in text alone."""
-    for split in export.split:
-        for setting in export.setting:
-            yield f"{_name(dataset, setting, split)}.tsv", _tsv_lines(dataset, setting, split)
+    for split, setting in itertools.product(export.split, export.setting):
+        yield f"{_name(dataset, setting, split)}.tsv", _tsv_lines(dataset, setting, split)
 
 
 def _tsv_lines(dataset: Dataset, setting: str, split: str) -> Iterator[str]:

@@ -37,18 +37,8 @@ from travlr.config import check_choice, check_choices
 from travlr.dataset import Dataset, Example, open_dataset
 from travlr.formats.manifest import has_manifest
 from travlr.harness import records
-from travlr.questions import (
-    FORMS,
-    PROMPTS,
-    WORDING_VERSION,
-    Question,
-    make_question,
-    messages,
-    most_tokens,
-    score,
-    score_reply,
-)
-from travlr.questions.forms import SETTINGS, Message
+from travlr.questions import FORMS, PROMPTS, WORDING_VERSION, Question, make_question, messages, score, score_reply
+from travlr.questions.forms import SETTINGS, Message, most_tokens
 from travlr.scene import SPLITS, Object
 from travlr.tasks import TASKS
 
@@ -88,25 +78,17 @@ def _object_counts(replies: Sequence[records.Record]) -> dict[str, int]:
 object_counts = _of_records("object_counts", _object_counts)
 
 
-def _by_group(values: dict[str, Metric]) -> list[Metric]:
-    """Each metric for every setting and split."""
-    return [
-        grouped(value, "group", all=False, name_template=f"{name}, {{group_name}}") for name, value in values.items()
-    ]
-
-
+BY_GROUP: dict[str, Metric] = {  # for every setting and split
+    "accuracy": accuracy(),
+    "stderr": stderr(cluster="scene"),
+    "macro_f1": macro_f1(),
+    "unparsed": unparsed(),
+    "couples_right": couples_right(),
+}
 METRICS = [
     accuracy(),
     stderr(cluster="scene"),
-    *_by_group(
-        {
-            "accuracy": accuracy(),
-            "stderr": stderr(cluster="scene"),
-            "macro_f1": macro_f1(),
-            "unparsed": unparsed(),
-            "couples_right": couples_right(),
-        }
-    ),
+    *(grouped(value, "group", all=False, name_template=f"{name}, {{group_name}}") for name, value in BY_GROUP.items()),
     object_counts(),
 ]
 
@@ -119,8 +101,7 @@ def reply_scorer() -> Scorer:
         reply = state.output.completion
         outcome = score_reply(reply, question_of(state.metadata), cut_off=state.output.stop_reason == "max_tokens")
         value = CORRECT if outcome.right else NOANSWER if outcome.parsed is None else INCORRECT
-        facts = records.outcome_facts(outcome)
-        return InspectScore(value=value, answer=outcome.parsed, explanation=reply, metadata=facts)
+        return InspectScore(value=value, answer=outcome.parsed, explanation=reply, metadata=asdict(outcome))
 
     return score_state
 

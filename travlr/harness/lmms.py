@@ -7,6 +7,7 @@ others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from travlr import questions
@@ -18,6 +19,11 @@ Doc = Mapping[str, Any]
 Grid = tuple[int, int] | None
 METRICS = ("accuracy", "macro_f1", "unparsed", "couples_right")
 OBJECTS = ("found", "missed", "invented", "misplaced", "miscoloured", "misshaped")  # metrics of the form `read`
+
+
+def metrics(form: str) -> tuple[str, ...]:
+    """The metrics of an answer form."""
+    return METRICS + (OBJECTS if form == "read" else ())
 
 
 def pictures(doc: Doc) -> list[Any]:
@@ -53,9 +59,8 @@ def results(doc: Doc, reply: str, form: str) -> dict[str, Record]:
     """Metric -> the record that it aggregates. That of `accuracy` has a score, for its standard error by scenes."""
     example = example_of(doc, b"")
     outcome = questions.score_reply(reply, questions.make_question(example, form))
-    record = {"id": example.id, **records.example_facts(example), **records.outcome_facts(outcome)}
-    names = METRICS + (OBJECTS if form == "read" else ())
-    return {name: record for name in names} | {"accuracy": record | {"score": float(outcome.right)}}
+    record = {"id": example.id, **records.example_facts(example), **asdict(outcome)}
+    return dict.fromkeys(metrics(form), record) | {"accuracy": record | {"score": float(outcome.right)}}
 
 
 accuracy = records.accuracy

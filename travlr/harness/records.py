@@ -11,15 +11,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from travlr.dataset import Example
-from travlr.questions import Outcome, summary
+from travlr.questions import Outcome, Summary, summary
 from travlr.questions.objects import ObjectErrors
 from travlr.scene import Scene
 
-Record = Mapping[str, Any]  # `example_facts` and `outcome_facts` together
+Record = Mapping[str, Any]  # `example_facts`, and an `Outcome` as dictionary
 
 _NUMBERED = re.compile(r"(.*-)([0-9]{8})")
 
@@ -38,17 +37,6 @@ def scene_key(scene: Scene) -> str:
     return hashlib.sha256(json.dumps(places).encode()).hexdigest()[:16]
 
 
-def outcome_facts(outcome: Outcome) -> dict[str, Any]:
-    """A scored reply."""
-    return asdict(outcome)
-
-
-def outcome_of_record(record: Record) -> Outcome:
-    """The scored reply of a record."""
-    objects = ObjectErrors(**record["objects"]) if record["objects"] is not None else None
-    return Outcome(record["answer"], record["parsed"], record["right"], objects)
-
-
 def accuracy(records: Sequence[Record]) -> float:
     return _summary(records).accuracy / 100
 
@@ -63,8 +51,11 @@ def unparsed(records: Sequence[Record]) -> float:
     return _summary(records).unparsed / 100
 
 
-def _summary(records: Sequence[Record]) -> Any:
-    return summary([outcome_of_record(record) for record in records])
+def _summary(records: Sequence[Record]) -> Summary:
+    outcomes = [
+        Outcome(r["answer"], r["parsed"], r["right"], r["objects"] and ObjectErrors(**r["objects"])) for r in records
+    ]
+    return summary(outcomes)
 
 
 def couples_right(records: Sequence[Record]) -> float:

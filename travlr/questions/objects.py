@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from travlr.scene import COLOURS, SHAPES, Object, Scene, column_name, row_name
+from render.text import Captioner
+from travlr.scene import COLOURS, SHAPES, Object, Scene, World
 
 _COLUMN_ROW = re.compile(r"\bcolumn\W{0,6}([A-Z])\b\W{1,20}(?:and\s+)?row\W{0,6}([0-9]{1,2})\b", re.IGNORECASE)
 _ROW_COLUMN = re.compile(r"\brow\W{0,6}([0-9]{1,2})\b\W{1,20}(?:and\s+)?column\W{0,6}([A-Z])\b", re.IGNORECASE)
@@ -161,9 +162,10 @@ def compare_objects(scene: Scene, objects: Scene) -> ObjectErrors:
     return ObjectErrors(missed=truth.total(), invented=reply.total(), **numbers)
 
 
+_WRITER = Captioner(World())  # of phrases without a size
+
+
 def objects_text(objects: Scene) -> str:
     """Objects as a list of lines, in the form that the question asks for. Equal sets of objects have equal texts."""
-    return "\n".join(
-        f"{'an' if o.colour[0] in 'aeiou' else 'a'} {o.colour} {o.shape} at {column_name(o.column)} {row_name(o.row)}"
-        for o in sorted(objects, key=lambda o: (o.row, o.column, o.colour, o.shape))
-    )
+    in_order = sorted(objects, key=lambda o: (o.row, o.column, o.colour, o.shape))
+    return "\n".join(_WRITER.entry(o.size, o.shape, o.colour, o.row, o.column) for o in in_order)
