@@ -652,13 +652,33 @@ def test_folders_without_a_dataset_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "index.csv").write_text("a,b\n1,2\n")
     (tmp_path / "file").write_text("")
-    lines = {"none": "no such", "empty": "not a dataset", "begun": "unfinished", "half": "column", "file": "no such"}
+    lines = {"none": "no such", "empty": "not a dataset", "begun": "unfinished", "half": "column", "file": "is a file"}
     for name, words in lines.items():
         with pytest.raises(ValueError, match=words) as raised:
             audit(tmp_path / name)
         one_line(str(raised.value))
     code, out, err = command("audit", str(tmp_path / "begun"))
     assert code == 1 and not out and one_line(err).startswith("audit: ") and "unfinished" in err
+
+
+@pytest.mark.parametrize("entry", ["rows_per_file", "versions", "config", "held_out", "pixels", "data_files", "source"])
+@pytest.mark.parametrize("value", ["missing", None, -1, "x", [1], {"a": 1}])
+def test_a_damaged_entry_of_the_manifest_is_refused_or_fails(
+    clean: Path, tmp_path: Path, entry: str, value: Any
+) -> None:
+    """In one line that names the file once, or by a check. Where all is made again to the byte, the versions are harmless."""
+    folder = shutil.copytree(clean / "cardinality", tmp_path / "d")
+    manifest = json.loads((folder / MANIFEST).read_text())
+    changed = {key: old for key, old in manifest.items() if (key, value) != (entry, "missing")}
+    changed |= {} if value == "missing" else {entry: value}
+    (folder / MANIFEST).write_text(json.dumps(changed))
+    try:
+        checks = audit(folder, workers=1)
+    except ValueError as error:
+        assert one_line(str(error)).count(MANIFEST) == 1
+    else:
+        failed = [check for check in checks if check.status == "FAIL"]
+        assert bool(failed) == (changed != manifest) or (entry == "versions" and not failed)
 
 
 @pytest.mark.parametrize("arguments", [[], ["a", "b"], ["a", "--workers=x"], ["a", "--workers", "-1"], ["a", "--none"]])

@@ -107,6 +107,13 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "null": ([C, "seed=null"], "seed=null: must be a whole number"),
     "question marks": ([C, "seed=???"], "'seed=???': its value cannot be read"),
     "a list is due": ([C, "world.colours=red"], "world.colours: needs a list, such as [a,b]"),
+    "a list of lists is due": (["task=spatiality", "held_out.columns=[A,B]"], "held_out.columns: needs a list"),
+    "a number in a list of lists": (
+        ["task=spatiality", "held_out.rows=[[x,y]]"],
+        "held_out.rows[0]=x: must be a whole",
+    ),
+    "a group for a path": ([C, "out.x=3"], "out={'x': 3}: takes one value, not settings of its own"),
+    "other letters without quotes": ([C, "world.colours=[röt]"], 'and "" around words with other letters'),
     "unbalanced brackets": (
         [C, "numbers=[1,2"],
         "'numbers=[1,2': its value cannot be read; write a word, a number or a",

@@ -95,7 +95,7 @@ def store(folder: Path, rows: dict[str, Rows]) -> None:
     manifest = manifest_of(folder)
     layout, fragments = LAYOUTS[manifest["layout"]], dict[str, bytes]()
     counts = {split: len(some) for split, some in rows.items()}
-    parts = due_parts(manifest, counts, origin_of(folder, manifest))
+    parts = due_parts(manifest, counts, origin_of(manifest))
 
     @contextmanager
     def open_file(name: str, sync: bool) -> Iterator[IO[bytes]]:

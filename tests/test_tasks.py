@@ -428,6 +428,8 @@ def test_examples_are_the_same_in_every_process_and_version() -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
+        (lambda: Spatiality(world=World(shapes=("star",)), query_by="shape"), "two attributes.*only star"),
+        (lambda: Comparison(world=World(shapes=("star",))), "two attributes.*only star"),
         (lambda: Spatiality(world=World(columns=2, rows=2)), "no pair left to train on|nothing held out"),
         (lambda: Spatiality(held_out=HeldOutPositions([["A", "G"]])), "held_out.columns"),
         (lambda: Spatiality(held_out=HeldOutPositions(None, [[1, 1]])), "held_out.rows"),

@@ -74,13 +74,13 @@ def check_files(folder: Path, task: str) -> None:
     if folder.is_file():
         raise ValueError(f"data={folder}: is a file; give the folder of a dataset")
     try:
-        manifest = open_dataset(folder).manifest
+        dataset = open_dataset(folder)
     except ValueError as error:
         command = shlex.join(["python", "-m", "travlr.generate", f"task={task}", f"out={folder}"])
         way = "" if folder.is_dir() else f"; generate a dataset with {command}"
         raise ValueError(f"data={error}{way}") from None
-    if (holds := (manifest.get("config") or {}).get("task", task)) != task:
-        raise ValueError(f"data={folder}: holds task={holds}, not task={task}")
+    dataset.check_task(task)
+    manifest = dataset.manifest
     if manifest["format_version"] != FORMAT_VERSION:
         raise ValueError(
             f"data={folder}: format version {manifest['format_version']}, not this program's {FORMAT_VERSION}; "

@@ -62,8 +62,6 @@ def run(config: Run, log: Log = print) -> list[Row]:
     log = log if is_main_process() else lambda line: None
     runs = make_runs_folder(config)
     source = TrainingDataset(prepare_dataset(config, log) if is_main_process() else dataset_folder(config))
-    if source.task != config.task:
-        raise ValueError(f"data={source.folder}: holds task={source.task}, not task={config.task}")
     settings = fingerprint(config, source.style.caption, dataset=source.digest)
     folder = start_run(runs, settings, data=str(source.folder))
     if is_finished(folder):

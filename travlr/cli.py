@@ -26,7 +26,8 @@ AGAIN_AFTER = 0.05  # seconds from a dropped Ctrl-C to the next try
 
 # OmegaConf's messages about a value of another type, and its types in plain words.
 WRONG_TYPE = re.compile(
-    r"alue '(.*)' (?:of type '\w+' could not be converted to |is not a valid |for field of type ')(\w+)"
+    r"alue '(.*)' (?:of type '\w+' could not be converted to |is not a valid |for field of type '"
+    r"|\(\w+\) is incompatible with type hint ')(\w+)"
 )
 WHOLE = "a whole number"
 KINDS = {"int": WHOLE, "integer": WHOLE, "float": "a number", "bool": "true or false", "str": "a word"}
@@ -210,7 +211,7 @@ def refuse_repeated(arguments: Sequence[str], groups: Container[str]) -> None:
         first[key] = argument
 
 
-def _put(values: dict[str, Any], key: str, text: str | None) -> None:
+def _put(values: dict[str, Any], key: str, text: Any) -> None:
     """Set a value by its name with dots."""
     *path, last = key.split(".")
     for name in path:
@@ -241,7 +242,8 @@ def values_of(argument: str) -> list[Any]:
                 return [value for text in texts for value in values_of(f"{name}={text}")]
     except HydraException:
         pass
-    raise UsageError(f"{argument!r}: its value cannot be read; write a word, a number or a list such as [a,b]")
+    quotes = "" if text.isascii() else ', and "" around words with other letters than a to z'
+    raise UsageError(f"{argument!r}: its value cannot be read; write a word, a number or a list such as [a,b]{quotes}")
 
 
 def _value(argument: str, command: str) -> Any:
@@ -312,8 +314,9 @@ def typed(kind: type, values: dict[str, Any], defaults: Mapping[str, Any] | None
         raise UsageError(f"there is no setting {name!r}; {hint}") from None
     except OmegaConfBaseException as error:
         message = str(error).splitlines()[0]
-        if match := re.search(r"Cannot convert 'ListConfig' to string: '(.*)'", message):
-            raise UsageError(f"{error.full_key}={match[1]}: takes one value, not a list") from None
+        if match := re.search(r"Cannot convert '(List|Dict)Config' to string: '(.*)'", message):
+            kind_of_value = "a list" if match[1] == "List" else "settings of its own"
+            raise UsageError(f"{error.full_key}={match[2]}: takes one value, not {kind_of_value}") from None
         if (match := WRONG_TYPE.search(message)) and (words := KINDS.get(match[2].lower())):
             value = "null" if match[1] == "None" else match[1]
             raise UsageError(f"{error.full_key}={value}: must be {words}") from None
@@ -328,9 +331,28 @@ def typed(kind: type, values: dict[str, Any], defaults: Mapping[str, Any] | None
                 raise UsageError(f"{group}={values[group]}: is a group of settings; choose from {inner}") from None
         if "Config with " in message and (problem := _kind_problem(OmegaConf.structured(kind), values, "")):
             raise UsageError(problem) from None  # the error names no setting
-        raise UsageError(f"{error.full_key or 'a setting'}: {message}") from None
+        raise UsageError(f"{error.full_key or _setting_at_fault(kind, values)}: {message}") from None
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def _setting_at_fault(kind: type, values: dict[str, Any], prefix: str = "") -> str:
+    """The name of the first setting that OmegaConf refuses alone, for errors that have no name."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    for key, value in values.items():
+        name, alone = f"{prefix}{key}", dict[str, Any]()
+        if isinstance(value, dict):
+            if inner := _setting_at_fault(kind, value, f"{name}."):
+                return inner
+            continue
+        _put(alone, name, value)
+        try:
+            OmegaConf.merge(_schema(kind), _literal(alone))
+        except OmegaConfBaseException:
+            return name
+    return ""
 
 
 def _kind_problem(schema: Any, values: dict[str, Any], prefix: str) -> str:

@@ -159,13 +159,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("folder", metavar="DST", type=cli.folder, help="folder to write")
     parser.add_argument("settings", metavar="NAME=VALUE", nargs="*", help="format= is needed; see above")
     options = parser.parse_args(arguments)
+    cli.refuse_repeated(options.settings, ())
+    layout = next((s.partition("=")[2] for s in options.settings if s.startswith("format=")), None)
+    cli.check_choice("format", layout, [*LAYOUTS, *EXPORTS], options.settings)
     cli.without_pandas()
-    if (export := export_settings(options.settings)) is not None:
-        names = export_dataset(options.source, options.folder, export)
+    if layout in EXPORTS:
+        names = export_dataset(options.source, options.folder, export_settings(options.settings, layout))
         print(f"{options.folder}: {', '.join(names)}")
         return 0
     values = _values(options.settings, [name for name in GenerateArguments.__dataclass_fields__ if name != "out"])
-    cli.check_choice("format", values.get("format"), [*LAYOUTS, *EXPORTS], options.settings)
     job: GenerateArguments = cli.typed(GenerateArguments, values)
     manifest = convert_dataset(
         options.source,
@@ -180,14 +182,12 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def export_settings(settings: list[str]) -> Export | None:
-    """The settings of a format for another program, None for other formats. Raises `cli.UsageError`."""
-    name = next((s.partition("=")[2] for s in settings if s.startswith("format=")), None)
-    if name not in EXPORTS:
-        return None
+def export_settings(settings: list[str], name: str) -> Export:
+    """The settings of a format for another program. Raises `cli.UsageError`."""
     values: dict[str, Any] = _values(settings, list(Export.__dataclass_fields__), f" of format={name}")
     values |= {key: values[key].strip("[]").split(",") for key in ("setting", "split") if key in values}
-    return cli.typed(Export, values)
+    export: Export = cli.typed(Export, values)
+    return export
 
 
 def _values(settings: list[str], names: list[str], of: str = "") -> dict[str, str]:

@@ -174,6 +174,15 @@ class Dataset:
         task = f"{self.manifest['config']['task']} " if self.manifest["config"] else ""
         return f"<{task}dataset in {self.folder}: {sizes} examples>"
 
+    def check_task(self, task: str) -> None:
+        """Raise `ValueError` if the examples are of another task."""
+        config = self.manifest["config"]
+        holds = config.get("task", task) if config else next(iter(self.splits.values()))[0].task
+        if holds != task:
+            raise ValueError(
+                f"data={self.folder}: holds task={holds}, not task={task}; ask for task={holds} or give other data"
+            )
+
     @property
     def grid(self) -> tuple[int, int] | None:
         """Columns and rows of its pictures; None where no manifest says so."""

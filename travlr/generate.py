@@ -13,7 +13,7 @@ import operator
 import os
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -241,8 +241,7 @@ def settings(arguments: list[str]) -> tuple[Config, GenerateArguments]:
         own = ", ".join((PRESETS[0], *task.presets))
         raise cli.UsageError(f"preset={preset}: the task {task.name} has no such preset; choose one of {own}")
     job = {name: values.pop(name) for name in GenerateArguments.__dataclass_fields__ if name in values}
-    out = job.pop("out", None)
-    return cli.typed(task.Config, values, task.presets.get(preset)), replace(cli.typed(GenerateArguments, job), out=out)
+    return cli.typed(task.Config, values, task.presets.get(preset)), cli.typed(GenerateArguments, job)
 
 
 def main(arguments: list[str]) -> int:

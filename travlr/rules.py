@@ -21,6 +21,8 @@ import pyarrow.compute
 from render.text import CAPTION_STYLES
 from travlr.config import Style
 from travlr.formats import LAYOUTS
+from travlr.formats.columns import damage
+from travlr.formats.manifest import MANIFEST
 from travlr.tasks import TASKS, config_from_dict
 
 COLUMNS = ("query_form", "caption", "objects", "answer", "task")
@@ -203,7 +205,8 @@ def read_split(folder: Path, manifest: dict[str, Any], split: str) -> pa.Table:
         sizes = pa.compute.binary_length(table["image"].combine_chunks().field("bytes"))
         parts.append(table.select(COLUMNS).append_column("picture", sizes))
     whole = pa.concat_tables(parts)
-    style = config_from_dict(manifest["config"]).style if manifest["config"] else Style()
+    with damage(folder / MANIFEST):
+        style = config_from_dict(manifest["config"]).style if manifest["config"] else Style()
     return whole if CAPTION_STYLES[style.caption].ordered else in_reading_order(whole)
 
 

@@ -313,7 +313,10 @@ def memory(name: str, folder: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     source = TrainingDataset(Path(folder))
     parts = RunData(
-        Run(model=name, size="base", task=source.task), source, WordTokenizer(grammar_tokenizer()), sight_of(name)
+        Run(model=name, size="base", task=source.dataset["train"][0].task),
+        source,
+        WordTokenizer(grammar_tokenizer()),
+        sight_of(name),
     )
     kept = [parts.examples(split) for split in ("train", "validation")]
     assert len(kept[0]) == 32_000

@@ -37,7 +37,6 @@ class TrainingDataset:
         self.folder, manifest = folder, self.dataset.manifest
         if missing := [split for split in SPLITS if split not in self.dataset.splits]:
             raise ValueError(f"data={folder}: has no split {missing[0]}; training needs {', '.join(SPLITS)}")
-        self.task = str(self.dataset["train"].columns("task")["task"][0])
         self.digest: str = manifest["content_digest"]
         self.config: Config | None = config_from_dict(manifest["config"]) if manifest.get("config") else None
 

@@ -70,9 +70,6 @@ def _check_dataset(config: Evaluation, dataset: Dataset) -> None:
     for split in config.split:
         if split not in dataset.splits or not len(dataset[split]):
             raise ValueError(f"data={dataset.folder}: has no split {split}; it has {', '.join(dataset.splits)}")
-        task = dataset[split][0].task
-        if task != config.task:
-            raise ValueError(f"data={dataset.folder}: holds task={task}, not task={config.task}")
 
 
 def load(config: Evaluation, data: Path, log: Log) -> tuple[Backend, dict[str, Any]]:

@@ -136,7 +136,7 @@ def info_of(folder: Path, manifest: dict[str, Any]) -> DatasetInfo:
         pixels,
         str(manifest["content_digest"]) if ours else "",
         manifest.get("rows_per_file", 1),
-        origin_of(folder, manifest) if ours else None,
+        origin_of(manifest) if ours else None,
     )
 
 

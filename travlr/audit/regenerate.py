@@ -28,8 +28,8 @@ from travlr.config import Config
 from travlr.files import regular
 from travlr.formats import LAYOUTS
 from travlr.formats.base import PARTS, Part, Shared, parts_of
-from travlr.formats.columns import DAMAGE, IMAGE, SCHEMA, damage
-from travlr.formats.manifest import FORMAT_VERSION, MANIFEST
+from travlr.formats.columns import DAMAGE, IMAGE, SCHEMA
+from travlr.formats.manifest import FORMAT_VERSION
 from travlr.formats.original import jpeg
 from travlr.formats.writing import all_versions
 from travlr.generate import generator
@@ -60,21 +60,20 @@ class Origin:
     other_versions: tuple[str, ...]
 
 
-def origin_of(folder: Path, manifest: dict[str, Any]) -> Origin:
-    """How a dataset says it was made. Raises `ValueError` where its manifest is damaged."""
-    with damage(folder / MANIFEST):
-        chain = [manifest, *sources_of(manifest)]  # from this dataset back to the one that was generated
-        config = config_from_dict(manifest["config"]) if manifest["config"] else None
-        jpeg = any(dataset["layout"] == "original" for dataset in chain)
-        ours = all_versions()
-        file_versions, picture_versions = (dict(chain[place].get("versions") or {}) for place in (0, -1))
-        pictures_here = picture_versions == ours if jpeg else picture_versions.get("encoder") == ours["encoder"]
-        other_versions = tuple(
-            f"{name} {file_versions.get(name)}, here {ours.get(name)}"
-            for name in dict.fromkeys([*ours, *file_versions])
-            if file_versions.get(name) != ours.get(name)
-        )
-        return Origin(config, jpeg, pictures_here, file_versions == ours, other_versions)
+def origin_of(manifest: dict[str, Any]) -> Origin:
+    """How a dataset says it was made."""
+    chain = [manifest, *sources_of(manifest)]  # from this dataset back to the one that was generated
+    config = config_from_dict(manifest["config"]) if manifest["config"] else None
+    jpeg = any(dataset["layout"] == "original" for dataset in chain)
+    ours = all_versions()
+    file_versions, picture_versions = (dict(chain[place].get("versions") or {}) for place in (0, -1))
+    pictures_here = picture_versions == ours if jpeg else picture_versions.get("encoder") == ours["encoder"]
+    other_versions = tuple(
+        f"{name} {file_versions.get(name)}, here {ours.get(name)}"
+        for name in dict.fromkeys([*ours, *file_versions])
+        if file_versions.get(name) != ours.get(name)
+    )
+    return Origin(config, jpeg, pictures_here, file_versions == ours, other_versions)
 
 
 def sources_of(manifest: dict[str, Any]) -> list[dict[str, Any]]:

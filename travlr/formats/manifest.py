@@ -51,7 +51,8 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
     if has_manifest(folder):
         return checked_manifest(folder / MANIFEST)
     if not folder.is_dir():
-        raise ValueError(f"{folder}: there is no such folder")
+        what = "is a file; give the folder of a dataset" if folder.is_file() else "there is no such folder"
+        raise ValueError(f"{folder}: {what}")
     if (folder / WORK).is_dir():
         raise ValueError(f"{folder}: unfinished; run the command that began it again to finish it")
     return {"format_version": FORMAT_VERSION} | foreign_manifest(folder)
@@ -73,7 +74,7 @@ def checked_manifest(path: Path) -> dict[str, Any]:
                 raise ValueError(f"wrong {key}")
         if manifest["layout"] not in FORMATS:
             raise ValueError(f"unknown layout {manifest['layout']!r}")
-        if not isinstance(rows_per_file := manifest.get("rows_per_file", 1), int) or rows_per_file < 1:
+        if not isinstance(rows_per_file := manifest.get("rows_per_file"), int) or rows_per_file < 1:
             raise ValueError(f"wrong rows_per_file {rows_per_file!r}")
         for file in manifest["files"]:
             _check_file(file)

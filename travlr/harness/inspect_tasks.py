@@ -127,11 +127,10 @@ def make_task(
     if examples is not None and examples < 2:
         raise ValueError(f"examples={examples}: must be 2 or more")
     dataset = find_dataset(name, data)
+    dataset.check_task(name)
     for part in splits:
         if part not in dataset.splits or not len(dataset[part]):
             raise ValueError(f"data={dataset.folder}: has no split {part}; it has {', '.join(dataset.splits)}")
-        if dataset[part][0].task != name:
-            raise ValueError(f"data={dataset.folder}: holds task={dataset[part][0].task}, not task={name}")
     samples = _samples(dataset, settings, splits, form, prompt, examples)
     about = {"task": name, "form": form, "prompt": prompt, "wording": WORDING_VERSION}
     about |= {"dataset": dataset.manifest["content_digest"], "data": str(dataset.folder.absolute())}

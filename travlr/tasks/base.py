@@ -263,6 +263,13 @@ class Task(ABC):
         excluded = {kind for attribute in attributes for kind in self.world.matching(attribute)}
         return [kind for kind in range(1, len(self.world.kinds) + 1) if kind not in excluded]
 
+    def compared_attributes(self) -> list[str]:
+        """The attributes of the world from which queries take two. Raises `ValueError` where there is only one."""
+        attributes = self.world.attributes(self.config.query_by)
+        if len(attributes) < 2:
+            raise ValueError(f"world: queries name two attributes, and there is only {attributes[0]}; add another")
+        return attributes
+
     def noun_groups(self, *attributes: str) -> list[int]:
         """Kind lists of one group for each attribute, and of a last group for objects that none of them describes."""
         return [self.kind_list(kinds) for kinds in (*map(self.world.matching, attributes), self.others(*attributes))]

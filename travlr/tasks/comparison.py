@@ -142,7 +142,7 @@ class ComparisonTask(Task):
     config: Comparison
 
     def build(self) -> None:
-        attributes = self.world.attributes(self.config.query_by)
+        attributes = self.compared_attributes()
         self._kinds = np.array([self.world.matching(attribute) for attribute in attributes])
         self.most_objects = 2 * self.config.numbers[1] - 1 + self.config.distractors[1]
         if self.exchanged:  # scenes fill the grid at most

@@ -178,7 +178,7 @@ class SpatialityTask(Task):
     config: Spatiality
 
     def build(self) -> None:
-        world, attributes = self.world, self.world.attributes(self.config.query_by)
+        world, attributes = self.world, self.compared_attributes()
         self.most_objects = 2 + self.config.distractors[1]
         self.spread = self.config.distractor_places == "spread"
         self.anchors = self.most_objects if self.spread else 2
