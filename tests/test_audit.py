@@ -666,7 +666,7 @@ def test_folders_without_a_dataset_are_one_line(tmp_path: Path) -> None:
 def test_a_damaged_entry_of_the_manifest_is_refused_or_fails(
     clean: Path, tmp_path: Path, entry: str, value: Any
 ) -> None:
-    """In one line that names the file once, or by a check. Where all is made again to the byte, the versions are harmless."""
+    """In one line that names the file once, or by a check. Versions are harmless where all is made again."""
     folder = shutil.copytree(clean / "cardinality", tmp_path / "d")
     manifest = json.loads((folder / MANIFEST).read_text())
     changed = {key: old for key, old in manifest.items() if (key, value) != (entry, "missing")}

@@ -95,8 +95,8 @@ def open_page(chrome: webdriver.Chrome) -> Iterator[Open]:
         chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-        chrome.get("about:blank")
-        chrome.get(f"{path.as_uri()}#{hash}")
+        load(chrome, "about:blank")
+        load(chrome, f"{path.as_uri()}#{hash}")
         return chrome
 
     complaints(chrome)
@@ -105,7 +105,13 @@ def open_page(chrome: webdriver.Chrome) -> Iterator[Open]:
 
 
 def until(driver: webdriver.Chrome, wanted: Callable[[], Any]) -> None:
-    WebDriverWait(driver, 10, poll_frequency=0.02).until(lambda _: wanted())
+    WebDriverWait(driver, 60, poll_frequency=0.02).until(lambda _: wanted())
+
+
+def load(driver: webdriver.Chrome, url: str) -> None:
+    """Open a page and wait until its scripts have run. On a busy machine `get` returns before."""
+    driver.get(url)
+    until(driver, lambda: driver.execute_script("return document.readyState") == "complete")
 
 
 def card_ids(driver: webdriver.Chrome) -> list[str]:
@@ -518,11 +524,11 @@ def test_the_page_runs_no_script_but_its_own_and_loads_nothing(datasets: dict[st
     mended.write_text(
         path.read_text().replace("</body>", "<script>window.hacked = 1</script><img src='http://x.invalid/'>")
     )
-    chrome.get(mended.as_uri())
+    load(chrome, mended.as_uri())
     refused = complaints(chrome)
     assert chrome.execute_script("return window.hacked") is None and len(card_ids(chrome)) == 24
     assert len(refused) == 2 and all("Content Security Policy" in message for message in refused)
-    chrome.get(path.as_uri())
+    load(chrome, path.as_uri())
     loaded = chrome.execute_script("return performance.getEntriesByType('resource').map((e) => e.name.slice(0, 5))")
     assert set(loaded) <= {"data:"}
     mended.unlink()

@@ -247,7 +247,7 @@ def test_selecting(grid: Path, tmp_path: Path) -> None:
         (["--co2", "400"], "--co2 needs --watts"),
         (["--colour"], "unrecognized"),
         (["--data", "nowhere"], "^--data nowhere: there is no such folder$"),
-        (["--data", __file__], "^--data .*test_report.py: there is no such folder"),
+        (["--data", __file__], "^--data .*test_report.py: is a file"),
         (["--data", str(ROOT / "docs")], "^--data .*docs: not a dataset"),
     ],
 )

@@ -368,7 +368,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "outside, unfinished": (
         damaged(
             f"{WORK}/job.json",
-            '{"format_version": 1, "layout": "parquet", "config": {}, "splits": {},'
+            '{"format_version": 1, "layout": "parquet", "config": {}, "rows_per_file": 8, "splits": {},'
             ' "files": [{"name": "../photo.jpg", "split": "train"}]}',
         ),
         "names a file that no dataset has",
