@@ -152,7 +152,7 @@ def interruptible() -> None:
 def command(module: str, *arguments: str, **options: Any) -> tuple[int, str, str]:
     """Run a command to its end: exit code, stdout, stderr."""
     process = start(module, *arguments, **options)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     return process.returncode, out, err
 
 
@@ -175,8 +175,8 @@ def called(
     return caught.value.code
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 300  # seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.01)

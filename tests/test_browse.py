@@ -71,6 +71,7 @@ def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
     options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
+    driver.set_script_timeout(300)
     yield driver
     driver.quit()
 
@@ -105,7 +106,7 @@ def open_page(chrome: webdriver.Chrome) -> Iterator[Open]:
 
 
 def until(driver: webdriver.Chrome, wanted: Callable[[], Any]) -> None:
-    WebDriverWait(driver, 60, poll_frequency=0.02).until(lambda _: wanted())
+    WebDriverWait(driver, 300, poll_frequency=0.02).until(lambda _: wanted())
 
 
 def load(driver: webdriver.Chrome, url: str) -> None:

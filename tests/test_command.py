@@ -272,7 +272,7 @@ def test_progress_is_a_bar_on_a_terminal(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     process = start("generate", *SETTINGS, "out=d", "workers=1", cwd=tmp_path, stderr=theirs)
     os.close(theirs)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=300)
     shown = read_all(ours)
     assert process.returncode == 0 and "examples, " not in out
     assert "[" + "." * 30 + "] 0 of 260 examples" in shown
@@ -293,7 +293,7 @@ def read_all(terminal: int) -> str:
 def test_a_reader_that_goes_away_is_told_in_one_line(tmp_path: Path) -> None:
     process: Any = start("generate", "--help", cwd=tmp_path)
     process.stdout.close()
-    assert process.wait(60) == 1
+    assert process.wait(300) == 1
     assert process.stderr.read() == "generate: stopped, as its output was closed; run the same command again to go on\n"
 
 

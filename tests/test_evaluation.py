@@ -632,7 +632,7 @@ def test_a_real_server(data: dict[str, Path], tmp_path: Path) -> None:
             [*map(str, command)], stdout=log, stderr=log, env=os.environ | {"HF_HUB_OFFLINE": "1"}
         )
     try:
-        wait_for(lambda: server.poll() is not None or _listens(port), seconds=240)
+        wait_for(lambda: server.poll() is not None or _listens(port))
         assert server.poll() is None, (tmp_path / "log").read_text()
         asked = Evaluation(
             model=str(tmp_path / "idefics3"), server=f"http://127.0.0.1:{port}/v1", data=str(data["cardinality"]),

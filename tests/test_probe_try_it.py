@@ -201,7 +201,7 @@ def served(called: set[str]) -> Iterator[str]:
 
 
 def until(driver: webdriver.Chrome, wanted: Any) -> Any:
-    return WebDriverWait(driver, 30, poll_frequency=0.05).until(lambda _: wanted())
+    return WebDriverWait(driver, 300, poll_frequency=0.05).until(lambda _: wanted())
 
 
 def field(driver: webdriver.Chrome, name: str) -> Any:

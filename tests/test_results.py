@@ -351,7 +351,7 @@ def begin(code: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 def test_a_run_killed_while_it_writes_is_unfinished_and_can_be_finished(tmp_path: Path) -> None:
-    assert begin(DYING, tmp_path).wait(60) == 9
+    assert begin(DYING, tmp_path).wait(300) == 9
     folder = tmp_path / run_name(CONFIG)
     lines: list[str] = []
     assert not is_finished(folder) and not (folder / "predictions.parquet").exists()
@@ -386,13 +386,13 @@ def test_a_slow_process_does_not_put_back_a_table_without_the_latest_run(tmp_pat
     wait_for((tmp_path / run_name(CONFIG) / "results.csv").exists)
     time.sleep(0.3)  # time enough to write the table, were it not for the lock
     (tmp_path / "go").touch()
-    assert (slow.wait(60), late.wait(60)) == (0, 0)
+    assert (slow.wait(300), late.wait(300)) == (0, 0)
     assert len(pd.read_csv(tmp_path / "results.csv")) == 6
 
 
 def test_evaluating_imports_no_deep_learning_library() -> None:
     code = "import sys, train.results.tables; raise SystemExit('torch' in sys.modules or 'transformers' in sys.modules)"
-    assert begin(code).wait(60) == 0
+    assert begin(code).wait(300) == 0
 
 
 # Surroundings --------------------------------------------------------------------------------------------------------
