@@ -211,7 +211,7 @@ class Sampler:
         if self.task.ranked:
             table = [[math.comb(n, k) for n in range(cells + 1)] for k in range(most + 1)]
             self._choose = np.array(table, np.uint64)
-        self._list_lengths = np.array([max(len(kinds), 1) for kinds in self.task.kind_lists])
+        self._list_lengths = np.array([max(len(kinds), 1) for kinds in self.task.kind_lists], np.intp)
         shape = len(self._list_lengths), self._list_lengths.max(initial=1)
         self._kinds = np.zeros(shape, np.min_scalar_type(len(self.world.kinds)))
         for kinds, number in self.task.kind_lists.items():

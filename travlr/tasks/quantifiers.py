@@ -291,7 +291,8 @@ time, as the paper's held-out pairs of one of them are reversed.
             for vacant, other in FAMILIES:
                 self._add_family(side, vacant, other, numbers, nouns_of_side)
         nouns, colours = [query.args[1:] for query in self.queries], self.world.colours
-        self.group_kinds = np.array([self._groups_of(*words) for words in nouns])
+        groups = [self._groups_of(*words) for words in nouns]
+        self.group_kinds = np.array(groups, np.intp).reshape(-1, 2 if self.exchanged else 4)
         self._colour_first = np.array([first in colours for first, _ in nouns], bool)
         shape_and_colour = [words[::-1] if words[0] in colours else words for words in nouns]
         self._of_shape = self.described([shape for shape, _ in shape_and_colour])
