@@ -678,7 +678,8 @@ def test_a_damaged_entry_of_the_manifest_is_refused_or_fails(
         assert one_line(str(error)).count(MANIFEST) == 1
     else:
         failed = [check for check in checks if check.status == "FAIL"]
-        assert bool(failed) == (changed != manifest) or (entry == "versions" and not failed)
+        harmless = changed == manifest or (entry == "versions" and value in (None, {"a": 1}))
+        assert bool(failed) != harmless
 
 
 @pytest.mark.parametrize("arguments", [[], ["a", "b"], ["a", "--workers=x"], ["a", "--workers", "-1"], ["a", "--none"]])

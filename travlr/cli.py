@@ -309,7 +309,7 @@ def typed(kind: type, values: dict[str, Any], defaults: Mapping[str, Any] | None
         return OmegaConf.to_object(OmegaConf.merge(_schema(kind), defaults or {}, _literal(values)))
     except ConfigKeyError as error:
         name = str(error.full_key)
-        near = close(name, [known for known, _, _ in _documented(kind())])
+        near = close(name, [setting for setting, _, _ in _documented(kind())])
         hint = f"did you mean {' or '.join(near)}?" if near else "--help lists them all"
         raise UsageError(f"there is no setting {name!r}; {hint}") from None
     except OmegaConfBaseException as error:
@@ -324,7 +324,7 @@ def typed(kind: type, values: dict[str, Any], defaults: Mapping[str, Any] | None
             raise UsageError(f"{error.full_key}={match[1]}: needs a list, such as [{match[1]}]") from None
         if "is not a ListConfig" in message:
             message = "needs a list, such as [a,b], or for pairs [[a,b],[c,d]]"
-        names = [known for known, _, _ in _documented(kind())]
+        names = [name for name, _, _ in _documented(kind())]
         for group in {name.partition(".")[0] for name in names if "." in name}:
             if group in values and not isinstance(values[group], dict):
                 inner = ", ".join(name for name in names if name.startswith(f"{group}."))

@@ -151,7 +151,7 @@ def locked(folder: Path) -> Iterator[None]:
     while True:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Without waiting, as a named pipe in place of the lock would make it do for ever. Closed below.
+            # O_NONBLOCK: to open a pipe in place of the lock would wait for ever. The file is closed below.
             file = open(path, "w", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK, 0o666))  # noqa: SIM115
         except FileNotFoundError:
             continue  # another process has just finished and removed it

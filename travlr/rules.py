@@ -252,8 +252,8 @@ def examples_of(table: pa.Table, words: WordLists) -> SplitArrays:
     described, places = np.zeros(len(example), bool), np.full((*nouns.shape[:2], 2), -1)
     words_of_object = np.stack([colour, colours + shape], 1)
     for noun in range(nouns.shape[1]):
-        named = nouns[example, noun]  # by the query about each object's scene
-        match = np.all((named < 0) | (named == words_of_object), axis=1)
+        words_of_noun = nouns[example, noun]  # in the query about each object's scene
+        match = np.all((words_of_noun < 0) | (words_of_noun == words_of_object), axis=1)
         described |= match
         alone = np.flatnonzero(match & (np.bincount(example[match], minlength=len(table)) == 1)[example])
         places[example[alone], noun] = np.stack([row, column], 1)[alone]
