@@ -9,8 +9,6 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Sequence
 
-CHOICES = ("paper", "balanced")  # how held-out pairs of positions and numbers are chosen where none are given
-
 # The paper's world (section 3, appendix A). The released generator gave the pentagon the square's numbers.
 CARDINALITY = {
     "circle": (1, 5),

@@ -281,7 +281,7 @@ USAGE = {
     "given twice": (["a", "b", "format=parquet", "format=original"], "format: given twice"),
     "no setting": (["a", "b", "parquet"], "'parquet' is not a setting"),
     "no number": (["a", "b", "format=parquet", "workers=two"], "workers"),
-    "below zero": (["a", "b", "format=parquet", "workers=-1"], "workers=-1: must be 0"),
+    "below zero": (["a", "b", "format=parquet", "workers=-1"], "workers=-1: must be at least 0"),
     "no rows": (["a", "b", "format=parquet", "rows_per_file=0"], "rows_per_file=0: must be at least 1"),
     "unknown option": (["a", "b", "--force"], "unrecognized arguments: --force"),
 }

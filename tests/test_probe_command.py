@@ -132,7 +132,7 @@ def test_names_may_hold_any_characters_and_lists_are_lists() -> None:
 
 WRONG = {
     "corpos=x": "corpus", "task=x": "itc, itm", "rules=x": "corrected, published", "limit=0": "at least 1",
-    "sentences=x": "mean", "seed=-1": "0 or more", "count=7": "even", "precision=x": "float32", "types=[]": "types",
+    "sentences=x": "mean", "seed=-1": "at least 0", "count=7": "even", "precision=x": "float32", "types=[]": "types",
     "batch_size=many": "batch_size", "out=": "out", "corpus=": "corpus", "model=[a,]": "empty", "-v": "no option",
     "question=yes?": "{text}", "regions.source=file": "give regions.file", "regions.sauce=grid": "regions.source",
     "seed=null": "seed=null: must be a whole number", "batch_size=1.5": "batch_size=1.5: must be a whole number",

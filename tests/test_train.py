@@ -49,8 +49,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_names_that_are_known_without_torch_are_those_of_what_there_is() -> None:
-    assert tuple(MODELS) == tuple(names.ARCHITECTURES) and tuple(SIZES) == names.SIZES
-    assert tuple(SOURCES) == names.SOURCES
+    assert tuple(MODELS) == tuple(names.ARCHITECTURES) and tuple(SIZES) == tuple(names.SIZES)
+    assert tuple(SOURCES) == tuple(names.SOURCES)
     assert all(MODELS[name].architecture is architecture for name, architecture in names.ARCHITECTURES.items())
 
 

@@ -7,11 +7,9 @@ experiments and scales change. A value that no run can have raises `ValueError` 
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from travlr.config import check_choice, option
+from travlr.config import check_settings, option
 from travlr.plugins import import_name, is_import
 from travlr.tasks import TASKS
 
@@ -64,18 +62,13 @@ CHECKPOINT_FILES = (
     "vocab.json",
     "merges.txt",
 )
-SIZES = ("tiny", "small", "base")
-SETTINGS = ("image", "caption", "image+caption", "mixed")
-SOURCES = ("scene", "grid", "detector", "file")
+SIZES = {"tiny": "", "small": "", "base": "the published architecture"}
+SETTINGS = {"image": "", "caption": "", "image+caption": "", "mixed": "modal dropout"}
+SOURCES = {"scene": "the boxes of the objects", "grid": "every cell", "detector": "", "file": ""}
 RENDERED = ("scene", "grid")  # sources whose features are of one cell each
-CONTEXTS = ("auto", "none", "receptive_field")
-BLANKS = ("whole", "cells")
-PRECISIONS = ("auto", "float32", "bf16")
-DECAYS = ("linear", "cosine", "constant")
-LOSSES = ("cross_entropy", "binary", "distillation")
-LOGGERS = ("csv", "tensorboard", "wandb")
+PRECISIONS = {"float32": "", "bf16": "", "auto": "bf16 if a short trial is 1.5 times faster"}
 MAX_REGIONS = 1 << 16  # of a picture
-MAX_BATCH = 1 << 16
+MOST = 1_000_000_000  # of other numbers
 MAX_STREAMED = 1 << 21  # examples streamed between two validations: they are in memory together, 2.4 kB each
 MAX_SEED = (1 << 43) - 1  # seeds of dropout are made from it, and torch takes no larger ones
 
@@ -98,27 +91,6 @@ def architecture_of(model: str) -> Architecture:
     return architecture
 
 
-def _at_least(name: str, value: float | None, lowest: float) -> None:
-    if value is not None and not value >= lowest:
-        raise ValueError(f"{name}={value}: must be at least {lowest}")
-
-
-def _whole(name: str, value: int | None, lowest: int, highest: int = 1_000_000_000) -> None:
-    if value is not None and not lowest <= value <= highest:
-        raise ValueError(f"{name}={value}: must be from {lowest} to {highest:,}")
-
-
-def _finite(group: str, settings: Any) -> None:
-    for name, value in vars(settings).items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{group}{name}={value}: must be a finite number")
-
-
-def _fraction(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise ValueError(f"{name}={value}: must be from 0 to 1")
-
-
 @dataclass(frozen=True)
 class RegionSettings:
     """The source of the regions of a picture, and their number.
@@ -130,42 +102,42 @@ class RegionSettings:
     Raises `ValueError` for a value or a combination that no source has.
     """
 
-    source: str = option("scene", "scene (the boxes of the objects), grid (every cell), detector or file")
+    source: str = option("scene", choices=SOURCES)
     number: int | str = option(
         "exact",
         "exact: all objects, or all regions of detector and file; a number pads with empty cells (scene) or takes the "
         "first so many (detector, file)",
     )
-    misses: float = option(0.0, "of scene: probability that an object is not detected")
-    jitter: float = option(0.0, "of scene: standard deviation of each edge, as a part of the box's width or height")
+    misses: float = option(0.0, "of scene: probability that an object is not detected", least=0, below=1)
+    jitter: float = option(
+        0.0, "of scene: standard deviation of each edge, as a part of the box's width or height", least=0, most=0.5
+    )
     context: str = option(
         "auto",
-        "of scene and grid: features hold the object alone (none), or its place and surroundings too "
-        "(receptive_field); auto: receptive_field for models that take no boxes",
+        "of scene and grid, what features hold",
+        choices={
+            "auto": "receptive_field for models that take no boxes",
+            "none": "the object alone",
+            "receptive_field": "its place and surroundings too",
+        },
     )
     blank: str = option(
-        "whole", "of scene: regions of the white picture in the setting caption: one (whole), or white cells (cells)"
+        "whole",
+        "of scene, regions of the white picture in the setting caption",
+        choices={"whole": "one", "cells": "white cells"},
     )
     detector: str | None = option(None, "of detector: folder or hub name of an object-detection model of transformers")
     file: str | None = option(None, "of file: LXMERT's .tsv, a folder of UNITER's .npz, or HDF5")
-    seed: int = option(0, "of misses and jitter")
+    seed: int = option(0, "of misses and jitter", least=0, below=1 << 64)
 
     def __post_init__(self) -> None:
-        check_choice("regions.source", self.source, SOURCES)
+        check_settings(self, "regions.")
         whole = isinstance(self.number, int) and not isinstance(self.number, bool)
         if self.number != "exact" and not (whole and 1 <= int(self.number) <= MAX_REGIONS):
             raise ValueError(f"regions.number={self.number}: must be exact, or a number from 1 to {MAX_REGIONS}")
-        if not 0 <= self.misses < 1:
-            raise ValueError(f"regions.misses={self.misses}: must be a probability from 0 to below 1")
-        if not 0 <= self.jitter <= 0.5:
-            raise ValueError(f"regions.jitter={self.jitter}: must be a part of the box from 0 to 0.5")
-        if not 0 <= self.seed < 1 << 64:
-            raise ValueError(f"regions.seed={self.seed}: must be 0 or more, below 2**64")
         for name in ("misses", "jitter"):
             if getattr(self, name) and self.source != "scene":
                 raise ValueError(f"regions.{name}={getattr(self, name)}: only regions.source=scene has it")
-        check_choice("regions.context", self.context, CONTEXTS)
-        check_choice("regions.blank", self.blank, BLANKS)
         if self.context == "receptive_field" and self.source not in RENDERED:
             raise ValueError(
                 f"regions.context=receptive_field: features of regions.source={self.source} stay as they are; use auto"
@@ -186,27 +158,18 @@ class RegionSettings:
 class Optimiser:
     """AdamW and its schedule."""
 
-    batch_size: int | None = option(64, "null for the paper's (Table 5)")
-    learning_rate: float | None = option(6e-4, "null for the paper's (Table 5)")
-    weight_decay: float = 0.01
+    batch_size: int | None = option(64, "null for the paper's (Table 5)", least=1, most=1 << 16)
+    learning_rate: float | None = option(6e-4, "null for the paper's (Table 5)", above=0)
+    weight_decay: float = option(0.01, least=0)
     betas: list[float] = option([0.9, 0.98], "of AdamW")
-    warmup: float = option(0.1, "part of all steps in which the learning rate rises from 0")
-    decay: str = option("linear", "how the learning rate falls after warm-up: linear, cosine or constant")
-    final_rate: float = option(0.0, "learning rate at the end of the decay")
-    clip: float | None = option(1.0, "largest norm of the gradient, null for no limit")
-    accumulate: int = option(1, "batches per optimiser step")
+    warmup: float = option(0.1, "part of all steps in which the learning rate rises from 0", least=0, most=1)
+    decay: str = option("linear", "how the learning rate falls after warm-up", choices=("linear", "cosine", "constant"))
+    final_rate: float = option(0.0, "learning rate at the end of the decay", least=0)
+    clip: float | None = option(1.0, "largest norm of the gradient, null for no limit", above=0)
+    accumulate: int = option(1, "batches per optimiser step", least=1, most=MOST)
 
     def __post_init__(self) -> None:
-        _finite("optimiser.", self)
-        check_choice("optimiser.decay", self.decay, DECAYS)
-        _fraction("optimiser.warmup", self.warmup)
-        _whole("optimiser.batch_size", self.batch_size, 1, MAX_BATCH)
-        _whole("optimiser.accumulate", self.accumulate, 1)
-        _at_least("optimiser.weight_decay", self.weight_decay, 0)
-        _at_least("optimiser.final_rate", self.final_rate, 0)
-        for name in ("learning_rate", "clip"):
-            if (value := getattr(self, name)) is not None and not value > 0:
-                raise ValueError(f"optimiser.{name}={value}: must be above 0")
+        check_settings(self, "optimiser.")
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"optimiser.betas={self.betas}: needs two numbers from 0 to below 1")
 
@@ -215,18 +178,28 @@ class Optimiser:
 class Training:
     """Fine-tuning. Exactly one of `steps` and `epochs` (of the train split) is given."""
 
-    steps: int | None = option(2000, "optimiser steps; null where epochs is given")
-    epochs: int | None = option(None, "passes over the train split")
+    steps: int | None = option(2000, "optimiser steps; null where epochs is given", least=1, most=MOST)
+    epochs: int | None = option(None, "passes over the train split", least=1, most=MOST)
     stream: bool = option(True, "train on new examples of the same distribution, never repeated; false: on the split")
     shortest_first: float = option(
-        0.5, "of a stream: part of the steps that go from scenes with few objects (an eighth of all) to any scene"
+        0.5,
+        "of a stream: part of the steps that go from scenes with few objects (an eighth of all) to any scene",
+        least=0,
+        most=1,
     )
-    examples: float = option(1.0, "how much of the train split: a part up to 1, or a number of examples above 1")
-    check_every: int | None = option(250, "steps between validations, null for an epoch")
-    validation: int = option(2000, "examples in each validation")
+    examples: float = option(
+        1.0, "how much of the train split: a part up to 1, or a number of examples above 1", above=0
+    )
+    check_every: int | None = option(250, "steps between validations, null for an epoch", least=1, most=MOST)
+    validation: int = option(2000, "examples in each validation", least=1, most=MOST)
     frozen: bool = option(False, "train the classification head alone (section 5.2)")
     loss: str = option(
-        "cross_entropy", "cross_entropy, binary (the published fine-tuning code's) or distillation (ALBEF's teacher)"
+        "cross_entropy",
+        choices={
+            "cross_entropy": "",
+            "binary": "the published fine-tuning code's",
+            "distillation": "with ALBEF's teacher",
+        },
     )
     auxiliary_targets: bool = option(
         True, "also learn the intermediate steps of an answer (train/data/auxiliary.py), which the paper does not"
@@ -234,21 +207,18 @@ class Training:
     consistency: bool = option(
         False, "semi-supervised: learn from unlabelled pairs to answer alike in the modality not trained in"
     )
-    window: int = option(1, "batches among which examples are sorted by length: faster in base size")
+    window: int = option(
+        1, "batches among which examples are sorted by length: faster in base size", least=1, most=MOST
+    )
     augment: bool = option(False, "ALBEF's published crops and flips, which make left, right and counts wrong")
     shuffled: bool = option(False, "give the answers to other examples: a check that nothing is learned then")
-    keep: str = option("last", "which weights are tested: last (as in the paper), or best on validation")
+    keep: str = option("last", "which weights are tested", choices={"last": "as in the paper", "best": "on validation"})
 
     def __post_init__(self) -> None:
+        check_settings(self, "training.")
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("training: give one of training.steps and training.epochs, and null for the other")
-        _finite("training.", self)
-        for name in ("steps", "epochs", "check_every", "validation", "window"):
-            _whole(f"training.{name}", getattr(self, name), 1)
-        check_choice("training.loss", self.loss, LOSSES)
-        check_choice("training.keep", self.keep, ("last", "best"))
-        _fraction("training.shortest_first", self.shortest_first)
-        if not self.examples > 0 or (self.examples > 1 and self.examples != int(self.examples)):
+        if self.examples > 1 and self.examples != int(self.examples):
             raise ValueError(f"training.examples={self.examples}: must be a part up to 1, or a whole number above")
         if self.consistency and not (self.stream and self.auxiliary_targets and self.loss != "distillation"):
             raise ValueError(
@@ -270,11 +240,14 @@ class ReaderSettings:
     """A reader writes the caption of an image, as language-like intermediates (the paper's section 6)."""
 
     steps: int = option(
-        0, "semi-supervised: batches of unlabelled pairs from which a reader learns to write captions; 0 for no reader"
+        0,
+        "semi-supervised: batches of unlabelled pairs from which a reader learns to write captions; 0 for no reader",
+        least=0,
+        most=MOST,
     )
 
     def __post_init__(self) -> None:
-        _whole("reader.steps", self.steps, 0)
+        check_settings(self, "reader.")
 
 
 @dataclass(frozen=True)
@@ -284,32 +257,38 @@ class Run:
     model: str = option(
         "uniter", f"{', '.join(ARCHITECTURES)}, or your own as package.module:Class (docs/adding-a-model.md)"
     )
-    setting: str = option("caption", "what it is trained on: image, caption, image+caption, or mixed (modal dropout)")
-    task: str = option("cardinality", f"{', '.join(TASKS)}")
+    setting: str = option("caption", "what it is trained on", choices=SETTINGS)
+    task: str = option("cardinality", choices=TASKS)
     data: str | None = option(None, "folder of a dataset; null for data/TASK, which is generated if it is missing")
     audit: bool = option(True, "refuse a dataset that fails its audit; the audit takes half a minute, once")
-    seed: int = 0
-    size: str = option("small", "tiny, small or base (the published architecture)")
+    seed: int = option(0, least=0, most=MAX_SEED)
+    size: str = option("small", choices=SIZES)
     pretrained: str | None = option(None, "published weights: a file, folder or hub name; null for random weights")
     tokenizer: str | None = option(None, "folder or hub name, if the checkpoint's own is not beside it")
     start: str | None = option(None, "folder of a finished run whose weights are fine-tuned further")
     controlled: bool = option(False, "the controlled architectures of section 5.1 (visualbert, uniter, lxmert)")
     positions: str = option(
-        "sinusoidal", "how position embeddings start if nothing is pretrained: sinusoidal, or random as in BERT"
+        "sinusoidal",
+        "how position embeddings start if nothing is pretrained",
+        choices={"sinusoidal": "", "random": "as in BERT"},
     )
     boxes: str | None = option(None, "of uniter: null, or pixels_y_first as in the code that the paper fine-tuned")
     visual_token_type: int | None = option(None, "of visualbert: null, or 1 as in the code that the paper fine-tuned")
     experiment: str | None = None
     scale: str | None = None
     runs: str = option("runs", "folder with a folder for each run, and the table of all results")
-    device: str = option("auto", "auto, cpu or gpu")
-    devices: int = option(1, "GPUs, or processes on a CPU; each learns from its part of every batch")
-    strategy: str = option("auto", "Lightning's strategy for several devices, such as ddp")
-    precision: str = option("auto", "float32, bf16, or auto: bf16 if a short trial is 1.5 times faster in it")
-    logger: list[str] = option(
-        [], "tensorboard, wandb (offline unless WANDB_MODE=online) or [tensorboard,wandb]; a CSV file is always written"
+    device: str = option("auto", choices=("auto", "cpu", "gpu"))
+    devices: int = option(
+        1, "GPUs, or processes on a CPU; each learns from its part of every batch", least=1, most=MOST
     )
-    save_minutes: float = option(5.0, "save a checkpoint at least so often, and at each validation")
+    strategy: str = option("auto", "Lightning's strategy for several devices, such as ddp")
+    precision: str = option("auto", choices=PRECISIONS)
+    logger: list[str] = option(
+        [],
+        "a CSV file is always written; beside it one or several",
+        choices={"csv": "", "tensorboard": "", "wandb": "offline unless WANDB_MODE=online"},
+    )
+    save_minutes: float = option(5.0, "save a checkpoint at least so often, and at each validation", least=0)
     regions: RegionSettings = field(default_factory=RegionSettings)
     optimiser: Optimiser = field(default_factory=Optimiser)
     training: Training = field(default_factory=Training)
@@ -317,18 +296,7 @@ class Run:
 
     def __post_init__(self) -> None:
         architecture = self.architecture
-        check_choice("setting", self.setting, SETTINGS)
-        check_choice("task", self.task, tuple(TASKS))
-        check_choice("size", self.size, SIZES)
-        check_choice("positions", self.positions, ("sinusoidal", "random"))
-        check_choice("device", self.device, ("auto", "cpu", "gpu"))
-        check_choice("precision", self.precision, PRECISIONS)
-        for logger in self.logger:
-            check_choice("logger", logger, LOGGERS)
-        _finite("", self)
-        _whole("seed", self.seed, 0, MAX_SEED)
-        _whole("devices", self.devices, 1)
-        _at_least("save_minutes", self.save_minutes, 0)
+        check_settings(self)
         if self.optimiser.final_rate > self.learning_rate:
             raise ValueError(
                 f"optimiser.final_rate={self.optimiser.final_rate}: must not be above the rate it falls from, "

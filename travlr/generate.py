@@ -23,7 +23,7 @@ import pyarrow as pa
 from render.image import Renderer, make_renderer
 from render.text import make_captioner
 from travlr import cli
-from travlr.config import Config, check_choice, config_dict, option
+from travlr.config import Config, check_choice, check_settings, config_dict, option
 from travlr.dataset import Example, examples_of
 from travlr.formats import LAYOUTS
 from travlr.formats.base import Part
@@ -31,7 +31,7 @@ from travlr.formats.card import write_card
 from travlr.formats.columns import IMAGE, OBJECT, ROW_GROUP, SCHEMA, example_id, query_form
 from travlr.formats.writing import Plan, write_dataset
 from travlr.sampler import Sampler
-from travlr.scene import SPLITS, Batch, check_types
+from travlr.scene import SPLITS, Batch
 from travlr.tasks import TASKS, config_from_dict, make_task, query_text
 from travlr.workers import EXECUTORS
 
@@ -165,22 +165,16 @@ class GenerateArguments:
     """Where and how to write a dataset. None of these settings changes an example."""
 
     out: str | None = option(None, "folder to write; null for data/TASK")
-    format: str = option("parquet", "parquet, imagefolder, webdataset or original (the published layout)")
-    rows_per_file: int = 8000
-    workers: int = option(0, "processes; 0 for one per core")
-    executor: str = option("local", "local or ray (an optional extra, for more than one machine)")
+    format: str = option("parquet", choices=LAYOUTS)
+    rows_per_file: int = option(8000, least=1)
+    workers: int = option(0, "processes; 0 for one per core", least=0)
+    executor: str = option("local", "ray is an optional extra, for more than one machine", choices=EXECUTORS)
     overwrite: bool = option(False, "replace a dataset of another config in `out`")
 
     def __post_init__(self) -> None:
         if isinstance(self.out, os.PathLike):
             object.__setattr__(self, "out", os.fspath(self.out))
-        check_types(self)
-        check_choice("format", self.format, LAYOUTS)
-        check_choice("executor", self.executor, EXECUTORS)
-        if self.rows_per_file < 1:
-            raise ValueError(f"rows_per_file={self.rows_per_file}: must be at least 1")
-        if self.workers < 0:
-            raise ValueError(f"workers={self.workers}: must be 0 (one per core) or more")
+        check_settings(self)
 
 
 def generate_dataset(

@@ -8,16 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from train.config import SIZES, RegionSettings
-from travlr.config import check_choice, option
+from travlr.config import check_settings, option
 
 SCENES = "scenes"
-TASKS = ("itc", "itm")
-RULES = ("corrected", "published")
-SENTENCES = ("mean", "first", "all", "best")
+TASKS = {"itc": "which of two sentences fits better", "itm": "does each sentence match"}
+RULES = {"corrected": "", "published": "first sentence, first `limit` items, no tolerance for ties"}
 TEMPLATES = ("normal", "alt")
-PRECISIONS = ("float32", "float64", "bf16", "float16", "auto")
+PRECISIONS = {"float32": "", "float64": "", "bf16": "", "float16": "", "auto": "the type of the saved weights"}
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")  # of accelerate
-HEADS = ("itm", "itc")  # image-text matching and image-text contrast, as VL-CheckList names them
+HEADS = {"itm": "image-text matching", "itc": "image-text contrast"}  # VL-CheckList's names
 TRAVLR_MODELS = ("visualbert", "uniter", "lxmert", "albef")  # named as KIND:CHECKPOINT
 GRID = RegionSettings(source="grid")
 
@@ -38,7 +37,7 @@ class Probe:
         "a run .yaml, an eval_set.json, a results .csv or a folder of them",
     )
     count: int | None = option(
-        None, "items of each of our own corpora, even; null for 3,600 (checklist) and 2,584 (predicate_noun)"
+        None, "items of each of our own corpora, even; null for 3,600 (checklist) and 2,584 (predicate_noun)", least=1
     )
     images: str | None = option(None, "folder of the corpus's pictures; null for the corpus's own")
     model: list[str] = option(
@@ -46,24 +45,22 @@ class Probe:
         "a folder or hub name of transformers, visualbert:FILE, uniter:FILE, lxmert:FILE, albef:FILE, or "
         "module:function; [A,B] for several; null for the baselines alone",
     )
-    head: str | None = option(None, "of models with both: itm (matching) or itc (contrast); null for itm")
+    head: str | None = option(None, "of models with both, null for itm", choices=HEADS)
     question: str | None = option(
         None, "for generative models, with {text} for the sentence; null for a question that asks yes or no"
     )
-    size: str = option("base", "of visualbert, uniter, lxmert and albef: tiny, small or base (the published size)")
+    size: str = option("base", "of visualbert, uniter, lxmert and albef", choices=SIZES)
     regions: RegionSettings = GRID
-    task: str | None = option(
-        None,
-        "itc: which of two sentences fits better; itm: does each sentence match; null for the task of a run .yaml, "
-        "else itc",
-    )
-    rules: str = option(
-        "corrected", "corrected, or published: first sentence, first `limit` items, no tolerance for ties"
-    )
+    task: str | None = option(None, "null for the task of a run .yaml, or itc", choices=TASKS)
+    rules: str = option("corrected", choices=RULES)
     sentences: str = option(
-        "mean", "of several sentences: mean, first, all (every true one above every false one) or best"
+        "mean",
+        "of several sentences",
+        choices={"mean": "", "first": "", "all": "every true one above every false one", "best": ""},
     )
-    limit: int | None = option(None, "items of each axis and source; null for all, or half of the run .yaml's MAX_NUM")
+    limit: int | None = option(
+        None, "items of each axis and source; null for all, or half of the run .yaml's MAX_NUM", least=1
+    )
     types: list[str] | None = option(
         None,
         "of VL-CheckList: axes such as [Object/Location,Relation/spatial]; null for all, or those of the run .yaml",
@@ -71,46 +68,28 @@ class Probe:
     data: list[str] | None = option(
         None, "of VL-CheckList: sources such as [vg_subj,swig_item]; null for all, or those of the run .yaml"
     )
-    template: str = option("normal", "of the predicate-noun study: normal or alt")
+    template: str = option("normal", "of the predicate-noun study", choices=TEMPLATES)
     cropped: bool = option(False, "of the predicate-noun study: pictures cropped to the sentence's objects")
     baselines: bool = option(
         True, "also measure baselines: blind rules (text alone), salience rules, a blank picture, other items' pictures"
     )
-    seed: int = option(0, "of our own corpora, samples, shuffled pictures and intervals")
-    batch_size: int = option(64, "sentences in a call of the scorer")
+    seed: int = option(0, "of our own corpora, samples, shuffled pictures and intervals", least=0, below=1 << 64)
+    batch_size: int = option(64, "sentences in a call of the scorer", least=1)
     device: str = option("auto", "auto, cpu, gpu or cuda:1")
-    device_map: str | None = option(
-        None, "of generative models: auto, balanced, balanced_low_0 or sequential spreads them over all GPUs"
-    )
-    precision: str = option("float32", "float32, float64, bf16, float16, or auto: the type of the saved weights")
+    device_map: str | None = option(None, "of generative models: how they spread over all GPUs", choices=DEVICE_MAPS)
+    precision: str = option("float32", choices=PRECISIONS)
     strict: bool = option(False, "exit code 1 if an item was not scored or a record could not be read")
     out: str = option("probes", "folder with a folder for each run, and the report on all of them")
     overwrite: bool = option(False, "score again what was scored before")
 
     def __post_init__(self) -> None:
-        for name, valid in (
-            ("task", TASKS),
-            ("rules", RULES),
-            ("sentences", SENTENCES),
-            ("template", TEMPLATES),
-            ("precision", PRECISIONS),
-            ("size", SIZES),
-            ("head", HEADS),
-            ("device_map", DEVICE_MAPS),
-        ):
-            if (value := getattr(self, name)) is not None:
-                check_choice(name, value, valid)
-        for name in ("count", "batch_size", "limit"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ValueError(f"{name}={value}: must be at least 1")
+        check_settings(self)
         if self.device_map is not None and self.device != "auto":
             raise ValueError(f"device={self.device}: device_map={self.device_map} chooses devices; leave one out")
         if self.count is not None and self.count % 2:
             raise ValueError(f"count={self.count}: must be even, as each item has its mirror")
         if self.question is not None and "{text}" not in self.question:
             raise ValueError("question=: needs {text}, the place of the sentence")
-        if not 0 <= self.seed < 1 << 64:
-            raise ValueError(f"seed={self.seed}: must be 0 or more, below 2**64")
         for name in ("corpus", "out"):
             if not getattr(self, name):
                 raise ValueError(f"{name}=: is empty; give a name")
@@ -124,7 +103,7 @@ class Probe:
     @property
     def effective_task(self) -> str:
         """The task; itc by default."""
-        return self.task or TASKS[0]
+        return self.task or "itc"
 
     @property
     def effective_sentences(self) -> str:

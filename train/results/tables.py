@@ -227,7 +227,8 @@ def _grid_order(settings: str, row: Row) -> tuple[str, ...]:
 
 
 def _setting_order(setting: str) -> tuple[int, str]:
-    return SETTINGS.index(setting) if setting in SETTINGS else len(SETTINGS), setting
+    order = list(SETTINGS)
+    return order.index(setting) if setting in order else len(order), setting
 
 
 def _notes(groups: Sequence[tuple[dict[str, Any], list[Run]]]) -> list[str]:

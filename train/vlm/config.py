@@ -9,13 +9,13 @@ from typing import Any
 
 from render.image import IMAGE_STYLES
 from render.text import CAPTION_STYLES
-from travlr.config import check_choice, check_choices, option
-from travlr.questions import FORMS, PROMPTS, most_tokens
+from train.config import PRECISIONS
+from travlr.config import check_settings, option
+from travlr.questions import most_tokens
 from travlr.questions.forms import SETTINGS
-from travlr.scene import SPLITS, check_types
+from travlr.scene import SPLITS
 from travlr.tasks import TASKS
 
-ANSWERS = ("generate", "likelihood")
 FIXED_ANSWERS = ("true_false", "choice")  # the forms that answers=likelihood is for
 
 
@@ -23,28 +23,22 @@ FIXED_ANSWERS = ("true_false", "choice")  # the forms that answers=likelihood is
 class Price:
     """What a server's tokens cost."""
 
-    input: float = option(0.0, "of a million tokens of requests, in your currency")
-    output: float = option(0.0, "of a million tokens of replies")
+    input: float = option(0.0, "of a million tokens of requests, in your currency", least=0)
+    output: float = option(0.0, "of a million tokens of replies", least=0)
 
     def __post_init__(self) -> None:
-        check_types(self, "price.")
-        for name, value in dataclasses.asdict(self).items():
-            if not 0 <= value < float("inf"):
-                raise ValueError(f"price.{name}={value}: must be 0 or more")
+        check_settings(self, "price.")
 
 
 @dataclass(frozen=True)
 class ShownStyle:
     """How a model is shown the scenes of a dataset; null for the dataset's own style."""
 
-    image: str | None = option(None, f"of pictures: null for the dataset's, or {', '.join(IMAGE_STYLES)}")
-    caption: str | None = option(None, f"of captions: null for the dataset's, or {', '.join(CAPTION_STYLES)}")
+    image: str | None = option(None, "of pictures", choices=IMAGE_STYLES)
+    caption: str | None = option(None, "of captions", choices=CAPTION_STYLES)
 
     def __post_init__(self) -> None:
-        check_types(self, "style.")
-        for name, valid in (("image", IMAGE_STYLES), ("caption", CAPTION_STYLES)):
-            if getattr(self, name) is not None:
-                check_choice(f"style.{name}", getattr(self, name), valid)
+        check_settings(self, "style.")
 
 
 @dataclass(frozen=True)
@@ -55,41 +49,50 @@ class Evaluation:
         "",
         "a hub id or folder of a chat model, a finished run as runs/NAME, URL#NAME of a server, or with server= a NAME",
     )
-    task: str = option("cardinality", f"{', '.join(TASKS)}")
+    task: str = option("cardinality", choices=TASKS)
     data: str | None = option(None, "folder of a dataset; null for data/TASK, which is generated if it is missing")
     audit: bool = option(True, "refuse a dataset that fails its audit; the audit takes half a minute, once")
-    setting: list[str] = option(list(SETTINGS), "what the model sees: one or several of image, caption, image+caption")
-    split: list[str] = option(["test_ind", "test_ood"], "one or several splits of the dataset")
-    limit: int | None = option(500, "the first examples of each split, in whole couples; null for all")
+    setting: list[str] = option(list(SETTINGS), "what the model sees, one or several", choices=SETTINGS)
+    split: list[str] = option(["test_ind", "test_ood"], "one or several", choices=SPLITS)
+    limit: int | None = option(500, "the first examples of each split, in whole couples; null for all", least=2)
     form: str = option(
-        "true_false", "true_false, choice (of statements), open (a number or a word) or read (the scene)"
+        "true_false",
+        choices={"true_false": "", "choice": "of statements", "open": "a number or a word", "read": "the scene"},
     )
-    prompt: str = option("direct", "direct (answer alone), reason (think first) or describe (list the objects first)")
+    prompt: str = option(
+        "direct",
+        choices={"direct": "answer alone", "reason": "think first", "describe": "list the objects first"},
+    )
     style: ShownStyle = field(default_factory=ShownStyle)
     answers: str = option(
-        "generate", "generate, or likelihood: log-probabilities of the answers of true_false and choice"
+        "generate",
+        choices={"generate": "", "likelihood": "log-probabilities of the answers of true_false and choice"},
     )
-    max_tokens: int | None = option(None, "of a reply; null for 32 (direct), 1024 (describe, read) or 4096 (reason)")
-    temperature: float = option(0.0, "0 for the likeliest reply")
-    seed: int = option(0, "of replies with a temperature above 0")
+    max_tokens: int | None = option(
+        None, "of a reply; null for 32 (direct), 1024 (describe, read) or 4096 (reason)", least=1, below=1 << 63
+    )
+    temperature: float = option(0.0, "0 for the likeliest reply", least=0)
+    seed: int = option(0, "of replies with a temperature above 0", least=0, below=1 << 63)
     runs: str = option("runs", "folder with a folder for each evaluation and run, and the table of all results")
     revision: str | None = option(None, "commit, tag or branch of a hub repository")
     device: str = option("auto", "auto, cpu, gpu, cuda:1, ... of a local model")
-    precision: str = option(
-        "auto", "float32, bf16, or auto: bf16 if a short trial is 1.5 times faster; the choice is saved in runs"
-    )
-    batch_size: int = option(8, "requests that a local model answers at a time")
+    precision: str = option("auto", "saved in runs", choices=PRECISIONS)
+    batch_size: int = option(8, "requests that a local model answers at a time", least=1, below=1 << 63)
     server: str | None = option(None, "URL of an OpenAI-compatible server, such as http://localhost:8000/v1")
     key: str = option("OPENAI_API_KEY", "name of the environment variable that holds the server's key")
-    concurrency: int = option(8, "requests that a server answers at a time")
-    retries: int = option(6, "of a request after 429, 5xx, a timeout or a broken reply, with growing pauses")
-    timeout: float = option(300.0, "seconds that a request may take")
+    concurrency: int = option(8, "requests that a server answers at a time", least=1, below=1 << 63)
+    retries: int = option(6, "of a request after 429, 5xx, a timeout or a broken reply, with growing pauses", least=0)
+    timeout: float = option(300.0, "seconds that a request may take", above=0)
     price: Price = field(default_factory=Price)
-    max_tokens_total: int | None = option(None, "stop before the tokens of all requests and replies exceed this number")
-    max_cost: float | None = option(None, "stop before the cost exceeds this; needs price.input and price.output")
+    max_tokens_total: int | None = option(
+        None, "stop before the tokens of all requests and replies exceed this number", least=1
+    )
+    max_cost: float | None = option(
+        None, "stop before the cost exceeds this; needs price.input and price.output", above=0
+    )
 
     def __post_init__(self) -> None:
-        check_types(self)
+        check_settings(self)
         address, hash_sign, name = self.model.rpartition("#")
         if hash_sign and "://" in address and self.server is not None:
             raise ValueError(f"model={self.model}: names a server too; give server={address} or leave out server=")
@@ -112,29 +115,10 @@ class Evaluation:
             raise ValueError("key: must be the name of an environment variable, such as OPENAI_API_KEY")
         if self.server is None and (self.max_tokens_total is not None or self.max_cost is not None):
             raise ValueError("max_tokens_total and max_cost: are for servers; use limit=")
-        check_choice("task", self.task, TASKS)
-        check_choices("setting", self.setting, SETTINGS)
-        check_choices("split", self.split, SPLITS)
-        for name, valid in (("form", FORMS), ("prompt", PROMPTS), ("answers", ANSWERS)):
-            check_choice(name, getattr(self, name), valid)
-        check_choice("precision", self.precision, ("auto", "float32", "bf16"))
-        self._check_numbers()
-        if self.answers == "likelihood" and (self.form not in FIXED_ANSWERS or self.prompt != "direct"):
-            raise ValueError("answers=likelihood: needs form=true_false or form=choice, and prompt=direct")
-
-    def _check_numbers(self) -> None:
-        lowest: dict[str, float] = {"batch_size": 1, "concurrency": 1, "retries": 0, "temperature": 0, "seed": 0}
-        lowest |= {"limit": 2, "max_tokens": 1, "max_tokens_total": 1, "max_cost": 0}
-        for name, least in lowest.items():
-            value = getattr(self, name)
-            if value is not None and not least <= value < 2**63:
-                raise ValueError(f"{name}={value}: must be {least} or more")
-        if not 0 < self.timeout < float("inf"):
-            raise ValueError(f"timeout={self.timeout}: must be a finite number of seconds above 0")
-        if self.max_cost == 0:
-            raise ValueError("max_cost=0: must be above 0")
         if self.max_cost is not None and not (self.price.input or self.price.output):
             raise ValueError("max_cost: needs price.input and price.output, the cost of a million tokens")
+        if self.answers == "likelihood" and (self.form not in FIXED_ANSWERS or self.prompt != "direct"):
+            raise ValueError("answers=likelihood: needs form=true_false or form=choice, and prompt=direct")
 
     @property
     def most_tokens(self) -> int:
@@ -151,7 +135,7 @@ class LogSettings:
     runs: str = option("runs", "folder with a folder for each evaluation and run, and the table of all results")
 
     def __post_init__(self) -> None:
-        check_types(self)
+        check_settings(self)
 
 
 # Settings that change no reply: where files lie, what computes, how fast, and which examples are asked about.

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from travlr.config import check_choice, check_choices, option
+from travlr.config import check_settings, option
 from travlr.dataset import Dataset, Example, open_dataset
 from travlr.files import check_apart, replacing
 from travlr.harness.lmms import METRICS, OBJECTS, metrics
 from travlr.questions import FORMS, PROMPTS, WORDING_VERSION, make_question, most_tokens
 from travlr.questions.forms import SETTINGS, WORDING
-from travlr.scene import SPLITS, check_types
+from travlr.scene import SPLITS
 
 
 @dataclass(frozen=True)
@@ -29,19 +29,14 @@ class Export:
     """The settings of an export."""
 
     format: str = "lmms_eval"
-    setting: list[str] = option(list(SETTINGS), "one or several of image, caption, image+caption")
-    split: list[str] = option(["test_ind", "test_ood"], "one or several splits of SRC")
-    form: str | None = option(None, "the answer form; null: true_false for lmms_eval, choice for vlmevalkit")
-    prompt: str = option("direct", "direct, reason or describe")
+    setting: list[str] = option(list(SETTINGS), "one or several", choices=SETTINGS)
+    split: list[str] = option(["test_ind", "test_ood"], "one or several", choices=SPLITS)
+    form: str | None = option(None, "null for true_false (lmms_eval) or choice (vlmevalkit), else", choices=FORMS)
+    prompt: str = option("direct", choices=PROMPTS)
     overwrite: bool = option(False, "write into a folder that holds an earlier export")
 
     def __post_init__(self) -> None:
-        check_types(self)
-        check_choices("setting", self.setting, SETTINGS)
-        check_choices("split", self.split, SPLITS)
-        if self.form is not None:
-            check_choice("form", self.form, FORMS)
-        check_choice("prompt", self.prompt, PROMPTS)
+        check_settings(self)
         if self.format == "vlmevalkit" and (self.form not in (None, "choice") or self.prompt != "direct"):
             raise ValueError("format=vlmevalkit: has multiple choice alone, so form=choice and prompt=direct")
 

@@ -16,7 +16,7 @@ import numpy as np
 import splits
 from render.text import parse_noun
 from travlr import streams
-from travlr.config import Config, check_choice, check_range, option
+from travlr.config import Config, option
 from travlr.scene import COLOURS, SHAPES, Object, Scene, objects_of
 from travlr.tasks.base import (
     MATCHINGS,
@@ -37,14 +37,22 @@ from travlr.tasks.exchange import check_one_word, exchange_numbers
 @dataclass(frozen=True)
 class Cardinality(Config):
     task: str = "cardinality"
-    numbers: list[int] = option([1, 6], "how many queried objects: lowest, highest")
-    distractors: list[int] = option([1, 10], "how many other objects: lowest, highest")
+    numbers: list[int] = option([1, 6], "how many queried objects: lowest, highest", counts_from=1)
+    distractors: list[int] = option([1, 10], "how many other objects: lowest, highest", counts_from=0)
     total: str = option(
-        "independent", "independent: total_objects whatever the queried number is; released: queried plus distractors"
+        "independent",
+        choices={
+            "independent": "total_objects whatever the queried number is",
+            "released": "queried plus distractors",
+        },
     )
-    total_objects: list[int] = option([7, 11], "how many objects in all, with total=independent: lowest, highest")
+    total_objects: list[int] = option(
+        [7, 11], "how many objects in all, with total=independent: lowest, highest", counts_from=1
+    )
     scope: str = option(
-        "scene", "scene: every shape in a scene shows a number to train on; queried: only the queried shape"
+        "scene",
+        "which shapes of a scene show a number to train on",
+        choices={"scene": "every shape", "queried": "the queried shape"},
     )
     held_out: dict[str, list[int]] = option(
         {}, "numbers by attribute, such as held_out.circle=[2,3]; the paper's for attributes not given"
@@ -53,11 +61,6 @@ class Cardinality(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "held_out", dict(sorted(self.held_out.items())))  # one order, one manifest
-        check_range("numbers", self.numbers, 1)
-        check_range("distractors", self.distractors, 0)
-        check_range("total_objects", self.total_objects, 1)
-        check_choice("scope", self.scope, ("scene", "queried"))
-        check_choice("total", self.total, ("independent", "released"))
         if self.couples == "exchanged" and (self.scope, self.total) != ("scene", "independent"):
             raise ValueError("couples=exchanged: needs scope=scene and total=independent")
         check_one_word(self)

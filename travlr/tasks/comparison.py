@@ -16,8 +16,8 @@ import numpy as np
 import splits
 from render.text import parse_noun, plural
 from travlr import streams
-from travlr.config import Config, check_choice, check_range, option
-from travlr.scene import Object, Scene, check_types, objects_of
+from travlr.config import Config, check_settings, option
+from travlr.scene import Object, Scene, objects_of
 from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, OpenQuestion, Pair, Task, Template, choose_from, numbers_of
 from travlr.tasks.exchange import check_one_word, exchange_numbers
 
@@ -33,26 +33,26 @@ class HeldOutComparisons:
     attributes: list[list[str]] | None = option(None, "unordered pairs; null for four of the 21 pairs of shapes")
     pairs: str = option(
         "paper",
-        "paper: by differences_above; balanced: one number says little, and larger differences are in no split",
+        choices={
+            "paper": "by differences_above",
+            "balanced": "one number says little, and larger differences are in no split",
+        },
         added=True,
     )
 
     def __post_init__(self) -> None:
-        check_types(self, "held_out.")
-        check_choice("held_out.pairs", self.pairs, splits.CHOICES)
+        check_settings(self, "held_out.")
 
 
 @dataclass(frozen=True)
 class Comparison(Config):
     task: str = "comparison"
-    numbers: list[int] = option([1, 9], "how many of each of the two: lowest, highest")
-    distractors: list[int] = option([1, 10], "how many other objects: lowest, highest")
+    numbers: list[int] = option([1, 9], "how many of each of the two: lowest, highest", counts_from=1)
+    distractors: list[int] = option([1, 10], "how many other objects: lowest, highest", counts_from=0)
     held_out: HeldOutComparisons = field(default_factory=HeldOutComparisons)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range("numbers", self.numbers, 1)
-        check_range("distractors", self.distractors, 0)
         check_one_word(self)
         usual = HeldOutComparisons().differences_above
         if self.held_out.pairs == "balanced" and self.held_out.differences_above != usual:

@@ -18,8 +18,8 @@ import numpy as np
 import splits
 from render.text import parse_noun
 from travlr import streams
-from travlr.config import Config, check_choice, check_range, option
-from travlr.scene import Object, Scene, check_types
+from travlr.config import Config, check_settings, option
+from travlr.scene import Object, Scene
 from travlr.tasks.base import (
     MATCHINGS,
     SIDES,
@@ -120,31 +120,38 @@ class HeldOutQuantified:
     attributes: list[list[str]] | None = option(None, "[shape, colour]; null for one colour of each shape")
 
     def __post_init__(self) -> None:
-        check_types(self, "held_out.")
+        check_settings(self, "held_out.")
 
 
 @dataclass(frozen=True)
 class Quantifiers(Config):
     task: str = "quantifiers"
     query_by: str = option(
-        "shape", "shape: of circles that they are red; colour: of red objects that they are circles; both"
+        "shape",
+        choices={
+            "shape": "of circles that they are red",
+            "colour": "of red objects that they are circles",
+            "both": "either",
+        },
     )
-    numbers: list[int] = option([1, 5], "both parts of the pair: lowest, highest")
-    distractors: list[int] = option([2, 8], "how many objects with neither attribute: lowest, highest")
+    numbers: list[int] = option([1, 5], "both parts of the pair: lowest, highest", counts_from=1)
+    distractors: list[int] = option([2, 8], "how many objects with neither attribute: lowest, highest", counts_from=0)
     third_region: str = option(
-        "matched", "the region that Table 1 does not count: matched fills it from the same range; empty, as released"
+        "matched",
+        "the region that Table 1 does not count",
+        choices={"matched": "filled from the same range", "empty": "as released"},
     )
     total: str = option(
-        "independent", "independent: as many objects in all whether true or false; released: any number of distractors"
+        "independent",
+        choices={
+            "independent": "as many objects in all whether true or false",
+            "released": "any number of distractors",
+        },
     )
     held_out: HeldOutQuantified = field(default_factory=HeldOutQuantified)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range("numbers", self.numbers, 1)
-        check_range("distractors", self.distractors, 0)
-        check_choice("third_region", self.third_region, ("matched", "empty"))
-        check_choice("total", self.total, ("independent", "released"))
         if self.couples == "exchanged" and (self.third_region, self.total) != ("matched", "independent"):
             raise ValueError("couples=exchanged: needs third_region=matched and total=independent")
 

@@ -17,8 +17,8 @@ import numpy as np
 
 import splits
 from render.text import noun, parse_noun
-from travlr.config import Config, Count, check_choice, check_range, option
-from travlr.scene import Object, Scene, check_types, column_name, objects_of, row_name
+from travlr.config import Config, Count, check_settings, option
+from travlr.scene import Object, Scene, column_name, objects_of, row_name
 from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, OpenQuestion, Pair, Task, Template, choose_from
 
 RELATIONS = {  # relation -> (axis, sign of second minus first coordinate when it is true)
@@ -43,16 +43,17 @@ class HeldOutPositions:
 
     columns: list[list[str]] | None = option(None, "unordered pairs such as [[A,E]]; null as held_out.pairs says")
     rows: list[list[int]] | None = option(None, "unordered pairs such as [[2,6]]; null as held_out.pairs says")
-    objects: float = option(0.2, "share of the unordered pairs of queried objects that only test_ood queries")
+    objects: float = option(
+        0.2, "share of the unordered pairs of queried objects that only test_ood queries", least=0, below=1
+    )
     pairs: str = option(
         "paper",
-        "paper, or balanced: one object's place says little, and distant pairs are in no split",
+        choices={"paper": "", "balanced": "one object's place says little, and distant pairs are in no split"},
         added=True,
     )
 
     def __post_init__(self) -> None:
-        check_types(self, "held_out.")
-        check_choice("held_out.pairs", self.pairs, splits.CHOICES)
+        check_settings(self, "held_out.")
         if self.pairs == "balanced" and (self.columns is not None or self.rows is not None):
             raise ValueError("held_out.pairs=balanced: leaves no choice of held_out.columns and held_out.rows")
 
@@ -60,29 +61,30 @@ class HeldOutPositions:
 @dataclass(frozen=True)
 class Spatiality(Config):
     task: str = "spatiality"
-    query_by: str = option("both", "shape, colour or both (red circle)")
+    query_by: str = option("both", choices={"shape": "", "colour": "", "both": "red circle"})
     count: Count = field(default_factory=lambda: Count(train=32_000))
-    distractors: list[int] = option([1, 1], "how many objects the query does not describe: lowest, highest")
+    distractors: list[int] = option(
+        [1, 1], "how many objects the query does not describe: lowest, highest", counts_from=0
+    )
     distractor_places: str = option(
         "any",
-        "any: any free cells; spread: each column (above and below: each row) has one object, so that the occupied "
-        "cells say nothing",
+        choices={
+            "any": "any free cells",
+            "spread": "each column, or for above and below each row, has one object, so that the occupied cells say "
+            "nothing",
+        },
         added=True,
     )
     held_out: HeldOutPositions = field(default_factory=HeldOutPositions)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range("distractors", self.distractors, 0)
-        check_choice("distractor_places", self.distractor_places, ("any", "spread"))
         rest = self.world.columns - 2
         if self.distractor_places == "spread" and (self.world.rows - 2, self.distractors) != (rest, [rest, rest]):
             raise ValueError(
                 f"distractor_places=spread: needs as many rows as columns, and distractors=[{rest},{rest}], one object "
                 f"in each of the {self.world.columns} columns"
             )
-        if not 0 <= self.held_out.objects < 1:
-            raise ValueError(f"held_out.objects={self.held_out.objects}: must be a share from 0 to below 1")
 
 
 class SpatialityTask(Task):
