@@ -138,7 +138,7 @@ WRONG = {
     "seed=null": "seed=null: must be a whole number", "batch_size=1.5": "batch_size=1.5: must be a whole number",
     "floors=false": "is called baselines now",
     "baselines=maybe": "baselines=maybe: must be true or false", "sentences=null": "sentences=null: must be a word",
-    "model.x=1": "needs a list", "types={a:1}": "types",
+    "model.x=1": "must be a list", "types={a:1}": "types",
     "model": "not a setting", "head=x": "itm, itc", "size=huge": "tiny",
 }  # fmt: skip
 

@@ -216,7 +216,7 @@ USAGE: dict[str, tuple[list[str], str]] = {
         "regions.source=file: has no features of new scenes; use training.stream=false",
     ),
     "empty": (["data="], "data=: is empty"),
-    "list": (["task=[spatiality,cardinality]"], "task=['spatiality', 'cardinality']: takes one value, not a list"),
+    "list": (["task=[spatiality,cardinality]"], "task=[spatiality,cardinality]: must be a word"),
     "devices": (["devices=3"], "devices=3: must divide optimiser.batch_size=64"),
     "devices of a sweep": (["-m", "seed=0,1", "devices=2"], "devices=2: -m gives each run one; start the command once"),
     "grid": (["grid=[{seed:1}]"], "there is no setting 'grid'; --help lists them all"),

@@ -17,21 +17,14 @@ import sys
 import textwrap
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args, get_origin
+
+from travlr.scene import field_types, in_words
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 HELP_WIDTH = 116  # columns of a line of `--help`, without its indent
 MOST_VALUES = 1_000  # of a setting that is swept over
 AGAIN_AFTER = 0.05  # seconds from a dropped Ctrl-C to the next try
-
-# OmegaConf's messages about a value of another type, and its types in plain words.
-WRONG_TYPE = re.compile(
-    r"alue '(.*)' (?:of type '\w+' could not be converted to |is not a valid |for field of type '"
-    r"|\(\w+\) is incompatible with type hint ')(\w+)"
-)
-WHOLE = "a whole number"
-KINDS = {"int": WHOLE, "integer": WHOLE, "float": "a number", "bool": "true or false", "str": "a word"}
-
 
 Log = Callable[[str], object]  # receives one line of progress, like print
 
@@ -303,72 +296,39 @@ def typed(kind: type, values: dict[str, Any], defaults: Mapping[str, Any] | None
     defaults: nested settings that take the place of the defaults of the dataclass.
     """
     from omegaconf import OmegaConf
-    from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
+    from omegaconf.errors import OmegaConfBaseException
 
+    config = OmegaConf.merge(_schema(kind), defaults or {})
+    names = [name for name, _, _ in _documented(kind())]
+    for name, value_type, value in _flat(kind, values, names):
+        try:
+            OmegaConf.update(config, name, _literal(value), merge=True)
+        except (OmegaConfBaseException, TypeError):  # TypeError: a list in place of named values
+            raise UsageError(f"{name}={as_written(value)}: must be {in_words(value_type)}") from None
     try:
-        return OmegaConf.to_object(OmegaConf.merge(_schema(kind), defaults or {}, _literal(values)))
-    except ConfigKeyError as error:
-        name = str(error.full_key)
-        near = close(name, [setting for setting, _, _ in _documented(kind())])
-        hint = f"did you mean {' or '.join(near)}?" if near else "--help lists them all"
-        raise UsageError(f"there is no setting {name!r}; {hint}") from None
-    except OmegaConfBaseException as error:
-        message = str(error).splitlines()[0]
-        if match := re.search(r"Cannot convert '(List|Dict)Config' to string: '(.*)'", message):
-            kind_of_value = "a list" if match[1] == "List" else "settings of its own"
-            raise UsageError(f"{error.full_key}={match[2]}: takes one value, not {kind_of_value}") from None
-        if (match := WRONG_TYPE.search(message)) and (words := KINDS.get(match[2].lower())):
-            value = "null" if match[1] == "None" else match[1]
-            raise UsageError(f"{error.full_key}={value}: must be {words}") from None
-        if match := re.search(r"alue '?(.*?)'? \(\w+\) is incompatible with type hint 'typing.List", message):
-            raise UsageError(f"{error.full_key}={match[1]}: needs a list, such as [{match[1]}]") from None
-        if "is not a ListConfig" in message:
-            message = "needs a list, such as [a,b], or for pairs [[a,b],[c,d]]"
-        names = [name for name, _, _ in _documented(kind())]
-        for group in {name.partition(".")[0] for name in names if "." in name}:
-            if group in values and not isinstance(values[group], dict):
-                inner = ", ".join(name for name in names if name.startswith(f"{group}."))
-                raise UsageError(f"{group}={values[group]}: is a group of settings; choose from {inner}") from None
-        if "Config with " in message and (problem := _kind_problem(OmegaConf.structured(kind), values, "")):
-            raise UsageError(problem) from None  # the error names no setting
-        raise UsageError(f"{error.full_key or _setting_at_fault(kind, values)}: {message}") from None
+        return OmegaConf.to_object(config)
     except ValueError as error:
         raise UsageError(str(error)) from None
 
 
-def _setting_at_fault(kind: type, values: dict[str, Any], prefix: str = "") -> str:
-    """The name of the first setting that OmegaConf refuses alone, for errors that have no name."""
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
+def _flat(kind: type, values: dict[str, Any], names: Sequence[str], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Name, type and value of each setting. Raises `UsageError` for a name that is not among `names`."""
+    types = field_types(kind)
     for key, value in values.items():
-        name, alone = f"{prefix}{key}", dict[str, Any]()
-        if isinstance(value, dict):
-            if inner := _setting_at_fault(kind, value, f"{name}."):
-                return inner
-            continue
-        _put(alone, name, value)
-        try:
-            OmegaConf.merge(_schema(kind), _literal(alone))
-        except OmegaConfBaseException:
-            return name
-    return ""
-
-
-def _kind_problem(schema: Any, values: dict[str, Any], prefix: str) -> str:
-    """The problem of the first list in place of named values, or of named values in place of a list; empty if none."""
-    from omegaconf import OmegaConf
-
-    for name, value in values.items():
-        node = schema._get_node(name)
-        if OmegaConf.is_dict(node) and isinstance(value, dict):
-            if problem := _kind_problem(node, value, f"{prefix}{name}."):
-                return problem
-        elif OmegaConf.is_dict(node) and str(value).startswith("["):
-            return f"{prefix}{name}={value}: needs names and values, such as {prefix}{name}.NAME=VALUE"
-        elif OmegaConf.is_list(node) and isinstance(value, dict):
-            return f"{prefix}{name}: needs a list, such as [a,b]"
-    return ""
+        name = f"{prefix}{key}"
+        if key not in types:
+            near = close(name, names)
+            hint = f"did you mean {' or '.join(near)}?" if near else "--help lists them all"
+            raise UsageError(f"there is no setting {name!r}; {hint}")
+        if get_origin(types[key]) is dict and isinstance(value, dict):
+            yield from ((f"{name}.{inner}", get_args(types[key])[1], value[inner]) for inner in value)
+        elif not dataclasses.is_dataclass(types[key]):
+            yield name, types[key], value
+        elif isinstance(value, dict):
+            yield from _flat(types[key], value, names, f"{name}.")
+        else:
+            inner = ", ".join(other for other in names if other.startswith(f"{name}."))
+            raise UsageError(f"{name}={as_written(value)}: is a group of settings; choose from {inner}")
 
 
 @functools.cache

@@ -50,7 +50,7 @@ def check_types(settings: Any, group: str = "") -> None:
     for name, kind in field_types(settings_class).items():
         value = getattr(settings, name)
         if not _is_of(value, kind):
-            raise ValueError(f"{group}{name}={value!r}: must be {_in_words(kind)}")
+            raise ValueError(f"{group}{name}={value!r}: must be {in_words(kind)}")
 
 
 @functools.cache
@@ -88,13 +88,22 @@ def _is_of(value: Any, kind: Any) -> bool:
     return isinstance(value, (int, float) if kind is float else kind)
 
 
-def _in_words(kind: Any) -> str:
+def in_words(kind: Any) -> str:
+    """The values of a type in the words of the command line, such as `a list such as [1,2]`."""
     if get_origin(kind) in (list, tuple):
-        return f"a list, each item {_in_words(get_args(kind)[0])}"
+        return f"a list such as {_example(kind)}"
+    if get_origin(kind) is dict:
+        return "settings of its own, each with a name"
     if get_origin(kind) is UnionType:
-        return " or ".join(map(_in_words, get_args(kind)))
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", NoneType: "None"}
+        return " or ".join(map(in_words, get_args(kind)))
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", NoneType: "null"}
     return words.get(kind) or f"of type {getattr(kind, '__name__', kind)}"
+
+
+def _example(kind: Any) -> str:
+    inner = get_args(kind)[0]
+    items = {str: "a,b", int: "1,2", float: "0.5,1.5"}.get(inner) or ",".join([_example(inner)] * 2)
+    return f"[{items}]"
 
 
 @dataclass(frozen=True)
