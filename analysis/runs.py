@@ -27,7 +27,7 @@ from travlr.tasks.quantifiers import FAMILIES
 DTYPES: dict[type, str] = {str: "str", int: "Int64", float: "float64", bool: "boolean"}
 SEPARATOR = "\t"  # of the items of a pair
 EXAMPLE_COLUMNS = ("id", "split", "answer", "task", "query", "objects", "row", "couple", "scene", "pair", "kind", "x",
-                   "y", "claim", "first", "second", "critical")  # fmt: skip
+                   "y", "claim", "first", "second", "third", "critical")  # fmt: skip
 RUN_COLUMNS = ("run", "name", "model", "setting", "seed")
 PREDICTIONS = (*EXAMPLE_COLUMNS, *RUN_COLUMNS, "test_setting", "logit", "prediction", "right")
 
@@ -199,8 +199,8 @@ def examples_of(dataset: Dataset, split: str) -> pd.DataFrame:
 
     id, split, task, query, answer; pair (its items joined by spaces) and kind (its first item: axis, shape, quantifier,
     or `comparison`); x and y, the pair's values, as numbers if they are numbers (columns and rows count from 1; a
-    cardinality has x alone); claim: the query's claim (relation, number, quantifier, comparison); first and second: its
-    objects; critical: of quantifiers, the size of the set that decides (figure 23), else missing;
+    cardinality has x alone); claim: the query's claim (relation, number, quantifier, comparison); first, second
+    and third: its objects; critical: of quantifiers, the size of the set that decides (figure 23), else missing;
     objects: the number of objects in the scene; row (in its split), couple (of examples 2k and 2k + 1), scene: equal
     where scenes are.
     """
@@ -263,15 +263,15 @@ def _values(words: list[str | None]) -> Any:
 
 
 def _query_columns(forms: pa.StringArray) -> pd.DataFrame:
-    """claim, first and second of queries."""
+    """claim, first, second and third of queries."""
     encoded = forms.dictionary_encode()
-    columns: dict[str, list[str | None]] = {"claim": [], "first": [], "second": []}
+    columns: dict[str, list[str | None]] = {"claim": [], "first": [], "second": [], "third": []}
     for text in encoded.dictionary.to_pylist():
         query = parse_query_form(text)
         positions = TASKS[query.task].object_arguments if query.task in TASKS else range(1, len(query.args))
         objects = [str(query.args[place]) for place in positions]
         claim = [str(arg) for place, arg in enumerate(query.args) if place not in positions]
-        for name, value in zip(columns, (" ".join(claim), *objects, None), strict=False):
+        for name, value in zip(columns, (" ".join(claim), *objects, None, None), strict=False):
             columns[name].append(value)
     codes = encoded.indices.to_numpy()
     return pd.DataFrame({name: pd.Categorical(values).take(codes) for name, values in columns.items()})

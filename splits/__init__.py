@@ -8,6 +8,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+Names = TypeVar("Names", bound=tuple[str, ...])
 
 # The paper's world (section 3, appendix A). The released generator gave the pentagon the square's numbers.
 CARDINALITY = {
@@ -71,7 +74,7 @@ def held_out_numbers(attributes: Sequence[str], numbers: Sequence[int]) -> dict[
     return held_out
 
 
-def hold_out_share(items: Iterable[tuple[str, str]], share: float, salt: str) -> list[tuple[str, str]]:
+def hold_out_share(items: Iterable[Names], share: float, salt: str) -> list[Names]:
     """A fixed share of the items, chosen by hash: the same whatever the order of the items and the seed of the data."""
     items = sorted(items)
     ranked = sorted(items, key=lambda item: hashlib.sha256(f"{salt}/{'/'.join(item)}".encode()).digest())

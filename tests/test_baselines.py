@@ -76,7 +76,7 @@ def test_rules_that_see_no_scene_are_at_chance_and_unbound_ones_are_not(results:
 
 def test_no_rule_sees_what_decides(data: Path, results: list[RuleScore]) -> None:
     task = TASKS[str(open_dataset(data)["train"].columns("task")["task"][0])]
-    every = {rule.name for rule in RULES} | {ALL}
+    every = {rule.name for rule in RULES if rule.noun != 2} | {ALL}  # no task here has a third noun
     places = {"place of first noun", "place of second noun"}
     numbers = {"other objects", "distractors", "count of first noun", "count of second noun", "word counts"}
     hidden = {

@@ -465,9 +465,9 @@ def test_what_is_missing_is_said(runs: Runs, tmp_path: Path) -> None:
         ("cells", {"task": "none"}, "no predictions to draw"),
         ("agreement", one, "from image and from caption"),
         ("subsets", {"task": "comparison"}, "experiment=subsets"),
-        ("transfer", {}, "4 values of task: choose one"),
+        ("transfer", {}, f"{len(TASKS)} values of task: choose one"),
         ("transfer", {"task": "none"}, "no results to draw"),
-        ("dataset", {}, "4 values of dataset: choose one"),
+        ("dataset", {}, f"{len(TASKS)} values of dataset: choose one"),
         ("loss", {"task": "none"}, "no training curves"),
         ("loss", {"nonsense": 1}, "no such column"),
     ]

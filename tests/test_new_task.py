@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -16,13 +17,17 @@ from analysis import figures, load, overview
 from analysis.figures import draw
 from analysis.figures.predictions import _pair_grids
 from analysis.report import main as report
-from analysis.runs import _pairs
+from analysis.runs import _pairs, examples_of
 from tests.grid import make_run
 from tests.helpers import page_data, task_of_the_page
+from tests.together import Together, TogetherTask
 from train.config import SETTINGS, Run, Training
+from train.data.auxiliary import auxiliary_targets
+from train.data.text import UnknownWord, WordTokenizer, grammar_tokenizer
 from train.run import run
 from travlr import Count, GenerateArguments, Image, generate_dataset, open_dataset
 from travlr.audit.checks import audit
+from travlr.baselines import score_baselines
 from travlr.browse import page
 from travlr.cli import UsageError
 from travlr.convert import convert_dataset
@@ -121,6 +126,80 @@ def test_training_in_every_setting_and_report(data: Path, tmp_path: Path, monkey
     monkeypatch.setattr(figures, "FIGURES", {"cells": figures.FIGURES["cells"]})
     assert report([str(tmp_path / "runs"), "--workers", "1"]) == 0
     assert "parity" in (tmp_path / "runs" / "report" / "report.md").read_text(encoding="utf-8")
+
+
+def test_a_task_about_three_nouns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
+    """The third noun is counted, has targets, rules and a column, and makes a run and a report."""
+    monkeypatch.setitem(TASKS, "together", TogetherTask)
+    folder = tmp_path / "together"
+    config = Together(count=COUNT, image=Image(cell=16))
+    generate_dataset(config, GenerateArguments(str(folder), workers=1), log=lambda _: None)
+    assert [check for check in audit(folder, workers=1) if check.status == "FAIL"] == []
+    rules = {score.baseline for score in score_baselines(folder)}
+    assert {f"count of {place} noun" for place in ("first", "second", "third")} < rules
+    frame = examples_of(open_dataset(folder), "test_ind")
+    example = open_dataset(folder)["test_ind"][0]
+    query = parse_query(example.query)
+    assert [frame[name][0] for name in ("claim", "first", "second", "third")] == list(query.args)
+    tokenizer = WordTokenizer(grammar_tokenizer("together"))
+    targets = auxiliary_targets(tokenizer, [example.query], [example.pair], [""])
+    words = tokenizer.tokenizer.convert_ids_to_tokens(targets.query_objects[0, :, 0].tolist())
+    assert words == list(query.args[1:])
+    monkeypatch.chdir(tmp_path)
+    training = Training(steps=2, check_every=2, validation=8)
+    (row, *_) = run(Run(task="together", data=str(folder), size="tiny", training=training, precision="float32"), print)
+    assert 0 <= row["accuracy"] <= 100
+
+
+def change(**entries: Any) -> type[Task]:
+    """The task about three nouns with other class attributes."""
+    return type("Changed", (TogetherTask,), entries)
+
+
+def add_twice(task: Task, *template: Any) -> None:
+    for _ in range(2):
+        TogetherTask.add_ordered_template(task, *template)
+
+
+BROKEN: dict[str, tuple[type[Task], str]] = {
+    "pairs without axes": (change(axes={"to gether": ("a", "b")}), "`axes`"),
+    "pairs of another length": (change(axes={"": ("a", "b")}), "`axes`"),
+    "one word for all queries": (change(predicate=staticmethod(lambda args: "together")), "`predicate` is 'together'"),
+    "one word for all pairs": (change(auxiliary_words=staticmethod(lambda pair: ["more", *pair[1:]])), "`predicate`"),
+    "a fourth noun": (change(object_arguments=(0, 1, 2, 3)), "`object_arguments`"),
+    "unequal lists": (
+        change(add_ordered_template=lambda self, side, *_: self.add_template(side, [0, 1], [2], [0])),
+        "2 true and 1 false pairs",
+    ),
+    "a query in two templates": (change(add_ordered_template=add_twice), "of two templates"),
+}
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_a_task_that_breaks_a_rule_is_refused_in_one_line(rule: str) -> None:
+    task, message = BROKEN[rule]
+    with pytest.raises(ValueError, match=f"^task=together: .*{re.escape(message)}") as error:
+        task(Together())
+    assert "\n" not in str(error.value)
+
+
+def test_truth_and_recount_must_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong `truth` changes no dataset, as answers come from templates."""
+    wrong = change(truth=staticmethod(lambda scene, args: (True, TogetherTask.truth(scene, args)[1])))
+    monkeypatch.setitem(TASKS, "together", wrong)
+    config = Together(count=COUNT, image=Image(cell=16))
+    generate_dataset(config, GenerateArguments(str(tmp_path / "d"), workers=1), log=lambda _: None)
+    (failed,) = [check for check in audit(tmp_path / "d", workers=1) if check.status == "FAIL"]
+    assert failed.name == "answer" and "`truth`" in failed.detail
+
+
+def test_a_word_of_an_auxiliary_target_that_the_tokenizer_does_not_know_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = staticmethod(lambda pair: ["sandwiched", pair[1]])
+    monkeypatch.setitem(TASKS, "cardinality", type("Other", (CardinalityTask,), {"auxiliary_words": words}))
+    with pytest.raises(UnknownWord, match="'sandwiched'"):
+        auxiliary_targets(WordTokenizer(grammar_tokenizer()), ["There are 3 circle objects."], [["circle", "3"]], [""])
 
 
 OWN_MODEL = "my_package.my_module:MyModel"

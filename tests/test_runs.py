@@ -86,7 +86,7 @@ def test_examples_show_what_their_objects_do(data: Path, task: str, split: str) 
         assert (row["kind"], [row[name] for name in "xy"[: len(values)]]) == (kind, values)
         assert len(values) == 2 or pd.isna(row["y"])
         args = [str(arg) for arg in parse_query_form(example.query_form).args]
-        lines = [row[name] for name in ("claim", "first", "second") if not pd.isna(row[name])]
+        lines = [row[name] for name in ("claim", "first", "second", "third") if not pd.isna(row[name])]
         assert lines == ([args[1], args[0], args[2]] if task == "spatiality" else args)
         assert row["couple"] == row["row"] // 2
         assert scenes.setdefault(frozenset(example.scene), row["scene"]) == row["scene"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 from pathlib import Path
 from typing import Protocol
@@ -63,7 +64,7 @@ def prepare_dataset(config: DatasetSettings, log: Log) -> Path:
         if failed := [check for check in audit(folder) if check.status == "FAIL"]:
             raise ValueError(
                 f"data={folder}: fails its audit ({failed[0].name}: {failed[0].detail}); generate it again with "
-                "python -m travlr.generate, or train on it anyway with audit=false"
+                "python -m travlr.generate ... overwrite=true, or use it anyway with audit=false"
             )
         _audit_mark(config).touch()
     return folder
@@ -91,9 +92,10 @@ def check_files(folder: Path, task: str) -> None:
 
 
 def _audit_mark(config: DatasetSettings) -> Path:
-    """The file in the folder of runs that says that the dataset passed its audit."""
+    """The file in the folder of runs that says that the dataset passed its audit by the present code of its task."""
     place = Path(config.runs) / PASSED
     place.mkdir(parents=True, exist_ok=True)
     folder = dataset_folder(config)
     digest = path_digest(str(folder / MANIFEST)) if has_manifest(folder) else read_manifest(folder)["content_digest"]
-    return place / str(digest)[:16]
+    code = path_digest(inspect.getfile(TASKS[config.task]))
+    return place / f"{str(digest)[:16]}-{str(code)[:8]}"

@@ -169,7 +169,7 @@ class GenerateArguments:
     rows_per_file: int = option(8000, least=1)
     workers: int = option(0, "processes; 0 for one per core", least=0)
     executor: str = option("local", "ray is an optional extra, for more than one machine", choices=EXECUTORS)
-    overwrite: bool = option(False, "replace a dataset of another config in `out`")
+    overwrite: bool = option(False, "write a finished dataset in `out` again, or replace one of another config")
 
     def __post_init__(self) -> None:
         if isinstance(self.out, os.PathLike):

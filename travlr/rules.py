@@ -171,6 +171,7 @@ RULES = (
     ),
     Rule("count of first noun", "the other noun", _count_of(0), bound_for=("count",), noun=0),
     Rule("count of second noun", "the first noun", _count_of(1), bound_for=("count",), noun=1),
+    Rule("count of third noun", "the other nouns", _count_of(2), bound_for=("count",), noun=2),
     Rule(
         "word counts",
         "which colour belongs to which shape",
@@ -190,6 +191,13 @@ RULES = (
         lambda e: e.places[:, 1],
         bound_for=("count", "counts", "binding"),
         noun=1,
+    ),
+    Rule(
+        "place of third noun",
+        "the other objects",
+        lambda e: e.places[:, 2],
+        bound_for=("count", "counts", "binding"),
+        noun=2,
     ),
 )
 

@@ -37,6 +37,10 @@ class Sampler:
         self._make_tables()
         self.limits = {split: self._limit(split) for split in SPLITS}
         self._check_counts()
+        if () in task.kind_lists:  # find out before anything is written whether scenes need objects of it
+            for split in SPLITS:
+                if count := min(getattr(self.config.count, split), 100):
+                    self.examples(split, 0, count)
 
     # Examples --------------------------------------------------------------------------------------------------
 
@@ -114,6 +118,8 @@ class Sampler:
         """Grids (N, cells): the groups' objects placed and given kinds, no grid twice for one query and answer."""
         counts = self.task.group_counts(draw)
         lists = self.task.group_kinds[draw.query]
+        if () in self.task.kind_lists and ((lists == self.task.kind_lists[()]) & (counts > 0)).any():
+            raise ValueError("world: no kind of object is left for a distractor; add colours or shapes")
         groups = counts.shape[1]
         group_of_slot = groups_of(counts, self.task.most_objects)
         list_of_slot = np.take_along_axis(lists, np.minimum(group_of_slot, groups - 1), axis=1)

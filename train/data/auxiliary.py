@@ -14,6 +14,7 @@ two numbers apart does so for pairs that are held out of training, too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -21,8 +22,8 @@ import numpy as np
 import torch
 
 from train.data.inputs import IGNORED, NAME_TOKENS, PAIR_TOKENS, Inputs
-from train.data.text import WordTokenizer, split_caption
-from travlr.scene import COLOURS, SHAPES, SIZES
+from train.data.text import WordTokenizer, split_caption, tokenise
+from travlr.scene import COLOURS, SHAPES, SIZES, column_name
 from travlr.tasks import TASKS, parse_query
 
 SINGULAR = {word: word for word in (*COLOURS, *SHAPES, *SIZES)} | {f"{shape}s": shape for shape in SHAPES}
@@ -34,10 +35,11 @@ class AuxiliaryTargets:
 
     pairs: (N, 4): the word that would make the query true (relation, number, quantifier or comparison), the pair's two
     values, and the word of the query.
-    values: (N, 2) float32, the two values as numbers, columns and rows counted from 1; NaN without a second value.
-    end_offsets: (N, 2), distance of the last token of each of the query's two objects from the end of the text; 0
-    without a second object.
-    query_objects: (N, 2, 5), words of these objects.
+    values: (N, 2) float32, the two values as numbers, columns and rows counted from 1; NaN for words, and without a
+    second value.
+    end_offsets: (N, K), distance of the last token of each of the query's objects from the end of the text; 0 where
+    a query has fewer objects than the K of others.
+    query_objects: (N, K, 5), words of these objects.
     objects: the objects in the captions of the texts of `Examples`.
     """
 
@@ -53,10 +55,11 @@ class AuxiliaryTargets:
         targets = np.full(inputs.tokens.shape, IGNORED)
         objects = self.objects.targets(texts, targets.shape[1])
         lengths = inputs.token_mask.numpy().sum(axis=1)
-        for place in range(2):
+        for place in range(offsets.shape[1]):
             examples = np.flatnonzero(offsets[:, place])
             tokens = lengths[examples] - offsets[examples, place]
-            targets[examples, tokens] = pairs[examples, 1 + place]
+            if place < 2:  # a pair has two values
+                targets[examples, tokens] = pairs[examples, 1 + place]
             objects[examples, tokens] = self.query_objects[rows[examples], place]
         return replace(
             inputs,
@@ -104,21 +107,21 @@ def auxiliary_targets(
         for task, pair in set(zip(tasks, map(tuple, pairs), strict=True))
     }
     query_targets = {
-        text: (
-            _first_token(tokenizer, TASKS[query.task].predicate(query.args)),
-            *_query_object_targets(tokenizer, text),
-        )
+        text: (_first_token(tokenizer, TASKS[query.task].predicate(query.args)), query_objects(tokenizer, text))
         for text, query in parsed.items()
     }
+    most = max((len(found) for _, found in query_targets.values()), default=0)
     tokens = np.full((len(queries), PAIR_TOKENS), IGNORED)
     values = np.full((len(queries), 2), np.nan, np.float32)
-    offsets = np.zeros((len(queries), 2), np.int64)
-    objects = np.full((len(queries), 2, NAME_TOKENS), IGNORED)
+    offsets = np.zeros((len(queries), most), np.int64)
+    objects = np.full((len(queries), most, NAME_TOKENS), IGNORED)
     for row, (query, task, pair) in enumerate(zip(queries, tasks, pairs, strict=True)):
         words, numbers = pair_targets[task, tuple(pair)]
         tokens[row, : len(words)] = words
         values[row, : len(numbers)] = numbers
-        tokens[row, 3], offsets[row], objects[row] = query_targets[query]
+        tokens[row, 3], found = query_targets[query]
+        for place, (offset, names) in enumerate(found):
+            offsets[row, place], objects[row, place] = offset, names
     return AuxiliaryTargets(tokens, values, offsets, objects, object_targets(tokenizer, captions))
 
 
@@ -147,12 +150,13 @@ def object_targets(tokenizer: WordTokenizer, captions: Sequence[str]) -> ObjectT
 
 
 def pair_values(pair: Sequence[str]) -> list[float]:
-    """The values of a pair as numbers: counts, rows, or columns (A is 1)."""
-    return [float(value) if value.isdigit() else float(ord(value) - ord("A") + 1) for value in pair[1:]]
+    """The values of a pair as numbers: counts, rows, or columns (A is 1); NaN for words."""
+    columns = {column_name(column): column + 1 for column in range(26)}
+    return [float(value) if value.isdigit() else columns.get(value, math.nan) for value in pair[1:]]
 
 
-def query_objects(tokenizer: WordTokenizer, query: str) -> list[tuple[int, list[str]]]:
-    """End offset and words of each object of a query: consecutive words for colours, shapes and sizes.
+def query_objects(tokenizer: WordTokenizer, query: str) -> list[tuple[int, list[int]]]:
+    """End offset and targets of each object of a query: consecutive words for colours, shapes and sizes.
 
     The offset is from the end of the text, which is the query and `[SEP]`. Words are singular, as in captions.
     """
@@ -167,13 +171,7 @@ def query_objects(tokenizer: WordTokenizer, query: str) -> list[tuple[int, list[
             objects.append((last, words))
         continues = word is not None
         tokens += len(tokenizer.ids(space + text))
-    return [(tokens + 1 - last, words) for last, words in objects]
-
-
-def _query_object_targets(tokenizer: WordTokenizer, query: str) -> tuple[list[int], list[list[int]]]:
-    """A row of `AuxiliaryTargets.end_offsets` and of `AuxiliaryTargets.query_objects`."""
-    objects = [*query_objects(tokenizer, query), (0, []), (0, [])][:2]
-    return [offset for offset, _ in objects], [_name_targets(tokenizer, words) for _, words in objects]
+    return [(tokens + 1 - last, _name_targets(tokenizer, words)) for last, words in objects]
 
 
 def _name_targets(tokenizer: WordTokenizer, words: Sequence[str]) -> list[int]:
@@ -183,4 +181,4 @@ def _name_targets(tokenizer: WordTokenizer, words: Sequence[str]) -> list[int]:
 
 
 def _first_token(tokenizer: WordTokenizer, word: str) -> int:
-    return tokenizer.ids(f" {word}")[0]
+    return tokenise(tokenizer, [f" {word}"])[0][0]

@@ -1,7 +1,7 @@
 """The checks of one row: its caption, query text and picture are parsed, and its answer and pair computed again.
 
-The generator takes answers and pairs from a task's `truth`; the audit takes them from the task's `recount`, which works
-on sets of cells and shares no code with `truth`.
+The generator takes answers and pairs from the templates of a task, and `evaluate.py` from its `truth`. The audit takes
+them from the task's `recount`, which works on sets of cells and shares no code with either, and compares all three.
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[s
     except ValueError as error:
         return problems | {"answer": str(error)}, []
     problems["answer"] = "" if answer == row.answer else f"says {row.answer}, the scene {answer}: {row.query}"
-    problems["pair"] = "" if list(pair) == row.pair else f"says {' '.join(row.pair)}, the scene {' '.join(pair)}"
+    problems["pair"] = "" if list(pair) == row.pair else f"says {row.pair}, the scene {list(pair)}"
+    if task.truth(scene, query.args) != (answer, pair):
+        problems["answer"] = f"`truth` is {task.truth(scene, query.args)}, `recount` {answer, pair}: {row.query}"
     if config:
         problems["settings"] = settings_problem(config, query, pair, scene, cells)
     problems |= held_out_problems(rules, split, query, pair, cells)
@@ -132,7 +134,7 @@ def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[s
         (TOTAL, (row.query, len(scene))),
         *task.shortcut_features(query.args, cells, len(scene)),
     ]
-    return problems, [("pair", " ".join(pair)), *shortcuts]
+    return problems, [("pair", " ".join(map(str, pair))), *shortcuts]
 
 
 def held_out_problems(rules: Rules, split: str, query: Query, pair: Pair, cells: CellsOf) -> dict[str, str]:

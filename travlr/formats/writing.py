@@ -75,7 +75,7 @@ def write_dataset(
     log: Log = print,
 ) -> dict[str, Any]:
     """Write the missing parts of a dataset, and return its manifest. `workers=0` uses every core; `card` writes the
-    README.
+    README; `overwrite` writes a finished dataset again, and replaces one of another config.
 
     Raises `ValueError` for a folder that holds something else, or that another process is writing.
     """
@@ -84,7 +84,7 @@ def write_dataset(
     _existing(plan, overwrite)
     with files.locked(plan.folder):
         earlier = _existing(plan, overwrite)  # again, because another process may have changed it before the lock
-        if earlier and _differs(earlier, plan):
+        if earlier and (_differs(earlier, plan) or (overwrite and _is_finished(earlier))):
             _put_job(plan.folder, earlier)  # marks the folder as ours in case this run is killed while it deletes files
             remove(plan.folder, earlier)
             files.clear(plan.folder, keep=("lock", "job.json"))

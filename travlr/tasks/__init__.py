@@ -49,13 +49,17 @@ def query_text(query: Query) -> str:
 
 def parse_query(text: str) -> Query:
     """The query of a text. Raises `ValueError` for a text of no task."""
+    problem = ValueError(f"not a query: {short(text)}")
     for name, task in TASKS.items():
-        match = task.pattern.fullmatch(text)
-        if match:
-            query = Query(name, task.parse(match))
+        if match := task.pattern.fullmatch(text):
+            try:
+                query = Query(name, task.parse(match))
+            except ValueError as error:  # the pattern of another task may match, too
+                problem = error
+                continue
             if query_text(query) == text:
                 return query
-    raise ValueError(f"not a query: {short(text)}")
+    raise problem
 
 
 def truth(scene: Scene, query: Query) -> tuple[bool, Pair]:

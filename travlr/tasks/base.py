@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -90,7 +91,8 @@ class Task(ABC):
     pattern: ClassVar[re.Pattern[str]]  # matches every query text; `parse` reads its groups
     vocabulary_arguments: ClassVar[tuple[tuple[Any, ...], ...]]  # of queries that together use every word of the task
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # preset -> settings that differ from the default
-    # First item of a pair -> what its two values are. The key is "" where the pair is an attribute and a number.
+    # First item of a pair -> what its two values are: numbers, names of columns, or words. The key is "" where the pair
+    # is an attribute and a value.
     axes: ClassVar[dict[str, tuple[str, str]]]
     uses_positions: ClassVar[bool] = False  # whether answers depend on the positions of objects
     pair_note: ClassVar[str] = ""  # explains the pairs on the browse page
@@ -194,10 +196,56 @@ class Task(ABC):
         if self.exchanged and type(self).exchange is Task.exchange:
             raise ValueError(f"couples=exchanged: the task {config.task} has no exchange; set couples=independent")
         self.build()
+        self._check()
 
     @abstractmethod
     def build(self) -> None:
         """Fill pairs, queries, templates, group_kinds and most_objects."""
+
+    def _check(self) -> None:
+        """Raise `ValueError` where `build` breaks a rule that sampling, training or figures rely on."""
+        if self.group_kinds.ndim != 2:
+            raise ValueError("world: leaves no query to ask; add colours or shapes")
+        if len(self.object_arguments) > 3:
+            raise self._error("`object_arguments`: baselines and reports show at most three")
+        for pair in self.pairs:
+            kind, values = ("", pair[1:]) if "" in self.axes else (pair[0], pair[1:])
+            if kind not in self.axes or len(values) != (1 if kind == "" else 2):
+                raise self._error(
+                    f"the pair {pair} is none of `axes`, a name with two values, or an attribute with one"
+                )
+        for side, templates in self.templates.items():
+            parts = {"query": "texts", "true pair": "true_pairs", "false pair": "false_pairs"}
+            for noun, name in parts.items():
+                counts = Counter(number for template in templates for number in getattr(template, name).tolist())
+                if repeated := [number for number in counts if counts[number] > 1]:
+                    value = self.queries[repeated[0]] if noun == "query" else self.pairs[repeated[0]]
+                    raise self._error(
+                        f"{value} is a {noun} of two templates of SIDES[{SIDES.index(side)}]; one is needed"
+                    )
+            for template in templates:
+                self._check_words(template)
+
+    def _check_words(self, template: Template) -> None:
+        """Raise `ValueError` unless the first auxiliary word of a pair is the predicate of exactly the true queries."""
+        predicates = np.array([self.predicate(self.queries[number].args) for number in template.texts])
+        true, false = (
+            np.array([self.auxiliary_words(self.pairs[number])[0] for number in numbers])
+            for numbers in (template.true_pairs, template.false_pairs)
+        )
+        if template.by_pair:
+            fits = (true == predicates).all() and (false[template.matchings] != predicates).all()
+        else:
+            fits = {*predicates} == {*true} and not {*predicates} & {*false}
+        if not fits:
+            query = self.queries[template.texts[0]]
+            raise self._error(
+                f"`predicate` is {str(predicates[0])!r} for {query.args}; the first of `auxiliary_words` must be equal "
+                "for the pairs that make the query true, and differ for those that make it false"
+            )
+
+    def _error(self, problem: str) -> ValueError:
+        return ValueError(f"task={self.config.task}: {problem}")
 
     @abstractmethod
     def held_out(self) -> dict[str, Any]:
@@ -294,9 +342,12 @@ class Task(ABC):
         matchings: np.ndarray | None = None,
         by_pair: bool = False,
     ) -> None:
-        """Add a template to a side; one without pairs or texts is left out."""
+        """Add a template to a side; one without pairs or texts is left out. A query, a true pair and a false pair may
+        stand in one template of a side alone."""
         if not true_pairs or not texts:
             return
+        if len(true_pairs) != len(false_pairs):
+            raise self._error(f"a template has {len(true_pairs)} true and {len(false_pairs)} false pairs, not as many")
         if matchings is None:
             key = self.key(side, "any", str(len(self.templates[side])))
             matchings = streams.words(key, 0, MATCHINGS, len(true_pairs)).argsort(axis=1)
