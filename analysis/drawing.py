@@ -15,7 +15,7 @@ import numpy as np
 from analysis.averages import RunSummary, run_summaries
 from analysis.document import FigureFile, FigureSpec
 from analysis.errors import run_errors
-from analysis.runs import Runs
+from analysis.runs import Runs, left_out
 from train.results.columns import main_test_setting
 from travlr.cli import Log
 from travlr.tasks import TASKS
@@ -156,17 +156,14 @@ def process_item(item: WorkItem) -> WorkResult:
         digest = runs.results.loc[runs.results["name"] == item.run, "dataset"].iloc[0]
         errors = run_errors(predictions, runs.examples(digest))
     for spec in item.figures:
-        try:
+        with left_out(skipped, f"figure {spec.name}: "):
             if predictions is None:
                 figure = draw(spec.kind, runs, **spec.where)
             else:
                 test = spec.where.get("test_setting")
                 rows = predictions if test is None else predictions[predictions["test_setting"] == test]
                 figure = FIGURES[spec.kind].draw(rows, runs.results)
-        except ValueError as error:
-            skipped.append(f"figure {spec.name}: {error}")
-            continue
-        figures.append(_save(spec, figure))
+            figures.append(_save(spec, figure))
     return WorkResult(figures, errors, [*(line for line in runs.skipped if line not in before), *skipped])
 
 

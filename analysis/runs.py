@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import string
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,16 @@ EXAMPLE_COLUMNS = ("id", "split", "answer", "task", "query", "objects", "row", "
                    "y", "claim", "first", "second", "critical")  # fmt: skip
 RUN_COLUMNS = ("run", "name", "model", "setting", "seed")
 PREDICTIONS = (*EXAMPLE_COLUMNS, *RUN_COLUMNS, "test_setting", "logit", "prediction", "right")
+
+
+@contextlib.contextmanager
+def left_out(skipped: list[str], what: str = "") -> Iterator[None]:
+    """Add the line of a `ValueError` to `skipped`, unless it is there, and go on. what: what the line begins with."""
+    try:
+        yield
+    except ValueError as error:
+        if (line := f"{what}{error}") not in skipped:
+            skipped.append(line)
 
 
 @dataclass
@@ -88,11 +99,9 @@ class Runs:
         """
         parts = []
         for name, rows in self.chosen(**where).groupby("name", observed=True, sort=False):
-            try:
-                parts.append(self._of_run(str(name), rows))
-            except ValueError as error:
-                if rows["dataset"].iloc[0] in self.datasets and str(error) not in self.skipped:
-                    self.skipped.append(str(error))  # `skipped` already has a line for a missing dataset
+            if rows["dataset"].iloc[0] in self.datasets:  # `skipped` has a line for a missing dataset
+                with left_out(self.skipped):
+                    parts.append(self._of_run(str(name), rows))
         return _concat(parts) if parts else pd.DataFrame(columns=list(PREDICTIONS))
 
     def _of_run(self, name: str, rows: pd.DataFrame) -> pd.DataFrame:
