@@ -194,12 +194,6 @@ def _with_style(config: Any, dataset: Dataset | None) -> Any:
     return canonical(settings | {"style": {**asdict(Style()), **of_dataset.get("style", {})}})
 
 
-def in_order(values: Iterable[str], order: Iterable[str]) -> list[str]:
-    """The distinct values: first those in `order`, in its order, then the others by the alphabet."""
-    ranks = {value: rank for rank, value in enumerate(order)}
-    return sorted(set(values), key=lambda value: (ranks.get(value, len(ranks)), value))
-
-
 # Examples ------------------------------------------------------------------------------------------------------------
 
 

@@ -42,8 +42,7 @@ from analysis.figures.panels import (
     split_legend,
     whiskers,
 )
-from analysis.runs import in_order
-from train.results.columns import TEST_SETTINGS
+from train.results.columns import TEST_SETTINGS, in_order
 from train.results.tables import origin
 from travlr.scene import SPLITS, column_name
 from travlr.tasks import TASKS, task_class

@@ -22,9 +22,8 @@ from matplotlib.patches import Rectangle
 from analysis import counts
 from analysis.figures import panels
 from analysis.figures.predictions import runs_title
-from analysis.runs import in_order
 from train.config import ARCHITECTURES, SETTINGS
-from train.results.columns import TEST_SETTINGS, TEST_SPLITS, main_test_setting
+from train.results.columns import TEST_SETTINGS, TEST_SPLITS, in_order, main_test_setting
 
 
 def subsets(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:

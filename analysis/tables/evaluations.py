@@ -10,9 +10,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.layout import BLANK, Cell, Table
-from analysis.runs import in_order
 from train.results.answers import AnswerRecord
-from train.results.columns import TEST_SETTINGS, TEST_SPLITS
+from train.results.columns import TEST_SETTINGS, TEST_SPLITS, in_order
 from train.results.evaluation_table import LINES, how_asked, object_shares
 from train.results.metrics import compare
 from travlr.questions.objects import objects_text
