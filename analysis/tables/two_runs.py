@@ -59,7 +59,7 @@ def compare(runs: Runs, name_a: str, name_b: str) -> Table:
                 f"{p_value:.2g}",
                 ("A" if result.difference > 0 else "B") if differs else "no difference shown",
             ]
-            record |= vars(result) | {"p_adjusted": p_value, "differs": differs}
+            record |= vars(result) | {"differs": differs, "p_adjusted": p_value}
         builder.add([split, SHORT_SETTINGS[test], *texts])
         builder.data.append(record)
     heads = ("Split", "Tested in", "Examples", "A", "B", "A - B [95 %]", "A right", "B right", "p", "Higher")
