@@ -39,13 +39,8 @@ class WorkItem:
         return len(self.figures) + (self.run is not None)
 
 
-@dataclass(frozen=True)
-class WorkResult:
-    """Figures that were drawn; errors of a run, as of `run_errors`; and a line for each figure that was left out."""
-
-    figures: list[FigureFile]
-    errors: np.ndarray | None
-    skipped: list[str]
+# Figures that were drawn; errors of a run, as of `run_errors`; and a line for each figure that was left out.
+WorkResult = tuple[list[FigureFile], np.ndarray | None, list[str]]
 
 
 # Which figures -------------------------------------------------------------------------------------------------------
@@ -152,7 +147,7 @@ def process_item(item: WorkItem) -> WorkResult:
     if item.run is not None:
         predictions = runs.predictions(name=item.run)
         if not len(predictions):
-            return WorkResult([], None, [line for line in runs.skipped if line not in before])
+            return [], None, [line for line in runs.skipped if line not in before]
         digest = runs.results.loc[runs.results["name"] == item.run, "dataset"].iloc[0]
         errors = run_errors(predictions, runs.examples(digest))
     for spec in item.figures:
@@ -164,7 +159,7 @@ def process_item(item: WorkItem) -> WorkResult:
                 rows = predictions if test is None else predictions[predictions["test_setting"] == test]
                 figure = FIGURES[spec.kind].draw(rows, runs.results)
             figures.append(_save(spec, figure))
-    return WorkResult(figures, errors, [*(line for line in runs.skipped if line not in before), *skipped])
+    return figures, errors, [*(line for line in runs.skipped if line not in before), *skipped]
 
 
 def _save(spec: FigureSpec, figure: Any) -> FigureFile:

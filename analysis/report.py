@@ -85,15 +85,14 @@ def build(runs: Runs, stage: Path, options: argparse.Namespace, log: Log) -> Rep
     with left_out(report.skipped, "scores: "):
         report.overview = overview(runs)
     (stage / "figures").mkdir(exist_ok=True)
-    results = draw_all(items, runs, stage / "figures", report.formats, options.workers, log)
-    report.figures = [figure for result in results for figure in result.figures]
-    lines = [line for result in results for line in result.skipped]
-    report.skipped = list(dict.fromkeys([*runs.skipped, *report.skipped, *lines]))
-    errors = {
-        item.run: result.errors
-        for item, result in zip(items, results, strict=True)
-        if item.run and result.errors is not None
-    }
+    skipped, errors = [*runs.skipped, *report.skipped], {}
+    drawn = draw_all(items, runs, stage / "figures", report.formats, options.workers, log)
+    for item, (figures, wrong, lines) in zip(items, drawn, strict=True):
+        report.figures += figures
+        skipped += lines
+        if item.run and wrong is not None:
+            errors[item.run] = wrong
+    report.skipped = list(dict.fromkeys(skipped))
     limit = errors_per_run(len(errors)) if options.errors is None else options.errors
     for digest, names in runs.results.groupby("dataset", sort=True)["name"].unique().items():
         if answers := {name: errors[name] for name in names if name in errors}:
