@@ -22,9 +22,9 @@ import pandas as pd
 from analysis.averages import RunSummary, run_summaries
 from analysis.counts import distinguishing_settings
 from analysis.layout import Table
-from analysis.runs import Runs, in_order
+from analysis.runs import Runs
 from train.config import ARCHITECTURES, SETTINGS
-from train.results.columns import TEST_SETTINGS, TEST_SPLITS, main_test_setting
+from train.results.columns import TEST_SETTINGS, TEST_SPLITS, in_order, main_test_setting
 from train.results.tables import differing_settings, value_text
 from travlr.browse import filled, with_shared
 from travlr.tasks import TASKS
@@ -242,26 +242,18 @@ def _settings(settings: dict[str, Any]) -> str:
 
 
 def _data(report: ReportContent) -> dict[str, Any]:
-    """The data of the page's script: runs, figures, filters, and for each dataset the errors of its runs.
-
-    The errors of an example are a flat list of (index of the run, index of the test setting, confidence in percent).
-    """
+    """The data of the page's script: runs, figures, filters, and for each dataset the errors of its runs."""
     from analysis.figures import FIGURES
 
     infos = report.runs.results.drop_duplicates("name").set_index("name")
     labels = _settings_by_run(report.runs)
-    runs, sets, numbers = list[dict[str, Any]](), {}, dict[str, int]()
+    runs, sets = list[dict[str, Any]](), {}
     for digest, errors in report.errors.items():
         for name in errors["wrong"]:
             info = infos.loc[name, ["model", "size", "setting", "task", "seed"]]
             values = {column: None if pd.isna(value) else str(value) for column, value in info.items()}
-            numbers[name] = len(runs)
             runs.append({"name": name, "dataset": digest, **values, "apart": labels[name]})
-        examples = [
-            {**example, "errors": [number for name, *rest in example["errors"] for number in (numbers[name], *rest)]}
-            for example in errors["examples"]
-        ]
-        sets[digest] = {"cells": errors["cells"], "wrong": list(errors["wrong"].values()), "examples": examples}
+        sets[digest] = errors | {"wrong": list(errors["wrong"].values())}
     figures = _figures(report)
     orders: dict[str, Iterable[str]] = {"task": TASKS, "model": ARCHITECTURES, "setting": SETTINGS}
     choices = {

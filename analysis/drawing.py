@@ -15,7 +15,7 @@ import numpy as np
 from analysis.averages import RunSummary, run_summaries
 from analysis.document import FigureFile, FigureSpec
 from analysis.errors import run_errors
-from analysis.runs import Runs
+from analysis.runs import Runs, left_out
 from train.results.columns import main_test_setting
 from travlr.cli import Log
 from travlr.tasks import TASKS
@@ -39,13 +39,8 @@ class WorkItem:
         return len(self.figures) + (self.run is not None)
 
 
-@dataclass(frozen=True)
-class WorkResult:
-    """Figures that were drawn; errors of a run, as of `run_errors`; and a line for each figure that was left out."""
-
-    figures: list[FigureFile]
-    errors: np.ndarray | None
-    skipped: list[str]
+# Figures that were drawn; errors of a run, as of `run_errors`; and a line for each figure that was left out.
+WorkResult = tuple[list[FigureFile], np.ndarray | None, list[str]]
 
 
 # Which figures -------------------------------------------------------------------------------------------------------
@@ -152,22 +147,19 @@ def process_item(item: WorkItem) -> WorkResult:
     if item.run is not None:
         predictions = runs.predictions(name=item.run)
         if not len(predictions):
-            return WorkResult([], None, [line for line in runs.skipped if line not in before])
+            return [], None, [line for line in runs.skipped if line not in before]
         digest = runs.results.loc[runs.results["name"] == item.run, "dataset"].iloc[0]
         errors = run_errors(predictions, runs.examples(digest))
     for spec in item.figures:
-        try:
+        with left_out(skipped, f"figure {spec.name}: "):
             if predictions is None:
                 figure = draw(spec.kind, runs, **spec.where)
             else:
                 test = spec.where.get("test_setting")
                 rows = predictions if test is None else predictions[predictions["test_setting"] == test]
                 figure = FIGURES[spec.kind].draw(rows, runs.results)
-        except ValueError as error:
-            skipped.append(f"figure {spec.name}: {error}")
-            continue
-        figures.append(_save(spec, figure))
-    return WorkResult(figures, errors, [*(line for line in runs.skipped if line not in before), *skipped])
+            figures.append(_save(spec, figure))
+    return figures, errors, [*(line for line in runs.skipped if line not in before), *skipped]
 
 
 def _save(spec: FigureSpec, figure: Any) -> FigureFile:

@@ -61,7 +61,8 @@ def dataset_errors(
 
     Returns `cells`: (split, pair, true answer, number of examples) of each kind of example; `wrong`: by the name of the
     run, for each test setting the number of errors of each cell, None where it was not tested; `examples`: those to
-    show, each with `errors`: name of the run, index of the test setting, confidence in percent.
+    show, each with `errors`: a flat list of (index of the run in `answers`, index of the test setting, confidence in
+    percent).
     """
     cells, place = _cells(examples)
     splits = examples["split"].astype(object).to_numpy()
@@ -72,13 +73,12 @@ def dataset_errors(
     ]
     rows = first_errors(kinds, len(splits), limit, seed)
     wrong = {name: [_by_cell(tested, place, len(cells)) for tested in sure] for name, sure in answers.items()}
-    names, stack = list(answers), np.stack([sure[:, rows] for sure in answers.values()])  # (runs, 3, shown)
+    stack = np.stack([sure[:, rows] for sure in answers.values()])  # (runs, 3, shown)
     entries = _entries(dataset, examples, rows)
     for number, (row, entry) in enumerate(zip(rows, entries, strict=True)):
-        replies = stack[:, :, number]
-        errors = np.argwhere(_is_wrong(replies)).tolist()
+        errors = np.nonzero(_is_wrong(stack[:, :, number]))
         entry["cell"] = int(place[row])
-        entry["errors"] = [(names[run], test, int(replies[run, test])) for run, test in errors]
+        entry["errors"] = np.stack([*errors, stack[*errors, number]], axis=1).ravel().tolist()
     return {"cells": cells, "wrong": wrong, "examples": entries}
 
 
@@ -118,5 +118,5 @@ def _entries(dataset: Dataset, examples: pd.DataFrame, rows: np.ndarray) -> list
 
 def count_errors(dataset_errors: Mapping[str, Any]) -> tuple[int, int]:
     """The number of errors on a dataset that the page shows, and of all."""
-    on_page = sum(len(example["errors"]) for example in dataset_errors["examples"])
+    on_page = sum(len(example["errors"]) // 3 for example in dataset_errors["examples"])
     return on_page, sum(sum(of_test) for tests in dataset_errors["wrong"].values() for of_test in tests if of_test)

@@ -18,7 +18,7 @@ from matplotlib.patches import Patch
 from analysis.document import TABLE_FILES, report_style, table_block
 from analysis.figures.panels import label_axes, panel_figure, save
 from analysis.layout import Table
-from analysis.runs import Runs
+from analysis.runs import Runs, left_out
 from analysis.tables.evaluations import (
     LINE_COLUMNS,
     SPLIT_NAMES,
@@ -51,10 +51,8 @@ def read_all(runs: Runs) -> dict[str, list[AnswerRecord]]:
     """The answers of each evaluation. Evaluations that cannot be read are moved from `runs` to `runs.skipped`."""
     answers = {}
     for name in runs.evaluations["name"].unique():
-        try:
+        with left_out(runs.skipped):
             answers[str(name)] = read_answers(runs.folder / name)
-        except ValueError as error:
-            runs.skipped.append(str(error))
     runs.evaluations = runs.evaluations[runs.evaluations["name"].isin(answers)]
     return answers
 

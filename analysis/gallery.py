@@ -13,9 +13,11 @@ from travlr.browse import picture
 from travlr.dataset import Dataset
 
 
-def gallery(dataset: Dataset, rows: pd.DataFrame) -> str:
-    """Examples or predictions as HTML. rows: with the columns split and row, and for predictions prediction and
-    logit."""
+def show(dataset: Dataset, rows: pd.DataFrame) -> None:
+    """Display examples or predictions in a notebook. rows: with the columns split and row, and for predictions
+    prediction and logit."""
+    from IPython import display
+
     cards = []
     for row in rows.to_dict("records"):
         example = dataset[row["split"]][int(row["row"])]
@@ -32,14 +34,7 @@ def gallery(dataset: Dataset, rows: pd.DataFrame) -> str:
             f'<small style="white-space: pre-wrap">{html.escape(example.caption)}</small>'
             "</figcaption></figure>"
         )
-    return f"<div>{''.join(cards)}</div>"
-
-
-def show(dataset: Dataset, rows: pd.DataFrame) -> None:
-    """Display `gallery` in a notebook."""
-    from IPython import display
-
-    display.display(display.HTML(gallery(dataset, rows)))  # type: ignore[no-untyped-call]
+    display.display(display.HTML(f"<div>{''.join(cards)}</div>"))  # type: ignore[no-untyped-call]
 
 
 def show_figure(figure: Figure) -> None:

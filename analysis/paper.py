@@ -2,10 +2,11 @@
 
 Scores are macro-F1 in percent, differences are in points. All of the paper's runs started from pretrained weights. Its
 underlining (above random) and bold (best of a column) are missing, as the copy that was read has neither. `paper.csv`
-has the scores of Tables 2 and 10 to 14, of appendix C and of section 5.2. Differences are from test_ind; in Table 13
-from the models trained in image+caption; in Table 14, which has no scores, from the models trained on the part of the
-data in one setting. `seeds`: how many runs converged (Tables 2, 13, 14) or were averaged. `size`: of the train split in
-Tables 10 to 12, and a part of it in appendix C.
+has the scores of Tables 2 and 10 to 14, of appendix C and of section 5.2; and, as `score`, hours of fine-tuning (Table
+6) and millions of trainable parameters (Table 8). Differences are from test_ind; in Table 13 from the models trained in
+image+caption; in Table 14, which has no scores, from the models trained on the part of the data in one setting.
+`seeds`: how many runs converged (Tables 2, 13, 14) or were averaged. `size`: of the train split in Tables 6 and 10 to
+12, and a part of it in appendix C.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def published(
     table: str, task: str, model: str, setting: str, test: str, split: str = "test_ood", *, size: str = "",
     controlled: str = "",
 ) -> Published:  # fmt: skip
-    """The cell of a model trained in `setting`. controlled: `True` or `False`, in Tables 10 to 12."""
+    """The cell of a model trained in `setting`. controlled: `True` or `False`, in Tables 8 and 10 to 12."""
     return _PUBLISHED.get((table, task, model, controlled, size, setting, test, split), Published())
 
 
@@ -76,35 +77,7 @@ TABLE_3 = {
     }.items()
 }
 
-# Table 6: hours of fine-tuning, by the size of the train split, model and setting (None: not trained in it).
-TABLE_6: dict[tuple[str, str], tuple[float | None, float | None, float | None]] = {
-    ("32k", "uniter"): (15, 27, 27),
-    ("32k", "visualbert"): (15, 27, 27),
-    ("32k", "lxmert"): (25.5, 36.5, 36.5),
-    ("32k", "albef"): (38, 38, 38),
-    ("32k", "bert"): (None, 12, None),
-    ("32k", "roberta"): (None, 12, None),
-    ("8k", "uniter"): (3.5, 7, 7),
-    ("8k", "visualbert"): (5, 7, 7),
-    ("8k", "lxmert"): (6.5, 10.5, 10.5),
-    ("8k", "albef"): (8, 9, 9),
-    ("8k", "bert"): (None, 3, None),
-    ("8k", "roberta"): (None, 3, None),
-}
-CARBON = {("32k", "albef"): 15.24}  # kg of CO2-equivalent, of the longest runs (section B.3)
-
-# Table 8: millions of trainable parameters, of (model, whether it has the controlled architecture).
-TABLE_8 = {
-    ("visualbert", False): 112.64,
-    ("uniter", False): 111.08,
-    ("lxmert", False): 209.12,
-    ("albef", False): 290.34,
-    ("bert", False): 108.31,
-    ("roberta", False): 124.65,
-    ("visualbert", True): 114.02,
-    ("uniter", True): 113.63,
-    ("lxmert", True): 210.50,
-}
+CARBON = {("32k", "albef"): 15.24}  # kg of CO2-equivalent of the longest runs (section B.3), by size and model
 
 # Table 9: (setting first trained in, then trained in on 200 examples, task, model, seed). No scores are printed;
 # section 4.2 says that none of them came above random.

@@ -41,7 +41,7 @@ from analysis.errors import (
     errors_per_run,
 )
 from analysis.layout import Table
-from analysis.runs import Runs, load
+from analysis.runs import Runs, left_out, load
 from analysis.tables import TABLES, couples, overview
 from analysis.tables.facts import table6
 from train.results.store import REPORT
@@ -66,16 +66,13 @@ def tables_of(
     tables, empty = [], []
     makers = {"couples": couples} | TABLES | {"table6": partial(table6, watts=watts, grams_per_kwh=grams)}
     for name, make in makers.items():
-        try:
+        with left_out(skipped, f"table {name}: "):
             table = make(runs)
-        except ValueError as error:
-            skipped.append(f"table {name}: {error}")
-            continue
-        column = NUMBER_COLUMNS.get(name, "macro_f1")
-        if column in table.data and table.data[column].notna().any():
-            tables.append(table)
-        else:
-            empty.append(table.title)
+            column = NUMBER_COLUMNS.get(name, "macro_f1")
+            if column in table.data and table.data[column].notna().any():
+                tables.append(table)
+            else:
+                empty.append(table.title)
     return tables, empty
 
 
@@ -85,28 +82,23 @@ def build(runs: Runs, stage: Path, options: argparse.Namespace, log: Log) -> Rep
     _read_examples(runs)
     items = work_items(runs)
     report.tables, report.empty = tables_of(runs, options.watts, options.co2, report.skipped)
-    try:
+    with left_out(report.skipped, "scores: "):
         report.overview = overview(runs)
-    except ValueError as error:
-        report.skipped.append(f"scores: {error}")
     (stage / "figures").mkdir(exist_ok=True)
-    results = draw_all(items, runs, stage / "figures", report.formats, options.workers, log)
-    report.figures = [figure for result in results for figure in result.figures]
-    lines = [line for result in results for line in result.skipped]
-    report.skipped = list(dict.fromkeys([*runs.skipped, *report.skipped, *lines]))
-    errors = {
-        item.run: result.errors
-        for item, result in zip(items, results, strict=True)
-        if item.run and result.errors is not None
-    }
+    skipped, errors = [*runs.skipped, *report.skipped], {}
+    drawn = draw_all(items, runs, stage / "figures", report.formats, options.workers, log)
+    for item, (figures, wrong, lines) in zip(items, drawn, strict=True):
+        report.figures += figures
+        skipped += lines
+        if item.run and wrong is not None:
+            errors[item.run] = wrong
+    report.skipped = list(dict.fromkeys(skipped))
     limit = errors_per_run(len(errors)) if options.errors is None else options.errors
     for digest, names in runs.results.groupby("dataset", sort=True)["name"].unique().items():
         if answers := {name: errors[name] for name in names if name in errors}:
             dataset = runs.datasets[digest]
-            try:
+            with left_out(report.skipped, f"errors on dataset {digest[:16]}: "):
                 report.errors[digest] = dataset_errors(answers, runs.examples(digest), dataset, limit, options.seed)
-            except ValueError as error:
-                report.skipped.append(f"errors on dataset {digest[:16]}: {error}")
     return report
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import string
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,16 @@ EXAMPLE_COLUMNS = ("id", "split", "answer", "task", "query", "objects", "row", "
                    "y", "claim", "first", "second", "third", "critical")  # fmt: skip
 RUN_COLUMNS = ("run", "name", "model", "setting", "seed")
 PREDICTIONS = (*EXAMPLE_COLUMNS, *RUN_COLUMNS, "test_setting", "logit", "prediction", "right")
+
+
+@contextlib.contextmanager
+def left_out(skipped: list[str], what: str = "") -> Iterator[None]:
+    """Add the line of a `ValueError` to `skipped`, unless it is there, and go on. what: what the line begins with."""
+    try:
+        yield
+    except ValueError as error:
+        if (line := f"{what}{error}") not in skipped:
+            skipped.append(line)
 
 
 @dataclass
@@ -88,11 +99,9 @@ class Runs:
         """
         parts = []
         for name, rows in self.chosen(**where).groupby("name", observed=True, sort=False):
-            try:
-                parts.append(self._of_run(str(name), rows))
-            except ValueError as error:
-                if rows["dataset"].iloc[0] in self.datasets and str(error) not in self.skipped:
-                    self.skipped.append(str(error))  # `skipped` already has a line for a missing dataset
+            if rows["dataset"].iloc[0] in self.datasets:  # `skipped` has a line for a missing dataset
+                with left_out(self.skipped):
+                    parts.append(self._of_run(str(name), rows))
         return _concat(parts) if parts else pd.DataFrame(columns=list(PREDICTIONS))
 
     def _of_run(self, name: str, rows: pd.DataFrame) -> pd.DataFrame:
@@ -185,12 +194,6 @@ def _with_style(config: Any, dataset: Dataset | None) -> Any:
     return canonical(settings | {"style": {**asdict(Style()), **of_dataset.get("style", {})}})
 
 
-def in_order(values: Iterable[str], order: Iterable[str]) -> list[str]:
-    """The distinct values: first those in `order`, in its order, then the others by the alphabet."""
-    ranks = {value: rank for rank, value in enumerate(order)}
-    return sorted(set(values), key=lambda value: (ranks.get(value, len(ranks)), value))
-
-
 # Examples ------------------------------------------------------------------------------------------------------------
 
 
@@ -205,25 +208,23 @@ def examples_of(dataset: Dataset, split: str) -> pd.DataFrame:
     where scenes are.
     """
     table = dataset[split].columns("id", "query", "answer", "task", "pair", "query_form", "objects")
-    frame = pd.DataFrame({"id": table["id"].to_pandas(), "answer": table["answer"].to_numpy()})
-    frame.insert(1, "split", pd.Categorical.from_codes(np.zeros(len(frame), np.int8), [split]))
-    for name in ("task", "query"):
-        frame[name] = table[name].combine_chunks().dictionary_encode().to_pandas()
-    objects = table["objects"].combine_chunks()
-    ends = objects.offsets.to_numpy()
-    flat = objects.flatten()
-    sizes = np.diff(ends)
-    which = np.repeat(np.arange(len(sizes)), sizes)
-    frame["objects"] = sizes.astype(np.int16)
-    frame["row"] = np.arange(len(frame), dtype=np.int32)
-    frame["couple"] = (frame["row"] // 2).astype(np.int32)
-    frame["scene"] = _scenes(flat, which, len(frame))
-    frame = frame.join(_pairs(table["pair"].combine_chunks()))
-    queries = _query_columns(table["query_form"].combine_chunks())
-    frame = frame.join(queries)
-    critical = _deciding_counts(flat, which, queries, frame["task"])
-    frame["critical"] = pd.array(critical, dtype="Int16")
-    return frame
+    objects, row = table["objects"].combine_chunks(), np.arange(len(table), dtype=np.int32)
+    sizes, flat = np.diff(objects.offsets.to_numpy()), objects.flatten()
+    which = np.repeat(row, sizes)
+    columns = {
+        "id": table["id"].to_pandas(),
+        "split": pd.Categorical.from_codes(np.zeros(len(table), np.int8), [split]),
+        "answer": table["answer"].to_numpy(),
+        **{name: table[name].combine_chunks().dictionary_encode().to_pandas() for name in ("task", "query")},
+        "objects": sizes.astype(np.int16),
+        "row": row,
+        "couple": row // 2,
+        "scene": _scenes(flat, which, len(table)),
+        **_pairs(table["pair"].combine_chunks()),
+        **_query_columns(table["query_form"].combine_chunks()),
+    }
+    frame = pd.DataFrame(columns)
+    return frame.assign(critical=pd.array(_deciding_counts(flat, which, frame), dtype="Int16"))
 
 
 def _scenes(flat: pa.StructArray, which: np.ndarray, count: int) -> np.ndarray:
@@ -262,7 +263,7 @@ def _values(words: list[str | None]) -> Any:
     return pd.Categorical(words)
 
 
-def _query_columns(forms: pa.StringArray) -> pd.DataFrame:
+def _query_columns(forms: pa.StringArray) -> dict[str, pd.Categorical]:
     """claim, first, second and third of queries."""
     encoded = forms.dictionary_encode()
     columns: dict[str, list[str | None]] = {"claim": [], "first": [], "second": [], "third": []}
@@ -274,10 +275,10 @@ def _query_columns(forms: pa.StringArray) -> pd.DataFrame:
         for name, value in zip(columns, (" ".join(claim), *objects, None, None), strict=False):
             columns[name].append(value)
     codes = encoded.indices.to_numpy()
-    return pd.DataFrame({name: pd.Categorical(values).take(codes) for name, values in columns.items()})
+    return {name: pd.Categorical(values).take(codes) for name, values in columns.items()}
 
 
-def _deciding_counts(flat: pa.StructArray, which: np.ndarray, queries: pd.DataFrame, task: pd.Series) -> np.ndarray:
+def _deciding_counts(flat: pa.StructArray, which: np.ndarray, queries: pd.DataFrame) -> np.ndarray:
     """(N,) for quantifiers the number of objects in the region whose emptiness decides; NaN for other tasks."""
     regions = {name: family["decides"] for names, family in FAMILIES.items() for name in names}
     # Indices of regions: X and Y, X alone, Y alone.
@@ -289,7 +290,7 @@ def _deciding_counts(flat: pa.StructArray, which: np.ndarray, queries: pd.DataFr
         holds.append((shape == word) | (colour == word))
     region = np.where(holds[0], np.where(holds[1], 0, 1), np.where(holds[1], 2, 3))
     counts = np.bincount(which[region == deciding[which]], minlength=len(queries)).astype(float)
-    return np.where((task == "quantifiers").to_numpy(), counts, np.nan)
+    return np.where((queries["task"] == "quantifiers").to_numpy(), counts, np.nan)
 
 
 def _row_numbers(ids: pa.ChunkedArray, example_ids: pd.Series) -> np.ndarray:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from train.results.scores import LEVEL, bootstrap_counts, cluster_count, f1_scores, percentile_interval, predictions_of
+from train.results.scores import bootstrap_counts, cluster_count, f1_scores, percentile_interval, predictions_of
 
 Z = float(ndtri(0.975))
 
@@ -40,7 +40,7 @@ class PairedComparison:
 
     interval_low, interval_high: of the difference. first_only, second_only: the number of clusters (examples, without
     clusters) of which this run has more right than the other. p_value: two-sided exact McNemar test of these two
-    numbers. differs: p_value is below 0.01 and the interval does not contain 0.
+    numbers.
     """
 
     examples: int
@@ -52,7 +52,6 @@ class PairedComparison:
     first_only: int
     second_only: int
     p_value: float
-    differs: bool
 
 
 def paired(
@@ -76,7 +75,6 @@ def paired(
     if clusters is not None:
         lead = np.bincount(np.unique(clusters, return_inverse=True)[1], weights=lead)
     ahead, behind = int((lead > 0).sum()), int((lead < 0).sum())
-    p_value = mcnemar(ahead, behind)
     return PairedComparison(
         examples=len(truth),
         first=float(scores[0]),
@@ -86,8 +84,7 @@ def paired(
         interval_high=high,
         first_only=ahead,
         second_only=behind,
-        p_value=p_value,
-        differs=p_value < LEVEL and not low <= 0 <= high,
+        p_value=mcnemar(ahead, behind),
     )
 
 

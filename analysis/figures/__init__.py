@@ -6,7 +6,7 @@ To read in this order: `results`, figures of several runs; `predictions`, figure
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from analysis.figures.predictions import (
     quantifiers,
 )
 from analysis.figures.results import loss, require_one, subsets, transfer
-from analysis.runs import Runs, examples_of
+from analysis.runs import Runs, examples_of, left_out
 from train.results.columns import TEST_SPLITS
 from travlr.tasks import TASKS
 
@@ -71,18 +71,6 @@ FIGURES: dict[str, FigureKind] = {
 }
 
 
-def _curves(runs: Runs, names: Iterable[str]) -> dict[str, pd.DataFrame]:
-    """The curves that can be read; `runs.skipped` gets a line for each other one."""
-    curves = {}
-    for run in names:
-        try:
-            curves[run] = runs.curve(run)
-        except ValueError as error:
-            if str(error) not in runs.skipped:
-                runs.skipped.append(str(error))
-    return curves
-
-
 def draw(figure: str, runs: Runs, **where: Any) -> Figure:
     """A figure of the runs whose results have these values: `draw("cells", runs, name="…", test_setting="image")`.
 
@@ -94,7 +82,11 @@ def draw(figure: str, runs: Runs, **where: Any) -> Figure:
     if kind.of == "results":
         return kind.draw(results, results)
     if kind.of == "curves":
-        return kind.draw(counts.losses(_curves(runs, results["name"].unique()), results), results)
+        curves = {}
+        for name in results["name"].unique():
+            with left_out(runs.skipped):
+                curves[name] = runs.curve(name)
+        return kind.draw(counts.losses(curves, results), results)
     if kind.of == "examples":
         require_one(results, "dataset")
         dataset = runs.datasets.get(results["dataset"].iloc[0])

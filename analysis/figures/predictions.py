@@ -42,8 +42,7 @@ from analysis.figures.panels import (
     split_legend,
     whiskers,
 )
-from analysis.runs import in_order
-from train.results.columns import TEST_SETTINGS
+from train.results.columns import TEST_SETTINGS, in_order
 from train.results.tables import origin
 from travlr.scene import SPLITS, column_name
 from travlr.tasks import TASKS, task_class
@@ -87,8 +86,12 @@ def _origin(weights: Any) -> str:
     return origin({"weights": weights if pd.notna(weights) else None})
 
 
-def results_of(predictions: pd.DataFrame, results: pd.DataFrame, one_setting: bool = True) -> pd.DataFrame:
-    """The results that belong to predictions. Raises `ValueError` unless all are of one run (and setting)."""
+def _begin(
+    title: str, count: Callable[[pd.DataFrame], pd.DataFrame], predictions: pd.DataFrame, results: pd.DataFrame,
+    one_setting: bool = True,
+) -> tuple[list[str], pd.DataFrame, list[str], pd.DataFrame]:  # fmt: skip
+    """What each figure of a run begins with: title lines, the table of counts, splits, and the results that belong to
+    the predictions. Raises `ValueError` unless all predictions are of one run (and setting)."""
     if not len(predictions):
         raise ValueError("no predictions to draw: choose other runs, or see in `skipped` what could not be read")
     for column in ("name", "test_setting")[: 1 + one_setting]:
@@ -101,15 +104,6 @@ def results_of(predictions: pd.DataFrame, results: pd.DataFrame, one_setting: bo
         rows = rows[rows[column].isin(list(predictions[column].unique()))]
     if not len(rows):
         raise ValueError(f"no results of run {predictions['name'].iloc[0]}: pass those of the same runs")
-    return rows
-
-
-def _begin(
-    title: str, count: Callable[[pd.DataFrame], pd.DataFrame], predictions: pd.DataFrame, results: pd.DataFrame,
-    one_setting: bool = True,
-) -> tuple[list[str], pd.DataFrame, list[str], pd.DataFrame]:  # fmt: skip
-    """What each figure of a run begins with: title lines, the table of counts, splits, and the run's results."""
-    rows = results_of(predictions, results, one_setting)
     table = count(predictions)
     return [title, *run_title(rows, results)], table, in_order(table["split"], SPLITS), rows
 

@@ -22,9 +22,8 @@ from matplotlib.patches import Rectangle
 from analysis import counts
 from analysis.figures import panels
 from analysis.figures.predictions import runs_title
-from analysis.runs import in_order
 from train.config import ARCHITECTURES, SETTINGS
-from train.results.columns import TEST_SETTINGS, TEST_SPLITS, main_test_setting
+from train.results.columns import TEST_SETTINGS, TEST_SPLITS, in_order, main_test_setting
 
 
 def subsets(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
@@ -51,9 +50,7 @@ def subsets(results: pd.DataFrame, _: pd.DataFrame | None = None) -> Figure:
         cells = table[(table["split"] == split) & (table["setting"] == setting)]
         _size_lines(axes, cells, styles)
         axes.set_xlim(*ends)
-        panels.baseline_lines(
-            axes, cells.drop_duplicates([column for column, _, _ in panels.BASELINE_STYLES]), "macro_f1"
-        )
+        panels.baseline_lines(axes, cells, "macro_f1")
         panels.percent_axis(axes, low, 101)
         panels.label_axes(axes, f"{split}, {setting}")
     panels.label_outside(grid, "training examples", "macro-F1")

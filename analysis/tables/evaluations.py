@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -11,10 +10,9 @@ from typing import Any
 import pandas as pd
 
 from analysis.layout import BLANK, Cell, Table
-from analysis.runs import in_order
 from train.results.answers import AnswerRecord
-from train.results.columns import TEST_SETTINGS, TEST_SPLITS
-from train.results.evaluation_table import OBJECTS, how_asked
+from train.results.columns import TEST_SETTINGS, TEST_SPLITS, in_order
+from train.results.evaluation_table import LINES, how_asked, object_shares
 from train.results.metrics import compare
 from travlr.questions.objects import objects_text
 from travlr.scene import Object, column_name
@@ -94,13 +92,9 @@ def _order(column: pd.Series) -> pd.Series:
 def _score_cell(row: dict[str, Any] | None) -> Cell:
     if row is None:
         return BLANK
-    hint = f"macro-F1 {row['macro_f1']:.1f} {_interval(row)}, {row['examples']:,} examples"
+    hint = f"macro-F1 {LINES['macro-F1 [95 %]'](row)}, {row['examples']:,} examples"
     above = pd.notna(row["above_random"]) and bool(row["above_random"])
     return Cell(f"{row['accuracy']:.1f}", row["accuracy"], underlined=above, hint=hint)
-
-
-def _interval(row: Any) -> str:
-    return f"[{row['interval_low']:.1f}, {row['interval_high']:.1f}]"
 
 
 def detail_table(frame: pd.DataFrame, answers: Answers) -> Table:
@@ -113,11 +107,11 @@ def detail_table(frame: pd.DataFrame, answers: Answers) -> Table:
         "Sees": lambda row: row["test_setting"],
         "Examples": lambda row: f"{row['examples']:,}",
         "Accuracy": lambda row: f"{row['accuracy']:.1f}",
-        "Macro-F1 [95 %]": lambda row: f"{row['macro_f1']:.1f} {_interval(row)}",
-        "Couples": lambda row: _one_digit(row["couples_right"]),
-        "No answer": lambda row: _one_digit(row["unparsed"]),
-        "Bias": lambda row: f"{row['bias']:+.1f} {row['bias_answer']}" if isinstance(row["bias_answer"], str) else "",
-        "Calibrated": lambda row: _one_digit(row["calibrated_accuracy"]),
+        "Macro-F1 [95 %]": LINES["macro-F1 [95 %]"],
+        "Couples": LINES["both of a couple, %"],
+        "No answer": LINES["no answer, %"],
+        "Bias": LINES["bias"],
+        "Calibrated": LINES["calibrated, %"],
     }
     comparisons = ("Gap to captions [95 %]", "Same answer (by chance)")
     rows = [
@@ -139,10 +133,6 @@ def how(line: Any) -> str:
     return ", ".join(filter(None, (how_asked(line), line["apart"])))
 
 
-def _one_digit(value: float | None) -> str:
-    return "" if value is None or pd.isna(value) else f"{value:.1f}"
-
-
 def reading_table(frame: pd.DataFrame) -> Table | None:
     """Of form=read, what became of the objects of the scenes, in percent: a line for each task, split and setting; None
     without form=read."""
@@ -150,19 +140,13 @@ def reading_table(frame: pd.DataFrame) -> Table | None:
     if not len(readings):
         return None
     place = ["model", "task", "split", "test_setting"]
-    shares = pd.DataFrame([_object_shares(text) for text in readings["objects"]], readings.index)
+    shares = pd.DataFrame([object_shares(text) for text in readings["objects"]], readings.index)
     data = pd.concat([readings[place], shares], axis=1)
     texts = data.map(lambda value: value if isinstance(value, str) else f"{value:.1f}")
     rows = tuple(tuple(map(Cell, row)) for row in texts.itertuples(index=False))
     columns = tuple(("", head) for head in ("Model", "Task", "Split", "Sees", *map(str.capitalize, shares)))
     notes = ("Percent of the objects in the scenes. Invented objects are in the reply, but not in the scene.",)
     return Table("evaluation_readings", "Objects in replies to form=read", columns, rows, data, notes)
-
-
-def _object_shares(text: str) -> dict[str, float]:
-    counts = json.loads(text)
-    total = sum(count for name, count in counts.items() if name != "invented")
-    return {name: 100 * counts.get(name, 0) / max(total, 1) for name in OBJECTS}
 
 
 def _compared(answers: Answers, row: Mapping[str, Any]) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from analysis import paper
 from analysis.averages import RunSummary, run_summaries, weights_of
 from analysis.layout import BLANK, Cell, Table
-from analysis.paper import LEGEND, LETTERS, MODEL_NAMES, TEXT_ONLY
+from analysis.paper import BIMODAL, LEGEND, LETTERS, MODEL_NAMES, TEXT_ONLY, published
 from analysis.runs import Runs
 from analysis.tables.builder import (
     OURS,
@@ -72,18 +73,18 @@ def table6(runs: Runs, watts: float | None = None, grams_per_kwh: float | None =
     builder = TableBuilder()
     candidates = [_with_hardware(run) for run in with_traits(runs) if run.info["setting"] in TEST_SETTINGS]
     tasks = {"32k": ["spatiality"], "8k": [task for task in PAPER if task != "spatiality"]}  # the paper's sizes
-    for (size, model), hours in paper.TABLE_6.items():
+    for size, model in product(tasks, ("uniter", "visualbert", "lxmert", "albef", "bert", "roberta")):
         of_model = [run for task in tasks[size] for run in runs_of(candidates, task, model)]
-        by_setting = dict(zip(TEST_SETTINGS, hours, strict=True))
+        hours = {name: published("table6", "", model, name, "", "", size=size).score for name in TEST_SETTINGS}
         for own_size in dict.fromkeys(size_text(runs, run) for run in candidates if run in of_model) or [""]:
             of_size = [run for run in candidates if run in of_model and size_text(runs, run) == own_size]
             fixed = {"paper_size": size, "tasks": None, "train_examples": own_size or None, "model": model}
             for mark, key, alike in builder.variants(of_size, fixed, ("dataset",)):
                 key["tasks"] = _letters([run.info["task"] for run in alike] or tasks[size])
-                cells = _hours_cells(builder, key, alike, by_setting, (watts, grams_per_kwh))
+                cells = _hours_cells(builder, key, alike, hours, (watts, grams_per_kwh))
                 builder.add([key["tasks"], own_size, MODEL_NAMES[model] + mark, source_cell(alike), *cells])
         carbon = paper.CARBON.get((size, model))
-        printed = [Cell("-") if value is None else number_cell(value, "g") for value in hours]
+        printed = [Cell("-") if math.isnan(value) else number_cell(value, "g") for value in hours.values()]
         estimates = [Cell(), Cell() if carbon is None else number_cell(carbon, "g")]
         builder.paper((_letters(tasks[size]), size, MODEL_NAMES[model]), [*printed, *estimates])
     heads = ("Task", "Training examples", "Model", "Source", "Image", "Caption", "Img.+Cap.", "Energy, kWh", "CO2e, kg")
@@ -114,20 +115,20 @@ def _hours_cells(
     builder: TableBuilder,
     key: dict[str, Any],
     runs: Sequence[RunSummary],
-    printed: Mapping[str, float | None],
+    printed: Mapping[str, float],
     rates: tuple[float | None, float | None],
 ) -> list[Cell]:
     """The cells of a line of ours: mean hours in each setting, and energy and CO2-equivalent of the slowest setting.
     printed: the paper's hours. rates: watts, and grams per kWh."""
     watts, grams = (math.nan if rate is None else rate for rate in rates)
     hours: dict[str, float] = {}
-    for setting, published in printed.items():
+    for setting, paper_hours in printed.items():
         every = [run.info["train_seconds"] for run in runs if run.info["setting"] == setting]
         seconds = [value for value in every if value is not None]
         hours[setting] = float(np.mean(seconds)) / 3600 if seconds else math.nan
         energy = hours[setting] * watts / 1000
         record = key | {"setting": setting, "hours": hours[setting], "runs": len(seconds)}
-        record |= {"energy_kwh": energy, "co2e_kg": energy * grams / 1000, "paper_hours": published}
+        record |= {"energy_kwh": energy, "co2e_kg": energy * grams / 1000, "paper_hours": paper_hours}
         builder.data.append(record | {"paper_co2e_kg": paper.CARBON.get((key["paper_size"], key["model"]))})
     untested = [Cell("-") if key["model"] in TEXT_ONLY and setting != "caption" else None for setting in hours]
     cells = [cell or number_cell(value, ".3g") for cell, value in zip(untested, hours.values(), strict=True)]
@@ -139,7 +140,9 @@ def table8(runs: Runs) -> Table:
     """Table 8: trainable parameters of whole models, by size. Frozen runs train fewer and are left out."""
     builder = TableBuilder()
     candidates = [run for run in run_summaries(runs) if not run.traits & {"frozen", "settings unknown"}]
-    for (model, controlled), published in paper.TABLE_8.items():
+    architectures = [*((model, False) for model in MODEL_NAMES), *((model, True) for model in BIMODAL[:3])]
+    for model, controlled in architectures:
+        paper_millions = published("table8", "", model, "", "", "", controlled=str(controlled)).score
         groups: dict[tuple[str, int | None], list[RunSummary]] = {}
         for run in candidates:
             if (run.info["model"], "controlled" in run.traits) == (model, controlled):
@@ -147,9 +150,9 @@ def table8(runs: Runs) -> Table:
         for (size, parameters), alike in groups.items() or [(("", None), [])]:
             millions = None if parameters is None else parameters / 1e6
             cell = number_cell(millions, ".2f" if millions is None or millions >= 1 else ".3g")
-            builder.add([model_name(model, controlled), size, source_cell(alike), cell, f"{published:.2f}"])
+            builder.add([model_name(model, controlled), size, source_cell(alike), cell, f"{paper_millions:.2f}"])
             record = {"model": model, "controlled": controlled, "size": size or None}
-            record |= {"weights": weights_of(alike) or None, "parameters": parameters, "paper_millions": published}
+            record |= {"weights": weights_of(alike) or None, "parameters": parameters, "paper_millions": paper_millions}
             builder.data.append(record)
     heads = [("", name) for name in ("Model", "Size", "Source", "Parameters, M", "Paper's, M")]
     notes = ["Only size=base has the published architectures. Volta: the controlled ones."]

@@ -16,10 +16,10 @@ import pandas as pd
 from analysis.averages import RunSummary, SeedAverage, run_summaries
 from analysis.layout import BLANK, Cell, Table
 from analysis.paper import MODEL_NAMES
-from analysis.runs import Runs, in_order
+from analysis.runs import Runs
 from analysis.tables.builder import MARKS, SHORT_SETTINGS, TableBuilder
 from train.config import SETTINGS
-from train.results.columns import BASELINES, TEST_SETTINGS, TEST_SPLITS, main_test_setting
+from train.results.columns import BASELINES, TEST_SETTINGS, TEST_SPLITS, in_order, main_test_setting
 from train.results.scores import TEST
 from travlr.tasks import TASKS
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import Any
 
-from analysis.averages import RunSummary, SeedAverage, run_summaries, variants
+from analysis.averages import RunSummary, SeedAverage, run_summaries, variants, weights_of
 from analysis.layout import Cell, Table
 from analysis.paper import BIMODAL, LEGEND, LETTERS, MODEL_NAMES, SPLITS, TABLE_9, TEXT_ONLY, Published, published
 from analysis.runs import Runs
@@ -238,9 +240,25 @@ def few_shot(runs: Runs) -> Table:
             groups.setdefault((before, info["setting"], info["task"], info["model"], info["seed"]), []).append(run)
     names = ("seen", "trained_further_in", "task", "model", "seed")
     for place, runs_there in groups.items():
+        before, setting, task, model, seed = place
+        labels = (f"{LONG_SETTINGS.get(before, before)} to {LONG_SETTINGS.get(setting, setting)}", LETTERS[task])
+        printed = "no" if place in TABLE_9 else ""
         for mark, key, alike in builder.variants(runs_there, dict(zip(names, place, strict=True)), ("start",)):
-            for run_or_none in alike or (None,):
-                _few_shot_line(builder, mark, key, run_or_none, firsts)
+            for ours in [[run] for run in alike] or [list[RunSummary]()]:
+                earlier = [first for run in ours if (first := firsts[run.info["name"]])]
+                tests = [(SeedAverage(earlier), "test_ood"), *((SeedAverage(ours), split) for split in SPLITS)]
+                scores = [average.score(setting, split) for average, split in tests]
+                # Of a single run, so no mean could hide one that is not above random.
+                above = [average.above_random(setting, split) for average, split in tests]
+                scored = map(score_cell, scores, repeat(math.nan), above)
+                cells = [replace(cell, value=None) for cell in scored]
+                builder.add([*labels, MODEL_NAMES[model] + mark, str(seed), source_cell(ours), *cells, printed])
+                examples = ("train_examples", "unlabelled_examples")
+                record = key | {"weights": weights_of(ours) or None}
+                record |= {name: ours[0].info[name] if ours else None for name in examples}
+                record |= dict(zip(("before_test_ood", "after_test_ood", "after_test_ind"), scores, strict=True))
+                record |= {"above_random": above[1] if ours else None, "paper_above_random": False if printed else None}
+                builder.data.append(record)
     heads = [("", name) for name in ("Setting", "Task", "Model", "Seed", "Source")]
     columns = [*heads, ("OOD", "Before"), ("OOD", "After"), ("InD", "After"), ("", "Above random in the paper")]
     title = (
@@ -251,34 +269,3 @@ def few_shot(runs: Runs) -> Table:
     ]
     included = [run for runs_there in groups.values() for run in runs_there]
     return builder.table("few_shot", title, columns, notes, included, runs)
-
-
-def _few_shot_line(
-    builder: TableBuilder,
-    mark: str,
-    key: dict[str, Any],
-    run: RunSummary | None,
-    firsts: Mapping[str, RunSummary | None],
-) -> None:
-    first_setting, setting, task, model, seed, _ = key.values()
-    first = firsts[run.info["name"]] if run else None
-    before, after = SeedAverage([first] if first else []), SeedAverage([run] if run else [])
-    places = ((before, "test_ood"), (after, "test_ood"), (after, "test_ind"))
-    scores = [average.score(setting, split) for average, split in places]
-    # A single run, so no mean could hide one that is not above random.
-    above = [average.above_random(setting, split) for average, split in places]
-    cells = [
-        replace(score_cell(score, above=is_above), value=None) for score, is_above in zip(scores, above, strict=True)
-    ]
-    published = "no" if (first_setting, setting, task, model, seed) in TABLE_9 else ""
-    labels = (
-        f"{LONG_SETTINGS.get(first_setting, first_setting)} to {LONG_SETTINGS.get(setting, setting)}",
-        LETTERS[task],
-    )
-    source = source_cell([run] if run else [])
-    builder.add([*labels, MODEL_NAMES[model] + mark, str(seed), source, *cells, published])
-    examples = {name: run.info[name] if run else None for name in ("train_examples", "unlabelled_examples")}
-    names = ("before_test_ood", "after_test_ood", "after_test_ind")
-    record = key | {"weights": run.weights if run else None} | examples | dict(zip(names, scores, strict=True))
-    record |= {"above_random": above[1] if run else None, "paper_above_random": False if published else None}
-    builder.data.append(record)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
 from typing import Any
 
-from analysis.averages import RunSummary, run_summaries
-from analysis.layout import BLANK, Table
+from analysis.averages import run_summaries
+from analysis.layout import BLANK, Cell, Table
 from analysis.paper import SPLITS
 from analysis.runs import Runs
 from analysis.statistics import PairedComparison, holm, paired
@@ -43,49 +43,37 @@ def compare(runs: Runs, name_a: str, name_b: str) -> Table:
             clusters = None if scenes is None else scenes.loc[part["id"]].to_numpy()
             answers, one_logits, other_logits = (part[name].to_numpy() for name in ("answer_a", "logit_a", "logit_b"))
             results[split, test] = paired(answers, one_logits, other_logits, clusters)
-    adjusted = dict(zip(results, holm([result.p_value for result in results.values()]), strict=True))
-    return _compare_table((one, other), places, results, adjusted, scenes is not None)
-
-
-def _compare_table(
-    runs: tuple[RunSummary, RunSummary],
-    places: Sequence[tuple[str, str]],
-    results: Mapping[tuple[str, str], PairedComparison],
-    adjusted: Mapping[tuple[str, str], float],
-    clustered: bool,
-) -> Table:
-    builder = TableBuilder()
-    for place in places:
-        result = results.get(place)
-        columns: dict[str, Any] = {"split": place[0], "test_setting": place[1]}
-        if result is None:
-            builder.add([place[0], SHORT_SETTINGS[place[1]], *[BLANK] * 8])
-            builder.data.append(columns)
-            continue
-        differs = adjusted[place] < LEVEL and not result.interval_low <= 0 <= result.interval_high
-        higher = ("A" if result.difference > 0 else "B") if differs else "no difference shown"
-        texts = [
-            f"{result.examples:,}",
-            *map(score_text, (result.first, result.second)),
-            f"{signed(result.difference)} [{signed(result.interval_low)}, {signed(result.interval_high)}]",
-            *(f"{count:,}" for count in (result.first_only, result.second_only)),
-            f"{adjusted[place]:.2g}",
-            higher,
-        ]
-        builder.add([place[0], SHORT_SETTINGS[place[1]], *texts])
-        builder.data.append(columns | vars(result) | {"p_adjusted": adjusted[place], "differs": differs})
+    adjusted = holm([result.p_value for result in results.values()])
+    p_values, builder = dict(zip(results, adjusted, strict=True)), TableBuilder()
+    for split, test in places:
+        result, p_value = results.get((split, test)), p_values.get((split, test), math.nan)
+        texts: list[Cell | str] = [BLANK] * 8
+        record: dict[str, Any] = {"split": split, "test_setting": test}
+        if result is not None:
+            differs = p_value < LEVEL and not result.interval_low <= 0 <= result.interval_high
+            texts = [
+                f"{result.examples:,}",
+                *map(score_text, (result.first, result.second)),
+                f"{signed(result.difference)} [{signed(result.interval_low)}, {signed(result.interval_high)}]",
+                *(f"{count:,}" for count in (result.first_only, result.second_only)),
+                f"{p_value:.2g}",
+                ("A" if result.difference > 0 else "B") if differs else "no difference shown",
+            ]
+            record |= vars(result) | {"differs": differs, "p_adjusted": p_value}
+        builder.add([split, SHORT_SETTINGS[test], *texts])
+        builder.data.append(record)
     heads = ("Split", "Tested in", "Examples", "A", "B", "A - B [95 %]", "A right", "B right", "p", "Higher")
-    differences = map(settings_text, differing_settings([run.settings for run in runs]))
+    differences = map(settings_text, differing_settings([run.settings for run in (one, other)]))
     names = [
         f"{letter}: {run.info['name']}, {run.weights} weights" + f"; {settings}" * bool(settings)
-        for letter, run, settings in zip("AB", runs, differences, strict=True)
+        for letter, run, settings in zip("AB", (one, other), differences, strict=True)
     ]
-    unit = "scenes (all examples of a scene together)" if clustered else "examples; the dataset was not found"
+    unit = "examples; the dataset was not found" if scenes is None else "scenes (all examples of a scene together)"
     notes = [
         *(f"{name}." for name in names),
         f"A, B, A - B: macro-F1 and its difference, with a paired bootstrap interval over {unit}.",
         "A right, B right: how many of these one run has more right of than the other. p: two-sided exact McNemar "
         f"test, Holm-adjusted for the {len(results)} rows. Higher: given if p < {LEVEL} and the interval is without 0.",
     ]
-    title = f"{runs[0].info['name']} (A) and {runs[1].info['name']} (B) on the same examples"
+    title = f"{name_a} (A) and {name_b} (B) on the same examples"
     return builder.table("compare", title, [("", head) for head in heads], notes)

@@ -81,6 +81,12 @@ RESULT_COLUMNS: dict[str, type] = {
 }
 
 
+def in_order(values: Iterable[str], order: Iterable[str]) -> list[str]:
+    """The distinct values: first those in `order`, in its order, then the others by the alphabet."""
+    ranks = {value: rank for rank, value in enumerate(order)}
+    return sorted(set(values), key=lambda value: (ranks.get(value, len(ranks)), value))
+
+
 def main_test_setting(setting: str) -> str:
     """The test setting that belongs to a training setting: the same one, and image+caption for mixed."""
     return "image+caption" if setting == "mixed" else setting

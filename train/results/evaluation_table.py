@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +15,36 @@ from train.results.metrics import compare
 from train.results.scores import LEVEL
 
 WIDTH = 22  # of a column
+OBJECTS = ("found", "missed", "invented", "misplaced", "miscoloured", "misshaped")
+
+
+def _percent(value: float | None) -> str:
+    """One digit; "" where there is no number, which pandas has as NaN."""
+    return "" if value is None or math.isnan(value) else f"{value:.1f}"
+
+
+def object_shares(text: str) -> dict[str, float]:
+    """The column `objects` of a result as percent of the objects in the scenes."""
+    counts = json.loads(text)
+    total = sum(count for name, count in counts.items() if name != "invented")
+    return {name: 100 * counts.get(name, 0) / max(total, 1) for name in OBJECTS}
+
+
+def _objects(name: str, row: Row) -> str:
+    return f"{object_shares(row['objects'])[name]:.1f}" if row["objects"] else ""
+
+
 LINES: dict[str, Callable[[Row], str]] = {
     "accuracy, %": lambda row: f"{row['accuracy']:.1f}{'*' if row['above_random'] else ''}",
     "macro-F1 [95 %]": lambda row: f"{row['macro_f1']:.1f} [{row['interval_low']:.1f}, {row['interval_high']:.1f}]",
     "both of a couple, %": lambda row: _percent(row["couples_right"]),
     "no answer, %": lambda row: _percent(row["unparsed"]),
-    "bias": lambda row: f"{row['bias']:+.1f} {row['bias_answer']}" if row["bias_answer"] else "",
+    "bias": lambda row: f"{row['bias']:+.1f} {row['bias_answer']}" if isinstance(row["bias_answer"], str) else "",
     "calibrated, %": lambda row: _percent(row["calibrated_accuracy"]),
     "chance, %": lambda row: _percent(row["chance"]),
     "best unbound rule, %": lambda row: _percent(row["floor_unbound_accuracy"]),
+    **{f"objects {name}, %": partial(_objects, name) for name in OBJECTS},
 }
-OBJECTS = ("found", "missed", "invented", "misplaced", "miscoloured", "misshaped")
 
 
 def evaluation_table(folder: Path, rows: Sequence[Row]) -> str:
@@ -41,7 +62,6 @@ def evaluation_table(folder: Path, rows: Sequence[Row]) -> str:
             cells = [text(of_split[setting]) for setting in settings]
             if any(cells):
                 lines.append(f"{name:<28}{''.join(f'{cell:<{WIDTH}}' for cell in cells)}".rstrip())
-        lines += _object_lines([of_split[setting] for setting in settings])
     lines += _comparisons(folder, rows)
     if any(row["test"] for row in rows):
         tests = {row["test"] for row in rows if row["test"]}
@@ -55,23 +75,6 @@ def how_asked(row: Mapping[str, Any]) -> str:
     usual = {"answers": "generate", "image_style": "plain", "caption_style": "sentences"}
     unusual = [row[name] for name in usual if isinstance(row[name], str) and row[name] != usual[name]]
     return ", ".join([row["form"], row["prompt"], *unusual])
-
-
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.1f}"
-
-
-def _object_lines(rows: Sequence[Row]) -> list[str]:
-    """Of the form `read`: percent of the objects in the scenes."""
-    if not all(row["objects"] for row in rows):
-        return []
-    counts = [json.loads(row["objects"]) for row in rows]
-    totals = [sum(c.get(name, 0) for name in OBJECTS if name != "invented") for c in counts]
-    lines = []
-    for name in OBJECTS:
-        cells = [f"{100 * c.get(name, 0) / max(total, 1):<{WIDTH}.1f}" for c, total in zip(counts, totals, strict=True)]
-        lines.append(f"{f'objects {name}, %':<28}{''.join(cells)}".rstrip())
-    return lines
 
 
 def _comparisons(folder: Path, rows: Sequence[Row]) -> list[str]:

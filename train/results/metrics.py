@@ -37,9 +37,9 @@ def result_columns(answers: Sequence[AnswerRecord], facts: ExampleFacts) -> dict
     scores = summary(outcomes)
     right = np.array([outcome.right for outcome in outcomes])
     low, high = interval(outcomes, facts.scenes)
-    couples = couple_scores(facts.answers, np.where(right == facts.answers, 1.0, -1.0))
     columns: dict[str, Any] = {**asdict(scores), **significance(int(right.sum()), len(right), scores.chance)}
-    columns |= {"interval_low": low, "interval_high": high, **(asdict(couples) if couples else {})}
+    columns |= {"interval_low": low, "interval_high": high}
+    columns |= couple_scores(facts.answers, np.where(right == facts.answers, 1.0, -1.0))
     columns["groups"] = json.dumps(group_scores(outcomes, facts.groups)) if len(set(facts.groups)) > 1 else None
     columns["calibrated_accuracy"] = calibrated_accuracy(answers)
     errors = [Counter(asdict(o.objects)) for o in outcomes if o.objects is not None]

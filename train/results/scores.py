@@ -139,17 +139,10 @@ def by_group(
     return scores
 
 
-@dataclass(frozen=True)
-class CoupleScores:
-    """couples_right: percent of couples with both answers right; couples_low, couples_high: its 95 % interval."""
-
-    couples_right: float
-    couples_low: float
-    couples_high: float
-
-
-def couple_scores(answers: np.ndarray, logits: np.ndarray) -> CoupleScores | None:
-    """Couple accuracy; None unless the answers of examples 2k and 2k + 1 differ for every k.
+def couple_scores(answers: np.ndarray, logits: np.ndarray) -> dict[str, float]:
+    """Couple accuracy, as columns of results: `couples_right`, percent of couples with both answers right, and
+    `couples_low` and `couples_high`, its 95 % interval. Empty unless the answers of examples 2k and 2k + 1 differ for
+    every k.
 
     A couple is one query text, true in one scene and false in another (`travlr.sampler`): a coin gets 25 %, and an
     answer that depends on the query alone 0 %. Examples must be in order and in whole couples; published data has none.
@@ -157,10 +150,11 @@ def couple_scores(answers: np.ndarray, logits: np.ndarray) -> CoupleScores | Non
     """
     answers = np.asarray(answers, bool)
     if len(answers) % 2 or not len(answers) or (answers[0::2] == answers[1::2]).any():
-        return None
+        return {}
     from scipy.stats import binomtest  # takes long to import
 
     right = predictions_of(logits) == answers
     both = right[0::2] & right[1::2]
-    interval = binomtest(int(both.sum()), len(both)).proportion_ci(method="wilson")
-    return CoupleScores(100 * float(both.mean()), 100 * float(interval.low), 100 * float(interval.high))
+    low, high = binomtest(int(both.sum()), len(both)).proportion_ci(method="wilson")
+    shares = {"couples_right": both.mean(), "couples_low": low, "couples_high": high}
+    return {name: 100 * float(share) for name, share in shares.items()}

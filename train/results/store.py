@@ -24,7 +24,7 @@ from typing import Any
 
 from train.results.baselines import BaselineScore
 from train.results.columns import RESULT_COLUMNS, Row
-from train.results.scores import TEST, CoupleScores, Scores
+from train.results.scores import TEST, Scores
 from travlr.cli import Log
 from travlr.files import WORK, close, regular, replacing, waiting_lock
 from travlr.formats.columns import damage
@@ -145,16 +145,16 @@ def result_row(
     scores: Scores,
     baselines: Mapping[str, BaselineScore],
     groups: Mapping[str, Scores] | None = None,
-    couples: CoupleScores | None = None,
+    couples: Mapping[str, float] | None = None,
     possible: bool | None = None,
 ) -> Row:
     """The score columns of one row. baselines: of this split, by the names of `train.results.columns.BASELINES`.
-    groups: as `train.results.scores.by_group` returns them.
+    groups, couples: as `train.results.scores.by_group` and `couple_scores` return them.
     """
     by_group = {name: asdict(part) for name, part in (groups or {}).items()}
     row = {"test_setting": test_setting, "split": split, "test": TEST, **asdict(scores)}
     row |= {"groups": json.dumps(by_group) if by_group else None, "possible": possible}
-    row |= asdict(couples) if couples else {}
+    row |= couples or {}
     for name, baseline in baselines.items():
         row |= {f"floor_{name}": baseline.macro_f1, f"floor_{name}_accuracy": baseline.accuracy}
     return row

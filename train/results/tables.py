@@ -22,6 +22,7 @@ from train.results.columns import (
     Row,
     averaged_runs,
     has_converged,
+    in_order,
     main_test_setting,
 )
 from train.results.store import canonical
@@ -192,7 +193,7 @@ def grid_table(rows: Sequence[Row]) -> str:
     notes = _notes(groups)
     legend = list(dict.fromkeys(notes))
     lines = []
-    for setting in sorted({run[0]["setting"] or "" for run in runs.values()}, key=_setting_order):
+    for setting in in_order((run[0]["setting"] or "" for run in runs.values()), SETTINGS):
         head = "".join(f"{name:<17}" for name in TEST_SETTINGS)
         lines += [f"trained in {setting or 'an unknown setting'}, tested in", f"{'':<{LABEL}}{head}converged"]
         for (_, group), note in zip(groups, notes, strict=True):
@@ -226,11 +227,6 @@ def _grid_order(settings: str, row: Row) -> tuple[str, ...]:
     return *(str(row[name]) for name in ("task", "model", "size")), settings
 
 
-def _setting_order(setting: str) -> tuple[int, str]:
-    order = list(SETTINGS)
-    return order.index(setting) if setting in order else len(order), setting
-
-
 def _notes(groups: Sequence[tuple[dict[str, Any], list[Run]]]) -> list[str]:
     """The note of each row of the grid. Rows that would look alike have the settings in which they differ in it."""
     notes: list[str] = []
@@ -249,32 +245,29 @@ def _notes(groups: Sequence[tuple[dict[str, Any], list[Run]]]) -> list[str]:
 
 
 def _grid_row(group: list[Run], note: int) -> str:
-    averaged, cells = averaged_runs(group, has_converged), []
-    for setting in TEST_SETTINGS:
-        scores = {split: [_find(run, setting, split) for run in averaged] for split in TEST_SPLITS}
-        cells.append(f"{_mean_cell(scores):<17}")
+    averaged, by_place = averaged_runs(group, has_converged), defaultdict[tuple[str, str], list[Row]](list)
+    for row in (row for run in averaged for row in run):
+        by_place[row["test_setting"], row["split"]].append(row)
+    means = (
+        _mean_text(by_place[name, "test_ood"], by_place[name, "test_ind"], len(averaged)) for name in TEST_SETTINGS
+    )
     first = group[0][0]
     words = [str(first["task"]), str(first["model"]), first["size"] or "", f"[{note}]"]
     label = "".join(f"{word:<{width}}" for word, width in zip(words, (12, 13, 7, 7), strict=True))
     too_long = len(label) >= LABEL
     label = f"{' '.join(words)}\n{'':<{LABEL}}" if too_long else f"{label:<{LABEL}}"
-    return f"{label}{''.join(cells)}{sum(map(has_converged, group))} of {len(group)}"
+    return f"{label}{''.join(f'{mean:<17}' for mean in means)}{sum(map(has_converged, group))} of {len(group)}"
 
 
-def _find(run: Run, setting: str, split: str) -> Row | None:
-    return next((row for row in run if (row["test_setting"], row["split"]) == (setting, split)), None)
-
-
-def _mean_cell(scores: dict[str, list[Row | None]]) -> str:
-    """Empty where a run was not tested on test_ood; without the difference where one was not tested on test_ind."""
-    out = [row for row in scores["test_ood"] if row is not None]
-    if not out or len(out) < len(scores["test_ood"]):
+def _mean_text(out: Sequence[Row], within: Sequence[Row], runs: int) -> str:
+    """The mean over so many runs on test_ood (difference from test_ind): empty where one was not tested on test_ood;
+    without the difference where one was not tested on test_ind."""
+    if len(out) < runs:
         return ""
     mean = statistics.fmean(row["macro_f1"] for row in out)
-    within = [row for row in scores["test_ind"] if row is not None]
     impossible = any(row["possible"] is False for row in out)
     mark = "!" if impossible else "*" if all(row["above_random"] for row in out) else " "
-    if len(within) < len(out):
+    if len(within) < runs:
         return f"{score_text(mean)}{mark}"
     change = round(mean - statistics.fmean(row["macro_f1"] for row in within), 2) + 0.0  # never -0.00
     return f"{score_text(mean)}{mark}({change:+.2f})"
